@@ -25,14 +25,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layerdag.cli.commands.sample import checkpoint_path
 from layerdag.datasets.corpus import load_corpus
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.rng import numpy_generator
 from layerdag.sampling.generation import generate, sample_like
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
-from layerdag.training.checkpoint import load_checkpoint
+from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 
 MAX_NODES = 300
 RESAMPLES = 2000

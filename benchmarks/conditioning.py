@@ -19,14 +19,13 @@ from itertools import product
 
 import numpy as np
 
-from layerdag.cli.commands.sample import checkpoint_path
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.runtime.rng import numpy_generator
 from layerdag.sampling.generation import sample_like
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
-from layerdag.training.checkpoint import load_checkpoint
+from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 
 MAX_NODES = 400
 

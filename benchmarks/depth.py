@@ -28,7 +28,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest
 
-from layerdag.cli.commands.sample import checkpoint_path
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -36,7 +35,7 @@ from layerdag.graph.rolled_blocks import BLOCK, OUTSIDE, REPEATS, copies_of, in_
 from layerdag.graph.topology import neighborhood_colors
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
+from layerdag.training.checkpoint import checkpoint_path, checkpoint_schema, load_checkpoint
 
 SOFTMAX = ("aten::softmax", "aten::_softmax", "aten::_safe_softmax")  # not that of the loss
 FUSED = "scaled_dot_product"

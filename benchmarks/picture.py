@@ -15,14 +15,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerdag.cli.commands.sample import checkpoint_path
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.report.gather import kind_of
 from layerdag.sampling.generation import sample_like
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
-from layerdag.training.checkpoint import load_checkpoint
+from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 from layerdag.viz.drawing import write_picture
 
 KINDS = (

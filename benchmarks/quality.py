@@ -34,7 +34,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from layerdag.cli.commands.sample import checkpoint_path
 from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
@@ -61,7 +60,7 @@ from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import REAL, SYNTHETIC, labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.tstr import RELATIVE, evaluate_tstr
-from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_path, load_checkpoint
 
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 

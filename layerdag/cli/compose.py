@@ -1,4 +1,4 @@
-"""Hydra composed, ``--name value``, run file.
+"""Hydra composed, run file.
 
 Hydra behind one door: composing configs, checking overrides, building typed settings.
 
@@ -34,14 +34,23 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from layerdag.cli.main import config_dir
+from layerdag.cli.flags import (
+    GROUPS,
+    Grammar,
+    config_dir,
+    options_of,
+    quoted,
+    settings_of_verb,
+    usual_choices,
+    value_in,
+)
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.loading import data_config, load_config
-from layerdag.errors import CheckpointError, ConfigError, DataError
+from layerdag.datasets.loading import data_config, kind_of_folder, load_config
+from layerdag.errors import CheckpointError, ConfigError, DataError, UsageError
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.files import write_text
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
-from layerdag.training.checkpoint import LAST, RUN_FILE
+from layerdag.training.checkpoint import LAST, RUN_FILE, checkpoint_path, read_schema
 from layerdag.training.run import run_of
 from layerdag.training.weight_transfer import spec_for
 
@@ -55,15 +64,66 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
-    parsed = _parse(overrides)
+    parsed = _parse(in_hydras_words(name, overrides))
     _check_groups(parsed)
     base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
     known = _flat_keys(base)
     for override in parsed:
-        if not _is_group(override) and not override.is_add():
-            _check_is_no_addition(base, override)
+        is_condition = str(override.key_or_group).startswith("conditions.")
+        if not (_is_group(override) or override.is_add() or is_condition):
             _check_key(str(override.key_or_group), known)
     return _compose(name, [str(o.input_line) for o in parsed])
+
+
+def in_hydras_words(name: str, words: Sequence[str]) -> list[str]:
+    """Return the words of a command as Hydra takes them: flags, and conditions by name alone.
+
+    A folder that is named without saying what kind of data it holds is looked into.
+
+    Raises:
+        UsageError: If a flag is unknown, means several settings, or lacks its value.
+        ConfigError: If a group has no such file.
+    """
+    found = [*_kind_of_data(name, words), *words]
+    settings = settings_of_verb(name, _chosen(name, found))
+    grammar = Grammar(name, settings, functools.partial(_conditions, found))
+    return grammar.overrides(found)
+
+
+def _kind_of_data(name: str, words: Sequence[str]) -> list[str]:
+    """Return ``data=...`` for a folder whose kind nothing else says."""
+    folder = value_in(words, "data.folder", "folder")
+    if name != "train" or folder is None or value_in(words, "data", "experiment", "resume"):
+        return []
+    try:
+        return [f"data={kind_of_folder(Path(folder), {})}"]
+    except UsageError:
+        return ["data=folder"]  # which says what is wrong with the folder
+
+
+def _chosen(name: str, words: Sequence[str]) -> dict[str, str]:
+    """Return the file of each group that is in force: named, of an experiment, or of a run."""
+    run_words = [f"resume={value_in(words, 'resume')}"] if value_in(words, "resume") else []
+    groups = [w for w in with_own_settings(run_words) if w.partition("=")[0] in _GROUPS_OF_RUNS]
+    named = {group: value_in(words, group) for group in GROUPS[name]}
+    first = [f"{group}={value.partition(',')[0]}" for group, value in named.items() if value]
+    _check_groups(_parse(first))
+    composed = _defaults(name, (*groups, *first))
+    chosen = {
+        group: str(OmegaConf.select(composed, f"{group}.name") or usual)
+        for group, usual in usual_choices(name).items()
+    }
+    return {group: named.get(group) or usual for group, usual in chosen.items()}
+
+
+def _conditions(words: Sequence[str]) -> list[str]:
+    """Return the names of the conditions of the checkpoint that the words of ``sample`` name.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
+    named = value_in(words, "checkpoint") or str(_defaults("sample", ()).checkpoint)
+    return read_schema(checkpoint_path(named.partition(",")[0])).condition_names
 
 
 def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequence[str]) -> int:
@@ -72,6 +132,7 @@ def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequen
     Errors come out of this function as they are, so that the command shows one line instead of
     Hydra's traceback.
     """
+    overrides = in_hydras_words(name, overrides)
     _check_words(name, overrides)
     overrides = _folders_apart(name, overrides)
     failures: list[Exception] = []
@@ -188,25 +249,13 @@ def _check_groups(parsed: list[Override]) -> None:
     for override in parsed:
         if not _is_group(override):
             continue
-        folder = config_dir() / override.key_or_group
-        options = sorted(
-            p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml")
-        )
+        options = options_of(str(override.key_or_group))
         value = str(override.value())
         if value not in options:
             raise ConfigError(
                 f"There is no {override.key_or_group}={value}.{did_you_mean(value, options)} "
                 f"Known: {', '.join(options)}."
             )
-
-
-def _check_is_no_addition(config: DictConfig, override: Override) -> None:
-    """Refuse a key that is to be added to an empty mapping but lacks the plus."""
-    parent = str(override.key_or_group).rpartition(".")[0]
-    if parent and OmegaConf.select(config, parent) == {}:
-        raise ConfigError(
-            f"'{parent}' is empty until something is added to it: write +{override.input_line}."
-        )
 
 
 def _check_key(key: str, known: list[str], prefix: str = "") -> None:
@@ -417,7 +466,7 @@ def read_run_file(directory: Path) -> dict[str, Any]:
         ) from None
 
 
-_GROUPS = ("data", "model")
+_GROUPS_OF_RUNS = ("data", "model")
 # What says how to start, not what to train.
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
 
@@ -435,7 +484,7 @@ def with_own_settings(overrides: Sequence[str]) -> list[str]:
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     chosen = [
         f"{group}={settings[group]['name']}"
-        for group in _GROUPS
+        for group in _GROUPS_OF_RUNS
         if group not in given and _is_option(group, settings.get(group))
     ]
     kept = {k: v for k, v in settings.items() if k not in _OF_THE_CALL and k not in given}
@@ -470,11 +519,5 @@ def _word(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(_word, value)) + "]"
     if isinstance(value, str):
-        # Inside quotes a backslash is plain unless a quote follows it.
-        return "'" + re.sub(r"(\\*)('|$)", _escaped, value) + "'"
+        return quoted(value)
     return repr(value)
-
-
-def _escaped(end: "re.Match[str]") -> str:
-    """Return backslashes before a quote, or before the end, doubled, and the quote escaped."""
-    return end[1] * 2 + ("\\'" if end[2] else "")

@@ -13,7 +13,7 @@ What a verb was asked to do as one tree of dataclasses, from the composed YAML.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ from layerdag.datasets.loading import LABEL_FILES, DataConfig, data_config, read
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.graph.attributed_graph import Condition
+from layerdag.graph.attributed_graph import LABEL
 from layerdag.models.base import model_config
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import build_settings
-from layerdag.sampling.parts import PART_SIZE, PartSettings
-from layerdag.sampling.settings import REQUESTED, GenerationSettings
+from layerdag.sampling.parts import PartSettings
+from layerdag.sampling.settings import GenerationSettings
 from layerdag.surrogates.data import read_manifest
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
@@ -287,89 +287,30 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleConfig:
+class SampleCommand:
     """Everything that ``layerdag sample`` was asked to do.
 
-    See ``GenerationSettings``, and ``PartSettings`` for samples in parts.
+    Attributes:
+        generation: What to sample.
+        parts: How samples are cut into parts; None for a file or folder of each.
+        checkpoint: Folder of the checkpoint, or the name of one in the package.
+        out: Folder to write.
+        overwrite: Whether samples that lie in ``out`` may be replaced.
+        format: Of the files.
+        device: "auto", "cpu" or "cuda".
+        threads: Of torch on a processor; 0 leaves torch's own choice.
+        dry_run: Whether to check and print the settings, and stop.
     """
 
+    generation: GenerationSettings
+    parts: PartSettings | None
     checkpoint: str = "pretrained"
     out: Path
     overwrite: bool = False
     format: str = "auto"
-    members: str = "auto"
-    part_size: int = PART_SIZE
-    shard: str | None = None
-    label: Condition | None = None
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    num: int = 16
-    seed: int = 0
-    ranks: int | None = None
-    steps: int | None = None
-    guidance: float | None = None
-    temperature: float | None = None
-    best_of: int | None = None
-    redraws: int | None = None
-    labels: str = REQUESTED
-    prefix: Path | None = None
-    prefix_layers: int | None = None
-    suffix_layers: int | None = None
-    max_nodes: int = 10_000
-    max_ranks: int = 4096
-    max_bytes: int = 16_000_000_000
-    batch_size: int | None = None
-    processes: int | None = None
     device: str = "auto"
     threads: int = 1
     dry_run: bool = False
-
-    def generation(self) -> GenerationSettings:
-        """Return what to sample.
-
-        Raises:
-            UsageError: If a value is out of bounds.
-            DataError: If the prefix cannot be read.
-        """
-        label = {} if self.label is None else {"label": self.label}
-        return GenerationSettings(
-            num=self.num,
-            seed=self.seed,
-            conditions={**self.conditions, **label},
-            ranks=self.ranks,
-            steps=self.steps,
-            guidance=self.guidance,
-            temperature=self.temperature,
-            best_of=self.best_of,
-            redraws=self.redraws,
-            labels=self.labels,
-            prefix=None if self.prefix is None else read(self.prefix),
-            prefix_layers=self.prefix_layers,
-            suffix_layers=self.suffix_layers,
-            max_nodes=self.max_nodes,
-            batch_size=self.batch_size,
-            processes=self.processes,
-            limits=Limits(self.max_ranks, self.max_bytes),
-        )
-
-    def parts(self) -> PartSettings | None:
-        """Return how samples are cut into parts; None for a file or folder of each.
-
-        Raises:
-            UsageError: If a setting of parts is given for another format, or is out of bounds.
-        """
-        if self.format in PART_FORMATS:
-            return PartSettings(self.format, self.members, self.part_size, self.shard)
-        for name, value, usual in (
-            ("members", self.members, "auto"),
-            ("part_size", self.part_size, PART_SIZE),
-            ("shard", self.shard, None),
-        ):
-            if value != usual:
-                raise UsageError(
-                    f"{name}={value} is of samples in parts; ask for format=tar or format=parquet, "
-                    "or leave it out."
-                )
-        return None
 
 
 def train_config(config: DictConfig) -> TrainConfig:
@@ -397,10 +338,49 @@ def train_config(config: DictConfig) -> TrainConfig:
     )
 
 
-def sample_config(config: DictConfig) -> SampleConfig:
-    """Return the tree of a composed ``sample.yaml``.
+def sample_config(config: DictConfig) -> SampleCommand:
+    """Return the tree of a composed ``sample.yaml``, whose keys all stand at the top.
 
     Raises:
         ConfigError: If a setting is unknown or of another type.
+        UsageError: If a value is out of bounds, or of parts and another format is asked for.
+        DataError: If the prefix cannot be read.
     """
-    return build_settings(SampleConfig, to_plain_dict(config))
+    plain = to_plain_dict(config)
+    own, parts = _taken(plain, SampleCommand), _taken(plain, PartSettings)
+    return build_settings(
+        SampleCommand,
+        {**own, "parts": _parts(own["format"], parts), "generation": _generation(plain)},
+    )
+
+
+def _taken(plain: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """Take those settings out that a dataclass has."""
+    return {each.name: plain.pop(each.name) for each in fields(cls) if each.name in plain}
+
+
+def _generation(plain: dict[str, Any]) -> GenerationSettings:
+    """Return what to sample: a label is a condition, and a prefix is read."""
+    limits = build_settings(Limits, _taken(plain, Limits))
+    label, prefix = plain.pop("label"), plain.pop("prefix")
+    conditions = plain["conditions"] if label is None else {**plain["conditions"], LABEL: label}
+    given = None if prefix is None else read(str(prefix))
+    return build_settings(
+        GenerationSettings,
+        {**plain, "conditions": conditions, "prefix": given, "limits": limits},
+    )
+
+
+def _parts(file_format: object, settings: dict[str, Any]) -> PartSettings | None:
+    """Return how samples are cut into parts; None for a file or folder of each."""
+    if file_format in PART_FORMATS:
+        return build_settings(PartSettings, {"file_format": file_format, **settings})
+    usual, found = PartSettings(), build_settings(PartSettings, settings)
+    for name in settings:
+        value = getattr(found, name)
+        if value != getattr(usual, name):
+            raise UsageError(
+                f"{name}={value} is of samples in parts; ask for format=tar or format=parquet, "
+                "or leave it out."
+            )
+    return None

@@ -458,6 +458,11 @@ def _recognized(found: Candidate) -> Recognized:
         kind = next((each for each in FORMATS if each.fits(candidate)), None)
         if kind is not None:
             return Recognized(kind, found)
+        if found.path.suffix == ".py":
+            raise TraceError(
+                f"{found.path}: is a Python program and no trace; 'layerdag collect --out "
+                f"traces/mine {found.path}' runs it and writes its trace."
+            )
         if not found.is_json:
             raise TraceError(
                 f"{found.path}: is a text, but no workload of ASTRA-sim (parallelism on line 1, "

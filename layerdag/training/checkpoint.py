@@ -500,6 +500,25 @@ def _write_json(file: Path, data: Mapping[str, Any]) -> None:
     file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def checkpoint_path(name: str) -> Path:
+    """Return the folder of a checkpoint; "pretrained" and "llm" are inside the package.
+
+    Raises:
+        ConfigError: If the package was built without it.
+    """
+    return pretrained_checkpoint(name) if name in SHIPPED else Path(name)
+
+
+def read_schema(path: str | Path) -> GraphSchema:
+    """Return the schema of a checkpoint without reading its weights.
+
+    Raises:
+        CheckpointError: If it is missing or damaged.
+    """
+    read_meta(Path(path))  # says best what is no checkpoint
+    return GraphSchema.from_dict(_read_json(Path(path) / SCHEMA))
+
+
 def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
     """Return the schema of a checkpoint.
 

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
-from layerdag.dag.dag import DAG
 from layerdag.graph.topology import expand_ranges, group_by, longest_path_layers, pointers
 from layerdag.runtime.files import atomic_path
 from layerdag.viz.html import Markup
@@ -27,6 +25,8 @@ from layerdag.viz.views import GraphView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from layerdag.dag.dag import DAG
 
 
 _WAY_POINT_GAP = 0.35
@@ -208,6 +208,8 @@ def _sideways_travel(split: _Split, rank_M: np.ndarray) -> float:
 
 def _coordinates(split: _Split, rank_M: np.ndarray, sweeps: int) -> np.ndarray:
     """Move every node towards its neighbors, keeping order and distance inside the layer."""
+    from scipy.optimize import isotonic_regression
+
     order_M = np.lexsort((rank_M, split.layer_M))
     layer_M = split.layer_M[order_M]
     # offset: where a node stands when its layer is packed; distances are half of either gap.
@@ -233,7 +235,7 @@ COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0
 
 
 def write_picture(
-    path: str | Path, dags: Sequence[DAG], titles: Sequence[str], *, column: int = 0
+    path: str | Path, dags: "Sequence[DAG]", titles: Sequence[str], *, column: int = 0
 ) -> None:
     """Draw DAGs side by side, layers from top to bottom, and write a PNG.
 
@@ -257,7 +259,7 @@ def write_picture(
         figure.savefig(draft, format="png")
 
 
-def _draw(axes: object, dag: DAG, column: int) -> None:
+def _draw(axes: object, dag: "DAG", column: int) -> None:
     """Draw one DAG into matplotlib axes."""
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
@@ -295,7 +297,7 @@ class Picture:
     """
 
     title: str
-    dag: DAG
+    dag: "DAG"
     label_N: tuple[str, ...]
     class_N: tuple[str, ...]
 

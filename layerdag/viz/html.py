@@ -4,8 +4,10 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from layerdag.evaluation.metrics.base import Interval
+if TYPE_CHECKING:
+    from layerdag.evaluation.metrics.base import Interval
 
 LONG, SHOWN = 12, 8
 """Tables of more than ``LONG`` rows show the first ``SHOWN`` and unfold the others."""
@@ -131,11 +133,11 @@ def percent(fraction: float | None) -> str:
     return f"{min(max(100 * fraction, 0.1), 99.9):.1f}%"
 
 
-def percents(value: Interval) -> str:
+def percents(value: "Interval") -> str:
     """Return an interval of fractions in brackets, as percentages."""
     return f"[{value.low:.0%}, {value.high:.0%}]"
 
 
-def interval(value: Interval | None) -> str:
+def interval(value: "Interval | None") -> str:
     """Return an interval in brackets, "" for none."""
     return "" if value is None else f"[{number(value.low, 2)}, {number(value.high, 2)}]"

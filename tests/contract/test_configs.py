@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from layerdag.cli.compose import compose, to_plain_dict
-from layerdag.cli.settings import ModelChoice, SampleConfig, sample_config, train_config
+from layerdag.cli.settings import ModelChoice, SampleCommand, sample_config, train_config
 from layerdag.datasets.loading import LOADERS, CorpusConfig, data_config, loader_of
 from layerdag.errors import ConfigError
 from layerdag.models.base import model_config
@@ -132,5 +132,7 @@ def test_settings_in_python_have_the_defaults_of_the_command_line() -> None:
     assert asked.logger == LoggerSettings()
     assert asked.model == ModelChoice("fast", FastConfig())
     assert asked.data == CorpusConfig()
-    assert sample_config(compose("sample")).generation() == GenerationSettings()
-    assert sample_config(compose("sample")) == SampleConfig(out=Path("outputs/samples"))
+    assert sample_config(compose("sample")).generation == GenerationSettings()
+    assert sample_config(compose("sample")) == SampleCommand(
+        generation=GenerationSettings(), parts=None, out=Path("outputs/samples")
+    )

@@ -12,7 +12,7 @@ SUMMARY = (
     "Run the main job end to end on the embedded corpus and write a report: train a small model, "
     "sample from it, check and compare the samples, simulate them, and fit surrogates on them."
 )
-EXAMPLE = "  layerdag demo --data data --out outputs/demo\n  layerdag demo --short"
+EXAMPLE = "  layerdag demo --out outputs/demo\n  layerdag demo --short"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,8 @@ SUMMARY = (
     "structure, time and communication."
 )
 EXAMPLE = (
+    "  layerdag workload gpt2 --data 2 --out traces/before\n"
+    "  layerdag workload gpt2 --data 2 --zero 1 --out traces/after\n"
     "  layerdag diff traces/before traces/after\n"
     "  layerdag diff before.graphml after.graphml --json\n"
     "  layerdag diff traces/before traces/after --ignore time --html diff.html\n"

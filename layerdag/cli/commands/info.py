@@ -24,8 +24,9 @@ SUMMARY = (
     "words and numbers of flow graphs."
 )
 EXAMPLE = (
-    "  layerdag info traces/run\n"
-    "  layerdag info traces/run.0.et --json\n"
+    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+    "  layerdag info traces/gpt2\n"
+    "  layerdag info traces/gpt2.0.et --json\n"
     "  layerdag info workflow.json               (WfFormat and other flow graphs)\n"
     "  layerdag info model.mlir --compute a100-80 --json    (StableHLO or HLO text)"
 )

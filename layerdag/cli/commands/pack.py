@@ -5,10 +5,7 @@ import sys
 from pathlib import Path
 
 SUMMARY = "Write a folder of graphs as flat arrays, to train on more than memory holds."
-EXAMPLE = (
-    "  layerdag pack traces --out traces-packed\n"
-    "  layerdag train data=folder data.folder=traces-packed"
-)
+EXAMPLE = "  layerdag pack traces --out traces-packed\n  layerdag train --folder traces-packed"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from tqdm import tqdm
 
-    from layerdag.cli.settings import SampleConfig
+    from layerdag.cli.settings import SampleCommand
     from layerdag.sampling.parts import PartSettings
     from layerdag.sampling.settings import GenerationSettings
     from layerdag.training.checkpoint import LoadedCheckpoint
@@ -28,7 +28,7 @@ _PROCESS_BYTES = 2_000_000_000
 
 
 def main(overrides: Sequence[str]) -> int:
-    """Run ``sample`` with Hydra overrides."""
+    """Run ``sample`` with flags and overrides."""
     from layerdag.cli.compose import run
 
     return run("sample", _task, overrides)
@@ -42,18 +42,19 @@ def _task(config: "DictConfig") -> None:
     from layerdag.cli.commands.train import after_parts, after_sampling, pick_device
     from layerdag.cli.settings import sample_config
     from layerdag.schema.schema import out_of_range_conditions
-    from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
+    from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema
 
     asked = sample_config(config)
-    settings, parts = asked.generation(), asked.parts()
+    settings, parts = asked.generation, asked.parts
+    folder = checkpoint_path(asked.checkpoint)
+    for warning in out_of_range_conditions(read_schema(folder), settings.conditions):
+        sys.stderr.write(f"layerdag: warning: {warning}\n")
     if asked.dry_run:
         sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
         return
     if asked.threads:
         torch.set_num_threads(asked.threads)
-    checkpoint = load_checkpoint(checkpoint_path(asked.checkpoint), pick_device(asked.device))
-    for warning in out_of_range_conditions(checkpoint_schema(checkpoint), settings.conditions):
-        sys.stderr.write(f"layerdag: warning: {warning}\n")
+    checkpoint = load_checkpoint(folder, pick_device(asked.device))
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
     if parts is None:
         manifest = _write_samples(checkpoint, settings, asked)
@@ -97,7 +98,7 @@ def _processes(
 
 
 def _write_samples(
-    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleConfig"
+    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleCommand"
 ) -> Path:
     """Write a file or folder for each sample."""
     from layerdag.sampling.folder import volume_of, write_samples
@@ -118,7 +119,7 @@ def _write_samples(
 def _write_parts(
     checkpoint: "LoadedCheckpoint",
     settings: "GenerationSettings",
-    asked: "SampleConfig",
+    asked: "SampleCommand",
     parts: "PartSettings",
 ) -> Path:
     """Write the share of the parts that was asked for."""
@@ -141,14 +142,3 @@ def _bar(total: int) -> "tqdm":
     from tqdm import tqdm
 
     return tqdm(total=total, desc="sampling", disable=not sys.stderr.isatty())
-
-
-def checkpoint_path(name: str) -> Path:
-    """Return the folder of a checkpoint; "pretrained" and "llm" are inside the package.
-
-    Raises:
-        ConfigError: If the package was built without it.
-    """
-    from layerdag.training.checkpoint import SHIPPED, pretrained_checkpoint
-
-    return pretrained_checkpoint(name) if name in SHIPPED else Path(name)

@@ -17,10 +17,11 @@ SUMMARY = (
     "repeated blocks, change degrees and counts by rules, write every rank."
 )
 EXAMPLE = (
-    "  layerdag scale data/examples/ddp_mlp --ranks 1024 --out traces/mlp_1024\n"
-    "  layerdag simulate traces/mlp_1024 --preset small\n"
-    "  layerdag scale traces/llama --data 64 --layers 80 --out traces/llama_large\n"
-    "  layerdag scale traces/llama --ranks 512 --json          (what changes; nothing is written)"
+    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+    "  layerdag scale traces/gpt2 --ranks 1024 --out traces/gpt2_1024\n"
+    "  layerdag simulate traces/gpt2_1024 --preset small\n"
+    "  layerdag scale traces/mine --data 64 --layers 80 --out traces/mine_large\n"
+    "  layerdag scale traces/mine --ranks 512 --json          (what changes; nothing is written)"
 )
 
 _LIMITS = Limits(max_ranks=65_536)

@@ -250,12 +250,13 @@ def tell_ignored(args: argparse.Namespace) -> None:
 
 SUMMARY = "Run a workload on a described cluster; equal to ASTRA-sim's analytical backend."
 EXAMPLE = (
-    "  layerdag simulate data/examples/ddp_mlp --preset small --report\n"
+    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+    "  layerdag simulate traces/gpt2 --preset small --compute h100 --report\n"
     "  layerdag simulate runs/gpt/workload --system system.json \\\n"
     "      --network network.yml --comm-group comm_group.json \\\n"
     "      --json result.json --trace timeline.json\n"
     "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)\n"
-    "  layerdag simulate data/examples/ddp_mlp --preset small \\\n"
+    "  layerdag simulate traces/gpt2 --preset small \\\n"
     "      --compute systolic:128x128,clock=0.94,bandwidth=900\n"
     "\n"
     "compute models (--compute MODEL):\n" + "".join(f"  {line}\n" for line in CHOICES.splitlines())

@@ -228,10 +228,10 @@ ENDINGS = ("budget", "patience")
 
 
 def main(overrides: Sequence[str]) -> int:
-    """Run ``train`` with Hydra overrides; with ``resume=RUN`` on top of that run's settings."""
-    from layerdag.cli.compose import run, with_own_settings
+    """Run ``train`` with flags and overrides; with ``resume=RUN`` on top of its settings."""
+    from layerdag.cli.compose import in_hydras_words, run, with_own_settings
 
-    return run("train", _task, with_own_settings(overrides))
+    return run("train", _task, with_own_settings(in_hydras_words("train", overrides)))
 
 
 def _task(config: "DictConfig") -> float | None:

@@ -109,10 +109,11 @@ def finding_row(finding: "Finding") -> dict[str, object]:
 
 SUMMARY = "Check traces and graphs against the rules that consumers rely on."
 EXAMPLE = (
-    "  layerdag validate traces/run            # traces/run.<rank>.et, all ranks together\n"
+    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+    "  layerdag validate traces/gpt2           # traces/gpt2.<rank>.et, all ranks together\n"
     "  layerdag validate samples --json        # every workload below a folder\n"
     "  layerdag validate --rules               # what is checked, and why\n"
-    "  layerdag validate traces/run --fix --out fixed/run    # repair what has one safe answer\n"
+    "  layerdag validate traces/gpt2 --fix --out fixed/gpt2    # repair what has one safe answer\n"
     "  layerdag validate samples --against data    # copies and membership attacks"
 )
 

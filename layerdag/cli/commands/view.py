@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 SUMMARY = "Draw a trace or graph as picture or zoomable page; write graph files and timelines."
 EXAMPLE = (
-    "  layerdag view traces/run --rank 0 --out run.svg\n"
-    "  layerdag view traces/run.0.et --out run.html\n"
-    "  layerdag view traces/run --simulate small --out run.html\n"
-    "  layerdag view traces/run --to chrome --out timeline.json    (open in ui.perfetto.dev)"
+    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+    "  layerdag view traces/gpt2 --rank 0 --out run.html\n"
+    "  layerdag view traces/gpt2.0.et --out run.graphml\n"
+    "  layerdag view traces/gpt2 --simulate small --out run.html\n"
+    "  layerdag view traces/gpt2 --to chrome --out timeline.json    (open in ui.perfetto.dev)"
 )
 _BY_SUFFIX = {
     ".svg": "picture",

@@ -11,7 +11,7 @@ SUMMARY = (
 )
 EXAMPLE = (
     "  layerdag workload corpus --num 900 --seed 0 --out corpora/llm\n"
-    "  layerdag train experiment=llm\n"
+    "  layerdag train --experiment llm --folder corpora/llm\n"
     "  layerdag workload corpus --space space.yaml --num 100 --out corpora/mine\n"
     "  with space.yaml (what is left out is as without a file):\n"
     "    models: {llama3: llama3-8b, mine: my/config.json}\n"
@@ -59,5 +59,5 @@ def _run(args: argparse.Namespace) -> int:
         f"a step takes {labels['least']:.3g} to {labels['most']:.3g} s as simulated, on "
         f"{space.machine.device} in nodes of {space.machine.node_ranks}"
     )
-    print(f"layerdag train experiment=llm data.folder={args.out}")
+    print(f"layerdag train --experiment llm --folder corpora/llm data.folder={args.out}")
     return 0

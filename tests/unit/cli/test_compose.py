@@ -60,11 +60,6 @@ def test_wrong_override_is_refused_with_the_nearest_name(override: str, message:
         compose("train", [override])
 
 
-def test_a_condition_without_its_plus_is_told_so() -> None:
-    with pytest.raises(ConfigError, match=r"write \+conditions.family=gpt"):
-        compose("sample", ["conditions.family=gpt"])
-
-
 @pytest.mark.parametrize("data", ["folder", "tpu_tile", "dgrl"])
 def test_a_setting_without_default_is_named(data: str) -> None:
     with pytest.raises(ConfigError, match=r"'data.folder' is missing .* write data.folder="):

@@ -107,8 +107,7 @@ def test_another_split_is_refused_with_the_parts_that_differ() -> None:
 
 
 def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> None:
-    from layerdag.cli.commands.sample import checkpoint_path
-    from layerdag.training.checkpoint import load_checkpoint
+    from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 
     loaded = load_checkpoint(checkpoint_path("pretrained"))
     assert loaded.meta.split is not None
@@ -118,9 +117,8 @@ def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> Non
 
 @pytest.mark.slow
 def test_the_shipped_checkpoint_was_trained_on_the_split_of_the_corpus(repository) -> None:
-    from layerdag.cli.commands.sample import checkpoint_path
     from layerdag.datasets.corpus import load_corpus
-    from layerdag.training.checkpoint import load_checkpoint
+    from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 
     loaded = load_checkpoint(checkpoint_path("pretrained"))
     limit = loaded.data_settings["max_nodes"]

@@ -10,7 +10,7 @@ from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli.commands import sample as _sample
-from layerdag.cli.commands.sample import PRETRAINED, checkpoint_path
+from layerdag.cli.commands.sample import PRETRAINED
 from layerdag.cli.compose import compose
 from layerdag.cli.main import main
 from layerdag.cli.settings import sample_config
@@ -19,7 +19,7 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import pretrained_checkpoint
+from layerdag.training.checkpoint import checkpoint_path, pretrained_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,15 @@ def test_a_dry_run_prints_the_settings_and_samples_nothing(
     assert not (tmp_path / "s").exists()
 
 
+def test_a_dry_run_checks_conditions(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(chains, tmp_path / "s", "label=1e9", "--dry-run") == 0
+    assert "'label' is 1e+09, but most graphs" in capsys.readouterr().err
+    assert sample(chains, tmp_path / "s", "+conditions.color=red", "--dry-run") == 1
+    assert "color" in capsys.readouterr().err
+
+
 def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +109,7 @@ def test_every_setting_reaches_the_generation() -> None:
     ]
     found = sample_config(
         compose("sample", [*words, "+conditions.family=gpt", "steps=11"])
-    ).generation()
+    ).generation
     assert (found.num, found.seed, found.ranks, found.guidance) == (3, 4, 2, 3.0)
     assert (found.best_of, found.labels, found.max_nodes, found.batch_size) == (
         5,
@@ -114,7 +123,7 @@ def test_every_setting_reaches_the_generation() -> None:
 
 
 def test_without_a_label_none_is_asked_for() -> None:
-    assert sample_config(compose("sample")).generation().conditions == {}
+    assert sample_config(compose("sample")).generation.conditions == {}
 
 
 @pytest.mark.parametrize("name", ["num", "seed", "max_nodes", "batch_size", "max_ranks", "best_of"])
@@ -123,20 +132,20 @@ def test_numbers_of_things_are_whole(name: str, value: str) -> None:
     config = compose("sample", [])
     config[name] = OmegaConf.create(f"x: {value}").x
     with pytest.raises(ConfigError, match=f"'{name}' must be a whole number( or null)?, found "):
-        sample_config(config).generation()
+        sample_config(config)
 
 
 def test_only_some_numbers_may_be_left_open() -> None:
     config = compose("sample", [])
     config.num = None
     with pytest.raises(ConfigError, match="'num' must be a whole number, found None"):
-        sample_config(config).generation()
+        sample_config(config)
 
 
 @pytest.mark.parametrize("words", [["num=0"], ["max_nodes=0"], ["best_of=0"], ["labels=mine"]])
 def test_numbers_out_of_bounds_are_wrong_use(words: list[str]) -> None:
     with pytest.raises(UsageError):
-        sample_config(compose("sample", words)).generation()
+        sample_config(compose("sample", words))
 
 
 def test_the_checkpoint_of_the_package_has_a_name() -> None:
@@ -208,11 +217,10 @@ def test_under_torchrun_the_share_is_that_of_the_process(
 
 @pytest.mark.parametrize("word", ["shard=0/2", "part_size=7", "members=json"])
 def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
-    asked = sample_config(compose("sample", [word]))
     with pytest.raises(UsageError, match="is of samples in parts; ask for format=tar"):
-        asked.parts()
-    assert sample_config(compose("sample", [word, "format=tar"])).parts() is not None
-    assert sample_config(compose("sample")).parts() is None
+        sample_config(compose("sample", [word]))
+    assert sample_config(compose("sample", [word, "format=tar"])).parts is not None
+    assert sample_config(compose("sample")).parts is None
 
 
 @pytest.mark.parametrize(

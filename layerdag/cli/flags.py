@@ -1,0 +1,345 @@
+"""``--name value`` of ``layerdag train`` and ``sample`` as Hydra's ``group.name=value``.
+
+The settings are read from the YAML files as they stand: neither Hydra nor torch is imported, so
+that help and completion do not keep anybody waiting. What a setting takes follows from its default;
+where that is null, or a text that stands for a path, its comment begins with the word: ``(int)``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import layerdag
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.settings import did_you_mean
+
+GROUPS = {"train": ("data", "model", "training", "logger", "experiment"), "sample": ()}
+"""Folders of ``configs`` of which each verb takes one file."""
+
+METAVARS = {"int": "N", "float": "X", "text": "TEXT", "path": "PATH", "list": "A,B",
+            "map": "{NAME:VALUE}", "bool": ""}  # fmt: skip
+"""What a setting takes, as the help shows it."""
+
+# A bare name is looked for in these groups, in this order.
+_ORDER = ("training", "model", "logger", "data", "privacy", "conditions")
+# Sections of a main file that are not settings of the verb.
+_NOT_SETTINGS = ("defaults", "hydra")
+_LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?P<value>[^#\n]*)(?:#\s*(?P<comment>.*))?")
+_KIND = re.compile(r"\((int|float|bool|text|path|list)\) ")
+_CHOSEN = re.compile(r"  - (?P<name>\w+): (?P<chosen>\w+)")
+# Hydra's own flags; those in the second line take a value.
+_WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name",
+               "-cd", "--config-dir", "-i", "--info", "--experimental-rerun")  # fmt: skip
+_HYDRA = (*_WITH_VALUE, "-m", "--multirun", "--resolve", "-r", "--run", "-h", "--help", "--version",
+          "--hydra-help", "-sc", "--shell-completion")  # fmt: skip
+
+
+def config_dir() -> Path:
+    """Return the folder of the YAML files: inside an installed package, or beside a checkout."""
+    package = Path(layerdag.__file__).parent
+    inside = package / "_configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of a YAML file.
+
+    Attributes:
+        name: In full, as Hydra takes it ("training.max_steps").
+        default: As it stands in the file.
+        comment: What it means; may be empty.
+        kind: What it takes, a key of ``METAVARS``.
+    """
+
+    name: str
+    default: str
+    comment: str
+    kind: str
+
+
+def settings_of(file: Path, prefix: str = "") -> list[Setting]:
+    """Return the settings of a YAML file; ``name``, which is the choice itself, is left out.
+
+    A group of settings is told by those in it, under their names in full.
+    """
+    found: list[Setting] = []
+    above: list[str] = []  # names of the groups that the line lies in
+    for match in map(_LINE.match, file.read_text(encoding="utf-8").splitlines()):
+        if match is None:
+            continue
+        above = [*above[: len(match["indent"]) // 2], match["name"]]
+        value, comment = match["value"].strip(), (match["comment"] or "").strip()
+        is_group = not value
+        if above[0] not in (*_NOT_SETTINGS, "name") and not is_group:
+            stated = _KIND.match(comment)
+            kind = stated[1] if stated else _kind_of(value)
+            told = comment[stated.end() :] if stated else comment
+            found.append(Setting(f"{prefix}{'.'.join(above)}", value, told, kind))
+    return found
+
+
+def _kind_of(default: str) -> str:
+    """Return what a setting takes, by its default."""
+    if default in ("true", "false"):
+        return "bool"
+    if default[0] in "[{":
+        return "list" if default[0] == "[" else "map"
+    if re.fullmatch(r"-?\d+", default):
+        return "int"
+    return "float" if re.fullmatch(r"-?[\d.]+(e-?\d+)?", default) else "text"
+
+
+def usual_choices(verb: str) -> dict[str, str]:
+    """Return the file that a verb takes of each group unless told otherwise."""
+    lines = (config_dir() / f"{verb}.yaml").read_text(encoding="utf-8").splitlines()
+    return {match["name"]: match["chosen"] for match in filter(None, map(_CHOSEN.match, lines))}
+
+
+def options_of(group: str) -> list[str]:
+    """Return the names of the files of a group."""
+    folder = config_dir() / group
+    return sorted(p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml"))
+
+
+def settings_of_verb(verb: str, chosen: Mapping[str, str]) -> list[Setting]:
+    """Return all settings of a verb, with those of the chosen file of each group.
+
+    Args:
+        verb: "train" or "sample".
+        chosen: File of each group; several stand with commas between them, as in a sweep.
+    """
+    found = settings_of(config_dir() / f"{verb}.yaml")
+    for group, names in chosen.items():
+        for name in names.split(","):
+            file = config_dir() / group / f"{name}.yaml"
+            if group != "experiment" and file.is_file():
+                found += settings_of(file, f"{group}.")
+    return list({setting.name: setting for setting in reversed(found)}.values())[::-1]
+
+
+def flag_of(setting: Setting, settings: Sequence[Setting]) -> str:
+    """Return the shortest flag that means a setting: ``--max-steps``, ``--encoder.dropout``."""
+    parts = setting.name.split(".")
+    for begin in reversed(range(len(parts))):
+        name = ".".join(parts[begin:])
+        if _meant(name, settings) == [setting.name]:
+            return _spelled(name)
+    return _spelled(setting.name)
+
+
+def _spelled(name: str) -> str:
+    """Return a name of a setting as a flag."""
+    return "--" + name.replace("_", "-")
+
+
+def _meant(name: str, settings: Sequence[Setting]) -> list[str]:
+    """Return the settings that a name means: one, none, or several that have equal claims.
+
+    A name in full comes first, then the end of a name: that of the first group that has it, and in
+    the group what lies outermost.
+    """
+    names = [setting.name for setting in settings]
+    if name in names:
+        return [name]
+    ends = [known for known in names if known.endswith(f".{name}")]
+    for group in _ORDER:
+        inside = [known for known in ends if known.startswith(f"{group}.")]
+        if inside:
+            outermost = min(known.count(".") for known in inside)
+            return [known for known in inside if known.count(".") == outermost]
+    return []
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What the words of a command may mean.
+
+    Attributes:
+        verb: "train" or "sample".
+        settings: All that the verb has, with the chosen files of its groups.
+        conditions: Returns the conditions of the checkpoint; called for unknown names only.
+    """
+
+    verb: str
+    settings: Sequence[Setting]
+    conditions: Callable[[], Sequence[str]] = tuple
+
+    def overrides(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a command as Hydra takes them.
+
+        Raises:
+            UsageError: If a flag is unknown, means several settings, or lacks its value.
+        """
+        found: list[str] = []
+        waiting = list(words)
+        sweeps = bool({"-m", "--multirun"} & set(words))
+        while waiting:
+            word = waiting.pop(0)
+            if word.partition("=")[0] in _HYDRA:
+                found.append(word)
+                if word in _WITH_VALUE and waiting and not waiting[0].startswith("-"):
+                    found.append(waiting.pop(0))
+            elif word.startswith("--") and len(word) > 2:
+                found.append(self._override(word, waiting, sweeps=sweeps))
+            else:
+                found.append(self._plain(word))
+        return found
+
+    def _override(self, word: str, waiting: list[str], *, sweeps: bool) -> str:
+        """Return one flag as an override; takes its value from the words that wait."""
+        flag, equals, given = word.partition("=")
+        name = flag[2:].replace("-", "_")
+        if name in GROUPS[self.verb]:
+            return f"{name}={given if equals else _next(flag, 'NAME', waiting)}"
+        negated = name.startswith("no_") and not _meant(name, self.settings)
+        setting = self._setting(flag, name.removeprefix("no_") if negated else name)
+        if setting is None:
+            key = name.removeprefix("conditions.")
+            value = given if equals else _next(flag, "VALUE", waiting)
+            return f"++conditions.{key}={_value('float', value, sweeps=sweeps)}"
+        if setting.kind == "bool":
+            return f"{setting.name}={_truth(flag, given, waiting, negated=negated, equals=equals)}"
+        if negated:
+            raise UsageError(
+                f"'{flag}' is for settings that are true or false; '{setting.name}' takes "
+                f"{METAVARS[setting.kind]}: {_spelled(name[3:])} {METAVARS[setting.kind]}."
+            )
+        value = given if equals else _next(flag, METAVARS[setting.kind], waiting)
+        return f"{setting.name}={_value(setting.kind, value, sweeps=sweeps)}"
+
+    def _setting(self, flag: str, name: str) -> Setting | None:
+        """Return the setting that a flag means; None if it means a condition.
+
+        Raises:
+            UsageError: If it means none, or several.
+        """
+        name = "data.folder" if self.verb == "train" and name == "folder" else name
+        meant = _meant(name, self.settings)
+        if len(meant) > 1:
+            spelled = " or ".join(map(_spelled, meant))
+            raise UsageError(f"'{flag}' may mean several settings; write {spelled}.")
+        if meant:
+            return next(setting for setting in self.settings if setting.name == meant[0])
+        if self._is_condition(name):
+            return None
+        raise UsageError(self._unknown(flag, name))
+
+    def _is_condition(self, name: str) -> bool:
+        """Return whether a name is that of a condition, which only samples are asked for by."""
+        if self.verb != "sample":
+            return False
+        return name.startswith("conditions.") or name in self.conditions()
+
+    def _plain(self, word: str) -> str:
+        """Return a word with the group that it may lack: ``family=gpt``."""
+        key, equals, value = word.partition("=")
+        if self.verb != "sample" or not equals or not re.fullmatch(r"\w+(\.\w+)?", key):
+            return word
+        if _meant(key, self.settings) or key.startswith("hydra."):
+            return word
+        if self._is_condition(key):
+            return f"++conditions.{key.removeprefix('conditions.')}={value}"
+        settings, conditions = [setting.name for setting in self.settings], self.conditions()
+        raise ConfigError(
+            f"'{key}' is no setting and no condition of the checkpoint."
+            f"{did_you_mean(key, [*settings, *conditions])} "
+            f"Its conditions: {', '.join(conditions) or 'none'}."
+        )
+
+    def _unknown(self, flag: str, name: str) -> str:
+        """Return what is wrong with a flag that means nothing, and what may have been meant."""
+        elsewhere = [
+            f"{group}={option}"
+            for group in GROUPS[self.verb]
+            if group != "experiment"
+            for option in options_of(group)
+            if _meant(name, settings_of(config_dir() / group / f"{option}.yaml", f"{group}."))
+        ]
+        if elsewhere:
+            group, _, option = elsewhere[0].partition("=")
+            return f"'{flag}' is a setting of {' and '.join(elsewhere)}: add --{group} {option}."
+        leaves = [s.name.rpartition(".")[2] for s in self._whole_tree()]
+        conditions = self.conditions() if self.verb == "sample" else ()
+        known = [s.name for s in self.settings] + leaves + [*GROUPS[self.verb], *conditions]
+        near = did_you_mean(_spelled(name), dict.fromkeys(map(_spelled, known)))
+        return (
+            f"'layerdag {self.verb}' does not take '{flag}'.{near} "
+            f"'layerdag {self.verb} --help' shows what it takes."
+        )
+
+    def _whole_tree(self) -> Iterator[Setting]:
+        """Yield the settings of every file of every group."""
+        every = {group: ",".join(options_of(group)) for group in GROUPS[self.verb]}
+        yield from settings_of_verb(self.verb, every)
+
+
+def value_in(words: Sequence[str], *names: str) -> str | None:
+    """Return the last value that words give a name, as a flag or with "="; None without one.
+
+    Args:
+        words: Of a command.
+        *names: As Hydra spells them, one as good as the other.
+    """
+    found = None
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        key, equals, value = word.partition("=")
+        is_flag = key.startswith("--")
+        name = key[2:].replace("-", "_") if is_flag else key.lstrip("+")
+        if name in names and (equals or is_flag):
+            found = (value if equals else following).strip("'\"")
+    return found
+
+
+def _next(flag: str, metavar: str, waiting: list[str]) -> str:
+    """Take the value of a flag from the words that wait.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if not waiting or (waiting[0].startswith("-") and not re.match(r"-[\d.]", waiting[0])):
+        raise UsageError(f"'{flag}' needs a value: {flag} {metavar}.")
+    return waiting.pop(0)
+
+
+def _truth(flag: str, given: str, waiting: list[str], *, negated: bool, equals: str) -> str:
+    """Return "true" or "false", as ``--flag``, ``--no-flag`` and ``--flag=false`` say.
+
+    Raises:
+        UsageError: If a value is given to ``--no-flag``.
+    """
+    if not equals and not negated and waiting and waiting[0] in ("true", "false", "null"):
+        return waiting.pop(0)
+    if negated and equals:
+        raise UsageError(f"'{flag}' takes no value; leave '={given}' out.")
+    return given if equals else str(not negated).lower()
+
+
+def _value(kind: str, text: str, *, sweeps: bool) -> str:
+    """Return the value of a flag as Hydra's grammar writes it: texts are quoted, lists in brackets.
+
+    Several values of a sweep, and what refers to other settings, stay as they are.
+    """
+    if "${" in text or text == "null" or (sweeps and "," in text) or text[:1] in ("'", '"', "["):
+        return text
+    if kind == "list":
+        return text if text == "all" else "[" + ",".join(map(_quoted, text.split(","))) + "]"
+    if kind in ("text", "path"):
+        return quoted(text)
+    return text if kind == "map" else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as it is if it is plain, else in quotes."""
+    return text if re.fullmatch(r"[\w./:+-]+", text) else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes; inside them a backslash is plain unless a quote follows it."""
+    return "'" + re.sub(r"(\\*)('|$)", _escaped, text) + "'"
+
+
+def _escaped(end: "re.Match[str]") -> str:
+    """Return backslashes before a quote, or before the end, doubled, and the quote escaped."""
+    return end[1] * 2 + ("\\'" if end[2] else "")

@@ -1,0 +1,155 @@
+"""Flags and conditions as Hydra takes them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from raw_graphs import chain
+from tiny_checkpoints import chain_checkpoint
+
+from layerdag.cli.compose import compose, in_hydras_words
+from layerdag.cli.flags import Grammar, settings_of_verb, usual_choices, value_in
+from layerdag.errors import ConfigError, UsageError
+from layerdag.graph.formats.registry import write_json
+
+
+@pytest.mark.parametrize(
+    ("words", "overrides"),
+    [
+        ("--max-steps 100", "training.max_steps=100"),
+        ("--max-steps=100 seed=3", "training.max_steps=100 seed=3"),
+        ("--training.max-steps 100", "training.max_steps=100"),
+        ("--training.optimizer.learning-rate 1e-3", "training.optimizer.learning_rate=1e-3"),
+        ("--learning-rate 1e-3", "training.optimizer.learning_rate=1e-3"),
+        ("--privacy.learning-rate 2", "privacy.learning_rate=2"),
+        ("--width 64 --depth 2", "model.width=64 model.depth=2"),
+        ("--model reference --node.width 8", "model=reference model.node.width=8"),
+        ("--model=reference --budget 9", "model=reference model.budget=9"),
+        ("--no-console --overwrite", "logger.console=false overwrite=true"),
+        ("--dry-run=false", "dry_run=false"),
+        ("--dry-run true --seed 1", "dry_run=true seed=1"),
+        ("--predict-out-degree", "model.predict_out_degree=true"),
+        ("--families gpt,bert", "data.families=[gpt,bert]"),
+        ("--data latent_preferential --rho .1", "data=latent_preferential data.rho=.1"),
+        ("--data tpu_tile --folder x", "data=tpu_tile data.folder='x'"),
+        ("--experiment ablation/full --out x", "experiment=ablation/full out='x'"),
+        ("--conditions label,family", "conditions=[label,family]"),
+        ("--multirun --seed 0,1", "--multirun seed=0,1"),
+        ("--multirun --model fast,reference", "--multirun model=fast,reference"),
+        ("--cfg job -p training --max-steps 2", "--cfg job -p training training.max_steps=2"),
+        ("--epsilon inf --delta 1e-5", "privacy.epsilon=inf privacy.delta=1e-5"),
+        ("--init null", "init=null"),
+    ],
+)
+def test_flags_of_train_are_overrides(words: str, overrides: str) -> None:
+    assert in_hydras_words("train", words.split()) == overrides.split()
+    # What is an override already stays as it is.
+    assert in_hydras_words("train", overrides.split()) == overrides.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "overrides"),
+    [
+        ("--num 4 --guidance -1.5", "num=4 guidance=-1.5"),
+        ("family=gpt strategy=ddp --num 4", "++conditions.family=gpt "
+         "++conditions.strategy=ddp num=4"),
+        ("--family gpt --world-size=4", "++conditions.family=gpt ++conditions.world_size=4"),
+        ("conditions.family=gpt", "++conditions.family=gpt"),
+        ("--conditions.family gpt", "++conditions.family=gpt"),
+        ("+conditions.family=gpt", "+conditions.family=gpt"),
+        ("--checkpoint llm data=64 --tensor 8", "checkpoint='llm' "
+         "++conditions.data=64 ++conditions.tensor=8"),
+        ("--label 0.5 label=0.2", "label=0.5 label=0.2"),
+    ],
+)  # fmt: skip
+def test_flags_and_conditions_of_sample_are_overrides(words: str, overrides: str) -> None:
+    assert in_hydras_words("sample", words.split()) == overrides.split()
+
+
+def test_the_three_ways_to_ask_for_a_condition_are_one() -> None:
+    asked = [["family=gpt"], ["--family", "gpt"], ["+conditions.family=gpt"]]
+    assert [compose("sample", words).conditions.family for words in asked] == ["gpt"] * 3
+
+
+def test_a_name_with_spaces_and_quotes_stays_what_it_is() -> None:
+    name = "it's [all], here: {50 %}"
+    assert compose("train", ["--out", name]).out == name
+    assert compose("train", ["--data=folder", f"--folder={name}"]).data.folder == name
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "sentence"),
+    [
+        ("train", "--max-stps 5", "does not take '--max-stps'. Did you mean '--max-steps'"),
+        ("train", "--folders x", "Did you mean '--folder'"),
+        ("train", "--dropout 1", "write --model.encoder.dropout or --model.cond"),
+        ("train", "--model reference --steps 1", "--model.node.steps or --model.edge.steps"),
+        ("train", "--num-train 5", "setting of data=latent_preferential: add --data latent_pre"),
+        ("train", "--model fsat", "no model=fsat. Did you mean 'fast'"),
+        ("train", "--seed", "'--seed' needs a value: --seed N"),
+        ("train", "--out --overwrite", "'--out' needs a value: --out PATH"),
+        ("train", "--no-seed", "'--no-seed' is for settings that are .*; 'seed' takes N"),
+        ("train", "--no-console=3", "'--no-console' takes no value"),
+        ("train", "--family gpt", "does not take '--family'"),
+        ("sample", "--famly gpt", "Did you mean '--family'"),
+        ("sample", "famly=gpt", "'famly' is no setting and no .* .* mean 'family'.*strategy"),
+        ("sample", "--nmu 3", "Did you mean '--num'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_flag_is_told_what_was_meant(verb: str, words: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        compose(verb, words.split())
+
+
+def test_a_folder_alone_says_what_it_is(tmp_path: Path) -> None:
+    write_json(tmp_path / "g.json", chain("g", "aba"))
+    for words in ([f"data.folder={tmp_path}"], ["--folder", str(tmp_path)]):
+        found = compose("train", [*words, "--held-out", ".3"]).data
+        assert (found.name, found.folder, found.held_out) == ("folder", str(tmp_path), 0.3)
+    (tmp_path / "index.jsonl").write_text("")
+    assert compose("train", [f"data.folder={tmp_path}"]).data.name == "corpus"
+    assert compose("train", ["--folder", str(tmp_path / "none")]).data.name == "folder"
+
+
+def test_flags_of_a_resumed_run_are_those_of_its_model(tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    kept = {"run": {"training": {"max_steps": 9}, "model": {"name": "reference"}}}
+    (tmp_path / "last" / "config.json").write_text(json.dumps(kept))
+    words = in_hydras_words("train", ["--resume", str(tmp_path), "--budget", "7"])
+    assert words == [f"resume='{tmp_path}'", "model.budget=7"]
+
+
+def test_conditions_are_those_of_the_checkpoint_that_is_named(tmp_path: Path) -> None:
+    folder = str(chain_checkpoint(tmp_path).path)
+    with pytest.raises(ConfigError, match=r"no condition of the checkpoint.*Its conditions: label"):
+        in_hydras_words("sample", [f"checkpoint={folder}", "family=gpt"])
+
+
+def test_no_checkpoint_is_read_where_every_word_is_a_setting() -> None:
+    def read() -> list[str]:
+        raise AssertionError
+
+    grammar = Grammar("sample", settings_of_verb("sample", {}), read)
+    assert grammar.overrides(["--num", "3", "seed=1"]) == ["num=3", "seed=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("--out x", "x"), ("--out=x out=y", "y"), ("out='a b'", "a b"), ("+out=x", "x"), ("-m", None)],
+)
+def test_the_last_value_of_a_name_counts(words: str, found: str | None) -> None:
+    assert value_in(words.split() if "'" not in words else [words], "out") == found
+
+
+def test_every_setting_of_every_choice_has_a_flag_that_means_it() -> None:
+    from layerdag.cli.flags import flag_of, options_of
+
+    for verb, groups in (("train", ("data", "model")), ("sample", ())):
+        choices = [{g: o} for g in groups for o in options_of(g)] or [{}]
+        for chosen in choices:
+            settings = settings_of_verb(verb, {**usual_choices(verb), **chosen})
+            grammar = Grammar(verb, settings)
+            for setting in settings:
+                value = [] if setting.kind == "bool" else ["1"]
+                (word,) = grammar.overrides([flag_of(setting, settings), *value])
+                assert word.partition("=")[0] == setting.name
