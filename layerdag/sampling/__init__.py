@@ -4,12 +4,10 @@ from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.folder import volume_of, why_not_sampled_jobs, why_not_samples, write_samples
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.sampling.generation import generate, sample_like
-from layerdag.sampling.parts import PART_SIZE, PartSettings, volume_of_parts, write_parts
-from layerdag.sampling.settings import REQUESTED, GenerationSettings
+from layerdag.sampling.parts import PartSettings, volume_of_parts, write_parts
+from layerdag.sampling.settings import GenerationSettings
 
 __all__ = [
-    "PART_SIZE",
-    "REQUESTED",
     "GeneratedGraph",
     "GenerationSettings",
     "NumberAssigner",

@@ -9,6 +9,8 @@ from layerdag.graph.formats.graphml import (
     write_graphml,
 )
 from layerdag.graph.formats.registry import (
+    GraphRows,
+    Value,
     decode_json,
     encode_json,
     read_json,
@@ -17,6 +19,8 @@ from layerdag.graph.formats.registry import (
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 
 __all__ = [
+    "GraphRows",
+    "Value",
     "decode_graphml",
     "decode_json",
     "encode_graphml",

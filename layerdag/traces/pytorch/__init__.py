@@ -21,10 +21,12 @@ from layerdag.traces.pytorch.operators import (
 from layerdag.traces.pytorch.ranks import (
     ImportedJob,
     PyTorchFile,
+    RankFiles,
     find_rank_files,
     import_ranks,
     import_single_rank,
     pytorch_format,
+    pytorch_kind,
     refuse_missing_ranks,
     replicate_rank,
 )
@@ -39,6 +41,7 @@ __all__ = [
     "OpRole",
     "Operation",
     "PyTorchFile",
+    "RankFiles",
     "Ranks",
     "Signature",
     "TensorView",
@@ -50,6 +53,7 @@ __all__ = [
     "import_single_rank",
     "number_groups",
     "pytorch_format",
+    "pytorch_kind",
     "read_host",
     "read_timings",
     "refuse_missing_ranks",
