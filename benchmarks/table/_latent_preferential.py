@@ -96,8 +96,8 @@ WORDS = Words(
         "and children as several training graphs show (`constraints.neighbors=observed`, "
         "`best_of=8`). Such a list is learned, but it can nearly hold a rule as simple as this "
         'one; "one draw" is the same model without it, drawn once at temperature 1. Most of the '
-        "figure is the list. It counts neighbors of a kind up to three, so that at tolerance 0.5 it "
-        "cannot tell two and three predecessors, which the rule allows, from two and four."
+        "figure is the list. It counts neighbors of a kind up to three, so that at tolerance 0.5 "
+        "it cannot tell two and three predecessors, which the rule allows, from two and four."
     ),
     tasks={f"rho{rho:g}": f"Tolerance {rho:g}" for rho in RHOS},
     published=(

@@ -235,7 +235,8 @@ LINES: Mapping[str, Lines] = {
 }
 
 NOTES = (
-    "Figures are of samples of `fast`, or of surrogates of latency; brackets are 95 % intervals. Ours are short fits on two shared "
+    "Figures are of samples of `fast`, or of surrogates of latency; brackets are 95 % "
+    "intervals. Ours are short fits on two shared "
     "x86-64 cores without a GPU, and published figures are on other data or more of it: the pages "
     "say what is comparable."
 )
