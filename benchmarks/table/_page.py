@@ -13,7 +13,7 @@ from ._figures import wilson
 from ._runs import Record
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDTH = 120
+WIDTH = 138
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -34,7 +34,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def filled(text: str) -> str:
-    """Return a page whose paragraphs have lines of at most 120 characters."""
+    """Return a page whose paragraphs have lines of at most 138 characters."""
     parts = text.strip("\n").split("\n\n")
     return "\n\n".join(part if part[0] in "|#!" else _filled(part) for part in parts) + "\n"
 

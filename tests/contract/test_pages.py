@@ -12,10 +12,11 @@ DOCS = ROOT / "docs"
 USER_PAGES = (README, *sorted(p for p in DOCS.rglob("*.md") if "dev" not in p.parts))
 PAGES = (*USER_PAGES, ROOT / "CONTRIBUTING.md", *sorted((DOCS / "dev").glob("*.md")))
 README_LINES = 120
-USER_LINES = 9999
+USER_LINES = 5012
 LINE = 140
 DIARY = re.compile(
-    r"(?<!progress )(?<!error )\bbars?\b(?= ?[\d.:]|[,;) ]|$)|\bmissed\b|\(before\b|\bbefore \.?\d[^|]*\bnow\b"
+    r"(?<!progress )(?<!error )\bbars?\b(?= ?[\d.:]|[,;) ]|$)|\bmissed\b|\(before\b"
+    r"|\bbefore \.?\d[^|]*\bnow\b"
 )
 DECIMAL = re.compile(r"(?<![\w.\\/])\.\d")
 FENCE = re.compile(r"^```.*?^```$|<!--.*?-->|^ {4}.*?$", re.M | re.S)
