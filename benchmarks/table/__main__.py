@@ -15,7 +15,7 @@ import torch
 from layerdag.runtime.files import write_text
 
 from ._base import QUICK, Folders, Options, Table
-from ._page import ROOT
+from ._page import ROOT, filled
 from ._runs import Store
 from ._summary import summary_page, with_summary
 from ._tables import NAMES, SUMMARY, pictures_of, records_of_all, table_named
@@ -82,7 +82,7 @@ def _write_page(chosen: Table, store: Store) -> int:
         return 1
     page = ROOT / "docs" / "results" / f"{chosen.name}.md"
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(page, chosen.page(records))
+    write_text(page, filled(chosen.page(records)))
     print(page.relative_to(ROOT))
     for name, text in pictures_of(chosen, records).items():
         write_text(ROOT / "docs" / "images" / name, text)

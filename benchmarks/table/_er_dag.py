@@ -1,9 +1,9 @@
 """Directo's stress test: dense random DAGs, of which layered models are said to fail.
 
 A graph has 20 to 79 nodes, and each pair of them is an edge from the earlier to the later node with
-probability .6. A sample is valid if it has no cycle and its density p is near .6: with
-W = (p - .6)^2 / (p (1 - p)), the probability of a larger chi-squared value (one degree of freedom)
-exceeds .9, as in Directo's public code (commit 88c8532).
+probability 0.6. A sample is valid if it has no cycle and its density p is near 0.6: with
+W = (p - 0.6)^2 / (p (1 - p)), the probability of a larger chi-squared value (one degree of freedom)
+exceeds 0.9, as in Directo's public code (commit 88c8532).
 """
 
 from collections.abc import Iterator, Sequence
@@ -109,8 +109,8 @@ WORDS = Words(
     title="Dense random DAGs",
     before=(
         "Directo's stress test (arXiv 2506.16404): 20 to 79 nodes, and each pair of them an edge "
-        "with probability .6, which layered models are said to fail at. A sample is valid if it "
-        "has no cycle and its density is near .6, by the test of Directo's public code. 128 "
+        "with probability 0.6, which layered models are said to fail at. A sample is valid if it "
+        "has no cycle and its density is near 0.6, by the test of Directo's public code. 128 "
         "training, 32 validation and 40 test graphs, as there; nodes have no attributes."
     ),
     tasks={},

@@ -84,7 +84,7 @@ class LatentPreferential:
 
 
 WORDS = Words(
-    title="Do samples keep a rule that nobody wrote down?",
+    title="A latent rule in synthetic graphs",
     before=(
         "LayerDAG's synthetic graphs (arXiv 2411.02322, section 5.1): each node has one of two "
         "values, and its predecessors are balanced between them. With n of the rarer and m of the "
@@ -96,8 +96,8 @@ WORDS = Words(
         "and children as several training graphs show (`constraints.neighbors=observed`, "
         "`best_of=8`). Such a list is learned, but it can nearly hold a rule as simple as this "
         'one; "one draw" is the same model without it, drawn once at temperature 1. Most of the '
-        "figure is the list. It counts neighbors of a kind up to three, so that at tolerance .5 it "
-        "cannot tell two and three predecessors, which the rule allows, from two and four."
+        "figure is the list. It counts neighbors of a kind up to three, so that at tolerance 0.5 "
+        "it cannot tell two and three predecessors, which the rule allows, from two and four."
     ),
     tasks={f"rho{rho:g}": f"Tolerance {rho:g}" for rho in RHOS},
     published=(

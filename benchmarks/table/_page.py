@@ -1,5 +1,7 @@
 """Pages of tables, made from the files of their runs alone."""
 
+import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from ._figures import wilson
 from ._runs import Record
 
 ROOT = Path(__file__).resolve().parents[2]
+WIDTH = 138
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -26,9 +29,29 @@ def share(successes: int, trials: int) -> str:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a number without a leading zero."""
-    text = f"{value:.{digits}f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+    """Return a number with so many digits after the point."""
+    return f"{value:.{digits}f}"
+
+
+def filled(text: str) -> str:
+    """Return a page whose paragraphs have lines of at most 138 characters."""
+    parts = text.strip("\n").split("\n\n")
+    return "\n\n".join(part if part[0] in "|#!" else _filled(part) for part in parts) + "\n"
+
+
+def _filled(paragraph: str) -> str:
+    """Return a paragraph, or a list whose items begin with a dash, in lines."""
+    items = re.split(r"\n(?=- )", paragraph)
+    return "\n".join(
+        textwrap.fill(
+            " ".join(item.split()),
+            WIDTH,
+            subsequent_indent="  " if item.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for item in items
+    )
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-# Turns of a waiting thread before it sleeps (docs/dev/fast-model-figures.md, "Threads"): training
+# Turns of a waiting thread before it sleeps (docs/dev/decisions.md, "Threads"): training
 # is as fast as with OpenMP's own 300,000 on a quiet machine, and not ruined by other work.
 _TURNS = "10000"
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

@@ -132,7 +132,7 @@ AUTO: Literal["auto"] = "auto"
 class Privacy:
     """What is promised, and how the few parameters are tuned.
 
-    The defaults were chosen on public graphs alone (docs/dev/experiments.md, "Differential
+    The defaults were chosen on public graphs alone (docs/dev/decisions.md, "Differential
     privacy"). Parameters are in units of how often the public graphs have a code.
 
     Attributes:

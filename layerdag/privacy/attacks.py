@@ -438,7 +438,7 @@ def _accuracies(
 LEAST_REFERENCE = 4
 """Held-out graphs of a fold that an attack needs to compare with.
 
-What it makes of fewer varies more than the interval allows for (docs/dev/experiments.md,
+What it makes of fewer varies more than the interval allows for (docs/dev/decisions.md,
 "Cross-fitting").
 """
 

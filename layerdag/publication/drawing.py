@@ -82,7 +82,7 @@ def _sample_of(
 ONE_DRAW, PLAIN_TEMPERATURE = 1, 1.0
 """Of models for weights: what a posterior of few graphs chooses is less like real jobs than any
 draw, and a sharp model of sharp samples repeats their most frequent parts
-(docs/dev/experiments.md, "Weights for a release")."""
+(docs/dev/decisions.md, "Weights for a release")."""
 
 
 def drawing_plan(settings: ReleaseSettings, num: int, seed: int) -> GenerationSettings:

@@ -37,7 +37,7 @@ def set_openmp_passive() -> None:
 
     Torch's operations on small graphs are short, and OpenMP lets threads spin for milliseconds at
     the end of each. Beside other work on the same processors, a training step of two threads takes
-    many times as long as that of one (docs/dev/fast-model-figures.md, "Threads"). Training,
+    many times as long as that of one (docs/dev/decisions.md, "Threads"). Training,
     sampling and fitting therefore call this first. Neither the number of threads nor a result
     changes. What the user has set in the environment stands: OMP_WAIT_POLICY, GOMP_SPINCOUNT or
     KMP_BLOCKTIME.

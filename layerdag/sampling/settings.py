@@ -17,12 +17,12 @@ GUIDANCE = 1.5
 """Of flow graphs, and of models without candidates for each node."""
 
 JOB_GUIDANCE, JOB_TEMPERATURE = 1.0, 0.7
-"""Chosen on validation jobs (docs/dev/experiments.md): sharper jobs have more of the neighborhoods
+"""Chosen on validation jobs (docs/dev/decisions.md): sharper jobs have more of the neighborhoods
 that real ones have, and are as similar otherwise. They follow their conditions without guidance,
 which would take twice the time."""
 
 JOB_REDRAWS = 3
-"""Chosen on validation jobs (docs/dev/experiments.md, "Sizes drawn again")."""
+"""Chosen on validation jobs (docs/dev/decisions.md, "Sizes drawn again")."""
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ _FEWEST_USES = 3
 """Runs that must have an operator before it gets rates of its own."""
 _PENALTY = 0.3
 """Weight of a factor's logarithm: of 0.1, 0.3, 1 and 3 the largest that loses nothing on left-out
-runs of one rank of the embedded corpus (docs/dev/experiments.md, "Prediction")."""
+runs of one rank of the embedded corpus (docs/dev/decisions.md, "Prediction")."""
 _ROBUST = 0.2
 _START = (2000.0, 1e-3, 1e-2)
 _LEAST_NS = 1e-9

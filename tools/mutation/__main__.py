@@ -5,7 +5,7 @@
     python tools/mutation --again                  # what survived the last run, after new tests
 
 Verdicts go to OUT/results.jsonl, the map of coverage to OUT/map.json.gz (made on the first run,
-brought up to date on the next). See docs/dev/mutation.md.
+brought up to date on the next). See docs/dev/decisions.md.
 """
 
 import argparse

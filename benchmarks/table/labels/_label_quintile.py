@@ -293,10 +293,10 @@ WORDS = Words(
         "tpu_tile_fourth": "TPU Tile: the fourth fifth of the labels",
     },
     published=(
-        "On the whole of TPU Tile the LayerDAG paper has .22 ± .11 with the largest fifth held out "
-        "(D-VAE -.06, GraphRNN -.05, GraphPNAS .02, one-shot diffusion -.11; its ceiling is .81), "
-        "and .19 with the fourth, with a message-passing surrogate. **Not comparable** one to one: "
-        "a tenth of its graphs, other surrogates, and short training. Shuffled labels show what "
-        "chance gives."
+        "On the whole of TPU Tile the LayerDAG paper has 0.22 ± 0.11 with the largest fifth "
+        "held out (D-VAE -0.06, GraphRNN -0.05, GraphPNAS 0.02, one-shot diffusion -0.11; its "
+        "ceiling is 0.81), and 0.19 with the fourth, with a message-passing surrogate. **Not "
+        "comparable** one to one: a tenth of its graphs, other surrogates, and short training. "
+        "Shuffled labels show what chance gives."
     ),
 )

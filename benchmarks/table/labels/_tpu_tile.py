@@ -245,8 +245,8 @@ WORDS = Words(
     ),
     tasks={},
     published=(
-        "The LayerDAG paper has .65 for LayerDAG and .75 for real graphs (Pearson, message "
-        "passing, on 631 test graphs), that is .87 of real. **Not comparable** one to one: a tenth "
-        "of its graphs, and other surrogates."
+        "The LayerDAG paper has 0.65 for LayerDAG and 0.75 for real graphs (Pearson, message "
+        "passing, on 631 test graphs), that is 0.87 of real. **Not comparable** one to one: a "
+        "tenth of its graphs, and other surrogates."
     ),
 )

@@ -270,7 +270,7 @@ NATS_PER_VIOLATION = 2.0
 """Log of the ratio of the odds of unlisted neighbors in samples and in real graphs. Of the nodes of
 validation jobs 5 % have unlisted parents and 6 % unlisted children, of those of samples of the
 shipped checkpoint that are drawn one by one 15 % and 32 %; of 1.5, 2 and 3 nats, 2 was best for
-validation jobs (docs/dev/experiments.md)."""
+validation jobs (docs/dev/decisions.md)."""
 
 _STATES = 2
 

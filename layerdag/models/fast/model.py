@@ -51,7 +51,7 @@ POSTERIOR_OBJECTIVES = ("condition",)
 # samples and in real graphs: 4.5 % of the nodes of samples, .2 % of those of validation jobs
 # (docs/explanation/fast-model.md).
 _NATS_PER_VIOLATION = 3.0
-# Of the distance of the logarithms of a size found and asked for (docs/dev/experiments.md,
+# Of the distance of the logarithms of a size found and asked for (docs/dev/decisions.md,
 # "Sizes").
 _NATS_PER_LOG_SIZE = 20.0
 

@@ -92,7 +92,7 @@ def test_the_page_has_means_and_deviations_and_says_what_is_not_made() -> None:
     found = [record("full", 0, 10.0), record("full", 1, 12.0), record("no posterior", 0, 9.0, None)]
     text = ablations_page.ablations_page(found)
     assert (
-        "| full | 11.0 ± 1.4 | 1.25 ± .00 | 50 ± 0 | 12.5 ± .0 | -2.00 ± .00 | .25 ± .00 | 2 |"
+        "| full | 11.0 ± 1.4 | 1.25 ± 0.00 | 50 ± 0 | 12.5 ± 0.0 | -2.00 ± 0.00 | 0.25 ± 0.00 | 2 |"
         in (text)
     )
     assert "| no posterior | 9.0 | 1.25 | 50 | 12.5 | -2.00 |  | 1 |" in text

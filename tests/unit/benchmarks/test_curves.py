@@ -130,8 +130,8 @@ def test_intervals_are_students_over_the_draws_of_all_fits() -> None:
 
 def test_the_page_has_a_row_for_each_point_and_what_real_graphs_teach() -> None:
     text = curves.Curves().page(MADE)
-    assert "| 300 | 60 | 21.0 | 1.50 [.58, 2.42] | 50 | 12.5 | .50 | - | 2 |" in text
-    graphs = "| 50 | 60 | 20.0 | 1.50 [.00, 7.85] | 50 | 12.5 | .50 | - | .25 | - | 1 |"
+    assert "| 300 | 60 | 21.0 | 1.50 [0.58, 2.42] | 50 | 12.5 | 0.50 | - | 2 |" in text
+    graphs = "| 50 | 60 | 20.0 | 1.50 [0.00, 7.85] | 50 | 12.5 | 0.50 | - | 0.25 | - | 1 |"
     assert graphs in text
     assert "2 x 60 (Jobs of the corpus of at most 160 nodes)" in text
     assert "TPU Tile" not in text.split("## How it was made")[0]

@@ -47,8 +47,8 @@ def test_no_way_to_label_samples_needs_more_than_the_fifty(
 
 
 def test_a_gain_has_the_error_of_test_graphs_once_and_that_of_fits_by_their_number() -> None:
-    assert gains.pooled([[0.1, 0.01]]) == "**.10** [.08, .12]"
-    assert gains.pooled([[0.0, 0.0], [0.2, 0.0]]) == ".10 [-.10, .30]"
+    assert gains.pooled([[0.1, 0.01]]) == "**0.10** [0.08, 0.12]"
+    assert gains.pooled([[0.0, 0.0], [0.2, 0.0]]) == "0.10 [-0.10, 0.30]"
 
 
 def test_a_page_marks_gains_above_zero(data: GraphDataset) -> None:
@@ -67,6 +67,12 @@ def test_a_page_marks_gains_above_zero(data: GraphDataset) -> None:
         "few-real", runs.Run("a", "fast", 0, config), figures, 60.0, 30.0, HARDWARE
     )
     text = few_real.FewReal().page([record])
-    assert "| fifty and samples, labels asked for | .50 | .50 | .50 | -.10 [-.12, -.08] |" in text
-    assert "| fifty and samples, labels measured | .50 | .50 | .50 | **.10** [.08, .12] |" in text
+    assert (
+        "| fifty and samples, labels asked for | 0.50 | 0.50 | 0.50 | -0.10 [-0.12, -0.08] |"
+        in text
+    )
+    assert (
+        "| fifty and samples, labels measured | 0.50 | 0.50 | 0.50 | **0.10** [0.08, 0.12] |"
+        in text
+    )
     assert text.count("all real training graphs") == 2

@@ -168,10 +168,10 @@ def test_the_best_of_what_is_new_is_bold(text: str) -> None:
     (markov,) = (line for line in text.splitlines() if line.startswith("| Markov"))
     (copies,) = (line for line in text.splitlines() if line.startswith("| copies"))
     assert "**80.0 [71, 87]**" in fast
-    assert "**12.0**" in fast  # .02 from real graphs, and .09 of the Markov tables
+    assert "**12.0**" in fast  # 0.02 from real graphs, and 0.09 of the Markov tables
     assert "**1.10**" in markov
     assert "**" not in copies
-    assert ".50 (2.00)" in copies
+    assert "0.50 (2.00)" in copies
 
 
 def test_the_page_says_who_is_ahead_and_what_was_not_run(text: str) -> None:

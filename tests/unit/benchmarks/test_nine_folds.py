@@ -54,7 +54,7 @@ def test_scores_are_of_the_predictions_of_all_folds_together() -> None:
     assert f"| samples, labels of the posterior | {page.number(float(together))} |" in text
     whole = tpu_tile.TpuTile().page(made)
     assert "2 of 9 folds are made" in whole
-    assert "| nodes | 1.50 | .71 |" in whole
+    assert "| nodes | 1.50 | 0.71 |" in whole
 
 
 def test_without_data_the_table_says_what_it_needs() -> None:

@@ -65,7 +65,7 @@ def test_the_row_of_folds_says_how_many_are_made() -> None:
     taught, ratio = (line for _, line in summary.lines_of({"tpu-tile": made}))
     assert "(2 of 9 folds)" in taught.what
     assert taught.ours == "1.00 [1.00, 1.00]"
-    assert ratio.ours == "1.10 [-.17, 2.37]"  # Student's with one degree of freedom
+    assert ratio.ours == "1.10 [-0.17, 2.37]"  # Student's with one degree of freedom
     whole = [fold(number, 1.0) for number in range(9)]
     taught, ratio = (line for _, line in summary.lines_of({"tpu-tile": whole}))
     assert "of 9" not in taught.what
@@ -81,7 +81,7 @@ def test_gains_of_both_families_stand_in_one_row() -> None:
         for name, task, value in (("a", "jobs", 0.1), ("b", "scheduled", 0.9))
     ]
     ((_, line),) = summary.lines_of({"few-real": made})
-    assert line.ours == "**.10** [.08, .12]; **.10** [.08, .12]"
+    assert line.ours == "**0.10** [0.08, 0.12]; **0.10** [0.08, 0.12]"
     assert summary.lines_of({"few-real": made[1:]}) == []
 
 

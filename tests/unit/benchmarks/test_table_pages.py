@@ -33,7 +33,7 @@ def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
     text = page.page_of_tasks("a", made, {"fast": "`fast`", "other": "not made"}, WORDS)
     assert "# A title" in text
     assert (
-        "| `fast` | 50.0 [43, 57] | 50.0 [43, 57] | 77 | .50 | 1.00 | 2.00 | .250 | 1,234 | 2 |"
+        "| `fast` | 50.0 [43, 57] | 50.0 [43, 57] | 77 | 0.50 | 1.00 | 2.00 | 0.250 | 1,234 | 2 |"
         in text
     )
     assert "Not made yet: not made." in text
@@ -68,7 +68,7 @@ def test_correlations_are_means_over_fits_with_the_spread_of_both_kinds() -> Non
         one.figures["rows"] = {"samples": {"graphs": 9, "pearson": pearson, "sd": 0.1}}
         made.append(one)
     text = label_quintile._pearson_table(made)
-    assert "| samples | .40 [-.19, .99] | 9 | 2 |" in text
+    assert "| samples | 0.40 [-0.19, 0.99] | 9 | 2 |" in text
 
 
 class Counting:

@@ -149,7 +149,7 @@ def test_the_page_is_what_the_files_give(name: str) -> None:
     assert records
     written = (PAGES / f"{name}.md").read_text()
     made = tables.table_named(name)
-    assert written == made.page(records)
+    assert written == page.filled(made.page(records))
     for file, text in tables.pictures_of(made, records).items():
         assert (ROOT / "docs" / "images" / file).read_text() == text
         assert f"(../images/{file})" in written
@@ -169,5 +169,5 @@ def test_every_run_names_its_table_seed_time_and_machine() -> None:
 
 
 def test_numbers_have_no_leading_zero_and_shares_their_interval() -> None:
-    assert (page.number(0.5), page.number(1.25), page.number(-0.5)) == (".50", "1.25", "-.50")
+    assert (page.number(0.5), page.number(1.25), page.number(-0.5)) == ("0.50", "1.25", "-0.50")
     assert page.share(95, 100) == "95.0 [89, 98]"
