@@ -6,7 +6,6 @@ from layerdag.models.fast.encoder_base import (
     Encoder,
     NewestTokens,
     TokenGraphs,
-    register_encoder,
 )
 from layerdag.models.fast.model import FastLayerDAG
 
@@ -18,5 +17,4 @@ __all__ = [
     "NewestTokens",
     "TokenGraphs",
     "graphs_of_rows",
-    "register_encoder",
 ]
