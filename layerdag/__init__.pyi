@@ -11,10 +11,21 @@ from .codec.formats import read as read
 from .dag.dag import DAG as DAG
 from .datasets.corpus import load_corpus as load_corpus
 from .datasets.dataset import GraphDataset as GraphDataset
-from .datasets.loading import load_dataset as load_dataset
+from .datasets.loading import (
+    load_dataset as load_dataset,
+    register_loader as register_loader,
+)
 from .datasets.samples import iter_samples as iter_samples
 from .differences.comparison import diff as diff
 from .dp.settings import Privacy as Privacy
+from .evaluation.generators import register_generator as register_generator
+from .evaluation.metrics.base import (
+    graph_metric as graph_metric,
+    register_metric as register_metric,
+)
+from .evaluation.vun import VUN as VUN, novelty as novelty, vun as vun
+from .models.base import register_model as register_model
+from .models.fast.encoder_base import register_encoder as register_encoder
 from .privacy.auditing import audit as audit
 from .privacy.shadows import ShadowSettings as ShadowSettings
 from .publication.pipeline import release as release

@@ -13,6 +13,12 @@ import numpy as np
 import layerdag as ld
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.evaluation.generators import (
+    GENERATORS,
+    GraphGenerator,
+    coded,
+    fitted_generator,
+)
 from layerdag.graph.attributed_graph import Condition
 from layerdag.runtime.rng import numpy_generator
 from layerdag.sampling.generation import sample_like
@@ -218,6 +224,36 @@ class Learner:
     budget: float = 1.0
 
 
+class Registered:
+    """A generator that was registered, or that an installed package declares, in a table.
+
+    Args:
+        generator: Fitted.
+        data: That it was fitted on, whose codes samples get.
+    """
+
+    parameters, steps = 0, 0
+
+    def __init__(self, generator: GraphGenerator, data: GraphDataset) -> None:
+        self.generator, self.data = generator, data
+
+    def sample(self, num: int, seed: int) -> list[DAG | None]:
+        """Return graphs; None where what was drawn is no graph of the data set's words."""
+        made = self.generator.sample(num, seed)
+        return list(coded(made, self.data.schema, self.data.renamed).dags)
+
+
+def fit_registered(name: str, data: GraphDataset, seconds: float, seed: int) -> Registered:
+    """Fit a registered generator, which takes the time that it takes."""
+    del seconds, seed
+    return Registered(fitted_generator(name, data), data)
+
+
+def registered() -> tuple[Learner, ...]:
+    """Return a learner for each registered generator and each one of an installed package."""
+    return tuple(Learner(n, n, partial(fit_registered, n)) for n in GENERATORS.names())
+
+
 _ONE_STEP: Mapping[str, Any] = {"node": {"steps": 1}, "edge": {"steps": 1}}
 
 REFERENCES = (
@@ -264,4 +300,5 @@ BASELINES = (
         fit_diffusion,
         ({}, {"learning_rate": 1e-3}, {"chain": 100}),
     ),
+    *registered(),
 )

@@ -189,6 +189,7 @@ COMMAND_GROUPS = {
         "pack": "Write a folder of graphs as flat arrays, to train on more than memory holds.",
         "train": "Train a generator on graphs or traces (the same as train.py).",
         "sample": "Sample synthetic workloads or graphs from a checkpoint (the same as sample.py).",
+        "compare": "Compare samples of any generator with real graphs: V.U.N. and distances.",
         "surrogate": "Fit and use models that predict performance from a graph.",
         "audit": "Attack samples: what do they give away of what was trained on?",
         "release": "Make a package from your traces that you may publish, with a verdict.",
@@ -210,7 +211,7 @@ _TITLES = {
 }
 ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
-_WITH_THREADS = ("train", "surrogate", "validate", "audit", "release")
+_WITH_THREADS = ("train", "surrogate", "validate", "audit", "release", "compare")
 # First words after a verb that make it another one, with flags of its own.
 MODES = {"workload": ("stage", "corpus")}
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."

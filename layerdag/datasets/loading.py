@@ -31,6 +31,20 @@ LOADERS = {
 GENERATED = ("corpus", "latent_preferential")
 """Names of the data sets that need no folder."""
 
+_REGISTERED: dict[str, Callable[..., GraphDataset]] = {}
+
+
+def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
+    """Add a data set of your own: ``load_dataset(name, **options)`` calls ``function(**options)``.
+
+    Raises:
+        UsageError: If the package itself has a data set of that name.
+    """
+    if name in LOADERS:
+        raise UsageError(f"layerdag has a data set '{name}' itself; take another name.")
+    _REGISTERED[name] = function
+
+
 LABEL_FILES = ("labels.csv", "labels.json")
 _GRAPH_FILES = tuple(
     f"*{suffix}{packed}"
@@ -48,10 +62,12 @@ def loader_of(name: str) -> Callable[..., GraphDataset]:
     Raises:
         ConfigError: If there is no data set of that name; names the nearest one.
     """
+    if name in _REGISTERED:
+        return _REGISTERED[name]
     if name not in LOADERS:
+        known = (*LOADERS, *_REGISTERED)
         raise ConfigError(
-            f"There is no data set '{name}'.{did_you_mean(name, LOADERS)} "
-            f"Known: {', '.join(LOADERS)}."
+            f"There is no data set '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."
         )
     loader: Callable[..., GraphDataset] = getattr(
         importlib.import_module(LOADERS[name]), f"load_{name}"
@@ -63,7 +79,8 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
     """Load a data set by its name, or whatever a folder holds.
 
     Args:
-        name_or_folder: "corpus" (the embedded one), "latent_preferential" (generated), or a folder:
+        name_or_folder: "corpus" (the embedded one), "latent_preferential" (generated), a name that
+            ``register_loader`` added, or a folder:
             a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
             (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
             your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts.
@@ -74,7 +91,7 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
         UsageError: If it is neither a name nor a data set's folder, or an option is unknown.
         DataError: If a file is damaged, or nothing is left for training.
     """
-    if str(name_or_folder) in GENERATED:
+    if str(name_or_folder) in (*GENERATED, *_REGISTERED):
         name, arguments = str(name_or_folder), {}
     else:
         folder = Path(name_or_folder)
@@ -256,6 +273,11 @@ def data_config(values: object) -> DataConfig:
     if not isinstance(values, Mapping) or "name" not in values:
         raise ConfigError(f"'data' must be a group of settings with a name, found {values!r:.40}.")
     loader_of(str(values["name"]))
+    if str(values["name"]) in _REGISTERED:
+        raise ConfigError(
+            f"data={values['name']} was registered in this process and has no settings here; load "
+            "it with layerdag.load_dataset and pass the data set on."
+        )
     return build_settings(_CONFIGS[str(values["name"])], values, "data")
 
 

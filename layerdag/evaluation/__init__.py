@@ -2,6 +2,7 @@
 
 from layerdag.evaluation.ranked_jobs import RankedJob, negative_controls, ranked_job, simulate_jobs
 from layerdag.evaluation.rankings import RankingReport, RankingRow, compare_rankings
+from layerdag.evaluation.side_by_side import score_generators
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
     LOCAL_METRICS,
@@ -36,5 +37,6 @@ __all__ = [
     "histograms_of",
     "negative_controls",
     "ranked_job",
+    "score_generators",
     "simulate_jobs",
 ]

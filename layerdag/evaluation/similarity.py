@@ -25,6 +25,7 @@ from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import GraphError, LayerdagError, UsageError
 from layerdag.evaluation.metrics.base import (
+    METRICS,
     AttributeMetrics,
     AttributeView,
     Comparison,
@@ -114,6 +115,11 @@ DEFAULT_METRICS: tuple[Metric | AttributeMetrics, ...] = (
 )
 
 
+def default_metrics() -> tuple[Metric | AttributeMetrics, ...]:
+    """Return the default metrics of the package, then those that were registered."""
+    return (*DEFAULT_METRICS, *(METRICS.get(name) for name in METRICS.names()))
+
+
 @dataclass(frozen=True)
 class SimilarityReport:
     """All similarity figures with what is needed to repeat them.
@@ -172,6 +178,7 @@ def compare(
         generated: Its samples.
         attributes: Name and kind of each node attribute, in column order.
         metrics: What to compute; ``(*DEFAULT_METRICS, *NEIGHBORHOOD_METRICS)`` adds to the default.
+            The default itself includes registered metrics.
         seed: Seed of the bootstrap.
         replicates: Number of resamples.
 
@@ -182,7 +189,7 @@ def compare(
         GraphError: If a graph has a cycle and a metric needs layers; check structure first.
     """
     comparison = comparison_of((train, test, generated), attributes, seed, replicates)
-    chosen = metrics_for(metrics, attributes)
+    chosen = metrics_for(default_metrics() if metrics is DEFAULT_METRICS else metrics, attributes)
     with stage(f"comparing by {len(chosen)} metrics"):
         found = track(chosen, "comparing", len(chosen))
         rows = tuple(row_of(metric, comparison) for metric in found)

@@ -15,15 +15,16 @@ Shape letters: B graphs, C numeric conditions, M categorical conditions, R rows.
 
 A model as plain data (name, sizes, statistics, arguments), and the constructor of its module.
 
-A checkpoint holds a ``ModelSpec`` beside the weights; the class is chosen from a fixed table and
-the arguments are checked against its tree of settings, so that a file cannot name code to run.
+A checkpoint holds a ``ModelSpec`` beside the weights; the class is one of the package or one that
+the process registered, and the arguments are checked against its tree of settings, so that a file
+cannot name code to run.
 """
 
 import importlib
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any
 
 import torch
@@ -380,7 +381,35 @@ _HOMES = {
         "layerdag.models.reference.config:ReferenceConfig",
     ),
 }
-MODEL_NAMES = tuple(_HOMES)
+_REGISTERED: dict[str, tuple[type[Any], type[Any]]] = {}
+
+
+def register_model(name: str, cls: type[DAGModel], config: type[Any]) -> None:
+    """Add a model of your own, which ``ld.train(data, name)`` then trains.
+
+    Checkpoints hold the name alone; a process that loads one registers the model first.
+
+    Args:
+        name: What checkpoints and settings call it.
+        cls: Its class; the constructor takes ``GraphSizes``, ``GraphStatistics`` and the settings.
+        config: Its settings, a dataclass whose fields have defaults.
+
+    Raises:
+        UsageError: If the package itself has that name, or the classes are of another kind.
+    """
+    if name in _HOMES:
+        raise UsageError(f"layerdag has a model '{name}' itself; take another name.")
+    if not (isinstance(cls, type) and issubclass(cls, DAGModel) and is_dataclass(config)):
+        raise UsageError(
+            f"The model '{name}' needs a subclass of layerdag.models.DAGModel and a dataclass of "
+            f"settings, found {cls!r:.60} and {config!r:.60}."
+        )
+    _REGISTERED[name] = (cls, config)
+
+
+def model_names() -> tuple[str, ...]:
+    """Return the names of all models: those of the package, then those that were registered."""
+    return (*_HOMES, *_REGISTERED)
 
 
 @dataclass(frozen=True)
@@ -388,7 +417,7 @@ class ModelSpec:
     """Everything needed to build a model except its weights.
 
     Attributes:
-        name: "reference" or "fast".
+        name: "reference", "fast", or that of a registered model.
         sizes: Counts of the data set's schema.
         statistics: Measured on the training graphs.
         arguments: Settings of the model as nested plain data; what is left out has its default.
@@ -509,10 +538,12 @@ _SAME_SHAPE = (Tensor.cumsum, Tensor.mul, Tensor.sub, torch.log1p)
 
 def _part(name: str, which: int) -> type[Any]:
     """Return the class (0) or the settings (1) of the model ``name``, imported on demand."""
+    if name in _REGISTERED:
+        return _REGISTERED[name][which]
     if name not in _HOMES:
         raise ConfigError(
-            f"There is no model '{name}'.{did_you_mean(name, MODEL_NAMES)} "
-            f"Known are {', '.join(MODEL_NAMES)}."
+            f"There is no model '{name}'.{did_you_mean(name, model_names())} "
+            f"Known are {', '.join(model_names())}; layerdag.models.register_model adds others."
         )
     module, _, cls = _HOMES[name][which].partition(":")
     part: type[Any] = getattr(importlib.import_module(module), cls)

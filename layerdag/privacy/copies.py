@@ -581,8 +581,4 @@ def _fraction_known(known: set[str], dags: Sequence[DAG]) -> float | None:
 
 def wilson_interval(fraction: float, count: int) -> Interval:
     """Return the 95 % Wilson score interval of a share of ``count`` trials."""
-    z2 = NORMAL_95**2
-    center = (fraction + z2 / (2 * count)) / (1 + z2 / count)
-    half = NORMAL_95 * math.sqrt(fraction * (1 - fraction) / count + z2 / (4 * count**2))
-    half /= 1 + z2 / count
-    return Interval(center - half, center + half)
+    return Interval.wilson(fraction, count)

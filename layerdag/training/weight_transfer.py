@@ -128,11 +128,13 @@ _NUMBERED = re.compile(
 
 
 def axes_of(model: DAGModel, spec: ModelSpec) -> dict[str, WeightAxis]:
-    """Return the axis of each parameter whose rows are codes of the data, by its name."""
+    """Return the axis of each parameter whose rows are codes of the data, by its name.
+
+    Of a registered model nothing is known: its weights go over where names and shapes agree.
+    """
     if isinstance(model, FastLayerDAG):
         return _fast(model, spec.sizes)
-    assert isinstance(model, ReferenceLayerDAG)
-    return _reference(model, spec)
+    return _reference(model, spec) if isinstance(model, ReferenceLayerDAG) else {}
 
 
 def source_parameter_name(name: str, here: GraphSchema, there: GraphSchema) -> str | None:
@@ -434,8 +436,10 @@ def carry_over(
         elif name in axes and source in old_axes:
             rows = axes[name].source(old_axes[source], schema, old.schema)
             weights[name] = _mixed(fresh, old_weights[source], rows, (axes[name], old_axes[source]))
-        else:
+        elif old_weights[source].shape == fresh.shape:
             weights[name] = old_weights[source].detach().cpu().clone()
+        else:
+            weights[name] = fresh
     return TransferredWeights(weights, report(schema, old.schema))
 
 

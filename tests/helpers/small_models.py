@@ -9,6 +9,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import SampleRequest
 from layerdag.models.fast.config import ConditioningConfig, EncoderConfig, FastConfig, HeadsConfig
 from layerdag.models.fast.encoder import AttentionContext, attention_biases
+from layerdag.models.fast.encoder_base import TokenGraphs
 from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
 from layerdag.models.fast.model import FastLayerDAG
 
@@ -37,14 +38,24 @@ def collated(dags: list[DAG]) -> DAGBatch:
     )
 
 
-def context_of(batch: DAGBatch, block: int, heads: int = 2) -> tuple[BatchLayout, AttentionContext]:
-    """Return what an encoder block of so many heads reads of a batch."""
+def tokens_of(batch: DAGBatch, block: int) -> tuple[BatchLayout, TokenGraphs]:
+    """Return what an encoder reads of a batch beside its tokens."""
     layout = BatchLayout.from_batch(batch)
     edges, blocks = Edges.from_batch(batch, layout), AttentionBlocks.from_layout(layout, block)
     in_degree_T = torch.zeros(layout.num_tokens, dtype=torch.int64)
     in_degree_T[layout.token_N] = edges.in_degree_N
-    biases = attention_biases(blocks, heads)
-    return layout, AttentionContext(blocks, *biases, edges.parent_E, edges.child_E, in_degree_T)
+    return layout, TokenGraphs(
+        layout.graph_T, layout.position_T, edges.parent_E, edges.child_E, in_degree_T, blocks
+    )
+
+
+def context_of(batch: DAGBatch, block: int, heads: int = 2) -> tuple[BatchLayout, AttentionContext]:
+    """Return what an encoder block of so many heads reads of a batch."""
+    layout, tokens = tokens_of(batch, block)
+    biases = attention_biases(tokens.blocks, heads)
+    return layout, AttentionContext(
+        tokens.blocks, *biases, tokens.parent_E, tokens.child_E, tokens.in_degree_T
+    )
 
 
 def small_model(

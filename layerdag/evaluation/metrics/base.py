@@ -25,6 +25,7 @@ from scipy import sparse
 
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError, UsageError
+from layerdag.runtime.registry import Registry
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
@@ -156,6 +157,7 @@ SUBSETS = 50
 """Number of random training subsets behind ``SimilarityRow.matched``."""
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Metric | AttributeMetrics")
 Sets = tuple[GraphSet, GraphSet, GraphSet]
 Weights = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -198,6 +200,15 @@ class Interval:
             return None
         half = NORMAL_95 * float(finite.std(ddof=1))
         return cls(max(value - half, lower), min(value + half, upper))
+
+    @classmethod
+    def wilson(cls, fraction: float, count: int) -> "Interval":
+        """Return the 95 % Wilson score interval of a fraction of ``count`` trials."""
+        z2 = NORMAL_95**2
+        center = (fraction + z2 / (2 * count)) / (1 + z2 / count)
+        half = NORMAL_95 * math.sqrt(fraction * (1 - fraction) / count + z2 / (4 * count**2))
+        half /= 1 + z2 / count
+        return cls(center - half, center + half)
 
     @classmethod
     def around_ratio(cls, value: float, draws_R: np.ndarray) -> "Interval | None":
@@ -520,6 +531,70 @@ class GraphMean(Metric):
         generated_B = np.asarray(self.values(comparison.generated), dtype=np.float64)
         real_B = np.asarray(self.values(comparison.test), dtype=np.float64)
         return SimilarityRow.of_graph_means(self, comparison, generated_B, real_B)
+
+
+@dataclass(frozen=True)
+class _FunctionMean(GraphMean):
+    """A ``GraphMean`` of a function.
+
+    Attributes:
+        function: Returns one number for each graph, NaN leaves the graph out.
+    """
+
+    function: Callable[[GraphSet], np.ndarray] = field(kw_only=True, repr=False)
+
+    def values(self, graphs: GraphSet) -> np.ndarray:
+        """Return one number for each graph."""
+        return self.function(graphs)
+
+
+def _check_metric(name: str, value: Any) -> None:
+    if not isinstance(value, Metric | AttributeMetrics):
+        raise UsageError(
+            f"The metric '{name}' must be an instance of layerdag.evaluation.metrics.Metric, found "
+            f"{value!r:.80}."
+        )
+
+
+METRICS: Registry[Metric | AttributeMetrics] = Registry("metric", "layerdag.metrics", _check_metric)
+"""Metrics that users added; reports compute them after the default ones."""
+
+
+def register_metric(metric: M) -> M:
+    """Add a metric to the default ones of ``ld.compare`` and ``layerdag compare``.
+
+    Raises:
+        UsageError: If it is no metric.
+    """
+    METRICS.register(getattr(metric, "name", "?"), metric)
+    return metric
+
+
+def graph_metric(
+    name: str,
+    description: str,
+    *,
+    goal: Goal = Goal.MATCH_REAL,
+    upper: float = math.inf,
+    unit: str = "",
+) -> Callable[[Callable[[GraphSet], np.ndarray]], GraphMean]:
+    """Return a decorator that adds a function as a metric, the mean of a number of each graph.
+
+    The function takes a ``GraphSet`` of B graphs and returns B numbers.
+
+    Args:
+        name: Unique among the metrics, in snake case.
+        description: One line for people.
+        goal: Which values are better.
+        upper: Greatest possible value.
+        unit: Unit of the number, "" for none.
+    """
+
+    def registered(function: Callable[[GraphSet], np.ndarray]) -> GraphMean:
+        metric = _FunctionMean(name, description, goal, upper=upper, unit=unit, function=function)
+        return register_metric(metric)
+
+    return registered
 
 
 def fraction_of_nodes(flag_N: np.ndarray, graphs: GraphSet) -> np.ndarray:

@@ -2,11 +2,19 @@
 
 from layerdag.models.fast.config import FastConfig
 from layerdag.models.fast.decisions import Heads, graphs_of_rows
+from layerdag.models.fast.encoder_base import (
+    Encoder,
+    NewestTokens,
+    TokenGraphs,
+)
 from layerdag.models.fast.model import FastLayerDAG
 
 __all__ = [
+    "Encoder",
     "FastConfig",
     "FastLayerDAG",
     "Heads",
+    "NewestTokens",
+    "TokenGraphs",
     "graphs_of_rows",
 ]

@@ -36,7 +36,7 @@ from torch import Tensor
 from layerdag.models.draws import sample_from_logits, slot_uniforms
 from layerdag.models.fast.constraints import DegreeConstraints
 from layerdag.models.fast.decisions import Heads, Pointer
-from layerdag.models.fast.layout import NEVER, CandidatePairs, log_code, stub_code
+from layerdag.models.fast.layout import NEVER, CandidatePairs, log_code, stub_code, visible_range
 from layerdag.models.fast.sampler_state import (
     SLOTS_PER_PARENT,
     CodeMasks,
@@ -44,7 +44,6 @@ from layerdag.models.fast.sampler_state import (
     Guidance,
     RandomSlot,
     SamplerState,
-    visible_range,
 )
 
 

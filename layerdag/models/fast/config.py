@@ -24,6 +24,8 @@ class EncoderConfig:
     """The causal encoder.
 
     Attributes:
+        kind: "window", or the name of an encoder that ``register_encoder`` or an entry point adds
+            (docs/tutorials/own-encoder.md).
         block: Tokens per attention block.
         attention: What a token sees of earlier ones: "window" (its own block and the one before
             token by token, one mean per older block), or "none".
@@ -36,6 +38,7 @@ class EncoderConfig:
         ConfigError: If a value is out of bounds.
     """
 
+    kind: str = "window"
     block: int = 64
     attention: Literal["window", "none"] = "window"
     messages: Literal["mean", "none"] = "mean"

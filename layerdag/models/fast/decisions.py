@@ -36,7 +36,7 @@ from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import LossTerm
 from layerdag.models.fast.config import HeadsConfig
-from layerdag.models.fast.encoder import StructuralFeatures, block_sum
+from layerdag.models.fast.encoder import block_sum
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
     NEVER,
@@ -55,6 +55,7 @@ from layerdag.models.fast.layout import (
     stub_code,
     token_codes,
 )
+from layerdag.models.fast.tokens import StructuralFeatures
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,

@@ -1,243 +1,32 @@
-"""Tokens, conditions, causal encoder (``full`` and ``step``).
-
-Condition vectors of a graph, one per position bucket.
-
-The first nodes of a graph depend most on its conditions, but there are few of them: the gradient of
-one vector that is added to every token is dominated by later decisions, which follow from earlier
-tokens. So the positions of a graph fall into buckets of growing length with a vector each, and the
-conditions are also added to the encoder's output. Codes enter linearly: a nonlinearity before the
-normalization made the vectors of different conditions almost parallel.
-
-The numbers of nodes and of layers asked for are followed more closely: every token also knows how
-many are still to come (``RemainingSizes``).
-
-Shape letters: B graphs, C numeric conditions, D width of a state, F feature columns, J position
-buckets, M categorical conditions, R rows, T tokens.
-
-The causal encoder of the fast model: all tokens at once in training, one per step in sampling.
+"""The causal encoder of the fast model: all tokens at once in training, one per step in sampling.
 
 An encoder block updates a token from two sources: attention over earlier tokens (token by token in
 its own attention block and the one before, one averaged key and value per block further back), and
 the mean of its parents' values, which is message passing from parents to children. Both read the
 same keys and values, and both are causal: every token is encoded exactly once.
 
-Shape letters: D width of a state, E edges, H heads, R rows, T tokens, Z attention blocks, b tokens
-of a block, d width of a head or key, v visible keys, w window, z pooled blocks.
+In sampling, keys and values of earlier tokens are kept, each computed once.
 
-Input of the encoder: codes of a node and structural features that describe its position.
-
-Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, N nodes,
-T tokens.
+Shape letters: D width of a state, E edges, H heads, P pairs, R rows, T tokens, Y heads of all rows
+(R H), Z attention blocks, b tokens of a block, d width of a head or key, v visible keys, w window,
+z pooled blocks.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag.dag.dag import GraphSizes
-from layerdag.models.base import Conditions
-from layerdag.models.fast.config import POSITION_BUCKETS, EncoderConfig
-from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
-from layerdag.models.layers import (
-    CountCode,
-    CountEncoder,
-    SumEmbedding,
-    gather_rows,
-    segment_mean,
-    to_float32,
-)
-
-# Scale of the condition vectors relative to token embeddings; larger ones slow learning down.
-_INPUT_SCALE = 0.25
-# Centers of the radial basis functions, in standard deviations; their width is one.
-_CENTERS = (-2.0, -1.0, 0.0, 1.0, 2.0)
-# Distance and number of the centers of the features of remaining nodes and layers: of the logarithm
-# to base 2 of their number, and of the fraction that is there.
-_OCTAVES, _NUM_OCTAVES = 0.5, 29
-_FRACTIONS, _NUM_FRACTIONS = 0.05, 26
-# Standard deviation of the logarithm of the factor between a size that a training graph has and the
-# one it is said to be asked for.
-_SIZE_NOISE = 0.03
-
-
-@dataclass(frozen=True, eq=False)
-class ConditionVectors:
-    """Condition vectors of B graphs in S position buckets.
-
-    Attributes:
-        before_BJD: Added to the encoder's input.
-        after_BJD: Added to the encoder's output.
-        sizes_B2: Numbers of nodes and of layers asked for; NaN is unknown.
-    """
-
-    before_BJD: Float[Tensor, "B J D"]
-    after_BJD: Float[Tensor, "B J D"]
-    sizes_B2: Float[Tensor, "B 2"]
-
-    def select(self, row_R: Int[Tensor, " R"]) -> "ConditionVectors":
-        """Return the vectors of some graphs."""
-        return ConditionVectors(self.before_BJD[row_R], self.after_BJD[row_R], self.sizes_B2[row_R])
-
-
-class ConditionEncoder(nn.Module):
-    """Vectors from conditions; an unknown condition has a learned vector or none.
-
-    A standardized number enters as itself and as radial basis functions (RBF) with a width of one
-    standard deviation. Narrower ones would identify single training graphs and lead to overfitting.
-
-    Parameter names (``stage_lift``, ``stage_categories``) are those of published checkpoints.
-
-    Args:
-        sizes: Numbers of conditions and categories.
-        width: Width D of the encoder.
-        position_buckets: First position of each bucket after bucket 0.
-    """
-
-    first_position_J: Tensor
-    center_F: Tensor
-
-    def __init__(
-        self, sizes: GraphSizes, width: int, position_buckets: Sequence[int] = POSITION_BUCKETS
-    ) -> None:
-        super().__init__()
-        self.position_buckets = tuple(position_buckets)
-        first_position_J = torch.tensor(self.position_buckets, dtype=torch.int64)
-        self.register_buffer("first_position_J", first_position_J, persistent=False)
-        self.register_buffer("center_F", torch.tensor(_CENTERS), persistent=False)
-        features = sizes.numeric_conditions * (2 + len(_CENTERS))
-        codes = [size + 1 for size in sizes.category_conditions]
-        buckets = len(self.position_buckets) + 1
-        self.lift = nn.Linear(features, width, bias=False) if features else None
-        self.stage_lift = nn.Linear(features, buckets * width, bias=False) if features else None
-        self.categories = SumEmbedding(codes, width) if codes else None
-        self.stage_categories = SumEmbedding(codes, buckets * width) if codes else None
-        self.norm = nn.LayerNorm(width, bias=False)
-        self.after = nn.Linear(width, width, bias=False)
-        for late in (self.stage_lift, self.stage_categories, self.after):
-            if late is not None:
-                nn.init.zeros_(late.weight)
-
-    def forward(self, conditions: Conditions) -> ConditionVectors:
-        """Return the vectors of each graph in each position bucket."""
-        numeric_BC, category_BM = conditions.numeric_BC, conditions.category_BM
-        shape = (numeric_BC.shape[0], len(self.position_buckets) + 1, -1)
-        code_BJD = self.after.weight.new_zeros(*shape[:2], self.after.in_features)
-        if self.lift is not None and self.stage_lift is not None:
-            value_BF = self._features(numeric_BC)
-            code_BJD = code_BJD + self.lift(value_BF)[:, None]
-            code_BJD = code_BJD + self.stage_lift(value_BF).view(shape)
-        if self.categories is not None and self.stage_categories is not None:
-            code_BJD = code_BJD + self.categories(category_BM + 1)[:, None]
-            code_BJD = code_BJD + self.stage_categories(category_BM + 1).view(shape)
-        normed_BJD = self.norm(code_BJD)
-        before_BJD, after_BJD = _INPUT_SCALE * normed_BJD, self.after(normed_BJD)
-        return ConditionVectors(before_BJD, after_BJD, conditions.known_sizes_B2)
-
-    def bucket(self, position: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """Return the bucket of each position of a graph."""
-        return torch.bucketize(position, self.first_position_J, right=True)
-
-    def _features(self, numeric_BC: Float[Tensor, "B C"]) -> Float[Tensor, "B F"]:
-        """Return value, RBF features and whether it is known; all zero for an unknown number."""
-        known_BC = ~numeric_BC.isnan()
-        value_BC1 = numeric_BC.nan_to_num(0.0).clamp(-10.0, 10.0)[..., None]
-        rbf_BCF = (-0.5 * (value_BC1 - self.center_F).square()).exp()
-        features_BCF = torch.cat([value_BC1, rbf_BCF, torch.ones_like(value_BC1)], dim=2)
-        return (features_BCF * known_BC[..., None]).flatten(1)
-
-
-class RemainingSizes(nn.Module):
-    """Vectors from how many nodes and layers of a graph are there, and how many are still to come.
-
-    The idea is that of length-difference positional encoding (Takase and Okazaki, arXiv
-    1904.07418, section 3.1). Features are radial basis functions of the logarithm of the number to
-    come and of the fraction that is there, for nodes and for layers; where no number is asked for,
-    they are zero. The map is zero at first, so that weights which were trained without it mean what
-    they did.
-
-    Args:
-        width: Width D of the encoder.
-    """
-
-    octave_F: Tensor
-    fraction_F: Tensor
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        octave_F, fraction_F = torch.arange(_NUM_OCTAVES), torch.arange(_NUM_FRACTIONS)
-        self.register_buffer("octave_F", octave_F * _OCTAVES, persistent=False)
-        self.register_buffer("fraction_F", fraction_F * _FRACTIONS, persistent=False)
-        self.lift = nn.Linear(2 * (_NUM_OCTAVES + _NUM_FRACTIONS + 1), 2 * width, bias=False)
-        nn.init.zeros_(self.lift.weight)
-
-    def forward(
-        self,
-        position_T: Int[Tensor, " T"],
-        layer_T: Int[Tensor, " T"],
-        sizes_T2: Float[Tensor, "T 2"],
-    ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
-        """Return what is added to the encoder's input and to its output, (T, D) each.
-
-        Args:
-            position_T: Nodes of the token's graph up to it.
-            layer_T: Layers of the token's graph before the token's own.
-            sizes_T2: Nodes and layers that the graph is to have; NaN is unknown.
-        """
-        nodes_TF = self._features(position_T, sizes_T2[:, 0])
-        layers_TF = self._features(layer_T, sizes_T2[:, 1])
-        before_TD, after_TD = self.lift(torch.cat([nodes_TF, layers_TF], 1)).chunk(2, dim=1)
-        return before_TD, after_TD
-
-    def _features(
-        self, done_T: Int[Tensor, " T"], asked_T: Float[Tensor, " T"]
-    ) -> Float[Tensor, "T F"]:
-        """Return radial basis functions and whether the number is known; zeros where it is not."""
-        known_T1 = ~asked_T.isnan()[:, None]
-        asked_T1 = asked_T.nan_to_num(1.0).clamp(min=1.0)[:, None]
-        left_T1 = (asked_T1 - done_T[:, None]).clamp(min=0.0)
-        octave_TF = ((1.0 + left_T1).log2() - self.octave_F) / _OCTAVES
-        fraction_TF = (
-            (done_T[:, None] / asked_T1).clamp(max=self.fraction_F[-1]) - self.fraction_F
-        ) / _FRACTIONS
-        rbf_TF = (-0.5 * torch.cat([octave_TF, fraction_TF], dim=1).square()).exp()
-        return torch.cat([rbf_TF, torch.ones_like(asked_T1)], dim=1) * known_T1
-
-
-def noisy_sizes(
-    sizes_B2: Int[Tensor, "B 2"], generator: torch.Generator | None
-) -> Float[Tensor, "B 2"]:
-    """Return the sizes that training says were asked for: nearly those that graphs have.
-
-    With the exact number the last decisions of a graph would be made to fit it, whatever a program
-    then does. Without a generator numbers are exact.
-    """
-    asked_B2 = sizes_B2.float()
-    if generator is None:
-        return asked_B2
-    noise_B2 = torch.randn(asked_B2.shape, generator=generator, device=asked_B2.device)
-    return asked_B2 * (_SIZE_NOISE * noise_B2).exp()
-
-
-def drop_conditions(conditions: Conditions, rate: float, generator: torch.Generator) -> Conditions:
-    """Drop conditions as ``Conditions.dropped``; all numbers of a graph are drawn in one row."""
-    graphs, count = conditions.numeric_BC.shape
-    sizes = 0 if conditions.sizes_B2 is None else conditions.sizes_B2.shape[1]
-    columns = count + conditions.category_BM.shape[1] + sizes + 1
-    device = conditions.numeric_BC.device
-    uniform = torch.rand(graphs, columns, generator=generator, device=device)
-    return conditions.dropped(uniform, rate)
-
-
-def at_tokens(
-    vector_BJD: Float[Tensor, "B J D"], graph_T: Int[Tensor, " T"], bucket_T: Int[Tensor, " T"]
-) -> Float[Tensor, "T D"]:
-    """Return the vector of each token's graph in the token's bucket, shape (T, D)."""
-    return gather_rows(vector_BJD.flatten(0, 1), graph_T * vector_BJD.shape[1] + bucket_T)
+from layerdag.models.fast.buffers import PagedBuffer, PositionBuffer
+from layerdag.models.fast.config import HEAD_WIDTH, EncoderConfig
+from layerdag.models.fast.encoder_base import Encoder, NewestTokens, ParentList, TokenGraphs
+from layerdag.models.fast.layout import AttentionBlocks, visible_range
+from layerdag.models.layers import gather_rows, segment_mean, to_float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,100 +223,166 @@ def block_sum(value_TD: Float[Tensor, "T D"], blocks: AttentionBlocks) -> Float[
     return total_ZD.index_add(0, blocks.of_T, value_TD)
 
 
-_COUNT_CODE = CountCode(exact=24, largest=4096)
-
-
 @dataclass(frozen=True, eq=False)
-class StructuralFeatures:
-    """Structural features of completed tokens; start tokens have zeros and a layer size of 1.
-
-    In a model without out-degree prediction all predicted out-degrees are 0; the numbers of pending
-    children are then negative and are encoded as 0.
+class VisibleWindow:
+    """The attention window of the newest token, the same in every encoder block.
 
     Attributes:
-        degree_T: In-degree.
-        out_degree_T: Predicted number of children; in training the true one.
-        size_T: Number of nodes of the layer.
-        index_T: Position in the layer.
-        left_T: Number of nodes of the layer that follow.
-        open_T: Pending children of all tokens so far: predicted ones less the edges so far.
-        open_layer_T: Pending children of the token's own layer so far.
-        open_before_T: Pending children of the layer before: predicted ones less its edges to this
-            layer so far.
-        position_T: Position in the graph.
-        layer_T: Layer.
+        pages: Pages of the positions in the window.
+        num_pooled: Number of earlier blocks, each visible as one mean.
+        bias_H1w: Added to the scores: the distance penalty, 0 for pooled blocks, -inf for the
+            positions of the newest page that are not yet written.
     """
 
-    degree_T: Int[Tensor, " T"]
-    out_degree_T: Int[Tensor, " T"]
-    size_T: Int[Tensor, " T"]
-    index_T: Int[Tensor, " T"]
-    left_T: Int[Tensor, " T"]
-    open_T: Int[Tensor, " T"]
-    open_layer_T: Int[Tensor, " T"]
-    open_before_T: Int[Tensor, " T"]
-    position_T: Int[Tensor, " T"]
-    layer_T: Int[Tensor, " T"]
+    pages: range
+    num_pooled: int
+    bias_H1w: Float[Tensor, "H 1 w"]
 
     @classmethod
-    def from_layout(
-        cls, layout: BatchLayout, edges: Edges, out_degree_T: Int[Tensor, " T"]
-    ) -> "StructuralFeatures":
-        """Return the features of a batch of complete graphs with out-degrees ``out_degree_T``."""
-        degree_T = torch.zeros_like(edges.out_degree_T)
-        degree_T[layout.token_N] = edges.in_degree_N
-        from_before_E = layout.layer_T[edges.parent_E] == layout.layer_T[edges.child_E] - 1
-        near_T = torch.bincount(edges.child_E[from_before_E], minlength=layout.num_tokens)
-        out_degree_sum_T, in_degree_sum_T, near_sum_T = (
-            count_T.cumsum(0) for count_T in (out_degree_T, degree_T, near_T)
-        )
-        start_T = layout.start_B[layout.graph_T]
-        layer_start_T, before_start_T = start_T + 1, start_T + 1
-        layer_start_T = layer_start_T.index_put((layout.token_N,), layout.layer_start_N)
-        before_start_T = before_start_T.index_put((layout.token_N,), layout.parent_start_N)
-        below_T = layer_start_T - 1
-        real_T = layout.layer_T >= 0
-        inner_T = layout.layer_T > 0
-        open_T = out_degree_sum_T - in_degree_sum_T
-        open_before_T = out_degree_sum_T[below_T] - out_degree_sum_T[before_start_T - 1]
-        return cls(
-            degree_T=degree_T,
-            out_degree_T=out_degree_T,
-            size_T=layout.size_T,
-            index_T=layout.index_T,
-            left_T=layout.size_T - layout.index_T - 1,
-            open_T=open_T - open_T[start_T],
-            open_layer_T=(out_degree_sum_T - out_degree_sum_T[below_T]) * real_T,
-            open_before_T=(open_before_T - near_sum_T + near_sum_T[below_T]) * inner_T,
-            position_T=layout.position_T,
-            layer_T=layout.layer_T.clamp(min=0),
+    def at_position(
+        cls, position: int, block: int, slope_H: Float[Tensor, " H"]
+    ) -> "VisibleWindow":
+        """Return the window of a token at ``position``; ``slope_H`` is the penalty of each head."""
+        low, num_pooled = visible_range(position, block)
+        pages = range(low // block, position // block + 1)
+        distance_w = position - torch.arange(low, pages.stop * block, device=slope_H.device)
+        bias_Hw = -slope_H[:, None] * distance_w
+        bias_Hw = bias_Hw.masked_fill(distance_w < 0, -torch.inf)
+        return cls(pages, num_pooled, torch.nn.functional.pad(bias_Hw, (0, num_pooled))[:, None])
+
+
+class EncoderBlockCache:
+    """Keys and values of one encoder block; row r * heads + h of a page is head h of row r."""
+
+    def __init__(self, rows: int, heads: int, block: int, like_RD: Float[Tensor, "R D"]) -> None:
+        self.heads, self.block = heads, block
+        like_Yd = like_RD.new_zeros((rows * heads, like_RD.shape[1] // heads))
+        self.key, self.value = (PagedBuffer(rows * heads, block, like_Yd) for _ in range(2))
+        self.pooled_key, self.pooled_value = (
+            PositionBuffer(rows * heads, (like_Yd.shape[1],), like_RD.dtype, like_RD.device)
+            for _ in range(2)
         )
 
-    def stacked(self) -> Int[Tensor, "T F"]:
-        """Return the features as one matrix, shape (T, F)."""
-        return torch.stack([getattr(self, field.name) for field in fields(self)], dim=1)
+    def attend(
+        self, query_RD: Float[Tensor, "R D"], visible: VisibleWindow
+    ) -> Float[Tensor, "R D"]:
+        """Return the attention of the newest token over window and pooled blocks, (R, D)."""
+        query_Y1d = query_RD.reshape(-1, 1, query_RD.shape[1] // self.heads)
+        query_Y1d = query_Y1d * query_Y1d.shape[2] ** -0.5
+        scores = [torch.bmm(query_Y1d, self.key.data[i].transpose(1, 2)) for i in visible.pages]
+        if visible.num_pooled:
+            scores.append(
+                torch.bmm(query_Y1d, self.pooled_key.data[:, : visible.num_pooled].transpose(1, 2))
+            )
+        score_Y1w = torch.cat(scores, dim=2)
+        score_Y1w.unflatten(0, (-1, self.heads)).add_(visible.bias_H1w)
+        widths = [self.block] * len(visible.pages) + [visible.num_pooled] * (visible.num_pooled > 0)
+        weights = score_Y1w.softmax(-1).split(widths, dim=2)
+        attended_Y1d = torch.bmm(weights[0], self.value.data[visible.pages[0]])
+        for weight_Y1b, i in zip(weights[1:], visible.pages[1:], strict=False):
+            attended_Y1d = torch.baddbmm(attended_Y1d, weight_Y1b, self.value.data[i])
+        if visible.num_pooled:
+            attended_Y1d = torch.baddbmm(
+                attended_Y1d, weights[-1], self.pooled_value.data[:, : visible.num_pooled]
+            )
+        return attended_Y1d.reshape(query_RD.shape)
+
+    def write(
+        self, position: int, key_RD: Float[Tensor, "R D"], value_RD: Float[Tensor, "R D"]
+    ) -> None:
+        """Append the newest token; a complete block is pooled."""
+        head_width = self.key.data.shape[-1]
+        self.key.write(position, key_RD.reshape(-1, head_width))
+        self.value.write(position, value_RD.reshape(-1, head_width))
+        if position % self.block == self.block - 1:
+            page = position // self.block
+            self.pooled_key.write(page, self.key.data[page].mean(1))
+            self.pooled_value.write(page, self.value.data[page].mean(1))
+
+    def parents_mean(self, parents: ParentList) -> Float[Tensor, "R D"]:
+        """Return the mean value of the parents of each row's newest node, shape (R, D)."""
+        row_PH = self._head_rows(parents.row_P)
+        position_PH = parents.position_P[:, None].expand_as(row_PH)
+        value_PHd = self.value.at(row_PH.flatten(), position_PH.flatten())
+        return parents.mean(value_PHd.unflatten(0, row_PH.shape).flatten(1))
+
+    def select(self, row_R: Int[Tensor, " R"]) -> None:
+        """Keep the rows ``row_R``."""
+        for part in (self.key, self.value, self.pooled_key, self.pooled_value):
+            part.select(self._head_rows(row_R).flatten())
+
+    def _head_rows(self, row_R: Int[Tensor, " R"]) -> Int[Tensor, "R H"]:
+        """Return the rows of each head, shape (R, H)."""
+        return row_R[:, None] * self.heads + torch.arange(self.heads, device=row_R.device)
 
 
-class TokenEmbedding(nn.Module):
-    """The encoder's input: attributes and structural features as one sum of embeddings.
+class WindowMemory:
+    """Keys and values of earlier tokens in every encoder block."""
 
-    The start token has a code of its own (one past the last) for every attribute.
+    def __init__(self, caches: "list[EncoderBlockCache]", slope_H: Float[Tensor, " H"]) -> None:
+        self.caches, self.slope_H = caches, slope_H
+
+
+class WindowEncoder(Encoder):
+    """Encoder blocks one after another, called "0", "1", ... as in published checkpoints.
+
+    Args:
+        width: Width D, a multiple of the width of an attention head.
+        depth: Number of encoder blocks.
+        config: What a token reads, and the tokens of an attention block.
     """
 
-    start_A: Tensor
+    def __init__(self, width: int, depth: int, config: EncoderConfig) -> None:
+        super().__init__(width, depth, config)
+        self.heads = max(width // HEAD_WIDTH, 1)
+        for number in range(depth):
+            self.add_module(str(number), EncoderBlock(width, self.heads, config))
 
-    def __init__(self, sizes: GraphSizes, width: int) -> None:
-        super().__init__()
-        self.register_buffer("start_A", torch.tensor(sizes.attributes), persistent=False)
-        self.scale = CountEncoder(_COUNT_CODE)
-        codes = [size + 1 for size in sizes.attributes]
-        counts = [self.scale.num_codes] * len(fields(StructuralFeatures))
-        self.embedding = SumEmbedding([*codes, *counts], width)
+    @property
+    def encoder_blocks(self) -> tuple[EncoderBlock, ...]:
+        """The encoder blocks in order."""
+        return tuple(block for block in self.children() if isinstance(block, EncoderBlock))
 
-    def forward(
-        self, x_TA: Int[Tensor, "T A"], structure: StructuralFeatures
-    ) -> Float[Tensor, "T D"]:
-        """Return the input of the encoder before the conditions are added, shape (T, D)."""
-        structure_TF = self.scale.encode(structure.stacked().clamp(min=0))
-        embedded_TD: Tensor = self.embedding(torch.cat([x_TA, structure_TF], dim=1))
-        return embedded_TD
+    def full(self, x_TD: Float[Tensor, "T D"], tokens: TokenGraphs) -> Float[Tensor, "T D"]:
+        """Return the state of every token of a batch."""
+        context = AttentionContext(
+            tokens.blocks,
+            *attention_biases(tokens.blocks, self.heads),
+            tokens.parent_E,
+            tokens.child_E,
+            tokens.in_degree_T,
+        )
+        for encoder_block in self.encoder_blocks:
+            x_TD = encoder_block(x_TD, context)
+        return x_TD
+
+    def start(self, like_RD: Float[Tensor, "R D"]) -> WindowMemory:
+        """Return caches of R rows without tokens."""
+        rows, block = like_RD.shape[0], self.config.block
+        caches = [EncoderBlockCache(rows, self.heads, block, like_RD) for _ in range(self.depth)]
+        return WindowMemory(caches, alibi_slopes(self.heads, like_RD.device))
+
+    def step(
+        self, x_RD: Float[Tensor, "R D"], newest: NewestTokens, memory: WindowMemory
+    ) -> tuple[Float[Tensor, "R D"], WindowMemory]:
+        """Return the state of the newest token of every row; the caches are written in place."""
+        visible = VisibleWindow.at_position(newest.position, self.config.block, memory.slope_H)
+        for encoder_block, cache in zip(self.encoder_blocks, memory.caches, strict=True):
+            query_RD, key_RD, value_RD = encoder_block.query_key_value(
+                encoder_block.norm(x_RD)
+            ).chunk(3, dim=1)
+            cache.write(newest.position, key_RD, value_RD)
+            attended_RD = encoder_block.attention(
+                query_RD, partial(cache.attend, query_RD, visible)
+            )
+            message_RD = encoder_block.messages(
+                value_RD, partial(cache.parents_mean, newest.parents)
+            )
+            x_RD = encoder_block.finish(x_RD, attended_RD, message_RD)
+        return x_RD, memory
+
+    def select(self, memory: WindowMemory, row_R: Int[Tensor, " R"]) -> WindowMemory:
+        """Keep the rows ``row_R`` of every cache."""
+        for cache in memory.caches:
+            cache.select(row_R)
+        return memory

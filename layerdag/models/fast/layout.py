@@ -392,3 +392,8 @@ def no_token_codes(
 ) -> Int[Tensor, "P 4"]:
     """Return the same codes for every candidate, shape (P, 4); arguments as ``token_codes``."""
     return stub_P.new_zeros(stub_P.shape[0], len(TOKEN_CODES))
+
+
+def visible_range(position: int, block: int) -> tuple[int, int]:
+    """Return the first position of a token's window, and the number of earlier (pooled) blocks."""
+    return max(position // block - 1, 0) * block, max(position // block - 1, 0)

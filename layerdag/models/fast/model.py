@@ -27,20 +27,18 @@ from layerdag.models.fast.decisions import (
     layer_size_loss,
     node_and_edge_losses,
 )
-from layerdag.models.fast.encoder import (
-    AttentionContext,
+from layerdag.models.fast.encoder_base import TokenGraphs, build_encoder
+from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
+from layerdag.models.fast.sampler import Sampler, SamplerModules
+from layerdag.models.fast.tokens import (
     ConditionEncoder,
-    EncoderBlock,
     RemainingSizes,
     StructuralFeatures,
     TokenEmbedding,
     at_tokens,
-    attention_biases,
     drop_conditions,
     noisy_sizes,
 )
-from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
-from layerdag.models.fast.sampler import Sampler, SamplerModules
 from layerdag.models.layers import dropout, row_dropout
 from layerdag.models.posterior import GapFilling, Posterior, resample
 from layerdag.runtime.native import set_openmp_passive
@@ -72,16 +70,14 @@ class FastLayerDAG(DAGModel):
     ) -> None:
         super().__init__()
         config = config or FastConfig()
-        width, heads = config.width, config.width // HEAD_WIDTH
+        width = config.width
         self.sizes, self.statistics, self.config = sizes, statistics, config
-        self.num_heads, self.block = heads, config.encoder.block
+        self.block = config.encoder.block
         self.tokens = TokenEmbedding(sizes, width)
         self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
         counts_down = config.conditioning.remaining_sizes == "encoded"
         self.remaining = RemainingSizes(width) if counts_down else None
-        self.encoder = nn.ModuleList(
-            EncoderBlock(width, heads, config.encoder) for _ in range(config.depth)
-        )
+        self.encoder = build_encoder(width, config.depth, config.encoder)
         self.last_norm = nn.LayerNorm(width, bias=False)
         plans = config.predict_out_degree is not False
         self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
@@ -194,25 +190,16 @@ class FastLayerDAG(DAGModel):
             remaining_TD = self.remaining(structure.position_T, structure.layer_T, sizes_T2)
             before_TD, after_TD = before_TD + remaining_TD[0], after_TD + remaining_TD[1]
         x_TD = dropout(x_TD + before_TD, rates.dropout, noise)
-        context = AttentionContext(
-            targets.blocks,
-            *attention_biases(targets.blocks, self.num_heads),
+        tokens = TokenGraphs(
+            layout.graph_T,
+            targets.structure.position_T,
             edges.parent_E,
             edges.child_E,
             targets.structure.degree_T,
+            targets.blocks,
         )
-        for encoder_block in self._encoder_blocks():
-            x_TD = encoder_block(x_TD, context)
-        encoded_TD: Tensor = self.last_norm(x_TD)
+        encoded_TD: Tensor = self.last_norm(self.encoder.full(x_TD, tokens))
         return encoded_TD + after_TD
-
-    def _encoder_blocks(self) -> tuple[EncoderBlock, ...]:
-        """Return the encoder blocks with their type."""
-        return tuple(
-            encoder_block
-            for encoder_block in self.encoder
-            if isinstance(encoder_block, EncoderBlock)
-        )
 
     @property
     def has_temperature(self) -> bool:
@@ -320,7 +307,7 @@ class FastLayerDAG(DAGModel):
             self.tokens,
             self.conditions,
             self.remaining,
-            self._encoder_blocks(),
+            self.encoder,
             self.last_norm,
             self.heads,
             self.constraints,

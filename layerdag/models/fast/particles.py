@@ -31,9 +31,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import slot_uniforms
+from layerdag.models.fast.buffers import PositionBuffer
 from layerdag.models.fast.candidates import NodeCandidates
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, UNSEEN, NeighborKinds
-from layerdag.models.fast.sampler_state import PositionBuffer, RandomSlot
+from layerdag.models.fast.sampler_state import RandomSlot
 from layerdag.runtime.rng import scrambled
 
 _OWN = 0x9E3779B97F4A7C15 - 2**64

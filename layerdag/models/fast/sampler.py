@@ -31,13 +31,7 @@ from layerdag.models.draws import sample_from_logits, slot_uniforms
 from layerdag.models.fast.candidates import CandidateSampler, EdgesToParents, NodeCandidates
 from layerdag.models.fast.constraints import AllowedCodes, DegreeConstraints, NeighborKinds
 from layerdag.models.fast.decisions import Heads
-from layerdag.models.fast.encoder import (
-    ConditionEncoder,
-    ConditionVectors,
-    EncoderBlock,
-    RemainingSizes,
-    TokenEmbedding,
-)
+from layerdag.models.fast.encoder_base import Encoder, ParentList
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.particles import (
     INTERVAL,
@@ -51,9 +45,14 @@ from layerdag.models.fast.sampler_state import (
     EncoderCache,
     Guidance,
     OutputBuffer,
-    ParentList,
     RandomSlot,
     SamplerState,
+)
+from layerdag.models.fast.tokens import (
+    ConditionEncoder,
+    ConditionVectors,
+    RemainingSizes,
+    TokenEmbedding,
 )
 
 
@@ -117,7 +116,7 @@ class SamplerModules:
         tokens: Token embedding.
         conditions: Encoder of the conditions.
         remaining: Encoder of the nodes and layers still to come; None in a model without.
-        encoder: Encoder blocks.
+        encoder: The causal encoder.
         last_norm: Normalization of the encoder's output.
         heads: Readouts.
         constraints: Constraints taken from the training graphs.
@@ -129,7 +128,7 @@ class SamplerModules:
     tokens: TokenEmbedding
     conditions: ConditionEncoder
     remaining: RemainingSizes | None
-    encoder: tuple[EncoderBlock, ...]
+    encoder: Encoder
     last_norm: nn.Module
     heads: Heads
     constraints: DegreeConstraints

@@ -19,8 +19,9 @@ from layerdag.models.fast.candidates import (
     ParentScorer,
     PrefixGroups,
 )
+from layerdag.models.fast.config import EncoderConfig
 from layerdag.models.fast.decisions import Pointer
-from layerdag.models.fast.encoder import EncoderBlock
+from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.sampler_state import EncoderCache, Guidance, SamplerState
@@ -194,7 +195,8 @@ WIDTH, KEY, NODES = 8, 4, 9
 def scorer(block: int, full: tuple[int, ...] = ()) -> ParentScorer:
     """The scorer of node 10 of two equal graphs; positions ``full`` may have no more children."""
     torch.manual_seed(0)
-    cache = EncoderCache([EncoderBlock(WIDTH, 2)], block, KEY, torch.zeros(2, WIDTH))
+    encoder = WindowEncoder(WIDTH, 1, EncoderConfig(block=block))
+    cache = EncoderCache(encoder, block, KEY, torch.zeros(2, WIDTH))
     state, row = SamplerState.start(2, CPU), torch.arange(2)
     zero = torch.zeros(2, WIDTH)
     cache.append(0, zero, zero[:, :KEY])

@@ -12,20 +12,17 @@ from torch.nn import functional as F
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.models.base import Conditions
 from layerdag.models.fast.config import POSITION_BUCKETS, EncoderConfig
-from layerdag.models.fast.encoder import (
+from layerdag.models.fast.encoder import EncoderBlock, alibi_slopes, attention, block_sum
+from layerdag.models.fast.layout import BatchLayout, Edges
+from layerdag.models.fast.tokens import (
     ConditionEncoder,
-    EncoderBlock,
     RemainingSizes,
     StructuralFeatures,
     TokenEmbedding,
-    alibi_slopes,
     at_tokens,
-    attention,
-    block_sum,
     drop_conditions,
     noisy_sizes,
 )
-from layerdag.models.fast.layout import BatchLayout, Edges
 
 NONE = torch.zeros(2, 0, dtype=torch.int64)
 

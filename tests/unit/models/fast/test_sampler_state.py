@@ -6,29 +6,31 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from small_models import collated, context_of, request, small_dags, small_model
+from small_models import collated, request, small_dags, small_model, tokens_of
 from torch import Tensor
 
 from layerdag.dag.dag import DAG
 from layerdag.models.fast import candidates as fast_alike, sampler as fast_sampling
-from layerdag.models.fast.config import ConditioningConfig, HeadsConfig
+from layerdag.models.fast.buffers import PagedBuffer, PositionBuffer
+from layerdag.models.fast.config import ConditioningConfig, EncoderConfig, HeadsConfig
 from layerdag.models.fast.constraints import DegreeConstraints
-from layerdag.models.fast.encoder import EncoderBlock, StructuralFeatures, alibi_slopes
-from layerdag.models.fast.layout import NEVER, BatchLayout, Edges
+from layerdag.models.fast.encoder import (
+    EncoderBlockCache,
+    VisibleWindow,
+    WindowEncoder,
+    alibi_slopes,
+)
+from layerdag.models.fast.encoder_base import ParentList
+from layerdag.models.fast.layout import NEVER, BatchLayout, Edges, visible_range
 from layerdag.models.fast.model import GRAPH_OBJECTIVES, FastLayerDAG
 from layerdag.models.fast.sampler_state import (
     SLOTS_PER_PARENT,
-    EncoderBlockCache,
     EncoderCache,
     OutputBuffer,
-    PagedBuffer,
-    ParentList,
-    PositionBuffer,
     RandomSlot,
     SamplerState,
-    VisibleWindow,
-    visible_range,
 )
+from layerdag.models.fast.tokens import StructuralFeatures
 
 ROWS, POSITIONS, BLOCK, WIDTH = 5, 23, 4, 3
 
@@ -89,16 +91,16 @@ def test_the_first_token_sees_itself_alone():
 def test_one_token_at_a_time_gives_the_encodings_of_the_whole_graph(block: int):
     """Keys, values and pooled blocks from the cache, against one pass over all tokens."""
     dags = small_dags(2)
-    layout, context = context_of(collated(dags[:1]), block)
+    layout, tokens = tokens_of(collated(dags[:1]), block)
     torch.manual_seed(0)
-    encoder = [EncoderBlock(8, 2).eval() for _ in range(2)]
-    x_TD = torch.randn(layout.num_tokens, 8)
+    encoder = WindowEncoder(64, 2, EncoderConfig(block=block)).eval()
+    x_TD = torch.randn(layout.num_tokens, 64)
     with torch.no_grad():
-        wanted = encoder[1](encoder[0](x_TD, context), context)
-        cache = EncoderCache(encoder, block, 8, x_TD[:1])
+        wanted = encoder.full(x_TD, tokens)
+        cache = EncoderCache(encoder, block, 64, x_TD[:1])
         found = []
         for position in range(layout.num_tokens):
-            parents = context.parent_E[context.child_E == position]
+            parents = tokens.parent_E[tokens.child_E == position]
             listed = ParentList(torch.zeros_like(parents), parents, torch.tensor([len(parents)]))
             found.append(cache.encode(x_TD[position : position + 1], position, listed))
             cache.append(position, found[-1], found[-1])
@@ -106,7 +108,8 @@ def test_one_token_at_a_time_gives_the_encodings_of_the_whole_graph(block: int):
 
 
 def test_a_complete_block_is_known_by_its_mean_key():
-    cache = EncoderCache([EncoderBlock(8, 2)], BLOCK, WIDTH, torch.zeros(2, 8))
+    encoder = WindowEncoder(8, 1, EncoderConfig(block=BLOCK))
+    cache = EncoderCache(encoder, BLOCK, WIDTH, torch.zeros(2, 8))
     keys = torch.randn(2, 2 * BLOCK, WIDTH, generator=torch.Generator().manual_seed(0))
     for position in range(2 * BLOCK):
         cache.append(position, torch.zeros(2, 8), keys[:, position])

@@ -1,0 +1,199 @@
+"""``layerdag compare``: how near are samples of any generator to real graphs, and are they new?"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerdag.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from layerdag.datasets.dataset import GraphDataset
+    from layerdag.evaluation.side_by_side import SideBySide
+
+SUMMARY = (
+    "Compare samples of any generator with real graphs: valid, unique, novel (V.U.N.), and each "
+    "distance to real test graphs beside that of real training graphs."
+)
+EXAMPLE = (
+    "  layerdag compare corpus samples                   # what 'layerdag sample' wrote\n"
+    "  layerdag compare traces ours theirs --baseline    # several generators, and training data\n"
+    "  layerdag compare dags own/*.graphml --json        # files of a generator of your own\n"
+    "  layerdag compare dags --generator NAME --num 200  # a registered generator"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("data", metavar="DATA",
+        help="name of a data set (corpus), its folder, or a training run")  # fmt: skip
+    parser.add_argument("samples", nargs="*", metavar="SAMPLES",
+        help="folder, tar or Parquet file of samples, a column each; or files of one graph each "
+        "(.graphml, .dot, node-link .json, .et), which are one column together")  # fmt: skip
+    parser.add_argument("--generator", action="append", default=[], metavar="NAME",
+        help="fit a registered generator on the training graphs and sample it, too")  # fmt: skip
+    parser.add_argument("--plugin", action="append", default=[], metavar="FILE.py",
+        help="Python file of yours, run first, that registers metrics or generators")  # fmt: skip
+    parser.add_argument("--num", type=int, default=100, metavar="N",
+        help="samples of each --generator (default: 100)")  # fmt: skip
+    parser.add_argument("--baseline", action="store_true",
+        help="the same figures of the training graphs themselves")  # fmt: skip
+    parser.add_argument("--without", action="append", default=[], metavar="ATTRIBUTE",
+        help="a node attribute that does not count for V.U.N., such as duration")  # fmt: skip
+    parser.add_argument("--labels", metavar="FILE", help="label file of a folder of graphs")
+    parser.add_argument("--max-graphs", type=int, metavar="N",
+        help="most graphs of each set, drawn at random")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", metavar="FILE.json", help="write the figures as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score every set of samples, then print the table."""
+    from layerdag.evaluation.side_by_side import score_generators
+    from layerdag.runtime.files import write_text
+    from layerdag.runtime.progress import log_stages
+
+    if not (args.samples or args.generator or args.baseline):
+        raise UsageError("Nothing to compare; give SAMPLES, --generator NAME or --baseline.")
+    if args.num < 1 or (args.max_graphs is not None and args.max_graphs < 1):
+        raise UsageError("--num and --max-graphs must be at least 1.")
+    if not args.json:
+        log_stages()
+    for file in args.plugin:
+        _run_plugin(file)
+    data = _data(args.data, args.labels, args.samples)
+    sets = {**_sample_sets(args.samples), **_generated(args, data)}
+    result = score_generators(
+        data,
+        sets,
+        without=args.without,
+        baseline=args.baseline,
+        max_graphs=args.max_graphs,
+        seed=args.seed,
+    )
+    if args.out:
+        write_text(args.out, json.dumps(result.to_dict(), indent=1) + "\n")
+    print(json.dumps(result.to_dict(), indent=1) if args.json else result)
+    _tell_unusable(result)
+    return 0
+
+
+def _tell_unusable(result: "SideBySide") -> None:
+    """Say on standard error which samples could not be looked at, and why the first could not."""
+    for score in result.scores:
+        if score.reasons:
+            print(
+                f"layerdag: warning: {score.name}: {len(score.reasons)} of the graphs are not "
+                f"valid; the first reason: {score.reasons[0]}",
+                file=sys.stderr,
+            )
+
+
+def _run_plugin(file: str) -> None:
+    """Run a Python file that the user named on the command line.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    import runpy
+
+    if not Path(file).is_file():
+        raise UsageError(f"{file}: there is no such Python file; check --plugin.")
+    runpy.run_path(file)
+
+
+def _data(source: str, labels: str | None, samples: Sequence[str]) -> "GraphDataset":
+    """Return the real graphs, split as in training where samples record that."""
+    from layerdag.cli.settings import RealData
+
+    real = RealData(source, labels)
+    recorded = [path for path in samples if _is_recorded(Path(path))]
+    if not Path(source).exists():
+        data = _named(source, recorded)
+    elif recorded:
+        data = real.beside_samples(recorded[0])
+    else:
+        data = real.alone()
+    for path in recorded:
+        real.require_fits(data, path)
+    return data
+
+
+def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
+    """Return a data set by its name, with the settings that the first samples record of it.
+
+    Raises:
+        UsageError: If there is no data set of that name.
+    """
+    from layerdag.datasets.loading import data_config, load_config, load_dataset
+    from layerdag.errors import ConfigError
+    from layerdag.surrogates.data import read_manifest
+
+    try:
+        settings = read_manifest(recorded[0]).get("data") if recorded else None
+        if isinstance(settings, Mapping) and settings.get("name") == name:
+            return load_config(data_config(settings))
+        return load_dataset(name)
+    except (ConfigError, UsageError) as error:
+        raise UsageError(f"{name}: is neither a folder nor a data set's name. {error}") from None
+
+
+def _is_recorded(path: Path) -> bool:
+    """Return whether a folder is one that ``layerdag sample`` wrote."""
+    from layerdag.codec.sample_files import is_run
+
+    return path.is_dir() and (is_run(path) or (path / "manifest.json").is_file())
+
+
+def _sample_sets(paths: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """Return the graphs of each column; files of one graph each are a column together."""
+    sets: dict[str, list[Any]] = {}
+    for place, path in enumerate(map(Path, paths)):
+        single = not path.is_dir() and path.suffix not in (".tar", ".parquet")
+        name = "files" if single else path.name or str(path)
+        if not single and name in sets:
+            name = f"{name} ({place + 1})"
+        sets.setdefault(name, []).extend(_graphs(path))
+    return dict(sets)
+
+
+def _graphs(path: Path) -> Iterator[Any]:
+    """Yield the graphs of a place, None for one that cannot be read.
+
+    Raises:
+        DataError: If nothing can be read.
+    """
+    from layerdag.codec.formats import read_graph
+    from layerdag.datasets.discovery import read_folder
+    from layerdag.datasets.samples import iter_samples
+    from layerdag.runtime.progress import track
+
+    if path.suffix in (".tar", ".parquet") or _is_recorded(path):
+        yield from (sample.graph for sample in track(iter_samples(path), f"reading {path}"))
+    elif path.is_dir():
+        found = read_folder(path, as_they_are=True)
+        if not found.graphs:
+            why = f"; the first reason: {found.left_out[0]}" if found.left_out else ""
+            raise DataError(f"{path}: no graph could be read{why}.")
+        yield from found.graphs
+        yield from [None] * len(found.left_out)
+    else:
+        yield read_graph(path)
+
+
+def _generated(args: argparse.Namespace, data: "GraphDataset") -> Mapping[str, Sequence[Any]]:
+    """Return samples of the registered generators."""
+    from layerdag.evaluation.generators import fitted_generator
+    from layerdag.runtime.progress import stage
+
+    sets = {}
+    for name, count in Counter(args.generator).items():
+        if count > 1:
+            raise UsageError(f"--generator {name} is named twice; name each once.")
+        with stage(f"fitting and sampling {name}"):
+            sets[name] = list(fitted_generator(name, data).sample(args.num, args.seed))
+    return sets

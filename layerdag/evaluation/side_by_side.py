@@ -1,0 +1,204 @@
+"""Sets of samples of several generators beside each other: V.U.N. and distances to real graphs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.errors import UsageError
+from layerdag.evaluation.generators import CodedSamples, coded
+from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
+from layerdag.evaluation.similarity import DEFAULT_METRICS, SimilarityReport, compare
+from layerdag.evaluation.vun import VUN, Rule, vun_of_codes
+from layerdag.runtime.progress import stage
+from layerdag.runtime.rng import numpy_generator
+
+TRAINING = "training graphs"
+
+
+@dataclass(frozen=True)
+class GeneratorScore:
+    """One set of samples.
+
+    Attributes:
+        name: Of the set.
+        graphs: Number of samples.
+        vun: Valid, unique, novel.
+        report: Distances; None if no sample could be looked at.
+        reasons: Why samples could not be looked at, a sentence each.
+    """
+
+    name: str
+    graphs: int
+    vun: VUN
+    report: SimilarityReport | None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def mean_ratio(self) -> float | None:
+        """Mean over the distances of generated / real-to-real; 1 is as near as real graphs are."""
+        rows = () if self.report is None else self.report.rows
+        ratios = [row.ratio for row in rows if row.is_distance and row.ratio is not None]
+        return sum(ratios) / len(ratios) if ratios else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data."""
+        return {
+            "name": self.name,
+            "graphs": self.graphs,
+            "vun": self.vun.to_dict(),
+            "mean_ratio": self.mean_ratio,
+            "similarity": None if self.report is None else self.report.to_dict(),
+            "not_usable": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Sets of samples beside each other.
+
+    Attributes:
+        data: Name of the data set.
+        train: Number of its training graphs.
+        test: Number of its test graphs.
+        seed: Of the bootstrap, and of which graphs were drawn.
+        scores: One for each set.
+    """
+
+    data: str
+    train: int
+    test: int
+    seed: int
+    scores: tuple[GeneratorScore, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data."""
+        return {
+            "data": self.data,
+            "train": self.train,
+            "test": self.test,
+            "seed": self.seed,
+            "scores": [score.to_dict() for score in self.scores],
+        }
+
+    def __str__(self) -> str:
+        """Return a table with two columns, figure and ratio, for each set."""
+        head = (
+            f"{self.data}: {self.train} real training graphs and {self.test} real test graphs, "
+            f"seed {self.seed}; 'real' is training against test graphs, a ratio of 1 is as near"
+        )
+        return "\n".join([head, *_aligned([*self._shares(), *self._distances()])])
+
+    def _shares(self) -> Iterable[tuple[str, ...]]:
+        """Yield the rows of V.U.N. under the names of the sets."""
+        yield "", "real", *(cell for score in self.scores for cell in (score.name, "ratio"))
+        yield (
+            "graphs",
+            str(self.test),
+            *(cell for score in self.scores for cell in (str(score.graphs), "")),
+        )
+        for name in ("valid", "unique", "novel", "vun"):
+            real = self.scores[0].vun.novel_real if name == "novel" else None
+            cells = [c for score in self.scores for c in (str(getattr(score.vun, name)), "")]
+            yield name, "" if real is None else str(real), *cells
+
+    def _distances(self) -> Iterable[tuple[str, ...]]:
+        """Yield a row for each metric, then the mean ratio."""
+        reports = [score.report for score in self.scores]
+        first = next((report for report in reports if report is not None), None)
+        for place, row in enumerate(() if first is None else first.rows):
+            cells: list[str] = []
+            for report in reports:
+                found = None if report is None else report.rows[place]
+                cells += (
+                    ["-", "-"]
+                    if found is None
+                    else [_number(found.generated.value), _number(found.ratio)]
+                )
+            yield row.metric.name, _number(row.reference.value), *cells
+        means = [c for score in self.scores for c in ("", _number(score.mean_ratio))]
+        yield "mean ratio of distances", "", *means
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows of cells as lines, the first column to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def score_generators(  # noqa: PLR0913
+    data: GraphDataset,
+    sets: Mapping[str, Iterable[Any]],
+    *,
+    rules: Iterable[Rule] | None = None,
+    without: Sequence[str] = (),
+    metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
+    baseline: bool = False,
+    max_graphs: int | None = None,
+    seed: int = 0,
+    replicates: int = 200,
+) -> SideBySide:
+    """Return V.U.N. and all distances of sets of samples, for a table.
+
+    Args:
+        data: Real graphs; samples are compared with its test graphs.
+        sets: Samples of any kind by the name of the set, see ``vun``.
+        rules: What a valid graph keeps, see ``vun``.
+        without: Node attributes that do not count for V.U.N.
+        metrics: What to compute; registered metrics belong to the default.
+        baseline: Whether the training graphs themselves stand beside the samples.
+        max_graphs: Most graphs of each set, real ones too, drawn at random.
+        seed: Of the bootstrap and of that draw.
+        replicates: Number of resamples.
+
+    Raises:
+        UsageError: If a set or the test part is empty.
+    """
+    train = _drawn(data.graphs["train"], max_graphs, seed, "train")
+    test = _drawn(data.graphs["test"], max_graphs, seed, "test")
+    if not test:
+        raise UsageError(f"{data.name}: has no test graphs to compare with; give it a test part.")
+    rules = None if rules is None else tuple(rules)
+    metrics = metrics if metrics is DEFAULT_METRICS else tuple(metrics)
+    samples = {name: coded(graphs, data.schema, data.renamed) for name, graphs in sets.items()}
+    if baseline:
+        samples[TRAINING] = CodedSamples(tuple(train))
+    scores = []
+    for name, found in samples.items():
+        if not found.dags:
+            raise UsageError(f"{name}: there is no graph; check the path.")
+        dags = _drawn(found.dags, max_graphs, seed, name)
+        found = CodedSamples(tuple(dags), found.reasons)
+        with stage(f"scoring {name}"):
+            share = vun_of_codes(
+                train, found, rules, held_out=test, schema=data.schema, without=without
+            )
+            report = None
+            if found.usable:
+                views = attribute_views(data.schema)
+                report = compare(
+                    train, test, found.usable, views,
+                    metrics=metrics, seed=seed, replicates=replicates,
+                )  # fmt: skip
+        scores.append(GeneratorScore(name, len(dags), share, report, found.reasons))
+    return SideBySide(data.name, len(train), len(test), seed, tuple(scores))
+
+
+def _drawn(dags: Sequence[Any], most: int | None, seed: int, label: str) -> list[Any]:
+    """Return all graphs, or so many drawn at random, in order."""
+    if most is None or len(dags) <= most:
+        return list(dags)
+    order = numpy_generator(seed, "graphs", label).permutation(len(dags))[:most]
+    return [dags[i] for i in sorted(order.tolist())]
