@@ -18,7 +18,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +181,7 @@ def _scheduled(args: argparse.Namespace) -> tuple[GraphDataset, tuple[str, ...]]
         part: tuple(dag.with_conditions({**dag.conditions, "label": makespan(dag)}) for dag in dags)
         for part, dags in data.graphs.items()
     }
-    return replace(data, graphs=labels), ()
+    return data.replaced(graphs=labels), ()
 
 
 def makespan(dag: DAG) -> float:

@@ -9,8 +9,9 @@ import torch
 
 from layerdag.codec.formats import read
 from layerdag.dag.dag import DAG
+from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.encoding import GraphLike, encoded, translated
+from layerdag.datasets.encoding import encoded, translated
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.similarity import (

@@ -1,7 +1,7 @@
 """Evaluate, verdict."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from layerdag.dag.dag import DAG
@@ -162,7 +162,7 @@ def _transfer(data: GraphDataset, kept: Sequence[GeneratedGraph]) -> TransferRep
     fewest = min(len(parts["train"]), len(parts["test"]), len(made))
     if fewest < FOR_USEFULNESS:
         return None
-    labeled = replace(data, graphs={part: tuple(dags) for part, dags in parts.items()})
+    labeled = data.replaced(graphs={part: tuple(dags) for part, dags in parts.items()})
     try:
         return transferred(labeled, made)
     except LayerdagError:  # all labels alike, and the like: nothing to predict

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.encoding import GraphLike, encoded, translated
+from layerdag.datasets.encoding import encoded, translated
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph.attributed_graph import LABEL, Split
 from layerdag.runtime.settings import did_you_mean

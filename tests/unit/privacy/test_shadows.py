@@ -251,7 +251,7 @@ def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer: Any) -> N
 def test_graphs_of_one_program_are_drawn_together(memorizer: Any) -> None:
     data = memorizer.data
     twice = {**data.graphs, "test": (*data.graphs["test"][:-1], data.graphs["train"][0])}
-    pool = ShadowPool.from_dataset(replace(data, graphs=twice), 0)
+    pool = ShadowPool.from_dataset(data.replaced(graphs=twice), 0)
     assert pool.run_G[0] == pool.run_G[-1]
     assert len(set(pool.run_G.tolist())) == 23
 

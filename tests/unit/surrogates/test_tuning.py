@@ -1,6 +1,5 @@
 """Choice of settings: by cross-validation on the training part, never worse than the defaults."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +54,7 @@ def test_the_same_seed_finds_the_same_whatever_validation_and_test_part(
     data: GraphDataset, found: Tuning
 ) -> None:
     parts = {**data.graphs, "val": data.graphs["test"], "test": data.graphs["val"]}
-    swapped = replace(data, graphs=parts)
+    swapped = data.replaced(graphs=parts)
     assert tune(swapped, "boosting", FAST).trials == found.trials
 
 
@@ -84,7 +83,7 @@ def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data: GraphData
         )
         for part, dags in data.graphs.items()
     }
-    both, names = replace(data, graphs=twice), ("label", "twice")
+    both, names = data.replaced(graphs=twice), ("label", "twice")
     search = Search(trials=1, folds=2)
     found = tune(both, "message_passing", search, target=names, shared=True)
     assert found.surrogate.targets == names
