@@ -25,7 +25,7 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import (
     DepthSimilarity,
-    SimilarityReport,
+    QualityReport,
     compare,
     compare_by_depth,
 )
@@ -547,7 +547,7 @@ class _Evaluation:
     novelty: Novelty
     leaks: tuple[LeakRow, ...]
     weight_attacks: tuple[Attack, ...]
-    similarity: SimilarityReport
+    similarity: QualityReport
     depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
     shares: tuple[CategoryFractions, ...]

@@ -132,16 +132,21 @@ class DAG:
         )
 
     @classmethod
-    def from_pyg(cls, data: "Data") -> "DAG":
+    def from_pyg(cls, data: "Data", *, check: bool = True) -> "DAG":
         """Return PyG ``Data``: ``x`` holds codes; ``u``, ``edge_attr`` and ``y`` are optional.
 
         Layers are found from the edges, so that a transform may have changed them.
+
+        Args:
+            data: The graph.
+            check: Whether cycles, double edges and wrong shapes are refused.
 
         Raises:
             GraphError: If codes or edge types are no integers, shapes disagree, or there is a
                 cycle.
         """
-        return _of_pyg(data).check()
+        dag = _of_pyg(data)
+        return dag.check() if check else dag
 
     def __repr__(self) -> str:
         """Return the sizes and conditions, not the tensors."""

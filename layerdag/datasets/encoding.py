@@ -102,7 +102,9 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     else:
         left_out = list[str]()
         known = folder_labels(config)
-        graphs = [_fitting(graph, schema) for graph in folder_graphs(config, known, left_out)]
+        graphs = [
+            with_attributes_of(graph, schema) for graph in folder_graphs(config, known, left_out)
+        ]
         parts = named_splits(graphs, known.splits)
         name = config.folder.name
     found = GraphDataset.with_schema(name, schema, parts)
@@ -130,7 +132,7 @@ def _require_usual(config: CorpusConfig | FolderConfig) -> None:
             )
 
 
-def _fitting(graph: AttributedGraph, schema: GraphSchema) -> AttributedGraph:
+def with_attributes_of(graph: AttributedGraph, schema: GraphSchema) -> AttributedGraph:
     """Return the graph with exactly the attributes of a schema; one that it lacks is absent."""
     words: dict[str, Sequence[str]] = {}
     numbers: dict[str, np.ndarray] = {}

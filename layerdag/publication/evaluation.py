@@ -9,7 +9,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.base import attribute_views
-from layerdag.evaluation.similarity import SimilarityReport, compare
+from layerdag.evaluation.similarity import QualityReport, compare
 from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.privacy.attacks import significant_after_correction
@@ -71,7 +71,7 @@ class SampleEvaluation:
     novelty: Novelty
     leaks: tuple[LeakRow, ...]
     weights: tuple[Attack, ...]
-    similarity: SimilarityReport | None
+    similarity: QualityReport | None
     ratio: float | None
     ratio_with_copies: float | None
     transfer: TransferReport | None
@@ -144,7 +144,7 @@ def evaluate_samples(
     )
 
 
-def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> SimilarityReport | None:
+def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> QualityReport | None:
     """Compare with all held-out graphs; None if there are too few on a side."""
     if len(data.held_out) < FOR_SIMILARITY or len(dags) < FOR_SIMILARITY:
         return None

@@ -73,7 +73,7 @@ def test_sixteen_shadow_models_are_nearly_sure(memorizer: Any) -> None:
         ema_decay=0.5,
         optimizer=OptimizerConfig(learning_rate=2e-2),
     )
-    checkpoint = ld.train(data, settings=settings, width=32, depth=1)
+    checkpoint = ld.train(data, settings=settings, width=32, depth=1).checkpoint
     attacks, report = shadow_attacks(checkpoint, data, ShadowSettings(), lambda _: None)
     assert min(attack.auc for attack in attacks) > 0.9
     assert report.as_targets[0].interval.low > 0.8
@@ -88,7 +88,7 @@ def test_jobs_are_attacked_by_the_call_in_python_as_flow_graphs_are() -> None:
         train=jobs[:6],
         holdout=jobs[6:],
         synthetic=jobs[:1],
-        checkpoint=checkpoint,
+        weights=checkpoint,
         shadows=ld.ShadowSettings(count=6),
         tell=lambda _: None,
     )
