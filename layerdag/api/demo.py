@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -444,8 +444,7 @@ def at_most(data: GraphDataset, max_nodes: int) -> GraphDataset:
         for i, dag in enumerate(dags)
         if dag.num_nodes > max_nodes
     ]
-    return replace(
-        data,
+    return data.replaced(
         graphs={split: tuple(data.graphs[split][i] for i in rows) for split, rows in kept.items()},
         names={split: tuple(data.names[split][i] for i in rows) for split, rows in kept.items()},
         contents={

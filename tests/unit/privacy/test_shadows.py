@@ -237,7 +237,7 @@ def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
 
 
 def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer: Any) -> None:
-    data = replace(memorizer.data, further=frozenset({"g3"}))
+    data = memorizer.data.replaced(further=frozenset({"g3"}))
     pool = ShadowPool.from_dataset(data, 0)
     assert len(pool.graphs) == 23  # the further one is no member
     assert pool.scored_members == 11
@@ -257,6 +257,6 @@ def test_graphs_of_one_program_are_drawn_together(memorizer: Any) -> None:
 
 
 def test_too_few_graphs_are_refused(memorizer: Any) -> None:
-    few = replace(memorizer.data, graphs={**memorizer.data.graphs, "val": (), "test": ()})
+    few = memorizer.data.replaced(graphs={**memorizer.data.graphs, "val": (), "test": ()})
     with pytest.raises(UsageError, match="at least 8 distinct training and held-out graphs"):
         ShadowPool.from_dataset(few, 0)
