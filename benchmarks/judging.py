@@ -18,7 +18,6 @@ import json
 import resource
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -166,7 +165,7 @@ def audited(data: GraphDataset, slices: Slices, args: argparse.Namespace) -> dic
     names: dict[Split, tuple[str, ...]] = {
         part: tuple(f"{part}-{i}" for i in range(len(dags))) for part, dags in real.items()
     }
-    data = replace(data, graphs=real, names=names, contents={}, further=frozenset())
+    data = data.replaced(graphs=real, names=names, contents={}, further=frozenset())
     start = time.process_time()
     for _ in made:
         pass

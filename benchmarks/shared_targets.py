@@ -40,7 +40,7 @@ from layerdag.simulator.analysis import local_memory
 from layerdag.surrogates.data import labeled
 from layerdag.surrogates.families.registry import SHARED
 from layerdag.surrogates.scoring import EVALUATED, scores
-from layerdag.surrogates.surrogate import Surrogate
+from layerdag.surrogates.surrogate import FittedSurrogate
 from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
 
 TARGETS = ("label", "memory", "exposed")
@@ -144,7 +144,7 @@ def _row(
     """Fit one network to all targets, or one to each."""
     data = data_of(known)
     began = time.process_time()
-    fitted = Surrogate.fit(
+    fitted = FittedSurrogate.fit(
         data, family, target=TARGETS, exclude=("duration",), seed=seed, shared=arm == "shared"
     )
     seconds = time.process_time() - began

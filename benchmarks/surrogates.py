@@ -18,7 +18,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.surrogates.data import labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import Calibration
-from layerdag.surrogates.surrogate import Surrogate
+from layerdag.surrogates.surrogate import FittedSurrogate
 
 LEVELS = (0.5, 0.8, 0.9)
 WORKERS, COSTS = 2, (1.0, 3.0)
@@ -81,7 +80,7 @@ def _row(args: argparse.Namespace, name: str, family: str, seed: int) -> dict[st
     """Fit one family once."""
     data, hidden = SOURCES[name](args)
     began = time.process_time()
-    fitted = Surrogate.fit(data, family, exclude=hidden, seed=seed)
+    fitted = FittedSurrogate.fit(data, family, exclude=hidden, seed=seed)
     seconds = time.process_time() - began
     found = fitted.evaluate(data).to_dict()
     return {
@@ -98,7 +97,7 @@ def _row(args: argparse.Namespace, name: str, family: str, seed: int) -> dict[st
 
 
 def _redrawn(
-    fitted: Surrogate, data: GraphDataset, redraws: int, seed: int
+    fitted: FittedSurrogate, data: GraphDataset, redraws: int, seed: int
 ) -> Iterator[dict[str, float]]:
     """Yield the mean coverage of each level over random halves of all graphs that no fit saw."""
     held_out = (*data.graphs["val"], *data.graphs["test"])
@@ -129,7 +128,7 @@ def _redrawn(
         }
 
 
-def _weights(fitted: Surrogate) -> Iterator[tuple[str, float]]:
+def _weights(fitted: FittedSurrogate) -> Iterator[tuple[str, float]]:
     """Yield the summed weight of each family in an ensemble; nothing for a single family."""
     config = fitted.model.config()
     members: Any = config.get("members", ())
@@ -182,7 +181,7 @@ def _scheduled(args: argparse.Namespace) -> tuple[GraphDataset, tuple[str, ...]]
         part: tuple(dag.with_conditions({**dag.conditions, "label": makespan(dag)}) for dag in dags)
         for part, dags in data.graphs.items()
     }
-    return replace(data, graphs=labels), ()
+    return data.replaced(graphs=labels), ()
 
 
 def makespan(dag: DAG) -> float:

@@ -20,11 +20,11 @@ print(ld.compare(data, samples, replicates=20))
 print(f"{len(ld.validate(samples))} findings")
 
 # The step time from the graph alone; durations would tell it.
-surrogate = ld.Surrogate.fit(data, family="boosting", exclude=("duration",))
-print(f"Spearman on real test jobs: {surrogate.score(data)['spearman']:.2f}")
+surrogate = ld.Surrogate("boosting", exclude=("duration",)).fit(data)
+print(f"Spearman on real test jobs: {surrogate.score(data):.2f}")
 
 # A sampled job and its predicted step time, then the same job on a cluster.
 workload = samples[0].workload()
 print(f"predicted step time: {surrogate.predict(samples[:1])[0] * 1e3:.2f} ms")
-result = ld.simulate(workload, ld.Cluster.preset("small"))
+result = ld.simulate(workload, "small")
 print(f"{workload.num_ranks} ranks, simulated: {result.makespan_ns / 1e6:.2f} ms")

@@ -1,10 +1,19 @@
+from .api.auditing import audit as audit
 from .api.functions import (
     compare as compare,
     fix as fix,
     validate as validate,
     write as write,
 )
-from .api.generator import train as train
+from .api.generator import (
+    Generator as Generator,
+    generate as generate,
+    load_checkpoint as load_checkpoint,
+    sample as sample,
+    train as train,
+    write_parts as write_parts,
+    write_samples as write_samples,
+)
 from .capturing.running import capture as capture
 from .capturing.step import capture_model as capture_model, capture_step as capture_step
 from .codec.formats import read as read
@@ -23,28 +32,24 @@ from .evaluation.metrics.base import (
     graph_metric as graph_metric,
     register_metric as register_metric,
 )
+from .evaluation.similarity import QualityReport as QualityReport
 from .evaluation.vun import VUN as VUN, novelty as novelty, vun as vun
 from .models.base import register_model as register_model
 from .models.fast.encoder_base import register_encoder as register_encoder
-from .privacy.auditing import audit as audit
 from .privacy.shadows import ShadowSettings as ShadowSettings
 from .publication.pipeline import release as release
-from .sampling.folder import write_samples as write_samples
-from .sampling.generated import as_workload as as_workload
-from .sampling.generation import generate as generate, sample as sample
+from .sampling.generated import GeneratedGraph as GeneratedGraph, as_workload as as_workload
 from .sampling.parts import (
     PartSettings as PartSettings,
     SampleBatches as SampleBatches,
-    write_parts as write_parts,
 )
 from .sampling.settings import GenerationSettings as GenerationSettings
 from .simulator.cluster import Cluster as Cluster
-from .simulator.run import simulate as simulate
+from .simulator.run import SimulationResult as SimulationResult, simulate as simulate
 from .surrogates.surrogate import Surrogate as Surrogate
 from .traces.chakra.files import read_trace as read_trace, write_trace as write_trace
 from .traces.chakra.workload import read_workload as read_workload, write_workload as write_workload
 from .traces.trace import Trace as Trace, Workload as Workload
-from .training.checkpoint import load_checkpoint as load_checkpoint
 from .training.settings import TrainSettings as TrainSettings
 from .version import __version__ as __version__
 from .workloads.by_name import workload as workload

@@ -5,7 +5,8 @@ what to do about it. The tree::
 
     LayerdagError                anything below; catch this to catch them all
     ├── UsageError               the command or call itself is wrong        (exit code 2)
-    │   └── ConfigError          a configuration key or value is wrong
+    │   ├── ConfigError          a configuration key or value is wrong
+    │   └── WrongNameError       a name that layerdag does not have; says which it has
     ├── TrainingError            training diverged                          (exit code 1)
     └── DataError                the data handed in is wrong                (exit code 1)
         ├── TraceError           an execution trace cannot be read or is inconsistent
@@ -28,6 +29,13 @@ class UsageError(LayerdagError):
 
 class ConfigError(UsageError):
     """A configuration key is unknown or its value is out of bounds."""
+
+
+class WrongNameError(UsageError, AttributeError):
+    """A name that other libraries have and layerdag does not; the message says which it has.
+
+    It is an ``AttributeError``, so that ``hasattr`` says no.
+    """
 
 
 class TrainingError(LayerdagError):

@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -195,8 +195,7 @@ def with_random_orders(data: GraphDataset, copies: int, seed: int) -> GraphDatas
     rng = numpy_generator(seed, "orders")
     dags = tuple(in_random_order(dag, rng) for _ in range(copies) for dag in data.graphs["train"])
     names = tuple(str(i) for i in range(len(dags)))
-    return replace(
-        data,
+    return data.replaced(
         graphs={**data.graphs, "train": dags},
         names={**data.names, "train": names},
         contents={**data.contents, "train": ()},

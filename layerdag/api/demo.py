@@ -6,7 +6,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -25,7 +25,7 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import (
     DepthSimilarity,
-    SimilarityReport,
+    QualityReport,
     compare,
     compare_by_depth,
 )
@@ -440,8 +440,7 @@ def at_most(data: GraphDataset, max_nodes: int) -> GraphDataset:
         for i, dag in enumerate(dags)
         if dag.num_nodes > max_nodes
     ]
-    return replace(
-        data,
+    return data.replaced(
         graphs={split: tuple(data.graphs[split][i] for i in rows) for split, rows in kept.items()},
         names={split: tuple(data.names[split][i] for i in rows) for split, rows in kept.items()},
         contents={
@@ -543,7 +542,7 @@ class _Evaluation:
     novelty: Novelty
     leaks: tuple[LeakRow, ...]
     weight_attacks: tuple[Attack, ...]
-    similarity: SimilarityReport
+    similarity: QualityReport
     depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
     shares: tuple[CategoryFractions, ...]

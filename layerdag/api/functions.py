@@ -1,31 +1,39 @@
 """``compare``, ``validate``, ``fix`` and ``write``."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 import torch
 
 from layerdag.codec.formats import read
+from layerdag.codec.sample_files import is_run
 from layerdag.dag.dag import DAG
-from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.encoding import GraphLike, encoded, translated
+from layerdag.datasets.conversion import (
+    GraphLike,
+    attributed_graph,
+    attributed_graphs,
+    is_pyg,
+    with_old_words,
+)
+from layerdag.datasets.dataset import GraphDataset, GraphSplit
+from layerdag.datasets.encoding import encoded, translated, with_attributes_of
+from layerdag.datasets.loading import load_dataset
+from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
-    SimilarityReport,
+    QualityReport,
     compare as compare_dags,
 )
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
-from layerdag.graph.formats.dot import write_dot
-from layerdag.graph.formats.graphml import write_graphml
-from layerdag.graph.formats.registry import write_json
-from layerdag.graph.formats.wfformat import write_wfformat
+from layerdag.graph.formats.networkx_graphs import is_networkx
 from layerdag.runtime.files import write_bytes
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.folder import write_sample_list
+from layerdag.sampling.generated import GeneratedGraph, write_graph
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.json_forms import encode_trace_json
@@ -35,57 +43,34 @@ from layerdag.validation.checking import check_workload
 from layerdag.validation.fixes import FixedWorkload, fix_workload
 from layerdag.validation.rules import Finding
 
-_GRAPH_WRITERS = {".graphml": write_graphml, ".json": write_json, ".dot": write_dot}
-_WFFORMAT = ".wf.json"
-
-Graphs = GraphDataset | Sequence[GraphLike]
+Graphs = GraphDataset | Iterable[GraphLike] | GraphLike
 Metrics = Iterable[Metric | AttributeMetrics]
 
 
-@overload
 def compare(
-    real: GraphDataset,
-    generated: Graphs,
-    /,
-    *,
-    metrics: Metrics = ...,
-    seed: int = ...,
-    replicates: int = ...,
-) -> SimilarityReport: ...
-
-
-@overload
-def compare(
-    real_train: Graphs,
-    real_test: Graphs,
-    generated: Graphs,
-    *,
-    metrics: Metrics = ...,
-    seed: int = ...,
-    replicates: int = ...,
-) -> SimilarityReport: ...
-
-
-def compare(
-    real_train: Graphs,
-    real_test: Graphs,
+    real: Graphs,
+    test_or_generated: Graphs,
     generated: Graphs | None = None,
     *,
     metrics: Metrics = DEFAULT_METRICS,
     seed: int = 0,
     replicates: int = 200,
-) -> SimilarityReport:
+) -> QualityReport:
     """Return every figure of generated graphs against real test graphs, next to training graphs.
 
-    ``compare(data, samples)`` is the usual call, the same as ``compare(data, data, samples)``: of a
-    data set, its training graphs count as ``real_train`` and its test graphs as ``real_test``.
-    Codes of different schemas are translated into those of the real graphs. About 3 s of one core
-    for 500 graphs of 140 nodes per set.
+    ``compare(data, samples)`` is the usual call: of a data set, the training graphs and the test
+    graphs are the two sides of what is real. ``compare(real, samples)`` takes every other graph of
+    a list for each side, ``compare(train, test, samples)`` says which are which. Codes of
+    different schemas are translated into those of the real graphs. About 3 s of one core for 500
+    graphs of 140 nodes per set.
 
     Args:
-        real_train: Real graphs that the generator learned from.
-        real_test: Real graphs that it never saw.
-        generated: Its samples; of a data set the training graphs.
+        real: Real graphs that the generator learned from: a data set, a name or folder, or graphs
+            of any kind.
+        test_or_generated: The generated graphs, or with a third set real ones that the generator
+            never saw.
+        generated: Generated graphs, a folder of samples, or a data set, whose training graphs
+            count.
         metrics: What to compute, from ``layerdag.evaluation.metrics`` or of your own:
             ``(*DEFAULT_METRICS, *NEIGHBORHOOD_METRICS)`` adds to the default.
         seed: Seed of the bootstrap.
@@ -95,74 +80,126 @@ def compare(
         The figures; ``print`` shows a table, ``to_dict`` gives plain data.
 
     Raises:
-        UsageError: If a set is empty, none has a schema, two metrics have one name, or two sets are
-            given and the first is no data set.
+        UsageError: If a set is empty or no set of graphs, or two metrics have one name.
         VocabularyError: If a generated graph has a word that the real graphs' schema lacks.
     """
-    if generated is None:
-        real_test, generated = _whole(real_train), real_test
-    schema = _schema((real_train, real_test, generated))
-    return compare_dags(
-        _dags(real_train, "train", schema),
-        _dags(real_test, "test", schema),
-        _dags(generated, "train", schema),
-        attribute_views(schema),
-        metrics=metrics,
-        seed=seed,
-        replicates=replicates,
+    train, test, made = _three_sets(real, test_or_generated, generated)
+    schema, renamed = _common_schema((train, test, made))
+    coded = (
+        _dags(train, "train", schema, renamed),
+        _dags(test, "test", schema, renamed),
+        _dags(made, "train", schema, renamed),
     )
+    if schema is None:
+        schema, coded = _learned(coded)
+    views = attribute_views(schema)
+    return compare_dags(*coded, views, metrics=metrics, seed=seed, replicates=replicates)
 
 
-def _whole(real: Graphs) -> GraphDataset:
-    """Return real graphs if they are a data set, which has training and test graphs.
-
-    Raises:
-        UsageError: If they are not.
-    """
-    if isinstance(real, GraphDataset):
-        return real
-    raise UsageError(
-        "Real graphs are split into training and test graphs; pass a data set, or both and then "
-        "the generated graphs."
-    )
+Read = GraphDataset | Sequence[GraphLike]
+Renamed = Mapping[str, Mapping[str, str]]
 
 
-def _schema(sets: Sequence[Graphs]) -> GraphSchema:
-    """Return the schema of the first set that has one."""
+def _three_sets(real: Graphs, second: Graphs, third: Graphs | None) -> tuple[Read, Read, Read]:
+    """Return training, test and generated graphs."""
+    first = _read_set(real)
+    if third is not None:
+        return first, _read_set(second), _read_set(third)
+    if isinstance(first, GraphDataset):
+        return first, first, _read_set(second)
+    if len(first) < 2:
+        raise UsageError(
+            "Real graphs have two sides, those to compare with and those that show how far real "
+            f"graphs are from each other; give at least two, found {len(first)}."
+        )
+    return first[::2], first[1::2], _read_set(second)
+
+
+def _read_set(graphs: Graphs) -> Read:
+    """Return a set of graphs that may be a folder of samples, or the name of a data set."""
+    if isinstance(graphs, str | Path):
+        folder = Path(graphs)
+        if (folder / "manifest.json").is_file() or is_run(folder):
+            return list(iter_samples(folder))
+        return load_dataset(graphs)
+    if isinstance(graphs, GraphDataset | Sequence):
+        return graphs
+    if isinstance(graphs, Iterable) and not is_networkx(graphs) and not is_pyg(graphs):
+        return list(graphs)
+    return [graphs]
+
+
+def _common_schema(sets: Sequence[Read]) -> tuple[GraphSchema | None, Renamed]:
+    """Return the schema of the first set that has one, and the words that it has for others."""
     for graphs in sets:
         if isinstance(graphs, GraphDataset):
-            return graphs.schema
+            return graphs.schema, graphs.renamed
+        if isinstance(graphs, GraphSplit):
+            return graphs.schema, {}
         if graphs and isinstance(graphs[0], GeneratedGraph):
-            return graphs[0].schema
-    raise UsageError(
-        "None of the sets has a schema, which says what codes mean; pass a data set or samples, or "
-        "call layerdag.evaluation.similarity.compare with the attributes."
-    )
+            return graphs[0].schema, {}
+    return None, {}
 
 
-def _dags(graphs: Graphs, split: Split, schema: GraphSchema) -> list[DAG]:
-    """Return a set as codes of ``schema``."""
+def _dags(graphs: Read, split: Split, schema: GraphSchema | None, renamed: Renamed) -> list[Any]:
+    """Return a set as codes of ``schema``; as it is if there is none."""
+    if schema is None:
+        return list(graphs)
     if isinstance(graphs, GraphDataset):
         return translated(graphs.graphs[split], graphs.schema, schema)
-    return encoded(graphs, schema)
+    if isinstance(graphs, GraphSplit):
+        return translated(graphs.graphs, graphs.schema, schema)
+    return encoded([_in_words_of(graph, schema, renamed) for graph in graphs], schema)
 
 
-Checkable = Workload | Trace | AttributedGraph | DAG | GeneratedGraph | str | Path
+def _in_words_of(graph: GraphLike, schema: GraphSchema, renamed: Renamed) -> GraphLike:
+    """Return a graph without codes with the attributes and in the words of a data set."""
+    if isinstance(graph, GeneratedGraph | DAG | Workload | Trace) or is_pyg(graph):
+        return graph
+    raw = attributed_graph(graph)
+    known = {attribute.name for attribute in schema.attributes}
+    missing = known - {*raw.categories, *raw.numbers}
+    if len(missing) == len(known):
+        raise UsageError(
+            f"{raw.name}: has none of the attributes {', '.join(sorted(known))} of the real "
+            "graphs; give its nodes attributes of these names."
+        )
+    return with_attributes_of(with_old_words(raw, renamed), schema)
 
 
-def validate(thing: Checkable | Iterable[Checkable]) -> tuple[Finding, ...]:
+def _learned(
+    sets: tuple[list[GraphLike], list[GraphLike], list[GraphLike]],
+) -> tuple[GraphSchema, tuple[list[DAG], list[DAG], list[DAG]]]:
+    """Return a schema of all graphs, and their codes."""
+    raws = attributed_graphs([graph for graphs in sets for graph in graphs])
+    schema = GraphSchema.fit("flow", raws)
+    dags = iter([schema.encode(raw) for raw in raws])
+    train, test, made = ([next(dags) for _ in graphs] for graphs in sets)
+    return schema, (train, test, made)
+
+
+def validate(thing: GraphLike | Iterable[GraphLike]) -> tuple[Finding, ...]:
     """Return where rules are broken that consumers of traces and graphs rely on; none is fine.
 
     Args:
-        thing: A workload, a trace, a graph, a sample, the path of one, or several of these. A
-            sample of a job is checked as the traces that it becomes.
+        thing: A workload, a trace, a graph of any kind (networkx and PyG included), a sample, the
+            path of one, or several of these. A sample of a job is checked as the traces that it
+            becomes.
 
     Raises:
         DataError: If a path cannot be read, or a sampled job cannot become traces.
+        UsageError: If it is none of these.
     """
-    if isinstance(thing, Checkable):
-        return tuple(_findings(thing))
-    return tuple(finding for one in thing for finding in _findings(one))
+    if isinstance(thing, GraphDataset):
+        return tuple(check_structure(list(thing)).findings)
+    if isinstance(thing, Iterable) and not isinstance(thing, str) and not _is_one_graph(thing):
+        return tuple(finding for one in thing for finding in _findings(one))
+    return tuple(_findings(thing))
+
+
+def _is_one_graph(thing: object) -> bool:
+    """Return whether something that can be iterated over is one graph."""
+    return is_networkx(thing) or is_pyg(thing)
 
 
 def fix(thing: Workload | Trace | str | Path) -> FixedWorkload:
@@ -183,7 +220,7 @@ def fix(thing: Workload | Trace | str | Path) -> FixedWorkload:
     return fix_workload(Workload((found,), {}, found.source) if isinstance(found, Trace) else found)
 
 
-def _findings(thing: Checkable) -> Iterable[Finding]:
+def _findings(thing: Any) -> Iterable[Finding]:
     """Return the findings on one thing."""
     if isinstance(thing, str | Path):
         return _findings(read(thing))
@@ -197,9 +234,12 @@ def _findings(thing: Checkable) -> Iterable[Finding]:
         return check_workload(Workload((thing,)))
     if isinstance(thing, Workload):
         return check_workload(thing)
-    if isinstance(thing, AttributedGraph):
-        return check_structure([_bare(thing)], names=[thing.name]).findings
-    return check_structure([thing]).findings
+    if isinstance(thing, DAG):
+        return check_structure([thing]).findings
+    if is_pyg(thing):
+        return check_structure([DAG.from_pyg(thing, check=False)]).findings
+    graph = attributed_graph(thing)
+    return check_structure([_bare(graph)], names=[graph.name]).findings
 
 
 def _bare(graph: AttributedGraph) -> DAG:
@@ -208,45 +248,66 @@ def _bare(graph: AttributedGraph) -> DAG:
     return DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))
 
 
-def write(thing: Workload | Trace | AttributedGraph | GeneratedGraph, path: str | Path) -> None:
-    """Write a workload, a trace, an attributed graph or a sample; the suffix decides the format.
+def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a workload, a trace, a graph of any kind, a sample, or a list of these; return where.
 
     Args:
         thing: What to write.
         path: ``.graphml``, ``.dot`` or ``.wf.json`` (WfFormat) for a graph; ``.json`` for a graph
             or a workload, without loss; ``.et`` for one trace; without a suffix the prefix of
-            ``PREFIX.<rank>.et``, one for each rank.
+            ``PREFIX.<rank>.et``, one for each rank. Of a list, the folder of all.
+        overwrite: Whether a workload of that prefix, or samples in that folder, may be replaced.
 
     Raises:
-        UsageError: If the suffix does not fit.
+        UsageError: If the suffix does not fit, or it is nothing that can be written.
         DataError: If a sample that is no job is to be written as traces.
         OSError: If the place cannot be written.
     """
     path = Path(path)
-    if path.name.endswith(_WFFORMAT) and not isinstance(thing, Workload | Trace):
-        write_wfformat(path, thing.graph if isinstance(thing, GeneratedGraph) else thing)
-        return
-    if isinstance(thing, GeneratedGraph):
-        thing = thing.graph if path.suffix in _GRAPH_WRITERS else thing.workload()
-    if isinstance(thing, AttributedGraph):
-        if path.suffix not in _GRAPH_WRITERS:
-            raise UsageError(
-                f"{path}: a graph is written as .graphml, .dot, .wf.json or .json; name one."
-            )
-        _GRAPH_WRITERS[path.suffix](path, thing)
+    if isinstance(thing, list | tuple):
+        _write_all(thing, path, overwrite=overwrite)
     elif isinstance(thing, Trace):
         _write_trace(thing, path)
-    elif path.suffix == ".json":
-        write_bytes(path, encode_trace_json(thing))
-    elif path.suffix == ".et" and thing.num_ranks == 1:
-        _write_trace(thing.traces[0], path)
+    elif isinstance(thing, Workload):
+        _write_job(thing, path, overwrite=overwrite)
+    elif isinstance(thing, GeneratedGraph) and path.suffix in ("", ".et"):
+        _write_job(thing.workload(), path, overwrite=overwrite)
+    else:
+        write_graph(attributed_graph(thing, path.stem), path)
+    return path
+
+
+def _write_all(things: Sequence[Any], folder: Path, *, overwrite: bool) -> None:
+    """Write samples, or a file or prefix for each of other things, into a folder."""
+    if things and all(isinstance(one, GeneratedGraph) for one in things):
+        kind = "auto" if all(one.schema.kind == "trace" for one in things) else "graphml"
+        write_sample_list(things, folder, file_format=kind, overwrite=overwrite)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if not overwrite and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is not empty; name another folder, or pass overwrite=True.")
+    for number, one in enumerate(things):
+        if isinstance(one, Workload | Trace):
+            job = one if isinstance(one, Workload) else Workload((one,), {}, one.source)
+            write_workload(job, folder / f"job-{number:05d}", overwrite=overwrite)
+        else:
+            name = f"graph-{number:05d}"
+            write_graph(attributed_graph(one, name), folder / f"{name}.graphml")
+
+
+def _write_job(job: Workload, path: Path, *, overwrite: bool) -> None:
+    """Write the traces of all ranks."""
+    if path.suffix == ".json":
+        write_bytes(path, encode_trace_json(job))
+    elif path.suffix == ".et" and job.num_ranks == 1:
+        _write_trace(job.traces[0], path)
     elif path.suffix in (".et", ".graphml"):
         raise UsageError(
-            f"{path}: {thing.num_ranks} ranks need a file each; name the prefix "
+            f"{path}: {job.num_ranks} ranks need a file each; name the prefix "
             f"{path.with_suffix('')}, or a .json file."
         )
     else:
-        write_workload(thing, path)
+        write_workload(job, path, overwrite=overwrite)
 
 
 def _write_trace(trace: Trace, path: Path) -> None:

@@ -1,27 +1,42 @@
-"""Training in one call: a data set in, a checkpoint out."""
+"""``Generator``: train, sample, save; the same as functions."""
 
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import load_with_schema
 from layerdag.datasets.loading import DataConfig, load_dataset
 from layerdag.dp.settings import Privacy, Units, read_owners
 from layerdag.dp.tuning import PrivateRun, tune_privately
 from layerdag.errors import ConfigError, UsageError
-from layerdag.models.base import ModelSpec
+from layerdag.graph.attributed_graph import Condition
+from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.runtime.settings import did_you_mean
+from layerdag.sampling.folder import write_sample_list, write_samples as sample_into
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generation import generate as generate_graphs
+from layerdag.sampling.parts import PartSettings, write_parts as write_run_parts
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
+    BEST,
+    META,
+    SHIPPED,
+    CheckpointMeta,
     InitialWeights,
     LoadedCheckpoint,
     checkpoint_schema,
-    load_checkpoint,
+    export_checkpoint,
+    load_checkpoint as load_checkpoint_folder,
+    pretrained_checkpoint,
 )
 from layerdag.training.loggers import Logger, WandbLogger
 from layerdag.training.loop import train as train_run
@@ -29,9 +44,298 @@ from layerdag.training.run import TrainingRun, clear_run, require_free, run_lock
 from layerdag.training.settings import TrainSettings
 from layerdag.training.weight_transfer import checkpoint_and_origin, spec_for, warm_start
 
+Trainable = GraphDataset | Sequence[GraphLike] | str | Path
+
+# What other libraries call a setting, and its name here.
+_TRAIN_GUESSES = {
+    **dict.fromkeys(("epochs", "num_epochs", "steps", "num_steps", "n_epochs"), "max_steps"),
+    **dict.fromkeys(("lr", "learning_rate"), "settings=TrainSettings(optimizer=...)"),
+    **dict.fromkeys(("batch_size",), "batch_graphs or batch_nodes"),
+}
+_SAMPLE_GUESSES = dict.fromkeys(("n", "num_samples", "n_samples", "count", "num_graphs"), "num")
+
+
+class Generator:
+    """A generative model of graphs: train it or read it, then sample.
+
+    Args:
+        model: "fast", or "reference" (LayerDAG as published).
+        **settings: How to train, by the names of ``TrainSettings``, and settings of the model.
+
+    Attributes:
+        name: Name of the model.
+        settings: How it was trained here; None for one that was read.
+    """
+
+    def __init__(self, model: str = "fast", **settings: Any) -> None:
+        _refuse_guesses(settings, _TRAIN_GUESSES, "Generator")
+        self.name = model
+        self.settings: TrainSettings | None = None
+        self._options = settings
+        self._checkpoint: LoadedCheckpoint | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path = "corpus", *, device: torch.device | str = "cpu"
+    ) -> "Generator":
+        """Read a checkpoint: one inside the package by its name, or a folder.
+
+        Args:
+            name: "corpus" (training jobs; also "pretrained"), "llm" (training steps of LLMs), or
+                the folder of a checkpoint or of a run.
+            device: Where the model lies.
+
+        Raises:
+            CheckpointError: If it cannot be read.
+        """
+        shipped = {**{folder: key for key, folder in SHIPPED.items()}, **{k: k for k in SHIPPED}}
+        if str(name) in shipped:
+            return cls.of(load_checkpoint_folder(pretrained_checkpoint(shipped[str(name)]), device))
+        folder = Path(name)
+        inner = folder / BEST
+        run = inner.is_dir() and not (folder / META).is_file()
+        return cls.of(load_checkpoint_folder(inner if run else folder, device))
+
+    @classmethod
+    def of(cls, checkpoint: LoadedCheckpoint, settings: TrainSettings | None = None) -> "Generator":
+        """Return the generator of a checkpoint that was read."""
+        generator = cls(checkpoint.spec.name)
+        generator._checkpoint, generator.settings = checkpoint, settings
+        return generator
+
+    def fit(self, data: Trainable, **options: Any) -> "Generator":
+        """Train on a data set, or on graphs of any kind; see ``train`` for the options.
+
+        Returns:
+            Itself.
+        """
+        made = train(data, self.name, **{**self._options, **options})
+        self._checkpoint, self.settings = made._checkpoint, made.settings
+        return self
+
+    def sample(
+        self,
+        num: int = 16,
+        *,
+        seed: int = 0,
+        conditions: Mapping[str, Condition] | None = None,
+        **settings: Any,
+    ) -> list[GeneratedGraph]:
+        """Sample graphs into memory; see ``layerdag.sample``."""
+        return list(self.generate(num, seed=seed, conditions=conditions or {}, **settings))
+
+    def generate(self, num: int = 16, **settings: Any) -> Iterator[GeneratedGraph]:
+        """Yield sampled graphs one after the other.
+
+        Args:
+            num: Number of graphs.
+            **settings: Further ``GenerationSettings``.
+        """
+        wanted = _generation(num, settings)
+        return generate_graphs(self.model, self.schema, wanted)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the checkpoint, without what only resuming needs; return its folder.
+
+        Raises:
+            UsageError: If something stands there that may not be replaced.
+        """
+        export_checkpoint(self.path, folder, overwrite=overwrite)
+        return Path(folder)
+
+    @property
+    def checkpoint(self) -> LoadedCheckpoint:
+        """Model, schema and origin as they were read. Raises UsageError before training."""
+        if self._checkpoint is None:
+            raise UsageError(
+                "The generator is not trained; call fit(data), or Generator.from_pretrained(name)."
+            )
+        return self._checkpoint
+
+    @property
+    def model(self) -> DAGModel:
+        """The network, in evaluation mode."""
+        return self.checkpoint.model
+
+    @property
+    def schema(self) -> GraphSchema:
+        """What the codes of its graphs mean."""
+        return checkpoint_schema(self.checkpoint)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The model as plain data."""
+        return self.checkpoint.spec
+
+    @property
+    def meta(self) -> CheckpointMeta:
+        """Where it comes from."""
+        return self.checkpoint.meta
+
+    @property
+    def path(self) -> Path:
+        """Folder of the checkpoint."""
+        return self.checkpoint.path
+
+    def __repr__(self) -> str:
+        """Return model, size, step and kind of graphs in one line."""
+        if self._checkpoint is None:
+            return f"Generator({self.name}, not trained)"
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        size = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+        kind = "jobs" if self.schema.kind == "trace" else "flow graphs"
+        return f"Generator({self.name}, {size} parameters, step {self.meta.step:,}, {kind})"
+
+
+def load_checkpoint(folder: str | Path, device: torch.device | str = "cpu") -> Generator:
+    """Read a checkpoint by its folder or name; the same as ``Generator.from_pretrained``."""
+    return Generator.from_pretrained(folder, device=device)
+
+
+def as_generator(thing: Generator | LoadedCheckpoint | str | Path | None) -> Generator:
+    """Return a generator as it is, or read it; None is the one inside the package."""
+    if isinstance(thing, Generator):
+        return thing
+    if isinstance(thing, LoadedCheckpoint):
+        return Generator.of(thing)
+    return Generator.from_pretrained("corpus" if thing is None else thing)
+
+
+def sample(
+    generator: Generator | LoadedCheckpoint | str | Path | None = None,
+    num: int = 16,
+    seed: int = 0,
+    *,
+    conditions: Mapping[str, Condition] | None = None,
+    **settings: Any,
+) -> list[GeneratedGraph]:
+    """Sample graphs into memory.
+
+    Args:
+        generator: What ``train`` or ``load_checkpoint`` returned, or a checkpoint's folder; None
+            is the checkpoint inside the package, which samples training jobs, "llm" the one of LLM
+            training steps.
+        num: Number of graphs.
+        seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
+        conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones
+            are drawn from what the training graphs were like.
+        **settings: Further ``GenerationSettings``: steps, guidance, best_of, max_nodes, ...
+
+    Returns:
+        Graphs with ``dag`` (codes), ``graph`` (names and numbers) and ``workload()`` (traces).
+
+    Raises:
+        CheckpointError: If the checkpoint cannot be read.
+        UsageError: If a setting is unknown or out of bounds.
+        VocabularyError: If a condition or its category is unknown; names the nearest one.
+    """
+    made = as_generator(generator)
+    return made.sample(num, seed=seed, conditions=conditions, **settings)
+
+
+def generate(
+    generator: Generator | LoadedCheckpoint | str | Path, num: int = 16, **settings: Any
+) -> Iterator[GeneratedGraph]:
+    """Yield sampled graphs one after the other; arguments are those of ``sample``."""
+    return as_generator(generator).generate(num, **settings)
+
+
+def write_samples(
+    generator_or_samples: Generator | LoadedCheckpoint | str | Path | Sequence[GeneratedGraph],
+    out: str | Path,
+    *,
+    file_format: str = "auto",
+    overwrite: bool = False,
+    settings: GenerationSettings | None = None,
+    **options: Any,
+) -> Path:
+    """Write samples into a folder; return the path of its manifest.
+
+    Args:
+        generator_or_samples: What to sample from, or samples that are there already.
+        out: The folder. A run that was stopped goes on there.
+        file_format: "et" (traces), "graphml" or "json"; "auto" is "et" for jobs, else "graphml".
+        overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
+        settings: What to sample; with ``options`` of the same names instead of some.
+        **options: ``num``, ``seed`` and further ``GenerationSettings``.
+
+    Raises:
+        UsageError: If something stands at ``out`` that may not be replaced, or the format does not
+            fit.
+    """
+    if not isinstance(out, str | Path):
+        raise UsageError(
+            "write_samples takes what to write and then the folder: write_samples(generator, "
+            '"samples", num=100).'
+        )
+    if isinstance(generator_or_samples, Generator | LoadedCheckpoint | str | Path):
+        made = as_generator(generator_or_samples).checkpoint
+        wanted = _generation(None, options, settings)
+        return sample_into(made, wanted, out, file_format=file_format, overwrite=overwrite)
+    if options or settings is not None:
+        raise UsageError("These are samples already; leave the settings of sampling out.")
+    return write_sample_list(
+        generator_or_samples, Path(out), file_format=file_format, overwrite=overwrite
+    )
+
+
+def write_parts(
+    generator: Generator | LoadedCheckpoint | str | Path,
+    out: str | Path,
+    *,
+    parts: PartSettings | None = None,
+    overwrite: bool = False,
+    settings: GenerationSettings | None = None,
+    **options: Any,
+) -> Path:
+    """Write many samples into few files; return the file that describes the run.
+
+    Args:
+        generator: What to sample from.
+        out: The folder.
+        parts: Format, size and share.
+        overwrite: Whether the samples of another run in ``out`` may be discarded.
+        settings: What to sample; with ``options`` of the same names instead of some.
+        **options: ``num``, ``seed`` and further ``GenerationSettings``.
+
+    Raises:
+        UsageError: As ``layerdag.sampling.parts.write_parts``.
+    """
+    if not isinstance(out, str | Path):
+        raise UsageError(
+            "write_parts takes what to sample from and then the folder: write_parts(generator, "
+            '"samples", num=100_000).'
+        )
+    wanted = _generation(None, options, settings)
+    made = as_generator(generator).checkpoint
+    return write_run_parts(made, wanted, out, parts, overwrite=overwrite)
+
+
+def _generation(
+    num: int | None, options: Mapping[str, Any], settings: GenerationSettings | None = None
+) -> GenerationSettings:
+    """Return settings of sampling. Raises UsageError if there is no such setting."""
+    _refuse_guesses(options, _SAMPLE_GUESSES, "sample")
+    known = [field.name for field in fields(GenerationSettings)]
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"sample has no setting '{name}'.{did_you_mean(name, known)} Known are "
+                f"{', '.join(known)}."
+            )
+    numbers: dict[str, Any] = {} if num is None else {"num": num}
+    return replace(settings or GenerationSettings(), **numbers, **options)
+
+
+def _refuse_guesses(options: Mapping[str, Any], guesses: Mapping[str, str], call: str) -> None:
+    """Raise UsageError for a setting that other libraries have, and name the one here."""
+    for name in options:
+        if name in guesses:
+            raise UsageError(f"{call} has no setting '{name}'; use {guesses[name]}.")
+
 
 def train(  # noqa: PLR0913 - what to train, from what, where to, how
-    data: GraphDataset | str | Path,
+    data: Trainable,
     model: str | None = None,
     *,
     init: str | Path | None = None,
@@ -41,12 +345,12 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
     overwrite: bool = False,
     loggers: Sequence[Logger] = (),
     privacy: Privacy | None = None,
-    **model_options: Any,
-) -> LoadedCheckpoint:
-    """Train a model and return its best checkpoint, ready for ``sample``.
+    **options: Any,
+) -> Generator:
+    """Train a model and return it with its best weights, ready for ``sample``.
 
     Args:
-        data: A data set, or what ``load_dataset`` takes.
+        data: A data set, or what ``load_dataset`` takes: a name, a folder, a list of graphs.
         model: "fast", or "reference" (LayerDAG as published); None is "fast", or with ``init`` the
             model of that checkpoint.
         init: Start from the weights of a checkpoint: its folder, or that of a run, or "pretrained"
@@ -55,13 +359,14 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
             (docs/how-to/few-graphs.md).
         out: Folder of the run, with checkpoints in ``best`` and ``last``. None keeps nothing: the
             checkpoint's files last as long as the returned object.
-        settings: How to train; ``TrainSettings()`` by default, 1000 steps.
+        settings: How to train; ``TrainSettings()`` by default, 2,000 steps.
         device: Where.
         overwrite: Whether an older run in ``out`` may be replaced; nothing else ever is.
         loggers: Take figures while it trains; see ``layerdag.training``.
         privacy: Tune few parameters of ``init`` under differential privacy instead, on the
             training part alone, by the schema of ``init`` (docs/how-to/differential-privacy.md).
-        **model_options: Arguments of the model, such as ``width=64``.
+        **options: Fields of ``TrainSettings``, such as ``max_steps=500``, and settings of the
+            model, such as ``width=64``.
 
     Raises:
         ConfigError: If there is no such model or option, or it contradicts ``init``, or something
@@ -75,26 +380,33 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         raise UsageError(
             "train takes a data set; for a TrainingRun call layerdag.training.loop.train."
         )
+    _refuse_guesses(options, _TRAIN_GUESSES, "train")
+    known = {field.name for field in fields(TrainSettings)}
+    of_training = {name: value for name, value in options.items() if name in known}
+    of_model = {name: value for name, value in options.items() if name not in known}
+    if of_training:
+        settings = replace(settings or TrainSettings(), **of_training)
     if privacy is not None and privacy.is_on:
-        require_private(privacy, init, settings, {"model": model, **model_options}, loggers)
+        require_private(privacy, init, settings, {"model": model, **of_model}, loggers)
         assert init is not None
         seed = TrainSettings().seed if settings is None else settings.seed
-        run = private_run(data, init, privacy, Path(), seed=seed, overwrite=overwrite)
-        return _kept(out, lambda folder: _tuned(run, folder, device, loggers))
+        owned = data if isinstance(data, GraphDataset | str | Path) else load_dataset(data)
+        run = private_run(owned, init, privacy, Path(), seed=seed, overwrite=overwrite)
+        return Generator.of(_kept(out, lambda folder: _tuned(run, folder, device, loggers)))
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
     settings = settings or TrainSettings()
     if init is None:
-        spec, start = spec_for(data, model or "fast", model_options), None
+        spec, start = spec_for(data, model or "fast", of_model), None
     else:
-        warm = warm_start(init, data, model, model_options, seed=settings.seed)
+        warm = warm_start(init, data, model, of_model, seed=settings.seed)
         spec, start = warm.spec, warm.start
 
     def trained(folder: Path) -> LoadedCheckpoint:
         run = _run(data, spec, folder, start, settings, overwrite=overwrite)
         return _trained(run, settings, device, loggers)
 
-    return _kept(out, trained)
+    return Generator.of(_kept(out, trained), settings)
 
 
 def _kept(out: str | Path | None, make: Callable[[Path], LoadedCheckpoint]) -> LoadedCheckpoint:
@@ -146,7 +458,7 @@ def _trained(
         require_free(run.directory, overwrite=run.overwrite)
         clear_run(run.directory)
         result = train_run(run, settings, device=device, loggers=loggers)
-        return load_checkpoint(result.best, device)
+        return load_checkpoint_folder(result.best, device)
 
 
 def require_private(
@@ -243,4 +555,4 @@ def _tuned(
         require_free(folder, overwrite=run.overwrite)
         clear_run(folder)
         result = tune_privately(replace(run, directory=folder), device=device, loggers=loggers)
-        return load_checkpoint(result.run.best, device)
+        return load_checkpoint_folder(result.run.best, device)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,11 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.errors import GraphError
-from layerdag.graph.attributed_graph import Condition
+from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.graph.topology import MIX, longest_path_layers, mix, pointers, refined, union_layers
+from layerdag.runtime.text import shorten
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class DAG:
     """A DAG with several categorical attributes per node, typed edges and graph-level conditions.
 
@@ -35,6 +40,29 @@ class DAG:
     u_NA: Tensor
     conditions: Mapping[str, Condition] = field(default_factory=dict)
 
+    def __init__(
+        self,
+        x_NA: Any,
+        edge_index_2E: Any,
+        edge_type_E: Any = None,
+        u_NA: Any = None,
+        conditions: Mapping[str, Condition] | None = None,
+    ) -> None:
+        """Make a DAG of tensors, arrays or lists; see the attributes.
+
+        ``DAG(x, edge_index)`` is enough: edge types default to 0, positions in bins to 0.
+        """
+        x_NA, edge_index_2E = torch.as_tensor(x_NA), torch.as_tensor(edge_index_2E)
+        if edge_type_E is None:
+            edge_type_E = torch.zeros(edge_index_2E.shape[-1:], dtype=torch.int64)
+        if u_NA is None:
+            u_NA = torch.zeros(x_NA.shape, dtype=torch.float32)
+        object.__setattr__(self, "x_NA", x_NA)
+        object.__setattr__(self, "edge_index_2E", edge_index_2E)
+        object.__setattr__(self, "edge_type_E", torch.as_tensor(edge_type_E))
+        object.__setattr__(self, "u_NA", torch.as_tensor(u_NA))
+        object.__setattr__(self, "conditions", {} if conditions is None else conditions)
+
     @classmethod
     def build(
         cls,
@@ -51,10 +79,6 @@ class DAG:
         Layers that are not given are found from the edges when first asked for; given ones are
         believed until ``check`` compares them with the edges.
         """
-        if edge_type_E is None:
-            edge_type_E = torch.zeros(edge_index_2E.shape[1], dtype=torch.int64)
-        if u_NA is None:
-            u_NA = torch.zeros(x_NA.shape, dtype=torch.float32)
         dag = cls(x_NA, edge_index_2E, edge_type_E, u_NA, dict(conditions or {}))
         return dag._carrying(layer_N)
 
@@ -70,6 +94,16 @@ class DAG:
         return replace(self, conditions=dict(conditions))._carrying(self._known_layer_N)
 
     @property
+    def x(self) -> Tensor:
+        """The codes of all nodes, as PyG calls them."""
+        return self.x_NA
+
+    @property
+    def edge_index(self) -> Tensor:
+        """Source and target of each edge, as PyG calls them."""
+        return self.edge_index_2E
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes (N)."""
         return self.x_NA.shape[0]
@@ -78,6 +112,41 @@ class DAG:
     def num_edges(self) -> int:
         """Number of edges (E)."""
         return self.edge_index_2E.shape[1]
+
+    def to_pyg(self) -> "Data":
+        """Return the graph as PyG ``Data``: x, u, edge_index, edge_attr (types), and the label y.
+
+        Tensors are shared, not copied. ``y`` is NaN where the label is unknown or a word.
+        """
+        from torch_geometric.data import Data
+
+        label = self.conditions.get(LABEL)
+        y = float("nan") if label is None or isinstance(label, str) else float(label)
+        return Data(
+            x=self.x_NA,
+            edge_index=self.edge_index_2E,
+            edge_attr=self.edge_type_E[:, None],
+            y=torch.tensor([[y]], dtype=torch.float32),
+            u=self.u_NA,
+            num_nodes=self.num_nodes,
+        )
+
+    @classmethod
+    def from_pyg(cls, data: "Data", *, check: bool = True) -> "DAG":
+        """Return PyG ``Data``: ``x`` holds codes; ``u``, ``edge_attr`` and ``y`` are optional.
+
+        Layers are found from the edges, so that a transform may have changed them.
+
+        Args:
+            data: The graph.
+            check: Whether cycles, double edges and wrong shapes are refused.
+
+        Raises:
+            GraphError: If codes or edge types are no integers, shapes disagree, or there is a
+                cycle.
+        """
+        dag = _of_pyg(data)
+        return dag.check() if check else dag
 
     def __repr__(self) -> str:
         """Return the sizes and conditions, not the tensors."""
@@ -89,10 +158,11 @@ class DAG:
             f"{name}={value}" if isinstance(value, str) else f"{name}={value:.4g}"
             for name, value in self.conditions.items()
         ]
-        return (
+        sizes = (
             f"DAG(nodes={self.num_nodes}, edges={self.num_edges}, layers={layers}, "
-            f"attributes={self.x_NA.shape[-1]}, conditions=({', '.join(stated)}))"
+            f"attributes={self.x_NA.shape[-1]}, conditions=("
         )
+        return f"{sizes}{shorten(', '.join(stated), 110 - len(sizes))}))"
 
     @property
     def num_layers(self) -> int:
@@ -211,6 +281,28 @@ class DAG:
             f"layer_N puts node {node} into layer {int(known_N[node])}, but by its edges it is in "
             f"layer {int(found_N[node])}; leave layer_N out, and it is found from the edges."
         )
+
+
+def _of_pyg(data: "Data") -> DAG:
+    """Return PyG ``Data`` as a DAG that may have cycles."""
+    if data.x is None or data.edge_index is None:
+        raise GraphError("PyG data without x or edge_index cannot be read as a DAG.")
+    x_NA = _integers(data.x, "x")
+    x_NA = x_NA[:, None] if x_NA.ndim == 1 else x_NA
+    edge_attr, u_NA, y = data.get("edge_attr"), data.get("u"), data.get("y")
+    edge_type_E = None if edge_attr is None else _integers(edge_attr, "edge_attr").reshape(-1)
+    known = y is not None and y.numel() == 1 and bool(torch.isfinite(y).all())
+    conditions: dict[str, Condition] = {LABEL: float(y)} if known else {}
+    return DAG(x_NA, data.edge_index, edge_type_E, u_NA, conditions)
+
+
+def _integers(tensor: Tensor, name: str) -> Tensor:
+    """Return codes as int64. Raises GraphError if some are not whole numbers."""
+    if tensor.is_floating_point() and not torch.equal(tensor, tensor.round()):
+        raise GraphError(
+            f"PyG '{name}' holds fractions; layerdag reads codes of categories, so encode first."
+        )
+    return tensor.long()
 
 
 def layers_of(dags: Sequence[DAG]) -> list[Tensor]:

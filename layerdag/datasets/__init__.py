@@ -1,9 +1,10 @@
 """DAGs with their schema, split by run."""
 
+from layerdag.datasets.conversion import CodedGraph, GraphLike
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset, columns_to_pyg, encode_batch, from_pyg
 from layerdag.datasets.discovery import FoundJobs, read_folder
-from layerdag.datasets.encoding import CodedGraph, GraphLike, encoded, load_with_schema, translated
+from layerdag.datasets.encoding import encoded, load_with_schema, translated
 from layerdag.datasets.folder import align_schemas, load_folder, publish
 from layerdag.datasets.loading import (
     LABEL_FILES,

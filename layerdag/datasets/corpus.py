@@ -61,7 +61,7 @@ def load_corpus(
     parts, left_out = _read_parts(folders, max_nodes, families, strategies)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
-    data = replace(data, left_out=(*left_out, *data.left_out), further=added)
+    data = data.replaced(left_out=(*left_out, *data.left_out), further=added)
     if not added:
         return data
     members = [graph for graph in parts["train"] if graph.name not in added]
@@ -122,7 +122,7 @@ def _with_conditions_and_times_of(
     work took longer.
     """
     conditions = [dag.conditions for dag in data.members]
-    return replace(data, schema=data.schema.with_table(conditions).with_times(members))
+    return data.replaced(schema=data.schema.with_table(conditions).with_times(members))
 
 
 def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:

@@ -1,4 +1,4 @@
-"""``GraphDataset``: encoded DAGs with their schema and split, also as PyG data.
+"""``GraphDataset`` and ``GraphSplit``: encoded DAGs with their schema and split, also as PyG data.
 
 Graphs as PyTorch Geometric ``Data``, so that any PyG model or loader can use a data set.
 
@@ -9,24 +9,32 @@ encodes them.
 """
 
 import hashlib
+import importlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, final
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
-import torch
 from torch_geometric.data import InMemoryDataset
 
 from layerdag.dag.dag import DAG, DAGBatch, graph_hashes, layers_of
-from layerdag.datasets.splits import SplitFingerprint, content_hash
-from layerdag.errors import DataError, GraphError, VocabularyError
+from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graphs
+from layerdag.datasets.splits import SplitFingerprint, content_hash, split_graphs
+from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, WrongNameError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
+from layerdag.graph.formats.networkx_graphs import to_networkx
 from layerdag.graph.rolled_blocks import BLOCK, rolled
+from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.text import guess_message
 from layerdag.schema.costs import NO_COSTS
 from layerdag.schema.schema import GraphSchema, NumberForm
+from layerdag.traces.trace import Trace, Workload
 
 if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
     from torch_geometric.data import Data
 
 
@@ -45,9 +53,84 @@ class StoredGraphs(Sequence[DAG]):
 Blocks = Literal["whole", "rolled"]
 
 
+@final
 @dataclass(frozen=True, eq=False)
+class GraphSplit(Sequence[DAG]):
+    """The graphs of one split of a data set, as a sequence.
+
+    Attributes:
+        schema: What the codes mean.
+        graphs: The graphs.
+        names: Name of each graph.
+        split: "train", "val" or "test".
+    """
+
+    schema: GraphSchema
+    graphs: Sequence[DAG]
+    names: tuple[str, ...]
+    split: Split
+
+    def __len__(self) -> int:
+        """Return the number of graphs."""
+        return len(self.graphs)
+
+    @overload
+    def __getitem__(self, index: int) -> DAG: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "GraphSplit": ...
+
+    def __getitem__(self, index: int | slice) -> "DAG | GraphSplit":
+        """Return one graph, or those of a slice as a split of their own."""
+        if isinstance(index, slice):
+            return replace(self, graphs=self.graphs[index], names=self.names[index])
+        return self.graphs[index]
+
+    def attributed(self) -> list[AttributedGraph]:
+        """Return the graphs in names and numbers."""
+        return [
+            self.schema.whole(self.schema.decode(dag, name))
+            for dag, name in zip(self.graphs, self.names, strict=True)
+        ]
+
+    def to_pyg(self) -> "PygDataset":
+        """Return PyG's ``InMemoryDataset``; see ``GraphDataset.to_pyg``."""
+        return PygDataset(self.schema, self.graphs, self.names)
+
+    def to_networkx(self) -> "list[nx.DiGraph]":
+        """Return a ``networkx.DiGraph`` for each graph, in names and numbers."""
+        return [to_networkx(graph) for graph in self.attributed()]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a row for each graph: name, nodes, edges, layers, and its conditions."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "name": name,
+                "nodes": dag.num_nodes,
+                "edges": dag.num_edges,
+                "layers": dag.num_layers,
+                **{k: v for k, v in dag.conditions.items() if k not in ("num_nodes", "num_layers")},
+            }
+            for name, dag in zip(self.names, self.graphs, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        """Return split, kind and number of graphs."""
+        return f"GraphSplit({self.split!r}, {self.schema.kind}, {len(self)} graphs)"
+
+
+Splits = Mapping[str, Sequence[int]] | Sequence[float]
+"""Numbers of the graphs of each split, or the fractions of train, val and test."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class GraphDataset:
     """DAGs in layer order with the schema that was learned from the training part.
+
+    ``GraphDataset(graphs)`` takes graphs of any kind and splits them; ``data.train``, ``data.val``
+    and ``data.test`` are sequences, as ``data["train"]``, and ``data[0]`` counts through them all.
 
     Attributes:
         name: Of the data set.
@@ -69,6 +152,149 @@ class GraphDataset:
     contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
     further: frozenset[str] = frozenset()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __init__(  # noqa: PLR0913 - the graphs, their labels, how to split and how to encode them
+        self,
+        graphs: Sequence[GraphLike],
+        *,
+        targets: Sequence[float] | None = None,
+        name: str = "graphs",
+        split: Splits = (0.8, 0.1, 0.1),
+        num_bins: int = 16,
+        blocks: Blocks = "whole",
+        numbers: NumberForm = "absolute",
+        seed: int = 0,
+    ) -> None:
+        """Split graphs at random, learn the schema from the training part, and encode them all.
+
+        Args:
+            graphs: DAGs, PyG ``Data``, networkx graphs, attributed graphs, samples, workloads, or
+                paths of these. Codes of DAGs and ``Data`` are taken as they are.
+            targets: What surrogates predict, one for each graph: the condition "label".
+            name: Of the data set.
+            split: Fractions of train, val and test, or the numbers of the graphs of each, such as
+                ``{"train": range(80), "val": range(80, 100)}``. Graphs that are equal but for
+                their conditions stay together.
+            num_bins: Bins of each numeric attribute.
+            blocks: "rolled" holds the repeated blocks of jobs once.
+            numbers: "relative" codes numbers of nodes over what follows from conditions.
+            seed: Of the split.
+
+        Raises:
+            UsageError: If something is no graph, or targets or split do not fit the graphs.
+            DataError: If a graph cannot be read, or they have different attributes.
+        """
+        if isinstance(graphs, str | Path) or not isinstance(graphs, Sequence):
+            raise UsageError(
+                f"GraphDataset takes a list of graphs, found {graphs!r:.60}; for a folder call "
+                "GraphDataset.from_folder."
+            )
+        parts = _divided(_with_targets(_distinct(graphs), targets), split, seed)
+        kind = "trace" if graphs and all(map(_is_job, graphs)) else "flow"
+        made = self.build(name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers)
+        self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
+
+    def _fill(self, **values: Any) -> None:
+        """Set the attributes of a new data set."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_splits(  # noqa: PLR0913 - the attributes
+        cls,
+        name: str,
+        schema: GraphSchema,
+        graphs: Mapping[Split, Sequence[DAG]],
+        names: Mapping[Split, tuple[str, ...]],
+        left_out: tuple[str, ...] = (),
+        contents: Mapping[Split, tuple[str, ...]] | None = None,
+        further: frozenset[str] = frozenset(),
+        renamed: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> "GraphDataset":
+        """Return a data set of graphs that are encoded and split already; see the attributes."""
+        made = object.__new__(cls)
+        made._fill(
+            name=name,
+            schema=schema,
+            graphs=graphs,
+            names=names,
+            left_out=left_out,
+            contents=contents or {},
+            further=further,
+            renamed=renamed or {},
+        )
+        return made
+
+    def replaced(self, **changes: Any) -> "GraphDataset":
+        """Return the data set with other values of some attributes."""
+        return self.of_splits(**{f.name: getattr(self, f.name) for f in fields(self)} | changes)
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, **options: Any) -> "GraphDataset":
+        """Return what a folder holds; see ``load_dataset``."""
+        # By its name: loaders are built on this class.
+        loading = importlib.import_module("layerdag.datasets.loading")
+        data: GraphDataset = loading.load_dataset(Path(folder), **options)
+        return data
+
+    @classmethod
+    def from_pyg(cls, *_: object, **__: object) -> NoReturn:
+        """Say that the constructor takes PyG's graphs."""
+        raise WrongNameError(guess_message("GraphDataset.from_pyg", "GraphDataset(list_of_data)"))
+
+    @property
+    def train(self) -> GraphSplit:
+        """The graphs that models learn from."""
+        return self._part("train")
+
+    @property
+    def val(self) -> GraphSplit:
+        """The graphs that decide which weights are kept."""
+        return self._part("val")
+
+    @property
+    def test(self) -> GraphSplit:
+        """The graphs that nothing was learned or chosen from."""
+        return self._part("test")
+
+    def _part(self, split: Split) -> GraphSplit:
+        """Return one split."""
+        return GraphSplit(self.schema, self.graphs[split], self.names[split], split)
+
+    def __len__(self) -> int:
+        """Return the number of graphs of all splits."""
+        return sum(len(self.graphs[split]) for split in SPLITS)
+
+    def __iter__(self) -> Iterator[DAG]:
+        """Yield the graphs of all splits, those of train first."""
+        for split in SPLITS:
+            yield from self.graphs[split]
+
+    @overload
+    def __getitem__(self, key: int) -> DAG: ...
+
+    @overload
+    def __getitem__(self, key: str) -> GraphSplit: ...
+
+    def __getitem__(self, key: int | str) -> DAG | GraphSplit:
+        """Return a graph by its number through all splits, or a split by its name.
+
+        Raises:
+            UsageError: If there is no split of that name.
+            IndexError: If there is no graph of that number.
+        """
+        if isinstance(key, str):
+            return self._part(split_named(key))
+        at = key + len(self) if key < 0 else key
+        for split in SPLITS:
+            if 0 <= at < len(self.graphs[split]):
+                return self.graphs[split][at]
+            at -= len(self.graphs[split])
+        raise IndexError(f"{self.name}: there is no graph {key}; it holds {len(self)}.")
+
+    def to_networkx(self, split: Split = "train") -> "list[nx.DiGraph]":
+        """Return a ``networkx.DiGraph`` for each graph of a split, in names and numbers."""
+        return self[split].to_networkx()
 
     @classmethod
     def build(
@@ -155,7 +381,7 @@ class GraphDataset:
             kept = set(names[split])
             raws = [raw for raw in wholes.get(split, ()) if raw.name in kept]
             contents[split] = tuple(content_hash(raw) for raw in raws)
-        return cls(name, schema, graphs, names, tuple(left_out), contents)
+        return cls.of_splits(name, schema, graphs, names, tuple(left_out), contents)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
         """Return the data set with these conditions alone, in schema and graphs.
@@ -165,7 +391,7 @@ class GraphDataset:
         """
         schema = self.schema.conditioned_on(names)
         graphs = {split: _conditioned_on(dags, names) for split, dags in self.graphs.items()}
-        return replace(self, schema=schema, graphs=graphs)
+        return self.replaced(schema=schema, graphs=graphs)
 
     def batch(self, split: Split) -> DAGBatch:
         """Return all graphs of a split as one batch, with encoded conditions.
@@ -222,8 +448,7 @@ class GraphDataset:
         if not self.further:
             return self
         kept = [i for i, name in enumerate(self.names["train"]) if name not in self.further]
-        return replace(
-            self,
+        return self.replaced(
             graphs={**self.graphs, "train": tuple(self.graphs["train"][i] for i in kept)},
             names={**self.names, "train": tuple(self.names["train"][i] for i in kept)},
             contents={**self.contents, "train": tuple(self.contents["train"][i] for i in kept)},
@@ -250,6 +475,69 @@ class GraphDataset:
             digest.update(dag.u_NA.numpy().tobytes())
             digest.update(repr(sorted(dag.conditions.items())).encode())
         return digest.hexdigest()[:16]
+
+
+def split_named(name: str) -> Split:
+    """Return a split. Raises UsageError if there is none of that name."""
+    for split in SPLITS:
+        if name == split:
+            return split
+    raise UsageError(
+        f"There is no split '{name}'.{did_you_mean(name, SPLITS)} Known are {', '.join(SPLITS)}."
+    )
+
+
+def _is_job(graph: GraphLike) -> bool:
+    """Return whether a graph comes from traces."""
+    if isinstance(graph, Workload | Trace):
+        return True
+    return isinstance(graph, CodedGraph) and graph.schema.kind == "trace"
+
+
+def _distinct(graphs: Sequence[GraphLike]) -> list[AttributedGraph]:
+    """Return graphs in names and numbers, each with a name of its own."""
+    split = isinstance(graphs, GraphSplit)
+    raws = graphs.attributed() if isinstance(graphs, GraphSplit) else attributed_graphs(graphs)
+    if split or len({raw.name for raw in raws}) == len(raws):
+        return raws
+    return [replace(raw, name=f"{raw.name}-{i:05d}") for i, raw in enumerate(raws)]
+
+
+def _with_targets(
+    graphs: Sequence[AttributedGraph], targets: Sequence[float] | None
+) -> list[AttributedGraph]:
+    """Return graphs with their labels. Raises UsageError if there is not one for each."""
+    if targets is None:
+        return list(graphs)
+    if len(targets) != len(graphs):
+        raise UsageError(
+            f"There are {len(targets)} targets for {len(graphs)} graphs; give one for each."
+        )
+    return [
+        replace(graph, conditions={**graph.conditions, LABEL: float(target)})
+        for graph, target in zip(graphs, targets, strict=True)
+    ]
+
+
+def _divided(
+    graphs: Sequence[AttributedGraph], split: Splits, seed: int
+) -> dict[Split, list[AttributedGraph]]:
+    """Return the graphs of each split. Raises UsageError if there is no such split."""
+    if isinstance(split, Mapping):
+        numbers = {split_named(name): tuple(found) for name, found in split.items()}
+        wrong = [i for found in numbers.values() for i in found if not 0 <= i < len(graphs)]
+        if wrong:
+            raise UsageError(f"The split names graph {wrong[0]}, but there are {len(graphs)}.")
+        return {name: [graphs[i] for i in numbers.get(name, ())] for name in SPLITS}
+    shares = tuple(split)
+    if len(shares) != len(SPLITS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        raise UsageError(
+            f"split is {split!r:.60}; give the fractions of train, val and test, such as "
+            '(0.8, 0.1, 0.1), or {"train": [0, 1], "val": [2], "test": [3]}.'
+        )
+    return split_graphs(
+        graphs, seed, sizes=lambda count: (round(shares[1] * count), round(shares[2] * count))
+    )
 
 
 _Coded = tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]
@@ -324,7 +612,7 @@ def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
         VocabularyError: If the graph carries a condition that the schema does not know.
         GraphError: If it has a cycle.
     """
-    data = columns_to_pyg(dag, _label(dag.conditions.get(LABEL)))
+    data = dag.to_pyg()
     data.numeric, data.category = schema.encode_conditions([dag.conditions])
     data.layer = dag.layer_N
     return data
@@ -332,52 +620,12 @@ def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
 
 def columns_to_pyg(dag: DAG, y: float) -> "Data":
     """Return nodes and edges of a graph with one number to predict, as PyG ``Data``."""
-    from torch_geometric.data import Data
-
-    return Data(
-        x=dag.x_NA,
-        edge_index=dag.edge_index_2E,
-        edge_attr=dag.edge_type_E[:, None],
-        y=torch.tensor([[y]], dtype=torch.float32),
-        u=dag.u_NA,
-        num_nodes=dag.num_nodes,
-    )
+    return dag.with_conditions({LABEL: y}).to_pyg()
 
 
 def from_pyg(data: "Data") -> DAG:
-    """Return PyG ``Data`` as a DAG: ``x`` holds codes; ``u``, ``edge_attr`` and ``y`` are optional.
-
-    Layers are found from the edges, so that a transform may have changed them.
-
-    Raises:
-        GraphError: If codes or edge types are no integers, shapes disagree, or there is a cycle.
-    """
-    if data.x is None or data.edge_index is None:
-        raise GraphError("PyG data without x or edge_index cannot be read as a DAG.")
-    x_NA = _integers(data.x, "x")
-    x_NA = x_NA[:, None] if x_NA.ndim == 1 else x_NA
-    edge_attr, u_NA, y = data.get("edge_attr"), data.get("u"), data.get("y")
-    edge_type_E = None if edge_attr is None else _integers(edge_attr, "edge_attr").reshape(-1)
-    known = y is not None and y.numel() == 1 and bool(torch.isfinite(y).all())
-    conditions: dict[str, Condition] = {LABEL: float(y)} if known else {}
-    dag = DAG.build(
-        x_NA, data.edge_index, edge_type_E=edge_type_E, u_NA=u_NA, conditions=conditions
-    )
-    return dag.check()
-
-
-def _label(value: Condition | None) -> float:
-    """Return the label as a number, NaN for none and for a word."""
-    return float("nan") if value is None or isinstance(value, str) else float(value)
-
-
-def _integers(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """Return codes as int64. Raises GraphError if some are not whole numbers."""
-    if tensor.is_floating_point() and not torch.equal(tensor, tensor.round()):
-        raise GraphError(
-            f"PyG '{name}' holds fractions; layerdag reads codes of categories, so encode first."
-        )
-    return tensor.long()
+    """Return PyG ``Data`` as a DAG; see ``DAG.from_pyg``."""
+    return DAG.from_pyg(data)
 
 
 @final

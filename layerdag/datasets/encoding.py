@@ -10,12 +10,11 @@ does not depend on the others: differential privacy needs that.
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.dag.dag import DAG
+from layerdag.datasets.conversion import CodedGraph, GraphLike, as_dag, attributed_graph
 from layerdag.datasets.corpus import corpus_parts
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import folder_graphs, folder_labels
@@ -31,28 +30,6 @@ from layerdag.errors import ConfigError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
-from layerdag.traces.trace import Workload
-
-
-@runtime_checkable
-class CodedGraph(Protocol):
-    """A graph with the schema of its codes, as sampling yields it."""
-
-    @property
-    def dag(self) -> DAG:
-        """Codes."""
-
-    @property
-    def schema(self) -> GraphSchema:
-        """What the codes mean."""
-
-    @property
-    def graph(self) -> AttributedGraph:
-        """The same graph in names and numbers."""
-
-
-GraphLike = DAG | AttributedGraph | Workload | CodedGraph | str | Path
-"""A graph in any form; a ``DAG`` must have codes of the schema in question, a path is read."""
 
 
 def encoded(graphs: Iterable[GraphLike], schema: GraphSchema) -> list[DAG]:
@@ -79,19 +56,12 @@ def have_same_vocabulary(one: GraphSchema, other: GraphSchema) -> bool:
 
 def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
     """Return one graph as codes of ``schema``."""
-    if isinstance(graph, DAG):
-        return graph
-    if isinstance(graph, AttributedGraph):
-        return schema.encode(graph)
-    if isinstance(graph, Workload):
-        return schema.encode(job_graph(graph.source, rank_classes(graph), graph.groups, {}))
-    if isinstance(graph, CodedGraph):
-        return (
-            graph.dag if have_same_vocabulary(graph.schema, schema) else schema.encode(graph.graph)
-        )
-    from layerdag.codec.formats import read_graph
-
-    return schema.encode(read_graph(graph))
+    dag = as_dag(graph)
+    if dag is not None:
+        return dag
+    if isinstance(graph, CodedGraph) and have_same_vocabulary(graph.schema, schema):
+        return graph.dag
+    return schema.encode(attributed_graph(graph))
 
 
 _TAKEN = {
@@ -132,11 +102,13 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     else:
         left_out = list[str]()
         known = folder_labels(config)
-        graphs = [_fitting(graph, schema) for graph in folder_graphs(config, known, left_out)]
+        graphs = [
+            with_attributes_of(graph, schema) for graph in folder_graphs(config, known, left_out)
+        ]
         parts = named_splits(graphs, known.splits)
         name = config.folder.name
     found = GraphDataset.with_schema(name, schema, parts)
-    return replace(found, left_out=(*left_out, *found.left_out))
+    return found.replaced(left_out=(*left_out, *found.left_out))
 
 
 def _config_of(data: str | Path) -> DataConfig:
@@ -160,7 +132,7 @@ def _require_usual(config: CorpusConfig | FolderConfig) -> None:
             )
 
 
-def _fitting(graph: AttributedGraph, schema: GraphSchema) -> AttributedGraph:
+def with_attributes_of(graph: AttributedGraph, schema: GraphSchema) -> AttributedGraph:
     """Return the graph with exactly the attributes of a schema; one that it lacks is absent."""
     words: dict[str, Sequence[str]] = {}
     numbers: dict[str, np.ndarray] = {}

@@ -229,7 +229,7 @@ def load_folder(  # noqa: PLR0913
     known = folder_labels(config)
     graphs = list(folder_graphs(config, known, left_out))
     data = dataset_of(config, graphs, known)
-    return replace(data, left_out=(*left_out, *data.left_out))
+    return data.replaced(left_out=(*left_out, *data.left_out))
 
 
 def folder_labels(config: FolderConfig) -> Labels:
@@ -292,7 +292,7 @@ def dataset_of(
         config.folder.name, kind, parts,
         num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
     )  # fmt: skip
-    return replace(data, renamed=renamed)
+    return data.replaced(renamed=renamed)
 
 
 def sizes_of_parts(config: FolderConfig) -> Sizes:

@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from layerdag.codec.sample_files import is_run
-from layerdag.datasets.dataset import Blocks, GraphDataset
+from layerdag.datasets.conversion import GraphLike
+from layerdag.datasets.dataset import Blocks, GraphDataset, GraphSplit, split_named
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import build_settings, did_you_mean
 from layerdag.schema.schema import NumberForm
@@ -75,7 +76,21 @@ def loader_of(name: str) -> Callable[..., GraphDataset]:
     return loader
 
 
-def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
+@overload
+def load_dataset(
+    name_or_folder: str | Path | Sequence[GraphLike], *, split: None = None, **options: Any
+) -> GraphDataset: ...
+
+
+@overload
+def load_dataset(
+    name_or_folder: str | Path | Sequence[GraphLike], *, split: str, **options: Any
+) -> GraphSplit: ...
+
+
+def load_dataset(
+    name_or_folder: str | Path | Sequence[GraphLike], *, split: str | None = None, **options: Any
+) -> GraphDataset | GraphSplit:
     """Load a data set by its name, or whatever a folder holds.
 
     Args:
@@ -83,7 +98,9 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
             ``register_loader`` added, or a folder:
             a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
             (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
-            your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts.
+            your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts; or a
+            list of graphs, see ``GraphDataset``.
+        split: "train", "val" or "test" for that part alone.
         **options: Of the loader in ``layerdag.datasets``, such as ``families=("mlp",)`` of
             the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder.
 
@@ -91,6 +108,11 @@ def load_dataset(name_or_folder: str | Path, **options: Any) -> GraphDataset:
         UsageError: If it is neither a name nor a data set's folder, or an option is unknown.
         DataError: If a file is damaged, or nothing is left for training.
     """
+    if split is not None:
+        part = split_named(split)
+        return load_dataset(name_or_folder, **options)[part]
+    if not isinstance(name_or_folder, str | Path):
+        return GraphDataset(name_or_folder, **options)
     if str(name_or_folder) in (*GENERATED, *_REGISTERED):
         name, arguments = str(name_or_folder), {}
     else:

@@ -326,7 +326,7 @@ def load_packed(config: FolderConfig) -> GraphDataset:
         names, contents = _names(folder, header)
     except ValueError as error:
         raise DataError(f"{folder}: {error}; pack the data again.") from None
-    return GraphDataset(
+    return GraphDataset.of_splits(
         header.name, schema, parts, names, header.left_out, contents, renamed=header.renamed
     )
 

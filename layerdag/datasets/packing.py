@@ -427,7 +427,7 @@ class _Plan:
             num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
         )  # fmt: skip
         renamed = {name: {new: old for old, new in t.items()} for name, t in self.renamed.items()}
-        return replace(data, renamed={n: t for n, t in renamed.items() if t}), len(train)
+        return data.replaced(renamed={n: t for n, t in renamed.items() if t}), len(train)
 
     def ready(
         self, config: FolderConfig, known: Labels, data: GraphDataset, left_out: list[str]

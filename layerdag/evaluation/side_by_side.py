@@ -8,7 +8,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.evaluation.generators import CodedSamples, coded
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
-from layerdag.evaluation.similarity import DEFAULT_METRICS, SimilarityReport, compare
+from layerdag.evaluation.similarity import DEFAULT_METRICS, QualityReport, compare
 from layerdag.evaluation.vun import VUN, Rule, vun_of_codes
 from layerdag.runtime.progress import stage
 from layerdag.runtime.rng import numpy_generator
@@ -31,7 +31,7 @@ class GeneratorScore:
     name: str
     graphs: int
     vun: VUN
-    report: SimilarityReport | None
+    report: QualityReport | None
     reasons: tuple[str, ...] = ()
 
     @property

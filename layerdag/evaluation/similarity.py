@@ -13,11 +13,13 @@ drift away from real ones while figures of whole graphs still look well. So ever
 bins by depth, and each bin is compared with the same bin of real graphs.
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,10 +56,16 @@ from layerdag.evaluation.metrics.programs import (
     RepeatedBlocks,
     ShapeViolations,
 )
+from layerdag.runtime.files import write_text
 from layerdag.runtime.progress import stage, track
+from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.text import shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def as_table(report: "SimilarityReport") -> str:
+def as_table(report: "QualityReport") -> str:
     """Return one line per metric: the figure, that of real training graphs, and their ratio."""
     names = ("metric", "generated", "real", "ratio", "95 %", "")
     rows = [names, *(_cells(row) for row in report.rows)]
@@ -73,7 +81,7 @@ def as_table(report: "SimilarityReport") -> str:
     return "\n".join(lines)
 
 
-def as_plain(report: "SimilarityReport") -> dict[str, Any]:
+def as_plain(report: "QualityReport") -> dict[str, Any]:
     """Return the report as JSON-serializable data, a number that is not finite as None."""
     return {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
 
@@ -120,8 +128,23 @@ def default_metrics() -> tuple[Metric | AttributeMetrics, ...]:
     return (*DEFAULT_METRICS, *(METRICS.get(name) for name in METRICS.names()))
 
 
-@dataclass(frozen=True)
-class SimilarityReport:
+_SHOWN = 8
+"""Metrics in the short form of a report."""
+
+_SHORT = {"degree": "in_degree", "degrees": "in_degree", "layers": "depth", "nodes": "num_nodes"}
+"""What people ask for, and the metric that it is."""
+
+
+class UnknownMetricError(UsageError, KeyError):
+    """A report has no metric of that name."""
+
+    def __str__(self) -> str:
+        """Return the sentence, which KeyError would put into quotes."""
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, repr=False)
+class QualityReport:
     """All similarity figures with what is needed to repeat them.
 
     Attributes:
@@ -145,9 +168,84 @@ class SimilarityReport:
         """The metrics that could not be computed, with their reasons."""
         return tuple(row.generated for row in self.rows if row.generated.error)
 
+    def __getitem__(self, name: str) -> SimilarityRow:
+        """Return the row of a metric by its name, or by what follows "descriptor:" in it.
+
+        Raises:
+            UnknownMetricError: If there is none; names the nearest. It is a ``KeyError``.
+        """
+        for row in self.rows:
+            if name in (row.metric.name, row.metric.name.rpartition(":")[2]):
+                return row
+        if name in _SHORT:
+            return self[_SHORT[name]]
+        known = [row.metric.name for row in self.rows]
+        raise UnknownMetricError(
+            f"The report has no metric '{name}'.{did_you_mean(name, known)} It has "
+            f"{', '.join(known)}."
+        )
+
     def row(self, name: str) -> SimilarityRow:
-        """Return the row of metric ``name``."""
-        return next(row for row in self.rows if row.metric.name == name)
+        """Return the row of metric ``name``; the same as ``report[name]``."""
+        return self[name]
+
+    @property
+    def score(self) -> float:
+        """Mean of the ratios of all distances: 1 is as near to real test graphs as real ones are.
+
+        NaN where no distance has a ratio.
+        """
+        ratios = [row.ratio for row in self.rows if row.is_distance and row.ratio is not None]
+        return float(np.mean(ratios)) if ratios else math.nan
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a row for each metric: its figures, their ratio with its interval, and errors."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "metric": row.metric.name,
+                "generated": row.generated.value,
+                "real": row.reference.value,
+                "ratio": row.ratio,
+                "low": None if row.ratio_interval is None else row.ratio_interval.low,
+                "high": None if row.ratio_interval is None else row.ratio_interval.high,
+                "error": row.generated.error,
+            }
+            for row in self.rows
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figures as ``.json`` or as a table in ``.csv`` or ``.txt``; return the path.
+
+        Raises:
+            UsageError: If the ending is another one.
+        """
+        path = Path(path)
+        if path.suffix == ".json":
+            write_text(path, json.dumps(self.to_dict(), indent=1) + "\n")
+        elif path.suffix == ".csv":
+            write_text(path, self.to_pandas().to_csv(index=False))
+        elif path.suffix == ".txt":
+            write_text(path, f"{self}\n")
+        else:
+            raise UsageError(
+                f"{path}: a quality report is written as .json, .csv or .txt; pages (.html) are "
+                "made by 'layerdag report' and 'layerdag release'."
+            )
+        return path
+
+    def __repr__(self) -> str:
+        """Return counts, score and the furthest metrics, in a few lines."""
+        sizes = f"{self.generated} generated graphs, {self.train} train, {self.test} test"
+        lines = [f"QualityReport({sizes}, score {self.score:.3g})"]
+        rated = [row for row in self.rows if row.ratio is not None]
+        for row in sorted(rated, key=lambda row: -(row.ratio or 0.0))[:_SHOWN]:
+            name, value = shorten(row.metric.name, 40), _number(row.generated.value)
+            lines.append(f"  {name:<40}  {value:>9}  {_number(row.ratio):>9} times real")
+        if len(rated) > _SHOWN:
+            lines.append(f"  and {len(self.rows) - _SHOWN} more; print(report) shows all")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-serializable data."""
@@ -167,7 +265,7 @@ def compare(
     metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
     seed: int = 0,
     replicates: int = 200,
-) -> SimilarityReport:
+) -> QualityReport:
     """Return every figure of ``generated`` against ``test``, next to ``train``.
 
     About 3 s of one core for 500 graphs of 140 nodes per set.
@@ -193,7 +291,7 @@ def compare(
     with stage(f"comparing by {len(chosen)} metrics"):
         found = track(chosen, "comparing", len(chosen))
         rows = tuple(row_of(metric, comparison) for metric in found)
-    return SimilarityReport(rows, len(train), len(test), len(generated), seed, replicates)
+    return QualityReport(rows, len(train), len(test), len(generated), seed, replicates)
 
 
 def comparison_of(

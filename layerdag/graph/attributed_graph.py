@@ -16,6 +16,7 @@ from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.text import shorten
 
 Condition = float | str
 
@@ -65,6 +66,17 @@ class AttributedGraph:
         for values in self.numbers.values():
             return len(values)
         return 0
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        """Source and target of each edge."""
+        return [(source, target) for source, target in self.edge_index_2E.T.tolist()]
+
+    def __repr__(self) -> str:
+        """Return name, sizes and attributes, not the columns."""
+        names = shorten(", ".join([*self.categories, *self.numbers]), 40)
+        sizes = f"{self.num_nodes:,} nodes, {self.edge_index_2E.shape[1]:,} edges"
+        return f"AttributedGraph({shorten(self.name, 30)!r}, {sizes}, {names})"
 
     @cached_property
     def layer_N(self) -> np.ndarray:

@@ -151,6 +151,14 @@ class SampleResult:
     log_weights: tuple[float, ...] = ()
 
 
+def require_request(request: object) -> None:
+    """Raise UsageError if a network is asked for a number of graphs, as its generator is."""
+    if not isinstance(request, SampleRequest):
+        raise UsageError(
+            f"A network samples a SampleRequest, found {request!r:.40}; call generator.sample(num)."
+        )
+
+
 class DAGModel(nn.Module, ABC):
     """A layerwise generative model of attributed DAGs."""
 

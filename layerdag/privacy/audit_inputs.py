@@ -21,9 +21,9 @@ from layerdag.codec.vocabulary import (
     private_strings,
 )
 from layerdag.dag.dag import DAG
+from layerdag.datasets.conversion import CodedGraph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import read_folder
-from layerdag.datasets.encoding import CodedGraph
 from layerdag.datasets.folder import align_schemas, publish
 from layerdag.datasets.samples import iter_samples, part_samples
 from layerdag.errors import DataError, UsageError
@@ -108,7 +108,7 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
     names: dict[Split, tuple[str, ...]] = {
         part: tuple(f"{part}-{i}" for i in range(len(real[part]))) for part in real
     }
-    data = replace(whole, graphs=real, names=names, contents={})
+    data = whole.replaced(graphs=real, names=names, contents={})
     return AuditSets(
         data=data,
         made=dags[ends[1] :],

@@ -9,8 +9,9 @@ from typing import Protocol, runtime_checkable
 
 from layerdag.dag.dag import DAG, graph_hashes
 from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.encoding import GraphLike, encoded
+from layerdag.datasets.encoding import encoded
 from layerdag.datasets.loading import load_dataset
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.errors import DataError, UsageError

@@ -432,8 +432,8 @@ class ShadowPool:
             "test": (),
         }
         names = {part: tuple(str(i) for i in range(len(dags))) for part, dags in graphs.items()}
-        return replace(
-            self.data, graphs=graphs, names=names, contents={}, further=frozenset(), renamed={}
+        return self.data.replaced(
+            graphs=graphs, names=names, contents={}, further=frozenset(), renamed={}
         )
 
 

@@ -446,8 +446,7 @@ def _data_of(jobs: FoundJobs, fold_of: dict[str, int], fold: int) -> GraphDatase
     data = GraphDataset.build("fold", jobs.kind, parts)
     if data.graphs["val"]:
         return data
-    return replace(
-        data,
+    return data.replaced(
         graphs={**data.graphs, "val": data.graphs["test"], "test": ()},
         names={**data.names, "val": data.names["test"], "test": ()},
     )

@@ -1,7 +1,7 @@
 """Evaluate a release and decide its verdict."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from layerdag.dag.dag import DAG
@@ -9,7 +9,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.base import attribute_views
-from layerdag.evaluation.similarity import SimilarityReport, compare
+from layerdag.evaluation.similarity import QualityReport, compare
 from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.privacy.attacks import significant_after_correction
@@ -71,7 +71,7 @@ class SampleEvaluation:
     novelty: Novelty
     leaks: tuple[LeakRow, ...]
     weights: tuple[Attack, ...]
-    similarity: SimilarityReport | None
+    similarity: QualityReport | None
     ratio: float | None
     ratio_with_copies: float | None
     transfer: TransferReport | None
@@ -144,7 +144,7 @@ def evaluate_samples(
     )
 
 
-def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> SimilarityReport | None:
+def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> QualityReport | None:
     """Compare with all held-out graphs; None if there are too few on a side."""
     if len(data.held_out) < FOR_SIMILARITY or len(dags) < FOR_SIMILARITY:
         return None
@@ -162,7 +162,7 @@ def _transfer(data: GraphDataset, kept: Sequence[GeneratedGraph]) -> TransferRep
     fewest = min(len(parts["train"]), len(parts["test"]), len(made))
     if fewest < FOR_USEFULNESS:
         return None
-    labeled = replace(data, graphs={part: tuple(dags) for part, dags in parts.items()})
+    labeled = data.replaced(graphs={part: tuple(dags) for part, dags in parts.items()})
     try:
         return transferred(labeled, made)
     except LayerdagError:  # all labels alike, and the like: nothing to predict

@@ -77,8 +77,7 @@ def with_public(samples: GraphDataset, public: Sequence[AttributedGraph]) -> Gra
     times = max(round(len(coded.graphs["train"]) / len(own)), 1)
     graphs = (*tuple(own) * times, *coded.graphs["train"])
     names = (*samples.names["train"] * times, *coded.names["train"])
-    return replace(
-        samples,
+    return samples.replaced(
         graphs={**samples.graphs, "train": graphs},
         names={**samples.names, "train": names},
     )

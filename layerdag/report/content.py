@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.similarity import DepthSimilarity, SimilarityReport
+from layerdag.evaluation.similarity import DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import StructureReport
 from layerdag.privacy.copies import Novelty, kernel_distances, program_of
 from layerdag.privacy.leak_curve import LeakRow
@@ -215,7 +215,7 @@ class ReportContent:
     novelty: Novelty | None = None
     leaks: tuple[LeakRow, ...] = ()
     weight_attacks: tuple[Attack, ...] = ()
-    similarity: SimilarityReport | None = None
+    similarity: QualityReport | None = None
     depth: tuple[DepthSimilarity, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     shares: tuple[CategoryFractions, ...] = ()
@@ -320,19 +320,19 @@ MAY_BE_SHARED, IS_IT_LIKE, IS_IT_USEFUL = (
 )  # fmt: skip
 
 
-def median_ratio(report: SimilarityReport | None) -> float | None:
+def median_ratio(report: QualityReport | None) -> float | None:
     """Return the median ratio at equal count over all distances; None if there is none."""
     known = _ratios(report)
     return float(np.median(known)) if known else None
 
 
-def mean_ratio(report: SimilarityReport | None) -> float | None:
+def mean_ratio(report: QualityReport | None) -> float | None:
     """Return the mean ratio at equal count over all distances; None if there is none."""
     known = _ratios(report)
     return float(np.mean(known)) if known else None
 
 
-def _ratios(report: SimilarityReport | None) -> list[float]:
+def _ratios(report: QualityReport | None) -> list[float]:
     """Return the ratio at equal count of each distance that has one."""
     rows = () if report is None else report.rows
     found = [row.matched_ratio for row in rows if row.is_distance]

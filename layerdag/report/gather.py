@@ -11,7 +11,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError, SimulationError
 from layerdag.evaluation.metrics.base import AttributeView
 from layerdag.evaluation.metrics.descriptor_metrics import descriptors
-from layerdag.evaluation.similarity import SimilarityReport, histograms_of
+from layerdag.evaluation.similarity import QualityReport, histograms_of
 from layerdag.evaluation.validity import StructureReport
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy.copies import Novelty
@@ -439,7 +439,7 @@ def summary_rows(
     structure: StructureReport,
     real_structure: StructureReport,
     novelty: Novelty,
-    similarity: SimilarityReport,
+    similarity: QualityReport,
     transfer: TransferReport | None,
 ) -> tuple[SummaryRow, ...]:
     """Return the lines of the summary table; the same as ``layerdag demo`` prints."""

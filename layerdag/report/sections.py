@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from layerdag.evaluation.metrics.base import Declaration, SimilarityRow
-from layerdag.evaluation.similarity import DepthSimilarity, SimilarityReport
+from layerdag.evaluation.similarity import DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import GRAPH_RULES, StructureReport
 from layerdag.privacy.copies import DistanceToClosestRecord
 from layerdag.privacy.membership import FALSE_POSITIVE_RATE, LOW_RATES, MARGIN, Attack, Verdict
@@ -661,7 +661,7 @@ def _along_depth(stretches: tuple[DepthSimilarity, ...]) -> Markup:
     return table(caption, head, rows, *range(1, len(head)))
 
 
-def _similarity_caption(report: SimilarityReport) -> str:
+def _similarity_caption(report: QualityReport) -> str:
     return (
         f"The farthest first: {report.generated} synthetic, {report.train} real training, "
         f"{report.test} real test graphs; bootstrap seed {report.seed}, {report.replicates} "

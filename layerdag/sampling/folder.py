@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from layerdag.runtime.files import (
     unexpected_files,
     write_text,
 )
-from layerdag.runtime.reading import require_few_bytes, require_few_ranks
+from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
 from layerdag.sampling.completion import conditions_for_model, unrolled_sizes
 from layerdag.sampling.generated import (
     GeneratedGraph,
@@ -558,6 +558,30 @@ def write_samples(
             on_each()
         folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
     return Path(out) / MANIFEST
+
+
+def write_sample_list(
+    samples: Sequence[GeneratedGraph], out: Path, *, file_format: str, overwrite: bool
+) -> Path:
+    """Write samples that are in memory as ``write_samples`` does; return the manifest's path.
+
+    Raises:
+        UsageError: If there is none, the format does not fit, or something stands at ``out``.
+    """
+    if not samples or not all(isinstance(sample, GeneratedGraph) for sample in samples):
+        raise UsageError(
+            "write_samples takes a generator or a list of samples; for other graphs call write."
+        )
+    file_format = resolved_format(file_format, samples[0].schema.kind, None)
+    facts = {"layerdag_version": __version__, "checkpoint_sha256": "", "format": file_format}
+    request = {**facts, "seeds": [sample.seed for sample in samples]}
+    with open_sample_folder(out, request, len(samples), overwrite=overwrite) as folder:
+        for i, sample in enumerate(samples[len(folder.entries) :], start=len(folder.entries)):
+            named = replace(sample, name=sample_name(i))
+            files = SampleFiles.from_graph(named.graph, file_format, None, Limits())
+            folder.add(sample_entry(named, files.write(folder.path)))
+        folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
+    return out / MANIFEST
 
 
 def _rest(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from layerdag.codec.unfolding import Unfolded, unfold_sampled
 from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.errors import DataError
+from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.formats.dot import write_dot
 from layerdag.graph.formats.graphml import encode_graphml, write_graphml
+from layerdag.graph.formats.networkx_graphs import to_networkx
 from layerdag.graph.formats.registry import encode_json, write_json
+from layerdag.graph.formats.wfformat import write_wfformat
 from layerdag.runtime.reading import (
     NODE_BYTES,
     Limits,
@@ -29,6 +33,11 @@ from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.workload import encode_workload, write_workload
 from layerdag.traces.trace import Workload
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from torch import Tensor
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
@@ -281,7 +290,58 @@ class GeneratedGraph:
         """
         return as_workload(self.graph, ranks).workload
 
+    @property
+    def edge_index(self) -> "Tensor":
+        """Source and target of each edge of ``dag``."""
+        return self.dag.edge_index
+
+    def to_pyg(self) -> "Data":
+        """Return the graph as PyG ``Data``, its codes as ``x``; see ``DAG.to_pyg``."""
+        return self.dag.to_pyg()
+
+    def to_networkx(self) -> "nx.DiGraph":
+        """Return a ``networkx.DiGraph`` in names and numbers."""
+        return to_networkx(self.graph)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the graph, or without one of these endings the traces of the job; return the path.
+
+        Args:
+            path: ``.graphml``, ``.dot``, ``.json`` or ``.wf.json``, or a prefix of
+                ``PREFIX.<rank>.et``.
+
+        Raises:
+            UsageError: If the ending is another one.
+            DataError: If a graph that is no job is to be written as traces.
+        """
+        path = Path(path)
+        if path.suffix:
+            write_graph(self.graph, path)
+        else:
+            write_workload(self.workload(), path)
+        return path
+
     def __repr__(self) -> str:
         """Return name, seed and sizes, not the tensors."""
         cut = ", truncated" if self.truncated else ""
-        return f"GeneratedGraph({self.name!r}, seed={self.seed}, {self.dag!r}{cut})"
+        sizes = f"{self.dag.num_nodes:,} nodes, {self.dag.num_edges:,} edges"
+        return f"GeneratedGraph({self.name!r}, seed={self.seed}, {sizes}{cut})"
+
+
+GRAPH_WRITERS = {
+    ".graphml": write_graphml,
+    ".json": write_json,
+    ".dot": write_dot,
+    ".wf.json": write_wfformat,
+}
+"""What writes a graph, by the ending of the file."""
+
+
+def write_graph(graph: AttributedGraph, path: Path) -> None:
+    """Write a graph in the format of the file's ending. Raises UsageError if there is none."""
+    ending = ".wf.json" if path.name.endswith(".wf.json") else path.suffix
+    if ending not in GRAPH_WRITERS:
+        raise UsageError(
+            f"{path}: a graph is written as .graphml, .dot, .wf.json or .json; name one."
+        )
+    GRAPH_WRITERS[ending](path, graph)

@@ -18,9 +18,10 @@ from typing import Any
 
 import yaml
 
-from layerdag.errors import ConfigError, UsageError
+from layerdag.errors import ConfigError, UsageError, WrongNameError
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts
+from layerdag.runtime.text import shorten
 from layerdag.simulator.config import (
     OPTIMIZATIONS,
     POLICIES,
@@ -35,21 +36,99 @@ from layerdag.simulator.config import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Cluster:
     """Everything about the machine that a run needs.
+
+    ``Cluster("small")`` is a described cluster that comes in every size: ``simulate`` gives it as
+    many ranks as the workload has, ``Cluster("small", num_ranks=8)`` has 8.
 
     Attributes:
         network: Dimensions; their sizes multiply to the number of ranks.
         system: Algorithms, chunking, local compute rates.
         memory: Remote memory; none by default.
         options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
+        compute: Name of the compute model that suits it, where ``simulate`` is given none.
+        preset_name: Name of the described cluster while its size is open; "" for a given size.
     """
 
     network: NetworkConfig
     system: SystemConfig
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     options: RunOptions = field(default_factory=RunOptions)
+    compute: str = field(default="reference", compare=False)
+    preset_name: str = field(default="", compare=False)
+
+    def __init__(
+        self,
+        network: NetworkConfig | str | None = None,
+        system: SystemConfig | None = None,
+        memory: MemoryConfig | None = None,
+        options: RunOptions | None = None,
+        *,
+        num_ranks: int | None = None,
+        compute: str = "",
+        preset_name: str = "",
+        **guessed: object,
+    ) -> None:
+        """Describe a cluster.
+
+        Args:
+            network: Name of a described cluster, such as "small", or the network.
+            system: Algorithms, chunking, local compute rates; of a name those that it has.
+            memory: Remote memory; None for none.
+            options: Congestion model, queues, rendezvous; None for ASTRA-sim's defaults.
+            num_ranks: Of a described cluster; None leaves it to the workload.
+            compute: Name of the compute model that suits it.
+            preset_name: Name of the described cluster while its size is open.
+            **guessed: Names that other libraries have; the error says which is meant.
+
+        Raises:
+            UsageError: If there is no cluster of that name, or something is missing.
+        """
+        if guessed or network is None:
+            found = next(iter(guessed), "cluster without a name or a network")
+            right = 'Cluster("small", num_ranks=8), Cluster(network, system) or Cluster.from_files'
+            raise WrongNameError(f"Cluster has no '{found}'; use {right}.")
+        if isinstance(network, str):
+            preset = Cluster.preset(network)
+            preset_name = network if num_ranks is None else ""
+            sized = preset.with_ranks(1 if num_ranks is None else num_ranks)
+            network, system = sized.network, system or sized.system
+            compute = compute or preset.compute
+        elif num_ranks is not None and num_ranks != network.num_npus:
+            raise UsageError(
+                f"The network has {network.num_npus} ranks, and num_ranks is {num_ranks}; leave "
+                "num_ranks out, or name a described cluster, such as Cluster('small', "
+                f"num_ranks={num_ranks})."
+            )
+        if system is None:
+            raise UsageError("A network needs a system beside it: Cluster(network, system).")
+        values = {
+            "network": network,
+            "system": system,
+            "memory": memory or MemoryConfig(),
+            "options": options or RunOptions(),
+            "compute": compute or "reference",
+            "preset_name": preset_name,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def with_ranks(self, num_ranks: int) -> "Cluster":
+        """Return a described cluster of open size with so many ranks; any other stays as it is."""
+        if not self.preset_name:
+            return self
+        (dimension,) = self.network.dimensions
+        network = NetworkConfig((dataclasses.replace(dimension, npus=num_ranks),))
+        return dataclasses.replace(self, network=network, preset_name="")
+
+    def __repr__(self) -> str:
+        """Return name or topology and the number of ranks in one line."""
+        if self.preset_name:
+            return f"Cluster({self.preset_name!r}, as many ranks as the workload has)"
+        sizes = " x ".join(f"{d.topology.name}({d.npus})" for d in self.network.dimensions)
+        return f"Cluster({shorten(sizes, 80)}, {self.num_ranks:,} ranks)"
 
     @classmethod
     def from_files(

@@ -12,11 +12,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from layerdag.errors import ConfigError, SimulationError
+from layerdag.errors import ConfigError, SimulationError, WrongNameError
 from layerdag.runtime.files import atomic_path
+from layerdag.runtime.text import guess_message
 from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
 from layerdag.simulator.compute import ComputeModel, ReferenceCompute
@@ -25,7 +27,11 @@ from layerdag.simulator.config import Congestion
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
+from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType, Trace, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _EMPTY = (
     "a collective of 0 bytes runs with a byte for every rank in each chunk, as in the reference; "
@@ -151,6 +157,48 @@ class SimulationResult:
     def makespan_ns(self) -> int:
         """Time at which the last rank ends."""
         return int(self.rank_finish_ns.max())
+
+    @property
+    def makespan_s(self) -> float:
+        """Time at which the last rank ends, in seconds."""
+        return self.makespan_ns / 1e9
+
+    @property
+    def makespan(self) -> NoReturn:
+        """Say that times have their unit in their name."""
+        raise WrongNameError(
+            guess_message("SimulationResult.makespan", "makespan_s or makespan_ns")
+        )
+
+    @property
+    def total_time(self) -> NoReturn:
+        """Say what the total time is called."""
+        raise WrongNameError(guess_message("SimulationResult.total_time", "makespan_s"))
+
+    def timeline(self, *_: object, **__: object) -> NoReturn:
+        """Say what writes the timeline."""
+        raise WrongNameError(
+            guess_message("SimulationResult.timeline", 'save_timeline("timeline.json")')
+        )
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a row for each node: rank, id, type, issue and finish in ns, and its name."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [row for rank in range(self.num_ranks) for row in _node_rows(self, rank)],
+            columns=["rank", "id", "code", "issue_ns", "finish_ns", "type", "name"],
+        ).drop(columns="code")
+
+    def save_timeline(self, path: str | Path) -> Path:
+        """Write a timeline for Perfetto or chrome://tracing; return its path."""
+        write_timeline(self, path)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        """Return the sizes and the makespan, not the ticks."""
+        sizes = f"{self.num_ranks:,} ranks, {self.num_nodes:,} nodes"
+        return f"SimulationResult({sizes}, makespan {self.makespan_s:.3g} s)"
 
     @property
     def num_ranks(self) -> int:
@@ -300,8 +348,8 @@ def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgra
 
 
 def simulate(
-    workload: Workload,
-    cluster: Cluster | ClusterPreset,
+    workload: Workload | str | Path,
+    cluster: Cluster | ClusterPreset | str = "small",
     *,
     compute: ComputeModel | str | None = None,
     variation: Variation | None = None,
@@ -309,9 +357,9 @@ def simulate(
     """Run ``workload`` on a cluster and return the ticks of every node.
 
     Args:
-        workload: Traces of all ranks with communicator groups.
-        cluster: What to run on: ``Cluster(network, system)``, ``Cluster.from_files`` or
-            ``Cluster.preset``, which gets as many ranks as the workload has.
+        workload: Traces of all ranks with communicator groups, or the prefix of their files.
+        cluster: What to run on: a name, such as "small", which gets as many ranks as the workload
+            has, ``Cluster(network, system)`` or ``Cluster.from_files``.
         compute: Times of compute nodes: a model, or what ``layerdag simulate --compute`` takes,
             such as "measured", "h100" or "systolic:128x128". By default ASTRA-sim's own,
             "reference" (roofline or recorded durations), and on a preset what suits it.
@@ -325,11 +373,14 @@ def simulate(
             never received; names rank, node and cause.
         ConfigError: If workload and cluster do not fit together, or there is no such compute model.
     """
+    if not isinstance(workload, Workload):
+        workload = read_workload(workload)
+    cluster = Cluster(cluster) if isinstance(cluster, str) else cluster
     if isinstance(cluster, ClusterPreset):
         compute = compute or cluster.compute
-        cluster = cluster.with_ranks(workload.num_ranks)
+    cluster = cluster.with_ranks(workload.num_ranks)
     if not isinstance(compute, ComputeModel):
-        compute = compute_model(compute or "reference", cluster.system)
+        compute = compute_model(compute or cluster.compute, cluster.system)
     require_durations(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:
@@ -401,12 +452,15 @@ def write_nodes(result: SimulationResult, path: str | Path) -> None:
         write = csv.writer(file, lineterminator="\n")
         write.writerow(NODE_COLUMNS)
         for rank in range(result.num_ranks):
-            trace = result.program.workload.traces[rank]
-            name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
-            write.writerows(
-                (rank, node, kind, start, end, NodeType(kind).name, name_of[node])
-                for node, kind, start, end in _ticks(result, rank)
-            )
+            write.writerows(_node_rows(result, rank))
+
+
+def _node_rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ...]]:
+    """Yield a row of ``NODE_COLUMNS`` for each node of a rank."""
+    trace = result.program.workload.traces[rank]
+    name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
+    for node, kind, start, end in _ticks(result, rank):
+        yield rank, node, kind, start, end, NodeType(kind).name, name_of[node]
 
 
 def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int, int]]:

@@ -19,7 +19,7 @@ from layerdag.surrogates.data import (
 )
 from layerdag.surrogates.files import SURROGATE, save_surrogate
 from layerdag.surrogates.scoring import SCORES, ScoreEstimate, SurrogateScores
-from layerdag.surrogates.surrogate import Surrogate
+from layerdag.surrogates.surrogate import FittedSurrogate
 from layerdag.surrogates.tstr import (
     RELATIVE,
     ConditionalError,
@@ -40,13 +40,13 @@ __all__ = [
     "SURROGATE",
     "SYNTHETIC",
     "ConditionalError",
+    "FittedSurrogate",
     "Labeled",
     "OperatorErrors",
     "ReachedFraction",
     "SampleFile",
     "ScoreEstimate",
     "Search",
-    "Surrogate",
     "SurrogateScores",
     "TransferReport",
     "TransferRow",

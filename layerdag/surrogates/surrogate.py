@@ -14,11 +14,13 @@ import numpy as np
 import torch
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.encoding import GraphLike, encoded, translated
+from layerdag.datasets.conversion import GraphLike
+from layerdag.datasets.dataset import GraphDataset, GraphSplit
+from layerdag.datasets.encoding import encoded, translated
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph.attributed_graph import LABEL, Split
 from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.text import shorten
 from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import labeled, mask_attributes, targets, unlabeled
 from layerdag.surrogates.families.base import SurrogateModel
@@ -205,7 +207,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 @final
 @dataclass(frozen=True, eq=False)
-class Surrogate:
+class FittedSurrogate:
     """A fitted model that predicts a number, such as the step time, from a graph.
 
     Attributes:
@@ -225,14 +227,20 @@ class Surrogate:
     excluded: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
-    others: tuple["Surrogate", ...] = ()
+    others: tuple["FittedSurrogate", ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The conditions that it predicts, its own first."""
         return (self.target, *(other.target for other in self.others))
 
-    def of(self, target: str) -> "Surrogate":
+    def __repr__(self) -> str:
+        """Return family, targets and whether there are intervals, not the weights."""
+        intervals = "no intervals" if self.calibration is None else "with intervals"
+        predicts = shorten(", ".join(self.targets), 60)
+        return f"FittedSurrogate({self.model.family!r}, predicts {predicts}, {intervals})"
+
+    def of(self, target: str) -> "FittedSurrogate":
         """Return the surrogate of one of several targets. Raises UsageError if there is none."""
         for one in (self, *self.others):
             if one.target == target:
@@ -254,7 +262,7 @@ class Surrogate:
         seed: int = 0,
         settings: Mapping[str, int | float] | None = None,
         shared: bool = False,
-    ) -> "Surrogate":
+    ) -> "FittedSurrogate":
         """Fit on the training part of a data set, and calibrate intervals on the validation part.
 
         Args:
@@ -302,7 +310,7 @@ class Surrogate:
         return replace(first, others=tuple(others))
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Surrogate":
+    def load(cls, folder: str | Path) -> "FittedSurrogate":
         """Read what ``save`` or ``layerdag surrogate fit`` wrote.
 
         Raises:
@@ -322,7 +330,7 @@ class Surrogate:
         return replace(first, notes=notes, others=others)
 
     @classmethod
-    def _of_files(cls, folder: Path, model: SurrogateModel) -> "Surrogate":
+    def _of_files(cls, folder: Path, model: SurrogateModel) -> "FittedSurrogate":
         """Return the surrogate of one target with the notes that lie beside it."""
         notes = load_notes(folder)
         if "schema" not in notes:
@@ -452,3 +460,184 @@ class Surrogate:
         spread_B = self.model.spread(dags)
         levels = [level for level in LEVELS if level <= self.calibration.highest_level]
         return [self.calibration.around(predicted_B, spread_B, level) for level in levels]
+
+
+FEW = 50
+"""Graphs below which all of them are fitted on, and none is kept for intervals."""
+
+
+@final
+class Surrogate:
+    """A model that predicts a number, such as the step time, from a graph.
+
+    Args:
+        family: "boosting", "message_passing", "dag_transformer", "additive" or "stacked".
+        exclude: Node attributes that it does not see.
+        seed: Of the fit.
+        **settings: Of the family, such as ``depth=6``.
+
+    Attributes:
+        family: Of the model.
+        fitted: What ``fit`` made; None before.
+    """
+
+    def __init__(
+        self,
+        family: str = "boosting",
+        *,
+        exclude: Sequence[str] = (),
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        if family not in FAMILIES:
+            raise UsageError(
+                f"There is no family of surrogates '{family}'.{did_you_mean(family, FAMILIES)} "
+                f"Known are {', '.join(FAMILIES)}."
+            )
+        self.family = family
+        self.fitted: FittedSurrogate | None = None
+        self._exclude, self._seed, self._settings = tuple(exclude), seed, settings
+
+    def fit(
+        self,
+        graphs: GraphDataset | Sequence[GraphLike],
+        y: str | Sequence[float] = LABEL,
+        *,
+        shared: bool = False,
+    ) -> "Surrogate":
+        """Fit on the training part of a data set, or on graphs with a number each.
+
+        Args:
+            graphs: A data set, whose validation part calibrates intervals, or graphs of any kind;
+                of ``FEW`` and more a tenth is kept for intervals.
+            y: The condition to predict, or several, or a number for each graph.
+            shared: Whether one network predicts several conditions.
+
+        Returns:
+            Itself.
+
+        Raises:
+            UsageError: If numbers and graphs are not as many, or a setting is unknown.
+            DataError: If no graph has the condition.
+        """
+        if not isinstance(self, Surrogate):
+            raise UsageError(
+                'Surrogate.fit is a method: call Surrogate("boosting").fit(data), with the family '
+                "in the constructor."
+            )
+        data, target = _labeled_data(graphs, y)
+        self.fitted = FittedSurrogate.fit(
+            data,
+            self.family,
+            target=target,
+            exclude=self._exclude,
+            seed=self._seed,
+            settings=self._settings or None,
+            shared=shared,
+        )
+        return self
+
+    def predict(self, graphs: Iterable[GraphLike]) -> np.ndarray:
+        """Return one prediction per graph; see ``FittedSurrogate.predict``."""
+        return self._made().predict(graphs)
+
+    def predict_intervals(self, graphs: Iterable[GraphLike], level: float = LEVEL) -> Predictions:
+        """Return predictions with intervals; see ``FittedSurrogate.predict_intervals``."""
+        return self._made().predict_intervals(graphs, level)
+
+    def out_of_distribution(self, graphs: Iterable[GraphLike]) -> list[str]:
+        """Return in what each graph lies outside of what was fitted on, "" if in nothing."""
+        return self._made().out_of_distribution(graphs)
+
+    def evaluate(
+        self, data: GraphDataset, split: Split = "test", by: str | None = None
+    ) -> SurrogateScores:
+        """Return every score with an interval; see ``FittedSurrogate.evaluate``."""
+        return self._made().evaluate(data, split, by)
+
+    def score(
+        self,
+        data: GraphDataset | Sequence[GraphLike],
+        y: Sequence[float] | None = None,
+        *,
+        split: Split = "test",
+    ) -> float:
+        """Return Spearman's rank correlation of prediction and target; 1 is best.
+
+        Args:
+            data: A data set, or graphs.
+            y: The target of each graph; of a data set its own.
+            split: Part of the data set.
+
+        Raises:
+            DataError: If no graph of that part has the target.
+        """
+        made = self._made()
+        if isinstance(data, GraphDataset):
+            return made.score(data, split)["spearman"]
+        if y is None:
+            raise UsageError("Graphs are scored with their targets: score(graphs, y).")
+        found = scores(np.asarray(y, dtype=np.float64), made.predict(data))
+        return float(found["spearman"][0])
+
+    def of(self, target: str) -> "Surrogate":
+        """Return the surrogate of one of several targets. Raises UsageError if there is none."""
+        return _holding(self._made().of(target))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the surrogate with its schema to a folder; return its path.
+
+        Raises:
+            UsageError: If something stands there that may not be replaced.
+        """
+        self._made().save(folder, overwrite=overwrite)
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Surrogate":
+        """Read what ``save`` or ``layerdag surrogate fit`` wrote.
+
+        Raises:
+            CheckpointError: If a file is missing, damaged, or of another format.
+        """
+        return _holding(FittedSurrogate.load(folder))
+
+    def __repr__(self) -> str:
+        """Return family and what it predicts."""
+        if self.fitted is None:
+            return f"Surrogate({self.family!r}, not fitted)"
+        predicts = shorten(", ".join(self.fitted.targets), 60)
+        return f"Surrogate({self.family!r}, predicts {predicts})"
+
+    def _made(self) -> FittedSurrogate:
+        """Return the fitted model. Raises UsageError if there is none."""
+        if self.fitted is None:
+            raise UsageError("The surrogate is not fitted; call fit(data) first.")
+        return self.fitted
+
+
+def _holding(fitted: FittedSurrogate) -> Surrogate:
+    """Return the surrogate of a fitted model."""
+    surrogate = Surrogate(fitted.model.family, exclude=fitted.excluded)
+    surrogate.fitted = fitted
+    return surrogate
+
+
+def _labeled_data(
+    graphs: GraphDataset | Sequence[GraphLike], y: str | Sequence[float]
+) -> tuple[GraphDataset, str | Sequence[str]]:
+    """Return a data set, and the conditions of it to predict."""
+    asked: Sequence[object] = (y,) if isinstance(y, str) else y
+    names = [word for word in asked if isinstance(word, str)]
+    numbers = [float(one) for one in asked if isinstance(one, int | float | np.number)]
+    if isinstance(graphs, GraphDataset):
+        if numbers:
+            raise UsageError(
+                "A data set has its targets already: name the condition, as in fit(data, "
+                '"label"), or give fit a list of graphs with their numbers.'
+            )
+        return graphs, tuple(names)
+    raws = graphs if isinstance(graphs, GraphSplit) else list(graphs)
+    split = (0.9, 0.1, 0.0) if len(raws) >= FEW else {"train": range(len(raws))}
+    data = GraphDataset(raws, targets=numbers or None, split=split)
+    return data, tuple(names) or LABEL

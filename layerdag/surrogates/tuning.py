@@ -15,7 +15,7 @@ from layerdag.runtime.progress import track
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.registry import SharedFit, draw_settings
 from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores
-from layerdag.surrogates.surrogate import KnownTargets, Surrogate, fits_of
+from layerdag.surrogates.surrogate import FittedSurrogate, KnownTargets, fits_of
 
 
 @final
@@ -53,7 +53,7 @@ class Tuning:
         trials: The best first.
     """
 
-    surrogate: Surrogate
+    surrogate: FittedSurrogate
     score: str
     trials: tuple[Trial, ...]
 
@@ -138,7 +138,7 @@ def tune(
     ]
     sign = -1 if score.goal is Goal.MAXIMIZE else 1
     ranked = sorted(found, key=lambda trial: (np.isnan(trial.mean), sign * trial.mean))
-    best = Surrogate.fit(
+    best = FittedSurrogate.fit(
         data,
         family,
         target=names,
@@ -177,7 +177,7 @@ def _tunable(
     return names
 
 
-def scored(surrogate: Surrogate, data: GraphDataset) -> Surrogate:
+def scored(surrogate: FittedSurrogate, data: GraphDataset) -> FittedSurrogate:
     """Return a surrogate whose notes, and card, say how good it is on the test part.
 
     So do those of its further targets.

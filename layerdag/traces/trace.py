@@ -5,15 +5,22 @@ Execution traces as columns: one Trace a rank, one Workload a job. numpy only, n
 The format facts are those of MLCommons Chakra's ``et_def.proto`` (schema 0.0.4 = 1.0.0).
 """
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.topology import longest_path_layers, pointers
+from layerdag.runtime.text import shorten
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class NodeType(IntEnum):
@@ -168,6 +175,31 @@ class Trace:
         """Number of nodes (N)."""
         return len(self.id_N)
 
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a row for each node: id, name, type, start and duration, operations and bytes.
+
+        What a node does not state is missing (NaN).
+        """
+        import pandas as pd
+
+        table = pd.DataFrame(
+            {
+                "id": self.id_N,
+                "name": self.names(),
+                "type": [NodeType(kind).name for kind in self.type_N.tolist()],
+                "start_us": self.start_us_N,
+                "duration_us": self.duration_us_N,
+            }
+        )
+        for name in ("num_ops", "tensor_size", "comm_size"):
+            value_N, present_N = self.integers(name)
+            table[name] = np.where(present_N, value_N.astype(float), np.nan)
+        return table
+
+    def __repr__(self) -> str:
+        """Return file and number of nodes, not the columns."""
+        return f"Trace({shorten(self.source, 80)!r}, {self.num_nodes:,} nodes)"
+
     def names(self) -> list[str]:
         """Return the name of each node."""
         return ["" if index < 0 else self.strings[index] for index in self.name_N.tolist()]
@@ -291,6 +323,30 @@ class Workload:
     def num_ranks(self) -> int:
         """Number of ranks."""
         return len(self.traces)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a row for each node of each rank; see ``Trace.to_pandas``."""
+        import pandas as pd
+
+        tables = [trace.to_pandas() for trace in self.traces]
+        return pd.concat(tables, keys=range(len(tables)), names=["rank"]).reset_index("rank")
+
+    def save(self, prefix: str | Path, *, overwrite: bool = False) -> Path:
+        """Write ``PREFIX.<rank>.et`` for every rank, with communicator groups; return the prefix.
+
+        Raises:
+            UsageError: If there is a workload of that prefix already.
+            OSError: If the place cannot be written.
+        """
+        # By its name: what writes and reads workloads is built on this class.
+        writing = importlib.import_module("layerdag.traces.chakra.workload")
+        writing.write_workload(self, prefix, overwrite=overwrite)
+        return Path(prefix)
+
+    def __repr__(self) -> str:
+        """Return where it comes from and its sizes, not the columns."""
+        source = shorten(self.source, 70)
+        return f"Workload({source!r}, {self.num_ranks:,} ranks, {len(self.groups):,} groups)"
 
 
 DATA, CONTROL = 0, 1

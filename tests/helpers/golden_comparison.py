@@ -8,7 +8,7 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.evaluation.metrics.base import AttributeView
-from layerdag.evaluation.similarity import SimilarityReport, compare, compare_by_depth
+from layerdag.evaluation.similarity import QualityReport, compare, compare_by_depth
 from layerdag.evaluation.validity import check_structure
 from layerdag.privacy.copies import novelty
 from layerdag.privacy.leak_curve import leak_curve
@@ -26,7 +26,7 @@ def _graphs(rng: np.random.Generator, count: int, width: int, codes: int) -> lis
     ]
 
 
-def _as_seen(report: SimilarityReport) -> dict[str, Any]:
+def _as_seen(report: QualityReport) -> dict[str, Any]:
     return {"plain": report.to_dict(), "table": str(report).splitlines()}
 
 

@@ -53,7 +53,7 @@ def operators_alone(data: GraphDataset) -> GraphDataset:
     attributes, edge_types = data.schema.attributes[:1], data.schema.edge_types[:1]
     schema = GraphSchema(data.schema.kind, attributes, edge_types)
     graphs = {split: tuple(map(_plain, data.graphs[split])) for split in SPLITS}
-    return GraphDataset(data.name, schema, graphs, data.names)
+    return GraphDataset.of_splits(data.name, schema, graphs, data.names)
 
 
 def _plain(dag: DAG) -> DAG:
@@ -68,7 +68,7 @@ def first_graphs(data: GraphDataset, train: int | None) -> GraphDataset:
         split: tuple(data.graphs[split][: train if split == "train" else None]) for split in SPLITS
     }
     names = {split: data.names[split][: len(graphs[split])] for split in SPLITS}
-    return GraphDataset(data.name, data.schema, graphs, names)
+    return GraphDataset.of_splits(data.name, data.schema, graphs, names)
 
 
 LEFT_OUT = {

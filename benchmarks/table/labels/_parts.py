@@ -30,7 +30,7 @@ def generators_data(data: GraphDataset, train: Sequence[DAG], val: Sequence[DAG]
     names: dict[Split, tuple[str, ...]] = {
         split: tuple(map(str, range(len(part)))) for split, part in parts.items()
     }
-    return GraphDataset(data.name, schema, parts, names)
+    return GraphDataset.of_splits(data.name, schema, parts, names)
 
 
 def labels_of(dags: Sequence[DAG]) -> np.ndarray:

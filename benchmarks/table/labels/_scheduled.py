@@ -41,4 +41,4 @@ def scheduled(train: int) -> GraphDataset:
     label = NumericCondition.fit(LABEL, labels_of(labeled["train"]).tolist())
     known = (*data.schema.numeric_conditions, label)
     schema = replace(data.schema, numeric_conditions=known, condition_table=ConditionTable())
-    return replace(data, graphs=labeled, schema=schema)
+    return data.replaced(graphs=labeled, schema=schema)

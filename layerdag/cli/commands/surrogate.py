@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from layerdag.dag.dag import DAG
     from layerdag.surrogates.data import OperatorErrors
     from layerdag.surrogates.scoring import ScoreEstimate, SurrogateScores
-    from layerdag.surrogates.surrogate import Surrogate
+    from layerdag.surrogates.surrogate import FittedSurrogate
     from layerdag.surrogates.tstr import TransferReport
     from layerdag.surrogates.tuning import Trial, Tuning
 
@@ -22,7 +22,7 @@ _COLUMNS = ("spearman", "mape", "within_10_percent")
 
 
 def prediction_rows(
-    model: "Surrogate", paths: Sequence[str], dags: "Sequence[DAG]", level: float
+    model: "FittedSurrogate", paths: Sequence[str], dags: "Sequence[DAG]", level: float
 ) -> Iterator[dict[str, Any]]:
     """Yield for each graph its path, the first target with its interval, and ``others``."""
     columns = [_columns(one, dags, level) for one in (model, *model.others)]
@@ -47,7 +47,7 @@ def prediction_text(row: Mapping[str, Any], target: str) -> str:
     return f"{number:.6g} ({100 * found['level']:.4g} % interval: {around})"
 
 
-def _columns(one: "Surrogate", dags: "Sequence[DAG]", level: float) -> dict[str, list[float]]:
+def _columns(one: "FittedSurrogate", dags: "Sequence[DAG]", level: float) -> dict[str, list[float]]:
     """Return what one surrogate predicts, a list for each column."""
     if one.calibration is None:
         return {"value": one.predict(dags).tolist()}
@@ -366,7 +366,7 @@ def _fit(args: argparse.Namespace) -> int:
     from layerdag.runtime.files import require_replaceable
     from layerdag.surrogates.data import labeled
     from layerdag.surrogates.files import SURROGATE
-    from layerdag.surrogates.surrogate import Surrogate
+    from layerdag.surrogates.surrogate import FittedSurrogate
     from layerdag.surrogates.tuning import scored
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
@@ -374,7 +374,7 @@ def _fit(args: argparse.Namespace) -> int:
     targets = args.target or ["label"]
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
-    fitted = Surrogate.fit(
+    fitted = FittedSurrogate.fit(
         data,
         args.family,
         target=targets,
@@ -431,9 +431,9 @@ def _predict(args: argparse.Namespace) -> int:
     """Print one number per graph and target, with its interval."""
     from layerdag.cli.settings import warn
     from layerdag.datasets.encoding import encoded
-    from layerdag.surrogates.surrogate import Surrogate
+    from layerdag.surrogates.surrogate import FittedSurrogate
 
-    model = Surrogate.load(args.model)
+    model = FittedSurrogate.load(args.model)
     dags = encoded(args.paths, model.schema)
     rows = list(prediction_rows(model, args.paths, dags, args.level))
     if args.json:
@@ -450,9 +450,9 @@ def _predict(args: argparse.Namespace) -> int:
 def _eval(args: argparse.Namespace) -> int:
     """Print scores with intervals and the coverage of prediction intervals."""
     from layerdag.cli.settings import RealData, warn
-    from layerdag.surrogates.surrogate import Surrogate
+    from layerdag.surrogates.surrogate import FittedSurrogate
 
-    model = Surrogate.load(args.model)
+    model = FittedSurrogate.load(args.model)
     data = RealData(args.data, args.labels).alone()
     if model.notes.get("split") != data.split.to_dict():
         warn(

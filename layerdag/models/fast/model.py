@@ -17,7 +17,14 @@ from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.partial import Replacement
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
-from layerdag.models.base import Conditions, DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.models.base import (
+    Conditions,
+    DAGModel,
+    LossTerm,
+    SampleRequest,
+    SampleResult,
+    require_request,
+)
 from layerdag.models.fast.config import HEAD_WIDTH, FastConfig
 from layerdag.models.fast.constraints import AllowedCodes, DegreeConstraints, neighbor_kinds_of
 from layerdag.models.fast.decisions import (
@@ -237,6 +244,7 @@ class FastLayerDAG(DAGModel):
         Raises:
             UsageError: If a limit of the request is below 1, or it has denoising steps.
         """
+        require_request(request)
         set_openmp_passive()
         self.require_options(
             steps=request.steps, best_of=request.best_of, temperature=request.temperature

@@ -40,6 +40,7 @@ from layerdag.models.base import (
     LossTerm,
     SampleRequest,
     SampleResult,
+    require_request,
 )
 from layerdag.models.draws import (
     SampleStreams,
@@ -449,6 +450,7 @@ class ReferenceLayerDAG(DAGModel):
 
     def sample(self, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; see ``layerdag.models.reference.model``."""
+        require_request(request)
         self.require_options(
             steps=request.steps, best_of=request.best_of, temperature=request.temperature
         )

@@ -40,8 +40,7 @@ def test_training_without_a_folder_leaves_no_file_behind(
     assert checkpoint.meta.step == 2
     assert checkpoint.meta.split == data.split
     assert len(ld.sample(checkpoint, num=2, max_nodes=12)) == 2
-    settings = ld.GenerationSettings(num=1, max_nodes=12)
-    assert ld.write_samples(checkpoint, settings, temporary / "samples").is_file()
+    assert ld.write_samples(checkpoint, temporary / "samples", num=1, max_nodes=12).is_file()
     del checkpoint
     gc.collect()
     assert [path.name for path in temporary.iterdir() if path.is_dir()] == ["samples"]

@@ -56,7 +56,7 @@ def test_samples_have_sizes_of_training_graphs_and_can_be_new() -> None:
     kind = CategoryAttribute("kind", tuple("abcd"))
     schema = GraphSchema("flow", (kind,), ("edge",))
     parts = {"train": dags, "val": (), "test": ()}
-    data = GraphDataset("fans", schema, parts, {split: () for split in parts})
+    data = GraphDataset.of_splits("fans", schema, parts, {split: () for split in parts})
     samples = recipes.fit_recipes(data, 0, 0).sample(30, 0)
     assert {dag.num_nodes for dag in samples} == {6, 8, 14}
     assert all(dag.check() for dag in samples)

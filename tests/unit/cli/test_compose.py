@@ -34,7 +34,7 @@ def test_out_degree_prediction_follows_the_kind_of_the_graphs_unless_set(
     kind: str, override: str, expected: bool
 ) -> None:
     data = load_latent_preferential(num_train=3, num_val=1, num_test=1)
-    data = replace(data, schema=replace(data.schema, kind=kind))
+    data = data.replaced(schema=replace(data.schema, kind=kind))
     spec = build_spec(compose("train", [override]).model, data)
     assert spec.arguments["predict_out_degree"] is expected
 

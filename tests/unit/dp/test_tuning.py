@@ -194,7 +194,7 @@ def test_nothing_else_in_the_checkpoint_follows_from_the_private_graphs(
     mine: PrivateJobs, tmp_path: Path
 ):
     """Everything but the tuned weights is the same whatever the private graphs are."""
-    other = replace(mine, data=replace(mine.data, graphs={
+    other = replace(mine, data=mine.data.replaced(graphs={
         **mine.data.graphs, "train": mine.data.graphs["train"][::-1][:-1]
     }, names={**mine.data.names, "train": mine.data.names["train"][::-1][:-1]}))  # fmt: skip
     files = {}

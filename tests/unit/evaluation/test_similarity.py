@@ -13,7 +13,7 @@ from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import AttributeView, Goal
 from layerdag.evaluation.similarity import (
-    SimilarityReport,
+    QualityReport,
     compare,
     compare_by_depth,
     histograms_of,
@@ -194,7 +194,7 @@ def test_fewer_generated_graphs_are_compared_with_as_few_real_ones(
     assert few.matched_ratio == pytest.approx(few.generated.value / few.matched)
 
 
-def report(rng: np.random.Generator) -> SimilarityReport:
+def report(rng: np.random.Generator) -> QualityReport:
     def graphs(count: int) -> list[DAG]:
         return [random_dag(rng, [1, 2, 2], [3]) for _ in range(count)]
 

@@ -105,7 +105,7 @@ def test_findings_of_several_things_are_those_of_each_in_order() -> None:
 def test_an_empty_part_is_named_before_anything_is_written(tmp_path: Path, part: str) -> None:
     graphs = [chain(f"g{i}", "ab" * (i + 1), label=float(i)) for i in range(6)]
     data = ld.GraphDataset.build("toy", "flow", {"train": graphs, "val": graphs[:2]})
-    emptied = ld.GraphDataset(
+    emptied = ld.GraphDataset.of_splits(
         "toy", data.schema, {**data.graphs, part: ()}, {**data.names, part: ()}
     )
     with pytest.raises(GraphError, match=f"toy: the {part} part is empty|no graph"):

@@ -47,4 +47,4 @@ def memorizer() -> Learned:
         ema_decay=0.5,
         optimizer=OptimizerConfig(learning_rate=6e-2),
     )
-    return Learned(ld.train(data, settings=settings, width=32, depth=1), data, graphs)
+    return Learned(ld.train(data, settings=settings, width=32, depth=1).checkpoint, data, graphs)

@@ -73,7 +73,7 @@ def test_sixteen_shadow_models_are_nearly_sure(memorizer: Any) -> None:
         ema_decay=0.5,
         optimizer=OptimizerConfig(learning_rate=2e-2),
     )
-    checkpoint = ld.train(data, settings=settings, width=32, depth=1)
+    checkpoint = ld.train(data, settings=settings, width=32, depth=1).checkpoint
     attacks, report = shadow_attacks(checkpoint, data, ShadowSettings(), lambda _: None)
     assert min(attack.auc for attack in attacks) > 0.9
     assert report.as_targets[0].interval.low > 0.8
@@ -88,7 +88,7 @@ def test_jobs_are_attacked_by_the_call_in_python_as_flow_graphs_are() -> None:
         train=jobs[:6],
         holdout=jobs[6:],
         synthetic=jobs[:1],
-        checkpoint=checkpoint,
+        weights=checkpoint,
         shadows=ld.ShadowSettings(count=6),
         tell=lambda _: None,
     )
@@ -237,7 +237,7 @@ def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
 
 
 def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer: Any) -> None:
-    data = replace(memorizer.data, further=frozenset({"g3"}))
+    data = memorizer.data.replaced(further=frozenset({"g3"}))
     pool = ShadowPool.from_dataset(data, 0)
     assert len(pool.graphs) == 23  # the further one is no member
     assert pool.scored_members == 11
@@ -251,12 +251,12 @@ def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer: Any) -> N
 def test_graphs_of_one_program_are_drawn_together(memorizer: Any) -> None:
     data = memorizer.data
     twice = {**data.graphs, "test": (*data.graphs["test"][:-1], data.graphs["train"][0])}
-    pool = ShadowPool.from_dataset(replace(data, graphs=twice), 0)
+    pool = ShadowPool.from_dataset(data.replaced(graphs=twice), 0)
     assert pool.run_G[0] == pool.run_G[-1]
     assert len(set(pool.run_G.tolist())) == 23
 
 
 def test_too_few_graphs_are_refused(memorizer: Any) -> None:
-    few = replace(memorizer.data, graphs={**memorizer.data.graphs, "val": (), "test": ()})
+    few = memorizer.data.replaced(graphs={**memorizer.data.graphs, "val": (), "test": ()})
     with pytest.raises(UsageError, match="at least 8 distinct training and held-out graphs"):
         ShadowPool.from_dataset(few, 0)

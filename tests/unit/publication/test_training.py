@@ -151,7 +151,7 @@ def test_the_name_of_a_checkpoint_folder_stays_with_the_owner(
     work: PrivateWorkspace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    jobs = replace(data, schema=replace(data.schema, kind="trace"))
+    jobs = data.replaced(schema=replace(data.schema, kind="trace"))
 
     class Warm:
         spec = run_of(settings, data, work.path / "student").spec

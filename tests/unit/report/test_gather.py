@@ -76,7 +76,7 @@ def test_a_sample_without_real_jobs_stands_alone(data: GraphDataset) -> None:
 
 def test_what_has_no_operators_is_not_drawn(data: GraphDataset) -> None:
     kept = [a for a in data.schema.attributes if a.name != "op"]
-    bare = replace(data, schema=replace(data.schema, attributes=tuple(kept)))
+    bare = data.replaced(schema=replace(data.schema, attributes=tuple(kept)))
     assert not stages.can_be_drawn(bare)
     assert stages.neighbors_of(bare, data.graphs["test"]) == ()
     assert stages.timelines_of(bare, data.graphs["test"], data.graphs["train"]) == ()
@@ -229,7 +229,7 @@ def test_surrogates_see_no_duration(
         split: tuple(_with_label(dag, float(i)) for i, dag in enumerate(dags))
         for split, dags in data_transfer.graphs.items()
     }
-    with_labels = GraphDataset("jobs", data_transfer.schema, labeled, data_transfer.names)
+    with_labels = GraphDataset.of_splits("jobs", data_transfer.schema, labeled, data_transfer.names)
     samples = [
         GeneratedGraph(
             "s", 0, _with_label(data_transfer.graphs["test"][0], 7.0), False, data_transfer.schema

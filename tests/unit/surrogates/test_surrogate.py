@@ -13,7 +13,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.surrogates.files import save_surrogate
-from layerdag.surrogates.surrogate import KnownTargets, SeenCodes, Surrogate, fits_of
+from layerdag.surrogates.surrogate import FittedSurrogate, KnownTargets, SeenCodes, fits_of
 
 GRAPHS = [
     chain("both", "ab", time=1.0, memory=10.0),
@@ -115,11 +115,13 @@ CALIBRATED = GraphDataset.build(
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Surrogate:
-    return Surrogate.fit(SURROGATE_DATA)
+def fitted() -> FittedSurrogate:
+    return FittedSurrogate.fit(SURROGATE_DATA)
 
 
-def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(fitted: Surrogate) -> None:
+def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(
+    fitted: FittedSurrogate,
+) -> None:
     from_dags = fitted.predict(SURROGATE_DATA.graphs["test"])
     assert from_dags.tolist() == fitted.predict(SURROGATE_GRAPHS[30:]).tolist()
     found = fitted.score(SURROGATE_DATA)
@@ -128,7 +130,7 @@ def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(fitted: Surr
     assert found["mae"] == pytest.approx(error_B.mean())
 
 
-def test_scores_on_codes_of_another_schema_are_the_same(fitted: Surrogate) -> None:
+def test_scores_on_codes_of_another_schema_are_the_same(fitted: FittedSurrogate) -> None:
     other = GraphDataset.build(
         "other", "flow", {"train": SURROGATE_GRAPHS[5:], "test": SURROGATE_GRAPHS[30:]}
     )
@@ -140,9 +142,9 @@ def test_scores_on_codes_of_another_schema_are_the_same(fitted: Surrogate) -> No
     assert fitted.score(wider) == fitted.score(other) == fitted.score(SURROGATE_DATA)
 
 
-def test_it_comes_back_from_its_folder(fitted: Surrogate, tmp_path: Path) -> None:
+def test_it_comes_back_from_its_folder(fitted: FittedSurrogate, tmp_path: Path) -> None:
     fitted.save(tmp_path / "s")
-    back = Surrogate.load(tmp_path / "s")
+    back = FittedSurrogate.load(tmp_path / "s")
     assert back.predict(SURROGATE_GRAPHS).tolist() == fitted.predict(SURROGATE_GRAPHS).tolist()
     assert (back.target, back.excluded, back.notes) == ("label", (), fitted.notes)
     with pytest.raises(UsageError, match="overwrite"):
@@ -150,13 +152,13 @@ def test_it_comes_back_from_its_folder(fitted: Surrogate, tmp_path: Path) -> Non
 
 
 def test_excluded_attributes_are_not_seen_when_predicting() -> None:
-    blind = Surrogate.fit(SURROGATE_DATA, exclude=("kind",))
+    blind = FittedSurrogate.fit(SURROGATE_DATA, exclude=("kind",))
     swapped = [chain("g", "".join("ba"[letter == "b"] for letter in "aabb"))]
     assert blind.predict([chain("g", "aabb")]).tolist() == blind.predict(swapped).tolist()
 
 
 def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:
-    fitted = Surrogate.fit(SURROGATE_DATA, graphs=SURROGATE_GRAPHS[:10])
+    fitted = FittedSurrogate.fit(SURROGATE_DATA, graphs=SURROGATE_GRAPHS[:10])
     assert fitted.notes["train"] == 10
 
 
@@ -164,19 +166,19 @@ def test_an_unknown_family_is_refused_with_the_nearest() -> None:
     with pytest.raises(
         UsageError, match=r"no family of surrogates 'boost'\. Did you mean 'boosting'"
     ):
-        Surrogate.fit(SURROGATE_DATA, "boost")
+        FittedSurrogate.fit(SURROGATE_DATA, "boost")
 
 
 def test_a_model_that_was_saved_without_a_schema_is_refused(
-    fitted: Surrogate, tmp_path: Path
+    fitted: FittedSurrogate, tmp_path: Path
 ) -> None:
     save_surrogate(fitted.model, tmp_path / "bare", {"target": "label"})
     with pytest.raises(UsageError, match="was saved without a schema, so graphs cannot be encoded"):
-        Surrogate.load(tmp_path / "bare")
+        FittedSurrogate.load(tmp_path / "bare")
 
 
 def test_intervals_come_from_the_validation_part_and_survive_saving(tmp_path: Path) -> None:
-    fitted = Surrogate.fit(CALIBRATED)
+    fitted = FittedSurrogate.fit(CALIBRATED)
     assert fitted.calibration is not None
     assert fitted.calibration.error_S.size == 20
     found = fitted.predict_intervals(SURROGATE_GRAPHS, level=0.8)
@@ -184,20 +186,20 @@ def test_intervals_come_from_the_validation_part_and_survive_saving(tmp_path: Pa
     assert (found.low_B < found.value_B).all()
     assert (found.value_B < found.high_B).all()
     fitted.save(tmp_path / "s")
-    back = Surrogate.load(tmp_path / "s").predict_intervals(SURROGATE_GRAPHS, level=0.8)
+    back = FittedSurrogate.load(tmp_path / "s").predict_intervals(SURROGATE_GRAPHS, level=0.8)
     assert back.low_B.tolist() == found.low_B.tolist()
     assert "20 validation graphs" in (tmp_path / "s" / "README.md").read_text()
 
 
 def test_a_higher_level_is_a_wider_interval() -> None:
-    fitted = Surrogate.fit(CALIBRATED)
+    fitted = FittedSurrogate.fit(CALIBRATED)
     narrow, wide = (fitted.predict_intervals(SURROGATE_GRAPHS, level) for level in (0.5, 0.9))
     assert (wide.high_B >= narrow.high_B).all()
     assert wide.high_B.sum() > narrow.high_B.sum()
 
 
 def test_without_validation_graphs_there_are_no_intervals_and_the_reason_is_told(
-    fitted: Surrogate,
+    fitted: FittedSurrogate,
 ) -> None:
     assert fitted.calibration is None
     with pytest.raises(UsageError, match="fewer than 9 validation graphs with 'label'"):
@@ -206,7 +208,7 @@ def test_without_validation_graphs_there_are_no_intervals_and_the_reason_is_told
 
 
 def test_an_evaluation_agrees_with_the_scores_and_measures_coverage() -> None:
-    fitted = Surrogate.fit(CALIBRATED)
+    fitted = FittedSurrogate.fit(CALIBRATED)
     found = fitted.evaluate(CALIBRATED)
     assert found.graphs == 20
     for name, value in fitted.score(CALIBRATED).items():
@@ -216,15 +218,17 @@ def test_an_evaluation_agrees_with_the_scores_and_measures_coverage() -> None:
 
 
 def test_groups_are_values_of_a_condition() -> None:
-    fitted = Surrogate.fit(CALIBRATED)
+    fitted = FittedSurrogate.fit(CALIBRATED)
     groups = fitted.evaluate(CALIBRATED, by="num_nodes").groups
     assert groups is not None
     assert set(fitted.evaluate(CALIBRATED, by="unheard").groups or {}) == {"unknown"}
 
 
-def test_graphs_unlike_the_training_graphs_are_told(fitted: Surrogate, tmp_path: Path) -> None:
+def test_graphs_unlike_the_training_graphs_are_told(
+    fitted: FittedSurrogate, tmp_path: Path
+) -> None:
     fitted.save(tmp_path / "s")
-    back = Surrogate.load(tmp_path / "s")
+    back = FittedSurrogate.load(tmp_path / "s")
     familiar, large = back.out_of_distribution([chain("g", "abab"), chain("g", "ab" * 50)])
     assert familiar == ""
     assert large == "100 nodes, fitted on 2 to 16"
@@ -245,13 +249,13 @@ def two_targets() -> GraphDataset:
 
 def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_path: Path) -> None:
     data = two_targets()
-    both = Surrogate.fit(data, target=("label", "memory"))
+    both = FittedSurrogate.fit(data, target=("label", "memory"))
     assert both.targets == ("label", "memory")
     assert both.others[0].notes["train"] == 24
     both.save(tmp_path / "s")
-    back = Surrogate.load(tmp_path / "s")
+    back = FittedSurrogate.load(tmp_path / "s")
     for name in both.targets:
-        alone = Surrogate.fit(data, target=name)
+        alone = FittedSurrogate.fit(data, target=name)
         assert back.of(name).predict(NOISY).tolist() == alone.predict(NOISY).tolist()
         assert back.of(name).calibration is not None
     assert back.notes == both.notes
@@ -263,20 +267,20 @@ SMALL = {"width": 8, "rounds": 1}
 
 
 @pytest.fixture(scope="module")
-def shared() -> Surrogate:
+def shared() -> FittedSurrogate:
     names = ("label", "memory")
-    return Surrogate.fit(
+    return FittedSurrogate.fit(
         two_targets(), "message_passing", target=names, settings=SMALL, shared=True
     )
 
 
 def test_targets_that_share_a_network_are_calibrated_each_and_saved_with_its_weights_once(
-    shared: Surrogate, tmp_path: Path
+    shared: FittedSurrogate, tmp_path: Path
 ) -> None:
     assert [one.notes["train"] for one in (shared, *shared.others)] == [30, 24]
     shared.save(tmp_path / "s")
     assert [path.parent.name for path in tmp_path.rglob("*.safetensors")] == ["s"]
-    back = Surrogate.load(tmp_path / "s")
+    back = FittedSurrogate.load(tmp_path / "s")
     assert back.of("memory").model.shares_arrays(back.model)
     for name in shared.targets:
         one, wanted = back.of(name), shared.of(name)
@@ -286,14 +290,14 @@ def test_targets_that_share_a_network_are_calibrated_each_and_saved_with_its_wei
     assert "| memory, outputs of the same network |" in (tmp_path / "s/README.md").read_text()
     back.save(tmp_path / "s", overwrite=True)
     back.of("memory").save(tmp_path / "alone")
-    alone = Surrogate.load(tmp_path / "alone")
+    alone = FittedSurrogate.load(tmp_path / "alone")
     assert alone.predict(NOISY).tolist() == shared.of("memory").predict(NOISY).tolist()
 
 
 def test_files_of_shared_networks_alone_are_of_the_new_format(
-    shared: Surrogate, tmp_path: Path
+    shared: FittedSurrogate, tmp_path: Path
 ) -> None:
-    alone = Surrogate.fit(two_targets(), "message_passing", settings=SMALL)
+    alone = FittedSurrogate.fit(two_targets(), "message_passing", settings=SMALL)
     facts = {}
     for name, one in (("shared", shared), ("alone", alone)):
         one.save(tmp_path / name)
@@ -312,7 +316,7 @@ def test_files_of_shared_networks_alone_are_of_the_new_format(
     ],
 )
 def test_an_output_that_the_network_does_not_have_is_told(
-    shared: Surrogate, tmp_path: Path, changes: dict[str, object], words: str
+    shared: FittedSurrogate, tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     shared.save(tmp_path / "s")
     path = tmp_path / "s" / "target-2" / "surrogate.json"
@@ -320,23 +324,23 @@ def test_an_output_that_the_network_does_not_have_is_told(
     facts["config"] |= changes
     path.write_text(json.dumps(facts))
     with pytest.raises(CheckpointError, match=words):
-        Surrogate.load(tmp_path / "s")
+        FittedSurrogate.load(tmp_path / "s")
     with pytest.raises(CheckpointError, match=r"weights lie in the folder above; load .*/s\.$"):
-        Surrogate.load(tmp_path / "s" / "target-2")
+        FittedSurrogate.load(tmp_path / "s" / "target-2")
 
 
 def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
-    fitted: Surrogate,
+    fitted: FittedSurrogate,
 ) -> None:
     assert fitted.of("label") is fitted
     with pytest.raises(UsageError, match=r"not predict 'lable'\. Did you mean 'label'"):
         fitted.of("lable")
     with pytest.raises(UsageError, match="name at least one target"):
-        Surrogate.fit(SURROGATE_DATA, target=())
+        FittedSurrogate.fit(SURROGATE_DATA, target=())
 
 
 def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> None:
-    both = Surrogate.fit(two_targets(), target=("label", "memory"))
+    both = FittedSurrogate.fit(two_targets(), target=("label", "memory"))
     both.save(tmp_path / "s")
     (tmp_path / "s" / "target-2" / "thesis.tex").write_text("precious")
     with pytest.raises(UsageError, match=r"thesis\.tex"):
@@ -349,11 +353,11 @@ def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("count", ["many", 7, None])
 def test_a_damaged_number_of_targets_is_told(
-    fitted: Surrogate, tmp_path: Path, count: object
+    fitted: FittedSurrogate, tmp_path: Path, count: object
 ) -> None:
     fitted.save(tmp_path / "s")
     facts = json.loads((tmp_path / "s" / "surrogate.json").read_text())
     facts["notes"]["further_targets"] = count
     (tmp_path / "s" / "surrogate.json").write_text(json.dumps(facts))
     with pytest.raises(CheckpointError):
-        Surrogate.load(tmp_path / "s")
+        FittedSurrogate.load(tmp_path / "s")

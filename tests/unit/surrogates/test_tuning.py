@@ -1,6 +1,5 @@
 """Choice of settings: by cross-validation on the training part, never worse than the defaults."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.surrogates.data import labeled
 from layerdag.surrogates.scoring import EVALUATED
-from layerdag.surrogates.surrogate import KnownTargets, Surrogate, separate_fits
+from layerdag.surrogates.surrogate import FittedSurrogate, KnownTargets, separate_fits
 from layerdag.surrogates.tuning import Search, Tuning, _cross_validated, _folds, scored, tune
 
 FAST = Search(trials=2, folds=2, score="mae")
@@ -41,7 +40,7 @@ def test_the_best_trial_is_fitted_and_the_defaults_are_among_them(
     assert found.best.mean <= found.defaults.mean
     assert found.defaults.settings == {}
     assert all(len(trial.values) == 2 and trial.spread >= 0 for trial in found.trials)
-    again = Surrogate.fit(data, "boosting", settings=found.best.settings)
+    again = FittedSurrogate.fit(data, "boosting", settings=found.best.settings)
     test = data.graphs["test"]
     np.testing.assert_array_equal(found.surrogate.predict(test), again.predict(test))
 
@@ -55,7 +54,7 @@ def test_the_same_seed_finds_the_same_whatever_validation_and_test_part(
     data: GraphDataset, found: Tuning
 ) -> None:
     parts = {**data.graphs, "val": data.graphs["test"], "test": data.graphs["val"]}
-    swapped = replace(data, graphs=parts)
+    swapped = data.replaced(graphs=parts)
     assert tune(swapped, "boosting", FAST).trials == found.trials
 
 
@@ -71,7 +70,7 @@ def test_what_was_chosen_is_kept_with_the_surrogate(
     data: GraphDataset, found: Tuning, tmp_path: Path
 ) -> None:
     scored(found.surrogate, data).save(tmp_path / "tuned")
-    kept = Surrogate.load(tmp_path / "tuned")
+    kept = FittedSurrogate.load(tmp_path / "tuned")
     assert kept.notes["tuning"]["settings"] == dict(found.best.settings)
     assert kept.notes["test"] == 12
 
@@ -84,7 +83,7 @@ def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data: GraphData
         )
         for part, dags in data.graphs.items()
     }
-    both, names = replace(data, graphs=twice), ("label", "twice")
+    both, names = data.replaced(graphs=twice), ("label", "twice")
     search = Search(trials=1, folds=2)
     found = tune(both, "message_passing", search, target=names, shared=True)
     assert found.surrogate.targets == names

@@ -79,7 +79,7 @@ def test_the_beginning_counts_units_and_what_was_left_out(tmp_path: Path) -> Non
 def test_a_run_says_what_it_trains_on_what() -> None:
     data = load_latent_preferential(num_train=3, num_val=2, num_test=1)
     spec = spec_for(data, "fast", {"width": 32, "depth": 1})
-    told = announcement(replace(data, left_out=("g7: is empty", "g9")), spec, torch.device("cpu"))
+    told = announcement(data.replaced(left_out=("g7: is empty", "g9")), spec, torch.device("cpu"))
     count = sum(parameter.numel() for parameter in build_model(spec).parameters())
     assert "3 train, 2 val, 1 test graphs" in told
     assert "left out: 2 graphs, the first: g7: is empty" in told
