@@ -27,7 +27,7 @@ from layerdag.viz.views import (
     GraphView,
     chrome_trace,
     drawn_rows,
-    rows_of,
+    graph_rows,
     view_of_graph,
     view_of_trace,
 )
@@ -50,7 +50,7 @@ __all__ = [
     "percent",
     "percents",
     "recorded_timing",
-    "rows_of",
+    "graph_rows",
     "save_picture",
     "scrolling",
     "section",

@@ -390,7 +390,7 @@ def _details_flow_view(graph: AttributedGraph, row: int) -> dict[str, object]:
     return found
 
 
-def rows_of(view: GraphView) -> GraphRows:
+def graph_rows(view: GraphView) -> GraphRows:
     """Return a trace's view for writers of GraphML: name, kind and details of each node.
 
     A value that has several types, or is a whole number beyond 64 bits, is written as text.
@@ -422,7 +422,7 @@ def drawn_rows(view: GraphView, rows: GraphRows | None = None) -> GraphRows:
         view: What gives labels and colors.
         rows: The attributes, those of a trace's view where not given; its label is the name.
     """
-    table = rows_of(view) if rows is None else rows
+    table = graph_rows(view) if rows is None else rows
     looks = [
         {"label": label, "fillcolor": view.colors[kind], "tooltip": view.kinds[kind]}
         for label, kind in zip(view.labels, view.kind_N.tolist(), strict=True)

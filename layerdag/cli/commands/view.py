@@ -118,14 +118,14 @@ def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = No
     from layerdag.runtime.files import write_text
     from layerdag.viz.drawing import save_picture
     from layerdag.viz.viewer import html_page
-    from layerdag.viz.views import drawn_rows, rows_of
+    from layerdag.viz.views import drawn_rows, graph_rows
 
     if kind == "picture":
         save_picture(view, out)
     elif kind == "html":
         write_text(out, html_page(view))
     elif kind == "graphml":
-        write_graphml(out, rows or rows_of(view))
+        write_graphml(out, rows or graph_rows(view))
     else:
         write_dot(out, drawn_rows(view, rows))
 

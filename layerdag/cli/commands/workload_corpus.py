@@ -59,5 +59,5 @@ def _run(args: argparse.Namespace) -> int:
         f"a step takes {labels['least']:.3g} to {labels['most']:.3g} s as simulated, on "
         f"{space.machine.device} in nodes of {space.machine.node_ranks}"
     )
-    print(f"layerdag train --experiment llm --folder corpora/llm data.folder={args.out}")
+    print(f"layerdag train --experiment llm --folder {args.out}")
     return 0

@@ -25,7 +25,7 @@ from layerdag.viz.views import (
     chrome_trace,
     drawn_rows,
     plain_details,
-    rows_of,
+    graph_rows,
     view_of_graph,
     view_of_trace,
 )
@@ -182,7 +182,7 @@ def test_cycle_is_refused() -> None:
 
 
 def graphml(view: GraphView) -> str:
-    return encode_graphml(rows_of(view)).decode()
+    return encode_graphml(graph_rows(view)).decode()
 
 
 def dot(view: GraphView, tmp_path: Path) -> str:
