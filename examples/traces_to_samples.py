@@ -87,7 +87,7 @@ names = [
     "attribute:op",
     "attribute:duration",
 ]
-ratios = [report.row(name).ratio for name in names]
+ratios = [report[name].ratio for name in names]
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 real = [dag.num_nodes for part in ("train", "val", "test") for dag in data.graphs[part]]
 bins = np.linspace(0, 150, 16)

@@ -1,11 +1,24 @@
 """DAGs with their schema, split by run."""
 
-from layerdag.datasets.conversion import CodedGraph, GraphLike
+from layerdag.datasets.conversion import (
+    CodedGraph,
+    GraphLike,
+    attributed_graph,
+    attributed_graphs,
+    is_pyg,
+    with_old_words,
+)
 from layerdag.datasets.corpus import load_corpus
-from layerdag.datasets.dataset import GraphDataset, columns_to_pyg, encode_batch, from_pyg
+from layerdag.datasets.dataset import (
+    GraphDataset,
+    GraphSplit,
+    columns_to_pyg,
+    encode_batch,
+    from_pyg,
+)
 from layerdag.datasets.discovery import FoundJobs, read_folder
-from layerdag.datasets.encoding import encoded, load_with_schema, translated
-from layerdag.datasets.folder import align_schemas, load_folder, publish
+from layerdag.datasets.encoding import encoded, load_with_schema, translated, with_attributes_of
+from layerdag.datasets.folder import align_schemas, publish, with_words
 from layerdag.datasets.loading import (
     LABEL_FILES,
     DataConfig,
@@ -36,21 +49,24 @@ __all__ = [
     "FoundJobs",
     "GraphDataset",
     "GraphLike",
+    "GraphSplit",
     "SplitFingerprint",
     "TableWriter",
     "align_schemas",
+    "attributed_graph",
+    "attributed_graphs",
     "columns_to_pyg",
     "data_config",
     "encode_batch",
     "encoded",
     "from_pyg",
+    "is_pyg",
     "is_valid",
     "iter_samples",
     "kind_of_folder",
     "load_config",
     "load_corpus",
     "load_dataset",
-    "load_folder",
     "load_latent_preferential",
     "load_with_schema",
     "pack_folder",
@@ -62,4 +78,7 @@ __all__ = [
     "require_same_split",
     "sample_table",
     "translated",
+    "with_attributes_of",
+    "with_old_words",
+    "with_words",
 ]

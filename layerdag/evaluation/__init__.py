@@ -1,8 +1,9 @@
 """Similarity of graphs, validity, and agreement of rankings."""
 
+from layerdag.evaluation.generators import fitted_generator
 from layerdag.evaluation.ranked_jobs import RankedJob, negative_controls, ranked_job, simulate_jobs
 from layerdag.evaluation.rankings import RankingReport, RankingRow, compare_rankings
-from layerdag.evaluation.side_by_side import score_generators
+from layerdag.evaluation.side_by_side import SideBySide, score_generators
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
     LOCAL_METRICS,
@@ -28,12 +29,14 @@ __all__ = [
     "RankedJob",
     "RankingReport",
     "RankingRow",
+    "SideBySide",
     "StructureReport",
     "StructureTally",
     "check_structure",
     "compare",
     "compare_by_depth",
     "compare_rankings",
+    "fitted_generator",
     "histograms_of",
     "negative_controls",
     "ranked_job",

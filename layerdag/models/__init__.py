@@ -1,7 +1,5 @@
 """Generative models of DAGs; they see sizes, never vocabularies."""
 
-import importlib
-
 from layerdag.models.base import (
     MAX_DEPTH,
     MAX_STEPS,
@@ -19,6 +17,7 @@ from layerdag.models.base import (
     model_config,
     require_between,
     require_choices,
+    require_request,
 )
 from layerdag.models.draws import (
     SampleStreams,
@@ -86,6 +85,7 @@ __all__ = [
     "model_config",
     "require_between",
     "require_choices",
+    "require_request",
     "resample",
     "row_dropout",
     "sample_categorical",
@@ -99,15 +99,3 @@ __all__ = [
     "slot_uniforms",
     "to_float32",
 ]
-
-_NETWORKS = {
-    "FastLayerDAG": "layerdag.models.fast.model",
-    "ReferenceLayerDAG": "layerdag.models.reference.model",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Return one of the two networks, whose folders lie below this one."""
-    if name in _NETWORKS:
-        return getattr(importlib.import_module(_NETWORKS[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,6 +33,7 @@ from layerdag.runtime.reading import (
     require_plain_archive,
     written_bytes,
 )
+from layerdag.runtime.registry import Registry
 from layerdag.runtime.settings import (
     MAX_CONFIG_BYTES,
     build_settings,
@@ -43,6 +44,7 @@ from layerdag.runtime.settings import (
     load_yaml_texts,
     seconds_of,
 )
+from layerdag.runtime.text import guess_message, shorten
 
 __all__ = [
     "LOCK",
@@ -50,6 +52,7 @@ __all__ = [
     "NODE_BYTES",
     "FolderKind",
     "Limits",
+    "Registry",
     "Unpacked",
     "atomic_folder",
     "atomic_path",
@@ -60,6 +63,7 @@ __all__ = [
     "flattened",
     "format_size",
     "grouped",
+    "guess_message",
     "install_folder",
     "library",
     "load_yaml",
@@ -78,6 +82,7 @@ __all__ = [
     "require_replaceable",
     "seconds_of",
     "set_openmp_passive",
+    "shorten",
     "stage",
     "stages",
     "track",

@@ -1,8 +1,14 @@
 """From a checkpoint to graphs, in memory and on disk."""
 
 from layerdag.sampling.costs import NumberAssigner
-from layerdag.sampling.folder import volume_of, why_not_sampled_jobs, why_not_samples, write_samples
-from layerdag.sampling.generated import GeneratedGraph, as_workload
+from layerdag.sampling.folder import (
+    volume_of,
+    why_not_sampled_jobs,
+    why_not_samples,
+    write_sample_list,
+    write_samples,
+)
+from layerdag.sampling.generated import GeneratedGraph, as_workload, write_graph
 from layerdag.sampling.generation import generate, sample_like
 from layerdag.sampling.parts import PartSettings, volume_of_parts, write_parts
 from layerdag.sampling.settings import GenerationSettings
@@ -19,6 +25,8 @@ __all__ = [
     "volume_of_parts",
     "why_not_sampled_jobs",
     "why_not_samples",
+    "write_graph",
     "write_parts",
+    "write_sample_list",
     "write_samples",
 ]

@@ -1,6 +1,7 @@
 """Metrics of generated graphs beside real ones."""
 
 from layerdag.evaluation.metrics.base import (
+    METRICS,
     NORMAL_95,
     AttributeMetrics,
     AttributeView,
@@ -45,6 +46,7 @@ __all__ = [
     "DESCRIPTORS",
     "KERNEL_METRICS",
     "MANIFOLD_METRICS",
+    "METRICS",
     "NEIGHBORHOOD_METRICS",
     "NORMAL_95",
     "AttributeMetrics",

@@ -8,6 +8,7 @@ from layerdag.graph.formats.graphml import (
     read_node_link,
     write_graphml,
 )
+from layerdag.graph.formats.networkx_graphs import from_networkx, is_networkx, to_networkx
 from layerdag.graph.formats.registry import (
     GraphRows,
     Value,
@@ -25,11 +26,14 @@ __all__ = [
     "decode_json",
     "encode_graphml",
     "encode_json",
+    "from_networkx",
+    "is_networkx",
     "read_dot",
     "read_graphml",
     "read_json",
     "read_node_link",
     "read_wfformat",
+    "to_networkx",
     "write_dot",
     "write_graphml",
     "write_json",

@@ -24,8 +24,8 @@ from layerdag.viz.views import (
     GraphView,
     chrome_trace,
     drawn_rows,
-    plain_details,
     graph_rows,
+    plain_details,
     view_of_graph,
     view_of_trace,
 )
