@@ -40,7 +40,7 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import Logger, WandbLogger
 from layerdag.training.loop import train as train_run
-from layerdag.training.run import TrainingRun, clear_run, require_free, run_lock
+from layerdag.training.run import TrainingRun, assemble, clear_run, require_free, run_lock
 from layerdag.training.settings import TrainSettings
 from layerdag.training.weight_transfer import checkpoint_and_origin, spec_for, warm_start
 
@@ -90,14 +90,18 @@ class Generator:
         """
         shipped = {**{folder: key for key, folder in SHIPPED.items()}, **{k: k for k in SHIPPED}}
         if str(name) in shipped:
-            return cls.of(load_checkpoint_folder(pretrained_checkpoint(shipped[str(name)]), device))
+            return cls.from_checkpoint(
+                load_checkpoint_folder(pretrained_checkpoint(shipped[str(name)]), device)
+            )
         folder = Path(name)
         inner = folder / BEST
         run = inner.is_dir() and not (folder / META).is_file()
-        return cls.of(load_checkpoint_folder(inner if run else folder, device))
+        return cls.from_checkpoint(load_checkpoint_folder(inner if run else folder, device))
 
     @classmethod
-    def of(cls, checkpoint: LoadedCheckpoint, settings: TrainSettings | None = None) -> "Generator":
+    def from_checkpoint(
+        cls, checkpoint: LoadedCheckpoint, settings: TrainSettings | None = None
+    ) -> "Generator":
         """Return the generator of a checkpoint that was read."""
         generator = cls(checkpoint.spec.name)
         generator._checkpoint, generator.settings = checkpoint, settings
@@ -197,7 +201,7 @@ def as_generator(thing: Generator | LoadedCheckpoint | str | Path | None) -> Gen
     if isinstance(thing, Generator):
         return thing
     if isinstance(thing, LoadedCheckpoint):
-        return Generator.of(thing)
+        return Generator.from_checkpoint(thing)
     return Generator.from_pretrained("corpus" if thing is None else thing)
 
 
@@ -392,7 +396,9 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         seed = TrainSettings().seed if settings is None else settings.seed
         owned = data if isinstance(data, GraphDataset | str | Path) else load_dataset(data)
         run = private_run(owned, init, privacy, Path(), seed=seed, overwrite=overwrite)
-        return Generator.of(_kept(out, lambda folder: _tuned(run, folder, device, loggers)))
+        return Generator.from_checkpoint(
+            _kept(out, lambda folder: _tuned(run, folder, device, loggers))
+        )
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
     settings = settings or TrainSettings()
@@ -403,10 +409,17 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
         spec, start = warm.spec, warm.start
 
     def trained(folder: Path) -> LoadedCheckpoint:
-        run = _run(data, spec, folder, start, settings, overwrite=overwrite)
+        run = assemble(
+            data,
+            folder,
+            spec,
+            start=start,
+            run_config={"training": asdict(settings)},
+            overwrite=overwrite,
+        )
         return _trained(run, settings, device, loggers)
 
-    return Generator.of(_kept(out, trained), settings)
+    return Generator.from_checkpoint(_kept(out, trained), settings)
 
 
 def _kept(out: str | Path | None, make: Callable[[Path], LoadedCheckpoint]) -> LoadedCheckpoint:
@@ -421,30 +434,6 @@ def _kept(out: str | Path | None, make: Callable[[Path], LoadedCheckpoint]) -> L
         raise
     weakref.finalize(checkpoint, shutil.rmtree, directory, ignore_errors=True)
     return checkpoint
-
-
-def _run(
-    data: GraphDataset,
-    spec: ModelSpec,
-    directory: Path,
-    start: InitialWeights | None,
-    settings: TrainSettings,
-    *,
-    overwrite: bool,
-) -> TrainingRun:
-    """Return the training run of a model on a data set."""
-    return TrainingRun(
-        spec=spec,
-        train=data.batch("train"),
-        validation=data.batch("val"),
-        directory=directory,
-        schema=data.schema.to_dict(),
-        run_config={"training": asdict(settings)},
-        data_fingerprint=data.fingerprint,
-        split=data.split,
-        overwrite=overwrite,
-        start=start,
-    )
 
 
 def _trained(

@@ -1,5 +1,7 @@
 """Generative models of DAGs; they see sizes, never vocabularies."""
 
+import importlib
+
 from layerdag.models.base import (
     MAX_DEPTH,
     MAX_STEPS,
@@ -99,3 +101,15 @@ __all__ = [
     "slot_uniforms",
     "to_float32",
 ]
+
+_NETWORKS = {
+    "FastLayerDAG": "layerdag.models.fast.model",
+    "ReferenceLayerDAG": "layerdag.models.reference.model",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Return one of the two networks, whose folders lie below this one."""
+    if name in _NETWORKS:
+        return getattr(importlib.import_module(_NETWORKS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -240,7 +240,7 @@ class FittedSurrogate:
         predicts = shorten(", ".join(self.targets), 60)
         return f"FittedSurrogate({self.model.family!r}, predicts {predicts}, {intervals})"
 
-    def of(self, target: str) -> "FittedSurrogate":
+    def for_target(self, target: str) -> "FittedSurrogate":
         """Return the surrogate of one of several targets. Raises UsageError if there is none."""
         for one in (self, *self.others):
             if one.target == target:
@@ -580,9 +580,9 @@ class Surrogate:
         found = scores(np.asarray(y, dtype=np.float64), made.predict(data))
         return float(found["spearman"][0])
 
-    def of(self, target: str) -> "Surrogate":
+    def for_target(self, target: str) -> "Surrogate":
         """Return the surrogate of one of several targets. Raises UsageError if there is none."""
-        return _holding(self._made().of(target))
+        return _holding(self._made().for_target(target))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the surrogate with its schema to a folder; return its path.

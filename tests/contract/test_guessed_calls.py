@@ -34,7 +34,7 @@ def have(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("guesses")
     raws = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(24)]
     data = ld.GraphDataset(raws, split=(0.5, 0.25, 0.25))
-    generator = ld.Generator.of(chain_checkpoint(folder))
+    generator = ld.Generator.from_checkpoint(chain_checkpoint(folder))
     samples = generator.sample(4, **FEW)
     labels = [1.0 + graph.num_nodes for graph in raws]
     job = ld.read_workload(Path(__file__).parents[2] / "data/examples/ddp_mlp")

@@ -438,19 +438,10 @@ def make_run(
         DataError: If the validation part is empty.
     """
     from layerdag.cli.compose import public_config, to_plain_dict
-    from layerdag.training.run import TrainingRun
+    from layerdag.training.run import assemble
 
-    return TrainingRun(
-        spec=spec,
-        start=start,
-        train=data.batch("train"),
-        validation=data.batch("val"),
-        directory=directory,
-        schema=data.schema.to_dict(),
-        run_config=public_config(to_plain_dict(config)),
-        data_fingerprint=data.fingerprint,
-        split=data.split,
-    )
+    record = public_config(to_plain_dict(config))
+    return assemble(data, directory, spec, start=start, run_config=record)
 
 
 def pick_device(name: str) -> "torch.device":

@@ -244,9 +244,7 @@ def test_samples_come_into_memory_in_every_form(tmp_path: Path) -> None:
     assert first.workload().num_ranks >= 1
     assert first.workload(ranks=4).num_ranks >= 4
     shown = repr(first)
-    assert shown.startswith(
-        f"GeneratedGraph('sample-00000', seed=3, {first.dag.num_nodes} nodes"
-    )
+    assert shown.startswith(f"GeneratedGraph('sample-00000', seed=3, {first.dag.num_nodes} nodes")
     assert "tensor" not in shown
 
 

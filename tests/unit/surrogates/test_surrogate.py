@@ -256,8 +256,8 @@ def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_pa
     back = FittedSurrogate.load(tmp_path / "s")
     for name in both.targets:
         alone = FittedSurrogate.fit(data, target=name)
-        assert back.of(name).predict(NOISY).tolist() == alone.predict(NOISY).tolist()
-        assert back.of(name).calibration is not None
+        assert back.for_target(name).predict(NOISY).tolist() == alone.predict(NOISY).tolist()
+        assert back.for_target(name).calibration is not None
     assert back.notes == both.notes
     both.save(tmp_path / "s", overwrite=True)
     assert "| further targets | memory" in (tmp_path / "s" / "README.md").read_text()
@@ -281,17 +281,17 @@ def test_targets_that_share_a_network_are_calibrated_each_and_saved_with_its_wei
     shared.save(tmp_path / "s")
     assert [path.parent.name for path in tmp_path.rglob("*.safetensors")] == ["s"]
     back = FittedSurrogate.load(tmp_path / "s")
-    assert back.of("memory").model.shares_arrays(back.model)
+    assert back.for_target("memory").model.shares_arrays(back.model)
     for name in shared.targets:
-        one, wanted = back.of(name), shared.of(name)
+        one, wanted = back.for_target(name), shared.for_target(name)
         assert one.predict(NOISY).tolist() == wanted.predict(NOISY).tolist()
         assert one.calibration is not None
         assert one.notes == wanted.notes
     assert "| memory, outputs of the same network |" in (tmp_path / "s/README.md").read_text()
     back.save(tmp_path / "s", overwrite=True)
-    back.of("memory").save(tmp_path / "alone")
+    back.for_target("memory").save(tmp_path / "alone")
     alone = FittedSurrogate.load(tmp_path / "alone")
-    assert alone.predict(NOISY).tolist() == shared.of("memory").predict(NOISY).tolist()
+    assert alone.predict(NOISY).tolist() == shared.for_target("memory").predict(NOISY).tolist()
 
 
 def test_files_of_shared_networks_alone_are_of_the_new_format(
@@ -332,9 +332,9 @@ def test_an_output_that_the_network_does_not_have_is_told(
 def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
     fitted: FittedSurrogate,
 ) -> None:
-    assert fitted.of("label") is fitted
+    assert fitted.for_target("label") is fitted
     with pytest.raises(UsageError, match=r"not predict 'lable'\. Did you mean 'label'"):
-        fitted.of("lable")
+        fitted.for_target("lable")
     with pytest.raises(UsageError, match="name at least one target"):
         FittedSurrogate.fit(SURROGATE_DATA, target=())
 
