@@ -158,8 +158,8 @@ for i, graph in enumerate(ld.sample(num=36, seed=1, max_nodes=60, best_of=1)):
 """
 HEAD = f"import json\nfrom pathlib import Path\nimport layerdag as ld\nROOT = Path({str(ROOT)!r})\n"
 VERBS = """collect, convert, info, diff, view, validate, workload, workload stage, workload corpus,
-capture, scale, explore, simulate, calibrate, sweep, rankings, pack, train, sample, checkpoint,
-checkpoint upgrade, checkpoint neighbors, checkpoint costs, surrogate, surrogate fit, surrogate
+capture, scale, explore, simulate, calibrate, sweep, rankings, pack, train, sample,
+surrogate, surrogate fit, surrogate
 tune, surrogate predict, surrogate eval, surrogate tstr, audit, release, runs, demo"""
 
 
