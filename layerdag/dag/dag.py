@@ -94,12 +94,12 @@ class DAG:
         return replace(self, conditions=dict(conditions))._carrying(self._known_layer_N)
 
     @property
-    def x(self) -> Tensor:
+    def x(self) -> Int[Tensor, "N A"]:
         """The codes of all nodes, as PyG calls them."""
         return self.x_NA
 
     @property
-    def edge_index(self) -> Tensor:
+    def edge_index(self) -> Int[Tensor, "2 E"]:
         """Source and target of each edge, as PyG calls them."""
         return self.edge_index_2E
 

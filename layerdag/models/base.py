@@ -2,22 +2,20 @@
 
 Interface of every generative model of DAGs: losses and samples.
 
-Shape letters: B graphs, C numeric conditions, F feature columns (codes of all attributes), M
-categorical conditions, N nodes.
-
 Bounds of a model's settings and sizes, so that an untrusted file cannot exhaust the memory.
 
 They lie far above the sizes of useful models and are checked before anything is built.
 
 Conditions of graphs, each of which may be unknown.
 
-Shape letters: B graphs, C numeric conditions, M categorical conditions, R rows.
-
 A model as plain data (name, sizes, statistics, arguments), and the constructor of its module.
 
 A checkpoint holds a ``ModelSpec`` beside the weights; the class is one of the package or one that
 the process registered, and the arguments are checked against its tree of settings, so that a file
 cannot name code to run.
+
+Shape letters: B graphs, C numeric conditions, F feature columns, M categorical conditions, N nodes,
+R rows.
 """
 
 import importlib

@@ -2,11 +2,7 @@
 
 Sampled nodes and edges, flat through all graphs, as one DAG per graph.
 
-Shape letters: A node attributes, B graphs, E edges, N nodes, n nodes of one graph.
-
 Sampling of categories from one uniform each.
-
-Shape letters: K codes, O options (draws from the same weights).
 
 Uniforms that depend on a sample's own seed alone, computed for all samples at once.
 
@@ -16,11 +12,10 @@ graph therefore does not depend on the other graphs of its batch. ``SampleStream
 after another, for models whose draws follow each other; ``slot_uniforms`` are addressed by position
 and slot, for models that make the same decisions about every node.
 
-Shape letters: B graphs, R rows, U uniforms.
-
 Draws without replacement from groups of candidates, all groups at once.
 
-Shape letters: G groups of rows, R rows (candidates).
+Shape letters: A node attributes, B graphs, E edges, G groups of rows, K codes, N nodes, O options,
+R rows, U uniforms, n nodes of one graph.
 """
 
 from collections.abc import Sequence

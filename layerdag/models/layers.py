@@ -2,28 +2,18 @@
 
 Operations on flat rows: gathering, and sums over segments (groups of rows).
 
-Shape letters: D width of a state, G groups of rows, R rows.
-
 Self-attention among the rows of each segment, without padding to the longest one.
-
-Shape letters: D width of a state, G groups of rows (segments), H heads, R rows, d width of a head
-or key, w window (padded length of a group).
 
 Counts without an upper bound as categories: exact while small, then ever wider bins.
 
-Shape letters: K codes (K1: their borders, one more).
-
 Maps and dropout that act on every row by itself.
-
-Shape letters: D width of a state, R rows.
 
 Embeddings of codes and of positions.
 
-Shape letters: D width of a state, F feature columns, R rows.
-
 Message passing along and against the edges of a graph.
 
-Shape letters: D width of a state, R rows (nodes), V edges among rows.
+Shape letters: D width of a state, F feature columns, G groups of rows, H heads, K codes, R rows, V
+edges among rows, d width of a head or key, w window.
 """
 
 import math

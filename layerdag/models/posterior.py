@@ -7,18 +7,12 @@ relation slowly, whereas p(label | graph) can be learned from a few hundred grap
 trained along with the generator on the same batches, with parameters of its own, and sampling uses
 it to choose among several candidates.
 
-Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
-feature columns, K codes, M categorical conditions, N nodes.
-
 Graphs whose layers between given ones are drawn: importance resampling by what follows them.
-
-Shape letters: B graphs, C numeric conditions, E edges, M categorical conditions, N nodes, O options
-(ways to connect).
 
 Best of n candidates: sampling-importance resampling (Rubin, Bayesian Statistics 3, 1988).
 
-Shape letters: B graphs, C numeric conditions, M categorical conditions, O options (candidates of
-each graph), P pairs (of graph and candidate).
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
+feature columns, K codes, M categorical conditions, N nodes, O options, P pairs.
 """
 
 import math

@@ -57,12 +57,12 @@ MEANINGS = {
 }
 # A DAG and its constructor take what users give, and ``DAG.check`` refuses it in a sentence.
 _CHECKED_BY_HAND = ("dag/dag.py: build", "dag/dag.py: DAG")
-_PLACES = ("models", "graph", "surrogates")
+_PLACES = ("models", "dag", "graph", "surrogates")
 _SUFFIX = re.compile(r"\b[a-z_][a-z0-9_]*_([A-Zbdenqvwz0-9]{0,4}[A-Z][A-Zbdenqvwz0-9]{0,4})\b")
 _ENTRY = re.compile(r"^(\w) ([a-z ]+?)(?: \([^)]*\))?$")
 _LEGEND = re.compile(r"Shape letters: (.*?)\.(?:\n|$)", re.DOTALL)
 
-FILES = sorted(path for place in _PLACES for path in (PACKAGE / place).rglob("_[a-z]*.py"))
+FILES = sorted(path for place in _PLACES for path in (PACKAGE / place).rglob("[a-z]*.py"))
 # A warm start maps tables of weights, not batches: its files have letters of their own.
 MODEL_FILES = [
     path
@@ -233,3 +233,8 @@ def _letters(name: str) -> set[str]:
         return {name[-1]}
     found = _SUFFIX.fullmatch(name)
     return {letter for letter in found.group(1) if letter.isalpha()} if found else set()
+
+
+def test_there_are_files_to_look_at() -> None:
+    assert len(FILES) > 30
+    assert len(MODEL_FILES) > 15

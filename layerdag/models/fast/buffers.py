@@ -1,6 +1,6 @@
 """Growing tensors of sampling: an entry for every row and position.
 
-Shape letters: D width of a state, P pairs, R rows (of the encoder), d width of a head or key.
+Shape letters: D width of a state, P pairs, R rows, d width of a head or key.
 """
 
 import torch

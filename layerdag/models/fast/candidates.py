@@ -5,14 +5,7 @@ Candidates that agree so far, so that what they have in common is computed once.
 Candidates of a graph are drawn from one state, and sharp distributions make many of them alike: a
 state, its scores and its logits are then the same, and only the uniforms differ.
 
-Shape letters: D width of a state, G groups of rows (candidates that agree), K codes, O options
-(candidates of a graph), P pairs (of graph and candidate), Q decisions (about groups: G or 2 G), R
-rows (of candidates: P or 2 P), X selected graphs (or candidates).
-
 Scores of candidate parents for one decision per graph, from the caches of a sampler.
-
-Shape letters: D width of a state, O options, P pairs, Q decisions (by encoder row), T tokens, b
-tokens of a block, d width of a head or key, q selected decisions.
 
 Candidates for the next node of every graph: kind, in-degree, parents and edge types.
 
@@ -21,9 +14,9 @@ have in common is computed once, so that they cost little beside the encoding of
 is kept, with a probability in proportion to its weight: importance resampling inside every step of
 a particle filter (Naesseth, Lindsten and Schon, Nested sequential Monte Carlo methods, 2015).
 
-Shape letters: B graphs (the active ones), D width of a state, F feature columns, G groups of rows
-(of candidates that agree), K codes, O options, P pairs (of graph and candidate), Q decisions, R
-rows (of the encoder), T tokens, U uniforms, X selected graphs (or candidates).
+Shape letters: B graphs, D width of a state, F feature columns, G groups of rows, K codes, O
+options, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, b tokens of a block,
+d width of a head or key, q selected decisions.
 """
 
 from dataclasses import dataclass, fields, replace

@@ -4,13 +4,10 @@ Constraints taken from the training graphs: codes, alone and together, and degre
 
 What holds for out-degrees is a component: as observed in training, or unlimited.
 
-Shape letters: A node attributes, B graphs, E edges, F feature columns (codes of all attributes
-after the kind; of ``AllowedCodes`` those of the kind, too), K codes, N nodes.
-
 Neighborhoods as in training: automata that read the kinds of a node's parents or children.
 
-Shape letters: A node attributes, B graphs, E edges, K codes (kinds), N nodes, P pairs (of state and
-kind read), R rows (states), X selected graphs (or nodes).
+Shape letters: A node attributes, B graphs, E edges, F feature columns, K codes, N nodes, P pairs, R
+rows, X selected graphs.
 """
 
 import math

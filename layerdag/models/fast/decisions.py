@@ -15,13 +15,10 @@ later siblings, layer sizes and the end of the graph can depend on it. It is opt
 Parameter names (``slot``, ``first_stub``, ``open_embedding``, ``plan_readout``, ``far_query``) are
 those of published checkpoints.
 
-Shape letters: D width of a state, F feature columns, K codes, L layers, N nodes, P pairs, Q
-decisions, d width of a head or key.
-
 Teacher forcing: the likelihood of every decision of a batch of training graphs in one pass.
 
-Shape letters: A node attributes, B graphs, D width of a state, E edges, G groups of rows, K codes,
-L layers, N nodes, P pairs, Q decisions, R rows (of a linear map), T tokens, Z attention blocks, d
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, G groups
+of rows, K codes, L layers, N nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, d
 width of a head or key, q selected decisions.
 """
 

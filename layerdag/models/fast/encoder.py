@@ -7,9 +7,9 @@ same keys and values, and both are causal: every token is encoded exactly once.
 
 In sampling, keys and values of earlier tokens are kept, each computed once.
 
-Shape letters: D width of a state, E edges, H heads, P pairs, R rows, T tokens, Y heads of all rows
-(R H), Z attention blocks, b tokens of a block, d width of a head or key, v visible keys, w window,
-z pooled blocks.
+Shape letters: D width of a state, E edges, H heads, P pairs, R rows, T tokens, Y heads of all rows,
+Z attention blocks, b tokens of a block, d width of a head or key, v visible keys, w window, z
+pooled blocks.
 """
 
 import math

@@ -3,8 +3,7 @@
 ``model.encoder.kind`` names the encoder. The package has "window"; ``register_encoder`` adds
 others, and so do entry points of the group "layerdag.encoders".
 
-Shape letters: B graphs, D width of a state, E edges, L tokens of the longest graph, P pairs, R rows
-(of the encoder), T tokens.
+Shape letters: B graphs, D width of a state, E edges, L layers, P pairs, R rows, T tokens.
 """
 
 from abc import ABC, abstractmethod

@@ -6,9 +6,6 @@ A graph becomes a sequence of tokens: a start token, then its nodes in layer ord
 batch are concatenated without padding; only attention works on padded blocks of ``block``
 consecutive tokens of one graph.
 
-Shape letters: B graphs, E edges, L layers, N nodes, T tokens, Z attention blocks (after the first
-of their graph), b tokens of a block, w window, z pooled blocks.
-
 Candidate parents of a node and their features at the time of the decision.
 
 A parent is chosen from an interval of earlier tokens: the first parent from the layer before, every
@@ -19,8 +16,8 @@ older block, and every earlier node can still be reached.
 
 A pending child of a node is a *stub* (half-edge), as in the configuration model of random graphs.
 
-Shape letters: B graphs, E edges, G groups of rows (tokens or blocks), N nodes, P pairs, Q
-decisions, T tokens.
+Shape letters: B graphs, E edges, G groups of rows, L layers, N nodes, P pairs, Q decisions, T
+tokens, Z attention blocks, b tokens of a block, w window, z pooled blocks.
 """
 
 from collections.abc import Callable

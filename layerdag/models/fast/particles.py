@@ -7,9 +7,6 @@ Weisfeiler-Lehman refinement along the edges' direction, as far as a graph is kn
 drawn. Programs repeat (layers, micro-batches, one optimizer step per tensor): of the nodes of
 training jobs half have an ancestry that an earlier node of their job has.
 
-Shape letters: B graphs (the active ones), N nodes, O options, P pairs (of graph and candidate), R
-rows, X selected graphs (or candidates).
-
 Sequential Monte Carlo: drawing several graphs at once, and going on with those that fit.
 
 The graphs drawn for one that is kept are the particles of a filter. While they are drawn, they are
@@ -19,8 +16,8 @@ weight are replaced by copies of others, which then go on by random numbers of t
 et al., Sequential Monte Carlo steering, arXiv 2306.03081). An error is so corrected soon after it
 was made, where best-of-n can only throw the whole graph away.
 
-Shape letters: B graphs (the active ones), G groups of rows (particles of one graph), K codes, O
-options (particles), P pairs (of graph and candidate), R rows, X selected graphs.
+Shape letters: B graphs, G groups of rows, K codes, N nodes, O options, P pairs, R rows, X selected
+graphs.
 """
 
 from dataclasses import dataclass

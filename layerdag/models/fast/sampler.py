@@ -2,18 +2,15 @@
 
 Nodes of a prefix in place of drawn ones, the same in every graph of a request.
 
-Shape letters: A node attributes, B graphs (the active ones), N nodes, X selected graphs.
-
 Cached sampling: one node of every graph per step, each node encoded once.
 
 All graphs of a request are at the same position, so that caches are sliced and never padded. The
 row of a finished graph is assigned to the padding sample, which is dropped, until enough rows are
 inactive that compacting the caches pays off.
 
-Shape letters: A node attributes, B graphs (the active ones), C numeric conditions, D width of a
-state, F feature columns (codes of all attributes), J position buckets, K codes, M categorical
-conditions, O options, P pairs, Q decisions, R rows (of the encoder: B or 2 B), T tokens, U
-uniforms, X selected graphs.
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, F feature
+columns, J position buckets, K codes, M categorical conditions, N nodes, O options, P pairs, Q
+decisions, R rows, T tokens, U uniforms, X selected graphs.
 """
 
 import math

@@ -2,24 +2,17 @@
 
 Caches of sampling: the encoder's memory and the encodings of earlier tokens, each computed once.
 
-Shape letters: D width of a state, R rows (of the encoder), b tokens of a block, d width of a key.
-
 Guidance while sampling: pairs of conditional and unconditional rows, and their logits.
 
 Under guidance every graph has two rows of the encoder, the first half of all rows conditional and
 the second half unconditional, which share the discrete decisions.
 
-Shape letters: K codes, R rows (of the encoder: X or 2 X), X selected graphs (or candidates).
-
 Collecting sampled nodes and edges step by step, and splitting them into graphs at the end.
-
-Shape letters: A node attributes, B graphs, E edges, N nodes, X selected graphs.
 
 The discrete state of sampling: structural features, out-degrees, uses and capacities.
 
-Shape letters: B graphs (the active ones), F feature columns (codes of all attributes), K codes, R
-rows, T tokens (the newest of each graph), X selected
-graphs.
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, K codes,
+N nodes, R rows, T tokens, X selected graphs, b tokens of a block, d width of a head or key.
 """
 
 from collections.abc import Sequence

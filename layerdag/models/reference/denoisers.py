@@ -2,8 +2,6 @@
 
 In-degrees as categories: one code for each in-degree that training graphs have.
 
-Shape letters: K codes, N nodes.
-
 Categorical diffusion toward a marginal: forward process, reverse process.
 
 D3PM (Austin et al., arXiv 2107.03006) with the transition of DiGress (arXiv 2209.14734):
@@ -12,25 +10,16 @@ D3PM (Austin et al., arXiv 2107.03006) with the transition of DiGress (arXiv 220
 
 Codes have any leading shape ``...``; probabilities have one more dimension K (codes).
 
-Shape letters: K codes.
-
 Noise schedule of the diffusion, and the timesteps that a sampler visits.
-
-Shape letters: S diffusion steps.
 
 Diffusion of the edges into a new layer, over all pairs of an earlier and a new node.
 
-Shape letters: D width of a state, I prefixes, K codes, P pairs, R rows (nodes of the prefixes, end
-to end), S diffusion steps, V edges among rows, W new nodes.
-
 How many nodes the next layer has, 0 for stop.
-
-Shape letters: I prefixes, K codes.
 
 Diffusion of the attributes of a new layer's nodes, with the in-degree as one more attribute.
 
-Shape letters: A node attributes, D width of a state, I prefixes, K codes, R rows (new nodes, end to
-end), S diffusion steps.
+Shape letters: A node attributes, D width of a state, I prefixes, K codes, N nodes, P pairs, R rows,
+S diffusion steps, V edges among rows, W new nodes.
 """
 
 import math

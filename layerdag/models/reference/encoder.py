@@ -2,24 +2,17 @@
 
 Graph-level conditions as one vector: several at once, each of which may be unknown.
 
-Shape letters: B graphs, C numeric conditions, D width of a state, M categorical conditions.
-
 The encoder of prefixes: message passing along and against the edges.
 
-Shape letters: A node attributes, D width of a state, I prefixes, N nodes, R rows (nodes of the
-prefixes, end to end), V edges among rows.
-
 Partial graphs during sampling: flat arrays that are extended by one layer at a time.
-
-Shape letters: A node attributes, E edges, N nodes, V edges among rows, W new nodes.
 
 Training examples of the layerwise model: every prefix of every graph, block-diagonally.
 
 In a ``DAGBatch`` the nodes of a graph are sorted by layer and its edges by target, so the prefix of
 the first l layers is a contiguous range of nodes and edges: prefixes are built from pointers.
 
-Shape letters: B graphs, E edges, I prefixes, L layers, N nodes, R rows (nodes of the prefixes, end
-to end), V edges among rows.
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, I
+prefixes, L layers, M categorical conditions, N nodes, R rows, V edges among rows, W new nodes.
 """
 
 from dataclasses import dataclass

@@ -7,18 +7,14 @@ networks compute in double precision unless the model's ``sampling_precision`` s
 last bits of a matrix product depend on the size of the batch, and in single precision they now and
 then change a sampled code, so that a graph depends on the other graphs of its batch.
 
-Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, I
-prefixes, K codes, M categorical conditions, N nodes, P pairs, R rows (nodes of the prefixes, end to
-end), S diffusion steps, V edges among rows, W new nodes.
-
 ``model=reference``: LayerDAG as published (arXiv 2411.02322), with its known faults repaired.
 
 Three networks with no shared parameter, trained on every prefix of every graph: layer size, node
 attributes, edges. docs/explanation/method.md lists what was kept and what was repaired, and why.
 
 Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, I
-prefixes, K codes, M categorical conditions, N nodes, P pairs, R rows, V edges among rows, W new
-nodes.
+prefixes, K codes, M categorical conditions, N nodes, P pairs, R rows, S diffusion steps, V edges
+among rows, W new nodes.
 """
 
 import copy
