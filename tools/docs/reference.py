@@ -31,11 +31,13 @@ def help_of(words: list[str]) -> str:
 
 def public_names(room: str) -> dict[str, str]:
     """Return the public names of a room with the module that defines each, in order."""
-    stub = PACKAGE.parent.joinpath(*room.split("."), "__init__.pyi")
+    face = PACKAGE.parent.joinpath(*room.split("."), "__init__.py")
+    stub = face.with_suffix(".pyi")
     found = {}
-    for node in ast.parse(stub.read_text()).body:
+    for node in ast.parse((stub if stub.exists() else face).read_text()).body:
         if isinstance(node, ast.ImportFrom):
-            found.update({alias.name: f"{room}.{node.module}" for alias in node.names})
+            module = f"{room}.{node.module}" if node.level else str(node.module)
+            found.update({alias.name: module for alias in node.names})
     return dict(sorted(found.items(), key=lambda pair: pair[0].lower()))
 
 
@@ -55,9 +57,9 @@ def purpose(room: str) -> str:
 
 def rooms() -> list[str]:
     """Return the public packages that hand out names, from the top to the leaves."""
-    stubs = sorted(path.parent for path in PACKAGE.rglob("__init__.pyi"))
-    dotted = (".".join(path.relative_to(PACKAGE.parent).parts) for path in stubs)
-    return [name for name in dotted if "._" not in name and ".cli" not in name]
+    folders = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+    dotted = (".".join(path.relative_to(PACKAGE.parent).parts) for path in folders)
+    return [name for name in dotted if ".cli" not in name and public_names(name)]
 
 
 with mkdocs_gen_files.open("reference/cli.md", "w") as page:
