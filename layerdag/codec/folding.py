@@ -32,6 +32,7 @@ from layerdag.codec.vocabulary import public_device, public_dtype, public_name
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, size_conditions
 from layerdag.graph.topology import longest_path_layers, pointers
+from layerdag.runtime.notes import merge_notes
 from layerdag.traces.analysis import WORLD_NAMES, group_names, program_order
 from layerdag.traces.chakra.files import without_nodes
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload, dependency_edges
@@ -311,6 +312,7 @@ def job_graph(
         },
         open_vocabularies=OPEN_VOCABULARIES,
         vocabularies=VOCABULARIES,
+        notes=merge_notes(note for trace in traces for note in trace.notes),
     )
 
 

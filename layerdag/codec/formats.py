@@ -285,7 +285,7 @@ def _with_groups(workload: Workload, options: ReadOptions) -> Workload:
     if not options.groups_file:
         return workload
     groups = read_groups(options.groups_file, workload.num_ranks)
-    return Workload(workload.traces, groups, workload.source)
+    return replace(workload, groups=groups)
 
 
 def _decode_chakra(data: bytes, source: str, options: ReadOptions) -> Workload:

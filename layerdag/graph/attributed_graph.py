@@ -15,6 +15,7 @@ import numpy as np
 from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_text
+from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.text import shorten
 
@@ -45,6 +46,7 @@ class AttributedGraph:
         conditions: Graph-level values by name.
         open_vocabularies: Categorical attributes in which unseen words may map to ``<other>``.
         vocabularies: Words that an attribute's vocabulary holds even if no training graph has them.
+        notes: What the reader did not understand.
     """
 
     name: str
@@ -57,6 +59,7 @@ class AttributedGraph:
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     open_vocabularies: tuple[str, ...] = ()
     vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     @property
     def num_nodes(self) -> int:

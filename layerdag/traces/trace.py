@@ -17,6 +17,7 @@ import numpy as np
 
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.topology import longest_path_layers, pointers
+from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.text import shorten
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ class Trace:
         version: ``GlobalMetadata.version``, "" if unset.
         metadata: ``GlobalMetadata.attr``.
         source: File name for messages.
+        notes: What the reader did not understand.
     """
 
     id_N: np.ndarray
@@ -169,6 +171,7 @@ class Trace:
     version: str = ""
     metadata: tuple[Attribute, ...] = ()
     source: str = "<memory>"
+    notes: tuple[Note, ...] = ()
 
     @property
     def num_nodes(self) -> int:
@@ -313,11 +316,22 @@ class Workload:
         traces: Trace of each rank, rank i at position i.
         groups: Ranks of each communicator group, by the group's integer name (as a string).
         source: Prefix or folder for messages.
+        job_notes: What the reader did not understand of the job as a whole; ``notes`` has those of
+            its traces, too.
     """
 
     traces: Sequence[Trace]
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     source: str = "<memory>"
+    job_notes: tuple[Note, ...] = ()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What the reader did not understand, of the job and of every distinct trace."""
+        if isinstance(self.traces, LazyTraces):
+            return self.job_notes
+        distinct = {id(trace): trace for trace in self.traces}.values()
+        return merge_notes([*self.job_notes, *(note for one in distinct for note in one.notes)])
 
     @property
     def num_ranks(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.notes import add_strict, print_notes, strict_code
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="remove every string outside a public vocabulary, timestamps and process data, and "
         "renumber ids",
     )
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -196,6 +198,11 @@ def run(args: argparse.Namespace) -> int:
     if args.to != "param":
         require_free(args.to, Path(args.out), overwrite=args.overwrite)
     workload = read_inputs(found, _inputs(args), print_status)
+    notes = workload.notes
+    print_notes(notes)
+    if args.strict and notes:
+        print_status("nothing was written: --strict allows no notes")
+        return strict_code(notes, strict=True)
     if args.drop_dangling:
         workload = _without_dangling(workload)
     if args.scrub:
@@ -294,6 +301,10 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     out = Path(args.out)
     if out.exists() and not args.overwrite:
         raise UsageError(f"{out}: is there already; name another file, or add --overwrite.")
+    print_notes(graph.notes)
+    if args.strict and graph.notes:
+        print_status("nothing was written: --strict allows no notes")
+        return strict_code(graph.notes, strict=True)
     write_graph(graph, args.to, out)
     print(
         f"wrote a graph of {graph.num_nodes:,} nodes and {graph.edge_index_2E.shape[1]:,} edges: "

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from layerdag.codec.sample_files import PartIndex
     from layerdag.graph.attributed_graph import AttributedGraph
+    from layerdag.runtime.notes import Note
     from layerdag.traces.analysis import GroupSummary, RankSummary, WorkloadSummary
 
 
@@ -50,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,10 +70,12 @@ def run(args: argparse.Namespace) -> int:
     if found.content is Content.SAMPLES:
         return _parts(args)
     if found.content is Content.GRAPH:
-        figures = graph_summary(found.graph())
-        return _printed(args, figures, graph_lines(figures))
-    summary = summarize(found.traces(ReadOptions(args.comm_group)))
-    return _printed(args, summary.to_json(), _lines(summary))
+        graph = found.graph()
+        figures = graph_summary(graph)
+        return _printed(args, figures, graph_lines(figures), graph.notes)
+    workload = found.traces(ReadOptions(args.comm_group))
+    summary = summarize(workload)
+    return _printed(args, summary.to_json(), _lines(summary), workload.notes)
 
 
 def _parts(args: argparse.Namespace) -> int:
@@ -90,14 +95,20 @@ def _program(args: argparse.Namespace) -> int:
     return _printed(args, found.to_dict(), [str(found)])
 
 
-def _printed(args: argparse.Namespace, figures: Mapping[str, object], lines: Iterable[str]) -> int:
-    """Print figures as JSON if that is asked for, else as lines."""
+def _printed(
+    args: argparse.Namespace,
+    figures: Mapping[str, object],
+    lines: Iterable[str],
+    notes: Sequence["Note"] = (),
+) -> int:
+    """Print figures as JSON if that is asked for, else as lines; return the exit code."""
     if args.json:
-        json.dump(figures, sys.stdout, indent=1)
+        json.dump({**figures, "notes": notes_json(notes)}, sys.stdout, indent=1)
         print()
     else:
         print("\n".join(lines))
-    return 0
+        print_notes(notes)
+    return strict_code(notes, strict=args.strict)
 
 
 def _lines(summary: "WorkloadSummary") -> list[str]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import SimulationError, UsageError
 from layerdag.simulator.compute_choice import CHOICES
 
@@ -140,6 +141,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_inputs(parser.add_argument)
     _configure_run(parser.add_argument)
     _configure_outputs(parser.add_argument)
+    add_strict(parser)
 
 
 def _configure_inputs(add: Callable[..., object]) -> None:
@@ -299,10 +301,11 @@ def _run(args: argparse.Namespace) -> int:
             document, lines = {**document, **more}, lines + further
     if args.nodes or args.trace:
         _write_ticks(args, result)
-    _tell(args, document, lines)
+    _tell(args, {**document, "input_notes": notes_json(workload.notes)}, lines)
+    print_notes(workload.notes)
     for note in result.notes:
-        print(f"layerdag: note: {note}", file=sys.stderr)
-    return 0
+        print(f"note: {note}", file=sys.stderr)
+    return strict_code(workload.notes, strict=args.strict)
 
 
 def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:

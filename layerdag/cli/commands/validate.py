@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.notes import notes_json, print_notes
 from layerdag.errors import DataError, TraceError, UsageError
 
 if TYPE_CHECKING:
     from layerdag.codec.sample_files import StoredSample
     from layerdag.graph.attributed_graph import AttributedGraph
+    from layerdag.runtime.notes import Note
     from layerdag.validation.fixes import FixedWorkload
     from layerdag.validation.rules import Finding
 
@@ -128,6 +130,7 @@ class Checked:
         findings: What is wrong with it.
         count: Workloads and graphs; a part of samples holds many.
         alone: How many of them have one rank.
+        notes: What its reader did not understand.
     """
 
     target: Path
@@ -135,6 +138,7 @@ class Checked:
     findings: "tuple[Finding, ...]"
     count: int = 1
     alone: int = 0
+    notes: "tuple[Note, ...]" = ()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +157,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="let warnings fail too; with --against, whatever is not no better than chance",
+        help="let warnings and notes fail too; with --against, whatever is not no better than "
+        "chance",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--rules", action="store_true", help="list the rules and stop")
@@ -205,11 +210,13 @@ def run(args: argparse.Namespace) -> int:
         )
     checked = [one for path in args.paths for one in _checked(Path(path), args.comm_group)]
     findings = [finding for one in checked for finding in one.findings]
+    notes = [note for one in checked for note in one.notes]
     if args.json:
         print(json.dumps(_as_json_validate(checked, findings), indent=1))
     else:
         _print_text_validate(checked, findings)
-    return int(has_errors(findings) or (args.strict and bool(findings)))
+        print_notes(notes)
+    return int(has_errors(findings) or (args.strict and bool(findings or notes)))
 
 
 def _fix(args: argparse.Namespace) -> int:
@@ -297,7 +304,8 @@ def _check(target: Path, groups: str | None) -> Checked:
     try:
         place = recognize(target)
         if place.content is Content.GRAPH:
-            return Checked(target, None, tuple(_check_graph(target, place.graph())))
+            graph = place.graph()
+            return Checked(target, None, tuple(_check_graph(target, graph)), notes=graph.notes)
         workload = place.traces(ReadOptions(groups))
         described = check_group_file(workload) if groups or holds_rank_files(target) else []
         findings = described + check_workload(workload)
@@ -307,7 +315,7 @@ def _check(target: Path, groups: str | None) -> Checked:
     if findings and _is_sampled(target):
         findings = [replace(finding, sampled=True) for finding in findings]
     alone = int(workload.num_ranks == 1)
-    return Checked(target, workload.num_ranks, tuple(findings), alone=alone)
+    return Checked(target, workload.num_ranks, tuple(findings), alone=alone, notes=workload.notes)
 
 
 def _is_sampled(target: Path) -> bool:
@@ -365,6 +373,7 @@ def _as_json_validate(
         "one_rank": [str(one.target) for one in checked if one.alone == one.count],
         "valid": not has_errors(findings),
         "findings": [finding_row(finding) for finding in findings],
+        "notes": notes_json([note for one in checked for note in one.notes]),
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.notes import print_notes
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,9 +92,13 @@ def run(args: argparse.Namespace) -> int:
     if found.content is Content.GRAPH:
         if args.simulate:
             raise UsageError(f"{args.workload} is a flow graph, which cannot be simulated.")
-        _write_graph(kind, found.graph(), args.workload, out)
+        graph = found.graph()
+        print_notes(graph.notes)
+        _write_graph(kind, graph, args.workload, out)
     else:
-        _write(kind, found.traces(ReadOptions(args.comm_group)), args, out)
+        workload = found.traces(ReadOptions(args.comm_group))
+        print_notes(workload.notes)
+        _write(kind, workload, args, out)
     print(f"wrote {out}", file=sys.stderr)
     return 0
 

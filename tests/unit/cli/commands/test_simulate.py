@@ -203,7 +203,7 @@ def test_what_makes_figures_too_small_is_noted(files, capsys):
     notes = json.loads(told.out)["notes"]
     assert "a collective of 0 bytes runs with a byte for every rank" in notes[0]
     assert "no local-mem-bw, so reductions take 0 ns" in notes[1]
-    assert all(f"layerdag: note: {note}" in told.err for note in notes)
+    assert all(f"note: {note}" in told.err for note in notes)
     (files / "system.json").write_text(json.dumps({**SYSTEM, "local-mem-bw": 100}))
     write_workload(
         workload(*[[comp(0, 1), all_reduce(1, 8, (0,))]] * 2), files / "w", overwrite=True
