@@ -36,8 +36,7 @@ from layerdag.traces.chakra.workload import (
     write_workload,
 )
 from layerdag.traces.hlo.parser import begins_program, read_program
-from layerdag.traces.hlo.program import HARDWARE, Hardware
-from layerdag.traces.hlo.traces import DeviceSplit, program_workload
+from layerdag.traces.hlo.program import HARDWARE, DeviceSplit, Hardware, program_workload
 from layerdag.traces.pytorch.importer import import_pytorch
 from layerdag.traces.pytorch.ranks import (
     ImportedJob,

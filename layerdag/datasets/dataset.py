@@ -26,8 +26,7 @@ from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, 
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.graph.formats.networkx_graphs import to_networkx
 from layerdag.graph.rolled_blocks import BLOCK, rolled
-from layerdag.runtime.settings import did_you_mean
-from layerdag.runtime.text import guess_message
+from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.costs import NO_COSTS
 from layerdag.schema.schema import GraphSchema, NumberForm
 from layerdag.traces.trace import Trace, Workload

@@ -9,7 +9,7 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.generators import CodedSamples, coded
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.similarity import DEFAULT_METRICS, QualityReport, compare
-from layerdag.evaluation.vun import VUN, Rule, vun_of_codes
+from layerdag.evaluation.validity import VUN, ValidityRule, vun_of_codes
 from layerdag.runtime.progress import stage
 from layerdag.runtime.rng import numpy_generator
 
@@ -142,7 +142,7 @@ def score_generators(  # noqa: PLR0913
     data: GraphDataset,
     sets: Mapping[str, Iterable[Any]],
     *,
-    rules: Iterable[Rule] | None = None,
+    rules: Iterable[ValidityRule] | None = None,
     without: Sequence[str] = (),
     metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
     baseline: bool = False,

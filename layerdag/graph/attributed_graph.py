@@ -16,7 +16,7 @@ from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_parsed
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import shorten
 
 Condition = float | str
 

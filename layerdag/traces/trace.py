@@ -17,7 +17,7 @@ import numpy as np
 
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.topology import longest_path_layers, pointers
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import shorten
 
 if TYPE_CHECKING:
     import pandas as pd

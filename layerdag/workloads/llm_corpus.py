@@ -26,7 +26,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, load_yaml
 from layerdag.simulator.run import simulate
 from layerdag.version import __version__
-from layerdag.workloads.study import NetworkDimension, StudiedCluster
+from layerdag.workloads.exploration import NetworkDimension, StudiedCluster
 from layerdag.workloads.transformer.costs import rank_memory
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.plan import Plan, Recompute, Step

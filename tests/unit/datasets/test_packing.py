@@ -24,7 +24,7 @@ from layerdag.graph.attributed_graph import SPLITS, AttributedGraph
 from layerdag.graph.formats.registry import write_json
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.training.batches import take_graphs
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainSettings
 from layerdag.training.weight_transfer import spec_for
 
 COUNT = 25
