@@ -27,11 +27,11 @@ from .datasets.loading import (
 from .datasets.samples import iter_samples as iter_samples
 from .differences.comparison import diff as diff
 from .dp.settings import Privacy as Privacy
-from .evaluation.generators import register_generator as register_generator
 from .evaluation.metrics.base import (
     graph_metric as graph_metric,
     register_metric as register_metric,
 )
+from .evaluation.side_by_side import register_generator as register_generator
 from .evaluation.similarity import QualityReport as QualityReport
 from .evaluation.validity import VUN as VUN, novelty as novelty, vun as vun
 from .models.base import register_model as register_model

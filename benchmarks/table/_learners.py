@@ -13,10 +13,10 @@ import numpy as np
 import layerdag as ld
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.evaluation.generators import (
+from layerdag.datasets.encoding import coded
+from layerdag.evaluation.side_by_side import (
     GENERATORS,
     GraphGenerator,
-    coded,
     fitted_generator,
 )
 from layerdag.graph.attributed_graph import Condition

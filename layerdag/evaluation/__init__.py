@@ -1,6 +1,5 @@
 """Similarity of graphs, validity, and agreement of rankings."""
 
-from layerdag.evaluation.generators import fitted_generator
 from layerdag.evaluation.rankings import (
     RankedJob,
     RankingReport,
@@ -10,7 +9,7 @@ from layerdag.evaluation.rankings import (
     ranked_job,
     simulate_jobs,
 )
-from layerdag.evaluation.side_by_side import SideBySide, score_generators
+from layerdag.evaluation.side_by_side import SideBySide, fitted_generator, score_generators
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
     LOCAL_METRICS,

@@ -25,8 +25,8 @@ from layerdag.dag.dag import DAG, graph_hashes
 from layerdag.dag.graph_set import GraphSet
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.encoding import CodedSamples, coded
 from layerdag.errors import GraphError, UsageError
-from layerdag.evaluation.generators import CodedSamples, coded
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.topology import longest_path_layers, pointers
 from layerdag.runtime.settings import did_you_mean

@@ -16,8 +16,7 @@ import yaml
 from layerdag.codec.folding import RankClassTrace, job_graph
 from layerdag.codec.vocabulary import COLLECTIVE_NAMES, SEND
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition
-from layerdag.graph.formats.registry import encode_json
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.rolled_blocks import REPEATS, rolled
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
 from layerdag.runtime.progress import track

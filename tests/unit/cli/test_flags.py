@@ -22,7 +22,7 @@ from layerdag.cli.flags import (
 )
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import encoded
 from layerdag.errors import UsageError
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 from layerdag.privacy.auditing import AuditTally, audit_of, too_few_held_out
 from layerdag.privacy.membership import MARGIN, chance_half_width
 from layerdag.training.checkpoint import CheckpointContents, save_checkpoint
