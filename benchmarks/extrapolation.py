@@ -37,8 +37,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.folder import load_folder
 from layerdag.evaluation.metrics.base import AttributeView
 from layerdag.evaluation.similarity import compare, compare_by_depth
-from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.registry import read_json
+from layerdag.graph.attributed_graph import AttributedGraph, read_json
 from layerdag.graph.topology import neighborhood_colors
 from layerdag.sampling.generation import sample_like
 from layerdag.sampling.settings import GenerationSettings

@@ -45,8 +45,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import load_folder
 from layerdag.evaluation.metrics.base import AttributeView
 from layerdag.evaluation.similarity import compare
-from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.registry import read_json
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, read_json
 from layerdag.graph.topology import neighborhood_colors
 from layerdag.runtime.progress import track
 from layerdag.sampling.generated import as_workload

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.datasets.packed import ARRAYS, NAMES, PackedHeader, open_array
-from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.runtime.progress import track
 from layerdag.runtime.rng import numpy_generator
 

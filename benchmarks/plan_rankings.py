@@ -22,8 +22,7 @@ import numpy as np
 
 from layerdag.datasets.corpus import run_graph
 from layerdag.errors import ConfigError
-from layerdag.evaluation.ranked_jobs import RankedJob, ranked_job, simulate_jobs
-from layerdag.evaluation.rankings import compare_rankings
+from layerdag.evaluation.rankings import RankedJob, compare_rankings, ranked_job, simulate_jobs
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import Device, MeasuredCompute, RooflineCompute
 from layerdag.traces.chakra.corpus import RunRecord, read_index, read_runs

@@ -65,8 +65,7 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
     from layerdag.dag.statistics import GraphStatistics
     from layerdag.models.base import ModelSpec, build_model
     from layerdag.training.loop import train
-    from layerdag.training.run import TrainingRun
-    from layerdag.training.settings import TrainSettings
+    from layerdag.training.run import TrainingRun, TrainSettings
 
     torch.set_num_threads(options.threads)
     shape = SHAPES[shape_name]

@@ -35,8 +35,13 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.chakra.corpus import RunRecord, embedded_corpus, read_index, read_runs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import evaluate, train
-from layerdag.training.run import TrainingRun, assemble
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.run import (
+    LearningRateSchedule,
+    OptimizerConfig,
+    TrainingRun,
+    TrainSettings,
+    assemble,
+)
 from layerdag.training.weight_transfer import spec_for, warm_start
 
 GRAPH = ("layer_size", "node", "edge")

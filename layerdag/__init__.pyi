@@ -1,4 +1,3 @@
-from .api.auditing import audit as audit
 from .api.functions import (
     compare as compare,
     fix as fix,
@@ -7,6 +6,7 @@ from .api.functions import (
 )
 from .api.generator import (
     Generator as Generator,
+    audit as audit,
     generate as generate,
     load_checkpoint as load_checkpoint,
     sample as sample,
@@ -27,15 +27,15 @@ from .datasets.loading import (
 from .datasets.samples import iter_samples as iter_samples
 from .differences.comparison import diff as diff
 from .dp.settings import Privacy as Privacy
-from .evaluation.generators import register_generator as register_generator
 from .evaluation.metrics.base import (
     graph_metric as graph_metric,
     register_metric as register_metric,
 )
+from .evaluation.side_by_side import register_generator as register_generator
 from .evaluation.similarity import QualityReport as QualityReport
-from .evaluation.vun import VUN as VUN, novelty as novelty, vun as vun
+from .evaluation.validity import VUN as VUN, novelty as novelty, vun as vun
 from .models.base import register_model as register_model
-from .models.fast.encoder_base import register_encoder as register_encoder
+from .models.fast.encoder import register_encoder as register_encoder
 from .privacy.shadows import ShadowSettings as ShadowSettings
 from .publication.pipeline import release as release
 from .sampling.generated import GeneratedGraph as GeneratedGraph, as_workload as as_workload
@@ -50,7 +50,7 @@ from .surrogates.surrogate import Surrogate as Surrogate
 from .traces.chakra.files import read_trace as read_trace, write_trace as write_trace
 from .traces.chakra.workload import read_workload as read_workload, write_workload as write_workload
 from .traces.trace import Trace as Trace, Workload as Workload
-from .training.settings import TrainSettings as TrainSettings
+from .training.run import TrainSettings as TrainSettings
 from .version import __version__ as __version__
 from .workloads.by_name import workload as workload
 from .workloads.exploration import explore as explore

@@ -13,10 +13,10 @@ import numpy as np
 import layerdag as ld
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.evaluation.generators import (
+from layerdag.datasets.encoding import coded
+from layerdag.evaluation.side_by_side import (
     GENERATORS,
     GraphGenerator,
-    coded,
     fitted_generator,
 )
 from layerdag.graph.attributed_graph import Condition
@@ -26,8 +26,7 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train as train_run
-from layerdag.training.run import assemble
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
+from layerdag.training.run import LearningRateSchedule, OptimizerConfig, assemble
 from layerdag.training.weight_transfer import spec_for
 
 from .baselines import (

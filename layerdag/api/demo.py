@@ -84,8 +84,15 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import JsonlLogger
 from layerdag.training.loop import train
-from layerdag.training.run import TrainResult, assemble, clear_run, require_free
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.run import (
+    LearningRateSchedule,
+    OptimizerConfig,
+    TrainResult,
+    TrainSettings,
+    assemble,
+    clear_run,
+    require_free,
+)
 from layerdag.training.weight_transfer import PRETRAINED, WarmStart, spec_for, warm_start
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors

@@ -15,10 +15,9 @@ from layerdag.datasets.conversion import (
     attributed_graph,
     attributed_graphs,
     is_pyg,
-    with_old_words,
 )
 from layerdag.datasets.dataset import GraphDataset, GraphSplit
-from layerdag.datasets.encoding import encoded, translated, with_attributes_of
+from layerdag.datasets.encoding import encoded, translated, with_attributes_of, with_old_words
 from layerdag.datasets.loading import load_dataset
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
@@ -30,7 +29,7 @@ from layerdag.evaluation.similarity import (
 )
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
-from layerdag.graph.formats.networkx_graphs import is_networkx
+from layerdag.graph.formats.rows import is_networkx
 from layerdag.runtime.files import write_bytes
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph, write_graph

@@ -1,4 +1,4 @@
-"""``Generator``: train, sample, save; the same as functions."""
+"""``Generator``: train, sample, save, audit; the same as functions."""
 
 import shutil
 import tempfile
@@ -19,6 +19,7 @@ from layerdag.dp.tuning import PrivateRun, tune_privately
 from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.attributed_graph import Condition
 from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.privacy.auditing import Audit, audit as audit_graphs
 from layerdag.runtime.settings import did_you_mean
 from layerdag.sampling.folder import write_sample_list, write_samples as sample_into
 from layerdag.sampling.generated import GeneratedGraph
@@ -40,8 +41,14 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import Logger, WandbLogger
 from layerdag.training.loop import train as train_run
-from layerdag.training.run import TrainingRun, assemble, clear_run, require_free, run_lock
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import (
+    TrainingRun,
+    TrainSettings,
+    assemble,
+    clear_run,
+    require_free,
+    run_lock,
+)
 from layerdag.training.weight_transfer import checkpoint_and_origin, spec_for, warm_start
 
 Trainable = GraphDataset | Sequence[GraphLike] | str | Path
@@ -545,3 +552,23 @@ def _tuned(
         clear_run(folder)
         result = tune_privately(replace(run, directory=folder), device=device, loggers=loggers)
         return load_checkpoint_folder(result.run.best, device)
+
+
+def audit(samples: Any = None, data: Any = None, weights: Any = None, **options: Any) -> Audit:
+    """Compare samples with training and held-out graphs, and attack.
+
+    Args:
+        samples: What ``sample`` returned, or a folder that ``layerdag sample`` wrote.
+        data: The data set that the generator learned from, split as it was then.
+        weights: The generator that was sampled from, or its folder, for attacks on weights; also
+            called ``checkpoint``.
+        **options: Of ``layerdag.privacy.auditing.audit``: shadows, train, holdout, synthetic.
+
+    Raises:
+        UsageError: If samples or weights are known to come from another split of the data.
+        DataError: If a file is missing or damaged.
+    """
+    weights = options.pop("checkpoint", weights)
+    if isinstance(weights, Generator):
+        weights = weights.checkpoint
+    return audit_graphs(samples, data, weights, **options)

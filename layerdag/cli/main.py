@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 
-from layerdag.cli.help import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
+from layerdag.cli.flags import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.version import __version__

@@ -36,7 +36,7 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.surrogates.data import read_manifest
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainSettings
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from pathlib import Path
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.sample_files import is_run
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.dot import read_dot, write_dot
 from layerdag.graph.formats.graphml import read_graphml, read_node_link, write_graphml
-from layerdag.graph.formats.registry import read_json, write_json
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
@@ -36,8 +35,7 @@ from layerdag.traces.chakra.workload import (
     write_workload,
 )
 from layerdag.traces.hlo.parser import begins_program, read_program
-from layerdag.traces.hlo.program import HARDWARE, Hardware
-from layerdag.traces.hlo.traces import DeviceSplit, program_workload
+from layerdag.traces.hlo.program import HARDWARE, DeviceSplit, Hardware, program_workload
 from layerdag.traces.pytorch.importer import import_pytorch
 from layerdag.traces.pytorch.ranks import (
     ImportedJob,

@@ -24,9 +24,8 @@ from typing import Any
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.unfolding import unfold_sampled
 from layerdag.errors import DataError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, decode_json
 from layerdag.graph.formats.graphml import decode_graphml
-from layerdag.graph.formats.registry import decode_json
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import (
     Unpacked,

@@ -13,7 +13,7 @@ from torch import Tensor
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.graph.topology import MIX, longest_path_layers, mix, pointers, refined, union_layers
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import shorten
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -6,7 +6,6 @@ from layerdag.datasets.conversion import (
     attributed_graph,
     attributed_graphs,
     is_pyg,
-    with_old_words,
 )
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import (
@@ -17,8 +16,16 @@ from layerdag.datasets.dataset import (
     from_pyg,
 )
 from layerdag.datasets.discovery import FoundJobs, read_folder
-from layerdag.datasets.encoding import encoded, load_with_schema, translated, with_attributes_of
-from layerdag.datasets.folder import align_schemas, publish, with_words
+from layerdag.datasets.encoding import (
+    CodedSamples,
+    coded,
+    encoded,
+    load_with_schema,
+    translated,
+    with_attributes_of,
+    with_old_words,
+)
+from layerdag.datasets.folder import align_schemas, publish
 from layerdag.datasets.loading import (
     LABEL_FILES,
     DataConfig,
@@ -44,6 +51,7 @@ __all__ = [
     "LABEL_FILES",
     "SCHEMA_NODES",
     "CodedGraph",
+    "CodedSamples",
     "DataConfig",
     "FolderConfig",
     "FoundJobs",
@@ -55,6 +63,7 @@ __all__ = [
     "align_schemas",
     "attributed_graph",
     "attributed_graphs",
+    "coded",
     "columns_to_pyg",
     "data_config",
     "encode_batch",
@@ -80,5 +89,4 @@ __all__ = [
     "translated",
     "with_attributes_of",
     "with_old_words",
-    "with_words",
 ]

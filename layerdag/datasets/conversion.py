@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Union, runtime_checkable
 
@@ -14,7 +13,7 @@ from layerdag.codec.sample_files import StoredSample
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.networkx_graphs import from_networkx, is_networkx
+from layerdag.graph.formats.rows import from_networkx, is_networkx
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Trace, Workload
 
@@ -156,20 +155,3 @@ def _with_words(dag: DAG, name: str, sizes: Mapping[str, int]) -> AttributedGrap
         conditions=dag.conditions,
         vocabularies=words,
     )
-
-
-def with_old_words(
-    graph: AttributedGraph, renamed: Mapping[str, Mapping[str, str]]
-) -> AttributedGraph:
-    """Return a graph of a user's words in the words that a data set has instead of them.
-
-    Args:
-        graph: The graph.
-        renamed: New word -> old word, by the attribute.
-    """
-    new = {name: {old: word for word, old in words.items()} for name, words in renamed.items()}
-    categories = {
-        name: [new.get(name, {}).get(word, word) for word in column]
-        for name, column in graph.categories.items()
-    }
-    return replace(graph, categories=categories)

@@ -24,10 +24,9 @@ from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph
 from layerdag.datasets.splits import SplitFingerprint, content_hash, split_graphs
 from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, WrongNameError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
-from layerdag.graph.formats.networkx_graphs import to_networkx
+from layerdag.graph.formats.rows import to_networkx
 from layerdag.graph.rolled_blocks import BLOCK, rolled
-from layerdag.runtime.settings import did_you_mean
-from layerdag.runtime.text import guess_message
+from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.costs import NO_COSTS
 from layerdag.schema.schema import GraphSchema, NumberForm
 from layerdag.traces.trace import Trace, Workload

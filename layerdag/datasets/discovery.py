@@ -29,12 +29,12 @@ from layerdag.graph.attributed_graph import (
     AttributedGraph,
     Condition,
     Split,
+    read_json,
     read_labels,
     read_step_time,
     size_conditions,
 )
 from layerdag.graph.formats.graphml import read_graphml
-from layerdag.graph.formats.registry import read_json
 from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import MEASURED

@@ -1,4 +1,4 @@
-"""Encode graphs of any kind by a schema.
+"""Graphs of any kind in codes of a schema.
 
 Private graphs in the codes of a public schema: nothing is learned from them.
 
@@ -7,8 +7,8 @@ words by what all graphs hold. Here each graph is encoded on its own, so that wh
 does not depend on the others: differential privacy needs that.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import CodedGraph, GraphLike, as_dag, attributed_graph
 from layerdag.datasets.corpus import corpus_parts
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.folder import folder_graphs, folder_labels
+from layerdag.datasets.folder import folder_graphs, folder_labels, with_words
 from layerdag.datasets.loading import (
     CorpusConfig,
     DataConfig,
@@ -26,7 +26,7 @@ from layerdag.datasets.loading import (
     kind_of_folder,
 )
 from layerdag.datasets.splits import named_splits
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
@@ -132,15 +132,103 @@ def _require_usual(config: CorpusConfig | FolderConfig) -> None:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class CodedSamples:
+    """Samples in codes of a data set.
+
+    Attributes:
+        dags: Nodes in layer order; None where a graph has a cycle or cannot be written in the words
+            of the data set, which is no valid graph.
+        reasons: Why, one sentence for each of these.
+    """
+
+    dags: tuple[DAG | None, ...]
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> list[DAG]:
+        """The graphs that metrics can look at."""
+        return [dag for dag in self.dags if dag is not None]
+
+
+def coded(
+    graphs: Iterable[GraphLike | None],
+    schema: GraphSchema | None,
+    renamed: Mapping[str, Mapping[str, str]] | None = None,
+) -> CodedSamples:
+    """Return graphs of any kind in codes of a schema, and why some cannot be.
+
+    Args:
+        graphs: What ``encoded`` takes; None stands for something that is no graph.
+        schema: What the codes mean; None takes graphs that have codes alone.
+        renamed: Words that the data set has instead of others: new -> old, by attribute.
+
+    Raises:
+        UsageError: If something is no graph.
+    """
+    dags: list[DAG | None] = []
+    reasons = []
+    for number, graph in enumerate(graphs):
+        try:
+            dags.append(_coded(graph, f"graph {number}", schema, renamed or {}))
+        except DataError as error:
+            dags.append(None)
+            reasons.append(str(error))
+    return CodedSamples(tuple(dags), tuple(reasons))
+
+
+def _coded(
+    graph: GraphLike | None,
+    name: str,
+    schema: GraphSchema | None,
+    renamed: Mapping[str, Mapping[str, str]],
+) -> DAG:
+    """Return one graph in codes of a schema, nodes in layer order."""
+    if graph is None:
+        raise DataError(f"{name}: is no graph.")
+    dag = as_dag(graph)
+    if dag is not None:
+        return dag.in_layer_order()
+    if schema is None:
+        raise UsageError(
+            "Only a data set says what words and numbers become in codes; pass a GraphDataset as "
+            "the real graphs, or DAGs of one schema."
+        )
+    if isinstance(graph, CodedGraph) and have_same_vocabulary(graph.schema, schema):
+        return graph.dag
+    return schema.encode(
+        with_attributes_of(with_old_words(attributed_graph(graph, name), renamed), schema)
+    )
+
+
+def with_old_words(
+    graph: AttributedGraph, renamed: Mapping[str, Mapping[str, str]]
+) -> AttributedGraph:
+    """Return a graph of a user's words in the words that a data set has instead of them.
+
+    Args:
+        graph: The graph.
+        renamed: New word -> old word, by the attribute.
+    """
+    return with_words(
+        graph, {name: {old: new for new, old in words.items()} for name, words in renamed.items()}
+    )
+
+
 def with_attributes_of(graph: AttributedGraph, schema: GraphSchema) -> AttributedGraph:
-    """Return the graph with exactly the attributes of a schema; one that it lacks is absent."""
+    """Return the graph with exactly the attributes of a schema; one that it lacks is absent.
+
+    Numbers where the schema has words become words.
+    """
     words: dict[str, Sequence[str]] = {}
     numbers: dict[str, np.ndarray] = {}
     for attribute in schema.attributes:
         name = attribute.name
-        if isinstance(attribute, CategoryAttribute):
-            words[name] = graph.categories.get(name) or [""] * graph.num_nodes
-        else:
+        if not isinstance(attribute, CategoryAttribute):
             numbers[name] = graph.numbers.get(name, np.full(graph.num_nodes, np.nan))
+        elif name in graph.numbers:
+            words[name] = ["" if np.isnan(v) else f"{v:g}" for v in graph.numbers[name].tolist()]
+        else:
+            words[name] = graph.categories.get(name) or [""] * graph.num_nodes
     categories = {name: list(column) for name, column in words.items()}
     return replace(graph, categories=categories, numbers=numbers)

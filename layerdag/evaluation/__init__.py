@@ -1,9 +1,15 @@
 """Similarity of graphs, validity, and agreement of rankings."""
 
-from layerdag.evaluation.generators import fitted_generator
-from layerdag.evaluation.ranked_jobs import RankedJob, negative_controls, ranked_job, simulate_jobs
-from layerdag.evaluation.rankings import RankingReport, RankingRow, compare_rankings
-from layerdag.evaluation.side_by_side import SideBySide, score_generators
+from layerdag.evaluation.rankings import (
+    RankedJob,
+    RankingReport,
+    RankingRow,
+    compare_rankings,
+    negative_controls,
+    ranked_job,
+    simulate_jobs,
+)
+from layerdag.evaluation.side_by_side import SideBySide, fitted_generator, score_generators
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
     LOCAL_METRICS,

@@ -1,19 +1,76 @@
-"""Sets of samples of several generators beside each other: V.U.N. and distances to real graphs."""
+"""Generators beside each other: their registry, V.U.N. and distances to real graphs.
 
-from collections.abc import Iterable, Mapping, Sequence
+A generator is an object with ``fit(data)``, which gets a ``GraphDataset``, and ``sample(num,
+seed)``, which returns graphs: DAGs in codes of that data set's schema, ``AttributedGraph`` or
+directed graphs of networkx, whose node attributes are words and numbers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.encoding import CodedSamples, coded
 from layerdag.errors import UsageError
-from layerdag.evaluation.generators import CodedSamples, coded
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.similarity import DEFAULT_METRICS, QualityReport, compare
-from layerdag.evaluation.vun import VUN, Rule, vun_of_codes
+from layerdag.evaluation.validity import VUN, ValidityRule, vun_of_codes
 from layerdag.runtime.progress import stage
+from layerdag.runtime.registry import Registry
 from layerdag.runtime.rng import numpy_generator
 
 TRAINING = "training graphs"
+
+
+@runtime_checkable
+class GraphGenerator(Protocol):
+    """What can be registered as a generator."""
+
+    def fit(self, data: GraphDataset) -> Any:
+        """Learn from ``data.graphs["train"]``."""
+
+    def sample(self, num: int, seed: int) -> Iterable[Any]:
+        """Return ``num`` graphs, the same ones for the same seed."""
+
+
+def _check_generator(name: str, value: Any) -> None:
+    if not (callable(getattr(value, "fit", None)) and callable(getattr(value, "sample", None))):
+        raise UsageError(
+            f"The generator '{name}' needs the methods fit(data) and sample(num, seed), found "
+            f"{value!r:.80}."
+        )
+
+
+GENERATORS: Registry[Any] = Registry("generator", "layerdag.generators", _check_generator)
+"""Generators by name: a class whose constructor needs nothing, or an object."""
+
+G = TypeVar("G")
+
+
+def register_generator(name: str) -> Callable[[G], G]:
+    """Return a decorator that adds a class with ``fit`` and ``sample`` as the generator ``name``.
+
+    Raises:
+        UsageError: If a method is missing.
+    """
+
+    def registered(generator: G) -> G:
+        GENERATORS.register(name, generator)
+        return generator
+
+    return registered
+
+
+def fitted_generator(name: str, data: GraphDataset) -> GraphGenerator:
+    """Return the generator ``name`` after it has learned from a data set.
+
+    Raises:
+        ConfigError: If nothing has that name.
+    """
+    found = GENERATORS.get(name)
+    generator: GraphGenerator = found() if isinstance(found, type) else found
+    generator.fit(data)
+    return generator
 
 
 @dataclass(frozen=True)
@@ -142,7 +199,7 @@ def score_generators(  # noqa: PLR0913
     data: GraphDataset,
     sets: Mapping[str, Iterable[Any]],
     *,
-    rules: Iterable[Rule] | None = None,
+    rules: Iterable[ValidityRule] | None = None,
     without: Sequence[str] = (),
     metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
     baseline: bool = False,

@@ -58,8 +58,7 @@ from layerdag.evaluation.metrics.programs import (
 )
 from layerdag.runtime.files import write_text
 from layerdag.runtime.progress import stage, track
-from layerdag.runtime.settings import did_you_mean
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import did_you_mean, shorten
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,9 +11,13 @@ from layerdag.graph.attributed_graph import (
     Condition,
     Labels,
     Split,
+    decode_json,
+    encode_json,
+    read_json,
     read_labels,
     read_step_time,
     size_conditions,
+    write_json,
     write_step_times,
 )
 from layerdag.graph.repeats import (
@@ -72,6 +76,8 @@ __all__ = [
     "Split",
     "Unrolled",
     "copies_of",
+    "decode_json",
+    "encode_json",
     "expand_ranges",
     "group_by",
     "in_copy",
@@ -83,6 +89,7 @@ __all__ = [
     "nested_runs",
     "one_block_copy",
     "pointers",
+    "read_json",
     "read_labels",
     "read_step_time",
     "refined",
@@ -91,5 +98,6 @@ __all__ = [
     "size_conditions",
     "union_layers",
     "unrolled",
+    "write_json",
     "write_step_times",
 ]

@@ -1,4 +1,4 @@
-"""``AttributedGraph``, its conditions and label, label files and the names of splits."""
+"""``AttributedGraph`` and layerdag's own JSON of it; conditions, label files, names of splits."""
 
 import csv
 import json
@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
-from layerdag.runtime.files import write_text
+from layerdag.runtime.files import write_bytes, write_text
 from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_parsed
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import shorten
 
 Condition = float | str
 
@@ -115,6 +115,92 @@ class AttributedGraph:
         if np.unique(self.edge_index_2E, axis=1).shape[1] != num_edges:
             raise GraphError(f"{self.name}: an edge occurs twice; keep one for each pair.")
         return self
+
+
+JSON_FORMAT = "layerdag-graph-1"
+
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def write_json(path: str | Path, graph: AttributedGraph) -> None:
+    """Write names, numbers (null for absent), typed edges and conditions as one JSON object."""
+    write_bytes(path, encode_json(graph))
+
+
+def encode_json(graph: AttributedGraph) -> bytes:
+    """Return the content of the file that ``write_json`` writes."""
+    numbers = {
+        name: [None if math.isnan(v) else v for v in values.tolist()]
+        for name, values in graph.numbers.items()
+    }
+    document = {
+        "format": JSON_FORMAT,
+        "name": graph.name,
+        "categories": dict(graph.categories),
+        "numbers": numbers,
+        "units": dict(graph.units),
+        "edges": graph.edge_index_2E.T.tolist(),
+        "edge_types": [graph.edge_type_names[code] for code in graph.edge_type_E.tolist()],
+        "edge_type_names": list(graph.edge_type_names),
+        "conditions": dict(graph.conditions),
+    }
+    return (json.dumps(document) + "\n").encode()
+
+
+def read_json(path: str | Path) -> AttributedGraph:
+    """Read a graph that ``write_json`` wrote; the file is not trusted.
+
+    Raises:
+        GraphError: If the file is not of this format, or contradicts itself.
+    """
+    return decode_json(read_parsed(path, GraphError), str(path))
+
+
+def decode_json(content: bytes, source: str) -> AttributedGraph:
+    """Return the graph in the content of a file; see ``read_json``."""
+    try:
+        data = json.loads(content)
+        if data.get("format") != JSON_FORMAT:
+            raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
+        names = tuple(str(name) for name in data["edge_type_names"])
+        return AttributedGraph(
+            name=str(data["name"]),
+            categories={k: [str(w) for w in column] for k, column in data["categories"].items()},
+            numbers={
+                k: np.array([math.nan if v is None else float(v) for v in values])
+                for k, values in data["numbers"].items()
+            },
+            units={str(k): str(v) for k, v in data["units"].items()},
+            edge_index_2E=np.array(data["edges"], dtype=np.int64).reshape(-1, 2).T,
+            edge_type_E=_edge_types(data["edge_types"], names),
+            edge_type_names=names,
+            conditions=_conditions(data["conditions"]),
+        ).checked()
+    except GraphError:
+        raise
+    except _MALFORMED as error:
+        raise GraphError(
+            f"{source}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
+        ) from error
+
+
+def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
+    """Return the position of each edge's type in the names of all."""
+    for word in types:
+        if word not in names:
+            raise ValueError(f"edge_types has {word!r}, which edge_type_names lacks")
+    return np.array([names.index(word) for word in types], dtype=np.int64)
+
+
+def _conditions(data: Mapping[str, Any]) -> dict[str, Condition]:
+    """Keep numbers and strings."""
+    found: dict[str, Condition] = {}
+    for name, value in data.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            found[str(name)] = float(value)
+        elif isinstance(value, str):
+            found[str(name)] = value
+    return found
 
 
 Split = Literal["train", "val", "test"]

@@ -2,8 +2,17 @@
 
 from layerdag.privacy.attacks import Fold, cross_fitted_attacks, significant_after_correction
 from layerdag.privacy.audit_inputs import search_words
-from layerdag.privacy.audit_text import figure_cells, neighborhood_cells, too_few_held_out
-from layerdag.privacy.auditing import CAVEATS, Audit, WhiteBox, audit, audit_of, weight_attacks
+from layerdag.privacy.auditing import (
+    CAVEATS,
+    Audit,
+    WhiteBox,
+    audit,
+    audit_of,
+    figure_cells,
+    neighborhood_cells,
+    too_few_held_out,
+    weight_attacks,
+)
 from layerdag.privacy.copies import (
     CopyComparison,
     CopyTest,

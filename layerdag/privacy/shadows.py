@@ -47,8 +47,7 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
 )
 from layerdag.training.loop import train
-from layerdag.training.run import assemble, run_lock
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainSettings, assemble, run_lock
 from layerdag.training.weight_transfer import (
     PRETRAINED,
     WarmStart,

@@ -37,8 +37,16 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import JsonlLogger
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun, TrainResult, assemble, clear_run, run_lock
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.run import (
+    LearningRateSchedule,
+    OptimizerConfig,
+    TrainingRun,
+    TrainResult,
+    TrainSettings,
+    assemble,
+    clear_run,
+    run_lock,
+)
 from layerdag.training.weight_transfer import PRETRAINED, spec_for, warm_start
 
 MOST_PUBLIC = 400

@@ -40,11 +40,12 @@ from layerdag.runtime.settings import (
     did_you_mean,
     flattened,
     grouped,
+    guess_message,
     load_yaml,
     load_yaml_texts,
     seconds_of,
+    shorten,
 )
-from layerdag.runtime.text import guess_message, shorten
 
 __all__ = [
     "LOCK",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import shorten
 
 MAX_WORDS = 1_000
 """Most notes of one reader; what comes after them is counted in one note of each kind."""

@@ -1,4 +1,4 @@
-"""Dataclass trees from YAML and keywords, the nearest known name, durations as text.
+"""Dataclass trees from YAML and keywords, the nearest known name, text that fits one line.
 
 Settings from outside: YAML of bounded size, and trees of dataclasses from nested mappings.
 
@@ -259,3 +259,13 @@ def seconds_of(text: str, flag: str) -> float:
     if match is None:
         raise UsageError(f"{flag} is '{text}'; write a time such as 900, 15m or 1h.")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def shorten(text: str, width: int) -> str:
+    """Return ``text``, or so many of its first characters with "..." that it has ``width``."""
+    return text if len(text) <= width else f"{text[: max(width - 3, 0)]}..."
+
+
+def guess_message(found: str, right: str) -> str:
+    """Return the sentence for a name that other libraries have and layerdag does not."""
+    return f"There is no {found} in layerdag; use {right}."

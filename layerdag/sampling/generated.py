@@ -16,11 +16,10 @@ from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import DataError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, encode_json, write_json
 from layerdag.graph.formats.dot import write_dot
 from layerdag.graph.formats.graphml import encode_graphml, write_graphml
-from layerdag.graph.formats.networkx_graphs import to_networkx
-from layerdag.graph.formats.registry import encode_json, write_json
+from layerdag.graph.formats.rows import to_networkx
 from layerdag.graph.formats.wfformat import write_wfformat
 from layerdag.runtime.reading import (
     NODE_BYTES,

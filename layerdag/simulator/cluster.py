@@ -20,8 +20,7 @@ import yaml
 
 from layerdag.errors import ConfigError, UsageError, WrongNameError
 from layerdag.runtime.reading import read_whole
-from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
 from layerdag.simulator.config import (
     OPTIMIZATIONS,
     POLICIES,

@@ -18,7 +18,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, WrongNameError
 from layerdag.runtime.files import atomic_path
-from layerdag.runtime.text import guess_message
+from layerdag.runtime.settings import guess_message
 from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
 from layerdag.simulator.compute import ComputeModel, ReferenceCompute

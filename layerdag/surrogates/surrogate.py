@@ -19,8 +19,7 @@ from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph.attributed_graph import LABEL, Split
-from layerdag.runtime.settings import did_you_mean
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import labeled, mask_attributes, targets, unlabeled
 from layerdag.surrogates.families.base import SurrogateModel

@@ -18,7 +18,7 @@ import numpy as np
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.topology import longest_path_layers, pointers
 from layerdag.runtime.notes import Note, merge_notes
-from layerdag.runtime.text import shorten
+from layerdag.runtime.settings import shorten
 
 if TYPE_CHECKING:
     import pandas as pd

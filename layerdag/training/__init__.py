@@ -41,8 +41,11 @@ from layerdag.training.loggers import (
 from layerdag.training.loop import train
 from layerdag.training.run import (
     CallbackResult,
+    LearningRateSchedule,
+    OptimizerConfig,
     TrainingRun,
     TrainResult,
+    TrainSettings,
     assemble,
     clear_run,
     remove_checkpoints,
@@ -52,7 +55,6 @@ from layerdag.training.run import (
     run_lock,
     run_of,
 )
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 from layerdag.training.weight_transfer import (
     PRETRAINED,
     WarmStart,

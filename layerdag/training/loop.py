@@ -48,10 +48,10 @@ from layerdag.training.run import (
     CallbackResult,
     TrainingRun,
     TrainResult,
+    TrainSettings,
     remove_checkpoints,
     require_replaceable_checkpoints,
 )
-from layerdag.training.settings import TrainSettings
 
 
 @dataclass(frozen=True)

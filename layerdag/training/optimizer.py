@@ -14,7 +14,7 @@ from layerdag.dag.dag import DAGBatch
 from layerdag.errors import TrainingError
 from layerdag.models.base import DAGModel, LossTerm
 from layerdag.training.batches import ProcessGroup
-from layerdag.training.settings import LearningRateSchedule, TrainSettings
+from layerdag.training.run import LearningRateSchedule, TrainSettings
 
 
 class ExponentialMovingAverage:

@@ -5,13 +5,13 @@ Where to draw the nodes of a DAG: layers from top to bottom, few crossings, stra
 The method of Sugiyama, Tagawa and Toda (IEEE Trans. SMC 11(2), 1981): an edge that spans several
 layers is split by way points, the order inside each layer is improved by barycenter sweeps, and
 coordinates are moved towards the neighbors' mean under a minimum distance, which is an isotonic
-regression. numpy and scipy only; one vectorized step for each layer of a sweep.
+regression. numpy only; one vectorized step for each layer of a sweep.
 """
 
 import html
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerdag.graph.topology import expand_ranges, group_by, longest_path_layers, pointers
-from layerdag.runtime.files import atomic_path
+from layerdag.runtime.files import atomic_path, write_text
 from layerdag.viz.html import Markup
 from layerdag.viz.views import GraphView
 
@@ -208,8 +208,6 @@ def _sideways_travel(split: _Split, rank_M: np.ndarray) -> float:
 
 def _coordinates(split: _Split, rank_M: np.ndarray, sweeps: int) -> np.ndarray:
     """Move every node towards its neighbors, keeping order and distance inside the layer."""
-    from scipy.optimize import isotonic_regression
-
     order_M = np.lexsort((rank_M, split.layer_M))
     layer_M = split.layer_M[order_M]
     # offset: where a node stands when its layer is packed; distances are half of either gap.
@@ -226,8 +224,24 @@ def _coordinates(split: _Split, rank_M: np.ndarray, sweeps: int) -> np.ndarray:
         wish_M = _neighbor_mean(split, x_M, downwards=sweep % 2 == 0)
         slack_M = wish_M[order_M] - offset_M + _FAR * layer_M
         if slack_M.size:
-            x_M[order_M] = isotonic_regression(slack_M).x + offset_M - _FAR * layer_M
+            x_M[order_M] = isotonic_regression(slack_M) + offset_M - _FAR * layer_M
     return x_M - x_M.min() if x_M.size else x_M
+
+
+def isotonic_regression(value_M: np.ndarray) -> np.ndarray:
+    """Return the nearest values, in squares, of which none is less than the one before.
+
+    Adjacent values in the wrong order are pooled into their mean until none are (Barlow et al.,
+    Statistical inference under order restrictions, 1972), all of them at once. scipy has it, too,
+    but takes longer to be imported than a page to be drawn.
+    """
+    sum_B, size_B = value_M.astype(np.float64), np.ones(value_M.size, dtype=np.int64)
+    while True:
+        mean_B = sum_B / size_B
+        first_B = np.flatnonzero(np.append(True, mean_B[1:] >= mean_B[:-1])[: mean_B.size])
+        if first_B.size == mean_B.size:
+            return np.repeat(mean_B, size_B)
+        sum_B, size_B = np.add.reduceat(sum_B, first_B), np.add.reduceat(size_B, first_B)
 
 
 # Color-blind safe hues (Okabe and Ito); kinds beyond them wrap around.
@@ -316,23 +330,154 @@ def save_picture(view: GraphView, path: str | Path) -> None:
         UsageError: If there are more than 2,000 nodes.
     """
     view.require_at_most(MOST_NODES, "a picture", "Make a zoomable page instead: --out page.html.")
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
-    named = view.num_nodes <= _LABELED
-    step = (1.75, 0.62) if named else (0.22, 0.3)
+    step = (1.75, 0.62) if view.num_nodes <= _LABELED else (0.22, 0.3)
     wide = min(max(3.2, step[0] * (layout.width + 1.4)), _MOST_INCHES)
     high = min(step[1] * max(layout.height, 1), _MOST_INCHES)
     rows = math.ceil((len(view.kinds) + 1) / _legend_columns(view, wide))
     above = 0.15 + 0.17 * rows
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "layerdag"}):
-        figure = Figure(figsize=(wide, high + above))
-        draw_figure(figure.add_axes((0, 0, 1, high / (high + above))), view, layout)
-        suffix = Path(path).suffix.lstrip(".").lower()
-        metadata = {"Date": None} if suffix == "svg" else None
-        with atomic_path(path) as draft:
-            figure.savefig(draft, format=suffix, dpi=150, metadata=metadata)
+    suffix = Path(path).suffix.lstrip(".").lower()
+    if suffix == "svg":
+        write_text(path, _SvgPicture(view, layout, wide, high, above).text())
+        return
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(wide, high + above))
+    draw_figure(figure.add_axes((0, 0, 1, high / (high + above))), view, layout)
+    with atomic_path(path) as draft:
+        figure.savefig(draft, format=suffix, dpi=150)
+
+
+# Widths of the characters from " " to "~" in DejaVu Sans, which matplotlib draws with, in
+# thousandths of the size of the font.
+_WIDTHS = (
+    *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636),
+    *(636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698),
+    *(770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787, 603, 787, 695, 635, 611, 732),
+    *(684, 989, 685, 611, 685, 390, 337, 390, 838, 500, 500, 613, 635, 550, 635, 615, 352, 635),
+    *(634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592),
+    *(525, 636, 337, 636, 838),
+)
+_FONT = 7.0
+_FAMILY = "'DejaVu Sans', Verdana, Geneva, Arial, Helvetica, sans-serif"
+
+
+def _text_width(text: str) -> float:
+    """Return how wide a text is, in points; a character that is not ASCII counts as a wide one."""
+    widths = (_WIDTHS[ord(c) - 32] if " " <= c <= "~" else 1000 for c in text)
+    return _FONT * sum(widths) / 1000
+
+
+class _SvgPicture:
+    """The figure of ``draw_figure`` as SVG: edges, nodes, legend, in points.
+
+    For these shapes it does not take matplotlib, whose import takes longer than everything else.
+    """
+
+    def __init__(
+        self, view: GraphView, layout: LayeredLayout, wide: float, high: float, above: float
+    ) -> None:
+        self.view, self.layout = view, layout
+        self.width, self.above, self.height = 72 * wide, 72 * above, 72 * (high + above)
+        self.step_x = self.width / (layout.width + 1.4)
+        self.step_y = 72 * high / (max(layout.height, 1) + 0.2)
+
+    def text(self) -> str:
+        """Return the file."""
+        size = f"{self.width:.1f} {self.height:.1f}"
+        width, height = size.split()
+        nodes = self._boxes() if self.view.num_nodes <= _LABELED else self._dots()
+        lines = [
+            '<?xml version="1.0" encoding="utf-8"?>',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" '
+            f'viewBox="0 0 {size}" font-family="{_FAMILY}" font-size="{_FONT:g}">',
+            f'<rect width="{width}" height="{height}" fill="#fff"/>',
+            '<g fill="none" stroke="#000" stroke-opacity="0.35" stroke-width="0.8">',
+            *self._edges(),
+            "</g>",
+            *nodes,
+            *self._legend(),
+            "</svg>",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _at(self, x: float, layer: float) -> tuple[float, float]:
+        """Return where a place of the layout is on the page."""
+        return self.step_x * (x + 0.7), self.above + self.step_y * (layer + 0.6)
+
+    def _place(self, row: int) -> tuple[float, float]:
+        """Return where a node is on the page."""
+        return self._at(float(self.layout.x_N[row]), float(self.layout.layer_N[row]))
+
+    def _edges(self) -> Iterator[str]:
+        """Yield every edge as a smooth line through its way points."""
+        source_E, target_E = self.view.edge_index_2E
+        for edge, dashed in enumerate(self.view.dashed_E.tolist()):
+            first, last = int(source_E[edge]), int(target_E[edge])
+            between = (self._at(x, y) for x, y in self.layout.route(edge).tolist())
+            points = [self._place(first), *between, self._place(last)]
+            start, *rest = [f"{x:.2f} {y:.2f}" for x, y in smooth(points)[0].tolist()]
+            dash = ' stroke-dasharray="2.4 1.6"' if dashed else ""
+            yield f'<path d="M{start} C{" ".join(rest)}"{dash}/>'
+
+    def _dots(self) -> Iterator[str]:
+        """Yield the nodes of a larger graph as dots."""
+        for row, kind in enumerate(self.view.kind_N.tolist()):
+            x, y = self._place(row)
+            yield f'<circle cx="{x:.2f}" cy="{y:.2f}" r="2.65" fill="{self.view.colors[kind]}"/>'
+
+    def _boxes(self) -> Iterator[str]:
+        """Yield the nodes of a small graph as boxes with their names."""
+        pad = 0.35 * _FONT
+        for row, label in enumerate(self.view.labels):
+            name = _box_text(label or self.view.ids[row])
+            x, y = self._place(row)
+            wide, high = _text_width(name) + 2 * pad, _FONT + 2 * pad
+            color = self.view.colors[int(self.view.kind_N[row])]
+            yield (
+                f'<rect x="{x - wide / 2:.2f}" y="{y - high / 2:.2f}" width="{wide:.2f}" '
+                f'height="{high:.2f}" rx="{pad:.2f}" fill="{color}"/>'
+                f'<text x="{x:.2f}" y="{y + 0.26 * _FONT:.2f}" text-anchor="middle" fill="#fff">'
+                f"{_escaped(name)}</text>"
+            )
+
+    def _legend(self) -> Iterator[str]:
+        """Yield what the colors and dashes mean, above the graph, in columns of equal length."""
+        entries = [*zip(self.view.kinds, self.view.colors, strict=True)]
+        if self.view.dashed_E.any():
+            entries.append(("control", ""))
+        columns = min(_legend_columns(self.view, self.width / 72), max(len(entries), 1))
+        parts = np.array_split(np.arange(len(entries)), columns)
+        wides = [
+            4.2 * _FONT + max((_text_width(entries[i][0]) for i in p), default=0) for p in parts
+        ]
+        left = (self.width - sum(wides) + 2 * _FONT) / 2
+        bottom = self.above - 1.14 * _FONT - 1.5 * _FONT * (len(parts[0]) - 1)
+        for part, wide in zip(parts, wides, strict=True):
+            for line, entry in enumerate(part.tolist()):
+                name, color = entries[entry]
+                y = bottom + 1.5 * _FONT * line
+                middle = y - 0.35 * _FONT
+                if color:
+                    x = left + _FONT
+                    yield f'<circle cx="{x:.2f}" cy="{middle:.2f}" r="3.5" fill="{color}"/>'
+                else:
+                    yield (
+                        f'<path d="M{left:.2f} {middle:.2f}h{2 * _FONT:g}" stroke="#000" '
+                        'stroke-opacity="0.35" stroke-width="1.5" stroke-dasharray="4.5 3"/>'
+                    )
+                yield f'<text x="{left + 2.2 * _FONT:.2f}" y="{y:.2f}">{_escaped(name)}</text>'
+            left += wide
+
+
+def _box_text(text: str) -> str:
+    """Return the name of a node, cut in the middle if it is long."""
+    return text if len(text) <= 22 else text[:10] + "…" + text[-11:]
+
+
+def _escaped(text: str) -> str:
+    """Return a text as content of XML, which has no control characters."""
+    return html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
 
 
 def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = None) -> None:
@@ -405,7 +550,7 @@ def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
             float(layout.x_N[row]),
             float(layout.layer_N[row]),
             # matplotlib reads text between dollar signs as a formula.
-            (text if len(text) <= 22 else text[:10] + "…" + text[-11:]).replace("$", r"\$"),
+            _box_text(text).replace("$", r"\$"),
             ha="center",
             va="center",
             fontsize=7,

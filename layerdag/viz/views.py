@@ -19,7 +19,7 @@ import numpy as np
 
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.registry import GraphRows, Value
+from layerdag.graph.formats.rows import GraphRows, Value
 from layerdag.graph.topology import group_by
 from layerdag.traces.builder import value_of
 from layerdag.traces.trace import CONTROL, NodeType, Trace, Workload, dependency_edges, trace_layers

@@ -16,8 +16,7 @@ import yaml
 from layerdag.codec.folding import RankClassTrace, job_graph
 from layerdag.codec.vocabulary import COLLECTIVE_NAMES, SEND
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition
-from layerdag.graph.formats.registry import encode_json
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.rolled_blocks import REPEATS, rolled
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
 from layerdag.runtime.progress import track
@@ -26,7 +25,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, load_yaml
 from layerdag.simulator.run import simulate
 from layerdag.version import __version__
-from layerdag.workloads.study import NetworkDimension, StudiedCluster
+from layerdag.workloads.exploration import NetworkDimension, StudiedCluster
 from layerdag.workloads.transformer.costs import rank_memory
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.plan import Plan, Recompute, Step

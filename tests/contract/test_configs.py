@@ -17,7 +17,7 @@ from layerdag.models.fast.config import FastConfig
 from layerdag.models.reference.config import ReferenceConfig
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.loggers import LoggerSettings
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CHOICES = [

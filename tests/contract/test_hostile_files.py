@@ -17,9 +17,8 @@ from layerdag.codec.sample_files import PartIndex, SampleRun
 from layerdag.datasets.dgrl import load_dgrl
 from layerdag.datasets.samples import part_samples
 from layerdag.errors import LayerdagError
-from layerdag.graph.attributed_graph import read_labels
+from layerdag.graph.attributed_graph import read_json, read_labels
 from layerdag.graph.formats.graphml import read_graphml
-from layerdag.graph.formats.registry import read_json
 from layerdag.runtime import reading
 from layerdag.simulator import (
     calibration as machine_files,

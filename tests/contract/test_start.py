@@ -28,8 +28,9 @@ print(code, "torch" in sys.modules, int(kilobytes) >> 10, file=sys.stderr)
         ("convert TRACE --out OUT/copy", 100),
         ("diff TRACE TRACE", 100),
         ("scale TRACE --ranks 8 --out OUT/larger", 100),
-        ("view TRACE --out OUT/page.html", 120),
-        ("view TRACE --to chrome --out OUT/times.json", 120),
+        ("view TRACE --out OUT/page.html", 100),
+        ("view TRACE --out OUT/picture.svg", 100),
+        ("view TRACE --to chrome --out OUT/times.json", 100),
     ],
 )
 def test_a_trace_is_read_without_torch(words: str, megabytes: int, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from raw_graphs import chain
 
 from layerdag.cli.main import main
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 
 QUICK = ["training.max_steps=2", "logger.sample_graphs=0"]
 

@@ -10,7 +10,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.settings import build_settings
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainSettings
 from layerdag.training.weight_transfer import spec_for
 
 

@@ -110,7 +110,7 @@ def content_of(found: "Audit") -> "ReportContent":
 
 def _summary(found: "Audit") -> "Iterator[SummaryRow]":
     """Yield a line on copies, and one on each figure of all samples and of the weights."""
-    from layerdag.privacy.audit_text import figure_cells, neighborhood_cells
+    from layerdag.privacy.auditing import figure_cells, neighborhood_cells
     from layerdag.report.content import SummaryRow
     from layerdag.report.sections import attack_words
     from layerdag.viz.html import interval, number, percent, percents

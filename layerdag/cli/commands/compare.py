@@ -187,7 +187,7 @@ def _graphs(path: Path) -> Iterator[Any]:
 
 def _generated(args: argparse.Namespace, data: "GraphDataset") -> Mapping[str, Sequence[Any]]:
     """Return samples of the registered generators."""
-    from layerdag.evaluation.generators import fitted_generator
+    from layerdag.evaluation.side_by_side import fitted_generator
     from layerdag.runtime.progress import stage
 
     sets = {}

@@ -225,7 +225,7 @@ def run(args: argparse.Namespace) -> int:
 def _inputs(args: argparse.Namespace) -> "Inputs":
     """Return what is to be read."""
     from layerdag.codec.formats import Inputs, ReadOptions
-    from layerdag.traces.hlo.traces import DeviceSplit
+    from layerdag.traces.hlo.program import DeviceSplit
 
     return Inputs(
         paths=args.inputs,

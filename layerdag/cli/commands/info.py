@@ -87,8 +87,7 @@ def _parts(args: argparse.Namespace) -> int:
 def _program(args: argparse.Namespace) -> int:
     """Print the figures of a compiled program."""
     from layerdag.traces.hlo.parser import read_program
-    from layerdag.traces.hlo.program import Hardware
-    from layerdag.traces.hlo.traces import summarize_program
+    from layerdag.traces.hlo.program import Hardware, summarize_program
 
     hardware = Hardware.from_name(args.compute) if args.compute else None
     found = summarize_program(read_program(args.workload), hardware)

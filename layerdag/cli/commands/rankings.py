@@ -9,8 +9,7 @@ from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
-    from layerdag.evaluation.ranked_jobs import RankedJob
-    from layerdag.evaluation.rankings import RankingReport, RankingRow
+    from layerdag.evaluation.rankings import RankedJob, RankingReport, RankingRow
     from layerdag.graph.attributed_graph import Split
 
 
@@ -49,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
     single_threaded_blas()
     from layerdag.cli.settings import RealData
-    from layerdag.evaluation.ranked_jobs import negative_controls, simulate_jobs
-    from layerdag.evaluation.rankings import compare_rankings
+    from layerdag.evaluation.rankings import compare_rankings, negative_controls, simulate_jobs
     from layerdag.runtime.rng import numpy_generator
 
     if args.jobs < 1 or not 0 < args.speedup < float("inf"):
@@ -81,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]":
     """Return the jobs of several ranks of a part of a data set."""
-    from layerdag.evaluation.ranked_jobs import ranked_job
+    from layerdag.evaluation.rankings import ranked_job
 
     found = (
         ranked_job(data.schema.decode(dag), dag.conditions)
@@ -94,7 +92,7 @@ def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]
 def _sampled(args: argparse.Namespace) -> "list[RankedJob]":
     """Return the samples of several ranks."""
     from layerdag.datasets.samples import iter_samples
-    from layerdag.evaluation.ranked_jobs import ranked_job
+    from layerdag.evaluation.rankings import ranked_job
 
     found = (
         ranked_job(sample.graph, sample.conditions)

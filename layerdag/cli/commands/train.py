@@ -391,7 +391,7 @@ def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
     """Make the run's folder ready, and warn of renamed words and of too few graphs."""
     from layerdag.cli.compose import to_plain_dict, write_run_file
     from layerdag.cli.settings import warn
-    from layerdag.privacy.audit_text import too_few_held_out
+    from layerdag.privacy.auditing import too_few_held_out
     from layerdag.training.run import clear_run
 
     if not config.resume:

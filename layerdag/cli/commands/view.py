@@ -11,7 +11,7 @@ from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.graph.attributed_graph import AttributedGraph
-    from layerdag.graph.formats.registry import GraphRows
+    from layerdag.graph.formats.rows import GraphRows
     from layerdag.traces.trace import Workload
     from layerdag.viz.views import GraphView
 
@@ -105,7 +105,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_graph(kind: str, graph: "AttributedGraph", path: str, out: Path) -> None:
     """Write a flow graph in the chosen form."""
-    from layerdag.graph.formats.registry import GraphRows, write_json
+    from layerdag.graph.attributed_graph import write_json
+    from layerdag.graph.formats.rows import GraphRows
     from layerdag.viz.views import view_of_graph
 
     if kind == "chrome":

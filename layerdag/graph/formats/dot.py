@@ -19,7 +19,7 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.registry import GraphRows, Value, columns_of, is_number
+from layerdag.graph.formats.rows import GraphRows, Value, columns_of, is_number
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_parsed
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.registry import GraphRows, columns_of, is_number
+from layerdag.graph.formats.rows import GraphRows, columns_of, is_number
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import read_parsed
 

@@ -2,7 +2,7 @@
 
 from layerdag.models.fast.config import FastConfig
 from layerdag.models.fast.decisions import Heads, graphs_of_rows
-from layerdag.models.fast.encoder_base import Encoder, NewestTokens, TokenGraphs
+from layerdag.models.fast.encoder import Encoder, NewestTokens, TokenGraphs
 from layerdag.models.fast.model import FastLayerDAG
 
 __all__ = [

@@ -34,7 +34,7 @@ from layerdag.models.fast.decisions import (
     layer_size_loss,
     node_and_edge_losses,
 )
-from layerdag.models.fast.encoder_base import TokenGraphs, build_encoder
+from layerdag.models.fast.encoder import TokenGraphs, build_encoder
 from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
 from layerdag.models.fast.sampler import Sampler, SamplerModules
 from layerdag.models.fast.tokens import (

@@ -27,9 +27,8 @@ from torch import Tensor
 from layerdag.graph.topology import expand_ranges
 from layerdag.models.base import JointCodeMasks, SampleResult
 from layerdag.models.draws import assemble_dags, bin_positions, guided, slot_uniforms
-from layerdag.models.fast.buffers import PositionBuffer
 from layerdag.models.fast.constraints import AllowedCodes
-from layerdag.models.fast.encoder_base import Encoder, NewestTokens, ParentList
+from layerdag.models.fast.encoder import Encoder, NewestTokens, ParentList, PositionBuffer
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.tokens import StructuralFeatures
 

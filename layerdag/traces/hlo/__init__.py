@@ -1,8 +1,13 @@
 """Compiled programs (StableHLO, HLO text) as traces."""
 
 from layerdag.traces.hlo.parser import begins_program, read_program
-from layerdag.traces.hlo.program import HARDWARE, Hardware
-from layerdag.traces.hlo.traces import DeviceSplit, program_workload, summarize_program
+from layerdag.traces.hlo.program import (
+    HARDWARE,
+    DeviceSplit,
+    Hardware,
+    program_workload,
+    summarize_program,
+)
 
 __all__ = [
     "HARDWARE",

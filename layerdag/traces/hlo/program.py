@@ -1,15 +1,19 @@
-"""A compiled program with its costs, and peak rates of devices."""
+"""A compiled program with its costs and traces, by region; peak rates of devices."""
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 
 _BITS = re.compile(r"[a-z]+?(\d+)")
 
@@ -298,3 +302,378 @@ HARDWARE = {
     )
 }
 """Presets: the rates that Hespas ships for these devices."""
+
+
+class DeviceSplit(Enum):
+    """How operations become nodes.
+
+    LINEAR joins all computation between two collectives into one node, and chains the nodes.
+    INDIVIDUAL makes every operation that takes time a node, with its dependencies.
+    """
+
+    LINEAR = "linear"
+    INDIVIDUAL = "individual"
+
+
+@dataclass(frozen=True)
+class Region:
+    """A node: some computation, or one collective.
+
+    Attributes:
+        name: Of the operation, or "region 3".
+        operations: Number of operations inside.
+        flops: Of all of them.
+        mem_bytes: Read and written by them.
+        seconds: Sum of their times; 0 for a collective.
+        element: Element type of the operation with the most time; "" for a collective.
+        collective: The communication, None for computation.
+        parents: Indices of the regions before it.
+    """
+
+    name: str
+    operations: int
+    flops: int
+    mem_bytes: int
+    seconds: float
+    element: str
+    collective: Collective | None
+    parents: tuple[int, ...]
+
+
+def regions(
+    program: CompiledProgram, hardware: Hardware, split: DeviceSplit = DeviceSplit.LINEAR
+) -> list[Region]:
+    """Return the nodes of a program, in program order."""
+    if split is DeviceSplit.INDIVIDUAL:
+        return list(_individual(program, hardware))
+    found: list[Region] = []
+    joined: list[Computation] = []
+    for item in (*program.items, None):
+        if isinstance(item, Computation):
+            joined.append(item)
+            continue
+        if any(operation.mem_bytes or operation.flops for operation in joined):
+            found.append(_joined(joined, hardware, len(found)))
+        joined = []
+        if item is not None:
+            before = (len(found) - 1,) if found else ()
+            found.append(Region(item.name, 1, 0, 0, 0.0, "", item, before))
+    return found
+
+
+def _joined(operations: list[Computation], hardware: Hardware, index: int) -> Region:
+    """Return the region of consecutive operations."""
+    times = [hardware.seconds(operation) for operation in operations]
+    longest = operations[max(range(len(times)), key=times.__getitem__)]
+    return Region(
+        f"region {index}",
+        len(operations),
+        sum(operation.flops for operation in operations),
+        sum(operation.mem_bytes for operation in operations),
+        sum(times),
+        longest.element,
+        None,
+        (index - 1,) if index else (),
+    )
+
+
+def _individual(program: CompiledProgram, hardware: Hardware) -> Iterator[Region]:
+    """Yield a region for each item that takes time; others hand their parents on."""
+    index_of: list[tuple[int, ...]] = []
+    made = 0
+    for item in program.items:
+        parents = tuple(sorted({p for parent in item.parents for p in index_of[parent]}))
+        if isinstance(item, Collective):
+            yield Region(item.name, 1, 0, 0, 0.0, "", item, parents)
+        elif item.mem_bytes or item.flops:
+            seconds = hardware.seconds(item)
+            cost = (item.flops, item.mem_bytes, seconds)
+            yield Region(item.name, 1, *cost, item.element, None, parents)
+        else:
+            index_of.append(parents)
+            continue
+        index_of.append((made,))
+        made += 1
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """All operations of one name.
+
+    Attributes:
+        name: Without its dialect.
+        count: How many run, loops unrolled.
+        flops: Of all of them.
+        mem_bytes: Of all of them.
+        runtime_s: Sum of their times; None without hardware.
+    """
+
+    name: str
+    count: int
+    flops: int
+    mem_bytes: int
+    runtime_s: float | None
+
+
+@dataclass(frozen=True)
+class ProgramSummary:
+    """What one device computes and communicates in a run of the program.
+
+    Attributes:
+        name: Of the module.
+        devices: That it was compiled for.
+        operations: Number of operations that take time.
+        flops: Operations of all of them.
+        mem_bytes: Bytes read and written.
+        runtime_s: Sum of all times on the hardware, communication left out; None without one.
+        hardware: Name of the hardware, None without one.
+        operators: By name, those with most time (else most bytes) first.
+        collectives: Count and bytes by name; the bytes that one device gives.
+        regions: Of the linear split: the computation between two collectives, the longest first;
+            empty without hardware.
+        notes: See ``Program``.
+    """
+
+    name: str
+    devices: int
+    operations: int
+    flops: int
+    mem_bytes: int
+    runtime_s: float | None
+    hardware: str | None
+    operators: tuple[OperatorCost, ...]
+    collectives: dict[str, dict[str, int]]
+    regions: tuple[Region, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as plain data."""
+        document = asdict(self)
+        document["regions"] = [
+            {key: getattr(region, key) for key in ("name", "operations", "flops", "mem_bytes")}
+            | {"runtime_s": region.seconds}
+            for region in self.regions
+        ]
+        return document
+
+    def __str__(self) -> str:
+        """Return the figures as lines."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        time = "" if self.runtime_s is None else f", {self.runtime_s * 1e6:,.3f} us"
+        on = f" on {self.hardware}" if self.hardware else ""
+        plural = "s" if self.devices != 1 else ""
+        yield f"{self.name}: {self.devices} device{plural}, {self.operations:,} operations on each"
+        yield f"{self.flops:.4g} FLOPs, {self.mem_bytes:.4g} bytes{time}{on}"
+        for name, held in self.collectives.items():
+            yield f"{name}: {held['count']:,}, {held['bytes'] / 1e6:,.3f} MB from each device"
+        yield ""
+        yield f"{'operator':<24}{'count':>8}{'GFLOPs':>14}{'MB':>14}{'us':>14}"
+        for row in self.operators[:10]:
+            spent = "" if row.runtime_s is None else f"{row.runtime_s * 1e6:,.3f}"
+            yield (
+                f"{row.name:<24}{row.count:>8,}{row.flops / 1e9:>14,.3f}"
+                f"{row.mem_bytes / 1e6:>14,.3f}{spent:>14}"
+            )
+        if len(self.operators) > 10:
+            yield f"... and {len(self.operators) - 10} more; --json shows all."
+        for region in self.regions[:3] if len(self.regions) > 1 else ():
+            yield (
+                f"{region.name}: {region.operations:,} operations, {region.seconds * 1e6:,.3f} us"
+            )
+        yield from self.notes
+
+
+def summarize_program(program: CompiledProgram, hardware: Hardware | None = None) -> ProgramSummary:
+    """Return the figures of a program; times only with hardware."""
+    computed = [item for item in program.items if isinstance(item, Computation)]
+    counts, flops, moved = Counter[str](), Counter[str](), Counter[str]()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for item in computed:
+        counts[item.name] += 1
+        flops[item.name] += item.flops
+        moved[item.name] += item.mem_bytes
+        if hardware is not None:
+            seconds[item.name] += hardware.seconds(item)
+    rows = [
+        OperatorCost(n, counts[n], flops[n], moved[n], None if hardware is None else seconds[n])
+        for n in counts
+    ]
+    rows.sort(key=lambda row: (row.runtime_s or 0.0, row.mem_bytes), reverse=True)
+    cut = [] if hardware is None else regions(program, hardware)
+    longest = sorted((r for r in cut if r.collective is None), key=lambda r: -r.seconds)
+    return ProgramSummary(
+        program.name,
+        program.devices,
+        len(computed),
+        sum(flops.values()),
+        sum(moved.values()),
+        None if hardware is None else sum((hardware.seconds(item) for item in computed), 0.0),
+        None if hardware is None else hardware.name,
+        tuple(rows),
+        _collectives(program),
+        tuple(longest),
+        program.notes,
+    )
+
+
+def _collectives(program: CompiledProgram) -> dict[str, dict[str, int]]:
+    """Return count and bytes of each kind of communication."""
+    found: dict[str, dict[str, int]] = {}
+    for item in program.items:
+        if isinstance(item, Collective):
+            held = found.setdefault(item.name, {"count": 0, "bytes": 0})
+            held["count"] += 1
+            held["bytes"] += item.num_bytes
+    return found
+
+
+_TYPES = {
+    "all_reduce": CollectiveType.ALL_REDUCE,
+    "all_gather": CollectiveType.ALL_GATHER,
+    "reduce_scatter": CollectiveType.REDUCE_SCATTER,
+    "all_to_all": CollectiveType.ALL_TO_ALL,
+    "collective_broadcast": CollectiveType.BROADCAST,
+}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one rank does in a communication.
+
+    Attributes:
+        group: Name of its group; "" for all ranks, None if it takes no part.
+        targets: Ranks that it sends to.
+        sources: Ranks that it receives from.
+    """
+
+    group: str | None = None
+    targets: tuple[int, ...] = ()
+    sources: tuple[int, ...] = ()
+
+
+def program_workload(
+    program: CompiledProgram,
+    hardware: Hardware,
+    *,
+    split: DeviceSplit = DeviceSplit.LINEAR,
+    ranks: int | None = None,
+) -> Workload:
+    """Return one trace for each device; devices with the same groups and peers share one.
+
+    Computation has its duration on the hardware, and its operations and bytes, so that another
+    ``--compute`` of the simulator can time it anew. Communication of a rank is chained in program
+    order, so that no two ranks wait for each other.
+
+    Args:
+        program: What every device runs.
+        hardware: For durations.
+        split: How operations become nodes.
+        ranks: Devices; those of the program where not given. A program compiled for one device runs
+            on any number: its collectives are then of all of them.
+
+    Raises:
+        UsageError: If the program was compiled for another number of devices.
+    """
+    devices = program.devices
+    if ranks is not None and ranks != devices:
+        if devices != 1:
+            raise UsageError(
+                f"{program.name} was compiled for {devices} devices, so that it cannot run on "
+                f"{ranks}; leave --ranks out, or compile it anew."
+            )
+        devices = ranks
+        items = tuple(
+            replace(item, groups=()) if isinstance(item, Collective) else item
+            for item in program.items
+        )
+        program = replace(program, devices=devices, items=items)
+    nodes = regions(program, hardware, split)
+    names = _group_names(nodes, devices)
+    made: dict[tuple[_Part, ...], Trace] = {}
+    traces = []
+    for rank in range(devices):
+        parts = tuple(_part(region.collective, rank, names) for region in nodes)
+        if parts not in made:
+            made[parts] = _trace(program.name, nodes, parts)
+        traces.append(made[parts])
+    groups = {name: ranks for ranks, name in names.items() if name}
+    return Workload(tuple(traces), groups, program.name)
+
+
+def _group_names(nodes: Sequence[Region], devices: int) -> dict[tuple[int, ...], str]:
+    """Return the name of each group of ranks: numbers from 1 on, "" for all ranks in order."""
+    names = {(): "", tuple(range(devices)): ""}
+    for region in nodes:
+        for group in region.collective.groups if region.collective else ():
+            names.setdefault(group, str(len(names) - 1))
+    if devices == 1:
+        names[()] = ""
+    return names
+
+
+def _part(found: Collective | None, rank: int, names: dict[tuple[int, ...], str]) -> _Part:
+    """Return the part of a rank; nobody communicates alone."""
+    if found is None:
+        return _Part()
+    if found.name == "collective_permute":
+        targets = tuple(b for a, b in found.pairs if a == rank != b)
+        return _Part(None, targets, tuple(a for a, b in found.pairs if b == rank != a))
+    everyone = max(names, key=len) if () in names else ()
+    groups = found.groups or (everyone,)
+    own = next((group for group in groups if rank in group), ())
+    return _Part(names[own]) if len(own) > 1 else _Part()
+
+
+def _trace(source: str, nodes: Sequence[Region], parts: Sequence[_Part]) -> Trace:
+    """Return the trace of a rank that takes these parts."""
+    specs: list[NodeSpec] = []
+    behind: list[tuple[int, ...]] = []
+    last: tuple[int, ...] = ()
+    for index, (region, part) in enumerate(zip(nodes, parts, strict=True)):
+        parents = tuple(sorted({node for parent in region.parents for node in behind[parent]}))
+        if region.collective is None:
+            made = [_computation(len(specs), region, parents)]
+        else:
+            after = tuple(sorted({*parents, *last}))
+            made = list(_communication(len(specs), index, region.collective, part, after))
+            last = tuple(node.id for node in made) or last
+        specs += made
+        behind.append(tuple(node.id for node in made) or parents)
+    return build_trace(specs, source=source)
+
+
+def _computation(number: int, region: Region, parents: tuple[int, ...]) -> NodeSpec:
+    """Return the node of some computation."""
+    attributes = (
+        Attribute("is_cpu_op", Wire.BOOL, False),
+        Attribute("num_ops", Wire.INT64, max(region.flops, 1)),
+        Attribute("tensor_size", Wire.UINT64, max(region.mem_bytes, 1)),
+        Attribute("duration_ns", Wire.INT64, max(round(region.seconds * 1e9), 1)),
+    )
+    micros = round(region.seconds * 1e6)
+    return NodeSpec(number, region.name, NodeType.COMP, parents, (), 0, micros, attributes)
+
+
+def _communication(
+    number: int, tag: int, found: Collective, part: _Part, after: tuple[int, ...]
+) -> Iterator[NodeSpec]:
+    """Yield the nodes of a rank's part in a communication."""
+    size = Attribute("comm_size", Wire.INT64, found.num_bytes)
+    on_device = Attribute("is_cpu_op", Wire.BOOL, False)
+    if part.group is not None:
+        kind = Attribute("comm_type", Wire.INT64, int(_TYPES[found.name]))
+        named = (Attribute("pg_name", Wire.STRING, part.group),) if part.group else ()
+        attributes = (on_device, kind, size, *named)
+        yield NodeSpec(number, found.name, NodeType.COMM_COLL, after, attributes=attributes)
+    ends = [("comm_dst", NodeType.COMM_SEND, rank) for rank in part.targets]
+    ends += [("comm_src", NodeType.COMM_RECV, rank) for rank in part.sources]
+    for offset, (end, node_type, peer) in enumerate(ends):
+        attributes = (
+            on_device,
+            size,
+            Attribute(end, Wire.INT32, peer),
+            Attribute("comm_tag", Wire.INT32, tag),
+        )
+        yield NodeSpec(number + offset, found.name, node_type, after, attributes=attributes)

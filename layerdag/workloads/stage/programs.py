@@ -11,16 +11,6 @@ from layerdag.traces.builder import NodeAppender
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.workloads.stage.flags import Dim, StageFlags, parse_dim
 from layerdag.workloads.stage.operators import (
-    OperatorForm,
-    Row,
-    TensorSharding,
-    collectives,
-    custom,
-    placeholder,
-    read_table,
-    with_flat_weights,
-)
-from layerdag.workloads.stage.tables import (
     ATTENTION,
     DISPATCH,
     EMBEDDING,
@@ -33,6 +23,14 @@ from layerdag.workloads.stage.tables import (
     RESIDUAL,
     ROUTER,
     SPLIT_EMBEDDING,
+    OperatorForm,
+    Row,
+    TensorSharding,
+    collectives,
+    custom,
+    placeholder,
+    read_table,
+    with_flat_weights,
 )
 
 Block = dict[str, Row]

@@ -15,7 +15,7 @@ from layerdag.cli.settings import RealData
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import DataError, UsageError
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 from layerdag.training.checkpoint import LoadedCheckpoint
 
 

@@ -13,9 +13,8 @@ import layerdag as ld
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.formats import is_flow_file, read_any, read_graph, recognize
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
-from layerdag.graph.formats.registry import read_json, write_json
 from layerdag.traces.builder import build_trace
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.json_forms import encode_feeder_json, encode_trace_json

@@ -22,8 +22,8 @@ from layerdag.codec.sample_files import (
 )
 from layerdag.datasets.samples import part_samples
 from layerdag.errors import DataError
+from layerdag.graph.attributed_graph import encode_json
 from layerdag.graph.formats.graphml import encode_graphml
-from layerdag.graph.formats.registry import encode_json
 
 ENTRY = {
     "name": "sample-00000", "seed": 3, "conditions": {"label": 1.5, "family": "gpt"},

@@ -11,9 +11,8 @@ from raw_graphs import chain
 from layerdag.codec.unfolding import unfold
 from layerdag.datasets.folder import is_public, load_folder, publish
 from layerdag.errors import ConfigError, DataError
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
-from layerdag.graph.formats.registry import write_json
 from layerdag.graph.rolled_blocks import rolled
 from layerdag.traces.chakra.workload import write_workload
 

@@ -21,8 +21,7 @@ from layerdag.datasets.loading import (
     read_dataset,
 )
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import AttributedGraph, write_json
 
 
 def test_the_name_decides_which_settings_there_are() -> None:

@@ -20,11 +20,10 @@ from layerdag.datasets.loading import FolderConfig
 from layerdag.datasets.packed import PACKED, is_packed
 from layerdag.datasets.packing import pack_folder
 from layerdag.errors import DataError, UsageError
-from layerdag.graph.attributed_graph import SPLITS, AttributedGraph
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, write_json
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.training.batches import take_graphs
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainSettings
 from layerdag.training.weight_transfer import spec_for
 
 COUNT = 25

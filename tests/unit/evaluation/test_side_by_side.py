@@ -12,9 +12,14 @@ import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import ConfigError, UsageError
-from layerdag.evaluation.generators import GENERATORS, fitted_generator, register_generator
 from layerdag.evaluation.metrics.base import METRICS, graph_metric
-from layerdag.evaluation.side_by_side import TRAINING, score_generators
+from layerdag.evaluation.side_by_side import (
+    GENERATORS,
+    TRAINING,
+    fitted_generator,
+    register_generator,
+    score_generators,
+)
 from layerdag.graph.formats.graphml import write_graphml
 
 

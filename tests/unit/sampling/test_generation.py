@@ -11,8 +11,8 @@ from layerdag.dag.dag import graph_hash
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset, encode_batch
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
+from layerdag.graph.attributed_graph import read_json
 from layerdag.graph.formats.graphml import read_graphml
-from layerdag.graph.formats.registry import read_json
 from layerdag.models.base import ModelSpec, SampleRequest, SampleResult, build_model
 from layerdag.runtime.reading import Limits
 from layerdag.sampling.folder import volume_of, write_samples

@@ -19,8 +19,7 @@ from layerdag.codec.formats import read_graph
 from layerdag.dag.dag import DAG
 from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.errors import CheckpointError, DataError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.sampling.folder import write_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.learned import OperatorTrees

@@ -16,8 +16,7 @@ from layerdag.errors import ConfigError
 from layerdag.models.base import ModelSpec
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger, WandbLogger, wandb_mode
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun
-from layerdag.training.settings import TrainSettings
+from layerdag.training.run import TrainingRun, TrainSettings
 
 
 def test_jsonl_holds_one_object_a_line(tmp_path: Path):

@@ -16,8 +16,14 @@ from layerdag.errors import CheckpointError, TrainingError, UsageError
 from layerdag.models.base import DAGModel, ModelSpec
 from layerdag.training.checkpoint import load_checkpoint, load_trainer_state
 from layerdag.training.loop import Budget, RunningMean, listening, train
-from layerdag.training.run import CallbackResult, TrainingRun, TrainResult
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.run import (
+    CallbackResult,
+    LearningRateSchedule,
+    OptimizerConfig,
+    TrainingRun,
+    TrainResult,
+    TrainSettings,
+)
 
 
 def test_a_window_tells_means_and_speed_and_starts_anew() -> None:

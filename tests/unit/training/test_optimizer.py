@@ -21,7 +21,7 @@ from layerdag.training.optimizer import (
     matrix_precision,
     parameter_groups,
 )
-from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.run import LearningRateSchedule, OptimizerConfig, TrainSettings
 
 
 def test_average_follows_the_weights_with_growing_decay():

@@ -18,7 +18,7 @@ from layerdag.models.fast.config import FastConfig
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import Origin, checkpoint_fingerprint
-from layerdag.training.settings import OptimizerConfig
+from layerdag.training.run import OptimizerConfig
 from layerdag.training.weight_axes import CountBins, EdgeTypes, InDegreeRows
 from layerdag.training.weight_transfer import (
     SourceModel,

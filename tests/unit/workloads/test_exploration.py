@@ -2,16 +2,305 @@
 
 import dataclasses
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from small_studies import cluster, study
+import yaml
+from small_studies import TINY, cluster, study
 
 import layerdag as ld
-from layerdag.errors import UsageError
-from layerdag.simulator.compute import Device, RooflineCompute
-from layerdag.workloads.exploration import Exploration, PlanOutcome, evaluate_plan, explore
-from layerdag.workloads.study import Point, Study, points_of, read_study
+from layerdag.errors import ConfigError, LayerdagError, UsageError
+from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
+from layerdag.simulator.config import Topology
+from layerdag.workloads.exploration import (
+    Exploration,
+    NetworkDimension,
+    PlanOutcome,
+    Point,
+    StudiedCluster,
+    Study,
+    evaluate_plan,
+    explore,
+    points_of,
+    read_study,
+)
+
+
+def test_replicas_take_the_ranks_that_are_left() -> None:
+    found = points_of(read_study(study()))
+    plans = [point.job.plan for point in found.possible]
+    assert {plan.ranks for plan in plans} == {4}
+    degrees = {(plan.data, plan.tensor, plan.pipeline, plan.zero) for plan in plans}
+    assert degrees == {
+        (4, 1, 1, 0), (4, 1, 1, 3), (2, 2, 1, 0), (2, 2, 1, 3), (2, 1, 2, 0), (2, 1, 2, 3),
+        (1, 2, 2, 0), (1, 2, 2, 3),
+    }  # fmt: skip
+    assert len(plans) == 2 * len(degrees)  # on each cluster
+
+
+def test_what_cannot_be_split_is_counted_by_its_reason() -> None:
+    found = points_of(read_study(study()))
+    # tensor 3 with one and with two stages, two ZeRO stages, on two clusters
+    assert found.left_out == {
+        "tensor x pipeline x context = 3 do not divide 4 ranks.": 4,
+        "tensor x pipeline x context = 6 do not divide 4 ranks.": 4,
+    }
+    wide = study(plans={"pipeline": [1, 4]}, step={"batch": 2, "sequence": 32})
+    assert list(points_of(read_study(wide)).left_out) == [
+        "tiny: a number of 2 sequences cannot be split evenly over 4 data ranks x micro-batches; "
+        "choose numbers that divide."
+    ]
+
+
+def test_values_that_stand_twice_are_tried_once() -> None:
+    twice = points_of(read_study(study(plans={"tensor": [2, 2, 2]}))).possible
+    assert len(twice) == 2
+
+
+def test_every_model_meets_every_cluster() -> None:
+    found = points_of(read_study(study(model=["gpt2", "gpt2-xl"], plans={})))
+    assert [(point.job.shape.name, point.cluster) for point in found.possible] == [
+        ("gpt2", "near"), ("gpt2-xl", "near"), ("gpt2", "far"), ("gpt2-xl", "far")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 6, 8])
+def test_degrees_always_multiply_to_the_ranks_of_the_cluster(ranks: int) -> None:
+    ring = [{"topology": "Ring", "ranks": ranks, "gb_per_s": 1.0}]
+    plans = {"tensor": [1, 2, 4], "pipeline": [1, 2], "context": [1, 2]}
+    step = {"batch": 48, "sequence": 32}
+    clusters = {"one": cluster(network=ring)}
+    found = points_of(read_study(study(plans=plans, step=step, clusters=clusters)))
+    assert found.possible
+    for point in found.possible:
+        plan = point.job.plan
+        assert plan.data * plan.tensor * plan.pipeline * plan.context == ranks
+    assert len(found.possible) + sum(found.left_out.values()) == 3 * 2 * 2
+
+
+def test_a_cluster_of_one_rank_has_one_plan() -> None:
+    alone = cluster(network=[{"topology": "Ring", "ranks": 1, "gb_per_s": 1.0}])
+    found = points_of(read_study(study(clusters={"alone": alone})))
+    assert {point.job.plan.ranks for point in found.possible} == {1}
+    assert len(found.possible) == 2  # ZeRO 0 and 3
+    # tensor x pipeline of 2, 3, 2 x 2 and 3 x 2, each with two ZeRO stages
+    assert sum(found.left_out.values()) == 2 + 2 + 2 + 2 + 2
+
+
+def test_reasons_come_with_the_most_frequent_first() -> None:
+    plans = {"tensor": [3, 8], "pipeline": [1, 3], "zero": [0, 1]}
+    counts = list(points_of(read_study(study(plans=plans))).left_out.values())
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == 2 * 2 * 2 * 2
+
+
+def test_the_step_is_that_of_the_study_with_the_micro_batches_of_the_plan() -> None:
+    step = {"batch": 16, "sequence": 64, "precision": "fp32", "causal": "half"}
+    found = points_of(read_study(study(step=step, plans={"micro_batches": [1, 4]})))
+    near = [point.job.step for point in found.possible if point.cluster == "near"]
+    assert [step.micro_batches for step in near] == [1, 4]
+    assert {(s.batch, s.sequence, s.precision, s.causal) for s in near} == {
+        (16, 64, "fp32", "half")
+    }
+
+
+def test_images_have_as_many_tokens_as_they_have() -> None:
+    found = points_of(read_study(study(model="vit-b16", plans={})))
+    for point in found.possible:
+        assert point.job.shape.image is not None
+        assert point.job.step.sequence == point.job.shape.image.tokens != 32
+
+
+STUDIES = sorted((Path(__file__).resolve().parents[3] / "examples" / "studies").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_can_be_read_and_has_plans_on_every_cluster(path: Path) -> None:
+    study = read_study(path)
+    tried = Counter(point.cluster for point in points_of(study).possible)
+    assert set(tried) == set(study.clusters)
+
+
+def test_a_trillion_parameters_on_1024_ranks() -> None:
+    (path,) = [path for path in STUDIES if path.stem == "transformer-1t"]
+    study = read_study(path)
+    (shape,) = study.models
+    assert shape.parameters == pytest.approx(1.008e12, rel=2e-3)
+    assert {cluster.ranks for cluster in study.clusters.values()} == {1024}
+    local = study.clusters["h100-pods-of-8"]
+    for name in ("h100-pods-of-8-expanded", "h100-pods-of-8-expanded-fast"):
+        expanded = study.clusters[name]
+        assert expanded.capacity == 500 * 2**30
+        assert expanded.network == local.network
+
+
+GIB = 2**30
+
+
+def test_a_file_holds_models_step_plans_and_clusters(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(
+        yaml.safe_dump(study(model=["gpt2", "llama3-8b"]), sort_keys=False)
+    )
+    found = read_study(tmp_path / "study.yaml")
+    assert [shape.name for shape in found.models] == ["gpt2", "llama3-8b"]
+    assert (found.step.batch, found.step.sequence, found.step.phase) == (16, 32, "training")
+    assert found.plans.tensor == (1, 2, 3)
+    assert found.plans.micro_batches == (2,)
+    assert found.plans.context == (1,)
+    assert list(found.clusters) == ["near", "far"]
+    assert found.clusters["far"].ranks == 4
+
+
+def test_a_network_has_decimal_gigabytes_where_the_simulator_has_binary_ones() -> None:
+    simulated = read_study(study()).clusters["far"].simulated
+    first, second = simulated.network.dimensions
+    assert (first.topology, first.npus, first.latency_ns) == (Topology.SWITCH, 2, 500.0)
+    assert (second.topology, second.latency_ns) == (Topology.FULLY_CONNECTED, 1000.0)
+    assert first.bytes_per_ns == pytest.approx(100.0)
+    assert second.bytes_per_ns == pytest.approx(1.0)
+    assert simulated.system.all_reduce == ("ring", "ring")
+
+
+def test_own_rates_replace_those_of_a_device() -> None:
+    own = StudiedCluster((NetworkDimension("Ring", 2, 1.0),), device="h100", memory_gb_per_s=1000.0)
+    assert own.rates.flops == DEVICES["h100"].flops
+    assert own.rates.bytes_per_s == 1e12
+    faster = StudiedCluster((NetworkDimension("Ring", 2, 1.0),), device="h100", tflops=2.0)
+    assert set(faster.rates.flops.values()) == {2e12}
+    assert faster.rates.bytes_per_s == DEVICES["h100"].bytes_per_s
+
+
+def test_memory_that_does_not_fit_is_reached_over_the_slower_link() -> None:
+    made = StudiedCluster(
+        (NetworkDimension("Ring", 2, 1.0),), tflops=1.0, memory_gb_per_s=1000.0, memory_gib=60.0,
+        expanded_gib=40.0, expanded_gb_per_s=100.0,
+    )  # fmt: skip
+    assert made.capacity == 100 * GIB
+    assert made.compute(60 * GIB)._device.bytes_per_s == 1e12
+    # Three quarters at 1000 GB/s, a quarter at 100 GB/s: .75 / 1000 + .25 / 100 s per GB.
+    slowed = made.compute(80 * GIB)._device.bytes_per_s
+    assert slowed == pytest.approx(1e9 / (0.75 / 1000 + 0.25 / 100))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"modle": "gpt2"}, "unknown key 'modle'. Did you mean 'model'?"),
+        ({"clusters": {}}, "'clusters' is missing"),
+        ({"clusters": ["near"]}, "'clusters' must map names to descriptions"),
+        ({"step": {"batch": 16, "sequence": "long"}}, "'step.sequence' must be a whole number"),
+        ({"step": {"sequence": 16}}, "'step' is incomplete"),
+        ({"plans": {"tensr": [1]}}, "Unknown setting 'plans.tensr'. Did you mean 'plans.tensor'?"),
+        ({"plans": {"tensor": [1.5]}}, "'plans.tensor' must be a whole number"),
+        ({"model": "gpt-2"}, "gpt2"),
+        ({"clusters": {"a": cluster(device="h1000")}}, "clusters.a: there is no device 'h1000'"),
+        ({"clusters": {"a": cluster(tflops=None)}}, "give a device, or both tflops and memory_gb"),
+        ({"clusters": {"a": cluster(network=[])}}, "clusters.a: network must have at least one"),
+        ({"clusters": {"a": cluster(network="ring")}}, "clusters.a.network must be a list"),
+        ({"clusters": {"a": cluster(memory_gib=0)}}, "memory_gib is 0.0; it must be a positive"),
+        ({"clusters": {"a": cluster(cost_per_hour=-1)}}, "must not be negative"),
+        ({"clusters": {"a": cluster(expanded_gib=9)}}, "expanded_gib needs expanded_gb_per_s"),
+        ({"clusters": {"a": cluster(collectives="rings")}}, "rings"),
+        (
+            {"clusters": {"a": cluster(network=[{"topology": "Mesh", "ranks": 2, "gb_per_s": 1}])}},
+            "there is no topology 'Mesh'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(changes: dict, told: str) -> None:
+    with pytest.raises(LayerdagError) as caught:
+        read_study(study(**changes))
+    assert told in str(caught.value)
+
+
+def test_a_file_that_is_no_study_is_one_sentence(tmp_path: Path) -> None:
+    for content, told in (
+        ("a: [", "cannot be read as YAML"),
+        ("- 1", "is a mapping with the keys"),
+    ):
+        (tmp_path / "study.yaml").write_text(content)
+        with pytest.raises(ConfigError, match=told):
+            read_study(tmp_path / "study.yaml")
+    with pytest.raises(ConfigError, match=r"absent\.yaml"):
+        read_study(tmp_path / "absent.yaml")
+
+
+def test_a_shape_of_ones_own_is_a_model() -> None:
+    assert read_study(study(model=[TINY])).models == (TINY,)
+
+
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        ("ring", "Did you mean 'Ring'"),
+        ("Torus", "Known: "),
+    ],
+)
+def test_a_topology_is_one_of_the_simulators(topology: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no topology '{topology}'") as caught:
+        NetworkDimension(topology, 2, 1.0).dimension()
+    assert told in str(caught.value)
+    assert all(known.value in str(caught.value) for known in Topology)
+
+
+def test_ranks_of_all_dimensions_multiply_and_memory_adds_up() -> None:
+    links = (
+        NetworkDimension("Ring", 2, 1.0),
+        NetworkDimension("Switch", 3, 1.0),
+        NetworkDimension("FullyConnected", 4, 1.0),
+    )
+    made = StudiedCluster(
+        links, device="h100", memory_gib=60.0, expanded_gib=4.5, expanded_gb_per_s=1.0
+    )
+    assert made.ranks == 2 * 3 * 4
+    assert made.capacity == 64.5 * GIB
+
+
+def test_memory_that_fits_is_as_fast_as_it_is() -> None:
+    made = StudiedCluster((NetworkDimension("Ring", 2, 1.0),), device="h100", memory_gib=80.0)
+    for used in (0, 1, 80 * GIB):
+        assert made.compute(used)._device == DEVICES["h100"]
+
+
+def test_more_memory_beyond_the_local_one_is_never_faster() -> None:
+    made = StudiedCluster(
+        (NetworkDimension("Ring", 2, 1.0),), device="h100", memory_gib=10.0, expanded_gib=100.0,
+        expanded_gb_per_s=50.0,
+    )  # fmt: skip
+    speeds = [made.compute(used * GIB)._device.bytes_per_s for used in (10, 11, 20, 50, 110)]
+    assert speeds == sorted(speeds, reverse=True)
+    assert len(set(speeds)) == len(speeds)
+    assert speeds[-1] > 50e9
+
+
+def test_single_values_are_lists_of_one_and_what_is_not_named_is_not_split() -> None:
+    plans = read_study(study(plans={"tensor": 4, "recompute": "full", "sequence_parallel": True}))
+    assert plans.plans.tensor == (4,)
+    assert plans.plans.recompute == ("full",)
+    assert plans.plans.sequence_parallel == (True,)
+    assert (plans.plans.pipeline, plans.plans.zero, plans.plans.schedule) == ((1,), (0,), ("1f1b",))
+
+
+@pytest.mark.parametrize("empty", [{"models": ()}, {"clusters": {}}])
+def test_a_study_of_nothing_is_refused(empty: dict) -> None:
+    found = read_study(study())
+    with pytest.raises(ConfigError, match="at least one model and one cluster"):
+        dataclasses.replace(found, **empty)
+
+
+def test_a_description_and_its_file_are_the_same_study(tmp_path: Path) -> None:
+    described = study(model=["gpt2"])
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(described))
+    assert read_study(tmp_path / "s.yaml") == read_study(str(tmp_path / "s.yaml"))
+    assert read_study(tmp_path / "s.yaml") == read_study(described)
+
+
+def test_a_fault_in_a_file_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(study(model="gpt2", plans={"tensor": ["two"]})))
+    with pytest.raises(ConfigError, match=r"s\.yaml: .*plans\.tensor"):
+        read_study(path)
 
 
 @pytest.fixture(scope="module")

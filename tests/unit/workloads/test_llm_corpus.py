@@ -14,7 +14,7 @@ from layerdag.codec.unfolding import unfold_sampled
 from layerdag.codec.vocabulary import OTHER
 from layerdag.datasets.loading import load_dataset
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph.formats.registry import read_json
+from layerdag.graph.attributed_graph import read_json
 from layerdag.graph.rolled_blocks import REPEATS, is_rolled, unrolled
 from layerdag.simulator.run import simulate
 from layerdag.workloads.llm_corpus import (

@@ -23,7 +23,7 @@ from layerdag.datasets.encoding import encoded
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import read_dataset
 from layerdag.errors import UsageError
-from layerdag.graph.formats.registry import read_json, write_json
+from layerdag.graph.attributed_graph import read_json, write_json
 from layerdag.models.base import ModelSpec, build_model
 from layerdag.privacy import shadows as _settings
 from layerdag.privacy.auditing import audit_of

@@ -8,7 +8,7 @@ from raw_graphs import chain
 
 from layerdag.cli.main import main
 from layerdag.datasets.folder import load_folder
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tiny_corpus import write_corpus
 
 from layerdag.cli.main import main
 from layerdag.datasets.loading import read_dataset
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 
 
 @pytest.fixture

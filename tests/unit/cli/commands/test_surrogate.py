@@ -8,7 +8,7 @@ from tile_files import write_tile, write_training_graphs_as_samples
 
 from layerdag.cli.main import main
 from layerdag.datasets.loading import read_dataset
-from layerdag.graph.formats.registry import write_json
+from layerdag.graph.attributed_graph import write_json
 
 
 @pytest.fixture

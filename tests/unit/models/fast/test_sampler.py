@@ -5,16 +5,231 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_models import SIZES, request, small_dags, small_model
+from hypothesis import given, strategies as st
+from single_nodes import node_of
+from small_models import SIZES, collated, request, small_dags, small_model
 
-from layerdag.dag.dag import DAG
+from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.partial import Prefix
-from layerdag.dag.statistics import GraphStatistics
+from layerdag.dag.statistics import GraphStatistics, neighbor_kinds
 from layerdag.errors import UsageError
 from layerdag.models.base import SampleResult
 from layerdag.models.draws import slot_uniforms
-from layerdag.models.fast.constraints import DegreeConstraints
-from layerdag.models.fast.sampler_state import RandomSlot
+from layerdag.models.fast import sampler as fast_sampling
+from layerdag.models.fast.candidates import NodeCandidates
+from layerdag.models.fast.constraints import NATS_PER_VIOLATION, DegreeConstraints, NeighborKinds
+from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.sampler import (
+    Ancestries,
+    ParticleWeights,
+    resampled_rows,
+    surviving_particles,
+)
+from layerdag.models.fast.sampler_state import OutputBuffer, RandomSlot
+
+
+def ancestry(dag: DAG, node: int, radius: int) -> tuple:
+    """Return kind and parents' ancestries, written out."""
+    source_E, target_E = dag.edge_index_2E
+    parents = source_E[target_E == node].tolist() if radius else []
+    return (int(dag.x_NA[node, 0]), *sorted(ancestry(dag, p, radius - 1) for p in parents))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_ancestry_has_occurred_if_an_earlier_node_has_it(seed: int) -> None:
+    (dag,) = small_dags(1, seed=seed)
+    dag.x_NA[:, 0] %= 2
+    batch, known = collated([dag]), Ancestries.start(1, torch.device("cpu"))
+    before: set[tuple] = set()
+    for node in range(batch.num_nodes):
+        candidate = node_of(batch, node)
+        expected = ancestry(dag, node, 2) in before
+        assert known.occurred(candidate).tolist() == [expected]
+        known.add_nodes(node + 1, candidate)
+        before.add(ancestry(dag, node, 2))
+    assert len(before) < batch.num_nodes  # something occurs twice, or nothing was tested
+
+
+def test_candidates_are_compared_with_their_own_graph_alone() -> None:
+    known = Ancestries.start(2, torch.device("cpu"))
+    first, second = (roots(torch.tensor(kinds)) for kinds in ((3, 4), (3, 3)))
+    known.add_nodes(1, first)
+    assert known.occurred(second).tolist() == [True, False]
+    known.select(torch.tensor([1, 0]))
+    assert known.occurred(second).tolist() == [False, True]
+
+
+def test_of_several_candidates_of_a_graph_each_is_looked_up() -> None:
+    known = Ancestries.start(1, torch.device("cpu"))
+    known.add_nodes(1, roots(torch.tensor([2])))
+    three = roots(torch.tensor([1, 2, 0]), graphs=1)
+    assert known.occurred(three).tolist() == [False, True, False]
+
+
+def roots(kind_P: torch.Tensor, graphs: int | None = None) -> NodeCandidates:
+    """Return candidates without parents, the same number for each graph."""
+    count = kind_P.shape[0]
+    none_P, states = torch.zeros(count, dtype=torch.int64), torch.zeros(0, 0)
+    graph_P = torch.arange(count) // (count // (graphs or count))
+    return NodeCandidates(graph_P, none_P, kind_P, none_P, (), states, states)
+
+
+weights = st.lists(st.floats(0.001, 1.0), min_size=1, max_size=8).map(np.array)
+
+
+@given(weights, st.floats(0, 0.999))
+def test_a_particle_has_its_share_of_copies_to_less_than_one(weight_P, uniform):
+    source_P = surviving_particles(weight_P, uniform)
+    copies_P = np.bincount(source_P, minlength=weight_P.size)
+    assert (np.abs(copies_P - weight_P.size * weight_P / weight_P.sum()) < 1 + 1e-9).all()
+
+
+@given(weights, st.floats(0, 0.999))
+def test_a_particle_with_a_copy_stays_in_its_place(weight_P, uniform):
+    source_P = surviving_particles(weight_P, uniform)
+    alive = np.unique(source_P)
+    assert (source_P[alive] == alive).all()
+
+
+def test_copies_are_the_share_of_the_weight_in_expectation():
+    weight_P = np.array([0.1, 0.2, 0.4, 0.3])
+    uniforms = (np.arange(1000) + 0.5) / 1000
+    copies = sum(np.bincount(surviving_particles(weight_P, u), minlength=4) for u in uniforms)
+    assert copies / 1000 == pytest.approx(4 * weight_P, abs=0.005)
+
+
+def test_rows_go_on_with_rows_of_their_own_graph_whatever_the_batch():
+    seeds = np.array([5, 6, 7], dtype=np.uint64)
+    sample_B = np.array([0, 1, 2, 4, 5, 6, 7, 8])  # sample 3 has ended
+    log_weight_B = np.array([0, -3, 0, 0, -3, -3, 0, 0.0])
+    source_B = resampled_rows(sample_B, log_weight_B, 3, seeds, position=8)
+    assert (sample_B[source_B] // 3 == sample_B // 3).all()
+    alone = resampled_rows(sample_B[3:5] - 3, log_weight_B[3:5], 3, seeds[1:], position=8)
+    assert (alone + 3 == source_B[3:5]).all()
+    assert source_B[4] == 3  # e^-3 of the weight is no whole copy unless the uniform is large
+
+
+def weighed(neighbors: NeighborKinds, batch: DAGBatch) -> ParticleWeights:
+    """Return the weights after all nodes of a graph, each the only candidate."""
+    weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
+    for node in range(batch.num_nodes):
+        candidate = node_of(batch, node)
+        weights.add_nodes(node + 1, candidate, weights.of_candidates(candidate))
+    return weights
+
+
+def test_graphs_are_weighed_as_when_they_are_finished():
+    """All but those of nodes that lack children, which only the end shows."""
+    dags, known = small_dags(6, seed=3), small_dags(2)
+    neighbors = with_lists(small_model(known), known).neighbors
+    for dag in dags:
+        batch = collated([dag])
+        weights = weighed(neighbors, batch)
+        state_N = weights.children.data[0, 1 : batch.num_nodes + 1]
+        lacking = int(((state_N > 1) & ~neighbors.of_children.final_R[state_N]).sum())
+        finished = float(weights.log_weight_B) - NATS_PER_VIOLATION * lacking
+        assert finished == pytest.approx(float(neighbors.log_weight(batch)), abs=1e-4)
+
+
+def test_equal_candidates_weigh_the_same_and_change_nothing_until_one_is_added():
+    known = small_dags(2)
+    neighbors = with_lists(small_model(known), known).neighbors
+    batch = collated([small_dags(1, seed=3)[0]])
+    weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
+    for node in range(batch.num_nodes):
+        single = node_of(batch, node)
+        weight_P = weights.of_candidates(node_of(batch, node, copies=3))
+        assert weight_P.tolist() == [float(weights.of_candidates(single))] * 3
+        weights.add_nodes(node + 1, single, weight_P[:1])
+
+
+def with_lists(model: FastLayerDAG, dags: list) -> FastLayerDAG:
+    parents, children = neighbor_kinds(dags, SIZES.attributes[0], 1)
+    statistics = replace(model.statistics, parents=parents, children=children)
+    model.neighbors = NeighborKinds(statistics)
+    return model
+
+
+def test_more_graphs_are_drawn_for_one_where_neighbors_are_listed():
+    dags = small_dags()
+    assert small_model(dags).default_best_of == 4
+    assert with_lists(small_model(dags), dags).default_best_of == 8
+    unconditional = with_lists(small_model(dags), dags)
+    unconditional.posterior = None
+    assert unconditional.default_best_of == 1
+
+
+def drawn(model: FastLayerDAG, count: int, best_of: int, **changes: object) -> SampleResult:
+    return model.sample(request(count, best_of=best_of, **changes))
+
+
+def test_graphs_have_fewer_violations_than_the_best_of_as_many():
+    dags = small_dags(8)
+    neighbors = with_lists(small_model(dags), dags).neighbors
+
+    def violations_per_node(model: FastLayerDAG) -> float:
+        batch = collated(list(drawn(model, 12, best_of=6, max_nodes=40).dags))
+        return float(neighbors.violations(batch).sum() / batch.num_nodes)
+
+    assert violations_per_node(with_lists(small_model(dags), dags)) < 0.8 * violations_per_node(
+        small_model(dags)
+    )
+
+
+def test_candidates_for_each_node_leave_fewer_violations_than_particles_alone(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    dags = small_dags(8)
+    model = with_lists(small_model(dags), dags)
+
+    def unlisted_parents(candidates: int) -> float:
+        monkeypatch.setattr(fast_sampling, "NODE_CANDIDATES", candidates)
+        batch = collated(list(drawn(model, 12, best_of=2, max_nodes=40).dags))
+        kind_N, (source_E, target_E) = batch.x_NA[:, 0], batch.edge_index_2E
+        fits_N = model.neighbors.of_parents.accepts(kind_N, target_E, kind_N[source_E])
+        return 1 - float(fits_N.float().mean())
+
+    assert unlisted_parents(16) < 0.7 * unlisted_parents(1)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 1.5])
+def test_a_graph_does_not_depend_on_its_batch(guidance):
+    dags = small_dags()
+    model = with_lists(small_model(dags), dags)
+    together = drawn(model, 3, best_of=3, guidance=guidance, max_nodes=30).dags
+    alone = drawn(model, 1, best_of=3, guidance=guidance, max_nodes=30).dags
+    assert alone[0].x_NA.tolist() == together[0].x_NA.tolist()
+    assert alone[0].edge_index_2E.tolist() == together[0].edge_index_2E.tolist()
+    assert torch.equal(alone[0].u_NA, together[0].u_NA)
+
+
+def test_graphs_are_sound_after_many_branchings():
+    dags = small_dags()
+    model = with_lists(small_model(dags), dags)
+    for dag in drawn(model, 3, best_of=6, max_nodes=50).dags:
+        dag.check()
+        layer_N = dag.layers()
+        assert (layer_N.diff() >= 0).all()
+
+
+def test_a_sample_that_branched_has_the_history_of_its_source_and_goes_on_by_itself():
+    buffer = OutputBuffer(np.arange(4, dtype=np.uint64), torch.device("cpu"))
+    one = torch.tensor([1])
+
+    def add(sample: int, code: int) -> None:
+        buffer.add_nodes(torch.tensor([sample]), torch.tensor([[code]]), torch.tensor([code % 10]))
+
+    for sample, code in ((0, 10), (1, 20), (2, 30), (0, 11), (1, 21)):
+        add(sample, code)
+    buffer.add_edges(one, torch.tensor([1]), torch.tensor([2]), torch.tensor([0]))
+    buffer.branch(torch.tensor([0, 1, 2]), torch.tensor([1, 1, 2]))
+    for sample, code in ((0, 12), (2, 31)):
+        add(sample, code)
+    buffer.branch(torch.tensor([0, 1, 2]), torch.tensor([0, 1, 0]))
+    add(1, 22)
+    codes = [dag.x_NA[:, 0].tolist() for dag in buffer.result().dags]
+    assert codes == [[20, 21, 12], [20, 21, 22], [20, 21, 12]]
+    assert [dag.edge_index_2E.T.tolist() for dag in buffer.result().dags] == [[[0, 1]]] * 3
 
 
 def given_half_of(dag: DAG) -> Prefix:

@@ -11,16 +11,17 @@ from torch import Tensor
 
 from layerdag.dag.dag import DAG
 from layerdag.models.fast import candidates as fast_alike, sampler as fast_sampling
-from layerdag.models.fast.buffers import PagedBuffer, PositionBuffer
 from layerdag.models.fast.config import ConditioningConfig, EncoderConfig, HeadsConfig
 from layerdag.models.fast.constraints import DegreeConstraints
 from layerdag.models.fast.encoder import (
     EncoderBlockCache,
+    PagedBuffer,
+    ParentList,
+    PositionBuffer,
     VisibleWindow,
     WindowEncoder,
     alibi_slopes,
 )
-from layerdag.models.fast.encoder_base import ParentList
 from layerdag.models.fast.layout import NEVER, BatchLayout, Edges, visible_range
 from layerdag.models.fast.model import GRAPH_OBJECTIVES, FastLayerDAG
 from layerdag.models.fast.sampler_state import (

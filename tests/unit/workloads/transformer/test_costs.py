@@ -8,7 +8,7 @@ import pytest
 from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, VIT, sizes, small
 
 from layerdag.errors import ConfigError
-from layerdag.workloads.study import points_of, read_study
+from layerdag.workloads.exploration import points_of, read_study
 from layerdag.workloads.transformer.costs import (
     Costs,
     Linear,

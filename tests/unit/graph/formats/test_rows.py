@@ -17,14 +17,9 @@ from raw_graphs import chain
 from layerdag.codec.formats import flow_format, graph_suffix
 from layerdag.datasets.splits import content_key
 from layerdag.errors import GraphError
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
-from layerdag.graph.formats.registry import (
-    columns_of,
-    is_number,
-    read_json,
-    write_json,
-)
+from layerdag.graph.formats.rows import columns_of, is_number
 
 
 @pytest.mark.parametrize("text", ["0", "-1.5", "1e30", " 7 ", ".5", "1_000"])
