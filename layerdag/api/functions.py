@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from layerdag.codec.formats import read
+from layerdag.codec.formats import Content, read, write_graph, writer_of
 from layerdag.codec.sample_files import is_run
 from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import (
@@ -30,12 +30,10 @@ from layerdag.evaluation.similarity import (
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.graph.formats.rows import is_networkx
-from layerdag.runtime.files import write_bytes
 from layerdag.sampling.folder import write_sample_list
-from layerdag.sampling.generated import GeneratedGraph, write_graph
+from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.files import write_trace
-from layerdag.traces.chakra.json_forms import encode_trace_json
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.checking import check_workload
@@ -296,8 +294,9 @@ def _write_all(things: Sequence[Any], folder: Path, *, overwrite: bool) -> None:
 
 def _write_job(job: Workload, path: Path, *, overwrite: bool) -> None:
     """Write the traces of all ranks."""
-    if path.suffix == ".json":
-        write_bytes(path, encode_trace_json(job))
+    write_file = writer_of(path, Content.TRACES)
+    if write_file is not None:
+        write_file(path, job)
     elif path.suffix == ".et" and job.num_ranks == 1:
         _write_trace(job.traces[0], path)
     elif path.suffix in (".et", ".graphml"):

@@ -17,15 +17,17 @@ import atexit
 import contextlib
 import gc
 import importlib
+import json
 import os
 import signal
 import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType, ModuleType
+from typing import Any
 
 from layerdag.cli.flags import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
 from layerdag.errors import LayerdagError, UsageError
@@ -132,6 +134,30 @@ def gc_disabled() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def tell(line: str) -> None:
+    """Print a line on what happens, on standard error; results alone go to standard output."""
+    print(f"layerdag: {line}", file=sys.stderr, flush=True)
+
+
+def print_figures(to: str | None, figures: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """Print the lines of a result and write its figures as JSON.
+
+    Args:
+        to: What ``--json`` names: a file; "-" prints the figures instead of the lines.
+        figures: What JSON holds.
+        lines: The same for people.
+    """
+    text = json.dumps(figures, indent=1) + "\n"
+    if to == "-":
+        sys.stdout.write(text)
+        return
+    if to:
+        from layerdag.runtime.files import write_text
+
+        write_text(to, text)
+    print("\n".join(lines))
 
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM

@@ -154,6 +154,7 @@ class Format:
         write: Writes it to a path, if it can be written.
         word: What ``--to`` calls it, if it can be written.
         one_file: Whether it is a file; else a folder or a prefix of files.
+        ending: Of a file's name, by which ``ld.write`` chooses the format.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Format:
     write: Callable[..., object] | None = None
     word: str = ""
     one_file: bool = True
+    ending: str = ""
 
     def fits(self, found: Candidate) -> bool:
         """Return whether what lies at a place has this format."""
@@ -366,13 +368,47 @@ _GRAPH, _TRACES = Content.GRAPH, Content.TRACES
 _IS_KINETO, _IS_HOST = _is_pytorch(PyTorchFile.KINETO), _is_pytorch(PyTorchFile.HOST)
 _TRACE_JSON, _FEEDER, _TEXT = map(_of_content, (_decode_trace_json, _decode_feeder, _decode_text))
 FORMATS: Sequence[Format] = (
-    Format("GraphML", _GRAPH, _named(".graphml"), _of_path(read_graphml), write_graphml, "graphml"),
-    Format("DOT", _GRAPH, _named(".dot", ".gv"), _of_path(read_dot), write_dot, "dot"),
-    Format("JSON of layerdag", _GRAPH, _is_own_graph, _of_path(read_json), write_json, "json"),
-    Format("WfFormat", _GRAPH, _is_wfformat, _of_path(read_wfformat), write_wfformat, "wfformat"),
+    Format(
+        "GraphML",
+        _GRAPH,
+        _named(".graphml"),
+        _of_path(read_graphml),
+        write_graphml,
+        "graphml",
+        ending=".graphml",
+    ),
+    Format(
+        "DOT", _GRAPH, _named(".dot", ".gv"), _of_path(read_dot), write_dot, "dot", ending=".dot"
+    ),
+    Format(
+        "JSON of layerdag",
+        _GRAPH,
+        _is_own_graph,
+        _of_path(read_json),
+        write_json,
+        "json",
+        ending=_JSON_SUFFIX,
+    ),
+    Format(
+        "WfFormat",
+        _GRAPH,
+        _is_wfformat,
+        _of_path(read_wfformat),
+        write_wfformat,
+        "wfformat",
+        ending=".wf.json",
+    ),
     Format("node-link JSON", _GRAPH, _is_node_link, _of_path(read_node_link)),
     Format("StableHLO or HLO text", Content.PROGRAM, _is_program, _read_program),
-    Format("JSON of layerdag", _TRACES, _is_trace_json, _TRACE_JSON, _write_trace_json, "json"),
+    Format(
+        "JSON of layerdag",
+        _TRACES,
+        _is_trace_json,
+        _TRACE_JSON,
+        _write_trace_json,
+        "json",
+        ending=_JSON_SUFFIX,
+    ),
     Format(
         "Chakra JSON of feeder v1",
         _TRACES,
@@ -482,6 +518,26 @@ def writer(word: str, content: Content) -> Callable[..., object]:
     if word not in of_word:
         raise UsageError(f"'{word}' is no format of {content.value}; name {', '.join(of_word)}.")
     return of_word[word]
+
+
+def write_graph(graph: AttributedGraph, path: Path) -> None:
+    """Write a graph in the format of the file's ending. Raises UsageError if there is none."""
+    write = writer_of(path, Content.GRAPH)
+    if write is None:
+        endings = [each.ending for each in FORMATS if each.content is Content.GRAPH and each.ending]
+        known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise UsageError(f"{path}: a graph is written as {known}; name one.")
+    write(path, graph)
+
+
+def writer_of(path: Path, content: Content) -> Callable[..., object] | None:
+    """Return what writes a format by the ending of a file's name, given the path and the thing."""
+    fitting = [
+        each
+        for each in FORMATS
+        if each.content is content and each.ending and path.name.endswith(each.ending)
+    ]
+    return max(fitting, key=lambda each: len(each.ending)).write if fitting else None
 
 
 def read_any(

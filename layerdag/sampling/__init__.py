@@ -8,7 +8,7 @@ from layerdag.sampling.folder import (
     write_sample_list,
     write_samples,
 )
-from layerdag.sampling.generated import GeneratedGraph, as_workload, write_graph
+from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.sampling.generation import generate, sample_like
 from layerdag.sampling.parts import PartSettings, volume_of_parts, write_parts
 from layerdag.sampling.settings import GenerationSettings
@@ -25,7 +25,6 @@ __all__ = [
     "volume_of_parts",
     "why_not_sampled_jobs",
     "why_not_samples",
-    "write_graph",
     "write_parts",
     "write_sample_list",
     "write_samples",

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerdag.codec.folding import COMMUNICATION, NONE
+from layerdag.codec.formats import write_graph
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.unfolding import Unfolded, unfold_sampled
 from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, encode_json, write_json
-from layerdag.graph.formats.dot import write_dot
 from layerdag.graph.formats.graphml import encode_graphml, write_graphml
 from layerdag.graph.formats.rows import to_networkx
-from layerdag.graph.formats.wfformat import write_wfformat
 from layerdag.runtime.reading import (
     NODE_BYTES,
     Limits,
@@ -325,22 +324,3 @@ class GeneratedGraph:
         cut = ", truncated" if self.truncated else ""
         sizes = f"{self.dag.num_nodes:,} nodes, {self.dag.num_edges:,} edges"
         return f"GeneratedGraph({self.name!r}, seed={self.seed}, {sizes}{cut})"
-
-
-GRAPH_WRITERS = {
-    ".graphml": write_graphml,
-    ".json": write_json,
-    ".dot": write_dot,
-    ".wf.json": write_wfformat,
-}
-"""What writes a graph, by the ending of the file."""
-
-
-def write_graph(graph: AttributedGraph, path: Path) -> None:
-    """Write a graph in the format of the file's ending. Raises UsageError if there is none."""
-    ending = ".wf.json" if path.name.endswith(".wf.json") else path.suffix
-    if ending not in GRAPH_WRITERS:
-        raise UsageError(
-            f"{path}: a graph is written as .graphml, .dot, .wf.json or .json; name one."
-        )
-    GRAPH_WRITERS[ending](path, graph)

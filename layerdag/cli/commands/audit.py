@@ -552,13 +552,9 @@ def _shadows(args: argparse.Namespace) -> "ShadowSettings | None":
     )
 
 
-def _tell(line: str) -> None:
-    """Print a line on what happens; the figures alone go to standard output."""
-    print(f"layerdag: {line}", file=sys.stderr, flush=True)
-
-
 def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     """Return the audit of three folders."""
+    from layerdag.cli.main import tell
     from layerdag.privacy.auditing import audit
     from layerdag.runtime.progress import log_stages
 
@@ -569,18 +565,19 @@ def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "
         synthetic=args.synthetic,
         checkpoint=args.checkpoint,
         shadows=shadows,
-        tell=_tell,
+        tell=tell,
     )
 
 
 def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     """Return the audit against a data set, with its words looked for in the samples."""
+    from layerdag.cli.main import tell
     from layerdag.cli.settings import RealData, warn
     from layerdag.privacy.audit_inputs import search_words
     from layerdag.privacy.auditing import WhiteBox
 
     against = RealData(args.data, args.labels)
-    found = audit(args.synthetic, against, args.checkpoint, WhiteBox(shadows, _tell))
+    found = audit(args.synthetic, against, args.checkpoint, WhiteBox(shadows, tell))
     folder = against.folder()
     try:
         words = None if folder is None else search_words(args.synthetic, Path(folder))

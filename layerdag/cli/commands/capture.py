@@ -1,8 +1,6 @@
 """``layerdag capture``: the trace of a PyTorch model's step, without a device or a cluster."""
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from layerdag.errors import UsageError
@@ -72,6 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Capture the step, write its traces and tell its figures."""
+    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
 
@@ -91,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
         require_few_ranks(ranks, limits, captured.name)
         require_few_bytes(ranks * nodes * _NODE_BYTES, limits, captured.name)
         write_workload(captured.workload(), args.out, overwrite=args.overwrite)
-    _tell(args, captured.summary())
+    figures = captured.summary()
+    print_figures(args.json, figures, _lines(figures))
     return 0
 
 
@@ -116,19 +116,6 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what was given of plan and step."""
     names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)]
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
-
-def _tell(args: argparse.Namespace, figures: dict[str, Any]) -> None:
-    """Print or write the figures."""
-    if args.json == "-":
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-        return
-    if args.json:
-        from layerdag.runtime.files import write_text
-
-        write_text(args.json, json.dumps(figures, indent=1) + "\n")
-    print("\n".join(_lines(figures)))
 
 
 def _count(parameters: int) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 SUMMARY = (
@@ -114,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the release; 1 if nothing may be published."""
     import torch
 
+    from layerdag.cli.main import tell
     from layerdag.publication.pipeline import run_release
     from layerdag.publication.settings import ReleaseSettings
     from layerdag.runtime.settings import seconds_of
@@ -142,15 +142,10 @@ def run(args: argparse.Namespace) -> int:
             until=args.until,
             overwrite=args.overwrite,
         ),
-        _tell,
+        tell,
     )
     if args.json:
         print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
     else:
         print(found)
     return int(found.verdict is not None and not found.complete)
-
-
-def _tell(line: str) -> None:
-    """Print a line on what happens; the verdict alone goes to standard output."""
-    print(f"layerdag: {line}", file=sys.stderr, flush=True)

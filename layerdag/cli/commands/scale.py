@@ -1,15 +1,13 @@
 """``layerdag scale``: a trace made larger, by rules."""
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
-    from layerdag.workloads.scaling.rescaling import Scaled
+    pass
 
 
 SUMMARY = (
@@ -62,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.cli.main import print_figures
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.scaling.rescaling import scale
 
@@ -75,21 +74,8 @@ def _run(args: argparse.Namespace) -> int:
     made = scale(args.trace, **asked, plan=args.plan, limits=limits)
     if args.out:
         write_workload(made.workload, args.out, overwrite=args.overwrite)
-    _tell(args, made)
+    print_figures(args.json, made.found, _lines(made.found))
     return 0
-
-
-def _tell(args: argparse.Namespace, made: "Scaled") -> None:
-    """Print or write what was found and changed."""
-    if args.json == "-":
-        json.dump(made.found, sys.stdout, indent=1)
-        print()
-        return
-    if args.json:
-        from layerdag.runtime.files import write_text
-
-        write_text(args.json, json.dumps(made.found, indent=1) + "\n")
-    print("\n".join(_lines(made.found)))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -277,6 +276,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.cli.main import print_figures
     from layerdag.simulator.run import simulate
 
     if args.nodes == "-" or args.trace == "-":
@@ -301,7 +301,7 @@ def _run(args: argparse.Namespace) -> int:
             document, lines = {**document, **more}, lines + further
     if args.nodes or args.trace:
         _write_ticks(args, result)
-    _tell(args, {**document, "input_notes": notes_json(workload.notes)}, lines)
+    print_figures(args.json, {**document, "input_notes": notes_json(workload.notes)}, lines)
     print_notes(workload.notes)
     for note in result.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -318,21 +318,9 @@ def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
         write_timeline(result, args.trace)
 
 
-def _tell(args: argparse.Namespace, document: dict[str, Any], lines: list[str]) -> None:
-    """Write the JSON document where it was asked for, and the lines unless it takes their place."""
-    if args.json == "-":
-        json.dump(document, sys.stdout, indent=1)
-        print()
-        return
-    if args.json:
-        from layerdag.runtime.files import write_text
-
-        write_text(args.json, json.dumps(document, indent=1) + "\n")
-    print("\n".join(lines))
-
-
 def _run_binary(args: argparse.Namespace) -> int:
     """Let the user's ASTRA-sim run the same files."""
+    from layerdag.cli.main import print_figures
     from layerdag.simulator.astra_binary import AstraLogs, AstraRequest, run_binary, write_ticks
 
     ours = (
@@ -369,7 +357,7 @@ def _run_binary(args: argparse.Namespace) -> int:
         f"{len(outcome.ticks)} nodes on {workload.num_ranks} ranks, makespan "
         f"{max(outcome.finish_ns)} ns, as ASTRA-sim reports; every node is done"
     ]
-    _tell(args, outcome.summary(), lines)
+    print_figures(args.json, outcome.summary(), lines)
     return 0
 
 

@@ -103,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.dlrm import RECOMMENDERS, recommender_job
@@ -129,7 +130,8 @@ def _run(args: argparse.Namespace) -> int:
         require_few_ranks(figures["ranks"], limits, figures["model"])
         require_few_bytes(figures["nodes"] * _NODE_BYTES, limits, figures["model"])
         write_workload(made.workload(), args.out, overwrite=args.overwrite)
-    _tell(args, made)
+    figures = made.summary()
+    print_figures(args.json, figures, _lines(figures))
     return 0
 
 
@@ -139,22 +141,6 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     names += ["sequence_parallel", "prefill_sequence_parallel"]
     given = {name: getattr(args, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _tell(
-    args: argparse.Namespace, made: "SymbolicJob | DisaggregatedJob | RecommenderJob"
-) -> None:
-    """Print or write the figures."""
-    figures = made.summary()
-    if args.json == "-":
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-        return
-    if args.json:
-        from layerdag.runtime.files import write_text
-
-        write_text(args.json, json.dumps(figures, indent=1) + "\n")
-    print("\n".join(_lines(figures)))
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:

@@ -1,8 +1,6 @@
 """``layerdag workload stage``: the traces that STAGE writes, for STAGE's own flags."""
 
 import argparse
-import json
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.stage.job import StageJob
@@ -130,7 +129,8 @@ def _run(args: argparse.Namespace) -> int:
         write_workload(job.workload(), args.out, overwrite=args.overwrite)
     if layout:
         layout.write(job.workload(), overwrite=args.overwrite)
-    _tell(args, job, _file_name(args, layout))
+    figures = job.summary(_file_name(args, layout))
+    print_figures(args.json, figures, _lines(job, figures))
     return 0
 
 
@@ -157,20 +157,6 @@ def _file_name(args: argparse.Namespace, layout: "StageLayout | None") -> str:
     if args.out:
         return f"{Path(args.out).name}.%d.et"
     return layout.pattern if layout else "w.%d.et"
-
-
-def _tell(args: argparse.Namespace, job: "StageJob", file: str) -> None:
-    """Print or write the figures."""
-    figures = job.summary(file)
-    if args.json == "-":
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-        return
-    if args.json:
-        from layerdag.runtime.files import write_text
-
-        write_text(args.json, json.dumps(figures, indent=1) + "\n")
-    print("\n".join(_lines(job, figures)))
 
 
 def _lines(job: "StageJob", figures: dict[str, Any]) -> list[str]:

@@ -1,8 +1,7 @@
 """A recorded job on other ranks or with other layers."""
 
-from layerdag.workloads.scaling.rescaling import Scaled, scale
+from layerdag.workloads.scaling.rescaling import scale
 
 __all__ = [
-    "Scaled",
     "scale",
 ]
