@@ -60,8 +60,8 @@ def test_workloads_come_back_byte_by_byte(tmp_path: Path, suffix: str) -> None:
         (TWO_RANKS, "x.graphml", "2 ranks need a file each"),
         (TWO_RANKS.traces[0], "x.json", r"a trace is written as \.et; name such a file"),
         (TWO_RANKS.traces[0], "x", r"a trace is written as \.et"),
-        (chain("g", "ab"), "x", r"a graph is written as \.graphml, \.dot, \.wf\.json or \.json"),
-        (chain("g", "ab"), "x.et", r"a graph is written as \.graphml, \.dot, \.wf\.json or \.json"),
+        (chain("g", "ab"), "x", r"a graph is written as \.graphml, \.dot, \.json or \.wf\.json"),
+        (chain("g", "ab"), "x.et", r"a graph is written as \.graphml, \.dot, \.json or \.wf\.json"),
     ],
 )
 def test_suffixes_that_do_not_fit_are_refused_and_nothing_is_written(
