@@ -11,6 +11,7 @@ import numpy as np
 from layerdag.differences.alignment import Alignment, OperatorSequence, align
 from layerdag.graph.repeats import repeated_runs
 from layerdag.graph.topology import neighborhood_colors
+from layerdag.runtime.settings import shorten
 
 Pair: TypeAlias = tuple[float | int | None, float | int | None]
 """A figure of A and of B; None where there is none."""
@@ -370,6 +371,11 @@ class Difference:
     )
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return what was compared and whether it differs; ``print`` shows where."""
+        names = f"{shorten(self.a, 40)!r}, {shorten(self.b, 40)!r}"
+        return f"Difference({names}, {'equal' if self.equal else 'different'})"
 
     @property
     def differing(self) -> tuple[str, ...]:

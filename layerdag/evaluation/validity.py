@@ -460,6 +460,12 @@ class VUN:
     vun: Proportion
     novel_real: Proportion | None = None
 
+    def __repr__(self) -> str:
+        """Return the counts."""
+        counts = ("valid", "unique", "novel", "vun")
+        told = ", ".join(f"{name} {getattr(self, name).count:,}" for name in counts)
+        return f"VUN({told} of {self.vun.total:,})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return each proportion as plain data."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -193,6 +193,13 @@ class Audit:
     shadows: ShadowReport | None = None
     held: int | None = None
 
+    def __repr__(self) -> str:
+        """Return the sizes; ``print`` shows what was found."""
+        return (
+            f"Audit({self.structure.graphs:,} samples, {self.train:,} training and "
+            f"{self.held_out:,} held-out graphs)"
+        )
+
     @property
     def passes(self) -> bool:
         """Whether nothing was found of all samples and of the weights.

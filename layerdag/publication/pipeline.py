@@ -204,6 +204,11 @@ class Release:
     verdict: ReleaseVerdict | None
     results: ReleaseFindings | None
 
+    def __repr__(self) -> str:
+        """Return the folder and the verdict; ``print`` shows the figures."""
+        verdict = "no verdict" if self.verdict is None else "with a verdict"
+        return f"Release({str(self.out)!r}, {verdict})"
+
     @property
     def released(self) -> bool:
         """Whether samples lie in ``out`` to be published."""

@@ -27,7 +27,7 @@ from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
 from layerdag.runtime.rng import numpy_generator
-from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute, fit_category, words_of
 from layerdag.schema.conditions import (
     CategoryCondition,
@@ -71,6 +71,12 @@ class GraphSchema:
     condition_table: ConditionTable = NO_TABLE
     costs: CostTable = NO_COSTS
     laws: ScalingLaws = field(default_factory=ScalingLaws)
+
+    def __repr__(self) -> str:
+        """Return the names of attributes and conditions, not all words."""
+        conditions = len(self.numeric_conditions) + len(self.category_conditions)
+        names = shorten(", ".join(each.name for each in self.attributes), 60)
+        return f"GraphSchema({self.kind!r}, attributes: {names}; {conditions} conditions)"
 
     @classmethod
     def fit(

@@ -28,6 +28,7 @@ from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without_weights
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
 from layerdag.runtime.reading import available_memory, require_plain_archive
+from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import GraphSchema
 from layerdag.version import __version__
 
@@ -264,6 +265,12 @@ class LoadedCheckpoint:
     run_config: dict[str, Any]
     meta: CheckpointMeta
     path: Path
+
+    def __repr__(self) -> str:
+        """Return where it lies and what the model is, not the weights."""
+        count = sum(weight.numel() for weight in self.model.parameters())
+        model = type(self.model).__name__
+        return f"LoadedCheckpoint({shorten(str(self.path), 60)!r}, {model}, {count:,} parameters)"
 
     @property
     def data_settings(self) -> dict[str, Any]:

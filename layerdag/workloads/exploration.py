@@ -533,6 +533,10 @@ class Exploration:
     outcomes: tuple[PlanOutcome, ...]
     left_out: Mapping[str, int]
 
+    def __repr__(self) -> str:
+        """Return how many plans there are; ``summary`` has more."""
+        return f"Exploration({len(self.outcomes):,} plans, {len(self.simulated):,} simulated)"
+
     @property
     def simulated(self) -> tuple[PlanOutcome, ...]:
         """Outcomes that have a time."""

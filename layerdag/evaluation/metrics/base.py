@@ -369,6 +369,11 @@ class MetricResult:
     breakdown: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
 
+    def __repr__(self) -> str:
+        """Return the name and the figure."""
+        value = "none" if self.value is None else f"{self.value:.4g}"
+        return f"MetricResult({self.metric.name}: {value})"
+
 
 Draws = tuple[np.ndarray, Mapping[str, float]]
 """A figure under each row of ``Comparison.weights``, and its breakdown."""
@@ -395,6 +400,14 @@ class SimilarityRow:
     ratio: float | None
     ratio_interval: Interval | None
     matched: float | None = None
+
+    def __repr__(self) -> str:
+        """Return the name and the figures of generated and real graphs."""
+        shown = (
+            "none" if one.value is None else f"{one.value:.4g}"
+            for one in (self.generated, self.reference)
+        )
+        return f"SimilarityRow({self.metric.name}: {', real '.join(shown)})"
 
     @property
     def matched_ratio(self) -> float | None:

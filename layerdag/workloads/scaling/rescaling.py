@@ -176,6 +176,14 @@ class Scaled:
     workload: Workload
     found: dict[str, Any]
 
+    def __repr__(self) -> str:
+        """Return the sizes before and after."""
+        ranks, nodes = self.found["ranks"], self.found["nodes"]
+        return (
+            f"Scaled({ranks['before']:,} to {ranks['after']:,} ranks, {nodes['before']:,} to "
+            f"{nodes['after']:,} nodes)"
+        )
+
 
 def scale(
     trace: Workload | str | Path,
