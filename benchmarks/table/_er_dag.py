@@ -108,17 +108,15 @@ class ErDag:
 WORDS = Words(
     title="Dense random DAGs",
     before=(
-        "Directo's stress test (arXiv 2506.16404): 20 to 79 nodes, and each pair of them an edge "
-        "with probability 0.6, which layered models are said to fail at. A sample is valid if it "
-        "has no cycle and its density is near 0.6, by the test of Directo's public code. 128 "
-        "training, 32 validation and 40 test graphs, as there; nodes have no attributes."
+        "Directo's stress test (arXiv 2506.16404): 20 to 79 nodes without attributes, each pair "
+        "joined by an edge with probability 0.6. A sample is valid if it has no cycle and its "
+        "density is near 0.6, by the test of Directo's public code. As there, 128 graphs are for "
+        "training, 32 for validation and 40 for test."
     ),
     tasks={},
     published=(
-        "Published is V.U.N. of the Directo paper, by isomorphism; dense graphs of this size are "
-        "never equal, so that it is the share of valid ones, here as there. **Not comparable** as "
-        "a ranking: our fits are short, and all of our models order nodes, so that none can make "
-        "a cycle, while Directo's can."
+        "Published is the V.U.N. of the Directo paper. **Not comparable** as a ranking: our fits "
+        "are short, and none of our models can make a cycle, while Directo's can."
     ),
     figures={"er": {"reference": "21.5", "diffusion": "94.0 (Directo)"}},
 )

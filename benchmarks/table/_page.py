@@ -133,7 +133,7 @@ def _generator(title: str, row: Row, published: str) -> list[str]:
 
 
 def conditions_of(records: Sequence[Record]) -> str:
-    """Return how the runs were made, in two sentences."""
+    """Return how the runs were made, in a sentence."""
     fits = [record for record in records if record.run.config.get("part") == "final"]
     seconds = sorted({float(record.run.config["seconds"]) for record in fits})
     machine = records[0].hardware
@@ -141,11 +141,9 @@ def conditions_of(records: Sequence[Record]) -> str:
     spent = sum(record.seconds for record in records) / 60
     each = f"each fit {' or '.join(f'{s:g}' for s in seconds)} processor seconds" if fits else ""
     return (
-        f"{len(records)} runs in {spent:.0f} minutes of one thread of a loaded machine, {each} "
-        f"({machine['cores']} shared {machine['machine']} cores without a GPU, load {load:.1f} in "
-        f"the mean, torch {machine['torch']}). That is little: what is compared is what is learned "
-        "in this time, not what a model could reach; how many steps follow from it is measured in "
-        "a short run that does not count."
+        f"{len(records)} runs in {spent:.0f} minutes of one thread, {each} ({machine['cores']} "
+        f"shared {machine['machine']} cores without a GPU, load {load:.1f} in the mean, torch "
+        f"{machine['torch']}): short fits, which do not show what a model could reach."
     )
 
 
@@ -160,23 +158,17 @@ def page_of_tasks(
         titles: Of the learners, in their order.
         words: What the page says beside the tables.
     """
-    tasks = dict.fromkeys(record.run.config["task"] for record in records)
+    tasks = list(dict.fromkeys(record.run.config["task"] for record in records))
     parts = [f"# {words.title}", words.before]
-    for task in tasks:
-        if task in words.tasks:
-            parts.append(f"## {words.tasks[task]}")
-        figures = words.figures.get(task, {})
-        rows = rows_of(records, task)
-        parts.append(generators_table(rows, titles, figures))
-        absent = [name for name in titles if name not in rows]
-        if task != next(iter(tasks)):
-            absent = [name for name in absent if name not in words.of_first_task]
-        missing = [titles[name] for name in absent]
-        if missing:
-            parts.append(f"Not made yet: {'; '.join(missing)}.")
-    tried = trials_table(records, titles)
-    if tried:
-        parts += ["## Trials", tried]
+    first = rows_of(records, tasks[0])
+    if tasks[0] in words.tasks:
+        parts.append(f"## {words.tasks[tasks[0]]}")
+    parts.append(generators_table(first, titles, words.figures.get(tasks[0], {})))
+    missing = [title for learner, title in titles.items() if learner not in first]
+    if missing:
+        parts.append(f"Not made yet: {'; '.join(missing)}.")
+    if tasks[1:]:
+        parts += [f"## {words.others}", shares_table(records, tasks[1:], titles, words)]
     parts += [
         "## How it was made",
         f"{conditions_of(records)} {choice_of(records)}",
@@ -190,25 +182,26 @@ def page_of_tasks(
     return "\n\n".join([*parts, made]) + "\n"
 
 
-def trials_table(records: Sequence[Record], titles: Mapping[str, str]) -> str:
-    """Return what every trial found, in the order of the trials; "" without trials."""
-    trials = [record for record in records if record.run.config.get("part") == "trial"]
+def shares_table(
+    records: Sequence[Record], tasks: Sequence[str], titles: Mapping[str, str], words: "Words"
+) -> str:
+    """Return the V.U.N. of further tasks, whose other figures are in the files of the runs."""
+    named = {"real": "real graphs of their own", **titles}
+    by_task = {task: rows_of(records, task) for task in tasks}
     rows = []
-    for learner, title in titles.items():
-        mine = [record for record in trials if record.run.learner == learner]
-        if not mine:
-            continue
-        tried = [
-            f"{share(*_counted(record.figures, 'vun'))} after {record.figures['steps']:,} steps"
-            for record in mine
-        ]
-        rows.append([title, "; ".join(tried)])
-    return table(("", "V.U.N. of each trial, %"), rows) if rows else ""
-
-
-def _counted(figures: Mapping[str, Any], name: str) -> tuple[int, int]:
-    samples = int(figures["samples"])
-    return round(figures[name] * samples), samples
+    for name, title in named.items():
+        if any(name in found for found in by_task.values()):
+            cells = []
+            for task, found in by_task.items():
+                cells.append(share(*found[name].count("vun")) if name in found else "")
+                cells.append(words.figures.get(task, {}).get(name, ""))
+            rows.append([title, *cells])
+    head = [
+        what
+        for task in tasks
+        for what in (f"{words.tasks[task].lower()}: V.U.N., %", "published, %")
+    ]
+    return table(("", *head), rows)
 
 
 def choice_of(records: Sequence[Record]) -> str:
@@ -216,18 +209,17 @@ def choice_of(records: Sequence[Record]) -> str:
     trials = [record for record in records if record.run.config.get("part") == "trial"]
     made = [record.run.learner for record in trials]
     if not trials:
-        return SHARES + " No setting was tuned: each learner has the first of its trials."
+        return SHARES + " No setting was tuned."
     most, seconds = max(map(made.count, made)), float(trials[0].run.config["seconds"])
     return (
-        f"{SHARES} What learns got {most} trials of settings, {seconds:g} s each, chosen by the "
-        "V.U.N. of samples of another fit with seeds that no figure here uses; no test graph "
-        "entered the choice."
+        f"{SHARES} Settings were chosen among at most {most} by the V.U.N. of short fits "
+        f"({seconds:g} s) with other seeds; no test graph entered the choice."
     )
 
 
 SHARES = (
-    "Shares are of all samples, in brackets Wilson's 95 % interval; three sampling seeds a fit. "
-    "V.U.N.: valid, the first of its kind, and no training graph (by Weisfeiler-Lehman hashes)."
+    "Three sampling seeds per fit; brackets are Wilson's 95 % intervals. V.U.N.: valid, unique and "
+    "novel (no training graph has the same Weisfeiler-Lehman hash)."
 )
 
 
@@ -238,10 +230,10 @@ class Words:
     Attributes:
         title: Heading.
         before: What is measured.
-        tasks: Headings of the tasks; a task without one has none.
+        tasks: Titles of the tasks; that of the first is a heading.
         published: Further figures of papers, and what is not comparable.
         figures: Figures of papers by task and learner, in percent, with what they are of.
-        of_first_task: Learners that are run on the first task alone.
+        others: Heading of the table of all tasks but the first.
     """
 
     title: str
@@ -249,4 +241,4 @@ class Words:
     tasks: Mapping[str, str]
     published: str
     figures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    of_first_task: frozenset[str] = frozenset()
+    others: str = "Other tasks"

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, nan
 from statistics import mean
 
-from .._figures import wilson
 from .._page import Row, conditions_of, number, rows_of, share, table
 from .._runs import Record
 from ._tasks import LEFT_OUT
-from ._words import AFTER, BEFORE, FIGURES, REASONS, TASKS, THIRD, TITLE
+from ._words import AFTER, BEFORE, FIGURES, TASKS, THIRD, TITLE
 
 COPIES = "resampler"
 """Learner that makes no new graphs; it is never the best."""
@@ -24,14 +22,12 @@ class Column:
         value: Returns it from a row; None where there is none.
         text: Returns what the table says.
         loss: Returns how bad a value is, given that of real graphs.
-        interval: Returns the ends of the 95 % interval of a row; NaN where there is none.
     """
 
     name: str
     value: Callable[[Row], float | None]
     text: Callable[[Row], str]
     loss: Callable[[float, float], float]
-    interval: Callable[[Row], tuple[float, float]] = lambda row: (nan, nan)
 
 
 def page_of(name: str, records: Sequence[Record], titles: Mapping[str, str]) -> str:
@@ -46,10 +42,9 @@ def page_of(name: str, records: Sequence[Record], titles: Mapping[str, str]) -> 
     parts = [f"# {TITLE}", BEFORE]
     for task in tasks:
         rows = {name: row for name, row in rows_of(records, task).items() if _has_figures(row)}
-        parts += [f"## {TASKS[task]}", _table(rows, titles), _behind(task, rows, titles)]
+        parts += [f"## {TASKS[task]}", _table(rows, titles)]
         parts += _missing(task, rows, titles)
-    parts += ["## Trials", _trials(records, titles), "## How it was made"]
-    parts += [conditions_of(records), _choice(records)]
+    parts += ["## How it was made", conditions_of(records), _choice(records)]
     made = (
         f"This page is made from `benchmarks/results/{name}.jsonl` by "
         f"`python -m benchmarks.table {name} "
@@ -71,10 +66,7 @@ def _share_column(key: str) -> Column:
     def text(row: Row) -> str:
         return share(*row.count(key))
 
-    def interval(row: Row) -> tuple[float, float]:
-        return wilson(*row.count(key))
-
-    return Column(key, value, text, lambda value, real: -value, interval)
+    return Column(key, value, text, lambda value, real: -value)
 
 
 def _ratio(row: Row) -> float | None:
@@ -92,14 +84,6 @@ def _local(name: str, place: int = 0) -> Callable[[Row], float | None]:
     return value
 
 
-def _ends(name: str) -> Callable[[Row], tuple[float, float]]:
-    def interval(row: Row) -> tuple[float, float]:
-        low, high = (_local(name, place)(row) for place in (1, 2))
-        return (nan, nan) if low is None or high is None else (low, high)
-
-    return interval
-
-
 def _nearest(name: str) -> Column:
     """Return the column of a share of nodes, best where it is nearest to that of real graphs."""
     value = _local(name)
@@ -108,7 +92,7 @@ def _nearest(name: str) -> Column:
         found = value(row)
         return "" if found is None else f"{100 * found:.1f}"
 
-    return Column(name, value, text, lambda value, real: abs(value - real), _ends(name))
+    return Column(name, value, text, lambda value, real: abs(value - real))
 
 
 def _distance(name: str) -> Column:
@@ -121,7 +105,7 @@ def _distance(name: str) -> Column:
             "" if found is None else f"{number(found)} ({number(found / other)})" if other else ""
         )
 
-    return Column(name, value, text, lambda value, real: value, _ends(name))
+    return Column(name, value, text, lambda value, real: value)
 
 
 def _shared(row: Row) -> float | None:
@@ -132,14 +116,6 @@ def _shared(row: Row) -> float | None:
 def _shared_text(row: Row) -> str:
     value = _shared(row)
     return "" if value is None else f"{100 * value:.0f}"
-
-
-def _shared_ends(row: Row) -> tuple[float, float]:
-    value, errors = _shared(row), [one["shared"][1] for one in row.figures if one.get("shared")]
-    if value is None:
-        return nan, nan
-    reach = 1.96 * hypot(*errors) / len(errors)
-    return value - reach, value + reach
 
 
 COLUMNS = (
@@ -157,7 +133,7 @@ COLUMNS = (
     _nearest("neighborhood_repetition:2"),
     _distance("type_hashes"),
     _distance("path_frequencies:3"),
-    Column("shared", _shared, _shared_text, lambda value, real: abs(value - real), _shared_ends),
+    Column("shared", _shared, _shared_text, lambda value, real: abs(value - real)),
 )
 
 
@@ -207,36 +183,6 @@ def _spent(row: Row) -> list[str]:
     return [time, parameters, steps]
 
 
-def _behind(task: str, rows: Mapping[str, Row], titles: Mapping[str, str]) -> str:
-    """Return on which figures which learners are ahead of `fast`, and why."""
-    lines = []
-    for column in COLUMNS:
-        losses = _losses(column, rows)
-        if "fast" not in losses:
-            continue
-        ahead = [
-            titles[name] + _unsure(column, rows, name)
-            for name in titles
-            if losses.get(name, losses["fast"]) < losses["fast"] and not name.startswith("fast")
-        ]
-        if ahead:
-            reason = REASONS.get(task, {}).get(column.name, "")
-            text = f"- {FIGURES[column.name]}: {', '.join(ahead)}."
-            lines.append(f"{text} {reason}".rstrip())
-    if "fast" not in rows:
-        return ""
-    if not lines:
-        return "`fast` is ahead of every baseline in every figure."
-    return "Ahead of `fast`:\n\n" + "\n".join(lines)
-
-
-def _unsure(column: Column, rows: Mapping[str, Row], name: str) -> str:
-    """Return a remark if a learner's figure lies inside the interval of that of `fast`."""
-    low, high = column.interval(rows["fast"])
-    inside = low <= (column.value(rows[name]) or 0.0) <= high
-    return " (inside the interval of `fast`)" if inside else ""
-
-
 def _missing(task: str, rows: Mapping[str, Row], titles: Mapping[str, str]) -> list[str]:
     """Return which learners were not run, with reasons."""
     reasons = LEFT_OUT.get(task, {})
@@ -253,20 +199,3 @@ def _choice(records: Sequence[Record]) -> str:
     made = [r.run.learner for r in records if r.run.config.get("part") == "trial"]
     most = max(map(made.count, made), default=0)
     return AFTER.format(trials=("no", "no", "two", "three")[most], third=THIRD if most > 2 else "")
-
-
-def _trials(records: Sequence[Record], titles: Mapping[str, str]) -> str:
-    """Return the mean ratio that each trial found, in the order of the trials."""
-    trials = [record for record in records if record.run.config.get("part") == "trial"]
-    lines = []
-    for learner, title in titles.items():
-        mine = [record for record in trials if record.run.learner == learner]
-        tried = [
-            f"{number(record.figures['ratio'])} after {record.figures['steps']:,} steps"
-            if record.figures["ratio"] is not None
-            else "no graph"
-            for record in mine
-        ]
-        if tried:
-            lines.append([title, "; ".join(tried)])
-    return table(("", "mean ratio of each trial"), lines)

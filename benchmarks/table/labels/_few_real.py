@@ -30,7 +30,7 @@ from .._base import Options
 from .._learners import fit_fast
 from .._page import conditions_of
 from .._runs import Figures, Record, Run, Store
-from ._gains import JUDGED, SCORED, WORDS, gain_table
+from ._gains import JUDGED, SCORE_TITLES, SCORED, WORDS, gain_table
 from ._parts import generators_data, labels_of
 from ._scheduled import makespan, scheduled
 
@@ -232,14 +232,16 @@ class FewReal:
     def page(self, records: Sequence[Record]) -> str:
         """Return the page."""
         parts = [f"# {WORDS.title}", WORDS.before]
-        for task, title in WORDS.tasks.items():
-            mine = [record for record in records if record.run.config["task"] == task]
-            if mine:
-                parts += [f"## {title}", *(gain_table(mine, name) for name in JUDGED)]
+        by_task = {
+            title: [record for record in records if record.run.config["task"] == task]
+            for task, title in WORDS.tasks.items()
+        }
+        made = {title: mine for title, mine in by_task.items() if mine}
+        for score in SCORED:
+            parts += [f"## {SCORE_TITLES[score]}", gain_table(made, score)]
         parts += ["## How it was made", conditions_of(records), WORDS.published]
-        made = (
+        source = (
             "This page is made from `benchmarks/results/few-real.jsonl` by "
-            "`python -m benchmarks.table "
-            "few-real --page`."
+            "`python -m benchmarks.table few-real --page`."
         )
-        return "\n\n".join([*parts, made]) + "\n"
+        return "\n\n".join([*parts, source]) + "\n"

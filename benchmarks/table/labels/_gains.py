@@ -4,6 +4,7 @@ Shape letters: S seeds.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -29,61 +30,58 @@ def pooled(values: Sequence[Sequence[float]]) -> str:
     return f"{marked}{number(mean)}{marked} [{low}, {high}]"
 
 
-def gain_table(records: Sequence[Record], family: str) -> str:
-    """Return the scores of one family: fifty alone, samples alone, and what both gain."""
-    figures = [record.figures for record in records]
+def gain_table(by_task: Mapping[str, Sequence[Record]], score: str) -> str:
+    """Return a row for each data set and family of surrogates: real graphs alone, then gains.
 
-    def mean(rows: Sequence[Mapping[str, Any]], score: str) -> str:
-        return number(float(np.mean([row[family][score] for row in rows])))
-
-    def gains(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [pooled([row[family][score] for row in rows]) for score in SCORED]
-
-    head = (
-        FAMILY_TITLES[family],
-        "Pearson",
-        "Spearman",
-        "error, relative",
-        "gain in Pearson",
-        "gain in Spearman",
-        "error saved",
-    )
-    empty = [""] * len(SCORED)
+    Args:
+        by_task: Runs of each data set, by its title.
+        score: One of ``SCORED``.
+    """
+    ways = list(dict.fromkeys(how for rs in by_task.values() for how in rs[0].figures["labels"]))
     rows = []
-    for title, key in (("all real training graphs", "ceiling"), ("fifty real graphs", "alone")):
-        rows.append([title, *(mean([f[key] for f in figures], s) for s in SCORED), *empty])
-    for how in figures[0]["labels"]:
-        both = [f["labels"][how] for f in figures]
-        alone = [mean([one["samples"] for one in both], score) for score in SCORED]
-        together = [mean([one["together"] for one in both], score) for score in SCORED]
-        rows.append([f"samples, labels {how}", *alone, *empty])
+    for title, family in product(by_task, JUDGED):
+        figures = [record.figures for record in by_task[title]]
         rows.append(
-            [f"fifty and samples, labels {how}", *together, *gains([b["gain"] for b in both])]
+            [
+                f"{title}; {FAMILY_TITLES[family]}",
+                *(_mean(figures, key, family, score) for key in ("ceiling", "alone")),
+                *(_gain(figures, how, family, score) for how in ways),
+            ]
         )
+    head = ("test graphs; surrogate", "all real", "fifty", *(f"labels {how}" for how in ways))
     return table(head, rows)
 
 
+def _mean(figures: Sequence[Mapping[str, Any]], key: str, family: str, score: str) -> str:
+    return number(float(np.mean([one[key][family][score] for one in figures])))
+
+
+def _gain(figures: Sequence[Mapping[str, Any]], how: str, family: str, score: str) -> str:
+    found = [one["labels"][how]["gain"] for one in figures if how in one["labels"]]
+    return pooled([one[family][score] for one in found]) if found else ""
+
+
+SCORE_TITLES = {"pearson": "Pearson", "spearman": "Spearman", "mape": "Relative error"}
 FAMILY_TITLES = {"boosting": "boosted trees", "message_passing": "message passing"}
 
 WORDS = Words(
     title="Fifty real graphs and samples",
     before=(
         "Does a generator that learned from fifty graphs add anything to these fifty? `fast` "
-        "learns from forty of them, is selected by ten, and is asked for the conditions of each, "
-        "six graphs for each (best of four). Surrogates learn from the fifty, from the "
-        "samples, and from both, and predict the labels of real test graphs. Labels of samples "
-        "are those asked for, those of the generator's posterior, those of surrogates that were "
-        "fitted to the fifty (boosted trees and message passing, their geometric mean), or "
-        "measured, where a label can be computed for any graph. Nothing else of the training part "
-        "is seen but its words and bins of nodes. Gains are the difference to the fifty alone, "
-        "with 95 % intervals over test graphs and fits; bold: the interval is above 0."
+        "learns from forty, is selected by ten, and draws six graphs for the conditions of each "
+        "(best of four). Surrogates learn from all real training graphs, from the fifty, and from "
+        "the fifty with the samples, and predict the labels of real test graphs. Labels of samples "
+        "are those asked for, those of the generator's posterior, those of surrogates fitted to "
+        "the fifty, or measured where a label can be computed for any graph. The columns of labels "
+        "are gains over the fifty alone (for errors: what is saved), with 95 % intervals over test "
+        "graphs and fits; bold: the interval is above 0."
     ),
     tasks={
-        "scheduled": "Latent-preferential graphs, time on two workers",
-        "jobs": "Jobs of the corpus of at most 160 nodes, step time, durations hidden",
+        "scheduled": "Latent-preferential, time on two workers",
+        "jobs": "Corpus, at most 160 nodes, step time without durations",
         "tpu_tile": "TPU Tile, its validation file",
         "na_edge": "NA-Edge, 600 networks, latency",
-        "amp": "Operational amplifiers, 2,000 graphs, gain",
+        "amp": "Amplifiers, 2,000 graphs, gain",
     },
-    published="LayerDAG has no such table; papers on synthetic graphs report samples alone.",
+    published="No paper that we know has such a table.",
 )

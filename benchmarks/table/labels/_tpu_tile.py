@@ -158,7 +158,7 @@ class TpuTile:
         parts = [
             f"# {WORDS.title}",
             WORDS.before,
-            f"{len(records)} of {FOLDS} folds are made.",
+            *([] if len(records) == FOLDS else [f"{len(records)} of {FOLDS} folds are made."]),
             "## Transfer",
             *(transfer_table(records, family) for family in JUDGED),
             "## Similarity",
@@ -234,19 +234,18 @@ WORDS = Words(
     title="TPU Tile in nine folds",
     before=(
         "The training and validation graphs of TPU Tile's validation file (567), cut into nine "
-        "folds; equal graphs stay in one. In each fold `fast` learns from eight ninths (a tenth of "
-        f"that selects it) and is asked for the conditions of each of them, {COPIES} graphs for "
-        "each, one draw. Distances are those of samples to the held-out graphs over those of the "
-        "real graphs (Wasserstein-1; total variation for operators): 1 is as near as real ones. "
-        "Surrogates are fitted to the real graphs, or to the samples with labels of the "
-        "generator's posterior or of the two surrogates of the real graphs (their geometric mean), "
-        "and predict the held-out graphs; scores are of all folds' predictions together, in "
-        "brackets 95 % intervals over graphs drawn again, real and samples paired."
+        "folds; equal graphs stay in one. In each fold `fast` learns from the other eight and "
+        f"draws {COPIES} graphs for the conditions of each of their graphs, one draw. Distances "
+        "are those of samples to the held-out graphs over those of the real graphs (Wasserstein-1; "
+        "total variation for operators): 1 is as near as real ones. Surrogates are fitted to the "
+        "real graphs, or to samples with labels of the generator's posterior or of the two "
+        "surrogates of real graphs (geometric mean), and predict the held-out graphs of all folds; "
+        "brackets are 95 % intervals over resampled graphs, real and samples paired."
     ),
     tasks={},
     published=(
         "The LayerDAG paper has 0.65 for LayerDAG and 0.75 for real graphs (Pearson, message "
-        "passing, on 631 test graphs), that is 0.87 of real. **Not comparable** one to one: a "
-        "tenth of its graphs, and other surrogates."
+        "passing, on 631 test graphs), that is 0.87 of real. **Not directly comparable**: we have "
+        "a tenth of its graphs, and other surrogates."
     ),
 )

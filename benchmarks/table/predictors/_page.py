@@ -1,12 +1,13 @@
 """The page of surrogates beside published ones, from the files of the runs alone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from statistics import mean
 from typing import Any
 
 from .._page import number, table
 from .._runs import Record
-from ._published import AMP, CG, DGRL, NN_METER, NOT_FOUND, WITHIN_TENTH
+from ._published import DGRL, NN_METER, WITHIN_TENTH
 from ._scores import MEAN, Estimate
 
 TITLES = {
@@ -32,57 +33,48 @@ def page(records: Sequence[Record]) -> str:
     parts = ["# Surrogates beside published ones", BEFORE]
     if "cg" in groups:
         parts += ["## Latency of networks, the benchmark's split", CG_WORDS]
-        parts += networks_tables(groups["cg"])
+        parts.append(networks_table(groups["cg"]))
     if "all" in groups:
         parts += ["## All families, within 10 %", ALL_WORDS, tenth_table(groups["all"]), NN_METER]
     if "without" in groups:
         parts += ["## One family left out", WITHOUT_WORDS, left_out_table(groups["without"])]
     if "amp" in groups:
         parts += ["## Amplifiers, the benchmark's split", AMP_WORDS, amplifier_table(groups["amp"])]
-    parts += ["## What is published", DGRL, COLUMNS, "## How it was made", _made(records), END]
+    parts += ["## How it was made", _made(records), DGRL, END]
     return "\n\n".join(parts) + "\n"
 
 
-def networks_tables(records: Sequence[Record]) -> list[str]:
-    """Return the table of means, then one table of families for each device."""
-    head = ("", "part", "surrogate", "RMSE, ms", "within 5 %", "within 10 %", "published RMSE, ms")
-    rows = []
-    for record, kind in _by_kind(records, DEVICES):
-        label = record.run.config["label"]
-        found = record.figures["scores"][kind][MEAN]
-        rows.append(
-            [
-                DEVICES[label],
-                KINDS[kind],
-                TITLES[record.run.learner],
-                _digits(found["rmse"]),
-                percent(found["within_5"]),
-                percent(found["within_10"]),
-                CG.get((label, kind), NOT_FOUND),
-            ]
-        )
-    families = _parts_of(records)
-    learners = _learners_of(records)
-    columns = [f"{DEVICES[label]}, {TITLES[one]}" for label in DEVICES for one in learners]
+def networks_table(records: Sequence[Record]) -> str:
+    """Return the means over families, a row for each device and part."""
+    columns = ("rmse", "within_5", "within_10")
+    return _wide(records, DEVICES, columns, lambda scores: scores[MEAN])
+
+
+def amplifier_table(records: Sequence[Record]) -> str:
+    """Return RMSE and R2 of each figure of amplifiers, a row for each figure and part."""
+    return _wide(records, AMPLIFIERS, ("rmse", "r2"), lambda scores: next(iter(scores.values())))
+
+
+def _wide(
+    records: Sequence[Record],
+    labels: Mapping[str, str],
+    columns: Sequence[str],
+    of: Callable[[Mapping[str, Any]], Mapping[str, Estimate]],
+) -> str:
+    """Return a row for each label and part, with a column for each score of each surrogate."""
     found = {(r.run.config["label"], r.run.learner): r.figures["scores"] for r in records}
-    lines = [
-        [
-            f"{family}, {KINDS[kind]}",
-            *(
-                _cell(found.get((label, one), {}), kind, family)
-                for label in DEVICES
-                for one in learners
-            ),
-        ]
-        for kind, family in families
-    ]
-    return [table(head, rows), FAMILY_WORDS, table(("family", *columns), lines)]
-
-
-def _cell(scores: Mapping[str, Any], kind: str, family: str) -> str:
-    """Return RMSE and percent within a tenth of one family; "" where it was not made."""
-    one = scores.get(kind, {}).get(family)
-    return f"{significant(one['rmse'][0])} ({100 * one['within_10'][0]:.0f} %)" if one else ""
+    learners = _learners_of(records)
+    head = ["", *(f"{TITLES[one]}, {SCORES[score][0]}" for one in learners for score in columns)]
+    rows = []
+    for (label, title), kind in product(labels.items(), KINDS):
+        if not any((label, one) in found for one in learners):
+            continue
+        cells = []
+        for one in learners:
+            scores = of(found[label, one][kind]) if (label, one) in found else {}
+            cells += [SCORES[name][1](scores[name]) if scores else "" for name in columns]
+        rows.append([f"{title}, {KINDS[kind]}", *cells])
+    return table(head, rows)
 
 
 def tenth_table(records: Sequence[Record]) -> str:
@@ -119,44 +111,8 @@ def left_out_table(records: Sequence[Record]) -> str:
     return table(head, rows)
 
 
-def amplifier_table(records: Sequence[Record]) -> str:
-    """Return RMSE and R2 of each figure of amplifiers."""
-    head = ("", "part", "surrogate", "RMSE", "R2", "published RMSE")
-    rows = []
-    for record, kind in _by_kind(records, AMPLIFIERS):
-        label = record.run.config["label"]
-        (found,) = record.figures["scores"][kind].values()
-        rows.append(
-            [
-                AMPLIFIERS[label],
-                KINDS[kind],
-                TITLES[record.run.learner],
-                _digits(found["rmse"]),
-                interval(found["r2"]),
-                AMP.get((label, kind), NOT_FOUND),
-            ]
-        )
-    return table(head, rows)
-
-
-def _by_kind(records: Sequence[Record], labels: Iterable[str]) -> Iterable[tuple[Record, str]]:
-    """Yield runs by label and part, surrogates in the order of their titles."""
-    for label in labels:
-        for kind in KINDS:
-            for learner in _learners_of(records):
-                for record in records:
-                    if record.run.config["label"] == label and record.run.learner == learner:
-                        yield record, kind
-
-
 def _learners_of(records: Sequence[Record]) -> list[str]:
     return [name for name in TITLES if any(r.run.learner == name for r in records)]
-
-
-def _parts_of(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Return (kind, name) of all parts."""
-    found = records[0].figures["scores"]
-    return [(kind, name) for kind in KINDS for name in found.get(kind, {}) if name != MEAN]
 
 
 def significant(value: float) -> str:
@@ -180,6 +136,14 @@ def percent(estimate: Estimate) -> str:
     """Return a share in percent with its interval."""
     value, low, high = (100 * one for one in estimate)
     return f"{value:.1f} [{low:.0f}, {high:.0f}]"
+
+
+SCORES: Mapping[str, tuple[str, Callable[[Estimate], str]]] = {
+    "rmse": ("RMSE", _digits),
+    "r2": ("R2", interval),
+    "within_5": ("within 5 %", percent),
+    "within_10": ("within 10 %", percent),
+}
 
 
 def _made(records: Sequence[Record]) -> str:
@@ -209,47 +173,35 @@ BEFORE = (
     "[Which surrogate](../how-to/surrogate-families.md) says what the families are."
 )
 CG_WORDS = (
-    "As `CG_data_processor.py` has it: of DenseNet, MnasNet, MobileNetV2, MobileNetV3 and "
+    "The split of `CG_data_processor.py`: of DenseNet, MnasNet, MobileNetV2, MobileNetV3 and "
     "NAS-Bench-201 the first 90 % are for training and the last 5 % for test (100 of each); of "
-    "ProxylessNAS, ResNet and SqueezeNet, which training never sees, the first tenth (200 of "
-    "each). Scores are means over the families, as `CG_runner.py` has them. Networks that were not "
-    "measured have no label and are left out. **Not the whole training part**: the benchmark's "
-    "models learn from 9,000 graphs (500 epochs in its configurations), ours from those drawn "
-    "below."
+    "ProxylessNAS, ResNet and SqueezeNet, which training never sees, the first tenth is tested "
+    "(200 of each). Scores are means over the families; RMSE is in ms. Networks that were not "
+    "measured are left out. Ours learn from fewer graphs than the benchmark's models, which learn "
+    "from 9,000 for 500 epochs."
 )
-FAMILY_WORDS = "RMSE in milliseconds and, in brackets, percent within 10 % of each family:"
 ALL_WORDS = (
-    "50 graphs of the first four fifths of each of the 13 families for training, 50 of the last "
-    "fifth for test; the mean over families of the percentage within 10 % of the measured latency. "
-    "ShuffleNetV2 has labels of the CPU alone."
+    "Of each of the 13 families 50 graphs of the first four fifths are for training and 50 of the "
+    "last fifth for test; the figure is the mean over families of the percentage within 10 % of "
+    "the measured latency. ShuffleNetV2 has labels of the CPU alone."
 )
 WITHOUT_WORDS = (
     "30 graphs of each other family for training, 100 of the family that is left out for test, "
-    "latency on the CPU. This is a study of generalization; nothing like it is published for "
-    "these graphs as far as we found. Latencies of VGG reach ten seconds, those of no other family "
-    "more than two. ShuffleNetV2 has operators that no other family has, so its graphs cannot be "
-    "expressed."
+    "latency on the CPU. Latencies of VGG reach ten seconds, those of no other family more than "
+    "two. ShuffleNetV2 has operators that no other family has."
 )
 AMP_WORDS = (
-    "As `AMP_data_processor.py` has it: of amplifiers with three stages 90 % are for training, 5 % "
-    "for validation, the rest for test; 500 with two stages are out of distribution. The draw is "
-    "the benchmark's own (`np.random.seed(123)`). Figures of an amplifier are no sums over its "
-    "parts: here messages are what helps."
-)
-COLUMNS = (
-    "The benchmark has 13 tasks in five data sets; six of them are here, each in and out of "
-    "distribution, twelve columns. How many of them reach the published figures is therefore open. "
-    "What can be compared is the percentage within 10 % above."
+    "The split of `AMP_data_processor.py` with its own draw (`np.random.seed(123)`): of amplifiers "
+    "with three stages 90 % are for training, 5 % for validation, the rest for test; 500 with two "
+    "stages are out of distribution. Figures of an amplifier are no sums over its parts, so "
+    "messages help."
 )
 TRAINING = (
     "Of the benchmark's split `additive` and `boosting` learned from 200 graphs of each family, "
-    "`message_passing` from 100, and from 2,000 amplifiers, for 8 epochs, so that no fit takes "
-    "longer than a minute: it would be better with more of both. `stacked` fits six networks and "
-    "would take many times as long. `additive` was developed on the benchmark's validation graphs, "
-    "with the figures out of distribution printed beside them. Sizes of nodes are read as numbers "
-    "here, where `data=dgrl` reads columns of at most 16 values as words: on validation graphs "
-    "both are alike; out of distribution, where this was seen before it was chosen, numbers are "
-    "better, for as a word a size that training lacks has a code without a meaning."
+    "`message_passing` from 100, and all from 2,000 amplifiers, for 8 epochs; more of both would "
+    "help. `additive` was developed on the benchmark's validation graphs, with the figures out of "
+    "distribution in sight. Sizes of nodes are read as numbers here, not as words as `data=dgrl` "
+    "does with columns of at most 16 values."
 )
 END = (
     "This page is made from `benchmarks/results/predictors.jsonl` by `python -m benchmarks.table "

@@ -56,33 +56,28 @@ def _missing(records: Sequence[Record]) -> str:
     steps = sorted({record.run.config["steps"] for record in records})
     text = f"{' or '.join(f'{count:,}' for count in steps)} steps each."
     missing = [name for name in VARIANTS if name not in made]
-    return f"{text} Not made, or like another one here: {'; '.join(missing)}." if missing else text
+    return f"{text} Not made: {'; '.join(missing)}." if missing else text
 
 
 WORDS = Words(
     title="What is each part of the fast model worth?",
     before=(
-        "The fast model without one of its parts: every variant is a file of "
-        "`configs/experiment/ablation` or a setting of sampling, trained for equally many steps "
-        "from scratch (variants of sampling, and without out-degree constraints, have the weights "
-        "of the full model). Best validation weights; guidance and the number of graphs of "
-        "which the best is kept are the usual ones (1.5 and 4 in flow graphs, 1 and 8 in jobs) "
-        "unless the variant says otherwise.\n\n"
+        "The fast model without one of its parts. Every variant is a file of "
+        "`configs/experiment/ablation` or a setting of sampling; all are trained for equally many "
+        "steps from scratch (variants of sampling, and without out-degree constraints, have the "
+        "weights of the full model). Unless the variant says otherwise, guidance is 1.5 and the "
+        "best of 4 is kept in flow graphs, 1 and 8 in jobs.\n\n"
         "*Nats*: of a validation graph, without its conditions. *Mean ratio*: of seven distances "
         "to the validation graphs over those of the training graphs. *New neighborhoods*: nodes "
         "whose neighborhood of radius 1 no training graph has. *Agreement*: log-likelihood of the "
-        "conditions asked for, given the sample, under the posterior of the full model's first "
-        "seed. Means and standard deviations over training seeds."
+        "conditions asked for under the posterior of the full model's first seed. Means and "
+        "standard deviations over training seeds."
     ),
     tasks={
         "tpu_tile": "TPU Tile, its validation file",
         "jobs": "Jobs of the corpus of at most 80 nodes",
     },
-    published=(
-        "Parts are chosen by these figures, so that no test graph is in them. Three seeds of an "
-        "earlier version, with a sample for every training graph, are in "
-        "[the fast model](../explanation/fast-model.md#what-each-part-is-worth)."
-    ),
+    published=("No test graph is in these figures, since parts are chosen by them."),
 )
 
 MADE = (

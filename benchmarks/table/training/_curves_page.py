@@ -55,21 +55,23 @@ class Across:
 
     Attributes:
         name: In the config of a run.
-        heading: On the page.
         unit: Of the horizontal axis and of the first column.
         fixed: What has its usual value at all points.
     """
 
     name: str
-    heading: str
     unit: str
     fixed: tuple[str, ...]
 
+    def titled(self, value: float) -> str:
+        """Return a value in words."""
+        return f"width {value:,.0f}" if self.name == "width" else f"{value:,.0f} {self.unit}"
+
 
 ACROSS = (
-    Across("steps", "Training time", "steps of training", ("graphs", "width")),
-    Across("graphs", "Number of training graphs", "training graphs", ("steps", "width")),
-    Across("width", "Width of the model", "width", ("steps", "graphs")),
+    Across("steps", "steps of training", ("graphs", "width")),
+    Across("graphs", "training graphs", ("steps", "width")),
+    Across("width", "width", ("steps", "graphs")),
 )
 
 
@@ -108,31 +110,40 @@ DRAWN = (("mean_ratio", 1, 2), ("copied", 100, 0), ("new_neighborhoods", 100, 1)
 TAUGHT = (("pearson", 1, 2), ("spearman", 1, 2))
 
 
-def table_of(records: Sequence[Record], across: Across) -> str:
-    """Return the table of one axis, real graphs first."""
-    is_graphs = across.name == "graphs"
+def table_of(records: Sequence[Record]) -> str:
+    """Return the table of a data set: real graphs first, then the points of all axes.
+
+    The usual point, which is on every axis, has the first row of fits.
+    """
     head = [
-        across.unit, "processor seconds", "nats per graph", "mean ratio", "repeat training, %",
-        "new neighborhoods, %", "Pearson", "Spearman",
-        *(("the same graphs, Pearson", "Spearman") if is_graphs else ()), "fits",
+        "fit", "processor seconds", "nats per graph", "mean ratio", "repeat training, %",
+        "new neighborhoods, %", "Pearson", "Spearman", "real: Pearson", "real: Spearman", "fits",
     ]  # fmt: skip
     real = [record for record in records if record.run.learner == "real"]
-    rows = []
-    if real:
-        rows.append(["real graphs", "", "", *_cells(real), *([""] * 2 if is_graphs else []), ""])
-    for value, fits in on_axis(records, across):
-        alone = [_of_real(fits, name) for name, _, _ in TAUGHT] if is_graphs else []
-        rows.append(
-            [
-                f"{value:,.0f}",
-                f"{mean(fit.figures['fit_seconds'] for fit in fits):,.0f}",
-                f"{mean(fit.figures['nats'] for fit in fits):.1f}",
-                *_cells(fits),
-                *alone,
-                str(len(fits)),
-            ]
-        )
-    return table(head, rows)
+    rows = [["real graphs", "", "", *_cells(real), "", "", ""]] if real else []
+    points: dict[str, list[Record]] = {}
+    for across in ACROSS:
+        for value, fits in on_axis(records, across):
+            is_usual = fits[0].run.config["name"] == "usual"
+            points[_usual(fits) if is_usual else across.titled(value)] = fits
+    first = sorted(points, key=lambda title: points[title][0].run.config["name"] != "usual")
+    return table(head, [*rows, *(_row(title, points[title]) for title in first)])
+
+
+def _usual(fits: Sequence[Record]) -> str:
+    """Return what the usual fit has on all axes."""
+    return ", ".join(across.titled(value_of(fits[0], across)) for across in ACROSS)
+
+
+def _row(title: str, fits: Sequence[Record]) -> list[str]:
+    return [
+        title,
+        f"{mean(fit.figures['fit_seconds'] for fit in fits):,.0f}",
+        f"{mean(fit.figures['nats'] for fit in fits):.1f}",
+        *_cells(fits),
+        *(_of_real(fits, name) for name, _, _ in TAUGHT),
+        str(len(fits)),
+    ]
 
 
 def _cells(records: Sequence[Record]) -> list[str]:
@@ -227,10 +238,9 @@ def page_of(records: Sequence[Record], missing: Mapping[str, Sequence[str]]) -> 
     for task, mine in by_task(records).items():
         parts += [
             f"## {WORDS.tasks[task]}",
-            f"![{WORDS.tasks[task]}: charts of the tables below](../images/curves-{task}.svg)",
+            f"![{WORDS.tasks[task]}: charts of the table below](../images/curves-{task}.svg)",
         ]
-        for across in ACROSS:
-            parts += [f"### {across.heading}", table_of(mine, across)]
+        parts.append(table_of(mine))
     parts += ["## How it was made", made_on(records), _draws(records), WORDS.published]
     if missing:
         names = [f"{WORDS.tasks[task]}: {', '.join(points)}" for task, points in missing.items()]
@@ -247,8 +257,8 @@ def made_on(records: Sequence[Record]) -> str:
     return (
         f"{len(records)} runs in {spent:.0f} processor minutes of one thread ({machine['cores']} "
         f"shared {machine['machine']} cores without a GPU, load {load:.1f} in the mean, torch "
-        f"{machine['torch']}). Steps are given, so that a fit does not depend on the machine's "
-        "load; the processor seconds beside them do, and are of the whole fit with its validations."
+        f"{machine['torch']}). Steps are given; processor seconds are of the whole fit with its "
+        "validations."
     )
 
 
@@ -261,10 +271,9 @@ def _draws(records: Sequence[Record]) -> str:
     }
     each = ", ".join(f"{count} ({WORDS.tasks[task]})" for task, count in counts.items())
     return (
-        f"Samples of each fit: {each}; those that reached twice the nodes of the largest training "
-        "graph are left out. Intervals are Student's, 95 %, over the draws of all fits of a point; "
-        "what the few test graphs leave open is common to all points and not in them, nor does an "
-        "interval of one fit know how fits differ. Nats are means over fits."
+        f"Samples of each fit: {each}; those with twice the nodes of the largest training graph "
+        "are left out. Intervals are Student's, 95 %, over the draws of all fits of a point; they "
+        "do not include what the few test graphs leave open."
     )
 
 
@@ -272,26 +281,25 @@ WORDS = Words(
     title="What do time, graphs and width buy?",
     before=(
         "How good samples of `fast` are over training time, the number of training graphs and the "
-        "width of the model. Each point is a fit of its own with a cosine schedule over its whole "
-        "length, no checkpoint of a longer run; the best of six validations gives the weights. "
-        "Each training graph in turn lends a sample its conditions, and the samples' labels are "
-        "those of the model's posterior. One draw, no candidates.\n\n"
+        "width of the model. The first fit of a table is the usual one; each other fit differs "
+        "from it as its name says, and has a learning-rate schedule of its own. Samples are drawn "
+        "once each for the conditions of the training graphs, with labels of the posterior.\n\n"
         "*Nats*: of a validation graph, without its conditions. *Mean ratio*: of seven distances "
-        "to the test graphs (Wasserstein-1; total variation for operators), each over that of all "
-        "real training graphs. *New neighborhoods*: nodes of a sample whose neighborhood of radius "
-        "1 no real training graph has, seen by the model or not. *Pearson* and *Spearman*: of "
-        "boosted trees that were fitted to a draw of samples and predict the labels of the test "
-        "graphs. Real graphs: training graphs drawn again with replacement, as many as a draw "
-        "has, ten draws; copies and neighborhoods are those of the test part."
+        "to the test graphs (Wasserstein-1; total variation for operators) over those of all real "
+        "training graphs. *New neighborhoods*: nodes whose neighborhood of radius 1 no real "
+        "training graph has. *Pearson*, *Spearman*: of boosted trees that learned from samples and "
+        "predict the labels of the test graphs; *real*: of trees that learned from the real graphs "
+        "that the generator saw. Real graphs: training graphs drawn again, ten draws; their copies "
+        "and neighborhoods are those of the test part."
     ),
     tasks={
         "tpu_tile": "TPU Tile, its validation file",
         "jobs": "Jobs of the corpus of at most 160 nodes",
     },
     published=(
-        "Models that see few graphs see all validation graphs, which choose the weights, and the "
-        "words and bins of the whole training part; surrogates of jobs do not see durations. No "
-        "paper has such curves of these data sets."
+        "Models that see few graphs still see all validation graphs, which choose the weights, "
+        "and the words and bins of the whole training part; surrogates of jobs do not see "
+        "durations. No paper that we know has such curves."
     ),
 )
 

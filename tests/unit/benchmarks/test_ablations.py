@@ -96,7 +96,7 @@ def test_the_page_has_means_and_deviations_and_says_what_is_not_made() -> None:
         in (text)
     )
     assert "| no posterior | 9.0 | 1.25 | 50 | 12.5 | -2.00 |  | 1 |" in text
-    assert "250 steps each. Not made, or like another one here: no posterior, no guidance; " in text
+    assert "250 steps each. Not made: no posterior, no guidance; " in text
     assert "TPU Tile, its validation file" not in text
 
 

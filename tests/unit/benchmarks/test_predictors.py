@@ -115,8 +115,9 @@ def test_runs_are_made_once_and_the_page_has_them(
     assert len(list(table.make(store, options))) == 1
     assert {path: path.stat().st_mtime_ns for path in store.folder.iterdir()} == written
     text = table.page(store.records())
-    assert "| Adreno 640 GPU | in distribution | `additive` |" in text
-    assert "not found" in text
+    assert "|  | `additive`, RMSE | `additive`, within 5 % | `additive`, within 10 % |" in text
+    assert "| Adreno 640 GPU, in distribution | " in text
+    assert "Cortex-A76" not in text
     assert "Not made yet: `boosting`" in text
 
 

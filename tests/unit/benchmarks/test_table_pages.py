@@ -41,15 +41,22 @@ def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
     assert "No setting was tuned" in text
 
 
-def test_trials_are_told_and_not_reported() -> None:
+def test_trials_are_counted_and_not_reported() -> None:
     made = [record("fast", 0, 0.4)]
     trials = [record("fast", 0, 1.0, part="trial", seconds=9.0) for _ in range(3)]
     text = page.page_of_tasks("a", [*made, *trials], {"fast": "`fast`"}, WORDS)
-    assert "3 trials of settings, 9 s each" in text
-    assert "| `fast` | 40.0 [31, 50] |" in text.split("## Trials")[0].replace(
-        "50.0 [40, 60] | ", ""
-    )
-    assert text.count("100.0 [96, 100] after 70 steps") == 3
+    assert "at most 3 by the V.U.N. of short fits (9 s)" in text
+    assert "| `fast` | 50.0 [40, 60] | 40.0 [31, 50] |" in text
+    assert "100.0 [96, 100]" not in text
+
+
+def test_further_tasks_share_one_table() -> None:
+    made = [record("fast", 0, 0.4), record("fast", 0, 0.2, task="two")]
+    words = page.Words("", "", {"two": "Task two"}, "", {"two": {"fast": "55"}})
+    text = page.page_of_tasks("a", made, {"fast": "`fast`", "other": "absent"}, words)
+    assert "|  | task two: V.U.N., % | published, % |" in text
+    assert "| `fast` | 20.0 [13, 29] | 55 |" in text
+    assert "| absent" not in text
 
 
 def test_variants_are_rows_of_their_own() -> None:
@@ -67,8 +74,10 @@ def test_correlations_are_means_over_fits_with_the_spread_of_both_kinds() -> Non
         one = record("fast", seed, 0.0)
         one.figures["rows"] = {"samples": {"graphs": 9, "pearson": pearson, "sd": 0.1}}
         made.append(one)
-    text = label_quintile._pearson_table(made)
-    assert "| samples | 0.40 [-0.19, 0.99] | 9 | 2 |" in text
+    text = label_quintile._pearson_table({"a task": made, "without": made[:1]})
+    assert "| a surrogate fitted to | a task | without |" in text
+    assert "| samples | 0.40 [-0.19, 0.99] (9) | 0.20 [0.00, 0.40] (9) |" in text
+    assert "| fits | 2 | 1 |" in text
 
 
 class Counting:
