@@ -9,7 +9,7 @@ training graphs (Wasserstein-1; total variation for the first attribute): 1 is a
 ``floor`` is what as many training graphs, drawn with replacement, reach: noise of a finite draw.
 ``neighborhoods`` are fractions of nodes, mean over graphs: "novelty:r" whose neighborhood of radius
 r occurs in no training graph, "repetition:r" whose neighborhood occurs again in the same graph.
-``local`` holds the other figures of local structure (docs/explanation/local-structure.md).
+``local`` holds the other figures of local structure (docs/how-to/similarity.md).
 Transfer is the score of a surrogate trained on the samples, tested on the real graphs of
 ``--split``, over that of one trained on the real training graphs (``--target``, ``--exclude``),
 with its interval over fits and resampled graphs of ``--split``, the same for both.
