@@ -482,7 +482,7 @@ LOCAL_METRICS: tuple[Metric | AttributeMetrics, ...] = (
     JointTails(),
     NodeClassifier(
         "node_classifier",
-        "area under the ROC curve of boosted trees on nodes, 0.5 is indistinguishable",
+        "AUROC of boosted trees on nodes, 0.5 is indistinguishable",
         Goal.MINIMIZE,
         upper=1.0,
     ),

@@ -492,7 +492,7 @@ def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
         yield from _attack_lines(found, index)
     yield from _inference_lines(found)
     for attack in found.weights:
-        yield f"attack {attack.name}, on the weights (an area of 0.5 is chance)"
+        yield f"attack {attack.name}, on the weights (an AUROC of 0.5 is chance)"
         yield f"                  {_told(attack)}"
         yield from _beside(attack)
     yield from _shadow_lines(found)
@@ -524,7 +524,7 @@ def _copy_lines(found: "Audit") -> Iterator[str]:
 def _attack_lines(found: "Audit", index: int) -> Iterator[str]:
     """Yield one attack at every number of samples; what stands beside it at the largest."""
     last = found.leaks[-1].attacks[index]
-    yield f"attack {last.name} (an area of 0.5 is chance)"
+    yield f"attack {last.name} (an AUROC of 0.5 is chance)"
     for row in found.leaks:
         attack = next((each for each in row.attacks if each.name == last.name), None)
         if attack is not None and attack.sampled is None:
@@ -533,7 +533,7 @@ def _attack_lines(found: "Audit", index: int) -> Iterator[str]:
 
 
 def _beside(attack: Attack) -> Iterator[str]:
-    """Yield what stands beside the area of an attack."""
+    """Yield what stands beside the AUROC of an attack."""
     if attack.fractions is not None:
         of_members, of_others = (percent(fraction) for fraction in attack.fractions)
         yield f"                  of training graphs {of_members}, of held-out graphs {of_others}"
@@ -549,8 +549,7 @@ def detection_in_words(attack: Attack) -> str:
 
 def holdout_in_words(attack: Attack) -> str:
     """Return what an attack finds where nothing can leak."""
-    area = f"area {number(attack.auc, 2)} {interval(attack.interval)}"
-    return f"{area}, {attack.description}"
+    return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}, {attack.description}"
 
 
 def _inference_lines(found: "Audit") -> Iterator[str]:
@@ -647,8 +646,8 @@ def _fraction(result: MetricResult) -> str:
 
 
 def _told(attack: Attack) -> str:
-    """Return area, interval and verdict of an attack."""
-    return f"area {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"
+    """Return AUROC, interval and verdict of an attack."""
+    return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"
 
 
 REMEDY = (
@@ -671,6 +670,6 @@ def too_few_held_out(data: GraphDataset) -> str | None:
     return (
         f"{data.name}: {others} graphs are held out (validation and test) beside {members} for "
         "training, too few for an audit of the samples (layerdag audit) to tell small "
-        f"leaks from none: an attack shows only above an area of {CHANCE + half:.2f}, and about "
+        f"leaks from none: an attack shows only above an AUROC of {CHANCE + half:.2f}, and about "
         f"{needed(CHANCE, half, others):,} held-out graphs are needed. {REMEDY}"
     )

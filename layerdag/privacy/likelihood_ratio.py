@@ -159,7 +159,7 @@ def _need(auc: float, half: float, runs: int, verdict: Verdict) -> SampleSizeReq
 def _bootstrap(
     name: str, models: Sequence[ModelScores], run_G: np.ndarray, seed: int
 ) -> np.ndarray:
-    """Return the pooled area of resampled runs."""
+    """Return the pooled AUROC of resampled runs."""
     rng = numpy_generator(seed, "pooled bootstrap", name)
     draw_RG = bootstrap_weights(rng, REPLICATES, int(run_G.max()) + 1)[:, run_G]
     above_R, pairs_R = np.zeros(REPLICATES), np.zeros(REPLICATES)
@@ -175,7 +175,7 @@ def _bootstrap(
 
 
 def _spread_between(area_M: np.ndarray, weight_M: np.ndarray) -> float:
-    """Return the standard error of the pooled area by what sets models apart; 0 of one model.
+    """Return the standard error of the pooled AUROC by what sets models apart; 0 of one model.
 
     Resampling runs does not resample what scores are compared with. That differs between models,
     and so do their areas. They differ by the runs scored, too, so that this errs on the wide side.
@@ -359,7 +359,7 @@ def scores_as_members(models: Sequence[ModelScores], members: int) -> tuple[Mode
 
 
 def auroc_over_shadows(shadows: ShadowLosses) -> Float[np.ndarray, " S"]:
-    """Return the area under the curve of the offline attack on each shadow model, by the others.
+    """Return the AUROC of the offline attack on each shadow model, by the others.
 
     One target is one draw of what it was trained on; the mean over all models says what a model
     made in this way gives away.

@@ -2,16 +2,16 @@
 
 From an interval around 0.5 to words: a leak, none of note, or too few graphs to tell.
 
-0.5 is what chance gives, to the area under an attack's ROC curve and to the share of samples nearer
+0.5 is what chance gives, to the AUROC of an attack and to the share of samples nearer
 to training graphs alike. That an interval contains 0.5 is no evidence of 0.5, however wide it is:
 "no better than chance" is said only if the whole interval lies within ``MARGIN`` of it (a test of
 equivalence).
 
 How many training graphs an attack finds while it accuses hardly any other graph.
 
-The area under the ROC curve is a mean over all graphs; a generator that gives a few training graphs
-away for sure, and nothing of the others, has an area near one half (Carlini et al., IEEE S&P 2022).
-So the true-positive rate (TPR) at a low false-positive rate (FPR) stands beside it.
+The AUROC is a mean over all graphs; that of a generator that gives a few training graphs away for
+sure, and nothing of the others, is near one half (Carlini et al., IEEE S&P 2022). So the
+true-positive rate (TPR) at a low false-positive rate (FPR) stands beside it.
 
 Can an attacker tell which real graphs a generator was trained on?
 
@@ -106,7 +106,7 @@ def needed(value: float, half: float, found: int) -> int:
 
 
 def chance_half_width(members: int, others: int) -> float:
-    """Return the 95 % half-width of the area under the curve of a score that says nothing.
+    """Return the 95 % half-width of the AUROC of a score that says nothing.
 
     The variance of the Mann-Whitney statistic under exchange of members and others. The bootstrap
     of few graphs is narrower than that: of three graphs, resampled, all lie where the three lie.
@@ -470,7 +470,7 @@ def with_members_held_out(found: Attack, other_H: np.ndarray, seed: int) -> Atta
 
 
 def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
-    """Return the area under the curve of resampled members and others, the mean over folds."""
+    """Return the AUROC of resampled members and others, the mean over folds."""
     rng = numpy_generator(seed, "membership-bootstrap", name)
     members = folds[0][0].size
     weight_RT = bootstrap_weights(rng, REPLICATES, members)

@@ -132,9 +132,9 @@ class Roles:
         Half of the held-out graphs, at most as many as there are samples, pose as samples, and the
         others stay what they are; then the other way around. Samples of a generator that learned
         nothing of single graphs are to the members what these are: real graphs of the same kind
-        that nobody made from the members. So the area is one half but for what sets training graphs
-        apart from held-out ones in the first place. (Held-out graphs posing as training graphs
-        would give one half whatever the two parts are like, and hide that.)
+        that nobody made from the members. So the AUROC is one half but for what sets training
+        graphs apart from held-out ones in the first place. (Held-out graphs posing as training
+        graphs would give one half whatever the two parts are like, and hide that.)
         """
         count = self.other_H.size
         if count < 2:

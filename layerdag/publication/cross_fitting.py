@@ -100,7 +100,7 @@ def runs_for_cross_fitting(folds: int) -> int:
 
 
 def folded_half_width(runs: int, folds: int) -> float:
-    """Return the 95 % half-width of the cross-fitted area of a score that says nothing."""
+    """Return the 95 % half-width of the cross-fitted AUROC of a score that says nothing."""
     held = runs / folds
     variance = (runs + 1) / (12 * (runs - held) * held * folds)
     return NORMAL_95 * math.sqrt(variance)
@@ -243,17 +243,17 @@ class CrossFit:
     def told(self) -> str:
         """Return what was found, in a clause."""
         widest = max(self.attacks, key=lambda attack: attack.interval.high)
-        area = f"{number(widest.auc, 2)} {interval(widest.interval)} ({widest.name})"
-        return f"{self.in_words()}, {self.samples} samples of each: largest area {area}"
+        auroc = f"{number(widest.auc, 2)} {interval(widest.interval)} ({widest.name})"
+        return f"{self.in_words()}, {self.samples} samples of each: largest AUROC {auroc}"
 
     def successes(self) -> Iterator[str]:
         """Yield, in a clause each, what succeeds, the attacks run beside it considered."""
         for attack in self.attacks:
             if significant_after_correction(attack):
-                area = f"area {number(attack.auc, 2)} {interval(attack.interval)}, .5 is chance"
+                auroc = f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}, 0.5 is chance"
                 yield (
                     f"{self.in_words()}, the attack {attack.name} tells which graphs were trained "
-                    f"on ({area})"
+                    f"on ({auroc})"
                 )
             elif attack.finds_some:
                 rate = next(rate.in_words() for rate in attack.rates if rate.is_above_chance)

@@ -381,8 +381,8 @@ def _successes(last: LeakRow) -> Iterator[str]:
         if significant_after_correction(attack):
             yield (
                 f"the attack {attack.name} tells which graphs were trained on, from "
-                f"{last.samples} samples (area {number(attack.auc, 2)} "
-                f"{interval(attack.interval)}, .5 is chance)"
+                f"{last.samples} samples (AUROC {number(attack.auc, 2)} "
+                f"{interval(attack.interval)}, 0.5 is chance)"
             )
         elif attack.finds_some:
             rate = next(rate.in_words() for rate in attack.rates if rate.is_above_chance)

@@ -250,8 +250,8 @@ def _weights_rows(audited: AuditedWeights) -> Iterator[SummaryRow]:
     if audit is None:
         return
     for attack in audit.attacks:
-        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        yield SummaryRow(f"attack on the weights, {attack.description}", area, "0.5")
+        auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        yield SummaryRow(f"attack on the weights, {attack.description}", auroc, "0.5")
     yield SummaryRow(
         "copies among graphs drawn from the weights",
         f"{audit.copied} of {audit.sampled}",
@@ -309,8 +309,8 @@ def _attack_row(what: str, attack: Attack) -> SummaryRow:
     if attack.holdout is not None:
         honest = attack.holdout
         beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
-    area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-    return SummaryRow(f"{what}, {attack.description}", area, beside, attack.in_words())
+    auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+    return SummaryRow(f"{what}, {attack.description}", auroc, beside, attack.in_words())
 
 
 def _verdict_word(verdict: Verdict) -> str:
@@ -491,7 +491,7 @@ def _rai(results: ReleaseFindings) -> dict[str, Any]:
     if evaluation is not None and evaluation.leaks:
         last = evaluation.leaks[-1]
         areas = (
-            f"{attack.name}: area {number(attack.auc, 2)} [{number(attack.interval.low, 2)}, "
+            f"{attack.name}: AUROC {number(attack.auc, 2)} [{number(attack.interval.low, 2)}, "
             f"{number(attack.interval.high, 2)}], {attack.in_words()}"
             for attack in last.attacks
         )
@@ -547,12 +547,12 @@ the figures below. They were not checked: compare them with the samples here (`l
 ## What the weights give away
 
 {scored:,} real graphs, {shadows} shadow models that went the same way (teacher, samples,
-student) on other halves of the real graphs. An area of .5 is chance, 1 is certainty; in
+student) on other halves of the real graphs. An AUROC of 0.5 is chance, 1 is certainty; in
 brackets the 95 % interval. Beside it, the same attack where nothing can leak: on the weights
 that training started from, which saw none of these graphs; on the schema, with held-out graphs
 that pose as training graphs.
 
-| attack | area under the curve | | where nothing can leak | graphs found (TPR) |
+| attack | AUROC | | where nothing can leak | graphs found (TPR) |
 |---|---|---|---|---|
 {attacks}
 {over_shadows}
@@ -612,10 +612,10 @@ def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tupl
 
 def _row(attack: Attack) -> str:
     """Return the line of an attack."""
-    area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+    auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
     silent = "" if attack.holdout is None else number(attack.holdout.auc, 2)
     rates = "; ".join(rate.in_words() for rate in attack.rates)
-    return f"| {attack.description} | {area} | {attack.in_words()} | {silent} | {rates} |"
+    return f"| {attack.description} | {auroc} | {attack.in_words()} | {silent} | {rates} |"
 
 
 def _over_shadows(areas: Sequence[float]) -> str:
@@ -624,7 +624,7 @@ def _over_shadows(areas: Sequence[float]) -> str:
         return ""
     mean, spread = statistics.mean(areas), statistics.stdev(areas)
     return (
-        f"\nEach shadow model attacked by the others: a mean area of {number(mean, 2)}, standard\n"
+        f"\nEach shadow model attacked by the others: a mean AUROC of {number(mean, 2)}, standard\n"
         f"deviation {number(spread, 2)}. Their samples were not sifted for copies.\n"
     )
 

@@ -219,7 +219,7 @@ class WeightsAudit:
             nothing can leak: for the former, the same attack on what the student started from,
             which saw none of these graphs; on the schema, held-out graphs pose as training graphs.
         shadows: Number of shadow models.
-        over_shadows: Area of the attack without models trained on the graph, on each shadow model
+        over_shadows: AUROC of the attack without models trained on the graph, on each shadow model
             as the target of the others: what models made in this way give away.
         scored: Real graphs that were scored.
         inexpressible: Of these, graphs with an operator that no published sample has.
@@ -373,7 +373,7 @@ def _on_schema(schema: GraphSchema, real: RealGraphs) -> tuple[Attack, ...]:
 
 
 MOST_AREA = 0.6
-"""Area under the curve that the interval of every attack must lie below."""
+"""AUROC that the interval of every attack must lie below."""
 
 
 @dataclass(frozen=True)
@@ -439,11 +439,11 @@ def verdict_on_weights(audit: WeightsAudit, num_samples: int) -> WeightsVerdict:
         for attack in audit.attacks
         if attack.verdict is not Verdict.CHANCE
     )
-    area = max(audit.attacks, key=lambda attack: attack.interval.high)
+    highest = max(audit.attacks, key=lambda attack: attack.interval.high)
     found = (
         f"a model of the {num_samples} published samples alone, attacked with {audit.shadows} "
-        f"shadow models, largest area {number(area.auc, 2)} {interval(area.interval)} "
-        f"(“{attack_words(area.name)}”); no copy among {audit.sampled} graphs drawn from it"
+        f"shadow models, largest AUROC {number(highest.auc, 2)} {interval(highest.interval)} "
+        f"(“{attack_words(highest.name)}”); no copy among {audit.sampled} graphs drawn from it"
     )
     return WeightsVerdict(
         ReleaseDecision.RESERVED if doubts else ReleaseDecision.YES, doubts, (found,)
@@ -454,15 +454,15 @@ def _refused(audit: WeightsAudit) -> Iterator[str]:
     """Yield why the weights must stay."""
     for attack in audit.attacks:
         name = attack_words(attack.name)
-        area = f"area {number(attack.auc, 2)} {interval(attack.interval)}"
+        auroc = f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}"
         if attack.verdict is Verdict.LEAKS:
-            yield f"the attack “{name}” tells which graphs were trained on ({area})"
+            yield f"the attack “{name}” tells which graphs were trained on ({auroc})"
         elif any(rate.is_above_chance for rate in attack.rates):
             reported = next(rate for rate in attack.rates if rate.is_above_chance)
             yield f"the attack “{name}” is sure of some training graphs ({reported.in_words()})"
         elif attack.interval.high > MOST_AREA:
             yield (
-                f"too few graphs to rule out that the attack “{name}” succeeds ({area}; the "
+                f"too few graphs to rule out that the attack “{name}” succeeds ({auroc}; the "
                 f"interval must end below {MOST_AREA})"
             )
     if audit.copied:

@@ -267,7 +267,7 @@ def _attacks(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
         for name in names
     ]
     if rows:
-        caption = "Share or area under the curve with its 95 % interval; .5 is chance"
+        caption = "Share or AUROC with its 95 % interval; 0.5 is chance"
         yield table(caption, ("attack", *_run_names(runs)), rows)
 
 

@@ -211,7 +211,7 @@ def membership(content: ReportContent) -> Markup | None:
     head = (
         "attack",
         "samples",
-        "share or area",
+        "share or AUROC",
         "on an honest holdout",
         f"TPR at {FALSE_POSITIVE_RATE:.0%}, {_LOW} FPR",
         "verdict",
@@ -219,7 +219,7 @@ def membership(content: ReportContent) -> Markup | None:
     )
     caption = "How well training graphs can be distinguished from held-out ones"
     note = (
-        f"{_counts(content)}Chance gives 0.5 everywhere; an area of 1 identifies every training "
+        f"{_counts(content)}Chance gives 0.5 everywhere; an AUROC of 1 identifies every training "
         "graph. “No better than chance” is said only where the whole 95 % interval lies within "
         f"{MARGIN} "
         "of it, “too few graphs to tell” where it is wider than that and holds 0.5. What an attack "

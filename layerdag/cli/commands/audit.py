@@ -144,16 +144,16 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
         fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
         yield SummaryRow("nearer to training than to held-out", fraction, "50%", near.in_words())
     for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
-        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         honest = attack.holdout
         beside = "0.5 is chance"
         if honest is not None:
             beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
-        yield SummaryRow(f"attack: {attack_words(attack.name)}", area, beside, attack.in_words())
+        yield SummaryRow(f"attack: {attack_words(attack.name)}", auroc, beside, attack.in_words())
     for attack in found.shadows.as_targets if found.shadows is not None else ():
-        area = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         what = f"attack: {attack_words(attack.name)}; {attack.description}"
-        yield SummaryRow(what, area, "0.5 is chance", attack.in_words())
+        yield SummaryRow(what, auroc, "0.5 is chance", attack.in_words())
     for read in found.leaks[-1].inferences if found.leaks else ():
         yield SummaryRow(
             f"read from samples: {read.description}",

@@ -18,7 +18,7 @@ Boosted trees see what a node says of itself and of its surroundings: its operat
 first parent, its numbers, its degrees. They are fitted on the nodes of half of the graphs of both
 sets and evaluated on the nodes of the other half, and the other way round, so that no graph is on
 both sides. The figure is the chance that a node of a generated graph scores higher than one of a
-real graph (area under the ROC curve): 0.5 is indistinguishable, 1 told apart without error.
+real graph (AUROC): 0.5 is indistinguishable, 1 told apart without error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -208,13 +208,13 @@ _TREES = 60
 @final
 @dataclass(frozen=True)
 class NodeClassifier(Metric):
-    """Area under the ROC curve of generated vs test nodes; beside it training vs test nodes.
+    """AUROC of generated vs test nodes; beside it training vs test nodes.
 
     It has no ratio, since sets that are alike give 0.5.
     """
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return both areas, each with a bootstrap over graphs.
+        """Return both AUROCs, each with a bootstrap over graphs.
 
         Raises:
             DataError: If a set has fewer than ``LEAST_GRAPHS`` graphs with nodes.
@@ -294,7 +294,7 @@ def _rows(graphs: GraphSet, ordered: Sequence[int], seed: int) -> NodeRows:
 
 
 def _areas(other: NodeRows, real: NodeRows, seed: int, replicates: int) -> np.ndarray:
-    """Return the area of one set of nodes against another, then its draws over graphs.
+    """Return the AUROC of one set of nodes against another, then its draws over graphs.
 
     It is the mean of two areas, one of each half of the graphs under the trees of the other half.
     """
@@ -342,7 +342,7 @@ def _area_draws(
     rng: np.random.Generator,
     replicates: int,
 ) -> np.ndarray:
-    """Return the area, then the areas with graphs drawn anew."""
+    """Return the AUROC, then the AUROCs with graphs drawn anew."""
     position_N = np.unique(np.concatenate(scores), return_inverse=True)[1].ravel()
     indices = np.split(position_N, [scores[0].size])
     size = int(position_N.max()) + 1

@@ -55,10 +55,10 @@ def test_every_figure_of_all_samples_is_that_of_samples_in_memory() -> None:
 def test_the_text_says_which_figures_looked_at_a_part() -> None:
     lines = str(audit_of(DATA, Once(), most_held=20)).splitlines()
     assert any("looked at 20 of the 24 samples, drawn at random (seed 0)" in line for line in lines)
-    start = lines.index("attack reconstruction (an area of 0.5 is chance)")
+    start = lines.index("attack reconstruction (an AUROC of 0.5 is chance)")
     assert lines[start + 1].startswith("      20 samples")
     assert not lines[start + 2].startswith("      24 samples")
-    start = lines.index("attack nearest_sample (an area of 0.5 is chance)")
+    start = lines.index("attack nearest_sample (an AUROC of 0.5 is chance)")
     assert lines[start + 2].startswith("      24 samples")
 
 
@@ -194,7 +194,7 @@ def test_the_advice_names_the_area_from_which_an_attack_shows(train: int, held_o
     advice = too_few_held_out(dataset(train, held_out // 2, held_out - held_out // 2))
     assert advice is not None
     half = chance_half_width(train, held_out)
-    assert f"only above an area of {0.5 + half:.2f}, and about" in advice
+    assert f"only above an AUROC of {0.5 + half:.2f}, and about" in advice
     wanted = int(advice.split("and about ")[1].split(" held-out")[0].replace(",", ""))
     # With so many on both sides an interval around chance is narrow enough, with a tenth it is not.
     assert wanted > held_out

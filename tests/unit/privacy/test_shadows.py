@@ -99,7 +99,7 @@ def test_jobs_are_attacked_by_the_call_in_python_as_flow_graphs_are() -> None:
     assert found.shadows is not None
     assert found.shadows.runs == 12
     assert "6 shadow models of " in str(found)
-    assert "  likelihood_ratio_offline: area" in str(found)
+    assert "  likelihood_ratio_offline: AUROC" in str(found)
 
 
 def trained(shadow: int, path: Path) -> ShadowModel:

@@ -315,7 +315,7 @@ def folded(auc: float, verdict: Verdict) -> CrossFit:
 def test_what_was_told_and_what_was_not_is_said(tmp_path: Path) -> None:
     fine = folded(0.51, Verdict.CHANCE)
     assert fine.told() == (
-        "cross-fitted over 5 folds of 31 runs, 100 samples of each: largest area 0.51 "
+        "cross-fitted over 5 folds of 31 runs, 100 samples of each: largest AUROC 0.51 "
         "[0.48, 0.54] (nearest_sample)"
     )
     assert not [*fine.successes(), *fine.reserves()]
@@ -323,7 +323,7 @@ def test_what_was_told_and_what_was_not_is_said(tmp_path: Path) -> None:
     assert "too few runs to tell whether membership attacks succeed by nearest_sample" in doubt
     assert "(about 162 needed)" in doubt
     (reason,) = folded(0.6, Verdict.LEAKS).successes()
-    assert "tells which graphs were trained on (area 0.60 [0.57, 0.63], .5 is chance)" in reason
+    assert "tells which graphs were trained on (AUROC 0.60 [0.57, 0.63], 0.5 is chance)" in reason
     (uneven,) = folded(0.4, Verdict.REVERSED).reserves()
     assert uneven.endswith("nearest_sample prefers held-out graphs")
     assert fine.to_dict()["folds"] == 5

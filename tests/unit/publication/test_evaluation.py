@@ -452,7 +452,7 @@ def test_what_cross_fitting_told_is_no_reserve_any_more(settings: ReleaseSetting
     found = verdict_of(settings, drawn(20), result, NEEDS)
     assert found.outcome is ReleaseDecision.YES
     assert (
-        "cross-fitted over 5 folds of 32 runs, 20 samples of each: largest area 0.51" in found.line
+        "cross-fitted over 5 folds of 32 runs, 20 samples of each: largest AUROC 0.51" in found.line
     )
 
 

@@ -133,7 +133,7 @@ def test_limits_and_attacks_are_told(tmp_path: Path) -> None:
     made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
     assert made["rai:dataLimitations"] == [*CAVEATS, SAMPLES_ALONE]
     assert card(tmp_path, gives_weights=True)["rai:dataLimitations"] == list(CAVEATS)
-    assert "nearest: area 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
+    assert "nearest: AUROC 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
     assert (
         "family: 50.0% of training graphs, 40.0% of held-out graphs, no more than chance"
         in (made["rai:dataPreprocessingProtocol"][0])
@@ -370,7 +370,7 @@ def test_it_has_verdict_source_and_figures(
         "| started from | random weights |",
         "| license | CC-BY-4.0 |",
         "512 real graphs, 16 shadow models",
-        "Each shadow model attacked by the others: a mean area of 0.51",
+        "Each shadow model attacked by the others: a mean AUROC of 0.51",
         "| how likely it is | 0 [",
         "TPR at 1% FPR cannot be told",
         "128 graphs drawn from the weights 0 are copies",

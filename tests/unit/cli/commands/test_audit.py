@@ -376,7 +376,7 @@ def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
     printed = capsys.readouterr().out
     assert "12 samples, 12 training and 12 held-out graphs" in printed
     assert "copies of real graphs, new durations 100%" in printed
-    assert "honest holdout: area" in printed
+    assert "honest holdout: AUROC" in printed
     assert "TPR at 1% FPR cannot be told (12 held-out graphs" in printed
     assert "model:depth" in printed
     assert "looked for in 13 files): 0 found" in printed
