@@ -90,13 +90,11 @@ def table(rows: Iterable[Row], runs: tuple[int, int]) -> str:
     lines = [
         "# Fidelity of the importers",
         "",
-        "Made by `python benchmarks/fidelity.py FOLDER > docs/explanation/fidelity.md`.",
-        "A trace is replayed along its dependencies with measured durations; idle time that no",
-        "dependency",
-        "explains is kept as explicit delays. A zero error therefore says that no dependency is",
-        "false (a false one makes a node start late) and nothing is lost; it does not say that the",
-        "trace predicts other machines. How much of the time is such delay (Python between two",
-        "operators, launch latency, profiler overhead) stands beside it.",
+        "Made by `python benchmarks/fidelity.py FOLDER > docs/explanation/fidelity.md`. A trace is",
+        "replayed along its dependencies with measured durations; idle time that no dependency",
+        "explains is kept as explicit delays. A zero error says that no dependency is false and",
+        "nothing is lost, not that the trace predicts other machines. Beside it is the share of",
+        "delay: Python between two operators, launch latency, profiler overhead.",
         "",
         "| source | traces | nodes, median | joined, median | error, median | error, 90 % "
         "| error, worst | delay, median |",

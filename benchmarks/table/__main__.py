@@ -3,7 +3,7 @@
 python -m benchmarks.table latent-preferential           # what is missing of it
 python -m benchmarks.table latent-preferential --quick   # a minute, into outputs/
 python -m benchmarks.table latent-preferential --page    # docs/results/ from the files
-python -m benchmarks.table summary --page                # all tables in one, in README, too
+python -m benchmarks.table summary --page                # all tables in one, in README
 """
 
 import argparse
@@ -17,7 +17,7 @@ from layerdag.runtime.files import write_text
 from ._base import QUICK, Folders, Options, Table
 from ._page import ROOT, filled
 from ._runs import Store
-from ._summary import summary_page, with_summary
+from ._summary import with_summary
 from ._tables import NAMES, SUMMARY, pictures_of, records_of_all, table_named
 
 
@@ -91,12 +91,11 @@ def _write_page(chosen: Table, store: Store) -> int:
 
 
 def _write_summary(results: Path) -> int:
-    """Write the page of all tables, and README's part of it."""
-    records = records_of_all(results)
-    readme, page = ROOT / "README.md", ROOT / "docs" / "results" / "index.md"
-    write_text(readme, with_summary(readme.read_text(encoding="utf-8"), records))
-    write_text(page, summary_page(records))
-    print("docs/results/index.md\nREADME.md")
+    """Write README's table of all tables."""
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    write_text(readme, with_summary(text, records_of_all(results)))
+    print("README.md")
     return 0
 
 

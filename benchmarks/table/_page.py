@@ -95,36 +95,41 @@ def rows_of(records: Sequence[Record], task: str) -> dict[str, Row]:
 
 
 def generators_table(
-    rows: Mapping[str, Row], titles: Mapping[str, str], published: Mapping[str, str]
+    by_task: Mapping[str, Mapping[str, Row]], titles: Mapping[str, str], words: "Words"
 ) -> str:
-    """Return the table of one task: real graphs first, then learners in the order of titles.
+    """Return the figures of the first task, real graphs first, then learners as titled.
+
+    Of further tasks there is the V.U.N.; their other figures are in the files of the runs.
 
     Args:
-        rows: Of the task, by learner.
+        by_task: Rows by learner, of each task.
         titles: Of the learners.
-        published: What a paper says of a learner.
+        words: Titles of the tasks, and what papers say of learners.
     """
-    head = (
-        "", "valid, %", "V.U.N., %", "published, %", "W1 of layers", "W1 of nodes", "W1 of edges",
-        "MMD of layer sizes", "parameters", "fits",
-    )  # fmt: skip
-    named = {"real": "real graphs of their own", **titles}
-    return table(
-        head,
-        [
-            _generator(named[name], rows[name], published.get(name, ""))
-            for name in named
-            if name in rows
-        ],
-    )
+    first, *others = by_task
+    head = [
+        "", "valid, %", "V.U.N., %", "published, %",
+        *(what for task in others for what in (f"V.U.N., {words.tasks[task]}", "published, %")),
+        "W1 of layers", "W1 of nodes", "W1 of edges", "MMD of layer sizes", "parameters", "fits",
+    ]  # fmt: skip
+    lines = []
+    for name, title in {"real": "real graphs of their own", **titles}.items():
+        if name in by_task[first]:
+            found = [words.figures.get(task, {}).get(name, "") for task in by_task]
+            further = [by_task[task].get(name) for task in others]
+            lines.append(_generator(title, by_task[first][name], further, found))
+    return table(head, lines)
 
 
-def _generator(title: str, row: Row, published: str) -> list[str]:
+def _generator(
+    title: str, row: Row, further: Sequence[Row | None], published: Sequence[str]
+) -> list[str]:
+    """Return a line: published figures are those of the first and of the further tasks."""
+    cells = [title, share(*row.count("valid")), share(*row.count("vun")), published[0]]
+    for other, text in zip(further, published[1:], strict=True):
+        cells += ["" if other is None else share(*other.count("vun")), text]
     return [
-        title,
-        share(*row.count("valid")),
-        share(*row.count("vun")),
-        published,
+        *cells,
         *(number(row.distance(name)) for name in ("layers", "nodes", "edges")),
         number(row.distance("layer_size_mmd"), 3),
         f"{row.parameters:,}" if row.parameters else "",
@@ -160,15 +165,11 @@ def page_of_tasks(
     """
     tasks = list(dict.fromkeys(record.run.config["task"] for record in records))
     parts = [f"# {words.title}", words.before]
-    first = rows_of(records, tasks[0])
-    if tasks[0] in words.tasks:
-        parts.append(f"## {words.tasks[tasks[0]]}")
-    parts.append(generators_table(first, titles, words.figures.get(tasks[0], {})))
-    missing = [title for learner, title in titles.items() if learner not in first]
+    by_task = {task: rows_of(records, task) for task in tasks}
+    parts.append(generators_table(by_task, titles, words))
+    missing = [title for learner, title in titles.items() if learner not in by_task[tasks[0]]]
     if missing:
         parts.append(f"Not made yet: {'; '.join(missing)}.")
-    if tasks[1:]:
-        parts += [f"## {words.others}", shares_table(records, tasks[1:], titles, words)]
     parts += [
         "## How it was made",
         f"{conditions_of(records)} {choice_of(records)}",
@@ -180,28 +181,6 @@ def page_of_tasks(
         f"--page`; `python -m benchmarks.table {name}` makes the runs that are missing there."
     )
     return "\n\n".join([*parts, made]) + "\n"
-
-
-def shares_table(
-    records: Sequence[Record], tasks: Sequence[str], titles: Mapping[str, str], words: "Words"
-) -> str:
-    """Return the V.U.N. of further tasks, whose other figures are in the files of the runs."""
-    named = {"real": "real graphs of their own", **titles}
-    by_task = {task: rows_of(records, task) for task in tasks}
-    rows = []
-    for name, title in named.items():
-        if any(name in found for found in by_task.values()):
-            cells = []
-            for task, found in by_task.items():
-                cells.append(share(*found[name].count("vun")) if name in found else "")
-                cells.append(words.figures.get(task, {}).get(name, ""))
-            rows.append([title, *cells])
-    head = [
-        what
-        for task in tasks
-        for what in (f"{words.tasks[task].lower()}: V.U.N., %", "published, %")
-    ]
-    return table(("", *head), rows)
 
 
 def choice_of(records: Sequence[Record]) -> str:
@@ -230,10 +209,9 @@ class Words:
     Attributes:
         title: Heading.
         before: What is measured.
-        tasks: Titles of the tasks; that of the first is a heading.
+        tasks: Titles of the tasks after the first.
         published: Further figures of papers, and what is not comparable.
         figures: Figures of papers by task and learner, in percent, with what they are of.
-        others: Heading of the table of all tasks but the first.
     """
 
     title: str
@@ -241,4 +219,3 @@ class Words:
     tasks: Mapping[str, str]
     published: str
     figures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    others: str = "Other tasks"

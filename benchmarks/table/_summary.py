@@ -1,4 +1,4 @@
-"""All tables in one of at most ten rows, for README and the first page of docs/results."""
+"""All tables in one of at most ten rows, for README."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from ._page import Row, filled, number, rows_of, share, table
+from ._page import Row, number, rows_of, share, table
 from ._runs import Record
 from .labels._gains import pooled
 from .labels._label_quintile import pearson_of
@@ -66,17 +66,6 @@ def summary_table(results: Mapping[str, Sequence[Record]], folder: str = "") -> 
             "table",
         ),
         rows,
-    )
-
-
-def summary_page(results: Mapping[str, Sequence[Record]]) -> str:
-    """Return the first page of docs/results."""
-    runs = sum(len(records) for records in results.values())
-    return filled(
-        f"# Tables of the literature\n\n{summary_table(results)}\n\n{NOTES}\n\n"
-        f"{runs} runs; settings, seed, duration and hardware of each stand in its line in "
-        "`benchmarks/results`. This page and the table in README are made from these by `python "
-        "-m benchmarks.table summary --page`.\n"
     )
 
 
@@ -233,10 +222,3 @@ LINES: Mapping[str, Lines] = {
     "curves": _curves,
     "ablations": lambda records: [],
 }
-
-NOTES = (
-    "Figures are of samples of `fast`, or of surrogates of latency; brackets are 95 % "
-    "intervals. Ours are short fits on two shared "
-    "x86-64 cores without a GPU, and published figures are on other data or more of it: the pages "
-    "say what is comparable."
-)

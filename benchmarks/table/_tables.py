@@ -25,7 +25,7 @@ NAMES = (
 )
 
 SUMMARY = "summary"
-"""On the command line, of the page of all tables."""
+"""On the command line, of README's table of all tables."""
 
 
 def table_named(name: str, folders: Folders = NOWHERE) -> Table:

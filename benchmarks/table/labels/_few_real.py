@@ -237,7 +237,7 @@ class FewReal:
             for task, title in WORDS.tasks.items()
         }
         made = {title: mine for title, mine in by_task.items() if mine}
-        for score in SCORED:
+        for score in SCORE_TITLES:
             parts += [f"## {SCORE_TITLES[score]}", gain_table(made, score)]
         parts += ["## How it was made", conditions_of(records), WORDS.published]
         source = (

@@ -61,7 +61,8 @@ def _gain(figures: Sequence[Mapping[str, Any]], how: str, family: str, score: st
     return pooled([one[family][score] for one in found]) if found else ""
 
 
-SCORE_TITLES = {"pearson": "Pearson", "spearman": "Spearman", "mape": "Relative error"}
+SCORE_TITLES = {"pearson": "Pearson", "mape": "Relative error"}
+"""Those on the page."""
 FAMILY_TITLES = {"boosting": "boosted trees", "message_passing": "message passing"}
 
 WORDS = Words(

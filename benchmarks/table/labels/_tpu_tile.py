@@ -160,7 +160,7 @@ class TpuTile:
             WORDS.before,
             *([] if len(records) == FOLDS else [f"{len(records)} of {FOLDS} folds are made."]),
             "## Transfer",
-            *(transfer_table(records, family) for family in JUDGED),
+            transfer_table(records),
             "## Similarity",
             ratio_table(ratios),
             "## How it was made",
@@ -174,15 +174,25 @@ class TpuTile:
         return "\n\n".join(parts) + "\n"
 
 
-def transfer_table(records: Sequence[Record], family: str) -> str:
-    """Return the scores of one family on the held-out graphs of all folds together."""
-    drawn = drawn_scores(records, family)
-    head = (FAMILY_TITLES[family], "Pearson", "Spearman", "of real, Pearson", "of real, Spearman")
+def transfer_table(records: Sequence[Record]) -> str:
+    """Return the scores of both families on the held-out graphs of all folds together."""
+    head = (
+        "surrogate",
+        "fitted to",
+        "Pearson",
+        "Spearman",
+        "of real, Pearson",
+        "of real, Spearman",
+    )
     rows = []
-    for how, found in drawn.items():
-        plain = [number(float(found[score][0])) for score in RATED]
-        reached = [fraction(drawn, how, score) for score in RATED]
-        rows.append([how, *plain, *(reached if how != REAL else ["", ""])])
+    for family in JUDGED:
+        drawn = drawn_scores(records, family)
+        for how, found in drawn.items():
+            plain = [number(float(found[score][0])) for score in RATED]
+            reached = [fraction(drawn, how, score) for score in RATED]
+            rows.append(
+                [FAMILY_TITLES[family], how, *plain, *(reached if how != REAL else ["", ""])]
+            )
     return table(head, rows)
 
 

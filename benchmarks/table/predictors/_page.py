@@ -36,8 +36,6 @@ def page(records: Sequence[Record]) -> str:
         parts.append(networks_table(groups["cg"]))
     if "all" in groups:
         parts += ["## All families, within 10 %", ALL_WORDS, tenth_table(groups["all"]), NN_METER]
-    if "without" in groups:
-        parts += ["## One family left out", WITHOUT_WORDS, left_out_table(groups["without"])]
     if "amp" in groups:
         parts += ["## Amplifiers, the benchmark's split", AMP_WORDS, amplifier_table(groups["amp"])]
     parts += ["## How it was made", _made(records), DGRL, END]
@@ -89,25 +87,6 @@ def tenth_table(records: Sequence[Record]) -> str:
         ]
         if any(cells):
             rows.append([device, *cells, *WITHIN_TENTH[label]])
-    return table(head, rows)
-
-
-def left_out_table(records: Sequence[Record]) -> str:
-    """Return errors on each family that training did not have."""
-    learners = _learners_of(records)
-    head = ["family left out"]
-    head += [f"{TITLES[one]}, {what}" for what in ("RMSE, ms", "within 10 %") for one in learners]
-    found: dict[str, dict[str, Mapping[str, Estimate]]] = {}
-    for record in records:
-        name = str(record.run.config["task"]).removeprefix("without-")
-        one = found.setdefault(name, {})
-        if record.figures["scores"]:  # else it has operators that no other family has
-            one[record.run.learner] = record.figures["scores"]["ood"][name]
-    rows = []
-    for name, by in found.items():
-        errors = [_digits(by[one]["rmse"]) if one in by else "" for one in learners]
-        shares = [percent(by[one]["within_10"]) if one in by else "" for one in learners]
-        rows.append([name, *errors, *shares])
     return table(head, rows)
 
 
@@ -184,11 +163,6 @@ ALL_WORDS = (
     "Of each of the 13 families 50 graphs of the first four fifths are for training and 50 of the "
     "last fifth for test; the figure is the mean over families of the percentage within 10 % of "
     "the measured latency. ShuffleNetV2 has labels of the CPU alone."
-)
-WITHOUT_WORDS = (
-    "30 graphs of each other family for training, 100 of the family that is left out for test, "
-    "latency on the CPU. Latencies of VGG reach ten seconds, those of no other family more than "
-    "two. ShuffleNetV2 has operators that no other family has."
 )
 AMP_WORDS = (
     "The split of `AMP_data_processor.py` with its own draw (`np.random.seed(123)`): of amplifiers "

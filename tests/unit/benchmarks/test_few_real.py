@@ -69,4 +69,4 @@ def test_a_page_marks_gains_above_zero(data: GraphDataset) -> None:
     text = few_real.FewReal().page([record])
     assert "| all real | fifty | labels asked for | labels measured |" in text
     row = "; boosted trees | 0.50 | 0.50 | -0.10 [-0.12, -0.08] | **0.10** [0.08, 0.12] |"
-    assert text.count(row) == len(gains.SCORED)
+    assert text.count(row) == len(gains.SCORE_TITLES)

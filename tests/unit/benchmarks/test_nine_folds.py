@@ -47,9 +47,12 @@ def test_scores_are_of_the_predictions_of_all_folds_together() -> None:
         record(0, [1, 2, 3], [1, 2, 3], [10, 11, 12]),
         record(1, [11, 12, 13], [11, 12, 13], [1, 2, 3]),
     ]
-    text = tpu_tile.transfer_table(made, "boosting")
-    assert "| real graphs | 1.00 | 1.00 |  |  |" in text
-    assert "| samples, labels of surrogates | 1.00 | 1.00 | 1.00 [1.00, 1.00] |" in text
+    text = tpu_tile.transfer_table(made)
+    assert "| boosted trees | real graphs | 1.00 | 1.00 |  |  |" in text
+    assert (
+        "| message passing | samples, labels of surrogates | 1.00 | 1.00 | 1.00 [1.00, 1.00] |"
+        in text
+    )
     together = np.corrcoef([1, 2, 3, 11, 12, 13], [10, 11, 12, 1, 2, 3])[0, 1]
     assert f"| samples, labels of the posterior | {page.number(float(together))} |" in text
     whole = tpu_tile.TpuTile().page(made)

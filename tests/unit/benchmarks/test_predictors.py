@@ -131,13 +131,6 @@ def test_a_page_says_what_is_published_within_a_tenth() -> None:
     assert "| Cortex-A76 CPU | 95.3 [94, 96] | 60.0 | 99.0 |" in text
 
 
-def test_a_family_that_cannot_be_expressed_has_an_empty_row() -> None:
-    config = {"group": "without", "label": "cortex", "task": "without-new"}
-    run = runs.Run("without-new-additive", "additive", 0, config)
-    record = runs.Record("predictors", run, {"scores": {}}, 1.0, 1.0, HARDWARE)
-    assert "| new |  |  |" in predictors_page.left_out_table([record])
-
-
 def test_without_data_the_table_says_what_it_needs() -> None:
     with pytest.raises(SystemExit, match="--dgrl FOLDER"):
         next(predictors.Predictors().make(None, base.Options()))

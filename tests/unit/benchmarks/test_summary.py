@@ -1,4 +1,4 @@
-"""All tables in one: README and the page are what the files give, and missing runs are no rows."""
+"""All tables in one: README is what the files give, and missing runs are no rows."""
 
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ def record(table: str, name: str, task: str, figures: dict[str, Any], learner: s
     return runs.Record(table, run, figures, 60.0, 30.0, HARDWARE)
 
 
-def test_readme_and_the_page_are_what_the_files_give() -> None:
+def test_readme_is_what_the_files_give() -> None:
     found = tables.records_of_all(RESULTS)
     readme = (ROOT / "README.md").read_text()
     assert summary.with_summary(readme, found) == readme
-    assert (ROOT / "docs" / "results" / "index.md").read_text() == summary.summary_page(found)
     assert len(summary.lines_of(found)) <= summary.MOST
     pages = {path.stem for path in (ROOT / "docs" / "results").glob("*.md")}
     assert {name for name, _ in summary.lines_of(found)} <= pages

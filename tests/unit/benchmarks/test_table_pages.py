@@ -50,13 +50,13 @@ def test_trials_are_counted_and_not_reported() -> None:
     assert "100.0 [96, 100]" not in text
 
 
-def test_further_tasks_share_one_table() -> None:
-    made = [record("fast", 0, 0.4), record("fast", 0, 0.2, task="two")]
-    words = page.Words("", "", {"two": "Task two"}, "", {"two": {"fast": "55"}})
-    text = page.page_of_tasks("a", made, {"fast": "`fast`", "other": "absent"}, words)
-    assert "|  | task two: V.U.N., % | published, % |" in text
-    assert "| `fast` | 20.0 [13, 29] | 55 |" in text
-    assert "| absent" not in text
+def test_further_tasks_are_columns() -> None:
+    made = [record("fast", 0, 0.4), record("fast", 0, 0.2, task="two"), record("rnn", 0, 0.4)]
+    words = page.Words("", "", {"two": "task two"}, "", {"two": {"fast": "55"}})
+    text = page.page_of_tasks("a", made, {"fast": "`fast`", "rnn": "RNN"}, words)
+    assert "| V.U.N., % | published, % | V.U.N., task two | published, % | W1 of layers |" in text
+    assert "| `fast` | 50.0 [40, 60] | 40.0 [31, 50] |  | 20.0 [13, 29] | 55 | 0.50 |" in text
+    assert "| RNN | 50.0 [40, 60] | 40.0 [31, 50] |  |  |  | 0.50 |" in text
 
 
 def test_variants_are_rows_of_their_own() -> None:
