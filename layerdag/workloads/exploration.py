@@ -33,8 +33,9 @@ from layerdag.simulator.run import simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
 from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Step
-from layerdag.workloads.transformer.shapes import ModelShape, model
+from layerdag.workloads.transformer.shapes import ModelShape
 
 GIB = 1 << 30
 
