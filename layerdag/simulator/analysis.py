@@ -101,22 +101,9 @@ def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
         phases = program.plans[nodes.peer_N[row]].phases
         dims = {phase.dimension for phase in phases}
         if phases[0].stride == 0:
-            dims = _dimensions_of_group(program, int(nodes.tag_N[row]))
+            dims, _ = program.groups.dimensions(int(nodes.tag_N[row]), program.cluster.network)
         labels[row] = "dim " + "+".join(map(str, sorted(dims)))
     return labels
-
-
-def _dimensions_of_group(program: LoweredProgram, group: int) -> set[int]:
-    """Return the dimensions that messages between neighbors of a group are charged to."""
-    groups = program.groups
-    member = groups.rank[groups.ptr[group] : groups.ptr[group + 1]].astype(np.int64)
-    neighbor = np.roll(member, -1)
-    charged = np.full(len(member), -1)
-    for index, dimension in enumerate(program.cluster.network.dimensions):
-        differ = member % dimension.npus != neighbor % dimension.npus
-        charged[differ & (charged < 0)] = index
-        member, neighbor = member // dimension.npus, neighbor // dimension.npus
-    return set(charged[charged >= 0].tolist())
 
 
 def _in_order(found: set[str]) -> tuple[str, ...]:
@@ -495,6 +482,8 @@ def _lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
 
 def _pairs(value: object) -> list[tuple[str, int]]:
     """Return names with sizes in bytes of "name, bytes, name, bytes, ...", or raise ValueError."""
+    if value is None:  # STAGE's sums and gathers of weights; nothing, as in the reference
+        return []
     if not isinstance(value, tuple) or len(value) % 2:
         raise ValueError
     pairs = []

@@ -500,7 +500,8 @@ class Lowering:
         elif involved is None:
             involved = (True,) * DEFAULT_INVOLVED
         lines = None
-        if part and self._system.group_collectives is GroupCollectives.HIERARCHICAL:
+        by_phases = self._system.group_collectives is GroupCollectives.HIERARCHICAL
+        if part and by_phases and count > 1:
             lines = self._lines_of(group)
         key = (kind, size, part, involved, lines)
         if key not in self._plan_of:

@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
 from layerdag.simulator.compute import ComputeModel, ReferenceCompute
 from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.config import Congestion
+from layerdag.simulator.config import Congestion, GroupCollectives
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
@@ -79,6 +80,8 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     notes = [_EMPTY] if any(plan.size == 0 for plan in plans) else []
     if program.workload.num_ranks == 1:
         notes.append(_ALONE)
+    notes += flat_groups(program)
+    notes += _skipped(program)
     if not isinstance(compute, ReferenceCompute):
         return tuple(notes)
     if program.cluster.system.local_mem_bw_gb is None and any(map(_reduces, plans)):
@@ -86,6 +89,45 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     if _untimed(program.workload, compute):
         notes.append(_COSTS_UNUSED)
     return tuple(notes)
+
+
+def flat_groups(program: LoweredProgram) -> Iterator[str]:
+    """Yield a sentence on collectives that run as flat rings beside a slower dimension."""
+    network = program.cluster.network
+    speeds = [dimension.bytes_per_ns for dimension in network.dimensions]
+    if len(speeds) == 1:
+        return
+    found: Counter[tuple[int, int]] = Counter()
+    moved: Counter[tuple[int, int]] = Counter()
+    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
+    for nodes, ranks in zip(program.classes, ranks_C.tolist(), strict=True):
+        rows = np.flatnonzero((nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0))
+        asked = Counter(zip(nodes.tag_N[rows].tolist(), nodes.peer_N[rows].tolist(), strict=True))
+        for (group, plan), count in asked.items():
+            if program.plans[plan].phases[0].stride:
+                continue
+            charged, spanned = program.groups.dimensions(group, network)
+            slowest = min(spanned, key=speeds.__getitem__, default=0)
+            if charged and speeds[slowest] < min(speeds[d] for d in charged):
+                found[slowest, min(charged)] += count * ranks
+                moved[slowest, min(charged)] += count * ranks * program.plans[plan].size
+    for (slowest, faster), count in sorted(found.items()):
+        yield (
+            f"{count:,} collectives of groups that span dimension {slowest} "
+            f"({moved[slowest, faster]:,} bytes) run as flat rings, whose messages are charged to "
+            f"the faster dimension {faster}: the bandwidth of dimension {slowest} has no effect on "
+            "them. Collectives by dimension (--group-collectives hierarchical, the default) charge "
+            "it where the group is a grid of ranks and each dimension has an implementation."
+        )
+
+
+def _skipped(program: LoweredProgram) -> Iterator[str]:
+    """Yield a sentence on nodes without a type, which take no time."""
+    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
+    count_C = [int((nodes.type_N == NodeType.INVALID).sum()) for nodes in program.classes]
+    count = int(np.dot(ranks_C, count_C))
+    if count:
+        yield f"{count:,} nodes of type INVALID take no time, as in the reference."
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:
@@ -353,6 +395,7 @@ def simulate(
     *,
     compute: ComputeModel | str | None = None,
     variation: Variation | None = None,
+    reference_semantics: bool = False,
 ) -> SimulationResult:
     """Run ``workload`` on a cluster and return the ticks of every node.
 
@@ -364,6 +407,8 @@ def simulate(
             such as "measured", "h100" or "systolic:128x128". By default ASTRA-sim's own,
             "reference" (roofline or recorded durations), and on a preset what suits it.
         variation: Ranks that differ in speed, and noise; none by default.
+        reference_semantics: Whether every tick is that of ASTRA-sim, whose groups communicate in
+            flat rings whatever the dimensions of the network.
 
     Returns:
         The complete outcome: every node of every rank has run.
@@ -379,6 +424,9 @@ def simulate(
     if isinstance(cluster, ClusterPreset):
         compute = compute or cluster.compute
     cluster = cluster.with_ranks(workload.num_ranks)
+    if reference_semantics:
+        flat = dataclasses.replace(cluster.system, group_collectives=GroupCollectives.FLAT)
+        cluster = dataclasses.replace(cluster, system=flat)
     if not isinstance(compute, ComputeModel):
         compute = compute_model(compute or cluster.compute, cluster.system)
     require_durations(workload, compute)
