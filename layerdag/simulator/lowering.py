@@ -453,6 +453,15 @@ class Lowering:
         self, nodes: KernelColumns, row_C: np.ndarray, type_C: np.ndarray, group_C: np.ndarray
     ) -> np.ndarray:
         """Return which collectives take their recorded duration, bool (C,)."""
+        exists = np.isin(type_C, [int(kind) for kind in CollectiveType])
+        exists &= type_C != CollectiveType.INVALID
+        if not exists.all():
+            found = int(type_C[np.argmin(exists)])
+            raise nodes.error_at(
+                row_C[~exists],
+                f"is a collective of comm_type {found}, which Chakra has not; known are "
+                f"{_KNOWN_TYPES}",
+            )
         supported = np.isin(type_C, [int(kind) for kind in SUPPORTED])
         broadcast = type_C == CollectiveType.BROADCAST
         if self._system.broadcast:

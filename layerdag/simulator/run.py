@@ -22,9 +22,14 @@ from layerdag.runtime.files import atomic_path
 from layerdag.runtime.settings import guess_message
 from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
-from layerdag.simulator.compute import ComputeModel, ReferenceCompute
+from layerdag.simulator.compute import (
+    ComputeModel,
+    ReferenceCompute,
+    RooflineCompute,
+    number_class,
+)
 from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.config import Congestion, GroupCollectives
+from layerdag.simulator.config import MAX_TIME_NS, Congestion, GroupCollectives
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
@@ -81,6 +86,7 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     if program.workload.num_ranks == 1:
         notes.append(_ALONE)
     notes += flat_groups(program)
+    notes += _unknown_formats(program, compute)
     notes += _skipped(program)
     if not isinstance(compute, ReferenceCompute):
         return tuple(notes)
@@ -118,6 +124,20 @@ def flat_groups(program: LoweredProgram) -> Iterator[str]:
             f"the faster dimension {faster}: the bandwidth of dimension {slowest} has no effect on "
             "them. Collectives by dimension (--group-collectives hierarchical, the default) charge "
             "it where the group is a grid of ranks and each dimension has an implementation."
+        )
+
+
+def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
+    """Yield a sentence on number formats that a device's table of rates does not know."""
+    if not isinstance(compute, RooflineCompute):
+        return
+    _, first_C = np.unique(program.class_of_rank, return_index=True)
+    words = {dtype for rank in first_C.tolist() for dtype in program.workload.traces[rank].dtypes()}
+    unknown = sorted(word for word in words if number_class(word) is None)
+    if unknown:
+        yield (
+            f"the number formats {', '.join(map(repr, unknown[:5]))} of compute nodes are not "
+            "known; their operations take the rate of float32."
         )
 
 
@@ -385,7 +405,13 @@ def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgra
     if variation.noise is not None:
         factor *= variation.noise.factors(rank, len(rows))
     cost_N = nodes.cost_N.copy()
-    cost_N[rows] = np.maximum(np.floor(cost_N[rows] * factor), 1).astype(np.int64)
+    slowed = np.maximum(np.floor(cost_N[rows] * factor), 1)
+    if (slowed > MAX_TIME_NS).any():
+        raise ConfigError(
+            f"rank {rank}: a compute node would take {slowed.max():.3g} ns with its time factor "
+            "or noise; at most 1e15 ns can be run, so give a smaller factor."
+        )
+    cost_N[rows] = slowed.astype(np.int64)
     return dataclasses.replace(nodes, cost_N=cost_N)
 
 

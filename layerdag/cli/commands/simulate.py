@@ -180,9 +180,11 @@ def _configure_run(add: Callable[..., object]) -> None:
         "reference has one (default: %(default)s)")  # fmt: skip
     add("--injection-scale", type=float, default=1.0, metavar="X",
         help="factor on the endpoint delay (default: %(default)s)")  # fmt: skip
-    add("--group-collectives", choices=("flat", "hierarchical"), default="flat",
-        help="collectives of groups that span whole dimensions: one flat ring as in the reference, "
-        "or phase by phase in these dimensions (default: %(default)s)")  # fmt: skip
+    add("--group-collectives", choices=("flat", "hierarchical"),
+        help="collectives of groups that are grids of ranks: one flat ring, or phase by phase in "
+        "the dimensions they span (default: hierarchical)")  # fmt: skip
+    add("--reference-semantics", action="store_true",
+        help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
@@ -208,7 +210,8 @@ def _configure_run(add: Callable[..., object]) -> None:
 
 
 def _configure_outputs(add: Callable[..., object]) -> None:
-    add("--json", metavar="OUT", help='write the result as JSON; "-" for standard output')
+    add("--json", nargs="?", const="-", metavar="FILE",
+        help="the result as JSON to FILE, or in place of the table")  # fmt: skip
     add("--trace", metavar="OUT.json", help="write a timeline for Perfetto")
     add("--nodes", metavar="OUT.csv", help="write issue and finish tick of every node")
     add("--report", action="store_true",
@@ -336,7 +339,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     )
     refused = [name for name in ours if getattr(args, name)]
     refused += ["congestion"] if args.congestion != "unaware" else []
-    refused += ["group_collectives"] if args.group_collectives != "flat" else []
+    refused += ["group_collectives"] if args.group_collectives == "hierarchical" else []
     refused += ["missing_implementations"] if args.missing_implementations != "refuse" else []
     refused += ["comm_streams"] if args.comm_streams != 1 else []
     if refused:
@@ -422,9 +425,14 @@ def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
     """Return the system with what the flags say about collectives."""
     from layerdag.simulator.config import GroupCollectives, MissingImplementations
 
+    if args.reference_semantics and args.group_collectives == "hierarchical":
+        raise UsageError(
+            "--reference-semantics runs groups as flat rings; leave --group-collectives out."
+        )
+    groups = args.group_collectives or ("flat" if args.reference_semantics else "hierarchical")
     return dataclasses.replace(
         system,
-        group_collectives=GroupCollectives(args.group_collectives),
+        group_collectives=GroupCollectives(groups),
         missing=MissingImplementations(args.missing_implementations),
     )
 
