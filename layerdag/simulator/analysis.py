@@ -201,11 +201,48 @@ def critical_path(result: SimulationResult) -> tuple[PathNode, ...]:
 
 def by_node(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
     """Return the ns on ``path`` by node name, longest first."""
-    total: dict[str, int] = defaultdict(int)
+    return _summed(path, _path_names(result, path))
+
+
+def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
+    """Return the ns on ``path`` by what its nodes do, longest first.
+
+    Computation is told by the operator ("mm" for "mm.3.forward"), a collective by its type and the
+    dimensions that it is charged to.
+    """
+    program = result.program
+    labels: dict[int, list[str]] = {}
+    kinds = []
+    for node, name in zip(path, _path_names(result, path), strict=True):
+        which = int(program.class_of_rank[node.rank])
+        label = labels.setdefault(which, _labels(program.classes[which], program))[node.row]
+        if label in ("compute", "cpu"):
+            head, _, rest = name.partition(".")
+            label = (head.rstrip("0123456789_") if rest else head) or label
+        elif label.startswith("dim "):
+            first = program.plans[program.classes[which].peer_N[node.row]].kind
+            label = f"{first.name.lower()} ({label})"
+        kinds.append(label)
+    return _summed(path, kinds)
+
+
+def _path_names(result: SimulationResult, path: tuple[PathNode, ...]) -> list[str]:
+    """Return the names of the nodes of a path."""
+    names: dict[int, list[str]] = {}
     for node in path:
         trace = result.program.workload.traces[node.rank]
-        position = int(np.argsort(trace.id_N, kind="stable")[node.row])
-        total[trace.names()[position]] += node.finish_ns - node.start_ns
+        if id(trace) not in names:
+            every = trace.names()
+            order = np.argsort(trace.id_N, kind="stable").tolist()
+            names[id(trace)] = [every[position] for position in order]
+    return [names[id(result.program.workload.traces[node.rank])][node.row] for node in path]
+
+
+def _summed(path: tuple[PathNode, ...], words: list[str]) -> dict[str, int]:
+    """Return the ns on a path by a word for each of its nodes, longest first."""
+    total: dict[str, int] = defaultdict(int)
+    for node, word in zip(path, words, strict=True):
+        total[word] += node.finish_ns - node.start_ns
     return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 

@@ -304,11 +304,13 @@ class CollectivePlan:
         chunks: Number of chunks.
         phases: What each goes through.
         size: Bytes that the trace states.
+        kind: What the trace asks for.
     """
 
     chunks: int
     phases: tuple[Phase, ...]
     size: int
+    kind: CollectiveType
 
 
 _LISTS = {
@@ -395,7 +397,7 @@ def plan_collective(
         raise SimulationError("no dimension with more than one rank takes part, so it never ends")
     for phase in phases:
         _check(phase, asked.kind, network.dimensions[phase.dimension].topology)
-    return CollectivePlan(chunks, tuple(phases), size)
+    return CollectivePlan(chunks, tuple(phases), size, asked.kind)
 
 
 def _key(attribute: str) -> str:

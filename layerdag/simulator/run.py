@@ -24,6 +24,7 @@ from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
 from layerdag.simulator.compute import (
     ComputeModel,
+    MeasuredCompute,
     ReferenceCompute,
     RooflineCompute,
     number_class,
@@ -52,6 +53,10 @@ _COSTS_UNUSED = (
     "and tensor_size set roofline-enabled to 1, or choose a device with --compute."
 )
 
+_CPU_TIMES = (
+    "the times of compute nodes are those of the CPU on which the trace was recorded; choose "
+    "--compute DEVICE, such as h100, for an accelerator."
+)
 _ALONE = "the job has one rank, which ASTRA-sim itself refuses: its network needs two or more."
 
 
@@ -87,6 +92,8 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
         notes.append(_ALONE)
     notes += flat_groups(program)
     notes += _unknown_formats(program, compute)
+    if _on_cpu(program, compute):
+        notes.append(_CPU_TIMES)
     notes += _skipped(program)
     if not isinstance(compute, ReferenceCompute):
         return tuple(notes)
@@ -125,6 +132,26 @@ def flat_groups(program: LoweredProgram) -> Iterator[str]:
             "them. Collectives by dimension (--group-collectives hierarchical, the default) charge "
             "it where the group is a grid of ranks and each dimension has an implementation."
         )
+
+
+def _on_cpu(program: LoweredProgram, compute: ComputeModel) -> bool:
+    """Return whether all times of compute nodes were measured on a CPU."""
+    if not isinstance(compute, MeasuredCompute | ReferenceCompute):
+        return False
+    computes = False
+    _, first_C = np.unique(program.class_of_rank, return_index=True)
+    for rank, nodes in zip(first_C.tolist(), program.classes, strict=False):
+        trace = program.workload.traces[rank]
+        row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
+        if not row_M.size:
+            continue
+        computes = True
+        if (nodes.slot_N[nodes.type_N == NodeType.COMP] == Slot.CPU).all():
+            continue
+        devices = trace.texts("device")[0] if "cpu" in trace.strings else []
+        if not devices or any(devices[row] != "cpu" for row in row_M.tolist()):
+            return False
+    return computes
 
 
 def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:

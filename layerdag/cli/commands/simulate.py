@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
+from layerdag.cli.words import alike, counted
 from layerdag.errors import SimulationError, UsageError
 from layerdag.simulator.compute_choice import CHOICES
 
 if TYPE_CHECKING:
+    from layerdag.simulator.analysis import Breakdown
     from layerdag.simulator.cluster import Cluster
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.config import RunOptions, SystemConfig
@@ -26,17 +28,18 @@ MAX_CAPACITY_GB = 1e9
 def summary(result: "SimulationResult") -> list[str]:
     """Return the lines that are printed on the terminal in any case."""
     lines = [
-        f"{result.num_nodes} nodes on {result.num_ranks} ranks, makespan "
+        f"{result.num_nodes} nodes on {counted(result.num_ranks, 'rank')}, makespan "
         f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
         f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
     ]
     columns = (result.rank_finish_ns, result.compute_ns, result.exposed_comm_ns)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    for rank, (finish, compute, exposed) in enumerate(rows[:SHOWN_RANKS]):
+    rows = alike(zip(*(column.tolist() for column in columns), strict=True))
+    for rank, (finish, compute, exposed) in rows[:SHOWN_RANKS]:
         fraction = exposed / finish if finish else 0.0
         lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {fraction:>8.1%}")
     if len(rows) > SHOWN_RANKS:
-        lines.append(f"{len(rows) - SHOWN_RANKS} more ranks; --json writes them all")
+        more = counted(len(rows) - SHOWN_RANKS, "kind")
+        lines.append(f"{more} of ranks more; --json writes them all")
     lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
     unused_us = _unused_us(result)
     if unused_us:
@@ -88,11 +91,11 @@ def _unused_us(result: "SimulationResult") -> int:
 
 def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
     """Return what --report adds to the JSON document and to the terminal."""
-    from layerdag.simulator.analysis import breakdown, by_node, critical_path
+    from layerdag.simulator.analysis import breakdown, by_kind, by_node, critical_path
 
     parts = breakdown(result)
     path = critical_path(result)
-    names = by_node(result, path)
+    names, kinds = by_node(result, path), by_kind(result, path)
     rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
     document = {
         "breakdown": {str(rank): row for rank, row in enumerate(rows)},
@@ -106,13 +109,34 @@ def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
             }
             for node in path
         ],
+        "critical_path_by_kind": kinds,
         "critical_path_by_name": names,
     }
-    lines = ["", "where the time goes (exposed parts only)", parts.table()]
-    lines += ["", f"critical path: {len(path)} nodes; the longest names on it"]
-    for name, time in list(names.items())[:SHOWN_NODES]:
-        lines.append(f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}")
+    lines = ["", "where the time goes (exposed parts only)", *_breakdown_lines(parts)]
+    lines += ["", f"critical path: {counted(len(path), 'node')}, by kind"]
+    lines += _longest(kinds, result.makespan_ns)
+    lines += ["the longest names on it", *_longest(names, result.makespan_ns)]
     return document, lines
+
+
+def _longest(times: dict[str, int], makespan_ns: int) -> list[str]:
+    """Return the longest times with their share of the makespan."""
+    return [
+        f"{time:>15} ns {time / max(makespan_ns, 1):>7.1%}  {name}"
+        for name, time in list(times.items())[:SHOWN_NODES]
+    ]
+
+
+def _breakdown_lines(parts: "Breakdown") -> list[str]:
+    """Return where the time goes in ms: the mean of all ranks, and ranks alike once."""
+    rows = [("mean", parts.time_ns_RP.mean(axis=0).tolist())]
+    rows += alike(parts.time_ns_RP.tolist())[:SHOWN_RANKS]
+    lines = [f"{'rank':>6}" + "".join(f"{part:>13}" for part in (*parts.parts, "total"))]
+    lines.append(f"{'ms':>6}")
+    for label, row in rows:
+        cells = "".join(f"{value / 1e6:>13.3f}" for value in (*row, sum(row)))
+        lines.append(f"{label:>6}{cells}")
+    return lines
 
 
 def peak_memory(
@@ -124,7 +148,12 @@ def peak_memory(
     capacity = args.memory_capacity
     if capacity is not None and not 0 < capacity < MAX_CAPACITY_GB:
         raise UsageError(f"--memory-capacity is {capacity}; give a positive number of GB.")
-    memory = local_memory(result)
+    try:
+        memory = local_memory(result)
+    except SimulationError as error:
+        if capacity is not None:
+            raise
+        return {"peak_memory_error": str(error)}, ["", f"peak local memory is not known: {error}"]
     over = memory.over(int(capacity * 1e9)) if capacity is not None else ""
     if over and args.over_capacity == "error":
         raise SimulationError(over)
@@ -357,7 +386,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     if args.nodes:
         write_ticks(outcome, workload, args.nodes)
     lines = [
-        f"{len(outcome.ticks)} nodes on {workload.num_ranks} ranks, makespan "
+        f"{len(outcome.ticks)} nodes on {counted(workload.num_ranks, 'rank')}, makespan "
         f"{max(outcome.finish_ns)} ns, as ASTRA-sim reports; every node is done"
     ]
     print_figures(args.json, outcome.summary(), lines)

@@ -501,10 +501,14 @@ def stated_kinds(text: str, job: Job) -> tuple[Kind, ...]:
     for part in parts:
         if part not in KINDS[:-1]:
             raise UsageError(f"--plan: '{part}' is unknown; known are {', '.join(KINDS[:-1])}.")
+    if not job.mesh.sizes:
+        raise UsageError(
+            f"--plan: {job.source} has one rank, and so no axis of ranks to name; leave it out."
+        )
     if len(parts) != len(job.mesh.sizes):
         raise UsageError(
-            f"--plan names {len(parts)} kinds of parallelism, but {job.source} has "
-            f"{len(job.mesh.sizes)} axes ({found or 'one rank'}); name one for each, that of "
+            f"--plan names '{text}', but {job.source} has "
+            f"{len(job.mesh.sizes)} axes of ranks ({found}); name one kind for each, that of "
             "neighboring ranks first."
         )
     return tuple(kind for part in parts for kind in KINDS if kind == part)
