@@ -468,7 +468,7 @@ def _tensors(trace: Trace) -> _Tensors:
     uses: list[tuple[int, int, bool]] = []
     listed_N = np.zeros(trace.num_nodes, dtype=bool)
     for attribute, writes in (("inputs", False), ("outputs", True)):
-        for position, pairs in _lists(trace, attribute):
+        for position, pairs in tensor_lists(trace, attribute):
             listed_N[row_of[position]] = True
             for name, size in pairs:
                 index = index_of.setdefault(name, len(sizes))
@@ -497,7 +497,7 @@ def _tensors(trace: Trace) -> _Tensors:
     )
 
 
-def _lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
+def tensor_lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
     """Return (position in the trace, its tensors) of each node that carries the list ``name``."""
     table = trace.attributes
     if name not in trace.strings:

@@ -230,13 +230,18 @@ _CLASS_OF_DTYPE = {
     "fp8": "f8",
     "int": "f32",
     "int32": "f32",
-    "long": "f32",
-    "int64": "f32",
-    "long int": "f32",
     "bool": "i8",
 }
 """Class of number by format; wide integers run at the rate of single precision."""
 
+_OTHER_BYTES = {
+    **dict.fromkeys(("short", "int16", "uint16", "unsigned short"), 2),
+    **dict.fromkeys(("uint32", "unsigned int", "complexhalf", "complex32"), 4),
+    **dict.fromkeys(("long", "long int", "long long", "int64", "__int64", "uint64"), 8),
+    **dict.fromkeys(("complexfloat", "complex<float>", "complex64"), 8),
+    **dict.fromkeys(("complexdouble", "complex<double>", "complex128"), 16),
+}
+"""Bytes of formats that run at the rate of single precision and are of another size."""
 _ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1}
 
 
@@ -245,10 +250,15 @@ def number_class(dtype: str) -> str | None:
 
     A node that states no format counts as single precision, the default of PyTorch.
     """
-    name = dtype.removeprefix("c10::").removeprefix("torch.").lower()
+    name = _plain(dtype)
     if name.startswith("float8"):
         return "f8"
-    return _CLASS_OF_DTYPE.get(name) if name else "f32"
+    return "f32" if not name or name in _OTHER_BYTES else _CLASS_OF_DTYPE.get(name)
+
+
+def _plain(dtype: str) -> str:
+    """Return the name of a format without the namespace of a library."""
+    return dtype.removeprefix("c10::").removeprefix("torch.").lower()
 
 
 def _nearest(number: str, flops: Mapping[str, float]) -> str:
@@ -256,9 +266,11 @@ def _nearest(number: str, flops: Mapping[str, float]) -> str:
     return "bf16" if number == "f8" and "f8" not in flops else number
 
 
-def item_bytes(dtype: str) -> int:
-    """Return the bytes of a number of the format ``dtype``, 4 for an unknown one."""
-    return _ITEM_BYTES[number_class(dtype) or "f32"]
+def item_bytes(dtype: str) -> int | None:
+    """Return the bytes of a number of the format ``dtype``, None for an unknown one."""
+    other = _OTHER_BYTES.get(_plain(dtype))
+    number = number_class(dtype)
+    return other or (_ITEM_BYTES[number] if number else None)
 
 
 @dataclass(frozen=True)

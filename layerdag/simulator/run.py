@@ -25,8 +25,8 @@ from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
 from layerdag.simulator.compute import (
     ComputeModel,
     MeasuredCompute,
+    PredictedCompute,
     ReferenceCompute,
-    RooflineCompute,
     number_class,
 )
 from layerdag.simulator.compute_choice import compute_model
@@ -156,7 +156,7 @@ def _on_cpu(program: LoweredProgram, compute: ComputeModel) -> bool:
 
 def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
     """Yield a sentence on number formats that a device's table of rates does not know."""
-    if not isinstance(compute, RooflineCompute):
+    if isinstance(compute, MeasuredCompute | ReferenceCompute | PredictedCompute):
         return
     _, first_C = np.unique(program.class_of_rank, return_index=True)
     words = {dtype for rank in first_C.tolist() for dtype in program.workload.traces[rank].dtypes()}
@@ -164,7 +164,7 @@ def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator
     if unknown:
         yield (
             f"the number formats {', '.join(map(repr, unknown[:5]))} of compute nodes are not "
-            "known; their operations take the rate of float32."
+            "known; they count as float32."
         )
 
 

@@ -164,6 +164,21 @@ def peak_memory(
     return memory.summary(), ["", memory.line()] if tells else []
 
 
+def tracked_memory(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
+    """Write and return the local memory as ASTRA-sim's track-local-mem tells it."""
+    from layerdag.simulator.reference_memory import in_units, reference_memory, write_memory
+
+    prefix = result.program.cluster.system.local_mem_trace
+    peaks: dict[str, int] = {}
+    for found in reference_memory(result):
+        write_memory(found, prefix)
+        peaks[str(found.rank)] = found.peak
+    highest = max(peaks.values())
+    lines = ["", f"peak memory usage: {in_units(highest)} (as track-local-mem counts it; each"]
+    lines[1] += f" rank's in {prefix}.<rank>.json)"
+    return {"tracked_peak_memory_bytes": peaks}, lines
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags; those of ASTRA-sim are accepted under its own names too."""
     _configure_inputs(parser.add_argument)
@@ -325,6 +340,7 @@ def _run(args: argparse.Namespace) -> int:
     for wanted, extra in (
         (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
         (args.report, lambda: report(result)),
+        (cluster.system.track_local_mem, lambda: tracked_memory(result)),
         (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
         (args.machine, lambda: interval(args, result)),
     ):
