@@ -453,25 +453,19 @@ class Lowering:
         self, nodes: KernelColumns, row_C: np.ndarray, type_C: np.ndarray, group_C: np.ndarray
     ) -> np.ndarray:
         """Return which collectives take their recorded duration, bool (C,)."""
-        exists = np.isin(type_C, [int(kind) for kind in CollectiveType])
-        exists &= type_C != CollectiveType.INVALID
-        if not exists.all():
-            found = int(type_C[np.argmin(exists)])
-            raise nodes.error_at(
-                row_C[~exists],
-                f"is a collective of comm_type {found}, which Chakra has not; known are "
-                f"{_KNOWN_TYPES}",
-            )
         supported = np.isin(type_C, [int(kind) for kind in SUPPORTED])
         broadcast = type_C == CollectiveType.BROADCAST
         if self._system.broadcast:
             supported, broadcast = supported | broadcast, np.zeros_like(broadcast)
-        if self._system.unsupported_collectives is UnsupportedCollectives.REPLAY:
+        replay = self._system.unsupported_collectives is UnsupportedCollectives.REPLAY
+        exists = np.isin(type_C, [int(kind) for kind in CollectiveType])
+        exists &= type_C != CollectiveType.INVALID
+        if replay and exists.all():
             members = np.array(
                 [self._groups.size(g) if g >= 0 else self._num_ranks for g in group_C.tolist()]
             )
             return ~supported | (members < 2)
-        unknown = ~supported & ~broadcast
+        unknown = ~exists if replay else ~supported & ~broadcast
         if unknown.any():
             found = int(type_C[np.argmax(unknown)])
             name = f" ({CollectiveType(found).name})" if found in list(CollectiveType) else ""

@@ -516,9 +516,8 @@ def stated_kinds(text: str, job: Job) -> tuple[Kind, ...]:
         )
     if len(parts) != len(job.mesh.sizes):
         raise UsageError(
-            f"--plan names '{text}', but {job.source} has "
-            f"{len(job.mesh.sizes)} axes of ranks ({found}); name one kind for each, that of "
-            "neighboring ranks first."
+            f"--plan names '{text}', but {job.source} has these axes of ranks: {found}; name one "
+            "kind for each, that of neighboring ranks first."
         )
     return tuple(kind for part in parts for kind in KINDS if kind == part)
 

@@ -266,7 +266,8 @@ def _notes(
 ) -> list[str]:
     """Return what a user should know of the result, a sentence each."""
     notes = []
-    if any(len(program.ranks) > 1 for program in before.programs):
+    alike = any(len(program.ranks) > 1 for program in before.programs)
+    if alike and found.sizes != mesh.sizes:
         firsts = ", ".join(str(program.ranks[0]) for program in before.programs[:4])
         more = ", ..." if len(before.programs) > 4 else ""
         notes.append(
