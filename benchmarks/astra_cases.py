@@ -20,7 +20,7 @@ def flags_of(folder: Path, out: Path) -> list[str]:
     if case["has_comm"]:
         flags.append(f"--comm-group={folder / 'comm_group.json'}")
     # One case has fewer implementations than dimensions, which is refused unless asked for.
-    flags.append("--missing-implementations=skip")
+    flags += ["--missing-implementations=skip", "--reference-semantics"]
     return [*flags, f"--json={out / 'result.json'}", f"--nodes={out / 'nodes.csv'}"]
 
 

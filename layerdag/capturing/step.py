@@ -39,8 +39,9 @@ from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
 from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload
 from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.models import model as shape_of
 from layerdag.workloads.transformer.plan import Plan, Step
-from layerdag.workloads.transformer.shapes import ModelShape, model as shape_of
+from layerdag.workloads.transformer.shapes import ModelShape
 
 _ROLE = "layerdag:group:"  # no text of a trace begins so
 _PRODUCTS = frozenset(

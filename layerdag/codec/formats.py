@@ -650,7 +650,7 @@ def read_inputs(found: Recognized, inputs: Inputs, tell: Callable[[str], None]) 
     """
     first = inputs.paths[0]
     if found.content is Content.PROGRAM:
-        return _compiled(inputs, tell)
+        return _compiled(inputs)
     if inputs.options.compute:
         raise UsageError(
             f"--compute is for StableHLO and HLO text, which {first} is not; leave it out."
@@ -666,8 +666,8 @@ def read_inputs(found: Recognized, inputs: Inputs, tell: Callable[[str], None]) 
     return found.traces(inputs.options)
 
 
-def _compiled(inputs: Inputs, tell: Callable[[str], None]) -> Workload:
-    """Read a compiled program and say what its operations were taken for."""
+def _compiled(inputs: Inputs) -> Workload:
+    """Read a compiled program."""
     options = inputs.options
     if not options.compute or len(inputs.paths) > 1:
         raise UsageError(
@@ -676,8 +676,6 @@ def _compiled(inputs: Inputs, tell: Callable[[str], None]) -> Workload:
         )
     hardware = Hardware.from_name(options.compute)
     program = read_program(inputs.paths[0])
-    for note in program.notes:
-        tell(f"{program.name}: {note}")
     ranks = options.num_ranks if options.num_ranks != 1 else None
     return program_workload(program, hardware, split=inputs.split, ranks=ranks)
 

@@ -52,6 +52,9 @@ _WORDS = {
 MAX_CONFIG_BYTES = 16 << 20
 """No configuration file is read beyond this size."""
 
+MAX_YAML_CHARACTERS = 500_000
+"""No YAML document is read beyond this length: its parser takes ten seconds for a million."""
+
 MAX_VALUES = 100_000
 """No configuration file holds more values; a reference to an anchor counts with all it holds."""
 
@@ -68,6 +71,7 @@ def load_yaml(text: str) -> Any:
             that contains itself, nests too deeply, or writes a value that its type does not have.
     """
     with _faults_of_yaml():
+        _refuse_long(text)
         _composed(text, yaml.SafeLoader)
         return yaml.safe_load(text)
 
@@ -80,6 +84,7 @@ def load_yaml_texts(text: str) -> Any:
             do not agree on which counts.
     """
     with _faults_of_yaml():
+        _refuse_long(text)
         root = _composed(text, yaml.BaseLoader)
         if isinstance(root, yaml.MappingNode):
             counts = Counter(str(key.value) for key, _ in root.value)
@@ -88,6 +93,14 @@ def load_yaml_texts(text: str) -> Any:
                 raise yaml.YAMLError(f"key '{twice}' stands twice")
         # Makes nothing but texts, lists and mappings.
         return yaml.load(text, Loader=yaml.BaseLoader)
+
+
+def _refuse_long(text: str) -> None:
+    """Raise YAMLError for a document that would take its parser long."""
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise yaml.YAMLError(
+            f"it has {len(text):,} characters; at most {MAX_YAML_CHARACTERS:,} are read"
+        )
 
 
 @contextlib.contextmanager

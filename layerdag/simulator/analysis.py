@@ -101,22 +101,9 @@ def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
         phases = program.plans[nodes.peer_N[row]].phases
         dims = {phase.dimension for phase in phases}
         if phases[0].stride == 0:
-            dims = _dimensions_of_group(program, int(nodes.tag_N[row]))
+            dims, _ = program.groups.dimensions(int(nodes.tag_N[row]), program.cluster.network)
         labels[row] = "dim " + "+".join(map(str, sorted(dims)))
     return labels
-
-
-def _dimensions_of_group(program: LoweredProgram, group: int) -> set[int]:
-    """Return the dimensions that messages between neighbors of a group are charged to."""
-    groups = program.groups
-    member = groups.rank[groups.ptr[group] : groups.ptr[group + 1]].astype(np.int64)
-    neighbor = np.roll(member, -1)
-    charged = np.full(len(member), -1)
-    for index, dimension in enumerate(program.cluster.network.dimensions):
-        differ = member % dimension.npus != neighbor % dimension.npus
-        charged[differ & (charged < 0)] = index
-        member, neighbor = member // dimension.npus, neighbor // dimension.npus
-    return set(charged[charged >= 0].tolist())
 
 
 def _in_order(found: set[str]) -> tuple[str, ...]:
@@ -214,11 +201,48 @@ def critical_path(result: SimulationResult) -> tuple[PathNode, ...]:
 
 def by_node(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
     """Return the ns on ``path`` by node name, longest first."""
-    total: dict[str, int] = defaultdict(int)
+    return _summed(path, _path_names(result, path))
+
+
+def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
+    """Return the ns on ``path`` by what its nodes do, longest first.
+
+    Computation is told by the operator ("mm" for "mm.3.forward"), a collective by its type and the
+    dimensions that it is charged to.
+    """
+    program = result.program
+    labels: dict[int, list[str]] = {}
+    kinds = []
+    for node, name in zip(path, _path_names(result, path), strict=True):
+        which = int(program.class_of_rank[node.rank])
+        label = labels.setdefault(which, _labels(program.classes[which], program))[node.row]
+        if label in ("compute", "cpu"):
+            head, _, rest = name.partition(".")
+            label = (head.rstrip("0123456789_") if rest else head) or label
+        elif label.startswith("dim "):
+            first = program.plans[program.classes[which].peer_N[node.row]].kind
+            label = f"{first.name.lower()} ({label})"
+        kinds.append(label)
+    return _summed(path, kinds)
+
+
+def _path_names(result: SimulationResult, path: tuple[PathNode, ...]) -> list[str]:
+    """Return the names of the nodes of a path."""
+    names: dict[int, list[str]] = {}
     for node in path:
         trace = result.program.workload.traces[node.rank]
-        position = int(np.argsort(trace.id_N, kind="stable")[node.row])
-        total[trace.names()[position]] += node.finish_ns - node.start_ns
+        if id(trace) not in names:
+            every = trace.names()
+            order = np.argsort(trace.id_N, kind="stable").tolist()
+            names[id(trace)] = [every[position] for position in order]
+    return [names[id(result.program.workload.traces[node.rank])][node.row] for node in path]
+
+
+def _summed(path: tuple[PathNode, ...], words: list[str]) -> dict[str, int]:
+    """Return the ns on a path by a word for each of its nodes, longest first."""
+    total: dict[str, int] = defaultdict(int)
+    for node, word in zip(path, words, strict=True):
+        total[word] += node.finish_ns - node.start_ns
     return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
@@ -444,7 +468,7 @@ def _tensors(trace: Trace) -> _Tensors:
     uses: list[tuple[int, int, bool]] = []
     listed_N = np.zeros(trace.num_nodes, dtype=bool)
     for attribute, writes in (("inputs", False), ("outputs", True)):
-        for position, pairs in _lists(trace, attribute):
+        for position, pairs in tensor_lists(trace, attribute):
             listed_N[row_of[position]] = True
             for name, size in pairs:
                 index = index_of.setdefault(name, len(sizes))
@@ -473,7 +497,7 @@ def _tensors(trace: Trace) -> _Tensors:
     )
 
 
-def _lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
+def tensor_lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
     """Return (position in the trace, its tensors) of each node that carries the list ``name``."""
     table = trace.attributes
     if name not in trace.strings:
@@ -495,6 +519,8 @@ def _lists(trace: Trace, name: str) -> list[tuple[int, list[tuple[str, int]]]]:
 
 def _pairs(value: object) -> list[tuple[str, int]]:
     """Return names with sizes in bytes of "name, bytes, name, bytes, ...", or raise ValueError."""
+    if value is None:  # STAGE's sums and gathers of weights; nothing, as in the reference
+        return []
     if not isinstance(value, tuple) or len(value) % 2:
         raise ValueError
     pairs = []

@@ -224,6 +224,7 @@ PRESETS = {
 }
 
 
+_INFRAGRAPH = {"devices", "instances", "edges"}
 _DOUBLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|\d+)[ \t]*", re.ASCII)
 
@@ -235,6 +236,13 @@ class Section:
         if not isinstance(values, dict):
             raise ConfigError("holds no mapping of keys to values; write one.")
         self._values: Mapping[str, Any] = values
+        described = values.get("infrastructure", values)
+        if isinstance(described, dict) and described.keys() >= _INFRAGRAPH:
+            raise ConfigError(
+                "is an InfraGraph (devices, instances and edges of a network), which is not read; "
+                "write ASTRA-sim's network.yml, with topology, npus_count, bandwidth and latency "
+                "of each dimension, and its system.json."
+            )
         for key in values:
             if key not in known:
                 raise ConfigError(
@@ -295,6 +303,13 @@ class Section:
             raise ConfigError(f"'{key}' is {_shown(value)}; write one of {', '.join(known)}.")
         return str(value)
 
+    def text(self, key: str, default: str) -> str:
+        """Return a text of a JSON file."""
+        value = self._values.get(key, default)
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"'{key}' is {_shown(value)}; write a text.")
+        return value
+
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of words."""
         value = self._values.get(key, [])
@@ -347,7 +362,6 @@ _UNREAD = frozenset(
         "intra-dimension-scheduling",
         "inter-dimension-scheduling",
         "trace-enabled",
-        "local-mem-trace-filename",
         "local-reduction-delay",
         "L",
         "o",
@@ -357,8 +371,8 @@ _UNREAD = frozenset(
 )
 """Keys of ASTRA-sim's examples that change no tick there, with the features below switched off."""
 
-_SWITCHED_OFF = ("model-shared-bus", "track-local-mem")
-"""Features that are not modeled: only a value that switches them off is accepted."""
+_SHARED_BUS = "model-shared-bus"
+"""A feature that is not modeled: only a value that switches it off is accepted."""
 
 _CUSTOM = ("per-node-custom-implementation", *(f"{name}-custom" for name in _IMPLEMENTATIONS))
 """Keys that name traces of custom collectives, which are not modeled."""
@@ -377,7 +391,9 @@ _SYSTEM_KEYS = frozenset(
         *_IMPLEMENTATIONS,
         "broadcast-implementation",
         *_UNREAD,
-        *_SWITCHED_OFF,
+        _SHARED_BUS,
+        "track-local-mem",
+        "local-mem-trace-filename",
         *_CUSTOM,
     }
 )
@@ -430,21 +446,18 @@ def _system(section: Section) -> SystemConfig:
         reduce_scatter=section.texts("reduce-scatter-implementation"),
         all_to_all=section.texts("all-to-all-implementation"),
         broadcast=section.texts("broadcast-implementation"),
+        track_local_mem=section.flag("track-local-mem"),
+        local_mem_trace=section.text("local-mem-trace-filename", "local_mem_trace"),
     )
 
 
 def _refuse_unsupported(section: Section) -> None:
     """Refuse features that are not modeled, unless they are switched off."""
-    shared = section.has("model-shared-bus") and section.required("model-shared-bus", "") != 0
-    for key, on in (
-        ("model-shared-bus", shared),
-        ("track-local-mem", section.flag("track-local-mem")),
-    ):
-        if on:
-            raise ConfigError(
-                f"'{key}' is not modeled; set it to 0, or run your own ASTRA-sim with "
-                "--backend astra-sim."
-            )
+    if section.has(_SHARED_BUS) and section.required(_SHARED_BUS, "") != 0:
+        raise ConfigError(
+            f"'{_SHARED_BUS}' is not modeled; set it to 0, or run your own ASTRA-sim with "
+            "--backend astra-sim."
+        )
     for key in _CUSTOM:
         if section.has(key) and section.required(key, "") not in ([], ""):
             instead = key.removesuffix("-custom") if key.endswith("-custom") else "*-implementation"

@@ -148,6 +148,26 @@ class GroupIndex:
         """Return the number of ranks of ``group``."""
         return int(self.ptr[group + 1] - self.ptr[group])
 
+    def dimensions(self, group: int, network: NetworkConfig) -> tuple[set[int], set[int]]:
+        """Return the dimensions that a flat ring of a group is charged to, and those it spans.
+
+        A message between neighbors of the ring takes the first dimension in which they differ.
+
+        Args:
+            group: Position of the group.
+            network: Dimensions, dimension 0 varying fastest in rank numbers.
+        """
+        member = self.rank[self.ptr[group] : self.ptr[group + 1]].astype(np.int64)
+        neighbor = np.roll(member, -1)
+        charged = np.full(len(member), -1)
+        spanned = set()
+        for index, dimension in enumerate(network.dimensions):
+            differ = member % dimension.npus != neighbor % dimension.npus
+            charged[differ & (charged < 0)] = index
+            spanned |= {index} if differ.any() else set()
+            member, neighbor = member // dimension.npus, neighbor // dimension.npus
+        return set(charged[charged >= 0].tolist()), spanned
+
     def lines(self, group: int, sizes: tuple[int, ...]) -> tuple["RankStride", ...] | None:
         """Return the line that ``group`` fills in each dimension, None if it is no grid of lines.
 
@@ -284,11 +304,13 @@ class CollectivePlan:
         chunks: Number of chunks.
         phases: What each goes through.
         size: Bytes that the trace states.
+        kind: What the trace asks for.
     """
 
     chunks: int
     phases: tuple[Phase, ...]
     size: int
+    kind: CollectiveType
 
 
 _LISTS = {
@@ -375,7 +397,7 @@ def plan_collective(
         raise SimulationError("no dimension with more than one rank takes part, so it never ends")
     for phase in phases:
         _check(phase, asked.kind, network.dimensions[phase.dimension].topology)
-    return CollectivePlan(chunks, tuple(phases), size)
+    return CollectivePlan(chunks, tuple(phases), size, asked.kind)
 
 
 def _key(attribute: str) -> str:
@@ -462,9 +484,12 @@ def _usable(
 ) -> tuple[RankStride, ...] | None:
     """Return the lines of a group, None where its algorithm has to run as one flat ring.
 
-    A switch sums up what all ranks below it send, so it serves whole dimensions only.
+    A switch sums up what all ranks below it send, so it serves whole dimensions only. A dimension
+    without an implementation of its own has no phase.
     """
     if lines is None or implementations[0].flat:
+        return None
+    if any(line.members > 1 for line in lines[len(implementations) :]):
         return None
     switched = any(entry.algorithm is Algorithm.IN_NETWORK for entry in implementations)
     sizes = [dimension.npus for dimension in network.dimensions]

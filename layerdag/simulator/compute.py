@@ -7,7 +7,7 @@ are off by default.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -196,6 +196,23 @@ class PredictedCompute(ComputeModel):
         return np.maximum(time_ns, 1).astype(np.int64)
 
 
+def refuse_negative(
+    trace: Trace, rows: np.ndarray, num_ops: np.ndarray, tensor_size: np.ndarray
+) -> None:
+    """Refuse operations or bytes below 0, which no device can compute.
+
+    Raises:
+        SimulationError: Naming file, node and number.
+    """
+    for name, value_M in (("num_ops", num_ops), ("tensor_size", tensor_size)):
+        if (value_M < 0).any():
+            first = int(np.argmax(value_M < 0))
+            raise SimulationError(
+                f"{trace.source}: compute node {int(trace.id_N[rows[first]])} has {name} "
+                f"{int(value_M[first])}; correct it to a number from 0 up."
+            )
+
+
 _CLASS_OF_DTYPE = {
     "double": "f64",
     "float64": "f64",
@@ -208,15 +225,52 @@ _CLASS_OF_DTYPE = {
     "uint8": "i8",
     "signed char": "i8",
     "unsigned char": "i8",
+    "char": "i8",
+    "byte": "i8",
+    "fp8": "f8",
+    "int": "f32",
+    "int32": "f32",
+    "bool": "i8",
 }
+"""Class of number by format; wide integers run at the rate of single precision."""
+
+_OTHER_BYTES = {
+    **dict.fromkeys(("short", "int16", "uint16", "unsigned short"), 2),
+    **dict.fromkeys(("uint32", "unsigned int", "complexhalf", "complex32"), 4),
+    **dict.fromkeys(("long", "long int", "long long", "int64", "__int64", "uint64"), 8),
+    **dict.fromkeys(("complexfloat", "complex<float>", "complex64"), 8),
+    **dict.fromkeys(("complexdouble", "complex<double>", "complex128"), 16),
+}
+"""Bytes of formats that run at the rate of single precision and are of another size."""
+_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1}
 
 
-_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1}
+def number_class(dtype: str) -> str | None:
+    """Return the class of number of the format ``dtype``, None for an unknown one.
+
+    A node that states no format counts as single precision, the default of PyTorch.
+    """
+    name = _plain(dtype)
+    if name.startswith("float8"):
+        return "f8"
+    return "f32" if not name or name in _OTHER_BYTES else _CLASS_OF_DTYPE.get(name)
 
 
-def item_bytes(dtype: str) -> int:
-    """Return the bytes of a number of the format ``dtype``, 4 for an unknown one."""
-    return _ITEM_BYTES[_CLASS_OF_DTYPE.get(dtype.removeprefix("c10::").lower(), "f32")]
+def _plain(dtype: str) -> str:
+    """Return the name of a format without the namespace of a library."""
+    return dtype.removeprefix("c10::").removeprefix("torch.").lower()
+
+
+def _nearest(number: str, flops: Mapping[str, float]) -> str:
+    """Return the class whose rate a device has: without FP8 units that of the wider format."""
+    return "bf16" if number == "f8" and "f8" not in flops else number
+
+
+def item_bytes(dtype: str) -> int | None:
+    """Return the bytes of a number of the format ``dtype``, None for an unknown one."""
+    other = _OTHER_BYTES.get(_plain(dtype))
+    number = number_class(dtype)
+    return other or (_ITEM_BYTES[number] if number else None)
 
 
 @dataclass(frozen=True)
@@ -225,7 +279,8 @@ class Device:
 
     Attributes:
         name: Name on the command line.
-        flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8".
+        flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8",
+            "f8".
         bytes_per_s: Memory bandwidth in bytes per second.
     """
 
@@ -239,9 +294,21 @@ DEVICES = {
     for device in (
         Device("a100-40", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 1555e9),
         Device("a100-80", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 2039e9),
-        Device("h100", {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12}, 3350e9),
-        Device("h200", {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12}, 4800e9),
-        Device("b200", {"f64": 37e12, "f32": 75e12, "bf16": 2250e12, "i8": 4500e12}, 8000e9),
+        Device(
+            "h100",
+            {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12, "f8": 1979e12},
+            3350e9,
+        ),
+        Device(
+            "h200",
+            {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12, "f8": 1979e12},
+            4800e9,
+        ),
+        Device(
+            "b200",
+            {"f64": 37e12, "f32": 75e12, "bf16": 2250e12, "i8": 4500e12, "f8": 4500e12},
+            8000e9,
+        ),
         Device("tpu-v3", {"f32": 63.3e12, "bf16": 63.3e12}, 429.2e9),
         Device("tpu-v4", {"f32": 275e12, "bf16": 275e12, "i8": 275e12}, 1228e9),
     )
@@ -278,6 +345,7 @@ class RooflineCompute(ComputeModel):
         """See ``ComputeModel.durations_ns``; CPU nodes keep their recorded time."""
         num_ops, has_ops = (column[rows] for column in trace.integers("num_ops"))
         tensor_size, has_size = (column[rows] for column in trace.integers("tensor_size"))
+        refuse_negative(trace, rows, num_ops, tensor_size)
         lacking = ~(has_ops | has_size) & ~on_cpu
         if lacking.any():
             bad = int(trace.id_N[rows[np.argmax(lacking)]])
@@ -298,9 +366,7 @@ class RooflineCompute(ComputeModel):
         flops = self._device.flops
         names = trace.dtypes()
         rate_of = {
-            name: flops.get(
-                _CLASS_OF_DTYPE.get(name.removeprefix("c10::").lower(), "f32"), flops["f32"]
-            )
+            name: flops.get(_nearest(number_class(name) or "f32", flops), flops["f32"])
             for name in set(names)
         }
         return np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)

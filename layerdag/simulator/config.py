@@ -63,9 +63,11 @@ class MissingImplementations(Enum):
 class GroupCollectives(Enum):
     """How a collective runs in a group that is smaller than the cluster.
 
-    FLAT is the reference's: one ring over the members, in the order of the group file.
-    HIERARCHICAL is ours: a group that is a grid of equally spaced ranks of each dimension runs
-    phase by phase in those it spans, as a collective of all ranks would; other groups stay flat.
+    HIERARCHICAL is the default: in a network of several dimensions, a group that is a grid of
+    equally spaced ranks of each dimension runs phase by phase in those it spans, as a collective
+    of all ranks would; other groups stay flat. FLAT is the reference's: one ring over the members,
+    in the order of the group file, whose messages take the first dimension in which neighbors
+    differ, so that slower dimensions may have no effect.
     """
 
     FLAT = "flat"
@@ -171,7 +173,9 @@ class SystemConfig:
             by default, or takes its recorded duration on its own rank, as the reference does with
             BROADCAST.
         missing: What becomes of a collective of all ranks whose list has no entry for a dimension.
-        group_collectives: How collectives of smaller groups run; the reference's way by default.
+        group_collectives: How collectives of smaller groups run; FLAT for the reference's way.
+        track_local_mem: Whether the local memory of each rank is told as the reference tells it.
+        local_mem_trace: Prefix of the files that the reference writes of it.
     """
 
     preferred_dataset_splits: int
@@ -190,7 +194,9 @@ class SystemConfig:
     replay_only: bool = False
     unsupported_collectives: UnsupportedCollectives = UnsupportedCollectives.REFUSE
     missing: MissingImplementations = MissingImplementations.REFUSE
-    group_collectives: GroupCollectives = GroupCollectives.FLAT
+    group_collectives: GroupCollectives = GroupCollectives.HIERARCHICAL
+    track_local_mem: bool = False
+    local_mem_trace: str = "local_mem_trace"
 
     def __post_init__(self) -> None:
         splits = self.preferred_dataset_splits

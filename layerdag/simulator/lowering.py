@@ -457,12 +457,15 @@ class Lowering:
         broadcast = type_C == CollectiveType.BROADCAST
         if self._system.broadcast:
             supported, broadcast = supported | broadcast, np.zeros_like(broadcast)
-        if self._system.unsupported_collectives is UnsupportedCollectives.REPLAY:
+        replay = self._system.unsupported_collectives is UnsupportedCollectives.REPLAY
+        exists = np.isin(type_C, [int(kind) for kind in CollectiveType])
+        exists &= type_C != CollectiveType.INVALID
+        if replay and exists.all():
             members = np.array(
                 [self._groups.size(g) if g >= 0 else self._num_ranks for g in group_C.tolist()]
             )
             return ~supported | (members < 2)
-        unknown = ~supported & ~broadcast
+        unknown = ~exists if replay else ~supported & ~broadcast
         if unknown.any():
             found = int(type_C[np.argmax(unknown)])
             name = f" ({CollectiveType(found).name})" if found in list(CollectiveType) else ""
@@ -500,7 +503,8 @@ class Lowering:
         elif involved is None:
             involved = (True,) * DEFAULT_INVOLVED
         lines = None
-        if part and self._system.group_collectives is GroupCollectives.HIERARCHICAL:
+        by_phases = self._system.group_collectives is GroupCollectives.HIERARCHICAL
+        if part and by_phases and count > 1:
             lines = self._lines_of(group)
         key = (kind, size, part, involved, lines)
         if key not in self._plan_of:

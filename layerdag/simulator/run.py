@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,15 @@ from layerdag.runtime.files import atomic_path
 from layerdag.runtime.settings import guess_message
 from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
-from layerdag.simulator.compute import ComputeModel, ReferenceCompute
+from layerdag.simulator.compute import (
+    ComputeModel,
+    MeasuredCompute,
+    PredictedCompute,
+    ReferenceCompute,
+    number_class,
+)
 from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.config import Congestion
+from layerdag.simulator.config import MAX_TIME_NS, Congestion, GroupCollectives
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
@@ -46,6 +53,10 @@ _COSTS_UNUSED = (
     "and tensor_size set roofline-enabled to 1, or choose a device with --compute."
 )
 
+_CPU_TIMES = (
+    "the times of compute nodes are those of the CPU on which the trace was recorded; choose "
+    "--compute DEVICE, such as h100, for an accelerator."
+)
 _ALONE = "the job has one rank, which ASTRA-sim itself refuses: its network needs two or more."
 
 
@@ -79,6 +90,11 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     notes = [_EMPTY] if any(plan.size == 0 for plan in plans) else []
     if program.workload.num_ranks == 1:
         notes.append(_ALONE)
+    notes += flat_groups(program)
+    notes += _unknown_formats(program, compute)
+    if _on_cpu(program, compute):
+        notes.append(_CPU_TIMES)
+    notes += _skipped(program)
     if not isinstance(compute, ReferenceCompute):
         return tuple(notes)
     if program.cluster.system.local_mem_bw_gb is None and any(map(_reduces, plans)):
@@ -86,6 +102,79 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     if _untimed(program.workload, compute):
         notes.append(_COSTS_UNUSED)
     return tuple(notes)
+
+
+def flat_groups(program: LoweredProgram) -> Iterator[str]:
+    """Yield a sentence on collectives that run as flat rings beside a slower dimension."""
+    network = program.cluster.network
+    speeds = [dimension.bytes_per_ns for dimension in network.dimensions]
+    if len(speeds) == 1:
+        return
+    found: Counter[tuple[int, int]] = Counter()
+    moved: Counter[tuple[int, int]] = Counter()
+    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
+    for nodes, ranks in zip(program.classes, ranks_C.tolist(), strict=True):
+        rows = np.flatnonzero((nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0))
+        asked = Counter(zip(nodes.tag_N[rows].tolist(), nodes.peer_N[rows].tolist(), strict=True))
+        for (group, plan), count in asked.items():
+            if program.plans[plan].phases[0].stride:
+                continue
+            charged, spanned = program.groups.dimensions(group, network)
+            slowest = min(spanned, key=speeds.__getitem__, default=0)
+            if charged and speeds[slowest] < min(speeds[d] for d in charged):
+                found[slowest, min(charged)] += count * ranks
+                moved[slowest, min(charged)] += count * ranks * program.plans[plan].size
+    for (slowest, faster), count in sorted(found.items()):
+        yield (
+            f"{count:,} collectives of groups that span dimension {slowest} "
+            f"({moved[slowest, faster]:,} bytes) run as flat rings, whose messages are charged to "
+            f"the faster dimension {faster}: the bandwidth of dimension {slowest} has no effect on "
+            "them. Collectives by dimension (--group-collectives hierarchical, the default) charge "
+            "it where the group is a grid of ranks and each dimension has an implementation."
+        )
+
+
+def _on_cpu(program: LoweredProgram, compute: ComputeModel) -> bool:
+    """Return whether all times of compute nodes were measured on a CPU."""
+    if not isinstance(compute, MeasuredCompute | ReferenceCompute):
+        return False
+    computes = False
+    _, first_C = np.unique(program.class_of_rank, return_index=True)
+    for rank, nodes in zip(first_C.tolist(), program.classes, strict=False):
+        trace = program.workload.traces[rank]
+        row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
+        if not row_M.size:
+            continue
+        computes = True
+        if (nodes.slot_N[nodes.type_N == NodeType.COMP] == Slot.CPU).all():
+            continue
+        devices = trace.texts("device")[0] if "cpu" in trace.strings else []
+        if not devices or any(devices[row] != "cpu" for row in row_M.tolist()):
+            return False
+    return computes
+
+
+def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
+    """Yield a sentence on number formats that a device's table of rates does not know."""
+    if isinstance(compute, MeasuredCompute | ReferenceCompute | PredictedCompute):
+        return
+    _, first_C = np.unique(program.class_of_rank, return_index=True)
+    words = {dtype for rank in first_C.tolist() for dtype in program.workload.traces[rank].dtypes()}
+    unknown = sorted(word for word in words if number_class(word) is None)
+    if unknown:
+        yield (
+            f"the number formats {', '.join(map(repr, unknown[:5]))} of compute nodes are not "
+            "known; they count as float32."
+        )
+
+
+def _skipped(program: LoweredProgram) -> Iterator[str]:
+    """Yield a sentence on nodes without a type, which take no time."""
+    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
+    count_C = [int((nodes.type_N == NodeType.INVALID).sum()) for nodes in program.classes]
+    count = int(np.dot(ranks_C, count_C))
+    if count:
+        yield f"{count:,} nodes of type INVALID take no time, as in the reference."
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:
@@ -343,7 +432,13 @@ def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgra
     if variation.noise is not None:
         factor *= variation.noise.factors(rank, len(rows))
     cost_N = nodes.cost_N.copy()
-    cost_N[rows] = np.maximum(np.floor(cost_N[rows] * factor), 1).astype(np.int64)
+    slowed = np.maximum(np.floor(cost_N[rows] * factor), 1)
+    if (slowed > MAX_TIME_NS).any():
+        raise ConfigError(
+            f"rank {rank}: a compute node would take {slowed.max():.3g} ns with its time factor "
+            "or noise; at most 1e15 ns can be run, so give a smaller factor."
+        )
+    cost_N[rows] = slowed.astype(np.int64)
     return dataclasses.replace(nodes, cost_N=cost_N)
 
 
@@ -353,6 +448,7 @@ def simulate(
     *,
     compute: ComputeModel | str | None = None,
     variation: Variation | None = None,
+    reference_semantics: bool = False,
 ) -> SimulationResult:
     """Run ``workload`` on a cluster and return the ticks of every node.
 
@@ -364,6 +460,8 @@ def simulate(
             such as "measured", "h100" or "systolic:128x128". By default ASTRA-sim's own,
             "reference" (roofline or recorded durations), and on a preset what suits it.
         variation: Ranks that differ in speed, and noise; none by default.
+        reference_semantics: Whether every tick is that of ASTRA-sim, whose groups communicate in
+            flat rings whatever the dimensions of the network.
 
     Returns:
         The complete outcome: every node of every rank has run.
@@ -379,6 +477,9 @@ def simulate(
     if isinstance(cluster, ClusterPreset):
         compute = compute or cluster.compute
     cluster = cluster.with_ranks(workload.num_ranks)
+    if reference_semantics:
+        flat = dataclasses.replace(cluster.system, group_collectives=GroupCollectives.FLAT)
+        cluster = dataclasses.replace(cluster, system=flat)
     if not isinstance(compute, ComputeModel):
         compute = compute_model(compute or cluster.compute, cluster.system)
     require_durations(workload, compute)

@@ -5,11 +5,12 @@ import hashlib
 import importlib
 import itertools
 import json
+import math
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -19,20 +20,25 @@ import yaml
 from layerdag.errors import ConfigError, LayerdagError, SimulationError, UsageError
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.reading import read_whole
-from layerdag.runtime.settings import MAX_CONFIG_BYTES, load_yaml
+from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.collectives import reject_world_description
 from layerdag.simulator.compute_choice import model_files
-from layerdag.simulator.config import Congestion, RunOptions
+from layerdag.simulator.config import Congestion, GroupCollectives, RunOptions
 from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.workload import rank_files, read_workload
 from layerdag.version import __version__
 
 R = TypeVar("R")
 
+MAX_JOURNAL_BYTES = 1 << 28
+"""A journal beyond this size is not read."""
+
 
 class Journal(Generic[R]):
-    """A file of rows; each is written as soon as it is known.
+    """A file of outcomes; each is written as soon as it is known.
+
+    What failed is no outcome: it may have failed for want of memory, and is tried again.
 
     Args:
         path: The file; made with its folder when the first row comes.
@@ -45,14 +51,17 @@ class Journal(Generic[R]):
         self._begun = False
 
     def read(self) -> dict[str, R]:
-        """Return finished rows by their key; a last line that was cut off is ignored.
+        """Return finished rows by their key.
+
+        Lines that are no outcome are left out, such as a last one that was cut off.
 
         Raises:
             UsageError: If the file holds something else.
         """
         if not self._path.is_file():
             return {}
-        text = self._path.read_text(encoding="utf-8", errors="replace")
+        data = read_whole(self._path, MAX_JOURNAL_BYTES, UsageError)
+        text = data.decode("utf-8", errors="replace")
         # How each line begins, and so the first one, even if it was cut off.
         first_words = f'{{"{fields(self._kind)[0].name}":'
         if not first_words.startswith(text.strip()[: len(first_words)]):
@@ -62,15 +71,26 @@ class Journal(Generic[R]):
             )
         rows: dict[str, Any] = {}
         for line in text.splitlines():
-            try:
-                row = self._kind(**json.loads(line))
-            except (ValueError, TypeError):
-                continue
-            rows[row.key] = row
+            row = self._row(line)
+            if row is not None:
+                rows[row.key] = row
         return rows
 
+    def _row(self, line: str) -> Any:
+        """Return a row whose fields have the types of an outcome, None for any other line."""
+        try:
+            found = json.loads(line)
+            row = self._kind(**found)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        if not all(_fits(getattr(row, c.name), str(c.type)) for c in fields(row)):
+            return None
+        return None if row.error or not row.key else row
+
     def append(self, row: R) -> None:
-        """Write one row at the end of the file."""
+        """Write one row at the end of the file, unless it has an error."""
+        if cast(Any, row).error:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             if not self._begun and file.tell():
@@ -79,7 +99,27 @@ class Journal(Generic[R]):
             file.write(json.dumps(asdict(cast(Any, row))) + "\n")
 
 
-_KEYS = frozenset({"workloads", "systems", "networks", "compute", "congestion", "costs"})
+def _fits(value: object, kind: str) -> bool:
+    """Return whether a value of JSON is of a type as ``dataclasses`` name it."""
+    if value is None:
+        return "None" in kind
+    if isinstance(value, bool):
+        return "bool" in kind
+    if isinstance(value, int | float):
+        usable = math.isfinite(value) and value >= 0
+        return usable and ("float" in kind or (isinstance(value, int) and "int" in kind))
+    return isinstance(value, str) and "str" in kind
+
+
+_NAMED = ("workloads", "systems", "networks")
+_LISTS = {
+    "compute": ("reference",),
+    "congestion": tuple(way.value for way in Congestion),
+    "group_collectives": ("hierarchical", "flat"),
+}
+_KEYS = (*_NAMED, *_LISTS, "costs")
+MAX_POINTS = 100_000
+"""Most simulations of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +137,7 @@ class SweepPoint:
         system_file: Path of ``system.json``.
         network_file: Path of ``network.yml``.
         cost: Cost of the network as the sweep file gives it, 0 if it does not.
+        group_collectives: "hierarchical" or "flat".
     """
 
     workload: str
@@ -108,6 +149,7 @@ class SweepPoint:
     system_file: str
     network_file: str
     cost: float = 0.0
+    group_collectives: str = "hierarchical"
 
     def key(self) -> str:
         """Return a hash of all that determines the outcome: contents of files, our version."""
@@ -140,6 +182,8 @@ class SweepRow:
         mean_exposed_ns: The rest of a rank's time, mean over ranks.
         error: Why the point could not run.
         key: Hash of everything that went in.
+        group_collectives: How collectives of groups ran.
+        notes: What a reader of the figures should know, a sentence on each line.
     """
 
     workload: str
@@ -155,6 +199,8 @@ class SweepRow:
     mean_exposed_ns: float = 0.0
     error: str = ""
     key: str = field(default="", compare=False)
+    group_collectives: str = "hierarchical"
+    notes: str = ""
 
 
 def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
@@ -167,6 +213,7 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
         networks: {slow: slow.yml, fast: fast.yml}
         compute: [reference, h100]        # default: reference
         congestion: [unaware]             # default: unaware
+        group_collectives: [flat, hierarchical]   # default: hierarchical
         costs: {slow: 1.0, fast: 2.5}     # of networks, for the Pareto table
 
     Paths are relative to the sweep file.
@@ -180,16 +227,23 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
         content = load_yaml(read_whole(path, MAX_CONFIG_BYTES, ConfigError).decode())
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error}).") from None
-    if not isinstance(content, dict) or set(content) - _KEYS:
-        unknown = sorted(set(content) - _KEYS) if isinstance(content, dict) else [content]
-        known = ", ".join(sorted(_KEYS))
-        raise ConfigError(f"{path}: unknown {unknown[:1]}; known keys are {known}.")
-    named = [_mapping(path, content, key) for key in ("workloads", "systems", "networks")]
-    costs = content.get("costs", {})
-    if not isinstance(costs, dict):
-        raise ConfigError(f"{path}: 'costs' must map names of networks to numbers.")
-    models = _list(path, content, "compute", ["reference"])
-    congestions = _list(path, content, "congestion", ["unaware"])
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a sweep is a mapping with the keys {', '.join(_KEYS)}.")
+    for key in content:
+        if key not in _KEYS:
+            raise ConfigError(
+                f"{path}: unknown key '{key}'.{did_you_mean(key, _KEYS)} Known are "
+                f"{', '.join(_KEYS)}."
+            )
+    named = [_mapping(path, content, key) for key in _NAMED]
+    ways = [_list(path, content, key) for key in _LISTS]
+    count = math.prod(len(found) for found in (*named, *ways))
+    if count > MAX_POINTS:
+        raise ConfigError(
+            f"{path}: asks for {count:,} simulations, the product of its lists; at most "
+            f"{MAX_POINTS:,} are run, so shorten them."
+        )
+    costs = _costs(path, content, named[2])
     return tuple(
         SweepPoint(
             workload=workload,
@@ -200,11 +254,28 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
             prefix=str(path.parent / named[0][workload]),
             system_file=str(path.parent / named[1][system]),
             network_file=str(path.parent / named[2][network]),
-            cost=float(costs.get(network, 0.0)),
+            cost=costs.get(network, 0.0),
+            group_collectives=groups,
         )
         for workload, system, network in itertools.product(*named)
-        for compute, congestion in itertools.product(models, congestions)
+        for compute, congestion, groups in itertools.product(*ways)
     )
+
+
+def _costs(path: Path, content: dict[str, Any], networks: Mapping[str, str]) -> dict[str, float]:
+    """Return the cost of each network that is given one."""
+    costs = content.get("costs", {})
+    if not isinstance(costs, dict):
+        raise ConfigError(f"{path}: 'costs' must map names of networks to numbers.")
+    for name, cost in costs.items():
+        if str(name) not in networks:
+            raise ConfigError(
+                f"{path}: 'costs' names the network '{name}', which 'networks' has not."
+                f"{did_you_mean(name, networks)}"
+            )
+        if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+            raise ConfigError(f"{path}: the cost of '{name}' is {cost!r:.60}; write a number.")
+    return {str(name): float(cost) for name, cost in costs.items()}
 
 
 def _mapping(path: Path, content: dict[str, Any], key: str) -> dict[str, str]:
@@ -215,10 +286,18 @@ def _mapping(path: Path, content: dict[str, Any], key: str) -> dict[str, str]:
     return {str(name): item for name, item in value.items()}
 
 
-def _list(path: Path, content: dict[str, Any], key: str, default: list[str]) -> list[str]:
-    value = content.get(key, default)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+def _list(path: Path, content: dict[str, Any], key: str) -> list[str]:
+    """Return what is tried of a key; left out, the first of what is known, as in ``simulate``."""
+    known = _LISTS[key]
+    value = content.get(key, [known[0]])
+    if not isinstance(value, list) or not value or not all(isinstance(e, str) for e in value):
         raise ConfigError(f"{path}: '{key}' must be a list of names.")
+    wrong = [entry for entry in value if len(known) > 1 and entry not in known]
+    if wrong:
+        raise ConfigError(
+            f"{path}: '{key}' holds '{wrong[0]}'.{did_you_mean(wrong[0], known)} Known are "
+            f"{', '.join(known)}."
+        )
     return value
 
 
@@ -229,11 +308,16 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         options = RunOptions(congestion=Congestion(point.congestion))
         files = {"system": point.system_file, "network": point.network_file}
         cluster = Cluster.from_files(**files, options=options)
+        groups = GroupCollectives(point.group_collectives)
+        system = replace(cluster.system, group_collectives=groups)
+        cluster = replace(cluster, system=system)
         workload = read_workload(point.prefix)
         reject_world_description(workload)
         result = simulate(workload, cluster, compute=point.compute)
     except (LayerdagError, ValueError) as error:
-        return SweepRow(*head, point.cost, error=_without_folders(str(error), point), key=key)
+        told = _without_folders(str(error), point)
+        way = point.group_collectives
+        return SweepRow(*head, point.cost, error=told, key=key, group_collectives=way)
     return SweepRow(
         *head,
         point.cost,
@@ -243,6 +327,8 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         mean_compute_ns=float(result.compute_ns.mean()),
         mean_exposed_ns=float(result.exposed_comm_ns.mean()),
         key=key,
+        group_collectives=point.group_collectives,
+        notes="\n".join((*map(str, workload.notes), *result.notes)),
     )
 
 

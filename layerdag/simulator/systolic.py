@@ -419,7 +419,7 @@ def products_of(trace: Trace, rows: np.ndarray) -> tuple[list[Product], np.ndarr
     num_ops = trace.integers("num_ops")[0][rows]
     tensor_size = trace.integers("tensor_size")[0][rows]
     dtypes = trace.dtypes()
-    size_M = np.array([item_bytes(dtypes[row]) for row in rows.tolist()], dtype=np.int64)
+    size_M = np.array([item_bytes(dtypes[row]) or 4 for row in rows.tolist()], dtype=np.int64)
     io_M6 = trace.io_N6[rows]
     keys = (trace.name_N[rows], io_M6[:, 1], io_M6[:, 4], num_ops, tensor_size, size_M)
     columns_M = np.stack([np.asarray(key, dtype=np.int64) for key in keys], axis=1)

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
+from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, did_you_mean, load_yaml
@@ -33,10 +34,13 @@ from layerdag.simulator.run import simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
 from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Step
-from layerdag.workloads.transformer.shapes import ModelShape, model
+from layerdag.workloads.transformer.shapes import ModelShape
 
 GIB = 1 << 30
+MAX_PLANS = 100_000
+"""Most plans of a study."""
 
 
 @dataclass(frozen=True)
@@ -359,7 +363,18 @@ class StudyPoints:
 
 
 def points_of(study: Study) -> StudyPoints:
-    """Return every plan of the study on every cluster, each once."""
+    """Return every plan of the study on every cluster, each once.
+
+    Raises:
+        ConfigError: If these are more than are tried.
+    """
+    lists = [len(set(getattr(study.plans, each.name))) for each in fields(study.plans)]
+    count = len(study.clusters) * len(study.models) * math.prod(lists)
+    if count > MAX_PLANS:
+        raise ConfigError(
+            f"The study asks for {count:,} plans, the product of its lists, models and clusters; "
+            f"at most {MAX_PLANS:,} are tried, so shorten them."
+        )
     possible: list[Point] = []
     left_out: Counter[str] = Counter()
     for (name, cluster), shape in itertools.product(study.clusters.items(), study.models):
@@ -549,6 +564,18 @@ class Exploration:
             found.setdefault((outcome.model, outcome.cluster), outcome)
         return tuple(sorted(found.values(), key=lambda o: (o.model, o.step_s or 0.0)))
 
+    def least_memory(self) -> tuple[PlanOutcome, ...]:
+        """Return the plan of least memory of each model on each cluster where none fits."""
+        found: dict[tuple[str, str], PlanOutcome] = {}
+        for outcome in sorted(self.outcomes, key=lambda o: o.memory_gib):
+            found.setdefault((outcome.model, outcome.cluster), outcome)
+        return tuple(outcome for outcome in found.values() if not outcome.fits)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was not understood of the files that describe the models."""
+        return merge_notes(note for shape in self.study.models for note in shape.notes)
+
     def pareto_front(self) -> tuple[PlanOutcome, ...]:
         """Return what no other plan of the model beats in time, and in cost or memory.
 
@@ -574,6 +601,8 @@ class Exploration:
             "simulated": len(self.simulated),
             "too_large": sum(not outcome.fits for outcome in self.outcomes),
             "left_out": dict(self.left_out),
+            "least_memory": [_row(outcome) for outcome in self.least_memory()],
+            "notes": [note.to_json() for note in self.notes],
             "best": [_row(outcome) for outcome in self.best()],
             "pareto_front": [_row(outcome) for outcome in self.pareto_front()],
             "outcomes": [_row(outcome) for outcome in self.outcomes],
@@ -615,7 +644,7 @@ def explore(
     points = points_of(study)
     if not points.possible:
         reason, count = next(iter(points.left_out.items()))
-        raise UsageError(f"No plan of the study can be used. {count} times: {reason}")
+        raise UsageError(f"No plan of the study can be used; of {count:,} the reason is: {reason}")
     simulated = track(_outcomes(study, points.possible, processes, journal), "simulating",
         total=len(points.possible))  # fmt: skip
     ordered = sorted(simulated, key=_order)

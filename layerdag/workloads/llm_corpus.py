@@ -28,8 +28,9 @@ from layerdag.version import __version__
 from layerdag.workloads.exploration import NetworkDimension, StudiedCluster
 from layerdag.workloads.transformer.costs import rank_memory
 from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Recompute, Step
-from layerdag.workloads.transformer.shapes import ModelShape, model
+from layerdag.workloads.transformer.shapes import ModelShape
 
 FAMILIES = {
     "gpt3": "gpt3-6.7b",

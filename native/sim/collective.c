@@ -44,6 +44,10 @@ int64_t sim_message_of(const Sim *s, const Stream *stream, int32_t packet, int32
         int32_t partner = own / offset % 2 == 0 ? own + offset : own - offset;
         *to = *from = sim_member(s, stream, p, partner);
         if (p->type == PHASE_ALL_GATHER) return p->size << packet;
+        /* The reference keeps one integer: it halves once more before it doubles. */
+        int32_t rounds = sim_messages_to_send(p) / 2;
+        if (p->type == PHASE_ALL_REDUCE && packet >= rounds)
+            return p->size >> (rounds + 1) << (packet - rounds + 1);
         return p->size >> halvings;
     }
     int32_t step = p->algorithm == ALGORITHM_DIRECT ? 1 + packet % (n - 1) : 1;

@@ -13,7 +13,23 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "dev" / "defaults.md"
-READERS: tuple[str, ...] = ()
+READERS: tuple[str, ...] = (
+    "simulator/calibration.py",
+    "simulator/calibration_fit.py",
+    "simulator/cluster.py",
+    "simulator/compute.py",
+    "simulator/compute_choice.py",
+    "simulator/learned.py",
+    "simulator/sweep.py",
+    "traces/hlo/custom_calls.py",
+    "traces/hlo/operations.py",
+    "traces/hlo/parser.py",
+    "traces/hlo/program.py",
+    "traces/hlo/walk.py",
+    "workloads/exploration.py",
+    "workloads/llm_corpus.py",
+    "workloads/transformer/hugging_face.py",
+)
 _ROW = re.compile(r"- `+ ?(?P<expression>.+?) ?`+: (?P<reason>\S.*)")
 
 

@@ -39,7 +39,8 @@ def run_case(case: dict, folder: Path) -> dict:
         (folder / f"{name}.json").write_text(json.dumps(case[name]))
     # JSON is YAML as well.
     (folder / "network.yml").write_text(json.dumps(case["network"]))
-    words = ["simulate", "--workload", str(folder / "job"), *case["flags"]]
+    words = ["simulate", "--reference-semantics", *case["flags"]]
+    words += ["--workload", str(folder / "job")]
     words += [f"--{name}={folder / name}.json" for name in ("system", "memory")]
     words += [f"--network={folder / 'network.yml'}", f"--json={folder / 'out.json'}"]
     assert main([*words, f"--nodes={folder / 'nodes.csv'}"]) == 0

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.notes import print_notes
+from layerdag.cli.words import counted
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def _run(args: argparse.Namespace) -> int:
         sys.stdout.write(text) if args.json == "-" else write_text(args.json, text)
     if args.json != "-":
         print("\n".join(_lines(found)))
+    print_notes(found.notes)
     return 1 if any(outcome.error for outcome in found.outcomes) else 0
 
 
@@ -79,15 +82,21 @@ def _lines(found: "Exploration") -> list[str]:
     """Return the best plans as a table."""
     too_large = sum(not outcome.fits for outcome in found.outcomes)
     lines = [
-        f"{len(found.outcomes)} plans: {len(found.simulated)} simulated, {too_large} too large for "
-        f"the memory, {sum(found.left_out.values())} left out",
+        f"{counted(len(found.outcomes), 'plan')}: {len(found.simulated)} simulated, "
+        f"{too_large} too large for the memory, {sum(found.left_out.values())} left out",
         "",
         f"{'s per step':>11} {'MFU':>6} {'exposed':>8} {'GiB':>8} {'cost':>9}  plan",
     ]
     for best in found.best():
-        lines.append(f"{best.model} on {best.cluster}, {best.ranks:,} ranks")
+        lines.append(f"{best.model} on {best.cluster}, {counted(best.ranks, 'rank')}")
         mine = [o for o in found.simulated if (o.model, o.cluster) == (best.model, best.cluster)]
         lines += [_line(outcome) for outcome in mine[:_SHOWN]]
+    for least in found.least_memory():
+        lines.append(
+            f"{least.model} on {least.cluster}: no plan fits; the least need is "
+            f"{least.memory_gib:.1f} GiB ({least.plan}), the cluster has "
+            f"{found.study.clusters[least.cluster].capacity / 2**30:.1f} GiB an accelerator"
+        )
     for outcome in found.outcomes:
         if outcome.error:
             lines.append(f"failed: {outcome.cluster}, {outcome.plan}: {outcome.error}")

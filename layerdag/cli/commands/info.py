@@ -91,7 +91,7 @@ def _program(args: argparse.Namespace) -> int:
 
     hardware = Hardware.from_name(args.compute) if args.compute else None
     found = summarize_program(read_program(args.workload), hardware)
-    return _printed(args, found.to_dict(), [str(found)])
+    return _printed(args, found.to_dict(), [str(found)], found.notes)
 
 
 def _printed(

@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.notes import notes_json, print_notes
+from layerdag.cli.words import counted
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -74,7 +76,10 @@ def _run(args: argparse.Namespace) -> int:
     made = scale(args.trace, **asked, plan=args.plan, limits=limits)
     if args.out:
         write_workload(made.workload, args.out, overwrite=args.overwrite)
-    print_figures(args.json, made.found, _lines(made.found))
+    notes = made.workload.notes
+    figures = {**made.found, "input_notes": notes_json(notes)}
+    print_figures(args.json, figures, _lines(made.found))
+    print_notes(notes)
     return 0
 
 
@@ -82,9 +87,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
     """Return what was found and changed as text."""
     ranks, nodes = found["ranks"], found["nodes"]
     lines = [
-        f"{found['source']}: {ranks['before']:,} ranks to {ranks['after']:,}, "
+        f"{found['source']}: {counted(ranks['before'], 'rank')} to {ranks['after']:,}, "
         f"{nodes['before']:,} nodes to {nodes['after']:,}",
-        f"{len(found['classes'])} class(es) of ranks that run the same program",
+        f"{counted(len(found['classes']), 'class')} of ranks that run the same program",
     ]
     for axis in found["plan"]:
         shards = ", sharded" if axis["sharded"] else ""

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
+from layerdag.cli.words import alike, counted
 from layerdag.errors import SimulationError, UsageError
 from layerdag.simulator.compute_choice import CHOICES
 
 if TYPE_CHECKING:
+    from layerdag.simulator.analysis import Breakdown
     from layerdag.simulator.cluster import Cluster
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.config import RunOptions, SystemConfig
@@ -26,17 +28,18 @@ MAX_CAPACITY_GB = 1e9
 def summary(result: "SimulationResult") -> list[str]:
     """Return the lines that are printed on the terminal in any case."""
     lines = [
-        f"{result.num_nodes} nodes on {result.num_ranks} ranks, makespan "
+        f"{result.num_nodes} nodes on {counted(result.num_ranks, 'rank')}, makespan "
         f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
         f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
     ]
     columns = (result.rank_finish_ns, result.compute_ns, result.exposed_comm_ns)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    for rank, (finish, compute, exposed) in enumerate(rows[:SHOWN_RANKS]):
+    rows = alike(zip(*(column.tolist() for column in columns), strict=True))
+    for rank, (finish, compute, exposed) in rows[:SHOWN_RANKS]:
         fraction = exposed / finish if finish else 0.0
         lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {fraction:>8.1%}")
     if len(rows) > SHOWN_RANKS:
-        lines.append(f"{len(rows) - SHOWN_RANKS} more ranks; --json writes them all")
+        more = counted(len(rows) - SHOWN_RANKS, "kind")
+        lines.append(f"{more} of ranks more; --json writes them all")
     lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
     unused_us = _unused_us(result)
     if unused_us:
@@ -88,11 +91,11 @@ def _unused_us(result: "SimulationResult") -> int:
 
 def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
     """Return what --report adds to the JSON document and to the terminal."""
-    from layerdag.simulator.analysis import breakdown, by_node, critical_path
+    from layerdag.simulator.analysis import breakdown, by_kind, by_node, critical_path
 
     parts = breakdown(result)
     path = critical_path(result)
-    names = by_node(result, path)
+    names, kinds = by_node(result, path), by_kind(result, path)
     rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
     document = {
         "breakdown": {str(rank): row for rank, row in enumerate(rows)},
@@ -106,13 +109,34 @@ def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
             }
             for node in path
         ],
+        "critical_path_by_kind": kinds,
         "critical_path_by_name": names,
     }
-    lines = ["", "where the time goes (exposed parts only)", parts.table()]
-    lines += ["", f"critical path: {len(path)} nodes; the longest names on it"]
-    for name, time in list(names.items())[:SHOWN_NODES]:
-        lines.append(f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}")
+    lines = ["", "where the time goes (exposed parts only)", *_breakdown_lines(parts)]
+    lines += ["", f"critical path: {counted(len(path), 'node')}, by kind"]
+    lines += _longest(kinds, result.makespan_ns)
+    lines += ["the longest names on it", *_longest(names, result.makespan_ns)]
     return document, lines
+
+
+def _longest(times: dict[str, int], makespan_ns: int) -> list[str]:
+    """Return the longest times with their share of the makespan."""
+    return [
+        f"{time:>15} ns {time / max(makespan_ns, 1):>7.1%}  {name}"
+        for name, time in list(times.items())[:SHOWN_NODES]
+    ]
+
+
+def _breakdown_lines(parts: "Breakdown") -> list[str]:
+    """Return where the time goes in ms: the mean of all ranks, and ranks alike once."""
+    rows = [("mean", parts.time_ns_RP.mean(axis=0).tolist())]
+    rows += alike(parts.time_ns_RP.tolist())[:SHOWN_RANKS]
+    lines = [f"{'rank':>6}" + "".join(f"{part:>13}" for part in (*parts.parts, "total"))]
+    lines.append(f"{'ms':>6}")
+    for label, row in rows:
+        cells = "".join(f"{value / 1e6:>13.3f}" for value in (*row, sum(row)))
+        lines.append(f"{label:>6}{cells}")
+    return lines
 
 
 def peak_memory(
@@ -124,7 +148,12 @@ def peak_memory(
     capacity = args.memory_capacity
     if capacity is not None and not 0 < capacity < MAX_CAPACITY_GB:
         raise UsageError(f"--memory-capacity is {capacity}; give a positive number of GB.")
-    memory = local_memory(result)
+    try:
+        memory = local_memory(result)
+    except SimulationError as error:
+        if capacity is not None:
+            raise
+        return {"peak_memory_error": str(error)}, ["", f"peak local memory is not known: {error}"]
     over = memory.over(int(capacity * 1e9)) if capacity is not None else ""
     if over and args.over_capacity == "error":
         raise SimulationError(over)
@@ -133,6 +162,21 @@ def peak_memory(
     # Where no node names its tensors, the peak is that of single operators: worth no line.
     tells = capacity is not None or memory.listed_R.any()
     return memory.summary(), ["", memory.line()] if tells else []
+
+
+def tracked_memory(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
+    """Write and return the local memory as ASTRA-sim's track-local-mem tells it."""
+    from layerdag.simulator.reference_memory import in_units, reference_memory, write_memory
+
+    prefix = result.program.cluster.system.local_mem_trace
+    peaks: dict[str, int] = {}
+    for found in reference_memory(result):
+        write_memory(found, prefix)
+        peaks[str(found.rank)] = found.peak
+    highest = max(peaks.values())
+    lines = ["", f"peak memory usage: {in_units(highest)} (as track-local-mem counts it; each"]
+    lines[1] += f" rank's in {prefix}.<rank>.json)"
+    return {"tracked_peak_memory_bytes": peaks}, lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -180,9 +224,11 @@ def _configure_run(add: Callable[..., object]) -> None:
         "reference has one (default: %(default)s)")  # fmt: skip
     add("--injection-scale", type=float, default=1.0, metavar="X",
         help="factor on the endpoint delay (default: %(default)s)")  # fmt: skip
-    add("--group-collectives", choices=("flat", "hierarchical"), default="flat",
-        help="collectives of groups that span whole dimensions: one flat ring as in the reference, "
-        "or phase by phase in these dimensions (default: %(default)s)")  # fmt: skip
+    add("--group-collectives", choices=("flat", "hierarchical"),
+        help="collectives of groups that are grids of ranks: one flat ring, or phase by phase in "
+        "the dimensions they span (default: hierarchical)")  # fmt: skip
+    add("--reference-semantics", action="store_true",
+        help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
@@ -208,7 +254,8 @@ def _configure_run(add: Callable[..., object]) -> None:
 
 
 def _configure_outputs(add: Callable[..., object]) -> None:
-    add("--json", metavar="OUT", help='write the result as JSON; "-" for standard output')
+    add("--json", nargs="?", const="-", metavar="FILE",
+        help="the result as JSON to FILE, or in place of the table")  # fmt: skip
     add("--trace", metavar="OUT.json", help="write a timeline for Perfetto")
     add("--nodes", metavar="OUT.csv", help="write issue and finish tick of every node")
     add("--report", action="store_true",
@@ -293,6 +340,7 @@ def _run(args: argparse.Namespace) -> int:
     for wanted, extra in (
         (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
         (args.report, lambda: report(result)),
+        (cluster.system.track_local_mem, lambda: tracked_memory(result)),
         (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
         (args.machine, lambda: interval(args, result)),
     ):
@@ -336,7 +384,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     )
     refused = [name for name in ours if getattr(args, name)]
     refused += ["congestion"] if args.congestion != "unaware" else []
-    refused += ["group_collectives"] if args.group_collectives != "flat" else []
+    refused += ["group_collectives"] if args.group_collectives == "hierarchical" else []
     refused += ["missing_implementations"] if args.missing_implementations != "refuse" else []
     refused += ["comm_streams"] if args.comm_streams != 1 else []
     if refused:
@@ -354,7 +402,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     if args.nodes:
         write_ticks(outcome, workload, args.nodes)
     lines = [
-        f"{len(outcome.ticks)} nodes on {workload.num_ranks} ranks, makespan "
+        f"{len(outcome.ticks)} nodes on {counted(workload.num_ranks, 'rank')}, makespan "
         f"{max(outcome.finish_ns)} ns, as ASTRA-sim reports; every node is done"
     ]
     print_figures(args.json, outcome.summary(), lines)
@@ -422,9 +470,14 @@ def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
     """Return the system with what the flags say about collectives."""
     from layerdag.simulator.config import GroupCollectives, MissingImplementations
 
+    if args.reference_semantics and args.group_collectives == "hierarchical":
+        raise UsageError(
+            "--reference-semantics runs groups as flat rings; leave --group-collectives out."
+        )
+    groups = args.group_collectives or ("flat" if args.reference_semantics else "hierarchical")
     return dataclasses.replace(
         system,
-        group_collectives=GroupCollectives(args.group_collectives),
+        group_collectives=GroupCollectives(groups),
         missing=MissingImplementations(args.missing_implementations),
     )
 

@@ -1,6 +1,8 @@
 """``layerdag sweep``: many workloads on many clusters."""
 
 import argparse
+import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     with file_lock(out.with_name(f".{out.name}.lock"), guarded=out):
         found = run_sweep(points, f"{args.out}.journal.jsonl", run_all)
         rows = list(track(found, "simulating", total=len(points)))
-    rows.sort(key=lambda row: (row.workload, row.system, row.network, row.compute, row.congestion))
+    rows.sort(key=_name)
     write_rows(rows, args.out)
     if args.plot:
         draw(rows, args.plot)
@@ -74,9 +76,13 @@ def run(args: argparse.Namespace) -> int:
     failed = [row for row in rows if row.error]
     for row in failed:
         print(f"failed: {_name(row)}: {row.error}")
+    for note, count in Counter(note for row in rows for note in row.notes.splitlines()).items():
+        print(f"note: {note} ({count:,} of {len(rows):,} rows)", file=sys.stderr)
     return 1 if failed else 0
 
 
 def _name(row: "SweepRow") -> str:
     """Return the names that tell a row from the others."""
-    return " | ".join((row.workload, row.system, row.network, row.compute, row.congestion))
+    names = [row.workload, row.system, row.network, row.compute, row.congestion]
+    names += [row.group_collectives] if row.group_collectives != "hierarchical" else []
+    return " | ".join(names)

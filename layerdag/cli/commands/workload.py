@@ -3,13 +3,16 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.notes import notes_json, print_notes
+from layerdag.cli.words import counted
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
+    from layerdag.runtime.notes import Note
     from layerdag.workloads.dlrm import RecommenderJob
     from layerdag.workloads.transformer.job import DisaggregatedJob, SymbolicJob
 
@@ -130,9 +133,17 @@ def _run(args: argparse.Namespace) -> int:
         require_few_ranks(figures["ranks"], limits, figures["model"])
         require_few_bytes(figures["nodes"] * _NODE_BYTES, limits, figures["model"])
         write_workload(made.workload(), args.out, overwrite=args.overwrite)
-    figures = made.summary()
+    figures = {**made.summary(), "notes": notes_json(_notes(made))}
     print_figures(args.json, figures, _lines(figures))
+    print_notes(_notes(made))
     return 0
+
+
+def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence["Note"]:
+    """Return what was not understood of the file that describes the model."""
+    from layerdag.workloads.transformer.shapes import ModelShape
+
+    return made.shape.notes if isinstance(made.shape, ModelShape) else ()
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -148,7 +159,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     unit = "samples" if "samples" in figures else "tokens"
     lines = [
         f"{figures['model']}: {_counted(figures['parameters'])} parameters on "
-        f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes",
+        f"{counted(figures['ranks'], 'rank')}, {figures['nodes']:,} nodes",
         f"{figures['flops']:.4g} floating-point operations, {figures[unit]:,} {unit}",
         f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
     ]

@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.words import counted
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -163,7 +164,7 @@ def _lines(job: "StageJob", figures: dict[str, Any]) -> list[str]:
     """Return the figures of each stage's first rank as a table."""
     flags, per_rank = job.flags, list(figures["per_rank"].values())
     lines = [
-        f"{flags.model_type}: {flags.ranks:,} ranks, {figures['nodes']:,} nodes",
+        f"{flags.model_type}: {counted(flags.ranks, 'rank')}, {figures['nodes']:,} nodes",
         "",
         f"{'first rank of stage':<20}{'nodes':>8}{'operations':>22}{'elements':>18}"
         f"{'collectives':>13}",

@@ -10,12 +10,15 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 
 _BITS = re.compile(r"[a-z]+?(\d+)")
+_QUANTIZED = re.compile(r"!quant\.uniform<[iu](\d+)")
+_INDEX_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,19 @@ class ValueType:
 
     @property
     def element_bits(self) -> int:
-        """Bits of an element; a Boolean takes a byte, as in memory."""
+        """Bits of an element, 0 if unknown; a Boolean takes a byte, as in memory."""
         if self.element.startswith("complex"):
             return 128 if "f64" in self.element else 64
-        found = _BITS.match(self.element.lower())
-        bits = int(found[1]) if found else 32
+        if self.element == "index":
+            return _INDEX_BITS
+        found = _QUANTIZED.match(self.element) or _BITS.match(self.element.lower())
+        bits = int(found[1]) if found else 0
         return 8 if bits == 1 else bits
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the element type says how many bits it has."""
+        return self.element_bits > 0
 
     @property
     def num_bytes(self) -> int:
@@ -98,21 +108,21 @@ class CompiledProgram:
         name: Of the module.
         devices: Replicas times partitions.
         items: Operations in program order, calls inlined, loops unrolled.
-        notes: What a reader should know: operators without a rule of costs, annotations that were
-            not applied.
+        notes: Operators without a rule of costs, annotations that were not applied.
     """
 
     name: str
     devices: int
     items: tuple[Computation | Collective, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[Note, ...] = ()
 
 
 FREE = frozenset(
     (
         *("constant", "iota", "return", "tuple", "get_tuple_element", "optimization_barrier"),
         *("real", "imag", "complex", "after_all", "replica_id", "partition_id"),
-        *("get_dimension_size", "sharding_constraint", "create_token"),
+        *("get_dimension_size", "sharding_constraint", "create_token", "async_done"),
+        *("async_update", "add_dependency", "domain"),
     )
 )
 """Operations that take no time."""
@@ -121,7 +131,7 @@ MOVES = frozenset(
         *("transpose", "reshape", "broadcast_in_dim", "broadcast", "dynamic_broadcast_in_dim"),
         *("dynamic_reshape", "pad", "dynamic_pad", "concatenate", "slice", "dynamic_slice"),
         *("real_dynamic_slice", "dynamic_update_slice", "gather", "dynamic_gather", "scatter"),
-        *("sort", "reverse", "select_and_scatter", "custom_call", "bitcast_convert", "copy"),
+        *("sort", "reverse", "select_and_scatter", "bitcast_convert", "copy"),
         *("dynamic_iota", "rng", "rng_bit_generator", "bitcast"),
     )
 )
@@ -444,11 +454,12 @@ class ProgramSummary:
     operators: tuple[OperatorCost, ...]
     collectives: dict[str, dict[str, int]]
     regions: tuple[Region, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as plain data."""
-        document = asdict(self)
+        document = asdict(replace(self, notes=()))
+        document["notes"] = [note.to_json() for note in self.notes]
         document["regions"] = [
             {key: getattr(region, key) for key in ("name", "operations", "flops", "mem_bytes")}
             | {"runtime_s": region.seconds}
@@ -482,7 +493,6 @@ class ProgramSummary:
             yield (
                 f"{region.name}: {region.operations:,} operations, {region.seconds * 1e6:,.3f} us"
             )
-        yield from self.notes
 
 
 def summarize_program(program: CompiledProgram, hardware: Hardware | None = None) -> ProgramSummary:
@@ -599,7 +609,7 @@ def program_workload(
             made[parts] = _trace(program.name, nodes, parts)
         traces.append(made[parts])
     groups = {name: ranks for ranks, name in names.items() if name}
-    return Workload(tuple(traces), groups, program.name)
+    return Workload(tuple(traces), groups, program.name, program.notes)
 
 
 def _group_names(nodes: Sequence[Region], devices: int) -> dict[tuple[int, ...], str]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import TraceError, UsageError
+from layerdag.simulator.compute import item_bytes
 from layerdag.traces.analysis import WORLD_NAMES, group_names
 from layerdag.traces.chakra.files import normalize
 from layerdag.traces.trace import DATA, CollectiveType, NodeType, Trace, Workload, dependency_edges
@@ -138,10 +139,6 @@ def _steps(ranks: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-ITEM_BYTES = {
-    "float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1, "uint8": 1,
-}  # fmt: skip
 _MATRIX = (
     "mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "attention", "convolution", "conv", "gemm",
 )  # fmt: skip
@@ -199,8 +196,20 @@ class EditableProgram:
 
     @cached_property
     def item_N(self) -> np.ndarray:
-        """Bytes of an element of each node by its stated format, 4 where unknown, int64 (N,)."""
-        return np.array([ITEM_BYTES.get(name, 4) for name in self.trace.dtypes()], dtype=np.int64)
+        """Bytes of an element of each node by its stated format, int64 (N,).
+
+        Raises:
+            TraceError: If a format is not known.
+        """
+        names = self.trace.dtypes()
+        known = {name: item_bytes(name) for name in dict.fromkeys(names)}
+        unknown = [name for name, size in known.items() if size is None]
+        if unknown:
+            raise TraceError(
+                f"{self.trace.source}: the number format '{unknown[0]}' of its nodes is not known, "
+                "and so the size of shards is not; write it as PyTorch does, such as bfloat16."
+            )
+        return np.array([known[name] for name in names], dtype=np.int64)
 
     @cached_property
     def data_edges_2E(self) -> np.ndarray:
@@ -501,11 +510,14 @@ def stated_kinds(text: str, job: Job) -> tuple[Kind, ...]:
     for part in parts:
         if part not in KINDS[:-1]:
             raise UsageError(f"--plan: '{part}' is unknown; known are {', '.join(KINDS[:-1])}.")
+    if not job.mesh.sizes:
+        raise UsageError(
+            f"--plan: {job.source} has one rank, and so no axis of ranks to name; leave it out."
+        )
     if len(parts) != len(job.mesh.sizes):
         raise UsageError(
-            f"--plan names {len(parts)} kinds of parallelism, but {job.source} has "
-            f"{len(job.mesh.sizes)} axes ({found or 'one rank'}); name one for each, that of "
-            "neighboring ranks first."
+            f"--plan names '{text}', but {job.source} has these axes of ranks: {found}; name one "
+            "kind for each, that of neighboring ranks first."
         )
     return tuple(kind for part in parts for kind in KINDS if kind == part)
 

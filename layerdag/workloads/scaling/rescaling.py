@@ -133,6 +133,8 @@ def _free_axis(given: dict[Kind, int], found: DetectedDegrees, source: str) -> i
         return data[0]
     if len(free) == 1:
         return free[0]
+    if not found.kinds:
+        raise UsageError(f"{source}: {_ALONE}.")
     raise UsageError(
         f"{source}: --ranks does not say which degree changes: found {found}. "
         + ("Give --data or --tensor." if free else _NONE_FREE)
@@ -143,6 +145,11 @@ _NONE_FREE = (
     "None of these can grow by a rule; a trace that has data parallelism on two ranks can. "
     "'--plan data' states what the axis is where the trace does not tell."
 )
+_ALONE = (
+    "a trace of one rank does not tell what ranks exchange. Collect the job on two ranks "
+    "('layerdag collect --nproc 2'), which can grow, or make it on any number of ranks with "
+    "'layerdag capture' or 'layerdag workload' and --data"
+)
 
 
 def _no_axis(kind: Kind, found: DetectedDegrees, source: str) -> str:
@@ -152,6 +159,8 @@ def _no_axis(kind: Kind, found: DetectedDegrees, source: str) -> str:
             f"{source}: has several axes of {kind} parallelism ({found}); --{kind} does not say "
             "which one changes. Give --plan with the kind of each axis."
         )
+    if not found.kinds:
+        return f"{source}: {_ALONE}."
     return (
         f"{source}: has no {kind} parallelism (found {found}), so that its trace does not tell "
         f"what {kind} ranks exchange; start from a trace of at least two {kind} ranks, or state "
@@ -239,7 +248,7 @@ def scale(
         ],
         "layers": layers,
         "changes": changes,
-        "notes": _notes(found, mesh, changes),
+        "notes": _notes(found, mesh, changes, before),
     })  # fmt: skip
 
 
@@ -252,9 +261,19 @@ def _job(workload: Workload, plan: str | None) -> tuple[Job, tuple[Kind, ...]]:
     return job, stated_kinds(plan, job) if plan else job.kinds
 
 
-def _notes(found: DetectedDegrees, mesh: Mesh, changes: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(
+    found: DetectedDegrees, mesh: Mesh, changes: Sequence[Mapping[str, Any]], before: Job
+) -> list[str]:
     """Return what a user should know of the result, a sentence each."""
     notes = []
+    alike = any(len(program.ranks) > 1 for program in before.programs)
+    if alike and found.sizes != mesh.sizes:
+        firsts = ", ".join(str(program.ranks[0]) for program in before.programs[:4])
+        more = ", ..." if len(before.programs) > 4 else ""
+        notes.append(
+            f"All ranks have the times of the first rank of their class ({firsts}{more}); slower "
+            "ranks of the trace are not kept."
+        )
     if changes:
         notes.append("Durations of operators whose cost changed were scaled with it.")
     if found.sizes != mesh.sizes:

@@ -10,8 +10,9 @@ from layerdag.workloads.transformer.job import (
     transformer_workload,
 )
 from layerdag.workloads.transformer.layers import Nodes, ProgramBuilder
+from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Recompute, Step
-from layerdag.workloads.transformer.shapes import PRESETS, ModelShape, model
+from layerdag.workloads.transformer.shapes import PRESETS, ModelShape
 
 __all__ = [
     "ADAM",

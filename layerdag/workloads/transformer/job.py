@@ -14,6 +14,7 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 from layerdag.workloads.transformer.costs import Costs, rank_memory
+from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
 from layerdag.workloads.transformer.plan import (
     PEERS,
@@ -25,7 +26,7 @@ from layerdag.workloads.transformer.plan import (
     layers_of_stage,
     stage_traces,
 )
-from layerdag.workloads.transformer.shapes import ModelShape, model
+from layerdag.workloads.transformer.shapes import ModelShape
 
 _TOKEN_BYTES = 8  # a token is a 64-bit integer
 
@@ -202,7 +203,7 @@ class SymbolicJob:
     def workload(self) -> Workload:
         """Return the traces of all ranks with their groups; each is made when it is asked for."""
         traces = stage_traces(self.plan, self.stages)
-        return Workload(traces, traces.groups, self.shape.name)
+        return Workload(traces, traces.groups, self.shape.name, self.shape.notes)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag workload --json`` prints.
@@ -445,7 +446,7 @@ class DisaggregatedJob:
             dict(self._groups(made.programs)),
             [*neighbors, *slots_RS.T],
         )
-        return Workload(traces, traces.groups, self.shape.name)
+        return Workload(traces, traces.groups, self.shape.name, self.shape.notes)
 
     def _neighbor_R(self, peer: str) -> np.ndarray:
         first, second = DeviceMesh(self.prefill).peer_R(peer), DeviceMesh(self.decode).peer_R(peer)

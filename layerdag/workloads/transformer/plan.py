@@ -38,6 +38,9 @@ class Precision:
     optimizer: int
 
 
+MAX_LAYER_RUNS = 100_000
+"""Most runs of a layer in the programs of all stages: some four million nodes, 2.6 GB."""
+
 PRECISIONS = {
     precision.name: precision
     for precision in (
@@ -220,6 +223,7 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
                 f"{over}; choose numbers that divide."
             )
     _check_stages(shape, plan, step)
+    _check_length(shape, step)
     if plan.expert > 1 and not shape.experts:
         raise ConfigError(
             f"{shape.name}: has no experts to be split over {plan.expert} expert ranks; leave "
@@ -229,6 +233,18 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
         _check_image(shape.name, shape.image, step)
     if not step.training:
         _check_inference(plan, step)
+
+
+def _check_length(shape: ModelShape, step: Step) -> None:
+    """Refuse programs of more nodes than memory holds, before one is made."""
+    turns = step.micro_batches * (step.tokens if step.phase == "decode" else 1)
+    if shape.layers * turns > MAX_LAYER_RUNS:
+        each = "micro-batches x tokens" if step.phase == "decode" else "micro-batches"
+        raise ConfigError(
+            f"{shape.name}: {shape.layers:,} layers x {turns:,} {each} are "
+            f"{shape.layers * turns:,} runs of a layer, each of ten to forty nodes; at most "
+            f"{MAX_LAYER_RUNS:,} are taken, so choose fewer."
+        )
 
 
 def _check_image(name: str, image: Image, step: Step) -> None:

@@ -1,13 +1,11 @@
-"""The sizes of a transformer: presets, and ``config.json`` of Hugging Face."""
+"""The sizes of a transformer, and public models by name."""
 
-import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
-from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.runtime.reading import read_parsed
+from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 
 
@@ -85,11 +83,11 @@ class Latent:
     query_rank: int = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, least = getattr(self, field.name), int(field.name != "query_rank")
+        for each in fields(self):
+            value, least = getattr(self, each.name), int(each.name != "query_rank")
             if type(value) is not int or value < least:
                 raise ConfigError(
-                    f"latent attention: {field.name} is {value!r}; it must be a whole number of at "
+                    f"latent attention: {each.name} is {value!r}; it must be a whole number of at "
                     f"least {least}."
                 )
 
@@ -128,6 +126,9 @@ class Latent:
         return hidden * self.compressed_width + self.norm_parameters
 
 
+MAX_SIZE = 10**8
+"""Largest width, vocabulary or number of layers; products of three of them are no figures."""
+
 Biases = Literal["none", "qkv", "all"]
 Norm = Literal["layer", "rms", "adaptive"]
 
@@ -165,6 +166,7 @@ class ModelShape:
         dense_layers: Layers before the first mixture, which have a feed-forward block of their own.
         dense_feed_forward: Inner width of that block; 0 without such layers.
         router_bias: Whether the router has a bias, one number for each expert.
+        notes: What the file that describes it says and is not known.
 
     Raises:
         ConfigError: If a number is not possible; names it.
@@ -193,17 +195,18 @@ class ModelShape:
     dense_layers: int = 0
     dense_feed_forward: int = 0
     router_bias: bool = False
+    notes: tuple[Note, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type is not int:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type is not int:
                 continue
-            least = 1 if field.name in _AT_LEAST_ONE else 0
-            if type(value) is not int or value < least:
+            least = 1 if each.name in _AT_LEAST_ONE else 0
+            if type(value) is not int or not least <= value <= MAX_SIZE:
                 raise ConfigError(
-                    f"model {self.name}: {field.name} is {value!r}; it must be a whole number of "
-                    f"at least {least}."
+                    f"model {self.name}: {each.name} is {value!r:.60}; it must be a whole number "
+                    f"of at least {least} and at most {MAX_SIZE:,}."
                 )
         if (self.norm == "adaptive") != bool(self.image and self.image.labels):
             raise ConfigError(
@@ -507,138 +510,3 @@ def preset(name: str) -> ModelShape:
             f"{', '.join(PRESETS)}; or name a Hugging Face config.json."
         )
     return PRESETS[name]
-
-
-def model(name: str | Path) -> ModelShape:
-    """Return a public model by its name, or the one that a Hugging Face ``config.json`` describes.
-
-    Raises:
-        UsageError: If there is no such model.
-        DataError: If the file describes a model whose shape is not known here.
-    """
-    path = Path(name)
-    if path.is_dir():
-        path = path / "config.json"
-    if path.suffix == ".json" or path.is_file():
-        return _from_config(path)
-    return preset(str(name))
-
-
-def _from_config(path: Path) -> ModelShape:
-    """Read a ``config.json``."""
-    try:
-        config = json.loads(read_parsed(path, DataError))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    known = ("gpt2", *_LLAMA_LIKE, *_LATENT)
-    if kind not in known:
-        raise DataError(
-            f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), known)} Known "
-            f"types: {', '.join(known)}."
-        )
-    reader = _gpt_config if kind == "gpt2" else _llama_config
-    if kind in _LATENT:
-        reader = _latent_config
-        _refuse_latent_parts(config, path)
-    else:
-        _refuse_parts(config, path)
-    for key, value in config.items():
-        if key in _NUMBERS and type(value) is not int:
-            raise DataError(f"{path}: {key} is {value!r}; it must be a whole number.")
-    label = str(config.get("_name_or_path") or path.parent.name or path.stem)
-    try:
-        return reader(label, config)
-    except KeyError as error:
-        raise DataError(f"{path}: lacks {error.args[0]!r}, which a {kind} has; add it.") from None
-
-
-def _gpt_config(name: str, config: dict[str, Any]) -> ModelShape:
-    hidden = config["n_embd"]
-    return ModelShape(
-        name, config["n_layer"], hidden, config["n_head"], config.get("n_inner") or 4 * hidden,
-        config["vocab_size"], positions=config["n_positions"],
-        tied=config.get("tie_word_embeddings", True), dropout=bool(config.get("resid_pdrop", 0.1)),
-    )  # fmt: skip
-
-
-def _llama_config(name: str, config: dict[str, Any]) -> ModelShape:
-    kind = config["model_type"]
-    experts = config.get("num_local_experts", config.get("num_experts")) or 0
-    inner = config.get("moe_intermediate_size") if experts else None
-    attention_bias = config.get("attention_bias", False) or kind in _QKV_BIAS
-    return _llama(
-        name, config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"],
-        config.get("num_key_value_heads") or config["num_attention_heads"],
-        inner or config["intermediate_size"], config["vocab_size"],
-        head_size=config.get("head_dim") or 0, tied=config.get("tie_word_embeddings", False),
-        biases="qkv" if attention_bias else "none", qk_norm=kind in _QK_NORM,
-        experts=experts, experts_per_token=config["num_experts_per_tok"] if experts else 0,
-    )  # fmt: skip
-
-
-def _latent_config(name: str, config: dict[str, Any]) -> ModelShape:
-    """Read a DeepSeek-V2 or V3; modules that predict further tokens (MTP) are left out."""
-    latent = Latent(
-        config["kv_lora_rank"], config["qk_nope_head_dim"], config["qk_rope_head_dim"],
-        config["v_head_dim"], config.get("q_lora_rank") or 0,
-    )  # fmt: skip
-    layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
-    experts = config.get("n_routed_experts") or 0
-    inner = config["intermediate_size"]
-    mixture: dict[str, Any] = {}
-    if experts:
-        first = config.get("first_k_dense_replace") or 0
-        mixture = {
-            "experts": experts, "experts_per_token": config["num_experts_per_tok"],
-            "shared_experts": config.get("n_shared_experts") or 0,
-            "dense_layers": first, "dense_feed_forward": inner if first else 0,
-            "router_bias": config["model_type"] == "deepseek_v3",
-        }  # fmt: skip
-        inner = config["moe_intermediate_size"]
-    return _llama(
-        name, layers, config["hidden_size"], heads, 0, inner, config["vocab_size"], latent=latent,
-        tied=config.get("tie_word_embeddings", False), **mixture,
-    )  # fmt: skip
-
-
-def _refuse_latent_parts(config: dict[str, Any], path: Path) -> None:
-    """Refuse what changes the shapes of a DeepSeek and is not known here."""
-    if config.get("attention_bias"):
-        raise DataError(f"{path}: has attention_bias, which latent attention has not here.")
-    if (config.get("moe_layer_freq") or 1) != 1:
-        raise DataError(
-            f"{path}: has moe_layer_freq {config['moe_layer_freq']!r}, mixtures in some of the "
-            "later layers only, which is not known here."
-        )
-    for key in _LATENT_NUMBERS:
-        if config.get(key) is not None and type(config[key]) is not int:
-            raise DataError(f"{path}: {key} is {config[key]!r}; it must be a whole number.")
-
-
-def _refuse_parts(config: dict[str, Any], path: Path) -> None:
-    """Refuse what changes shapes and is not known here."""
-    for key in ("shared_expert_intermediate_size", "n_shared_experts", "mlp_bias",
-                "kv_lora_rank", "mlp_only_layers"):  # fmt: skip
-        if config.get(key):
-            raise DataError(
-                f"{path}: has {key} {config[key]!r}, which the shape of a model here cannot say; "
-                "describe a near model in Python with ModelShape."
-            )
-    if (config.get("decoder_sparse_step") or 1) != 1:
-        raise DataError(f"{path}: has mixtures in some layers only, which is not known here.")
-
-
-_LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
-_LATENT = ("deepseek_v2", "deepseek_v3")
-_LATENT_NUMBERS = (
-    "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-    "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "moe_intermediate_size",
-    "first_k_dense_replace",
-)  # fmt: skip
-_NUMBERS = (
-    "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size",
-    "n_embd", "n_head", "n_layer", "n_positions",
-)  # fmt: skip
-_QKV_BIAS = ("qwen2",)
-_QK_NORM = ("qwen3", "qwen3_moe")

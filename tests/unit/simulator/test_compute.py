@@ -60,8 +60,9 @@ def test_efficiency_and_launch_are_read_from_the_name() -> None:
     [
         ("double", 8), ("float64", 8), ("float", 4), ("float32", 4), ("bfloat16", 2), ("half", 2),
         ("float16", 2), ("int8", 1), ("uint8", 1), ("signed char", 1), ("unsigned char", 1),
-        ("c10::Half", 2), ("c10::BFloat16", 2), ("", 4), ("complex", 4),
+        ("c10::Half", 2), ("c10::BFloat16", 2), ("", 4), ("complex", None),
+        ("Float8_e5m2", 1), ("long int", 8),
     ],
 )  # fmt: skip
-def test_bytes_of_a_number_follow_from_its_format(dtype: str, size: int) -> None:
+def test_bytes_of_a_number_follow_from_its_format(dtype: str, size: int | None) -> None:
     assert item_bytes(dtype) == size

@@ -604,3 +604,65 @@ def test_a_speed_for_the_first_rank_beyond_the_cluster_is_refused():
     simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({3: 1.0}))
     with pytest.raises(ConfigError, match="rank 4 is given a speed, but ranks are 0 to 3"):
         simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({4: 1.0}))
+
+
+@pytest.mark.parametrize(("ranks", "ticks"), [(64, 4037238), (32, 3973212), (16, 3845089)])
+def test_halving_doubling_of_an_odd_size_takes_the_ticks_of_the_reference(ranks, ticks):
+    # Recorded from ASTRA-sim: one chunk whose size 2n does not divide.
+    nodes = [comp(0, 1), all_reduce(1, 2_201_321, (0,))]
+    network = NetworkConfig.single(Topology.FULLY_CONNECTED, ranks, 1.0, 0.0)
+    cluster = Cluster(network, SystemConfig.uniform("halvingDoubling"))
+    assert simulate(make_workload(*[nodes] * ranks), cluster).makespan_ns == ticks
+
+
+def test_flat_rings_beside_a_slower_dimension_are_told_and_are_the_references_way():
+    member, other = [comp(0, 1), all_reduce(1, 4000, (0,), pg_name="1")], [comp(0, 1)]
+    load = make_workload(*[member] * 4, *[other] * 4, groups={"1": (0, 1, 2, 3)})
+    fast, slow = Dimension(Topology.RING, 2, 50.0, 500.0), Dimension(Topology.RING, 4, 1.0, 500.0)
+    cluster = Cluster(NetworkConfig((fast, slow)), SystemConfig.uniform("ring", 2))
+    grid = simulate(load, cluster)
+    flat = simulate(load, cluster, reference_semantics=True)
+    assert grid.makespan_ns > flat.makespan_ns
+    told = [note for note in flat.notes if "bandwidth of dimension 1 has no effect" in note]
+    assert len(told) == 1
+    assert told[0].startswith("4 collectives of groups that span dimension 1 (16,000 bytes)")
+    assert not any("no effect" in note for note in grid.notes)
+
+
+@pytest.mark.parametrize("kind", [99, 1000])
+def test_a_collective_that_does_not_exist_is_refused_on_a_preset_too(kind):
+    load = make_workload(*[[coll(0, kind, 8)]] * 2)
+    with pytest.raises(SimulationError, match=f"comm_type {kind}.*which the model does not know"):
+        simulate(load)
+
+
+def test_a_factor_that_no_clock_holds_is_refused():
+    with pytest.raises(ConfigError, match=r"a compute node would take 4e.* at most 1e15 ns"):
+        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({0: 1e300}))
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_ops", -5), ("tensor_size", -1)])
+def test_negative_costs_are_refused(name, value):
+    costs = {"num_ops": 8, "tensor_size": 8, name: value}
+    with pytest.raises(SimulationError, match=f"compute node 0 has {name} {value}; correct it"):
+        simulate(make_workload([comp(0, 1, **costs)]), compute="h100")
+
+
+def test_number_formats_have_their_rates_and_unknown_ones_are_told():
+    def run(dtype):
+        costs = {"num_ops": 10**12, "tensor_size": 8, "dtype": dtype}
+        return simulate(make_workload([comp(0, 1, **costs)]), compute="h100")
+
+    half, eight = run("bfloat16"), run("c10::Float8_e4m3fn")
+    assert half.makespan_ns == pytest.approx(2 * eight.makespan_ns, rel=0.01)
+    assert not any("formats" in note for note in eight.notes)
+    assert any("'posit16' of compute nodes are not known" in n for n in run("posit16").notes)
+
+
+def test_what_is_of_a_cpu_or_takes_no_time_is_told():
+    on_cpu = [comp(0, 1, device="cpu"), node(1, NodeType.INVALID)]
+    notes = " ".join(simulate(make_workload(on_cpu)).notes)
+    assert "those of the CPU on which the trace was recorded" in notes
+    assert "1 nodes of type INVALID take no time" in notes
+    on_both = [comp(0, 1, device="cpu"), comp(1, 1, device="cuda")]
+    assert not any("of the CPU" in n for n in simulate(make_workload(on_both)).notes)

@@ -154,11 +154,13 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(folder, monkeypatch):
     original = sweep.run_point
     monkeypatch.setattr(sweep, "run_point", lambda p, key: ran.append(p) or original(p, key))
     rows = list(run_sweep(points, folder / "journal"))
-    assert rows[:2] == first
-    assert len(ran) == 2
+    finished = [row for row in first if not row.error]
+    assert rows[: len(finished)] == finished
+    assert len(ran) == len(points) - len(finished)
     (folder / "fast.yml").write_text(NETWORK.format(50))
     list(run_sweep(points, folder / "journal"))
-    assert {p.network for p in ran[2:]} == {"fast"}
+    assert {p.network for p in ran[len(points) :]} <= {"fast", points[-1].network}
+    assert "fast" in {p.network for p in ran[len(points) - len(finished) :]}
 
 
 def test_a_point_runs_again_when_the_measurements_of_its_compute_model_change(folder, monkeypatch):
@@ -174,8 +176,73 @@ def test_a_point_runs_again_when_the_measurements_of_its_compute_model_change(fo
     assert [path.name for path in model_files("learned:good/w")] == ["w.0.et", "w.1.et"]
 
 
+def test_a_failure_of_the_moment_is_tried_again(folder, monkeypatch):
+    points = read_sweep(folder / "sweep.yml")[:1]
+    with monkeypatch.context() as short:
+        short.setattr("layerdag.runtime.reading.available_memory", lambda: 100)
+        (failed,) = run_sweep(points, folder / "journal")
+    (row,) = run_sweep(points, folder / "journal")
+    assert "on this machine" in failed.error
+    assert (row.error, row.makespan_ns > 0) == ("", True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"makespan_ns": -1}, {"makespan_ns": "7"}, {"cost": float("nan")}, {"key": 7}, {"more": 1}],
+)
+def test_a_line_that_is_no_outcome_is_not_believed(folder, change):
+    points = read_sweep(folder / "sweep.yml")[:1]
+    (right,) = run_sweep(points, folder / "journal")
+    line = json.loads((folder / "journal").read_text())
+    (folder / "journal").write_text(json.dumps({**line, "makespan_ns": 1, **change}) + "\n")
+    assert list(run_sweep(points, folder / "journal")) == [right]
+
+
+def test_groups_run_as_the_sweep_file_says_and_flat_rings_are_told(folder):
+    alone, talking = [comp(0, 5)], [comp(0, 5), all_reduce(1, 1 << 20, (0,), pg_name="1")]
+    ranks = [talking if rank < 4 else alone for rank in range(8)]
+    write_workload(workload(*ranks, groups={"1": (0, 1, 2, 3)}), folder / "w")
+    system = {**json.loads((folder / "ring.json").read_text()), "local-mem-bw": 1000}
+    system["all-reduce-implementation"] = ["ring", "ring"]
+    (folder / "s.json").write_text(json.dumps(system))
+    network = "topology: [ Switch, Switch ]\nnpus_count: [ 2, 4 ]\nlatency: [ 500, 500 ]\n"
+    (folder / "n.yml").write_text(network + "bandwidth: [ 100, 1 ]\n")
+    (folder / "sweep.yml").write_text(
+        "workloads: {w: w}\nsystems: {s: s.json}\nnetworks: {n: n.yml}\n"
+        "group_collectives: [flat, hierarchical]\n"
+    )
+    flat, grid = run_sweep(read_sweep(folder / "sweep.yml"), folder / "journal")
+    assert grid.makespan_ns > 2 * flat.makespan_ns
+    assert "the bandwidth of dimension 1 has no effect" in flat.notes
+    assert not grid.notes
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("grop_collectives: [flat]", "unknown key 'grop_collectives'. Did you mean 'group_coll"),
+        ("congestion: [awar]", "'congestion' holds 'awar'. Did you mean 'aware'"),
+        ("costs: {fats: 1}", "names the network 'fats', which 'networks' has not"),
+        ("costs: {fast: dear}", "the cost of 'fast' is 'dear'; write a number"),
+        (
+            "compute: [" + ",".join(f"m{i}" for i in range(40_000)) + "]",
+            "simulations, the product of its lists; at most 100,000",
+        ),
+    ],
+)
+def test_what_a_sweep_does_not_know_is_one_sentence(folder, line, sentence):
+    text = "\n".join(
+        row
+        for row in (folder / "sweep.yml").read_text().splitlines()
+        if not row.startswith("costs")
+    )
+    (folder / "sweep.yml").write_text(f"{text}\n{line}\n")
+    with pytest.raises(ConfigError, match=sentence):
+        read_sweep(folder / "sweep.yml")
+
+
 def test_a_finished_sweep_is_taken_from_its_journal_as_it_is(folder, monkeypatch):
-    points = read_sweep(folder / "sweep.yml")
+    points = [p for p in read_sweep(folder / "sweep.yml") if p.workload == "good"]
     first = list(run_sweep(points, folder / "journal"))
     content = (folder / "journal").read_bytes()
     monkeypatch.delattr(sweep, "run_point")

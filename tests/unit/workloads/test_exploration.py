@@ -10,6 +10,7 @@ import yaml
 from small_studies import TINY, cluster, study
 
 import layerdag as ld
+from layerdag.cli.main import main
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
 from layerdag.simulator.config import Topology
@@ -407,7 +408,9 @@ def test_a_summary_is_json_and_holds_every_outcome(found: Exploration) -> None:
 
 
 def test_a_study_without_a_possible_plan_says_why() -> None:
-    with pytest.raises(UsageError, match=r"No plan .* 2 times: tensor x pipeline x context = 3"):
+    with pytest.raises(
+        UsageError, match=r"No plan .* of 2 the reason is: tensor x pipeline x context = 3"
+    ):
         explore(study(plans={"tensor": [3]}))
     with pytest.raises(UsageError, match="processes is 0"):
         explore(study(), processes=0)
@@ -533,3 +536,23 @@ def test_a_plan_is_told_by_what_it_splits() -> None:
     assert alone.plan == "one rank"
     several = dataclasses.replace(alone, pipeline=2, virtual_stages=2, schedule="interleaved")
     assert several.plan == "pipeline 2, 2 virtual stages"
+
+
+def test_a_product_of_lists_is_counted_before_it_is_tried() -> None:
+    lists = {name: list(range(1, 1001)) for name in ("tensor", "pipeline", "context", "expert")}
+    with pytest.raises(ConfigError, match="asks for 2,000,000,000,000 plans"):
+        explore(study(plans=lists))
+
+
+def test_where_nothing_fits_the_least_memory_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {"small": cluster(memory_gib=1e-6)}
+    described = study(model="gpt2", plans={"tensor": [1, 2]}, clusters=small)
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(described))
+    found = explore(tmp_path / "s.yaml")
+    (least,) = found.least_memory()
+    assert least.memory_gib == min(outcome.memory_gib for outcome in found.outcomes)
+    assert main(["explore", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "s.html")]) == 0
+    told = capsys.readouterr().out
+    assert f"no plan fits; the least need is {least.memory_gib:.1f} GiB ({least.plan})" in told

@@ -346,7 +346,8 @@ def test_what_if_and_report_stand_in_json_and_on_the_terminal(files, capsys):
     assert document["critical_path"][1]["began_after"] == "dependency"
     assert document["critical_path_by_name"] == {"n1": 2136, "n0": 1000}
     assert f"{2136:>15} ns {2136 / FINISH:>7.1%}  n1" in printed
-    assert "critical path: 2 nodes; the longest names on it" in printed
+    assert "critical path: 2 nodes, by kind" in printed
+    assert document["critical_path_by_kind"] == {"all_reduce (dim 0)": 2136, "n0": 1000}
 
 
 def test_a_preset_takes_a_memory_file_and_options(files, capsys):
@@ -363,12 +364,13 @@ def test_a_preset_takes_a_memory_file_and_options(files, capsys):
 
 
 def test_only_so_many_ranks_stand_on_the_terminal(tmp_path, capsys):
-    write_workload(workload(*[[comp(0, 1)]] * 20), tmp_path / "w")
+    ranks = [[comp(0, 1 + rank // 2)] for rank in range(40)]
+    write_workload(workload(*ranks), tmp_path / "w")
     assert main(["simulate", str(tmp_path / "w"), "--preset=small"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "4 more ranks; --json writes them all" in lines
+    assert "4 kinds of ranks more; --json writes them all" in lines
     rows = [line.split() for line in lines if line.endswith("0.0%")]
-    assert [int(row[0]) for row in rows] == list(range(16))
+    assert [row[0] for row in rows] == [f"{2 * pair}-{2 * pair + 1}" for pair in range(16)]
 
 
 def test_groups_may_be_left_out(files, capsys):

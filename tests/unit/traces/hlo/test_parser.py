@@ -8,7 +8,8 @@ from laws import tried
 
 from layerdag.errors import DataError
 from layerdag.traces.hlo import parser as reading
-from layerdag.traces.hlo.parser import _rows, _turns, begins_program, read_program
+from layerdag.traces.hlo.operations import _rows, _turns
+from layerdag.traces.hlo.parser import begins_program, read_program
 from layerdag.traces.hlo.program import Collective, Computation, ValueType
 
 COMPARISONS = {
@@ -65,6 +66,8 @@ def test_tables_of_devices_are_read_row_by_row() -> None:
         ("i1", (3, 5), 15),  # a Boolean is a byte in memory
         ("complex<f32>", (2,), 16),
         ("complex<f64>", (2,), 32),
+        ("!quant.uniform<i8:f32, 5.000000e-01>", (3,), 3),
+        ("index", (2,), 16),
         ("f64", (), 8),  # a scalar
         ("f32", (0, 7), 0),
     ],
@@ -220,11 +223,49 @@ def test_what_is_no_program_is_one_sentence(tmp_path: Path, text: str, sentence:
     assert "\n" not in str(caught.value).strip()
 
 
-def test_an_endless_loop_ends_in_a_sentence(written, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = LOOP.format(begin=0, limit=2_000_000_000, direction="LT", change="add", step=1)
-    monkeypatch.setattr("layerdag.traces.hlo.parser._MOST_ITEMS", 1000)
-    with pytest.raises(DataError, match="more than 1,000 operations when its loops are unrolled"):
+LAUGHS = "\n".join(
+    f"func.func private @f{i + 1}() {{\n"
+    f"call @f{i}() : () -> ()\ncall @f{i}() : () -> ()\nreturn\n}}"
+    for i in range(40)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            LOOP.format(begin=0, limit=2_000_000_000, direction="LT", change="add", step=1),
+            "has [0-9,]{13} operations when .* unrolled; at most 2,000,000",
+        ),
+        (
+            "func.func @main() {\ncall @f40() : () -> ()\nreturn\n}\n"
+            f"func.func private @f0() {{ return }}\n{LAUGHS}",
+            "has 4,398,046,511,103 operations when its calls are inlined",
+        ),
+        ("func.func private @main()", "the function 'main' without a body"),
+        (
+            'func.func @main(%a: tensor<4x!foo.bar>) { %r = "foo.tanh"(%a) : (tensor<4x!foo.bar>)'
+            " -> tensor<4x!foo.bar>\nreturn }",
+            "element type '!foo.bar', whose size is unknown",
+        ),
+        (
+            'func.func @main(%a: tensor<4xf32>) { "foo.all_reduce"(%a) : (tensor<4xf32>) -> ()'
+            "\nreturn }",
+            "without what StableHLO demands",
+        ),
+    ],
+)
+def test_what_cannot_be_unrolled_or_counted_is_one_sentence(
+    written, text: str, sentence: str
+) -> None:
+    with pytest.raises(DataError, match=sentence):
         read_program(written(text))
+
+
+def test_a_number_of_devices_that_is_none_is_one_sentence(written) -> None:
+    text = written("func.func @main() { return }", 'mhlo.num_replicas = "x"')
+    with pytest.raises(DataError, match="no positive whole number"):
+        read_program(text)
 
 
 def test_without_jaxlib_the_extra_is_named(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

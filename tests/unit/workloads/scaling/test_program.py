@@ -465,8 +465,8 @@ def test_stated_kinds_are_taken_one_for_each_axis() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("data", r"names 1 kinds of parallelism, but job has 2 axes \(tensor x 2, data x 2\)"),
-        ("data,data,data", "names 3 kinds"),
+        ("data", "names 'data', but job has these axes of ranks: tensor x 2, data x 2"),
+        ("data,data,data", "names 'data,data,data'"),
         ("data,zero", "'zero' is unknown; known are data, tensor, sequence, expert, pipeline"),
         ("data,unknown", "'unknown' is unknown"),  # no plan, though an axis can be called so
         ("", "'' is unknown"),

@@ -86,7 +86,11 @@ def test_a_degree_of_one_is_what_a_trace_without_the_axis_has() -> None:
     ("found", "words", "told"),
     [
         (DATA, {"tensor": 2}, "has no tensor parallelism .found data x 4."),
-        (ONE, {"data": 2}, "has no data parallelism .found one rank."),
+        (
+            ONE,
+            {"data": 2},
+            "one rank does not tell what ranks exchange.*--nproc 2.*layerdag workload",
+        ),
         (TWO_DATA, {"data": 8}, "has several axes of data parallelism"),
         (TWO_DATA, {"ranks": 64}, "--ranks does not say which degree changes.*Give --data"),
         (STAGES, {"ranks": 8}, "None of these can grow by a rule"),
@@ -176,7 +180,7 @@ def test_expert_ranks_stay_while_data_grows_around_them() -> None:
 
 
 def test_an_inference_job_has_no_degree_that_may_grow() -> None:
-    with pytest.raises(UsageError, match=r"found one rank"):
+    with pytest.raises(UsageError, match=r"a trace of one rank does not tell"):
         scale(small(GPT, phase="prefill").workload(), ranks=8)
 
 
@@ -221,7 +225,9 @@ def test_a_name_or_a_path_is_read() -> None:
 def test_a_plan_may_be_stated() -> None:
     source = read_workload("data/examples/ddp_mlp")
     assert scale(source, ranks=8, plan="data").found["plan"][0]["kind"] == "data"
-    with pytest.raises(UsageError, match="names 2 kinds of parallelism"):
+    with pytest.raises(
+        UsageError, match=r"names 'tensor,data', but .* has these axes of ranks: data x 2"
+    ):
         scale(source, ranks=8, plan="tensor,data")
     with pytest.raises(UsageError, match="'dat' is unknown"):
         scale(source, ranks=8, plan="dat")
@@ -400,14 +406,16 @@ def test_figures_of_the_verb_are_those_of_the_call(
 ) -> None:
     code, text = told(capsys, written_job, "--ranks", "16", "--plan", "tensor,data", "--json")
     assert code == 0
-    assert json.loads(text) == ld.scale(written_job, ranks=16, plan="tensor,data").found
+    found = ld.scale(written_job, ranks=16, plan="tensor,data").found
+    assert json.loads(text) == {**found, "input_notes": []}
+    assert found["notes"][0].startswith("All ranks have the times of the first rank of their class")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         (["--layers", "9", "--layers-now", "7"], 2, "no blocks of operators repeat 7 times"),
-        (["--plan", "data", "--ranks", "8"], 2, "names 1 kinds of parallelism"),
+        (["--plan", "data", "--ranks", "8"], 2, "names 'data', but"),
         (["--ranks", "9"], 2, "9 ranks are no multiple of the 2 ranks along the other axes"),
         (["--ranks", "64", "--max-bytes", "1000"], 2, "more than max_bytes"),
         (["--tensor", "0"], 2, "tensor is 0; it must be a whole number, at least 1"),

@@ -27,7 +27,8 @@ from layerdag.workloads.transformer.job import (
     transformer_job,
     transformer_workload,
 )
-from layerdag.workloads.transformer.shapes import ModelShape, model
+from layerdag.workloads.transformer.models import model
+from layerdag.workloads.transformer.shapes import ModelShape
 
 SPLITS: list[dict[str, int]] = [
     {},

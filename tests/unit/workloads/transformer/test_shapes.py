@@ -10,7 +10,8 @@ from symbolic_jobs import GPT, LLAMA, MIXTURE, sizes, small
 
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.workloads.transformer.job import transformer_job
-from layerdag.workloads.transformer.shapes import PRESETS, Image, Latent, ModelShape, model
+from layerdag.workloads.transformer.models import model
+from layerdag.workloads.transformer.shapes import PRESETS, Image, Latent, ModelShape
 
 LLAMA3_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
@@ -78,6 +79,16 @@ def test_a_config_describes_the_same_shape_as_the_preset(
         ({"hidden_size": None}, "hidden_size is None; it must be a whole number"),
         ({"n_shared_experts": 1}, "has n_shared_experts 1"),
         ({"decoder_sparse_step": 2}, "mixtures in some layers only"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; it must be true or false"),
+        ({"num_experts_per_tok": 2}, "experts as .* of mixtures it has num_experts_per_tok"),
+        ({"moe_intermediate_size": 64}, "of mixtures it has moe_intermediate_size"),
+        ({"model_type": "mixtral", "experts": 8}, "a mixtral that is .* it has experts"),
+        ({"model_type": "qwen3_moe"}, "of mixtures it has no key at all"),
+        (
+            {"num_experts": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
+            "different numbers of experts .num_local_experts 4, num_experts 8.",
+        ),
+        ({"num_hidden_layers": 10**30}, "layers is 10+; it must be .* at most 100,000,000"),
     ],
 )
 def test_configs_of_other_models_are_refused(
@@ -91,7 +102,7 @@ def test_configs_of_other_models_are_refused(
     ("change", "sentence"),
     [
         ({"attention_bias": True}, "has attention_bias, which latent attention has not"),
-        ({"moe_layer_freq": 2}, "moe_layer_freq 2, mixtures in some of the later layers"),
+        ({"moe_layer_freq": 2}, "moe_layer_freq 2, mixtures in some layers only"),
         ({"q_lora_rank": "full"}, "q_lora_rank is 'full'; it must be a whole number"),
         ({"n_routed_experts": "many"}, "n_routed_experts is 'many'; it must be a whole number"),
     ],
@@ -101,6 +112,26 @@ def test_configs_of_other_latent_models_are_refused(
 ) -> None:
     with pytest.raises((DataError, UsageError), match=sentence):
         model(_file(tmp_path, {**DEEPSEEK_V3, **change}))
+
+
+def test_keys_that_are_not_known_are_told_and_those_without_shapes_are_not(
+    tmp_path: Path,
+) -> None:
+    usual = {"rms_norm_eps": 1e-6, "rope_scaling": {}, "eos_token_id": 2, "sliding_window": 4096}
+    assert model(_file(tmp_path, {**LLAMA3_8B, **usual})).notes == ()
+    shape = model(_file(tmp_path, {**LLAMA3_8B, "num_extra_layers": 3, "use_gate_in_attention": 1}))
+    assert [note.word for note in shape.notes] == ["num_extra_layers", "use_gate_in_attention"]
+    assert transformer_job(shape).workload().notes == shape.notes
+
+
+def test_more_runs_of_layers_than_memory_holds_are_refused_before_they_are_made() -> None:
+    for settings, shape in (
+        ({}, dataclasses.replace(PRESETS["gpt2"], layers=10**8)),
+        ({"micro_batches": 10**9}, PRESETS["gpt2"]),
+        ({"phase": "decode", "tokens": 10**9}, PRESETS["gpt2"]),
+    ):
+        with pytest.raises(ConfigError, match="at most 100,000 are taken"):
+            transformer_job(shape, **settings)
 
 
 def test_a_latent_model_without_experts_has_dense_layers_only(tmp_path: Path) -> None:

@@ -1,0 +1,215 @@
+"""What one StableHLO operation says: what it contracts, whom it talks to, how often it loops."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from layerdag.errors import DataError
+from layerdag.traces.hlo.program import ValueType
+
+_CONSTANTS_DEEP = 8
+
+
+def reduced_elements(operation: Any, name: str, inputs: Sequence[ValueType]) -> int:
+    """Return the elements behind one of the result: contracted, in the kernel, in the window."""
+    if name == "dot":
+        return inputs[0].shape[-1] if inputs[0].shape else 1
+    if name == "dot_general":
+        contracted = _listed(operation, "dot_dimension_numbers", "lhs_contracting_dimensions")
+        return math.prod(inputs[0].shape[i] for i in contracted)
+    if name in ("convolution", "dynamic_conv"):
+        spatial = _listed(operation, "dimension_numbers", "kernel_spatial_dimensions")
+        features = _kernel_input_features(operation)
+        return math.prod(inputs[1].shape[i] for i in (*spatial, features))
+    if name == "reduce":
+        return math.prod(inputs[0].shape[i] for i in _integers(operation.attributes["dimensions"]))
+    if name == "reduce_window":
+        return math.prod(_integers(operation.attributes["window_dimensions"]))
+    return 1
+
+
+def groups_of(
+    operation: Any, devices: tuple[int, int], meshes: Mapping[str, Any]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the ranks of each group of a collective; empty means all devices.
+
+    A rank is replica times partitions plus partition. Ids are replicas without a channel, pairs of
+    replica and all partitions with one, and ranks with ``use_global_device_ids`` (StableHLO,
+    "Process groups").
+    """
+    replicas, partitions = devices
+    table = operation.attributes["replica_groups"]
+    rows = _mesh_groups(str(table), meshes) if "mesh_axes" in str(table) else _rows(table)
+    rows = [[device for device in row if device >= 0] for row in rows]
+    rows = [row for row in rows if row]
+    if not rows:
+        return ()
+    everywhere = "use_global_device_ids" in operation.attributes
+    channel = _channel(operation)
+    if everywhere or replicas == 1 or partitions == 1:
+        found = rows
+    elif channel and operation.name.endswith("all_to_all"):
+        found = [[r * partitions + p for p in row] for r in range(replicas) for row in rows]
+    elif channel:
+        found = [[r * partitions + p for r in row for p in range(partitions)] for row in rows]
+    else:
+        found = [[r * partitions + p for r in row] for p in range(partitions) for row in rows]
+    return tuple(map(tuple, found))
+
+
+def pairs_of(operation: Any, devices: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    """Return source and target of each message of a permutation, as ranks."""
+    replicas, partitions = devices
+    rows = _rows(operation.attributes["source_target_pairs"])
+    if replicas == 1 or partitions == 1:
+        return tuple((a, b) for a, b in rows)
+    if _channel(operation):
+        shifts = [r * partitions for r in range(replicas)]
+        return tuple((s + a, s + b) for s in shifts for a, b in rows)
+    return tuple(
+        (a * partitions + p, b * partitions + p) for p in range(partitions) for a, b in rows
+    )
+
+
+def trip_count(operation: Any) -> int | None:
+    """Return how often the body of a loop runs, None where it does not follow from constants."""
+    test, body = (region.blocks[0] for region in operation.regions)
+    *_, last = test.operations
+    compare = _owner(last.operation.operands[0])
+    if compare is None or not str(compare.name).endswith("compare"):
+        return None
+    counter, bound = compare.operands
+    index = _argument(counter, test)
+    limit = _constant(bound, operation, test)
+    if index is None or limit is None:
+        return None
+    begin = _constant(operation.operands[index])
+    *_, back = body.operations
+    step = _step(back.operation.operands[index], body, index, operation)
+    if begin is None or step is None or not step:
+        return None
+    return _turns(begin, limit, step, str(compare.attributes["comparison_direction"]))
+
+
+def _turns(begin: int, limit: int, step: int, direction: str) -> int | None:
+    """Return the turns of ``for (i = begin; i <direction> limit; i += step)``."""
+    word = next((w for w in ("LT", "LE", "GT", "GE", "NE") if w in direction), "")
+    entered = {"LT": begin < limit, "LE": begin <= limit, "GT": begin > limit, "GE": begin >= limit}
+    if word and not entered.get(word, begin != limit):
+        return 0
+    if word in ("LT", "LE") and step > 0:
+        return -(-(limit - begin + (word == "LE")) // step)
+    if word in ("GT", "GE") and step < 0:
+        return -(-(begin - limit + (word == "GE")) // -step)
+    exact = word == "NE" and (limit - begin) % step == 0 and (limit - begin) // step > 0
+    return (limit - begin) // step if exact else None
+
+
+def _step(value: Any, body: Any, index: int, loop: Any) -> int | None:
+    """Return what one turn adds to the counter."""
+    added = _owner(value)
+    if added is None or not str(added.name).endswith(("add", "subtract")):
+        return None
+    sign = -1 if str(added.name).endswith("subtract") else 1
+    first, second = added.operands
+    if _argument(first, body) == index:
+        step = _constant(second, loop, body)
+        return None if step is None else sign * step
+    if sign == 1 and _argument(second, body) == index:
+        return _constant(first, loop, body)
+    return None
+
+
+def _constant(value: Any, loop: Any = None, block: Any = None) -> int | None:
+    """Return the whole number that a value always is, None where it is not constant."""
+    for _ in range(_CONSTANTS_DEEP):
+        index = None if block is None else _argument(value, block)
+        if index is not None:
+            # Carried through the loop unchanged?
+            *_, back = loop.regions[1].blocks[0].operations
+            if _argument(back.operation.operands[index], loop.regions[1].blocks[0]) != index:
+                return None
+            value, block = loop.operands[index], None
+            continue
+        owner = _owner(value)
+        if owner is None:
+            return None
+        if str(owner.name).endswith("constant"):
+            found = np.array(owner.attributes["value"]).reshape(-1)
+            return int(found[0]) if found.size == 1 and found.dtype.kind in "iub" else None
+        if not str(owner.name).endswith(("convert", "reshape", "copy")):
+            return None
+        value = owner.operands[0]
+    return None
+
+
+def _owner(value: Any) -> Any:
+    """Return the operation that makes a value, None for an argument of a block."""
+    owner = value.owner
+    return owner.operation if hasattr(owner, "operation") and hasattr(owner, "attributes") else None
+
+
+def _argument(value: Any, block: Any) -> int | None:
+    """Return which argument of a block a value is, None for other values."""
+    return next((i for i, own in enumerate(block.arguments) if own == value), None)
+
+
+def _channel(operation: Any) -> bool:
+    """Return whether a collective has a channel, and so spans partitions."""
+    if "channel_handle" not in operation.attributes:
+        return False
+    found = re.search(r"handle\s*=\s*(\d+)", str(operation.attributes["channel_handle"]))
+    return found is not None and int(found[1]) > 0
+
+
+def _rows(table: Any) -> list[list[int]]:
+    """Return a table of whole numbers."""
+    found = np.array(table, dtype=np.int64)
+    return found.reshape(len(found), -1).tolist() if found.size else []
+
+
+def _mesh_groups(text: str, meshes: Mapping[str, Any]) -> list[list[int]]:
+    """Return the groups along some axes of a mesh: devices that agree in all other axes."""
+    named = re.search(r"mesh\s*=\s*@([\w.$-]+)", text)
+    mesh = meshes.get(named[1]) if named else None
+    if mesh is None:
+        raise DataError(f"a collective names a mesh that is not there ({text:.100}).")
+    layout = str(mesh.attributes["mesh"])
+    sizes = {name: int(size) for name, size in re.findall(r'"([^"]+)"\s*=\s*(\d+)', layout)}
+    listed = re.search(r"device_ids\s*=\s*\[([\d,\s]+)\]", layout)
+    count = math.prod(sizes.values())
+    order = [int(i) for i in listed[1].split(",")] if listed else list(range(count))
+    axes = re.findall(r'name = "([^"]+)"', text)
+    if "sub_axis" in text or any(axis not in sizes for axis in axes):
+        raise DataError(f"a collective is split along a part of an axis ({text:.100}).")
+    names = list(sizes)
+    grid = np.array(order).reshape(*sizes.values())
+    moved = np.moveaxis(grid, [names.index(axis) for axis in axes], range(-len(axes), 0))
+    return moved.reshape(-1, math.prod(sizes[axis] for axis in axes)).tolist()
+
+
+def _listed(operation: Any, attribute: str, key: str) -> list[int]:
+    """Return a list of dimensions of a StableHLO attribute."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    kind = {
+        "dot_dimension_numbers": stablehlo.DotDimensionNumbers,
+        "dimension_numbers": stablehlo.ConvDimensionNumbers,
+    }[attribute]
+    return list(getattr(kind(operation.attributes[attribute]), key))
+
+
+def _kernel_input_features(operation: Any) -> int:
+    """Return the dimension of a kernel that holds its input features."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    numbers = stablehlo.ConvDimensionNumbers(operation.attributes["dimension_numbers"])
+    return int(numbers.kernel_input_feature_dimension)
+
+
+def _integers(attribute: Any) -> Iterable[int]:
+    """Return a list of whole numbers."""
+    return [int(number) for number in attribute]

@@ -1,0 +1,241 @@
+"""The sizes of a transformer in ``config.json`` of Hugging Face."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from layerdag.errors import ConfigError, DataError
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
+from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.settings import did_you_mean
+from layerdag.workloads.transformer.shapes import Latent, ModelShape
+
+_LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+_LATENT = ("deepseek_v2", "deepseek_v3")
+_MIXTURES = ("mixtral", "qwen3_moe", *_LATENT)
+_TYPES = ("gpt2", *_LLAMA_LIKE, *_LATENT)
+_QKV_BIAS = ("qwen2",)
+_QK_NORM = ("qwen3", "qwen3_moe")
+
+_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
+_OF_MIXTURES = ("num_experts_per_tok", "moe_intermediate_size")
+_NUMBERS = (
+    *("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers"),
+    *("vocab_size", "n_embd", "n_head", "n_layer", "n_positions"),
+)
+_OPTIONAL_NUMBERS = (
+    *("num_key_value_heads", "head_dim", "n_inner", *_EXPERTS, *_OF_MIXTURES),
+    *("n_shared_experts", "first_k_dense_replace", "moe_layer_freq", "decoder_sparse_step"),
+    *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+)
+_SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias")
+_READ = {
+    *_NUMBERS,
+    *_OPTIONAL_NUMBERS,
+    *_SWITCHES,
+    *("model_type", "_name_or_path", "resid_pdrop", "mlp_only_layers"),
+    "shared_expert_intermediate_size",
+}
+_WITHOUT_SHAPES = re.compile(
+    # Names, versions, and how the weights are stored or made.
+    r"_\w+|architectures|auto_map|torch_?dtype|dtype|transformers\w*|initializer\w*|pretraining_tp"
+    r"|quantization_config|language|tokenizer_class|license|name|unsloth\w*"
+    # What attention looks at, and positions without parameters.
+    r"|(?:max_|n_|original_max_)?(?:position_embeddings|ctx|window_layers)|rope\w*|rotary\w*"
+    r"|partial_rotary_factor|sliding_window\w*|use_sliding_window|layer_types|attn_implementation"
+    # Numerics, routing among the experts that are there, and losses.
+    r"|\w*(?:_eps|_epsilon|dropout\w*|pdrop|_coef|_alpha|_noise)|hidden_act|activation_function"
+    r"|scale_attn\w*|reorder_and_upcast_attn|n_group|topk_group|topk_method|norm_topk_prob"
+    r"|scoring_func|routed_scaling_factor|seq_aux|output_\w+|ep_size|num_nextn_predict_layers"
+    # Generation, and heads that a task puts on top.
+    r"|\w+_token_id|use_cache|return_\w+|max_length|min_length|do_sample|num_beams|temperature"
+    r"|top_[kp]|summary_\w+|task_specific_params|id2label|label2id|problem_type|is_decoder"
+    r"|is_encoder_decoder|tie_encoder_decoder|chunk_size_feed_forward|prefix|pruned_heads"
+    r"|length_penalty|repetition_penalty|no_repeat_ngram_size|\w*bad_words_ids|num_return_sequences"
+    r"|early_stopping|diversity_penalty|typical_p|suppress_tokens|begin_suppress_tokens"
+    r"|forced_\w+|remove_invalid_values|exponential_decay_length_penalty|finetuning_task"
+    r"|num_beam_groups|encoder_no_repeat_ngram_size|torchscript|tf_legacy_loss|use_bfloat16"
+)
+
+
+@dataclass(frozen=True)
+class _Config:
+    """A ``config.json``.
+
+    Attributes:
+        path: For messages.
+        values: What it holds.
+    """
+
+    path: Path
+    values: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Type of the model."""
+        return str(self.values["model_type"])
+
+    def number(self, key: str) -> int:
+        """Return a number that may be absent or null, which then is 0: there is none."""
+        return self.values.get(key) or 0
+
+    def switch(self, key: str, absent: bool) -> bool:
+        """Return a switch; ``absent`` is what the class of the model takes where it is left out."""
+        return bool(self.values.get(key, absent))
+
+    @property
+    def experts(self) -> int:
+        """Routed experts; 0 in a dense model."""
+        return max((self.number(key) for key in _EXPERTS), default=0)
+
+    def refuse(self, what: str) -> DataError:
+        """Return an error that names the file."""
+        return DataError(f"{self.path}: {what}")
+
+
+def read_hugging_face(path: Path) -> ModelShape:
+    """Return the shape that a ``config.json`` describes, with notes on keys that are not known.
+
+    Raises:
+        DataError: If the file is none, describes a model whose shape is not known here, or lacks
+            what such a model has.
+    """
+    try:
+        values = json.loads(read_parsed(path, DataError))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
+    kind = values.get("model_type") if isinstance(values, dict) else None
+    if kind not in _TYPES:
+        raise DataError(
+            f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), _TYPES)} Known "
+            f"types: {', '.join(_TYPES)}."
+        )
+    config = _Config(path, values)
+    _check_values(config)
+    _check_mixture(config)
+    _refuse_parts(config)
+    read = _latent_config if kind in _LATENT else _gpt_config if kind == "gpt2" else _llama_config
+    label = str(values.get("_name_or_path") or path.parent.name or path.stem)
+    try:
+        shape = read(label, config)
+    except KeyError as error:
+        raise DataError(f"{path}: lacks {error.args[0]!r}, which a {kind} has; add it.") from None
+    except ConfigError as error:
+        raise DataError(f"{path}: {error}") from None
+    return replace(shape, notes=_unknown(config))
+
+
+def _check_values(config: _Config) -> None:
+    """Refuse values of another type than their key has."""
+    for key, value in config.values.items():
+        optional = key in _OPTIONAL_NUMBERS and value is None
+        if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
+            raise config.refuse(f"{key} is {value!r:.60}; it must be a whole number.")
+        if key in _SWITCHES and type(value) is not bool:
+            raise config.refuse(f"{key} is {value!r:.60}; it must be true or false.")
+
+
+def _check_mixture(config: _Config) -> None:
+    """Refuse a mixture whose number of experts is under a key that is not known."""
+    values = config.values
+    known = [key for key in _EXPERTS if key in values]
+    counts = {values[key] for key in known if values[key]}
+    if len(counts) > 1:
+        listed = ", ".join(f"{key} {values[key]}" for key in known)
+        raise config.refuse(f"states different numbers of experts ({listed}); leave one.")
+    asked = config.kind in _MIXTURES or any(values.get(key) for key in _OF_MIXTURES)
+    if asked and not known:
+        found = _listed(key for key in values if re.search(r"expert|moe", key))
+        raise config.refuse(
+            f"a {config.kind} that is a mixture states its experts as {' or '.join(_EXPERTS)}, "
+            f"which is missing; of mixtures it has {found or 'no key at all'}. Rename the key that "
+            "counts the routed experts."
+        )
+
+
+def _refuse_parts(config: _Config) -> None:
+    """Refuse what changes shapes and is not known here."""
+    values = config.values
+    latent = config.kind in _LATENT
+    if latent and values.get("attention_bias"):
+        raise config.refuse("has attention_bias, which latent attention has not here.")
+    refused = ["shared_expert_intermediate_size", "mlp_bias", "mlp_only_layers"]
+    refused += [] if latent else ["n_shared_experts", "kv_lora_rank"]
+    for key in refused:
+        if values.get(key):
+            raise config.refuse(
+                f"has {key} {values[key]!r:.60}, which the shape of a model here cannot say; "
+                "describe a near model in Python with ModelShape."
+            )
+    for key in ("moe_layer_freq", "decoder_sparse_step"):
+        if config.number(key) > 1:
+            raise config.refuse(
+                f"has {key} {values[key]}, mixtures in some layers only, which is not known here."
+            )
+
+
+def _unknown(config: _Config) -> tuple[Note, ...]:
+    """Return a note for each key that may say something about the shape and is not known."""
+    notes = NoteCollector(str(config.path))
+    for key, value in config.values.items():
+        if key not in _READ and not _WITHOUT_SHAPES.fullmatch(key) and value not in (None, False):
+            notes.add(NoteKind.KEY, key, "not known; the shape is made without it")
+    return notes.notes
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _gpt_config(name: str, config: _Config) -> ModelShape:
+    values = config.values
+    hidden = values["n_embd"]
+    dropout = values.get("resid_pdrop", 0.1)  # GPT2Config's own
+    return ModelShape(
+        name, values["n_layer"], hidden, values["n_head"], config.number("n_inner") or 4 * hidden,
+        values["vocab_size"], positions=values["n_positions"],
+        tied=config.switch("tie_word_embeddings", absent=True), dropout=bool(dropout),
+    )  # fmt: skip
+
+
+def _llama_config(name: str, config: _Config) -> ModelShape:
+    values, kind, experts = config.values, config.kind, config.experts
+    heads = values["num_attention_heads"]
+    inner = config.number("moe_intermediate_size") if experts else 0
+    attention_bias = config.switch("attention_bias", absent=False) or kind in _QKV_BIAS
+    return ModelShape(
+        name, values["num_hidden_layers"], values["hidden_size"], heads,
+        inner or values["intermediate_size"], values["vocab_size"],
+        config.number("num_key_value_heads") or heads, head_size=config.number("head_dim"),
+        tied=config.switch("tie_word_embeddings", absent=False), gated=True, norm="rms",
+        biases="qkv" if attention_bias else "none", qk_norm=kind in _QK_NORM,
+        experts=experts, experts_per_token=values["num_experts_per_tok"] if experts else 0,
+    )  # fmt: skip
+
+
+def _latent_config(name: str, config: _Config) -> ModelShape:
+    """Read a DeepSeek-V2 or V3; modules that predict further tokens (MTP) are left out."""
+    values, experts = config.values, config.experts
+    latent = Latent(
+        values["kv_lora_rank"], values["qk_nope_head_dim"], values["qk_rope_head_dim"],
+        values["v_head_dim"], config.number("q_lora_rank"),
+    )  # fmt: skip
+    inner = values["intermediate_size"]
+    mixture: dict[str, Any] = {}
+    if experts:
+        first = config.number("first_k_dense_replace")
+        mixture = {
+            "experts": experts, "experts_per_token": values["num_experts_per_tok"],
+            "shared_experts": config.number("n_shared_experts"),
+            "dense_layers": first, "dense_feed_forward": inner if first else 0,
+            "router_bias": config.kind == "deepseek_v3",
+        }  # fmt: skip
+        inner = values["moe_intermediate_size"]
+    return ModelShape(
+        name, values["num_hidden_layers"], values["hidden_size"], values["num_attention_heads"],
+        inner, values["vocab_size"], latent=latent, gated=True, norm="rms", biases="none",
+        tied=config.switch("tie_word_embeddings", absent=False), **mixture,
+    )  # fmt: skip
