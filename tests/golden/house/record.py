@@ -255,6 +255,7 @@ def _simulations() -> Iterator[Job]:
         files = {f"{key}.json": json.dumps(case[key]) for key in ("system", "network", "memory")}
         files["job.json"] = json.dumps(_as_trace(case))
         words = " ".join(f"--{key} {key}.json" for key in ("system", "network", "memory"))
+        words += " --reference-semantics"
         words += f" {shlex.join(case['flags'])} --json out/result.json --nodes out/nodes.csv"
         commands = ("layerdag convert job.json --out job", f"layerdag simulate job {words}")
         yield Job(f"simulate/{path.stem}", commands, files)

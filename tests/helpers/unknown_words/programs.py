@@ -1,10 +1,17 @@
-"""Unknown words in compiled programs."""
+"""Unknown words in compiled programs, configurations of models, and descriptions of clusters."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from layerdag.runtime.notes import Note, NoteKind
+from layerdag.simulator.cluster import read_memory, read_network, read_system
+from layerdag.simulator.sweep import read_sweep
 from layerdag.traces.hlo.parser import read_program
+from layerdag.traces.hlo.program import Hardware
+from layerdag.workloads.exploration import read_study
+from layerdag.workloads.transformer.models import model
 from tests.helpers.unknown_words.case import UnknownWord
 
 FILE = "traces/hlo/walk.py"
@@ -23,6 +30,40 @@ def module(body: str) -> Callable[[Path], Sequence[Note]]:
     return read
 
 
+def described(
+    name: str, reader: Callable[[Path], Any], content: dict[str, Any]
+) -> Callable[[Path], Sequence[Note]]:
+    """Return what reads a file with this content, which is JSON and so YAML, too."""
+
+    def read(folder: Path) -> Sequence[Note]:
+        (folder / name).write_text(json.dumps(content))
+        return getattr(reader(folder / name), "notes", ())
+
+    return read
+
+
+def refused(reader: str, word: str, *given: Any, kind: NoteKind = NoteKind.KEY) -> UnknownWord:
+    """Return the case of a reader that refuses an unknown word."""
+    return UnknownWord(reader, kind, word, described(*given))
+
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1,
+    "num_hidden_layers": 1, "vocab_size": 8,
+}  # fmt: skip
+SYSTEM = {"preferred-dataset-splits": 1, "collective-optimization": "baseline"}
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [1], "latency": [1]}
+LINK = {"topology": "Ring", "ranks": 2, "gb_per_s": 1}
+STUDY = {
+    "model": "gpt2", "step": {"batch": 2}, "plans": {},
+    "clusters": {"c": {"device": "h100", "network": [LINK]}},
+}  # fmt: skip
+CLUSTER = "simulator/cluster.py"
+CONFIGS = "workloads/transformer/hugging_face.py"
+STUDIES = "workloads/exploration.py"
+EXPERTS = {"num_experts_per_tok": 2, "frob_experts": 8}
+OTHER_LINK = {"c": {"device": "h100", "network": [{**LINK, "topology": "Torus"}]}}
+
 CASES = (
     UnknownWord(
         FILE, NoteKind.OPERATOR, "frobnicate", module(f'%r = "my.frobnicate"(%a) : {KIND}')
@@ -40,4 +81,20 @@ CASES = (
         "!my.float",
         module('%r = "my.made"() : () -> tensor<4x!my.float>'),
     ),
-)
+    refused(CONFIGS, "num_frobs", "config.json", model, {**CONFIG, "num_frobs": 3}),
+    refused(CONFIGS, "frob_experts", "config.json", model, {**CONFIG, **EXPERTS}),
+    refused(CONFIGS, "frob", "config.json", model, {"model_type": "frob"}, kind=NoteKind.OPERATOR),
+    refused(CLUSTER, "frob-bw", "system.json", read_system, {**SYSTEM, "frob-bw": 1}),
+    refused(CLUSTER, "frobs", "network.yml", read_network, {**NETWORK, "frobs": [1]}),
+    refused(CLUSTER, "Torus", "network.yml", read_network, {**NETWORK, "topology": ["Torus"]}),
+    refused(CLUSTER, "InfraGraph", "network.yml", read_network,
+            {"devices": [], "instances": [], "edges": []}, kind=NoteKind.VERSION),
+    refused(CLUSTER, "FROB", "memory.json", read_memory, {"memory-type": "FROB"}),
+    refused("simulator/sweep.py", "frobs", "sweep.yml", read_sweep, {"frobs": []}),
+    refused("traces/hlo/program.py", "frob", "device.json", Hardware.from_file,
+            {"peak_flops": 1, "memory_bandwidth": 1, "frob": 1}),
+    refused(STUDIES, "frobs", "s.yaml", read_study, {**STUDY, "frobs": 1}),
+    refused(STUDIES, "frobs", "s.yaml", read_study, {**STUDY, "plans": {"frobs": [1]}}),
+    refused(STUDIES, "frob", "s.yaml", read_study, {**STUDY, "step": {"batch": 2, "frob": 1}}),
+    refused(STUDIES, "Torus", "s.yaml", read_study, {**STUDY, "clusters": OTHER_LINK}),
+)  # fmt: skip
