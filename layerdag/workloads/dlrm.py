@@ -22,7 +22,7 @@ from layerdag.traces.trace import CollectiveType, Trace, Workload
 from layerdag.workloads.transformer.costs import ADAM, ELEMENTWISE, RankMemory
 from layerdag.workloads.transformer.job import job_figures
 from layerdag.workloads.transformer.layers import Nodes, ProgramBuilder
-from layerdag.workloads.transformer.plan import Plan, Step
+from layerdag.workloads.transformer.plan import MAX_LAYER_RUNS, Plan, Step
 
 
 @dataclass(frozen=True)
@@ -283,6 +283,11 @@ class RecommenderJob:
             raise ConfigError(
                 f"{name}: {len(self.shape.rows)} tables, each whole on one rank, do not fill "
                 f"{ranks} data ranks; use fewer."
+            )
+        if self.step.micro_batches > MAX_LAYER_RUNS:
+            raise ConfigError(
+                f"{name}: {self.step.micro_batches:,} micro-batches are more than the "
+                f"{MAX_LAYER_RUNS:,} that are taken; choose fewer."
             )
         if self.step.batch % (ranks * self.step.micro_batches):
             raise ConfigError(

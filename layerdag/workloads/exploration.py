@@ -39,6 +39,8 @@ from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 
 GIB = 1 << 30
+MAX_NODES = 100_000_000
+"""Most nodes of all ranks that are simulated: some 7 GB."""
 MAX_PLANS = 100_000
 """Most plans of a study."""
 
@@ -502,6 +504,11 @@ def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanO
     }  # fmt: skip
     if used > cluster.capacity:
         return PlanOutcome(**head)
+    if figures["nodes"] > MAX_NODES:
+        return PlanOutcome(
+            **head,
+            error=f"all ranks have {figures['nodes']:,} nodes; at most {MAX_NODES:,} are simulated",
+        )
     try:
         result = simulate(job.workload(), cluster.simulated, compute=cluster.compute(used))
     except LayerdagError as error:

@@ -21,6 +21,7 @@ from layerdag.runtime.files import write_files
 from layerdag.runtime.progress import track
 from layerdag.traces.chakra.workload import write_groups
 from layerdag.traces.trace import LazyTraces, Workload
+from layerdag.workloads.transformer.plan import MAX_LAYER_RUNS
 
 Product = tuple[tuple[str, int], ...]
 """Exponents of symbols, in order of symbols."""
@@ -285,6 +286,13 @@ class StageFlags:
             raise ConfigError(
                 f"--batch {self.batch} cannot be cut into micro-batches of {self.sequences} "
                 "(--micro_batch); STAGE asks for a divisor."
+            )
+        runs = self.num_stacks * self.micro_batches
+        if runs > MAX_LAYER_RUNS:
+            raise ConfigError(
+                f"--num_stacks {self.num_stacks} and {self.micro_batches:,} micro-batches are "
+                f"{runs:,} runs of a layer, each of some thirty nodes; at most "
+                f"{MAX_LAYER_RUNS:,} are taken."
             )
         if self.is_mixture:
             self._check_mixture()

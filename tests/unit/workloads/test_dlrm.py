@@ -396,3 +396,8 @@ def test_dlrm_v2_crosses_27_vectors_of_128_numbers() -> None:
     assert shape.cross_matrices == ((3456, 512), (512, 3456)) * 3
     assert shape.bottom_layers == ((13, 512), (512, 256), (256, 128))
     assert sum(shape.look_ups) == 214
+
+
+def test_more_micro_batches_than_memory_holds_are_refused() -> None:
+    with pytest.raises(ConfigError, match="1,000,000,000 micro-batches are more than the 100,000"):
+        recommender_job("dlrm-v2", micro_batches=10**9)

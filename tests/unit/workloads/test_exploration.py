@@ -556,3 +556,10 @@ def test_where_nothing_fits_the_least_memory_is_told(
     assert main(["explore", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "s.html")]) == 0
     told = capsys.readouterr().out
     assert f"no plan fits; the least need is {least.memory_gib:.1f} GiB ({least.plan})" in told
+
+
+def test_more_nodes_than_memory_holds_are_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerdag.workloads.exploration.MAX_NODES", 10)
+    found = explore(study(plans={}))
+    assert not found.simulated
+    assert {"at most 10 are simulated" in outcome.error for outcome in found.outcomes} == {True}

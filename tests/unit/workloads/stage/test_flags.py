@@ -186,6 +186,7 @@ def test_the_output_alone_may_be_a_stage() -> None:
     [
         ({"model_type": "gtp"}, "none of STAGE's: dense, gpt, llama, moe"),
         ({"dp": 0}, "--dp 0 must be at least 1"),
+        ({"num_stacks": 10**9}, "1,000,000,000 runs of a layer.* at most 100,000 are taken"),
         ({"micro_batch": 0}, "--micro_batch 0 must be at least 1"),
         ({"batch": 8, "micro_batch": 3}, "cannot be cut into micro-batches of 3"),
         ({"model_type": "moe", "tpsp": False}, "moe needs --tpsp true"),
