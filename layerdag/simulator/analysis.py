@@ -87,6 +87,7 @@ def breakdown(result: SimulationResult) -> Breakdown:
 def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
     """Return the label of each node."""
     fixed = {
+        NodeType.INVALID: "compute",  # takes no time
         NodeType.COMP: "compute",
         NodeType.COMM_SEND: "send",
         NodeType.COMM_RECV: "receive",

@@ -27,6 +27,7 @@ from simulator_traces import (
 )
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.simulator.analysis import breakdown
 from layerdag.simulator.cluster import Cluster, small_cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import (
@@ -661,7 +662,9 @@ def test_number_formats_have_their_rates_and_unknown_ones_are_told():
 
 def test_what_is_of_a_cpu_or_takes_no_time_is_told():
     on_cpu = [comp(0, 1, device="cpu"), node(1, NodeType.INVALID)]
-    notes = " ".join(simulate(make_workload(on_cpu)).notes)
+    result = simulate(make_workload(on_cpu))
+    assert breakdown(result).time_ns_RP.sum() == result.makespan_ns
+    notes = " ".join(result.notes)
     assert "those of the CPU on which the trace was recorded" in notes
     assert "1 nodes of type INVALID take no time" in notes
     on_both = [comp(0, 1, device="cpu"), comp(1, 1, device="cuda")]
