@@ -174,7 +174,7 @@ def _skipped(program: LoweredProgram) -> Iterator[str]:
     count_C = [int((nodes.type_N == NodeType.INVALID).sum()) for nodes in program.classes]
     count = int(np.dot(ranks_C, count_C))
     if count:
-        yield f"{count:,} nodes of type INVALID take no time, as in the reference."
+        yield f"nodes of type INVALID take no time, as in the reference ({count:,} of them)."
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:
