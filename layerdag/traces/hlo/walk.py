@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from layerdag.errors import DataError
@@ -35,6 +36,7 @@ MAX_OPERATIONS = 2_000_000
 """Most operations of a program, calls inlined and loops unrolled."""
 _DEEPEST = 100
 _RULED = FREE | MOVES | ELEMENTWISE | MATRIX | {"reduce", "reduce_window"}
+_RAGGED = "ragged_all_to_all"
 _FRONTEND = "mhlo.frontend_attributes"
 
 Values = dict[Any, tuple[int, ...]]
@@ -206,6 +208,8 @@ class Walk:
         """Add an operation that is not taken apart; one without cost hands its parents on."""
         if name in COLLECTIVES:
             self._items.append(self._collective(operation, name, parents))
+        elif name == "custom_call" and _text(operation.attributes["call_target_name"]) == _RAGGED:
+            self._items.append(self._ragged(operation, parents))
         else:
             cost = self._cost(operation, name)
             if not cost.flops and not cost.mem_bytes:
@@ -273,6 +277,19 @@ class Walk:
             return Collective(name, given, (), pairs_of(operation, devices), parents)
         groups = groups_of(operation, devices, self._meshes)
         return Collective(name, given, groups, (), parents)
+
+    def _ragged(self, operation: Any, parents: tuple[int, ...]) -> Collective:
+        """Return an exchange of parts whose sizes depend on the data: at most the operand."""
+        effect = "the sizes of its parts depend on the data; counted as an exchange of all of them"
+        self._found.add(NoteKind.SIZE, _RAGGED, effect)
+        config = operation.attributes["backend_config"]
+        stated = {"replica_groups": config["replica_groups"]}
+        if "channel_id" in config:
+            stated["channel_handle"] = f"handle = {int(config['channel_id'])}"
+        found = SimpleNamespace(attributes=stated, name="all_to_all")
+        groups = groups_of(found, (self._replicas, self._partitions), self._meshes)
+        given = self._tensors(operation.operands)[0].num_bytes
+        return Collective("all_to_all", given, groups, (), parents)
 
     def _inlined(
         self, operation: Any, name: str, given: list[tuple[int, ...]], values: Values

@@ -15,7 +15,8 @@ from layerdag.workloads.transformer.shapes import Latent, ModelShape
 
 _LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
 _LATENT = ("deepseek_v2", "deepseek_v3")
-_MIXTURES = ("mixtral", "qwen3_moe", *_LATENT)
+_ALWAYS_MIXTURES = ("mixtral", "qwen3_moe")
+_MIXTURES = (*_ALWAYS_MIXTURES, *_LATENT)
 _TYPES = ("gpt2", *_LLAMA_LIKE, *_LATENT)
 _QKV_BIAS = ("qwen2",)
 _QK_NORM = ("qwen3", "qwen3_moe")
@@ -146,6 +147,11 @@ def _check_mixture(config: _Config) -> None:
     if len(counts) > 1:
         listed = ", ".join(f"{key} {values[key]}" for key in known)
         raise config.refuse(f"states different numbers of experts ({listed}); leave one.")
+    if config.kind in _ALWAYS_MIXTURES and known and not counts:
+        raise config.refuse(
+            f"{known[0]} is {values[known[0]]!r}, but a {config.kind} is a mixture; state the "
+            "number of its experts."
+        )
     asked = config.kind in _MIXTURES or any(values.get(key) for key in _OF_MIXTURES)
     if asked and not known:
         found = _listed(key for key in values if re.search(r"expert|moe", key))

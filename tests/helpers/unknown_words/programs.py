@@ -76,6 +76,16 @@ CASES = (
     ),
     UnknownWord(FILE, NoteKind.ATTRIBUTE, "sdy.mesh @devices", module("")),
     UnknownWord(
+        FILE, NoteKind.SIZE, "ragged_all_to_all",
+        module(
+            "%i = stablehlo.constant dense<1> : tensor<2xi64>\n"
+            "%r = stablehlo.custom_call @ragged_all_to_all(%a, %a, %i, %i, %i, %i) {api_version = "
+            "4 : i32, backend_config = {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}} : "
+            "(tensor<4xf32>, tensor<4xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>, "
+            "tensor<2xi64>) -> tensor<4xf32>"
+        ),
+    ),
+    UnknownWord(
         "traces/hlo/program.py",
         NoteKind.DTYPE,
         "!my.float",

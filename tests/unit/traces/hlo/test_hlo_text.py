@@ -142,3 +142,16 @@ def test_what_would_overflow_a_parser_is_refused_before(text: bytes, sentence: s
 
 def test_many_arrows_and_iotas_are_no_nesting() -> None:
     refuse_deep_nesting(b"(a) -> b [1,2]<=[2] " * 5_000 + b"tensor<4xf32> {}" * 5_000, "m.hlo")
+
+
+def test_an_exchange_of_parts_of_any_size_is_communication_and_told(tmp_path: Path) -> None:
+    sizes = ", ".join(["i"] * 4)
+    lines = (
+        "i = s32[2]{0} constant({1, 1})",
+        f"r = {A} ragged-all-to-all(x, x, {sizes}), channel_id=1, replica_groups={{{{0,1}}}}",
+    )
+    file = tmp_path / "m.hlo"
+    file.write_text(hlo(*lines))
+    program = read_program(file)
+    assert program.items == (Collective("all_to_all", 512, ((0, 1),), (), ()),)
+    assert [note.word for note in program.notes] == ["ragged_all_to_all"]

@@ -84,6 +84,7 @@ def test_a_config_describes_the_same_shape_as_the_preset(
         ({"moe_intermediate_size": 64}, "of mixtures it has moe_intermediate_size"),
         ({"model_type": "mixtral", "experts": 8}, "a mixtral that is .* it has experts"),
         ({"model_type": "qwen3_moe"}, "of mixtures it has no key at all"),
+        ({"model_type": "mixtral", "num_local_experts": None}, "is None, but a mixtral is a mix"),
         (
             {"num_experts": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
             "different numbers of experts .num_local_experts 4, num_experts 8.",
