@@ -326,7 +326,8 @@ def _read_kineto(found: Candidate, options: ReadOptions) -> Workload:
 def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
     """Import a folder or prefix of host traces and profiles."""
     assert found.rank_files is not None
-    job = import_ranks(found.rank_files.hosts, found.rank_files.devices)
+    files = found.rank_files
+    job = import_ranks(files.hosts, files.devices, files.notes)
     refuse_missing_ranks(job)
     return job.workload
 
@@ -689,7 +690,7 @@ def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
     if len(paths) > 1 or inputs.profiles or kinds == {PyTorchFile.HOST}:
         return import_ranks(paths, inputs.profiles)
     files = None if found.found.is_file else found.found.rank_files
-    return None if files is None else import_ranks(files.hosts, files.devices)
+    return None if files is None else import_ranks(files.hosts, files.devices, files.notes)
 
 
 def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> Workload:

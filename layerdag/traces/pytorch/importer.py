@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.runtime.notes import merge_notes
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_to_word
 from layerdag.traces.pytorch.device_import import DeviceTrace, import_device
@@ -27,6 +28,7 @@ from layerdag.traces.pytorch.host_dataflow import (
     dependencies,
     holds_memory,
     host_operations,
+    listed_ranks,
     number_groups,
     process_groups,
     queue_order,
@@ -42,13 +44,14 @@ from layerdag.traces.pytorch.kineto import (
     read_timings,
 )
 from layerdag.traces.pytorch.operators import (
+    BARRIER_BYTES,
     COMMUNICATION_OPERATORS,
-    UNKNOWN_DTYPE,
     CommunicationOperator,
     OpRole,
     TensorView,
     operation_count,
 )
+from layerdag.traces.pytorch.scalar_types import UNKNOWN_DTYPE
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 WINDOW = 60
@@ -179,7 +182,8 @@ def _add_communication(
     _add_text(columns, "pg_name", name)
     if known.type is NodeType.COMM_COLL:
         kind = known.collective
-        size = 0 if kind is CollectiveType.BARRIER else size
+        if kind is CollectiveType.BARRIER:
+            kind, size = CollectiveType.ALL_REDUCE, BARRIER_BYTES
         _add_number(columns, "comm_type", Wire.INT64, int(kind))
     else:
         _add_message(columns, op, known, groups.ranks.get(name, ()))
@@ -206,6 +210,8 @@ def group_of(op: Operation, known: CommunicationOperator, groups: ProcessGroups)
     group_name: Any = op.group
     if group_name is None and known.group >= 0 and op.values and known.group < len(op.values):
         group_name = op.values[known.group]
+    if isinstance(group_name, list):
+        group_name = str(listed_ranks(op, known))
     if isinstance(group_name, str) and group_name in groups.alias:
         return groups.alias[group_name]
     return groups.only()
@@ -226,6 +232,7 @@ class ImportResult:
             file.
         guessed_groups: Communication nodes whose group the trace does not name; they were given
             to the world.
+        rank: The rank that the files themselves state, None if they do not.
     """
 
     trace: Trace
@@ -233,6 +240,7 @@ class ImportResult:
     num_host_nodes: int
     joined_fraction: float
     guessed_groups: int
+    rank: int | None = None
 
 
 def import_host(
@@ -307,8 +315,9 @@ def import_operations(
     queues = _collectives_by_group(nodes, groups)
     found = transitive_reduction(queue_order(dependencies(host.operations), queues))
     origin = min((time[0] for time in times if time is not None), default=0)
+    trace = _trace(nodes, found, [_since(time, origin) for time in times], groups, host.source)
     return ImportResult(
-        _trace(nodes, found, [_since(time, origin) for time in times], groups, host.source),
+        replace(trace, notes=merge_notes([*host.notes, *timings.notes])),
         groups.ranks,
         host.num_nodes,
         joined / len(nodes),
@@ -398,11 +407,14 @@ def import_pytorch(
         return import_host(host, group_names=group_names)
     profile = read_profile(device)
     if host is not None and not profile.kernels:
-        return import_host(host, read_timings(device), group_names)
+        result = import_host(host, read_timings(device), group_names)
+        return replace(result, rank=profile.rank)
     found = import_device(profile)
     if host is None:
-        return ImportResult(found.trace(), found.groups, 0, found.joined_fraction, 0)
-    return _join(found, read_host(host), _handles(found, profile, host))
+        share = found.joined_fraction
+        return ImportResult(found.trace(), found.groups, 0, share, 0, profile.rank)
+    result = _join(found, read_host(host), _handles(found, profile, host))
+    return replace(result, rank=profile.rank)
 
 
 Handles = Mapping[int, int]
@@ -448,8 +460,9 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
                 attributes=nodes[at].attributes
                 + _from_host(nodes[at], joined.operations[position], at == longest),
             )
+    notes = merge_notes([*host.notes, *device.notes])
     return ImportResult(
-        build_trace(nodes, source=host.source),
+        replace(build_trace(nodes, source=host.source), notes=notes),
         device.groups,
         host.num_nodes,
         len(joined.position_of) / device.num_kernels,

@@ -10,14 +10,13 @@ from laws import tried
 from profile_json import event, kernel, launch, write_profile
 
 from layerdag.errors import TraceError
-from layerdag.traces.pytorch import kineto as stream
+from layerdag.traces.pytorch import json_stream as stream
+from layerdag.traces.pytorch.json_stream import read_head, stream_objects
 from layerdag.traces.pytorch.kineto import (
     Timings,
     read_durations,
-    read_head,
     read_profile,
     read_timings,
-    stream_objects,
     write_durations,
 )
 
