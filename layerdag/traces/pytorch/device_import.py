@@ -162,6 +162,21 @@ CLOCK_SLACK = 1000
 """Nanoseconds by which host and device clocks may disagree."""
 
 
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """A kernel that communicates, but of which the profile does not tell all.
+
+    Attributes:
+        missing: "size", "peer" or "collective".
+        word: What the kernel is called.
+        duration_ns: How long it took.
+    """
+
+    missing: str
+    word: str
+    duration_ns: int
+
+
 @dataclass(frozen=True)
 class DeviceTrace:
     """The imported device activity of one rank.
@@ -172,7 +187,9 @@ class DeviceTrace:
         operator_of: Node id of a kernel -> the operator that launched it.
         num_kernels: Kernels, copies and fills.
         source: File name for messages.
-        notes: What was not understood.
+        untold: Node id of a kernel -> what the profile does not tell of its communication.
+        world_size: Ranks of the job, as the profile states.
+        other_notes: What was not understood besides.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -180,7 +197,18 @@ class DeviceTrace:
     operator_of: Mapping[int, Event]
     num_kernels: int
     source: str
-    notes: tuple[Note, ...] = ()
+    untold: Mapping[int, Untold] = field(default_factory=dict)
+    world_size: int = 1
+    other_notes: tuple[Note, ...] = ()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was not understood."""
+        notes = NoteCollector(self.source)
+        notes.extend(self.other_notes)
+        count = sum(node.type >= NodeType.COMM_SEND for node in self.nodes)
+        note_untold(self.untold.values(), count, self.world_size, notes)
+        return notes.notes
 
     @property
     def joined_fraction(self) -> float:
@@ -205,6 +233,7 @@ class _Builder:
     last_kernel: dict[tuple[object, ...], int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     operator_of: dict[int, Event] = field(default_factory=dict)
+    node_of: dict[int, int] = field(default_factory=dict)
     origin: int = 0
 
     def add_call(self, launch: Launch) -> None:
@@ -244,7 +273,7 @@ class _Builder:
             kernel, operator, self.communication.get(at), self.group_names, self.profile.device
         )
         node = self._add(spec, (kernel.start, kernel.end), deps)
-        self.last_kernel[kernel.lane] = node
+        self.last_kernel[kernel.lane] = self.node_of[at] = node
         if operator is not None:
             self.operator_of[node] = operator
 
@@ -291,7 +320,7 @@ def import_device(profile: Profile) -> DeviceTrace:
         if at not in launched
     ]
     _note_lost(profile, launches, notes)
-    found = _communication(profile, [*launches, *unlaunched], notes)
+    found, untold = _communication(profile, [*launches, *unlaunched])
     groups = _groups(profile, found, notes)
     builder = _Builder(profile, found, groups)
     builder.origin = min(event.start for event in (*profile.kernels, *(x.call for x in launches)))
@@ -300,14 +329,16 @@ def import_device(profile: Profile) -> DeviceTrace:
             builder.add_kernel(launch.kernels[0], launch.call, launch, None)
         else:
             builder.add_call(launch)
-    _note_types(builder.operator_of.values(), notes)
+    _note_types(profile.kernels, builder.operator_of.values(), notes)
     return DeviceTrace(
         nodes=tuple(builder.nodes),
         groups={name: ranks for ranks, name in groups.items()},
         operator_of=builder.operator_of,
         num_kernels=len(profile.kernels),
         source=profile.source,
-        notes=notes.notes,
+        untold={builder.node_of[at]: each for at, each in untold.items()},
+        world_size=profile.world_size,
+        other_notes=notes.notes,
     )
 
 
@@ -329,43 +360,50 @@ def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollecto
 
 
 def _communication(
-    profile: Profile, launches: Sequence[Launch], notes: NoteCollector
-) -> dict[int, KernelCommunication]:
-    """Return what each kernel communicates, by position; note what the profile does not tell."""
+    profile: Profile, launches: Sequence[Launch]
+) -> tuple[dict[int, KernelCommunication], dict[int, Untold]]:
+    """Return what each kernel communicates, and what the profile does not tell, by position."""
     declared = declared_ranks(profile.distributed)
     found: dict[int, KernelCommunication] = {}
-    untold: dict[tuple[str, str], list[Event]] = {}
+    untold: dict[int, Untold] = {}
     for launch in launches:
         for at in launch.kernels:
             kernel = profile.kernels[at]
             what = kernel_communication(kernel, launch.operators, declared)
-            if what is None:
-                continue
-            if what.missing:
-                untold.setdefault((what.missing, _word(kernel, what)), []).append(kernel)
-            else:
+            if what is not None and what.missing:
+                untold[at] = Untold(what.missing, _word(kernel, what), kernel.end - kernel.start)
+            elif what is not None:
                 found[at] = what
-    for (missing, word), kernels in untold.items():
-        took = sum(kernel.end - kernel.start for kernel in kernels)
+    return found, untold
+
+
+def note_untold(
+    untold: Iterable[Untold], num_communication: int, world: int, notes: NoteCollector
+) -> None:
+    """Note communication of which something is not told, and a job that has no other.
+
+    Args:
+        untold: What stayed work.
+        num_communication: Nodes that communicate.
+        world: Ranks of the job.
+        notes: Takes the notes.
+    """
+    kinds: dict[tuple[str, str], list[Untold]] = {}
+    for each in untold:
+        kinds.setdefault((each.missing, each.word), []).append(each)
+    for (missing, word), kernels in kinds.items():
+        took = sum(kernel.duration_ns for kernel in kernels)
         effect = (
             f"communicates, but the profile does not tell its {missing}; became work of the "
             "recorded time"
         )
         where = f"kernels of {took / NS:,.0f} us in all"
         notes.add(_MISSING[missing], word, effect, where=where, count=len(kernels))
-    world = profile.world_size
-    if world > 1 and not found:
-        like = sorted({word for _, word in untold})
-        listed = (
-            f"kernels that look like it: {', '.join(like[:8])}" if like else "none looks like it"
-        )
-        effect = f"the trace has no communication; {listed}"
+    if world > 1 and not num_communication:
+        like = sorted({word for _, word in kinds})
+        listed = f"look like it: {', '.join(like[:8])}" if like else "none looks like it"
+        effect = f"the trace has no communication; of its kernels {listed}"
         notes.add(NoteKind.COLLECTIVE, f"none of {world} ranks", effect)
-    for kernel in profile.kernels:
-        dtype = kernel.args.get("dtype")
-        if dtype is not None and scalar_type(str(dtype)) is None:
-            notes.add(NoteKind.DTYPE, dtype, "not known; these messages have no size")
-    return found
 
 
 _MISSING = {
@@ -381,8 +419,12 @@ def _word(kernel: Event, what: KernelCommunication) -> str:
     return str(told) if told else plain_kernel_name(kernel.name)
 
 
-def _note_types(operators: Iterable[Event], notes: NoteCollector) -> None:
-    """Note the types of tensors that are not known."""
+def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: NoteCollector) -> None:
+    """Note the types of tensors and messages that are not known."""
+    for kernel in kernels:
+        dtype = kernel.args.get("dtype")
+        if dtype is not None and scalar_type(str(dtype)) is None:
+            notes.add(NoteKind.DTYPE, dtype, "not known; these messages have no size")
     for operator in operators:
         for word in unknown_types(operator.args):
             where = f"operator '{operator.name[:40]}'"

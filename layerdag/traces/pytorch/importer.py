@@ -447,10 +447,21 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
         )
     flow = dependencies(host.operations)
     nodes = list(device.nodes)
+    untold, groups = dict(device.untold), dict(device.groups)
+    of_host = process_groups(host.groups, number_groups([host.groups]))
     for position, kernels in joined.kernels_of.items():
         sources = [joined.kernels_of.get(at, [])[-1:] for at in flow.data[position]]
         data = sorted(kernel for found in sources for kernel in found)
         longest = max(kernels, key=lambda at: nodes[at].duration_us)
+        told = _told_by_host(joined.operations[position], of_host, groups)
+        if told is not None and longest in untold:
+            del untold[longest]
+            nodes[longest] = replace(
+                nodes[longest],
+                name=told.name,
+                type=told.type,
+                attributes=nodes[longest].attributes + told.attributes,
+            )
         for at in kernels:
             before = tuple(parent for parent in data if parent < at)
             nodes[at] = replace(
@@ -460,14 +471,60 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
                 attributes=nodes[at].attributes
                 + _from_host(nodes[at], joined.operations[position], at == longest),
             )
+    device = replace(device, nodes=tuple(nodes), untold=untold)
     notes = merge_notes([*host.notes, *device.notes])
     return ImportResult(
         replace(build_trace(nodes, source=host.source), notes=notes),
-        device.groups,
+        groups,
         host.num_nodes,
         len(joined.position_of) / device.num_kernels,
         0,
     )
+
+
+@dataclass(frozen=True)
+class _ToldCommunication:
+    """What a host operation says of the communication of its kernel."""
+
+    name: str
+    type: NodeType
+    attributes: tuple[Attribute, ...]
+
+
+def _told_by_host(
+    op: Operation, host: ProcessGroups, groups: dict[str, Ranks]
+) -> _ToldCommunication | None:
+    """Return collective, size and group of a host operation; None if it does not tell them all.
+
+    A group that only the host trace declares is added to ``groups``.
+    """
+    known = COMMUNICATION_OPERATORS.get(op.name)
+    if known is None or known.type is not NodeType.COMM_COLL:
+        return None
+    size = _bytes(op.arguments if known.sent >= 0 else op.results)
+    group = group_of(op, known, host)
+    if not size or (group is None and len(groups) > 1):
+        return None
+    name = WORLD if group is None else _name_in(groups, host.ranks[group], host.ranks[WORLD])
+    return _ToldCommunication(
+        f"nccl::{known.collective.name.lower()}",
+        known.type,
+        (
+            Attribute("comm_type", Wire.INT64, int(known.collective)),
+            Attribute("comm_size", Wire.INT64, size),
+            Attribute("pg_name", Wire.STRING, name),
+        ),
+    )
+
+
+def _name_in(groups: dict[str, Ranks], ranks: Ranks, world: Ranks) -> str:
+    """Return the name of some ranks among the groups, which they join if they are not there."""
+    groups.setdefault(WORLD, world)
+    known = {members: name for name, members in groups.items()}
+    if ranks not in known:
+        known[ranks] = str(len(groups))
+        groups[known[ranks]] = ranks
+    return known[ranks]
 
 
 def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Joined:
