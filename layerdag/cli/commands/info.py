@@ -169,6 +169,7 @@ def _rank_lines(rank: "RankSummary") -> list[str]:
             else "no durations stated",
         ),
         *_recorded(rank),
+        *_span(rank),
         ("tensors", memory),
         ("operators", _counts(dict(list(rank.operators.items())[:6]))),
     ]
@@ -181,6 +182,15 @@ def _recorded(rank: "RankSummary") -> list[tuple[str, str]]:
         return []
     counted = f"counts {rank.communication_us:,} us of communication as it was recorded"
     return [("", f"({counted}; 'layerdag simulate' takes the network's time instead)")]
+
+
+def _span(rank: "RankSummary") -> list[tuple[str, str]]:
+    """Say how long the recorded span is where the critical path does not fill it."""
+    if rank.span_us is None or rank.span_us <= rank.critical_path_us:
+        return []
+    rest = rank.span_us - rank.critical_path_us
+    text = f"{rank.span_us:,} us from the first start to the last end; {rest:,} us of it are gaps"
+    return [("measured span", f"{text} or work beside the path, which no simulation repeats")]
 
 
 def _communication_lines(summary: "WorkloadSummary") -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.files import write_bytes
+from layerdag.runtime.files import write_files
 from layerdag.traces.builder import (
     NodeSpec,
     attribute_at,
@@ -339,8 +339,7 @@ def write_feeder_files(prefix: str | Path, workload: Workload) -> None:
             f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
             "mix the two; remove it or name another prefix."
         )
-    for path, data in reversed(files.items()):
-        write_bytes(path, data)
+    write_files(prefix, reversed(files.items()))
 
 
 def feeder_files(prefix: Path) -> list[Path]:

@@ -188,7 +188,7 @@ def read_profile(path: str | Path) -> Profile:
         category = raw.get("cat")
         kind = _kind(category)
         if kind is None:
-            beside[str(category)] += 1
+            beside["" if category is None else str(category)] += 1
             continue
         try:
             event = _event(raw, notes)
@@ -198,8 +198,8 @@ def read_profile(path: str | Path) -> Profile:
             found[kind].append(event)
     if not any(found.values()):
         raise TraceError(
-            f"{path}: no operator, runtime call or kernel among its events{_listed(beside)}; "
-            "profile with CPU or device activities."
+            f"{path}: no operator, runtime call or kernel among its events{_listed(beside)}; give "
+            "a profile of torch.profiler with CPU or device activities."
         )
     if not found["kernels"]:
         _refuse_foreign(beside, path)
@@ -240,7 +240,10 @@ def _matters(category: str) -> bool:
 
 def _listed(categories: Counter[str]) -> str:
     """Return categories with their numbers of events for a sentence."""
-    shown = ", ".join(f"'{name[:40]}' {count:,}" for name, count in categories.most_common(5))
+    shown = ", ".join(
+        f"'{name[:40]}' {count:,}" if name else f"none {count:,}"
+        for name, count in categories.most_common(5)
+    )
     return f", which are of the categories {shown}" if shown else ""
 
 

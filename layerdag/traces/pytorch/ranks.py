@@ -17,7 +17,7 @@ from layerdag.traces.analysis import WORLD_NAMES, group_names
 from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
 from layerdag.traces.pytorch.importer import ImportResult, import_pytorch
 from layerdag.traces.pytorch.kineto import read_distributed, stated_rank
-from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload, communicates
 
 
 class PyTorchFile(Enum):
@@ -342,7 +342,7 @@ def import_single_rank(job: ImportedJob) -> tuple[Workload, DroppedCommunication
         TraceError: If there are several ranks, or a communication attribute has a wrong type.
     """
     trace = _only_trace(job)
-    comm_N = trace.type_N >= NodeType.COMM_SEND
+    comm_N = communicates(trace.type_N)
     size_N = np.maximum(trace.integers("comm_size")[0], 0)
     lost = DroppedCommunication(
         collectives=int((trace.type_N == NodeType.COMM_COLL).sum()),
