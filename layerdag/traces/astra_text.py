@@ -208,7 +208,12 @@ def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> Text
                 raise TraceError(
                     f"{source}: line 1 has '{key}' of {values[0]} layers, but names {len(layers)}."
                 )
-            text = replace(text, **{_LISTS[key]: layers})
+            is_first = key == "checkpoints"
+            text = replace(
+                text,
+                checkpoints=layers if is_first else text.checkpoints,
+                recomputed_at=text.recomputed_at if is_first else layers,
+            )
             at += values[0]
         elif key == "model_parallel_NPU_group":
             text = replace(text, model_group=values[0])
@@ -219,7 +224,7 @@ def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> Text
     return replace(text, notes=notes.notes)
 
 
-_LISTS = {"checkpoints": "checkpoints", "checkpoint_initiates": "recomputed_at"}
+_LISTS = ("checkpoints", "checkpoint_initiates")
 _SIMAI = ("ep", "pp", "vpp", "ga", "pp_comm")
 _KEYS = ("model_parallel_NPU_group", *_LISTS, "all_gpus", *_SIMAI)
 

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -214,9 +214,15 @@ def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
 def decode_groups(data: bytes, path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
     """Return the groups in the content of the file ``path``; errors as in ``read_groups``."""
     try:
-        loaded = json.loads(data)
+        loaded = json.loads(data, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}: is no JSON ({error}); repair or replace it.") from None
+    is_object = isinstance(loaded, list) and all(isinstance(row, tuple) for row in loaded)
+    if is_object and data.lstrip()[:1] == b"{":
+        twice = [name for name, count in Counter(name for name, _ in loaded).items() if count > 1]
+        if twice:
+            raise TraceError(f"{path}: describes group '{twice[0]}' twice; keep one.")
+        loaded = dict(loaded)
     if not isinstance(loaded, dict):
         raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
     return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
@@ -232,6 +238,8 @@ def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[
             f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
             f"{num_ranks - 1}; correct the group or add the trace."
         )
+    if not ranks:
+        raise TraceError(f"{path}: group '{name}' has no rank; list its ranks or leave it out.")
     if len(set(ranks)) != len(ranks):
         raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
     return tuple(ranks)

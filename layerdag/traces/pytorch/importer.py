@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.notes import merge_notes
+from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_to_word
 from layerdag.traces.pytorch.device_import import DeviceTrace, import_device
@@ -194,15 +194,21 @@ def _add_message(
     columns: NodeAppender, op: Operation, known: CommunicationOperator, members: tuple[int, ...]
 ) -> None:
     """Append peer and tag of a send or receive; the peer is a global rank."""
-    values = op.values or ()
-    peer, tag = (values[at] if at < len(values) else None for at in (known.peer, known.peer + 1))
-    if not isinstance(peer, int) or not isinstance(tag, int):
-        # recv_any_source_ has no peer: (tensors, group, tag).
-        peer, tag = -1, peer if isinstance(peer, int) else 0
+    peer, tag = _ends(op, known)
     peer = members[peer] if 0 <= peer < len(members) else peer
     side = "comm_dst" if known.type is NodeType.COMM_SEND else "comm_src"
     _add_number(columns, side, Wire.INT32, peer)
     _add_number(columns, "comm_tag", Wire.INT32, tag)
+
+
+def _ends(op: Operation, known: CommunicationOperator) -> tuple[int, int]:
+    """Return peer (in the group) and tag of a message; the peer is -1 where it is not told."""
+    values = op.values or ()
+    peer, tag = (values[at] if at < len(values) else None for at in (known.peer, known.peer + 1))
+    if isinstance(peer, int) and isinstance(tag, int):
+        return peer, tag
+    # recv_any_source_ has no peer: (tensors, group, tag).
+    return -1, peer if isinstance(peer, int) else 0
 
 
 def group_of(op: Operation, known: CommunicationOperator, groups: ProcessGroups) -> str | None:
@@ -316,8 +322,14 @@ def import_operations(
     found = transitive_reduction(queue_order(dependencies(host.operations), queues))
     origin = min((time[0] for time in times if time is not None), default=0)
     trace = _trace(nodes, found, [_since(time, origin) for time in times], groups, host.source)
+    notes = NoteCollector(host.source)
+    for op in nodes:
+        known = COMMUNICATION_OPERATORS.get(op.name)
+        if known is not None and known.type is not NodeType.COMM_COLL and _ends(op, known)[0] < 0:
+            effect = "the trace does not tell the other end of the message; written as rank -1"
+            notes.add(NoteKind.PEER, op.name, effect, where=f"node {op.id}")
     return ImportResult(
-        replace(trace, notes=merge_notes([*host.notes, *timings.notes])),
+        replace(trace, notes=merge_notes([*host.notes, *timings.notes, *notes.notes])),
         groups.ranks,
         host.num_nodes,
         joined / len(nodes),

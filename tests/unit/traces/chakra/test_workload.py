@@ -311,7 +311,7 @@ def test_a_kill_at_any_step_leaves_the_older_job_the_new_one_or_none_that_can_be
         words = (script, tmp_path / "new", tmp_path / "job", len(seen))
         subprocess.run([sys.executable, "-c", *map(str, words)], check=False)
         if not (tmp_path / "job.0.et").exists():
-            with pytest.raises(TraceError, match="lacks rank 0|no such file"):
+            with pytest.raises(TraceError, match=r"lacks rank 0|no such file"):
                 read_workload(tmp_path / "job")
             write_workload(jobs["new"], tmp_path / "job")  # takes the torn one away
             seen.append("none")
