@@ -254,17 +254,8 @@ class Trace:
         """
         value_N = np.full(self.num_nodes, default, dtype=np.int64)
         present_N = np.zeros(self.num_nodes, dtype=bool)
-        row_A, node_A = self._rows(name)
+        row_A, node_A = self._integer_rows(name)
         wire_A = self.attributes.wire_A[row_A]
-        wrong_A = (wire_A % 2 == 0) | (wire_A < Wire.INT32) | (wire_A > Wire.BOOL)
-        if wrong_A.any():
-            bad = int(self.id_N[node_A[np.argmax(wrong_A)]])
-            raise TraceError(
-                f"{self.source}: node {bad} carries attribute '{name}' as "
-                f"{wire_name(int(wire_A[np.argmax(wrong_A)]))}; an integer type such as int64_val "
-                "is needed."
-            )
-        self._refuse_contradictions(name, row_A, node_A)
         unsigned_A = (wire_A == Wire.UINT64) | (wire_A == Wire.FIXED64)
         large_A = unsigned_A & (self.attributes.word_A[row_A] > MOST_OF_A_NUMBER)
         if large_A.any():
@@ -277,6 +268,25 @@ class Trace:
         value_N[node_A] = self.attributes.word_A[row_A].view(np.int64)
         present_N[node_A] = True
         return value_N, present_N
+
+    def require_integers(self, name: str) -> None:
+        """Raise TraceError unless an attribute is an integer of any size, as in `integers`."""
+        self._integer_rows(name)
+
+    def _integer_rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return (attribute rows, node rows) of an integer attribute, or raise TraceError."""
+        row_A, node_A = self._rows(name)
+        wire_A = self.attributes.wire_A[row_A]
+        wrong_A = (wire_A % 2 == 0) | (wire_A < Wire.INT32) | (wire_A > Wire.BOOL)
+        if wrong_A.any():
+            bad = int(self.id_N[node_A[np.argmax(wrong_A)]])
+            raise TraceError(
+                f"{self.source}: node {bad} carries attribute '{name}' as "
+                f"{wire_name(int(wire_A[np.argmax(wrong_A)]))}; an integer type such as int64_val "
+                "is needed."
+            )
+        self._refuse_contradictions(name, row_A, node_A)
+        return row_A, node_A
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
         """Return (value of each node or "", present_N) of a string attribute.

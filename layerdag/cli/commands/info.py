@@ -203,6 +203,8 @@ def _communication_lines(summary: "WorkloadSummary") -> list[str]:
         lines.append(
             f"  messages: {summary.messages:,} matched, {byte_text(summary.message_bytes)}"
         )
+    if summary.num_ranks > 1 and not lines:
+        lines += ["", f"no communication: {summary.num_ranks} ranks that never wait for each other"]
     # One rank alone has nothing to match with.
     if summary.mismatches and summary.num_ranks > 1:
         lines += ["", f"{len(summary.mismatches)} mismatches, the first ones:"]

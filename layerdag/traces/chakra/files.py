@@ -43,7 +43,7 @@ import numpy as np
 from layerdag.errors import TraceError
 from layerdag.graph.topology import expand_ranges, pointers
 from layerdag.runtime.files import write_bytes
-from layerdag.runtime.notes import NoteCollector
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole, require_memory
 from layerdag.traces.builder import (
     FIXED32,
@@ -438,6 +438,10 @@ def _decode_current(data: bytes, source: str) -> Trace:
     nodes = scan_nodes(data, start, source, notes)
     trace = Trace(**vars(nodes), version=version, metadata=metadata, source=source)
     note_storage(trace, notes)
+    if not trace.num_nodes:
+        notes.add(
+            NoteKind.NODE, "0 nodes", "the file holds metadata alone, so the rank does nothing"
+        )
     return replace(trace, notes=notes.notes) if notes.notes else trace
 
 
@@ -563,7 +567,7 @@ def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
     row_A = row_A[trace.attributes.wire_A[row_A] != wire]
     if not row_A.size:
         return trace
-    trace.integers(name)  # raises where it is no integer
+    trace.require_integers(name)
     word_A = trace.attributes.word_A[row_A]
     signed_A = word_A.view(np.int64)
     unsigned_A = np.isin(trace.attributes.wire_A[row_A], _UNSIGNED)

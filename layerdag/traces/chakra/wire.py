@@ -296,7 +296,8 @@ def scan_nodes(data: bytes, start: int, source: str, notes: NoteCollector) -> Sc
     _check_memory(totals, source)
     for new in totals.unknown[: totals.kinds_unknown]:
         where = f"node number {new.node}"
-        note_field(notes, _MESSAGES[new.message], new.number, where, new.count)
+        message = _MESSAGES[new.message]
+        note_field(notes, message, new.number, where, new.count)
     arrays = _allocate(totals)
     strings, blobs = _Pool(), _Pool()
     try:
@@ -316,7 +317,7 @@ def note_field(
     notes: NoteCollector, message: str, number: int, where: str = "", count: int = 1
 ) -> None:
     """Note a field of protobuf that no known schema has."""
-    effect = "not known; the field is left out"
+    effect = "not known; the field is " + ("kept" if message == _MESSAGES[-1] else "left out")
     notes.add(NoteKind.KEY, f"field {number} of {message}", effect, where=where, count=count)
 
 

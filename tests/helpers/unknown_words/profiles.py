@@ -81,6 +81,11 @@ def _chakra(fields: bytes, meta: bytes = b""):
     return read
 
 
+def _empty(folder: Path) -> Sequence[Note]:
+    (folder / "t.0.et").write_bytes(b"\0")
+    return read_any(folder / "t.0.et").notes
+
+
 ODD = {**tensor(1), "type": "Tensor(c10::Float3)"}
 FUSED = "symm_mem::fused_all_gather_matmul"
 RECEIVE = (
@@ -157,5 +162,6 @@ CASES = (
         "traces/chakra/wire.py", NoteKind.KEY, "field 9 of GlobalMetadata",
         _chakra(b"", length_delimited(9, b"new")),
     ),
+    UnknownWord("traces/chakra/files.py", NoteKind.NODE, "0 nodes", _empty),
     UnknownWord("traces/chakra/storage.py", NoteKind.OPERATOR, "FS fs.44", _chakra(STORAGE)),
 )  # fmt: skip

@@ -57,6 +57,9 @@ BROKEN = {
     "no-double-dependency": (trace(compute(1), compute(2, 1, 1)), 2, "twice"),
     "no-metadata-node": (trace(compute(1), compute(2, type=NodeType.METADATA)), 2, "METADATA"),
     "no-invalid-node": (trace(compute(1), compute(2, type=NodeType.INVALID)), 2, "INVALID"),
+    "storage-nodes": (trace(compute(1), compute(2, type=NodeType.BATCH)), 2, "is a BATCH node"),
+    "storage-operation": (trace(compute(1), compute(2, type=NodeType.STORAGE)), 2, "what it does"),
+    "numbers-in-range": (trace(compute(1), compute(2, duration_us=10**12 + 1)), 2, "lasts 10000"),
     "required-attributes": (
         trace(without(collective(3), "comm_type")),
         3,
