@@ -390,8 +390,8 @@ class RankSummary:
         critical_path_nodes: Number of nodes on it.
         communication_us: Sum of the durations recorded for communication, in microseconds.
         tensor_bytes: Sum of ``tensor_size``, in bytes; None where no node has it.
-        span_us: From the first recorded start to the last end, in microseconds; None where the
-            trace records no starts. It has the gaps of the host, which the critical path has not.
+        span_us: From the first recorded start to the last end of a profile, in microseconds; None
+            of other traces. It has the gaps of the host, which the critical path has not.
     """
 
     ranks: tuple[int, ...]
@@ -541,9 +541,16 @@ def _total(values: np.ndarray) -> int:
 
 
 def measured_span_us(trace: Trace) -> int | None:
-    """Return the time from the first recorded start to the last end; None without starts."""
+    """Return the time from the first recorded start to the last end of a profile.
+
+    None without starts, and of traces without calls of the host beside work of a device: there the
+    gaps are those of the profiler.
+    """
     starts = trace.start_us_N
     if not starts.any() or int(starts.max()) > MOST_OF_A_NUMBER // 2:
+        return None
+    on_cpu_N = trace.integers("is_cpu_op")[0] != 0
+    if not on_cpu_N.any() or on_cpu_N.all():
         return None
     ends = starts + np.minimum(trace.duration_us_N, np.uint64(MOST_MICROSECONDS))
     return int(ends.max() - starts.min())

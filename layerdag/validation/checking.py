@@ -129,11 +129,11 @@ def _ids_and_types(trace: Trace) -> Iterator[RuleViolations]:
     yield RuleViolations("no-metadata-node", metadata_N, lambda row: "is a METADATA node")
     invalid_N = (trace.type_N == NodeType.INVALID) | (trace.type_N > NodeType.CHECKPOINT)
     yield RuleViolations("no-invalid-node", invalid_N, lambda row: "is an INVALID node")
-    beyond_N = trace.type_N > NodeType.COMM_COLL
+    bare_N = (trace.type_N == NodeType.STORAGE) & ~column(trace, STORAGE).present_N
+    beyond_N = (trace.type_N > NodeType.COMM_COLL) & ~bare_N
     yield RuleViolations(
         "storage-nodes", beyond_N, lambda row: f"is a {NodeType(int(trace.type_N[row])).name} node"
     )
-    bare_N = (trace.type_N == NodeType.STORAGE) & ~column(trace, STORAGE).present_N
     yield RuleViolations("storage-operation", bare_N, lambda row: "does not say what it does")
 
 

@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.files import write_files
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.traces.builder import (
     NodeSpec,
     attribute_at,
@@ -59,7 +61,14 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
         raise TraceError(f"{source}: is no JSON with a 'workload_graph' ({error}).") from None
     if not isinstance(rows, list):
         raise TraceError(f"{source}: 'workload_graph' is no list of nodes.")
-    return build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
+    trace = build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
+    bare = [row["Id"] for row in rows if "NodeType" not in row]
+    if not bare:
+        return trace
+    notes = NoteCollector(source)
+    effect = "has no NodeType, so its type is INVALID, which is not written"
+    notes.add(NoteKind.NODE, bare[0], effect, count=len(bare))
+    return replace(trace, notes=notes.notes)
 
 
 def _node(at: int, row: object, source: str) -> NodeSpec:
@@ -67,8 +76,6 @@ def _node(at: int, row: object, source: str) -> NodeSpec:
     if not isinstance(row, dict) or type(row.get("Id")) is not int:
         raise TraceError(f"{source}: entry {at} of 'workload_graph' has no integer 'Id'.")
     where = f"{source}: node {row['Id']}"
-    if "NodeType" not in row:
-        raise TraceError(f"{where}: has no 'NodeType'; write the number of its type.")
     extra = [(key, value) for key, value in row.items() if key not in _OWN_KEYS]
     return NodeSpec(
         id=row["Id"],

@@ -81,8 +81,8 @@ _CALLS = {
     "Runtime": "cuda",
     "xpu_runtime": "xpu",
     "xpu_driver": "xpu",
-    "privateuse1_runtime": "privateuse1",
-    "privateuse1_driver": "privateuse1",
+    "privateuse1_runtime": "privateuseone",
+    "privateuse1_driver": "privateuseone",
 }
 """Categories of calls, with PyTorch's name of the device that they are for (HIP's is "cuda")."""
 

@@ -86,6 +86,11 @@ def _empty(folder: Path) -> Sequence[Note]:
     return read_any(folder / "t.0.et").notes
 
 
+def _feeder(folder: Path) -> Sequence[Note]:
+    (folder / "t.json").write_text('{"workload_graph": [{"Id": 7, "runtime": 3}]}')
+    return read_any(folder / "t.json").notes
+
+
 ODD = {**tensor(1), "type": "Tensor(c10::Float3)"}
 FUSED = "symm_mem::fused_all_gather_matmul"
 RECEIVE = (
@@ -163,5 +168,6 @@ CASES = (
         _chakra(b"", length_delimited(9, b"new")),
     ),
     UnknownWord("traces/chakra/files.py", NoteKind.NODE, "0 nodes", _empty),
+    UnknownWord("traces/chakra/json_forms.py", NoteKind.NODE, "7", _feeder),
     UnknownWord("traces/chakra/storage.py", NoteKind.OPERATOR, "FS fs.44", _chakra(STORAGE)),
 )  # fmt: skip

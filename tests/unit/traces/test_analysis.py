@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 from trace_examples import coll, comp, message, pair_workload
 
@@ -134,13 +136,14 @@ def test_messages_are_counted_once() -> None:
 
 
 def test_the_measured_span_has_the_gaps_that_the_critical_path_has_not():
+    host = (Attribute("is_cpu_op", Wire.BOOL, True),)
     nodes = [
-        NodeSpec(0, "a", NodeType.COMP, start_us=100, duration_us=10),
+        NodeSpec(0, "a", NodeType.COMP, start_us=100, duration_us=10, attributes=host),
         NodeSpec(1, "b", NodeType.COMP, (0,), start_us=1_000, duration_us=20),
     ]
     found = summarize_trace(build_trace(nodes))
     assert (found.critical_path_us, found.span_us) == (30, 920)
-    bare = summarize_trace(build_trace([NodeSpec(0, "a", NodeType.COMP, duration_us=10)]))
+    bare = summarize_trace(build_trace([replace(nodes[1], data_deps=())]))
     assert bare.span_us is None
     assert "span_us" not in bare.to_json()
 

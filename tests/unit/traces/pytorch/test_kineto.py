@@ -325,7 +325,7 @@ def test_a_kernel_cannot_outlast_the_next_one_of_its_stream(tmp_path, second, en
 
 
 @pytest.mark.parametrize(
-    ("category", "device"), [("xpu_driver", "xpu"), ("privateuse1_runtime", "privateuse1")]
+    ("category", "device"), [("xpu_driver", "xpu"), ("privateuse1_runtime", "privateuseone")]
 )
 def test_calls_of_other_devices_are_calls(tmp_path, category, device):
     events = [event(category, "enqueueLaunch", 0, 1, correlation=1), kernel(1, 5, 2)]
