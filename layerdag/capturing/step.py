@@ -37,7 +37,7 @@ from layerdag.traces.builder import ragged
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
-from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload
+from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload, communicates
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.models import model as shape_of
 from layerdag.workloads.transformer.plan import Plan, Step
@@ -176,7 +176,7 @@ def captured_trace(
 def _chained(trace: Trace) -> Ragged:
     """Return the control dependencies with each communication after the one before."""
     ctrl = [trace.ctrl_deps.of(row).tolist() for row in range(trace.num_nodes)]
-    spoken = np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist()
+    spoken = np.flatnonzero(communicates(trace.type_N)).tolist()
     for before, after in pairwise(spoken):
         number = int(trace.id_N[before])
         if number not in ctrl[after] and number not in trace.data_deps.of(after):

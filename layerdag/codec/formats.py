@@ -19,6 +19,7 @@ from layerdag.graph.formats.graphml import read_graphml, read_node_link, write_g
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
+from layerdag.traces.analysis import summarize_trace
 from layerdag.traces.astra_text import PARALLELISMS, parse_text, text_to_workload
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.chakra.json_forms import (
@@ -49,7 +50,7 @@ from layerdag.traces.pytorch.ranks import (
     refuse_missing_ranks,
     replicate_rank,
 )
-from layerdag.traces.trace import Workload
+from layerdag.traces.trace import Trace, Workload
 
 DEVICE = next(iter(HARDWARE))
 """The device whose rates time a compiled program where none is named."""
@@ -326,7 +327,8 @@ def _read_kineto(found: Candidate, options: ReadOptions) -> Workload:
 def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
     """Import a folder or prefix of host traces and profiles."""
     assert found.rank_files is not None
-    job = import_ranks(found.rank_files.hosts, found.rank_files.devices)
+    files = found.rank_files
+    job = import_ranks(files.hosts, files.devices, files.notes)
     refuse_missing_ranks(job)
     return job.workload
 
@@ -502,6 +504,12 @@ def _recognized(found: Candidate) -> Recognized:
                 f"{found.path}: is a text, but no workload of ASTRA-sim (parallelism on line 1, "
                 "number of layers on line 2); name another file."
             )
+    if found.start[:1] == b"[" and b'"ph"' in found.start:
+        raise TraceError(
+            f"{found.path}: is a bare list of Chrome trace events, as the legacy profiler of "
+            "PyTorch and torch_npu write; it lacks what ties kernels to their launches "
+            "(correlation). Profile with torch.profiler and its export_chrome_trace."
+        )
     raise TraceError(
         f"{found.path}: is JSON, but neither a PyTorch execution trace, a Kineto profile, nor a "
         "Chakra JSON; name another file."
@@ -689,7 +697,7 @@ def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
     if len(paths) > 1 or inputs.profiles or kinds == {PyTorchFile.HOST}:
         return import_ranks(paths, inputs.profiles)
     files = None if found.found.is_file else found.found.rank_files
-    return None if files is None else import_ranks(files.hosts, files.devices)
+    return None if files is None else import_ranks(files.hosts, files.devices, files.notes)
 
 
 def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> Workload:
@@ -702,7 +710,7 @@ def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> 
             else f"{nodes} nodes from the profile; the operator of {known} of its kernels is known"
         )
         guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
-        tell(f"rank {rank}: {found}{guessed}")
+        tell(f"rank {rank}: {found}{guessed}{_gaps(result.trace)}")
     if inputs.only_rank:
         return _alone(job, tell)
     if inputs.replicate:
@@ -711,6 +719,17 @@ def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> 
         return workload
     refuse_missing_ranks(job)
     return job.workload
+
+
+def _gaps(trace: Trace) -> str:
+    """Say how much of the measured span the path through the nodes does not explain."""
+    summary = summarize_trace(trace)
+    if summary.span_us is None or summary.span_us <= summary.critical_path_us:
+        return ""
+    return (
+        f"; measured span {summary.span_us:,} us, critical path {summary.critical_path_us:,} us: "
+        "gaps between the calls of the host are not in the trace"
+    )
 
 
 def _alone(job: ImportedJob, tell: Callable[[str], None]) -> Workload:

@@ -331,7 +331,7 @@ class _Writer:
 
     def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
         """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
-        communicates = kind >= NodeType.COMM_SEND
+        communicates = NodeType.COMM_SEND <= kind <= NodeType.COMM_COLL
         device = self.plan.column("device")[node]
         yield Attribute("is_cpu_op", Wire.BOOL, device == HOST and not communicates)
         if device not in (NONE, OTHER):

@@ -29,7 +29,14 @@ from layerdag.errors import TraceError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.topology import longest_path_layers, neighborhood_colors
 from layerdag.traces.analysis import collective_name, program_order
-from layerdag.traces.trace import NodeType, Trace, Workload, dependency_edges, trace_layers
+from layerdag.traces.trace import (
+    NodeType,
+    Trace,
+    Workload,
+    communicates,
+    dependency_edges,
+    trace_layers,
+)
 
 MOST_EDITS, LEAST_EDITS = 2_000, 200
 """Elements without a partner beyond which halves are compared with halves, of which fewer each."""
@@ -378,7 +385,7 @@ def _program_of(trace: Trace) -> OperatorSequence:
     return OperatorSequence(
         trace.source,
         [names[row] for row in order_N.tolist()],
-        trace.type_N[order_N] >= NodeType.COMM_SEND,
+        communicates(trace.type_N[order_N]),
         {name: value_N[order_N] for name, value_N in columns.items()},
         position_N[edges_2E],
         kind_E.astype(np.int64),

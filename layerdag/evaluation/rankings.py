@@ -27,7 +27,7 @@ from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute
 from layerdag.simulator.config import NetworkConfig, SystemConfig, Topology, UnsupportedCollectives
 from layerdag.simulator.run import SimulationResult, simulate
-from layerdag.traces.trace import NodeType, Workload
+from layerdag.traces.trace import Workload, communicates
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class RankedJob:
     @property
     def communicates(self) -> bool:
         """Whether any of its ranks sends, receives or takes part in a collective."""
-        return any((trace.type_N >= NodeType.COMM_SEND).any() for trace in self.workload.traces)
+        return any(communicates(trace.type_N).any() for trace in self.workload.traces)
 
 
 def ranked_job(

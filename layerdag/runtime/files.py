@@ -240,6 +240,10 @@ def write_files(
 ) -> None:
     """Write files that lie beside each other; none is put in its place before all are written.
 
+    Readers must need the last file: of several, its older version is removed before anything else
+    changes and the new one comes last, so that whoever is killed on the way leaves no mixture that
+    can be read.
+
     Args:
         prefix: Path that their names begin with; names the lock.
         files: Path and content of each, in the order in which they are put in their places.
@@ -263,10 +267,20 @@ def write_files(
                 sync_tree(drafts)
             else:
                 os.sync()
-        for path in replaced:
+        others = [path for path in replaced if path.name not in names]
+        if len(names) > 1 or others:
+            real.with_name(names[-1]).unlink(missing_ok=True)
+        for path in others:
             path.unlink(missing_ok=True)
         for name in names:
             os.replace(drafts / name, real.with_name(name))
+
+
+def was_interrupted(prefix: str | Path) -> bool:
+    """Return whether a process that wrote here (`write_files`) ended on the way, or is not done."""
+    target = Path(prefix)
+    real = Path(os.path.realpath(target.parent)) / target.name
+    return (_holder_path(real) / LOCK).is_file()
 
 
 def write_text(target: str | Path, text: str) -> None:

@@ -23,10 +23,13 @@ from layerdag.errors import TraceError
 from layerdag.graph.topology import longest_path
 from layerdag.traces.trace import (
     DATA,
+    MOST_MICROSECONDS,
+    MOST_OF_A_NUMBER,
     CollectiveType,
     NodeType,
     Trace,
     Workload,
+    communicates,
     dependency_edges,
     trace_layers,
 )
@@ -99,7 +102,7 @@ def _group_numbers(group_K: np.ndarray, names: dict[str, int], workload: Workloa
 
 def _comm_events(trace: Trace, names: dict[str, int]) -> CommEvents:
     """Return the communication nodes of one trace in program order."""
-    is_comm_N = (trace.type_N >= NodeType.COMM_SEND) & (trace.type_N <= NodeType.COMM_COLL)
+    is_comm_N = communicates(trace.type_N)
     row_K = program_order(trace)
     row_K = row_K[is_comm_N[row_K]]
     texts, _ = group_names(trace)
@@ -301,12 +304,14 @@ def _disagreement(
         coll.size_K[rows] != coll.size_K[rows[0]]
     )
     other = rows[int(np.argmax(differs))]
+    uneven = (coll.comm_type_K[rows] == CollectiveType.ALL_TO_ALL).all()
+    way = ", which 'layerdag convert --uneven max' does" if uneven else ""
     return Mismatch(
         rank,
         node,
         f"{start} has type {coll.comm_type_K[rows[0]]} and {coll.size_K[rows[0]]} bytes, but rank "
         f"{coll.rank_K[other]}, node {coll.id_K[other]} has type {coll.comm_type_K[other]} and "
-        f"{coll.size_K[other]} bytes; make them equal.",
+        f"{coll.size_K[other]} bytes; make them equal{way}.",
     )
 
 
@@ -385,6 +390,8 @@ class RankSummary:
         critical_path_nodes: Number of nodes on it.
         communication_us: Sum of the durations recorded for communication, in microseconds.
         tensor_bytes: Sum of ``tensor_size``, in bytes; None where no node has it.
+        span_us: From the first recorded start to the last end of a profile, in microseconds; None
+            of other traces. It has the gaps of the host, which the critical path has not.
     """
 
     ranks: tuple[int, ...]
@@ -401,6 +408,14 @@ class RankSummary:
     critical_path_nodes: int
     communication_us: int
     tensor_bytes: int | None
+    span_us: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the summary as plain JSON types, the span only where there is one."""
+        found = asdict(self)
+        if self.span_us is None:
+            del found["span_us"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -450,7 +465,7 @@ class WorkloadSummary:
 
     def to_json(self) -> dict[str, object]:
         """Return the summary as plain JSON types."""
-        return asdict(self)
+        return {**asdict(self), "ranks": tuple(rank.to_json() for rank in self.ranks)}
 
 
 def summarize(workload: Workload) -> WorkloadSummary:
@@ -474,7 +489,7 @@ def summarize(workload: Workload) -> WorkloadSummary:
         ranks=tuple(summarize_trace(trace, ranks) for trace, ranks in distinct),
         groups=_groups(workload, events),
         messages=matched.bytes_M.size,
-        message_bytes=int(np.maximum(matched.bytes_M, 0).sum()),
+        message_bytes=_total(np.maximum(matched.bytes_M, 0)),
         mismatches=tuple(mismatch.message for mismatch in matched.mismatches),
     )
 
@@ -484,6 +499,7 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     edge_index_2E, kind_E = dependency_edges(trace)
     layer_N = trace_layers(trace, edge_index_2E)
     path = longest_path(layer_N, edge_index_2E, trace.duration_us_N.astype(np.float64))
+    _refuse_long(trace)
     width_L = np.bincount(layer_N)
     type_count = np.bincount(trace.type_N, minlength=len(NodeType)).tolist()
     operators = Counter(_CALL_NUMBER.sub("", name) for name in trace.names())
@@ -501,9 +517,43 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
         duration_us=int(trace.duration_us_N.sum()),
         critical_path_us=int(path.length),
         critical_path_nodes=path.row_P.size,
-        communication_us=int(trace.duration_us_N[trace.type_N >= NodeType.COMM_SEND].sum()),
-        tensor_bytes=int(size_N.sum()) if sized_N.any() else None,
+        communication_us=int(trace.duration_us_N[communicates(trace.type_N)].sum()),
+        tensor_bytes=_total(size_N) if sized_N.any() else None,
+        span_us=measured_span_us(trace),
     )
+
+
+def _refuse_long(trace: Trace) -> None:
+    """Raise TraceError where a duration is beyond what can be added up or simulated."""
+    long_N = trace.duration_us_N > MOST_MICROSECONDS
+    if long_N.any():
+        first = int(np.argmax(long_N))
+        raise TraceError(
+            f"{trace.source}: node {trace.id_N[first]} lasts {trace.duration_us_N[first]} us; at "
+            "most 1e12 us can be run, so correct it."
+        )
+
+
+def _total(values: np.ndarray) -> int:
+    """Return the sum of integers, of any size."""
+    small = values.sum(dtype=np.float64) < 2.0**62
+    return int(values.sum()) if small else sum(map(int, values.tolist()))
+
+
+def measured_span_us(trace: Trace) -> int | None:
+    """Return the time from the first recorded start to the last end of a profile.
+
+    None without starts, and of traces without calls of the host beside work of a device: there the
+    gaps are those of the profiler.
+    """
+    starts = trace.start_us_N
+    if not starts.any() or int(starts.max()) > MOST_OF_A_NUMBER // 2:
+        return None
+    on_cpu_N = trace.integers("is_cpu_op")[0] != 0
+    if not on_cpu_N.any() or on_cpu_N.all():
+        return None
+    ends = starts + np.minimum(trace.duration_us_N, np.uint64(MOST_MICROSECONDS))
+    return int(ends.max() - starts.min())
 
 
 def _groups(workload: Workload, events: CommEvents) -> tuple[GroupSummary, ...]:
@@ -521,7 +571,7 @@ def _groups(workload: Workload, events: CommEvents) -> tuple[GroupSummary, ...]:
                 group=names[group] if group >= 0 else "?",
                 size=sizes[group] if group >= 0 else 0,
                 collectives=dict(kinds.most_common()),
-                bytes_per_rank=int(np.maximum(events.size_K[one_K], 0).sum()),
+                bytes_per_rank=_total(np.maximum(events.size_K[one_K], 0)),
             )
         )
     return tuple(found)

@@ -7,6 +7,10 @@ name, dependency (unused, -1), forward time, collective, bytes; the same for the
 the weight gradient; update time; for ``HYBRID_CUSTOMIZED`` the layer's own parallelism. Times
 become microseconds, as in Chakra's own converter.
 
+SimAI's AICB writes further keys into line 1: ``ep``, ``pp``, ``vpp``, ``ga``, ``all_gpus`` and
+``pp_comm``. Its layers are those of one stage, which is the whole model where ``pp`` is 1; other
+jobs are refused.
+
 Line 1 of ``HYBRID_DLRM`` brings the number of the last layer of the bottom network, alone or behind
 ``DLRM_LAST_BOTTOM_LAYER:``. `astra_step` says what step is built.
 
@@ -25,6 +29,7 @@ runs beside the bottom network. Inference is the forward part alone.
 from dataclasses import dataclass, field, replace
 
 from layerdag.errors import TraceError
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
 
@@ -89,6 +94,8 @@ class TextWorkload:
         checkpoints: First layers of the stretches that are computed again.
         recomputed_at: Layers before whose backward a stretch is computed again.
         last_bottom: Last layer of the bottom network of DLRM, -1 for other workloads.
+        all_ranks: Ranks of the job, 0 if the file does not say.
+        notes: What of line 1 has no meaning here.
     """
 
     parallelism: str
@@ -97,6 +104,8 @@ class TextWorkload:
     checkpoints: tuple[int, ...] = ()
     recomputed_at: tuple[int, ...] = ()
     last_bottom: int = -1
+    all_ranks: int = 0
+    notes: tuple[Note, ...] = ()
 
 
 def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
@@ -180,24 +189,57 @@ def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextL
 
 def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
     """Return the workload with the parameters of line 1."""
+    notes = NoteCollector(source)
     at = 0
     while at < len(fields):
         key = fields[at].rstrip(":")
-        count = 1 if key == "model_parallel_NPU_group" else 0
-        if key in ("checkpoints", "checkpoint_initiates") and at + 1 < len(fields):
-            at += 1
-            count = _number(fields[at], source, 1)
-        values = tuple(_number(word, source, 1) for word in fields[at + 1 : at + 1 + count])
-        if count == 0 or len(values) != count:
-            raise TraceError(f"{source}: line 1 has '{key[:40]}' without its numbers.")
-        if key == "model_parallel_NPU_group":
+        if key not in _KEYS:
+            raise TraceError(
+                f"{source}: line 1 has the key '{key[:40]}', which layerdag does not know; known "
+                f"are {', '.join(_KEYS)}."
+            )
+        values = [_number(word, source, 1) for word in fields[at + 1 : at + 2]]
+        if not values:
+            raise TraceError(f"{source}: line 1 has '{key}' without its number.")
+        at += 2
+        if key in _LISTS:
+            layers = tuple(_number(word, source, 1) for word in fields[at : at + values[0]])
+            if len(layers) != values[0]:
+                raise TraceError(
+                    f"{source}: line 1 has '{key}' of {values[0]} layers, but names {len(layers)}."
+                )
+            is_first = key == "checkpoints"
+            text = replace(
+                text,
+                checkpoints=layers if is_first else text.checkpoints,
+                recomputed_at=text.recomputed_at if is_first else layers,
+            )
+            at += values[0]
+        elif key == "model_parallel_NPU_group":
             text = replace(text, model_group=values[0])
-        elif key == "checkpoints":
-            text = replace(text, checkpoints=values)
+        elif key == "all_gpus":
+            text = replace(text, all_ranks=values[0])
         else:
-            text = replace(text, recomputed_at=values)
-        at += 1 + count
-    return text
+            _take_simai(key, values[0], source, notes)
+    return replace(text, notes=notes.notes)
+
+
+_LISTS = ("checkpoints", "checkpoint_initiates")
+_SIMAI = ("ep", "pp", "vpp", "ga", "pp_comm")
+_KEYS = ("model_parallel_NPU_group", *_LISTS, "all_gpus", *_SIMAI)
+
+
+def _take_simai(key: str, value: int, source: str, notes: NoteCollector) -> None:
+    """Refuse a key of SimAI that makes another job of the layers; note one that has no effect."""
+    if key in ("ep", "pp") and value > 1:
+        what = "expert groups" if key == "ep" else "stages of a pipeline"
+        raise TraceError(
+            f"{source}: line 1 has SimAI's key '{key}' of {value}; the layers are of one rank of a "
+            f"job with {what}, which this text does not describe. Give a workload with {key} 1."
+        )
+    if key == "ga" and value > 1:
+        effect = "accumulation of gradients is not repeated; the layers are run once"
+        notes.add(NoteKind.KEY, f"ga: {value}", effect, where="line 1")
 
 
 _DATA_FIRST = ("DATA", "MICRO")
@@ -213,14 +255,18 @@ def text_to_workload(text: TextWorkload, num_ranks: int, source: str = "<memory>
     Raises:
         TraceError: If ``num_ranks`` is not a multiple of the group size.
     """
-    size = text.model_group
+    size, notes = text.model_group, NoteCollector(source)
+    notes.extend(text.notes)
+    if text.all_ranks not in (0, num_ranks):
+        effect = f"the file is of so many ranks; traces are made for {num_ranks}"
+        notes.add(NoteKind.NUMBER, f"all_gpus: {text.all_ranks}", effect, where="line 1")
     if num_ranks < 1 or (size and num_ranks % size):
         raise TraceError(
             f"{source}: {num_ranks} ranks cannot be split into groups of {size}; choose a multiple."
         )
     if not size or size == num_ranks:
         trace = build_trace(_step(text, "", ""), source=source)
-        return Workload((trace,) * num_ranks, {}, source)
+        return Workload((trace,) * num_ranks, {}, source, notes.notes)
     model = [tuple(range(at, at + size)) for at in range(0, num_ranks, size)]
     data = [tuple(range(at, num_ranks, size)) for at in range(size)]
     groups = {str(at + 1): ranks for at, ranks in enumerate([*model, *data])}
@@ -230,7 +276,7 @@ def text_to_workload(text: TextWorkload, num_ranks: int, source: str = "<memory>
         )
         for rank in range(num_ranks)
     )
-    return Workload(traces, groups, source)
+    return Workload(traces, groups, source, notes.notes)
 
 
 @dataclass

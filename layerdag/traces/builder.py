@@ -538,7 +538,7 @@ def _node_row(node: NodeSpec, strings: ValueTable[str], source: str) -> tuple[in
                 f"{source}: node {node.id} has {label} {value}; it must lie in 0 to 2**64 - 1."
             )
     if not 0 <= node.type < len(NodeType):
-        raise TraceError(f"{source}: node {node.id} has type {node.type}; types are 0 to 7.")
+        raise TraceError(f"{source}: node {node.id} has type {node.type}; types are 0 to 10.")
     io = (-1 if text is None else strings.add(text) for text in node.io)
     name = strings.add(node.name)
     return (node.id, name, int(node.type), node.start_us, node.duration_us, *io)

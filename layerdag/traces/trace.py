@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
 
 class NodeType(IntEnum):
-    """Chakra ``NodeType``."""
+    """Chakra ``NodeType``.
+
+    The last three are of mlcommons/chakra#216. A STORAGE node is one operation on storage; what it
+    does is the attribute ``STORAGE``, which holds the message ``Node.storage``, and
+    ``traces.chakra.storage.storage_bytes`` gives the bytes that it moves: ``size_bytes`` of a file
+    operation, 4,096 for each of ``nr_pages``, 512 for each of ``nr_sectors``. Its time is that over
+    the bandwidth of the storage, where a cluster states one. BATCH and CHECKPOINT nodes span what
+    belongs to a batch or a checkpoint, and state no more than their duration.
+    """
 
     INVALID = 0
     METADATA = 1
@@ -35,6 +43,25 @@ class NodeType(IntEnum):
     COMM_SEND = 5
     COMM_RECV = 6
     COMM_COLL = 7
+    STORAGE = 8
+    BATCH = 9
+    CHECKPOINT = 10
+
+
+STORAGE = "Node.storage"
+"""Name of the attribute (bytes) that holds a node's message ``storage``, field 11 of ``Node``."""
+
+
+MOST_MICROSECONDS = 10**12
+"""The longest duration of a node, 11 days; more cannot be simulated."""
+
+MOST_OF_A_NUMBER = 2**63 - 1
+"""The largest size or count of a node."""
+
+
+def communicates(type_N: np.ndarray) -> np.ndarray:
+    """Return which types are sends, receives and collectives."""
+    return (type_N >= NodeType.COMM_SEND) & (type_N <= NodeType.COMM_COLL)
 
 
 class CollectiveType(IntEnum):
@@ -221,11 +248,33 @@ class Trace:
         """Return (value_N int64, present_N bool) of an integer or bool attribute of any wire type.
 
         Raises:
-            TraceError: If some node carries the attribute as a float, string or list, or twice
-                with different values: readers of Chakra traces do not agree on which counts.
+            TraceError: If some node carries the attribute as a float, string or list, beyond 2**63
+                - 1, or twice with different values: readers of Chakra traces do not agree on which
+                counts.
         """
         value_N = np.full(self.num_nodes, default, dtype=np.int64)
         present_N = np.zeros(self.num_nodes, dtype=bool)
+        row_A, node_A = self._integer_rows(name)
+        wire_A = self.attributes.wire_A[row_A]
+        unsigned_A = (wire_A == Wire.UINT64) | (wire_A == Wire.FIXED64)
+        large_A = unsigned_A & (self.attributes.word_A[row_A] > MOST_OF_A_NUMBER)
+        if large_A.any():
+            first = int(np.argmax(large_A))
+            raise TraceError(
+                f"{self.source}: node {int(self.id_N[node_A[first]])} carries attribute '{name}' = "
+                f"{int(self.attributes.word_A[row_A[first]])}; at most {MOST_OF_A_NUMBER} can be "
+                "added up, so correct it."
+            )
+        value_N[node_A] = self.attributes.word_A[row_A].view(np.int64)
+        present_N[node_A] = True
+        return value_N, present_N
+
+    def require_integers(self, name: str) -> None:
+        """Raise TraceError unless an attribute is an integer of any size, as in `integers`."""
+        self._integer_rows(name)
+
+    def _integer_rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return (attribute rows, node rows) of an integer attribute, or raise TraceError."""
         row_A, node_A = self._rows(name)
         wire_A = self.attributes.wire_A[row_A]
         wrong_A = (wire_A % 2 == 0) | (wire_A < Wire.INT32) | (wire_A > Wire.BOOL)
@@ -237,9 +286,7 @@ class Trace:
                 "is needed."
             )
         self._refuse_contradictions(name, row_A, node_A)
-        value_N[node_A] = self.attributes.word_A[row_A].view(np.int64)
-        present_N[node_A] = True
-        return value_N, present_N
+        return row_A, node_A
 
     def texts(self, name: str) -> tuple[list[str], np.ndarray]:
         """Return (value of each node or "", present_N) of a string attribute.

@@ -19,12 +19,15 @@ from layerdag.traces.analysis import (
 )
 from layerdag.traces.chakra.files import FEEDER_WIRES, REQUIRED_ATTRIBUTES, START_BYTES, START_OPS
 from layerdag.traces.trace import (
+    MOST_MICROSECONDS,
+    STORAGE,
     AttributeTable,
     CollectiveType,
     NodeType,
     Trace,
     Wire,
     Workload,
+    communicates,
     dependency_edges,
     rows_of,
     rows_on_a_cycle,
@@ -124,8 +127,14 @@ def _ids_and_types(trace: Trace) -> Iterator[RuleViolations]:
     yield RuleViolations("distinct-ids", again_N, lambda row: "has the id of an earlier node")
     metadata_N = trace.type_N == NodeType.METADATA
     yield RuleViolations("no-metadata-node", metadata_N, lambda row: "is a METADATA node")
-    invalid_N = (trace.type_N == NodeType.INVALID) | (trace.type_N > NodeType.COMM_COLL)
+    invalid_N = (trace.type_N == NodeType.INVALID) | (trace.type_N > NodeType.CHECKPOINT)
     yield RuleViolations("no-invalid-node", invalid_N, lambda row: "is an INVALID node")
+    bare_N = (trace.type_N == NodeType.STORAGE) & ~column(trace, STORAGE).present_N
+    beyond_N = (trace.type_N > NodeType.COMM_COLL) & ~bare_N
+    yield RuleViolations(
+        "storage-nodes", beyond_N, lambda row: f"is a {NodeType(int(trace.type_N[row])).name} node"
+    )
+    yield RuleViolations("storage-operation", bare_N, lambda row: "does not say what it does")
 
 
 def _always(text: str) -> Callable[[int], str]:
@@ -219,14 +228,31 @@ def _raw(table: AttributeTable, row: int) -> tuple[bool, object]:
 def _devices(trace: Trace) -> Iterator[RuleViolations]:
     """Check which nodes run on the CPU, and whether device compute carries its cost."""
     on_cpu_N = column(trace, "is_cpu_op").value_N != 0
-    comm_N = trace.type_N >= NodeType.COMM_SEND
+    comm_N = communicates(trace.type_N)
     compute_N = trace.type_N == NodeType.COMP
     yield RuleViolations("comm-off-cpu", comm_N & on_cpu_N, lambda row: "communicates on the CPU")
-    yield RuleViolations("compute-off-cpu", compute_N & on_cpu_N, lambda row: "computes on the CPU")
+    unplaced_N = compute_N & on_cpu_N & ~_host_calls(trace, compute_N & ~on_cpu_N)
+    yield RuleViolations("compute-off-cpu", unplaced_N, lambda row: "computes on the CPU")
     for name in ("num_ops", "tensor_size"):
         free_N = compute_N & ~on_cpu_N & (column(trace, name).value_N <= 0)
         text = f"has no positive {name}"
         yield RuleViolations("costed-compute", free_N, _always(text))
+
+
+def _host_calls(trace: Trace, on_device_N: np.ndarray) -> np.ndarray:
+    """Return the nodes that say they run on the CPU beside others that run on a device.
+
+    These are the launch calls of a profile, marked by who imported it.
+    """
+    said_N = np.zeros(trace.num_nodes, dtype=bool)
+    held = column(trace, "device")
+    if on_device_N.any() and held.present_N.any():
+        table, at = trace.attributes, trace.strings.index("device")
+        cpu = trace.strings.index("cpu") if "cpu" in trace.strings else -1
+        is_cpu_A = (table.name_A == at) & (table.wire_A == Wire.STRING) & (table.word_A == cpu)
+        row_A = np.flatnonzero(is_cpu_A)
+        said_N[np.searchsorted(table.ptr_N1, row_A, side="right") - 1] = True
+    return said_N
 
 
 def _start(trace: Trace) -> Iterator[RuleViolations]:
@@ -273,7 +299,7 @@ def _communication(trace: Trace) -> Iterator[RuleViolations]:
     )
     broadcast_N = collective_N & (kind.value_N == CollectiveType.BROADCAST)
     yield RuleViolations("broadcast-is-replayed", broadcast_N, lambda row: "is a BROADCAST")
-    comm_N = (trace.type_N >= NodeType.COMM_SEND) & size.integer_N
+    comm_N = communicates(trace.type_N) & size.integer_N
     gather_N = collective_N & (kind.value_N == CollectiveType.ALL_GATHER)
     needs_bytes_N = gather_N | (trace.type_N == NodeType.COMM_SEND)
     wrong_N = comm_N & ((size.value_N < 0) | (needs_bytes_N & (size.value_N == 0)))
@@ -319,7 +345,32 @@ def group_texts(trace: Trace) -> list[str]:
     return texts
 
 
-_CHECKS = (_ids_and_types, _dependencies, _attribute_types, _devices, _start, _communication)
+def _ranges(trace: Trace) -> Iterator[RuleViolations]:
+    """Check that times and sizes are such that a simulator can add them up."""
+    us_N = trace.duration_us_N
+    yield RuleViolations(
+        "numbers-in-range", us_N > MOST_MICROSECONDS, lambda row: f"lasts {us_N[row]} us"
+    )
+    for name in ("tensor_size", "comm_size", "num_ops"):
+        held = column(trace, name)
+        # Of unsigned numbers beyond the range the column has the negative twin.
+        large_N = np.isin(held.wire_N, (Wire.UINT64, Wire.FIXED64)) & (held.value_N < 0)
+
+        def found(row: int, name: str = name, held: AttributeColumn = held) -> str:
+            return f"has {name} {int(held.value_N[row]) + 2**64}"
+
+        yield RuleViolations("numbers-in-range", large_N, found)
+
+
+_CHECKS = (
+    _ids_and_types,
+    _ranges,
+    _dependencies,
+    _attribute_types,
+    _devices,
+    _start,
+    _communication,
+)
 
 
 # With one of these the ranks cannot be matched at all.
@@ -531,7 +582,7 @@ def _cycle_finding(workload: Workload, base: np.ndarray, rule: str, cycle: np.nd
     shown: list[str] = []
     for rank, row in zip(rank_K.tolist(), (cycle - base[rank_K]).tolist(), strict=True):
         trace = workload.traces[rank]
-        if trace.type_N[row] >= NodeType.COMM_SEND and len(shown) < 6:
+        if communicates(trace.type_N)[row] and len(shown) < 6:
             shown.append(f"rank {rank} node {trace.id_N[row]}")
     rank = int(rank_K[0])
     node = int(workload.traces[rank].id_N[int(cycle[0] - base[rank])])

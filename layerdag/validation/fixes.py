@@ -17,6 +17,7 @@ from layerdag.traces.chakra.files import (
     with_wire_type,
     without_nodes,
 )
+from layerdag.traces.pytorch.operators import BARRIER_BYTES
 from layerdag.traces.trace import (
     AttributeTable,
     CollectiveType,
@@ -296,6 +297,21 @@ def take_out_metadata(trace: Trace) -> TraceFix | None:
     return take_out(trace, trace.type_N == NodeType.METADATA, "METADATA nodes are taken out")
 
 
+def replace_barriers(trace: Trace) -> TraceFix | None:
+    """Make a barrier an all-reduce of one float, which is how NCCL's process group does it."""
+    kind, size = column(trace, "comm_type"), column(trace, "comm_size")
+    is_barrier_N = kind.integer_N & (kind.value_N == CollectiveType.BARRIER)
+    is_barrier_N &= trace.type_N == NodeType.COMM_COLL
+    if not is_barrier_N.any():
+        return None
+    rows = np.flatnonzero(is_barrier_N).tolist()
+    words = dict.fromkeys(rows, int(CollectiveType.ALL_REDUCE))
+    after = with_word(trace, "comm_type", Wire.INT64, words)
+    sizes = {row: max(int(size.value_N[row]), BARRIER_BYTES) for row in rows}
+    after = with_word(after, "comm_size", Wire.INT64, sizes)
+    return TraceFix(after, is_barrier_N, "a barrier became an all-reduce of one float")
+
+
 def take_out_invalid(trace: Trace) -> TraceFix | None:
     """Take INVALID nodes out, as every writer of this package does."""
     return take_out(trace, trace.type_N == NodeType.INVALID, "INVALID nodes are taken out")
@@ -416,6 +432,7 @@ _OF_A_TRACE: dict[str, Callable[[Trace], TraceFix | None]] = {
     "no-metadata-node": take_out_metadata,
     "no-invalid-node": take_out_invalid,
     "positive-sizes": remove_empty_messages,
+    "supported-collective": replace_barriers,
 }
 _WORLD_RULE = "world-after-equal-groups"
 FIXABLE = frozenset(
@@ -432,7 +449,8 @@ def fix_workload(workload: Workload) -> FixedWorkload:
     What has none (a cycle, a missing size, members of a group that disagree) stays as it is, and
     is among the findings. Fixes drop dependencies that nothing can satisfy (on absent nodes, on
     the node itself, listed twice), write values in the types that readers expect, take nodes out
-    that do nothing (METADATA, INVALID, 0 bytes, groups of one rank), give groups integers as names
+    that do nothing (METADATA, INVALID, 0 bytes, groups of one rank), make barriers the all-reduce
+    of one float that they are, give groups integers as names
     and messages tags that fit, and name the group of all ranks where ASTRA-sim needs it.
 
     Nothing is raised because of the content of the traces. The given workload is not changed.

@@ -141,6 +141,26 @@ TRACE_RULES = rule_table(
         "Give the node its type or take it out.",
     ),
     Rule(
+        "storage-nodes",
+        _W,
+        "A node of storage, a batch or a checkpoint (mlcommons/chakra#216), which no release of "
+        "ASTRA-sim runs.",
+        "Take these nodes out for ASTRA-sim; their children inherit what they waited for.",
+    ),
+    Rule(
+        "storage-operation",
+        _W,
+        "A storage node without the message that says what it does.",
+        "Write Node.storage, or give the node another type.",
+    ),
+    Rule(
+        "numbers-in-range",
+        _E,
+        "A time or size beyond what a simulator can add up: 10^12 microseconds, 2^63 - 1 bytes or "
+        "operations.",
+        "Correct the number.",
+    ),
+    Rule(
         "required-attributes",
         _E,
         "A node lacks an attribute without which ASTRA-sim aborts.",

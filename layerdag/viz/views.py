@@ -22,7 +22,16 @@ from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.rows import GraphRows, Value
 from layerdag.graph.topology import group_by
 from layerdag.traces.builder import value_of
-from layerdag.traces.trace import CONTROL, NodeType, Trace, Workload, dependency_edges, trace_layers
+from layerdag.traces.chakra.storage import StorageOperation
+from layerdag.traces.trace import (
+    CONTROL,
+    STORAGE,
+    NodeType,
+    Trace,
+    Workload,
+    dependency_edges,
+    trace_layers,
+)
 
 # Okabe and Ito's colors, which people with color blindness can tell apart, then lighter ones.
 _COMPUTATION = "#0072B2"
@@ -35,6 +44,9 @@ _KIND_COLOR = {
     NodeType.METADATA: "#7F7F7F",
     NodeType.INVALID: "#7F7F7F",
     NodeType.COMP: "#56779B",
+    NodeType.STORAGE: "#6A51A3",
+    NodeType.BATCH: "#9E9AC8",
+    NodeType.CHECKPOINT: "#807DBA",
 }
 _OPERATOR_COLORS = (_COMPUTATION, "#5B4FC4", "#2A9D8F", "#8A6FB0", "#3F8FC8", "#6A8D3A")
 KIND_COLORS = (*_OPERATOR_COLORS, "#D55E00", "#7F7F7F")
@@ -168,8 +180,12 @@ def _details(trace: Trace, row: int) -> dict[str, object]:
         found["duration_us"] = int(trace.duration_us_N[row])
     table = trace.attributes
     for at in range(int(table.ptr_N1[row]), int(table.ptr_N1[row + 1])):
-        name = int(table.name_A[at])
-        found[trace.strings[name] if name >= 0 else ""] = _short(value_of(table, at, trace.strings))
+        index = int(table.name_A[at])
+        name = trace.strings[index] if index >= 0 else ""
+        value = value_of(table, at, trace.strings)
+        if name == STORAGE and isinstance(value, bytes):
+            value = StorageOperation.from_bytes(value).text
+        found[name] = _short(value)
     return found
 
 

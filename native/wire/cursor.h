@@ -65,6 +65,16 @@ static inline int is_utf8(cursor_t text) {
     return 1;
 }
 
+/* Skip a field of any kind that is not known; groups are no part of proto3. */
+static inline int skip_field(cursor_t *in, int kind) {
+    uint64_t ignored;
+    cursor_t inner;
+    if (kind == VARINT) return read_varint(in, &ignored);
+    if (kind == LENGTH) return read_span(in, &inner);
+    if (kind == FIXED64 || kind == FIXED32) return read_fixed(in, kind == FIXED64 ? 8 : 4, &ignored);
+    return BAD_FIELD;
+}
+
 static inline int skip_number(cursor_t *in, int kind) {
     uint64_t ignored;
     if (kind == VARINT) return read_varint(in, &ignored);

@@ -18,8 +18,17 @@ typedef struct {
     int64_t detail; /* field number or node type */
 } fault_t;
 
+/* Fields that no known schema has, by the message that holds them. */
+enum { IN_NODE = 0, IN_ATTRIBUTE = 1, IN_IO = 2, IN_STORAGE = 3, MOST_UNKNOWN = 16,
+    MOST_FIELDS = (1 << 29) - 1 /* of protobuf */ };
+
 typedef struct {
-    int64_t nodes, data_deps, ctrl_deps, attributes;
+    int64_t message, number, count, node;
+} unknown_t;
+
+typedef struct {
+    int64_t nodes, data_deps, ctrl_deps, attributes, kinds_unknown;
+    unknown_t unknown[MOST_UNKNOWN];
 } totals_t;
 
 typedef struct {
@@ -33,6 +42,26 @@ typedef struct {
 static int bad_field(sink_t *sink, uint64_t number) {
     sink->fault->detail = (int64_t)number;
     return BAD_FIELD;
+}
+
+/* Skip a field that is newer than the known schemas, and count it. */
+static int skip_unknown(sink_t *sink, cursor_t *in, int64_t message, uint64_t number, int kind) {
+    totals_t *n = &sink->n;
+    if (number > MOST_FIELDS) return bad_field(sink, number);
+    int status = skip_field(in, kind);
+    if (status == BAD_FIELD) return bad_field(sink, number);
+    if (status) return status;
+    int64_t at = 0;
+    while (at < n->kinds_unknown &&
+           (n->unknown[at].message != message || n->unknown[at].number != (int64_t)number))
+        at++;
+    if (at == MOST_UNKNOWN) at--; /* the last entry counts all that follow */
+    if (at == n->kinds_unknown) {
+        n->unknown[at] = (unknown_t){message, (int64_t)number, 0, n->nodes};
+        n->kinds_unknown++;
+    }
+    n->unknown[at].count++;
+    return OK;
 }
 
 static int put_text(sink_t *sink, cursor_t *in, pool_t *pool, int64_t *index) {
@@ -73,7 +102,11 @@ static int scan_io(sink_t *sink, cursor_t *in, int32_t *columns) {
         int kind;
         int64_t index = -1;
         if ((status = read_tag(&message, &number, &kind))) break;
-        if (number < 1 || number > 3 || kind != LENGTH) return bad_field(sink, number);
+        if (number > 3) {
+            status = skip_unknown(sink, &message, IN_IO, number, kind);
+            continue;
+        }
+        if (number < 1 || kind != LENGTH) return bad_field(sink, number);
         status = put_text(sink, &message, sink->strings, &index);
         if (!status && sink->out) columns[number - 1] = (int32_t)index;
     }
@@ -149,6 +182,8 @@ static int scan_attribute(sink_t *sink, cursor_t *in) {
         if ((status = read_tag(&message, &number, &kind))) break;
         if (number <= 2 && kind == LENGTH && number > 0) {
             status = put_text(sink, &message, sink->strings, number == 1 ? &name : &doc);
+        } else if (number > 32) {
+            status = skip_unknown(sink, &message, IN_ATTRIBUTE, number, kind);
         } else {
             status = scan_value(sink, &message, number, kind, &word);
             wire = number;
@@ -165,6 +200,36 @@ static int scan_attribute(sink_t *sink, cursor_t *in) {
     return status;
 }
 
+/* Node.storage is kept as it stands, as an attribute row without a name. The schemas 0.0.2 and 0.0.3
+ * have attributes in its place, which begin with a name (field 1 of bytes) instead of a level. */
+static int scan_storage(sink_t *sink, cursor_t *in) {
+    cursor_t span = *in, message;
+    int64_t index = 0;
+    int status = read_span(&span, &message);
+    while (!status && message.at < message.end) {
+        uint64_t number;
+        int kind;
+        if ((status = read_tag(&message, &number, &kind))) break;
+        if (number == 0 || (number == 1 && kind != VARINT) ||
+            (number >= 10 && number <= 12 && kind != LENGTH))
+            return bad_field(sink, STORAGE_FIELD);
+        if (number == 1 || (number >= 10 && number <= 12))
+            status = skip_field(&message, kind);
+        else
+            status = skip_unknown(sink, &message, IN_STORAGE, number, kind);
+    }
+    if (!status) status = put_text(sink, in, sink->blobs, &index);
+    if (!status && sink->out) {
+        int64_t row = sink->n.attributes;
+        sink->out->attr_name[row] = STORAGE_ROW;
+        sink->out->attr_doc[row] = -1;
+        sink->out->attr_wire[row] = 31;
+        sink->out->attr_word[row] = (uint64_t)index;
+    }
+    sink->n.attributes++;
+    return status;
+}
+
 static int scan_number(sink_t *sink, cursor_t *in, uint64_t number) {
     uint64_t value;
     int64_t row = sink->n.nodes;
@@ -174,7 +239,7 @@ static int scan_number(sink_t *sink, cursor_t *in, uint64_t number) {
         sink->fault->id = value;
         sink->fault->has_id = 1;
     }
-    if (number == 3 && value > 7) {
+    if (number == 3 && value > LAST_TYPE) {
         sink->fault->detail = (int64_t)value;
         return BAD_TYPE;
     }
@@ -206,6 +271,8 @@ static int scan_field(sink_t *sink, cursor_t *in, uint64_t number, int kind) {
     if (kind == LENGTH && (number == 8 || number == 9))
         return scan_io(sink, in, out ? out->io + 6 * row + 3 * (number - 8) : NULL);
     if (kind == LENGTH && number == 10) return scan_attribute(sink, in);
+    if (kind == LENGTH && number == STORAGE_FIELD) return scan_storage(sink, in);
+    if (number > STORAGE_FIELD) return skip_unknown(sink, in, IN_NODE, number, kind);
     return bad_field(sink, number);
 }
 
@@ -264,7 +331,7 @@ static int scan(sink_t *sink, int64_t start, int64_t size) {
 /* Check the nodes in data[start:size] and count what they hold. */
 EXPORT int32_t wire_count(
     const uint8_t *data, int64_t start, int64_t size, totals_t *totals, fault_t *fault) {
-    sink_t sink = {data, {0, 0, 0, 0}, NULL, NULL, NULL, fault};
+    sink_t sink = {data, {0}, NULL, NULL, NULL, fault};
     int status = scan(&sink, start, size);
     *totals = sink.n;
     return status;
@@ -273,7 +340,7 @@ EXPORT int32_t wire_count(
 /* Fill columns that are as long as wire_count said for the same bytes. */
 EXPORT int32_t wire_read(const uint8_t *data, int64_t start, int64_t size, const columns_t *out,
     pool_t *strings, pool_t *blobs, fault_t *fault) {
-    sink_t sink = {data, {0, 0, 0, 0}, out, strings, blobs, fault};
+    sink_t sink = {data, {0}, out, strings, blobs, fault};
     out->data_ptr[0] = out->ctrl_ptr[0] = out->attr_ptr[0] = 0;
     return scan(&sink, start, size);
 }

@@ -19,11 +19,14 @@ enum {
     CUT_OFF = 1,     /* a message or field reaches past the end */
     LONG_VARINT = 2, /* more than 10 bytes, or a length prefix of more than 5 */
     BAD_FIELD = 3,   /* a field number or wire type that the schema does not have */
-    BAD_TYPE = 4,    /* a NodeType beyond COMM_COLL */
+    BAD_TYPE = 4,    /* a NodeType beyond CHECKPOINT */
     NO_MEMORY = 5,
     TOO_MANY = 6, /* more distinct strings than an int32 counts */
     BAD_TEXT = 7  /* a string that is not UTF-8 */
 };
+
+/* Name of an attribute row that is the message Node.storage (field 11). */
+enum { STORAGE_ROW = -2, STORAGE_FIELD = 11, LAST_TYPE = 10 };
 
 /* Kept in step with _COLUMNS in layerdag/traces/chakra/wire.py. */
 typedef struct {

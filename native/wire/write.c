@@ -133,8 +133,12 @@ static int64_t node_size(const source_t *from, int64_t row) {
         const int32_t *io = in->io + 6 * row + 3 * half;
         if (io_present(io)) size += span_size(8, io_size(from, io));
     }
-    for (int64_t i = in->attr_ptr[row]; i < in->attr_ptr[row + 1]; i++)
-        size += span_size(10, attribute_size(from, i));
+    for (int64_t i = in->attr_ptr[row]; i < in->attr_ptr[row + 1]; i++) {
+        if (in->attr_name[i] == STORAGE_ROW)
+            size += span_size(STORAGE_FIELD, text_length(from->blobs, (int64_t)in->attr_word[i]));
+        else
+            size += span_size(10, attribute_size(from, i));
+    }
     return size ? size : 2; /* an empty Node would end the file for Python tools: write id 0 */
 }
 
@@ -145,6 +149,8 @@ static uint8_t *put_number(uint8_t *at, int number, uint64_t value) {
 
 static uint8_t *put_attribute(uint8_t *at, const source_t *from, int64_t row) {
     const columns_t *in = from->in;
+    if (in->attr_name[row] == STORAGE_ROW)
+        return put_span(at, STORAGE_FIELD, from->blobs, (int64_t)in->attr_word[row]);
     at = put_tag(at, 10, LENGTH);
     at = put_varint(at, (uint64_t)attribute_size(from, row));
     at = put_text_field(at, 1, from->strings, in->attr_name[row]);

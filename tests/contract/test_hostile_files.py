@@ -35,7 +35,7 @@ from layerdag.traces.chakra import corpus
 from layerdag.traces.chakra.corpus import read_index
 from layerdag.traces.chakra.files import read_trace
 from layerdag.traces.chakra.workload import read_groups
-from layerdag.traces.pytorch import host_trace as host_scan, kineto as json_stream
+from layerdag.traces.pytorch import host_trace as host_scan, json_stream
 from layerdag.traces.pytorch.host_trace import read_host_blocks
 from layerdag.traces.pytorch.kineto import read_durations, read_profile, read_timings
 

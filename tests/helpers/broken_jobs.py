@@ -54,6 +54,9 @@ BROKEN = {
     "no-metadata-node": on_both(compute(1), compute(2, 1, type=NodeType.METADATA), compute(3, 2)),
     "no-invalid-node": on_both(compute(1), compute(2, 1, type=NodeType.INVALID), compute(3, 2)),
     "positive-sizes": on_both(compute(1), collective(2, 1, kind=GATHER, size=0), compute(3, 2)),
+    "supported-collective": on_both(
+        compute(1), collective(2, 1, kind=CollectiveType.BARRIER, size=0), compute(3, 2)
+    ),
     "own-sender": job((with_attribute(_SENT, integer("comm_src", 1, Wire.INT32)),), (_RECEIVED,)),
     "message-tags": exchanged(-1),
     "described-groups": on_both(compute(1), groups={"tp": (0, 1)}),

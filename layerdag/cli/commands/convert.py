@@ -171,6 +171,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "of its own",
     )
     parser.add_argument(
+        "--uneven",
+        choices=("max", "mean"),
+        help="give the members of each all-to-all that state unequal sizes the largest or the mean "
+        "of these, since a collective has one size",
+    )
+    parser.add_argument(
         "--drop-dangling",
         action="store_true",
         help="drop dependencies on nodes that are not in the trace instead of refusing it",
@@ -205,6 +211,8 @@ def run(args: argparse.Namespace) -> int:
         return strict_code(notes, strict=True)
     if args.drop_dangling:
         workload = _without_dangling(workload)
+    if args.uneven:
+        workload = _evened(workload, args.uneven)
     if args.scrub:
         workload = _scrubbed(workload)
     nodes = sum(trace.num_nodes for trace in workload.traces)
@@ -244,9 +252,9 @@ def print_status(text: str) -> None:
 
 def _communication(workload: "Workload") -> int:
     """Return the number of communication nodes of all ranks."""
-    from layerdag.traces.trace import NodeType
+    from layerdag.traces.trace import communicates
 
-    return sum(int((trace.type_N >= NodeType.COMM_SEND).sum()) for trace in workload.traces)
+    return sum(int(communicates(trace.type_N).sum()) for trace in workload.traces)
 
 
 def _without_dangling(workload: "Workload") -> "Workload":
@@ -256,6 +264,18 @@ def _without_dangling(workload: "Workload") -> "Workload":
     clean, dropped = drop_dangling(workload)
     print_status(f"dropped {dropped:,} dependencies on nodes that are not in the trace")
     return clean
+
+
+def _evened(workload: "Workload", size: str) -> "Workload":
+    """Give the members of uneven all-to-alls one size and say what that changed."""
+    from layerdag.traces.uneven import EvenSize, even_all_to_all
+
+    even, found = even_all_to_all(workload, EvenSize(size))
+    print_status(
+        f"--uneven {size}: {found.count:,} all-to-alls had members of unequal sizes; all members "
+        f"together gave {found.before:,} bytes and give {found.after:,} now"
+    )
+    return even
 
 
 def _scrubbed(workload: "Workload") -> "Workload":

@@ -169,6 +169,7 @@ def _rank_lines(rank: "RankSummary") -> list[str]:
             else "no durations stated",
         ),
         *_recorded(rank),
+        *_span(rank),
         ("tensors", memory),
         ("operators", _counts(dict(list(rank.operators.items())[:6]))),
     ]
@@ -183,6 +184,15 @@ def _recorded(rank: "RankSummary") -> list[tuple[str, str]]:
     return [("", f"({counted}; 'layerdag simulate' takes the network's time instead)")]
 
 
+def _span(rank: "RankSummary") -> list[tuple[str, str]]:
+    """Say how long the recorded span is where the critical path does not fill it."""
+    if rank.span_us is None or rank.span_us <= rank.critical_path_us:
+        return []
+    rest = rank.span_us - rank.critical_path_us
+    text = f"{rank.span_us:,} us from the first start to the last end; {rest:,} us of it are gaps"
+    return [("measured span", f"{text} or work beside the path, which no simulation repeats")]
+
+
 def _communication_lines(summary: "WorkloadSummary") -> list[str]:
     """Return the lines about groups, messages and mismatches."""
     lines = ["", "communication"] if summary.groups or summary.messages else []
@@ -193,6 +203,8 @@ def _communication_lines(summary: "WorkloadSummary") -> list[str]:
         lines.append(
             f"  messages: {summary.messages:,} matched, {byte_text(summary.message_bytes)}"
         )
+    if summary.num_ranks > 1 and not lines:
+        lines += ["", f"no communication: {summary.num_ranks} ranks that never wait for each other"]
     # One rank alone has nothing to match with.
     if summary.mismatches and summary.num_ranks > 1:
         lines += ["", f"{len(summary.mismatches)} mismatches, the first ones:"]

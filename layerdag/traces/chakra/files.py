@@ -18,7 +18,10 @@ schema version          first message            a Node has
 0.0.2 (2023-07)         Node                     strings in fields 5 to 10, attributes in 11
 0.0.3 (2023-08)         GlobalMetadata           strings in fields 5 to 10, attributes in 11
 0.0.4 = 1.0.0           GlobalMetadata           packed ids in 4 and 5, attributes in 10
+with storage (2026)     GlobalMetadata           types 8 to 10, Node.storage in 11 (chakra#216)
 ======================  =======================  =============================================
+
+Fields that are newer still are left out and noted.
 
 The first files of 0.0.4 held the metadata attributes in field 1, before the version took it; that
 is read, too.
@@ -40,6 +43,7 @@ import numpy as np
 from layerdag.errors import TraceError
 from layerdag.graph.topology import expand_ranges, pointers
 from layerdag.runtime.files import write_bytes
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole, require_memory
 from layerdag.traces.builder import (
     FIXED32,
@@ -53,6 +57,7 @@ from layerdag.traces.builder import (
     ragged,
     varint,
 )
+from layerdag.traces.chakra.storage import note_storage
 from layerdag.traces.chakra.wire import decode_metadata, encode_metadata, scan_nodes, write_nodes
 from layerdag.traces.trace import (
     Attribute,
@@ -62,6 +67,7 @@ from layerdag.traces.trace import (
     Ragged,
     Trace,
     Wire,
+    communicates,
     trace_layers,
     wire_name,
 )
@@ -262,7 +268,7 @@ def _node_002(row: Fields, schema_version: str) -> NodeSpec:
     return NodeSpec(
         id=_last(row, 1),
         name=_name(row),
-        type=_lookup(_last(row, 3), {t: t for t in NodeType}, "node type"),
+        type=_lookup(_last(row, 3), {t: t for t in NodeType if t <= _COLL}, "node type"),
         data_deps=tuple(_integers(row.get(4, []))),
         duration_us=_duration(durations),
         attributes=tuple(a for a in attributes if a.name not in _DURATIONS),
@@ -330,6 +336,7 @@ def _signed(word: int, wire: Wire) -> int:
 
 CURRENT = "1.0.0"
 _LOOK_AT = 64
+_STORAGE_FIELD = 11
 
 
 def detect_schema_version(data: bytes, source: str) -> str:
@@ -385,6 +392,11 @@ def _shape(message: bytes) -> set[tuple[int, int]]:
         number, kind = cursor.tag()
         if kind not in (VARINT, LENGTH, FIXED32, FIXED64):
             raise TraceError("unknown wire type")
+        if number == _STORAGE_FIELD and kind == LENGTH:
+            # Attributes of the older schemas begin with their name, Node.storage does not.
+            if cursor.bytes().startswith(b"\n"):
+                found.add((number, kind))
+            continue
         found.add((number, kind))
         cursor.skip(kind)
     return found
@@ -421,19 +433,26 @@ def decode_trace(data: bytes, source: str = "<memory>") -> Trace:
 
 def _decode_current(data: bytes, source: str) -> Trace:
     """Read a trace of schema 0.0.4 = 1.0.0."""
-    version, metadata, start = _head(data, source)
-    nodes = scan_nodes(data, start, source)
-    return Trace(**vars(nodes), version=version, metadata=metadata, source=source)
+    notes = NoteCollector(source)
+    version, metadata, start = _head(data, source, notes)
+    nodes = scan_nodes(data, start, source, notes)
+    trace = Trace(**vars(nodes), version=version, metadata=metadata, source=source)
+    note_storage(trace, notes)
+    if not trace.num_nodes:
+        notes.add(
+            NoteKind.NODE, "0 nodes", "the file holds metadata alone, so the rank does nothing"
+        )
+    return replace(trace, notes=notes.notes) if notes.notes else trace
 
 
-def _head(data: bytes, source: str) -> tuple[str, tuple[Attribute, ...], int]:
+def _head(data: bytes, source: str, notes: NoteCollector) -> tuple[str, tuple[Attribute, ...], int]:
     """Return version and attributes of the GlobalMetadata, and where the first node starts."""
     try:
         prefix = Cursor(data[:10])
         size, start = prefix.varint(), prefix.position
         if start + size > len(data):
             raise TraceError("its first message is cut off")
-        version, metadata = decode_metadata(data[start : start + size])
+        version, metadata = decode_metadata(data[start : start + size], notes)
     except TraceError as error:
         raise TraceError(
             f"{source}: does not begin with Chakra metadata ({error}); the file is damaged or no "
@@ -548,7 +567,7 @@ def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
     row_A = row_A[trace.attributes.wire_A[row_A] != wire]
     if not row_A.size:
         return trace
-    trace.integers(name)  # raises where it is no integer
+    trace.require_integers(name)
     word_A = trace.attributes.word_A[row_A]
     signed_A = word_A.view(np.int64)
     unsigned_A = np.isin(trace.attributes.wire_A[row_A], _UNSIGNED)
@@ -574,7 +593,7 @@ def with_communication_off_cpu(trace: Trace) -> Trace:
     """Return the trace with ``is_cpu_op`` false on all communication: ASTRA-sim throws on true."""
     row_A = _rows(trace, "is_cpu_op")
     node_A = np.searchsorted(trace.attributes.ptr_N1, row_A, side="right") - 1
-    row_A = row_A[trace.type_N[node_A] >= NodeType.COMM_SEND]
+    row_A = row_A[communicates(trace.type_N[node_A])]
     if not trace.attributes.word_A[row_A].any():
         return trace
     word_A = trace.attributes.word_A.copy()

@@ -17,13 +17,15 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.files import write_bytes
+from layerdag.runtime.files import write_files
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.traces.builder import (
     NodeSpec,
     attribute_at,
@@ -59,7 +61,14 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
         raise TraceError(f"{source}: is no JSON with a 'workload_graph' ({error}).") from None
     if not isinstance(rows, list):
         raise TraceError(f"{source}: 'workload_graph' is no list of nodes.")
-    return build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
+    trace = build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
+    bare = [row["Id"] for row in rows if "NodeType" not in row]
+    if not bare:
+        return trace
+    notes = NoteCollector(source)
+    effect = "has no NodeType, so its type is INVALID, which is not written"
+    notes.add(NoteKind.NODE, bare[0], effect, count=len(bare))
+    return replace(trace, notes=notes.notes)
 
 
 def _node(at: int, row: object, source: str) -> NodeSpec:
@@ -339,8 +348,7 @@ def write_feeder_files(prefix: str | Path, workload: Workload) -> None:
             f"{foreign[0]}: is there already, but no rank of the new workload, so readers would "
             "mix the two; remove it or name another prefix."
         )
-    for path, data in reversed(files.items()):
-        write_bytes(path, data)
+    write_files(prefix, reversed(files.items()))
 
 
 def feeder_files(prefix: Path) -> list[Path]:

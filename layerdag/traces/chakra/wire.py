@@ -9,6 +9,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.runtime.native import library
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import available_memory
 from layerdag.traces.builder import (
     LENGTH,
@@ -23,7 +24,15 @@ from layerdag.traces.builder import (
     scalar_kind,
     tag,
 )
-from layerdag.traces.trace import Attribute, AttributeTable, NodeType, Ragged, Trace, Wire
+from layerdag.traces.trace import (
+    STORAGE,
+    Attribute,
+    AttributeTable,
+    NodeType,
+    Ragged,
+    Trace,
+    Wire,
+)
 
 
 def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
@@ -56,7 +65,12 @@ def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
         ends = "name" if label == "attr" else "deps"
         _check_pointers(columns[f"{label}_ptr"][0], columns[f"{label}_{ends}"][2], label, trace)
     _check_indexes(trace)
-    return {label: np.ascontiguousarray(column, t) for label, (column, t, _) in columns.items()}
+    arrays = {label: np.ascontiguousarray(column, t) for label, (column, t, _) in columns.items()}
+    if STORAGE in trace.strings:
+        is_named_A = table.name_A == trace.strings.index(STORAGE)
+        is_storage_A = is_named_A & (table.wire_A == Wire.BYTES)
+        arrays["attr_name"] = np.where(is_storage_A, _STORAGE_ROW, table.name_A).astype(np.int32)
+    return arrays
 
 
 def _ensure(condition: object, trace: Trace, message: str) -> None:
@@ -83,7 +97,7 @@ def _check_indexes(trace: Trace) -> None:
         low, high = column.min(initial=-1), column.max(initial=-1)
         _ensure(low >= -1 and high < pool, trace, f"a {label} points outside the string pool")
     types_fit = trace.type_N.max(initial=0) < len(NodeType)
-    _ensure(types_fit, trace, "a node type lies outside 0 to 7")
+    _ensure(types_fit, trace, "a node type lies outside 0 to 10")
     wire_A = table.wire_A
     wires_fit = ((wire_A == Wire.UNSET) | ((wire_A >= Wire.DOUBLE) & (wire_A <= 32))).all()
     _ensure(wires_fit, trace, "an attribute has a wire number outside 3 to 32")
@@ -97,8 +111,8 @@ def _check_indexes(trace: Trace) -> None:
         _ensure(fits, trace, f"a {label} attribute points outside its pool")
 
 
-def decode_metadata(payload: bytes) -> tuple[str, tuple[Attribute, ...]]:
-    """Return (version, attributes) of a GlobalMetadata message.
+def decode_metadata(payload: bytes, notes: NoteCollector) -> tuple[str, tuple[Attribute, ...]]:
+    """Return (version, attributes) of a GlobalMetadata message; unknown fields are noted.
 
     Raises:
         TraceError: If the bytes are no such message.
@@ -107,6 +121,10 @@ def decode_metadata(payload: bytes) -> tuple[str, tuple[Attribute, ...]]:
     message = Cursor(payload)
     while not message.done:
         number, kind = message.tag()
+        if number > 2 and version:  # without a version it may be a node of an older schema
+            message.skip(kind)
+            note_field(notes, "GlobalMetadata", number)
+            continue
         if number not in (1, 2) or kind != LENGTH:
             raise TraceError(f"field {number} is not part of GlobalMetadata")
         field = message.bytes()
@@ -114,11 +132,11 @@ def decode_metadata(payload: bytes) -> tuple[str, tuple[Attribute, ...]]:
         if number == 1 and not field.startswith(b"\n"):
             version = decode_text(field)
         else:
-            attributes.append(decode_attribute(field))
+            attributes.append(decode_attribute(field, notes))
     return version, tuple(attributes)
 
 
-def decode_attribute(payload: bytes) -> Attribute:
+def decode_attribute(payload: bytes, notes: NoteCollector) -> Attribute:
     """Return one AttributeProto message. Raises TraceError if it is damaged."""
     name = doc = ""
     wire, value = int(Wire.UNSET), None
@@ -129,6 +147,9 @@ def decode_attribute(payload: bytes) -> Attribute:
             name = decode_text(message.bytes())
         elif number == 2 and kind == LENGTH:
             doc = decode_text(message.bytes())
+        elif number > Wire.BYTES + 1:
+            message.skip(kind)
+            note_field(notes, "AttributeProto", number)
         else:
             wire, value = number, _value(number, kind, message)
     return Attribute(name, wire, value, doc)
@@ -199,9 +220,21 @@ class _Fault(ctypes.Structure):
     )
 
 
+class _Unknown(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("message", "number", "count", "node"))
+
+
+_MESSAGES = ("Node", "AttributeProto", "IOInfo", "StorageInfo")
+"""The messages that may hold unknown fields, in the order of native/wire/read.c."""
+
+
 class _Totals(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_int64) for name in ("nodes", "data_deps", "ctrl_deps", "attributes")
+    _fields_ = (
+        *(
+            (name, ctypes.c_int64)
+            for name in ("nodes", "data_deps", "ctrl_deps", "attributes", "kinds_unknown")
+        ),
+        ("unknown", _Unknown * 16),
     )
 
 
@@ -218,7 +251,7 @@ _REASONS = {
     2: "holds an integer or length that is too long; the file is damaged, copy it again",
     3: "has field {detail}, which no version of the Chakra schema has in this place; the file is "
     "damaged or of another format",
-    4: "has node type {detail}; Chakra defines types 0 to 7",
+    4: "has node type {detail}; Chakra defines types 0 to 10",
     5: "does not fit into memory; free some memory or cut the trace",
     6: "brings more than two billion distinct strings; cut the trace",
     7: "has a list with a string that is not UTF-8; the file is damaged or no Chakra trace",
@@ -241,13 +274,14 @@ class ScannedNodes:
     strings: tuple[str, ...]
 
 
-def scan_nodes(data: bytes, start: int, source: str) -> ScannedNodes:
+def scan_nodes(data: bytes, start: int, source: str, notes: NoteCollector) -> ScannedNodes:
     """Read the length-prefixed nodes in ``data[start:]`` into columns.
 
     Args:
         data: The whole file, unpacked.
         start: Where the first node's length prefix stands.
         source: File name for messages.
+        notes: Takes the fields that no known schema has; they are left out.
 
     Raises:
         TraceError: If a message is cut off, damaged, or has a field or type that the schema lacks;
@@ -260,6 +294,10 @@ def scan_nodes(data: bytes, start: int, source: str) -> ScannedNodes:
     status = native.wire_count(*span, ctypes.byref(totals), ctypes.byref(fault))
     _raise_fault(status, fault, source)
     _check_memory(totals, source)
+    for new in totals.unknown[: totals.kinds_unknown]:
+        where = f"node number {new.node}"
+        message = _MESSAGES[new.message]
+        note_field(notes, message, new.number, where, new.count)
     arrays = _allocate(totals)
     strings, blobs = _Pool(), _Pool()
     try:
@@ -272,7 +310,29 @@ def scan_nodes(data: bytes, start: int, source: str) -> ScannedNodes:
     finally:
         strings.close()
         blobs.close()
-    return _assemble(arrays, texts, payloads)
+    return _assemble(arrays, _with_storage(arrays, texts), payloads)
+
+
+def note_field(
+    notes: NoteCollector, message: str, number: int, where: str = "", count: int = 1
+) -> None:
+    """Note a field of protobuf that no known schema has."""
+    effect = "not known; the field is " + ("kept" if message == _MESSAGES[-1] else "left out")
+    notes.add(NoteKind.KEY, f"field {number} of {message}", effect, where=where, count=count)
+
+
+def _with_storage(arrays: dict[str, np.ndarray], texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the strings with the name of storage messages, whose rows get it."""
+    is_storage_A = arrays["attr_name"] == _STORAGE_ROW
+    if not is_storage_A.any():
+        return texts
+    strings = texts if STORAGE in texts else (*texts, STORAGE)
+    arrays["attr_name"][is_storage_A] = strings.index(STORAGE)
+    return strings
+
+
+_STORAGE_ROW = -2
+"""Name of storage rows in native/wire."""
 
 
 def write_nodes(trace: Trace, head: bytes) -> bytes:

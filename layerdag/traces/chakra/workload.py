@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.files import write_bytes, write_files
+from layerdag.runtime.files import was_interrupted, write_bytes, write_files
 from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
 from layerdag.traces.analysis import WORLD_NAMES
@@ -214,9 +214,15 @@ def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
 def decode_groups(data: bytes, path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
     """Return the groups in the content of the file ``path``; errors as in ``read_groups``."""
     try:
-        loaded = json.loads(data)
+        loaded = json.loads(data, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}: is no JSON ({error}); repair or replace it.") from None
+    is_object = isinstance(loaded, list) and all(isinstance(row, tuple) for row in loaded)
+    if is_object and data.lstrip()[:1] == b"{":
+        twice = [name for name, count in Counter(name for name, _ in loaded).items() if count > 1]
+        if twice:
+            raise TraceError(f"{path}: describes group '{twice[0]}' twice; keep one.")
+        loaded = dict(loaded)
     if not isinstance(loaded, dict):
         raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
     return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
@@ -232,6 +238,8 @@ def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[
             f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
             f"{num_ranks - 1}; correct the group or add the trace."
         )
+    if not ranks:
+        raise TraceError(f"{path}: group '{name}' has no rank; list its ranks or leave it out.")
     if len(set(ranks)) != len(ranks):
         raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
     return tuple(ranks)
@@ -243,9 +251,17 @@ def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
     Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
     Where none is left, a file is written only to replace one that is there.
     """
+    for place, content in groups_in_place(groups, Path(path)):
+        write_bytes(place, content)
+
+
+def groups_in_place(groups: Mapping[str, Sequence[int]], path: Path) -> list[tuple[Path, bytes]]:
+    """Return path and content of the file that ``write_groups`` writes, nothing if it writes none.
+
+    An empty one replaces one that is there, which would else be read with the new traces.
+    """
     content = encode_groups(groups)
-    if content or Path(path).exists():
-        write_bytes(path, content or b"{}\n")
+    return [(path, content or b"{}\n")] if content or path.exists() else []
 
 
 def encode_groups(groups: Mapping[str, Sequence[int]]) -> bytes:
@@ -395,9 +411,13 @@ def existing_files(prefix: str | Path) -> list[Path]:
 
 
 def require_free_prefix(prefix: str | Path, *, overwrite: bool) -> None:
-    """Raise UsageError if a workload lies at a prefix and may not be replaced."""
+    """Raise UsageError if a workload lies at a prefix and may not be replaced.
+
+    What a process left that was killed while it wrote, without rank 0, is no workload.
+    """
     standing = existing_files(prefix)
-    if standing and not overwrite:
+    torn = not rank_file(prefix, 0).exists() and was_interrupted(prefix)
+    if standing and not overwrite and not torn:
         more = f" and {len(standing) - 1} more" if len(standing) > 1 else ""
         raise UsageError(
             f"{prefix}: a workload lies there already ({standing[0].name}{more}); name another "
@@ -410,8 +430,8 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
 
     The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
     ``normalize``. No file is put in its place before all are written, so that a faulty trace
-    leaves nothing behind. Rank 0 comes last: of a workload that was cut off on the way, rank 0 is
-    missing, which readers refuse.
+    leaves nothing behind. Rank 0 comes last, and an older one goes first: of a workload that was
+    cut off on the way, rank 0 is missing, which readers refuse.
 
     Args:
         workload: What to write.
@@ -428,11 +448,10 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     require_free_prefix(prefix, overwrite=overwrite)
     _require_whole_world(workload)
     files = track(_files(workload), "writing ranks", total=workload.num_ranks)
-    wanted = {rank_file(prefix, rank) for rank in range(workload.num_ranks)}
-    older = [path for path in existing_files(prefix) if path not in wanted]
-    write_files(prefix, ((rank_file(prefix, rank), data) for rank, data in files), older)
-    if workload.groups:
-        write_groups(workload.groups, prefix.with_name(f"{prefix.name}.comm_group.json"))
+    ranks = ((rank_file(prefix, rank), data) for rank, data in files)
+    place = prefix.with_name(f"{prefix.name}.comm_group.json")
+    groups = groups_in_place(workload.groups, place) if workload.groups else []
+    write_files(prefix, itertools.chain(groups, ranks), existing_files(prefix))
 
 
 def encode_workload(workload: Workload, name: str) -> list[tuple[str, bytes]]:

@@ -1,10 +1,4 @@
-"""Import device activity of a profile: kernels, launches, NCCL.
-
-Communication kernels of NCCL and RCCL in a profile: kind, size, group.
-
-Newer profiles describe a kernel by its arguments ("Collective name", "In msg nelems", "dtype",
-"Process Group Ranks"); older ones only by its name, such as ``ncclDevKernel_AllGather_RING_LL`` or
-``ncclKernel_AllReduce_RING_LL_Sum_f32``, and by the operator that launched it.
+"""Import device activity of a profile: kernels, launches, communication.
 
 Import of profiles with device activity: kernels, the calls that launch them, and their order.
 
@@ -12,22 +6,31 @@ Nodes are the kernels (COMP, or COMM_* for NCCL and RCCL), named after the opera
 them, and the host calls that launch or wait. ``ctrl_deps`` hold what the hardware enforces: calls
 of a thread one after the other, kernels of a stream one after the other, a kernel after its launch,
 a waiting call after the kernels it waited for. With a host trace of the same step, ``data_deps``
-hold its data flow; a profile alone shows none.
+hold its data flow; a profile alone shows none. Communication whose size, peer or kind the profile
+does not tell stays work of its recorded time, and is noted; so are launches that show no work.
 """
 
-import json
-import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layerdag.errors import TraceError
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.pytorch.host_dataflow import MOST_RANKS, Ranks, number_groups
-from layerdag.traces.pytorch.kineto import EXTERNAL, Event, Profile
-from layerdag.traces.pytorch.operators import is_composite
+from layerdag.traces.pytorch.kernel_communication import (
+    KernelCommunication,
+    declared_ranks,
+    kernel_communication,
+    plain_kernel_name,
+    tensor_bytes,
+    unknown_types,
+)
+from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
+from layerdag.traces.pytorch.operators import BARRIER_BYTES, is_composite
+from layerdag.traces.pytorch.scalar_types import scalar_type
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 
@@ -36,7 +39,7 @@ class Launch:
     """A runtime call with what it starts and where it stands.
 
     Attributes:
-        call: The call.
+        call: The call; a kernel whose call is not in the profile stands for it.
         kernels: Positions in ``Profile.kernels`` of what it starts (several for a graph launch).
         operators: The operators around it, outermost first.
     """
@@ -44,6 +47,11 @@ class Launch:
     call: Event
     kernels: tuple[int, ...]
     operators: tuple[Event, ...]
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether a kernel stands for its call."""
+        return self.call.category in DEVICE_CATEGORIES
 
     def operator(self) -> Event | None:
         """Return the outermost operator with a kernel of its own, as the data-flow import does."""
@@ -70,24 +78,64 @@ def is_wait(call: Event) -> bool:
 def find_launches(profile: Profile) -> list[Launch]:
     """Return the calls that start device work or wait for it, by start.
 
-    A call and its kernel share a correlation id. The operators around a call are those of its
-    thread that are open when it starts; where the profile numbers the threads of calls otherwise,
-    the operator is found by "External id".
+    A call and its kernel share a correlation id; where the profile has none (ROCm), "External id"
+    joins both to their operator. The operators around a call are those of its thread that are open
+    when it starts; where the profile numbers the threads of calls otherwise, the operator is found
+    by "External id".
     """
-    started: dict[int, list[int]] = {}
-    for at, kernel in enumerate(profile.kernels):
-        started.setdefault(kernel.correlation, []).append(at)
-    wanted = [call for call in profile.calls if call.correlation in started or is_wait(call)]
-    around = _enclosing(profile.operators, wanted)
-    by_external = {op.args[EXTERNAL]: op for op in profile.operators if EXTERNAL in op.args}
+    started = _started(profile)
+    wanted = [
+        (call, kernels)
+        for at, call in enumerate(profile.calls)
+        if (kernels := started.get(at, ())) or is_wait(call)
+    ]
+    around = _enclosing(profile.operators, [call for call, _ in wanted])
+    by_external = operators_by_external(profile)
     launches = []
-    for call, operators in zip(wanted, around, strict=True):
-        kernels = tuple(started.get(call.correlation, ())) if call.correlation else ()
+    for (call, kernels), operators in zip(wanted, around, strict=True):
         if not operators and kernels:
-            hint = profile.kernels[kernels[0]].args.get(EXTERNAL)
-            operators = (by_external[hint],) if hint in by_external else ()
+            hint = by_external.get(profile.kernels[kernels[0]].args.get(EXTERNAL))
+            operators = () if hint is None else (hint,)
         launches.append(Launch(call, kernels, operators))
     return launches
+
+
+def operators_by_external(profile: Profile) -> dict[object, Event]:
+    """Return the operators by "External id"; 0 stands for none."""
+    return {op.args[EXTERNAL]: op for op in profile.operators if op.args.get(EXTERNAL)}
+
+
+def _started(profile: Profile) -> dict[int, tuple[int, ...]]:
+    """Return the kernels that each call starts, by position."""
+    of_number: dict[int, list[int]] = {}
+    of_operator: dict[object, list[int]] = {}
+    for at, kernel in enumerate(profile.kernels):
+        if kernel.correlation:
+            of_number.setdefault(kernel.correlation, []).append(at)
+        elif kernel.args.get(EXTERNAL):
+            of_operator.setdefault(kernel.args[EXTERNAL], []).append(at)
+    started: dict[int, tuple[int, ...]] = {}
+    calls: dict[object, list[int]] = {}
+    for at, call in enumerate(profile.calls):
+        if call.correlation:
+            started[at] = tuple(of_number.get(call.correlation, ()))
+        elif call.args.get(EXTERNAL) in of_operator and starts_work(call):
+            calls.setdefault(call.args[EXTERNAL], []).append(at)
+    for hint, launches in calls.items():
+        # One kernel for each call, and all that are left for the last one.
+        kernels, last = of_operator[hint], len(launches) - 1
+        for number, launch in enumerate(launches):
+            started[launch] = tuple(kernels[number : None if number == last else number + 1])
+    return started
+
+
+def starts_work(call: Event) -> bool:
+    """Return whether a call is one of those that start kernels, copies or fills."""
+    return _STARTS.search(call.name) is not None
+
+
+_STARTS = re.compile(r"Launch|Memcpy|Memset|Enqueue|AppendKernel|AppendMemory")
+_LAUNCHES = re.compile(r"Launch|EnqueueKernel|AppendLaunchKernel")
 
 
 def _enclosing(operators: Sequence[Event], calls: Sequence[Event]) -> list[tuple[Event, ...]]:
@@ -109,115 +157,24 @@ def _enclosing(operators: Sequence[Event], calls: Sequence[Event]) -> list[tuple
     return found
 
 
-_KERNEL = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)
-_KINDS: tuple[tuple[str, CollectiveType], ...] = (
-    ("allreduce", CollectiveType.ALL_REDUCE),
-    ("reducescatter", CollectiveType.REDUCE_SCATTER),
-    ("allgather", CollectiveType.ALL_GATHER),
-    ("alltoall", CollectiveType.ALL_TO_ALL),
-    ("broadcast", CollectiveType.BROADCAST),
-    ("gather", CollectiveType.GATHER),
-    ("scatter", CollectiveType.SCATTER),
-    ("reduce", CollectiveType.REDUCE),
-    ("barrier", CollectiveType.BARRIER),
-)
-_WIDTHS = {
-    "double": 8, "long int": 8, "long": 8, "float": 4, "int": 4, "float32": 4, "float64": 8,
-    "c10::half": 2, "c10::bfloat16": 2, "half": 2, "bfloat16": 2, "byte": 1, "bool": 1,
-    "unsigned char": 1, "signed char": 1, "short": 2, "short int": 2, "int64": 8, "int32": 4,
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class KernelCommunication:
-    """What a communication kernel does.
-
-    Attributes:
-        type: COMM_COLL, COMM_SEND or COMM_RECV.
-        collective: Collective type; INVALID for a message.
-        num_bytes: Size as ASTRA-sim counts it; 0 if the profile does not say.
-        ranks: Members of the group; empty if the profile does not say.
-        peer: Peer of a message, -1 if unknown.
-    """
-
-    type: NodeType
-    collective: CollectiveType
-    num_bytes: int
-    ranks: tuple[int, ...]
-    peer: int = -1
-
-
-def kernel_communication(kernel: Event, operators: tuple[Event, ...]) -> KernelCommunication | None:
-    """Return what a kernel communicates, None if it computes.
-
-    Args:
-        kernel: Device event.
-        operators: The operators around its launch, outermost first.
-    """
-    if not _KERNEL.match(kernel.name):
-        return None
-    collective_name = str(kernel.args.get("Collective name", ""))
-    names = [collective_name, kernel.name, *(operator.name for operator in reversed(operators))]
-    ranks = _ranks(kernel.args.get("Process Group Ranks"))
-    for name in names:
-        plain = re.sub(r"[^a-z]", "", name.lower().rpartition("::")[2])
-        for kind, collective in _KINDS:
-            if kind in plain and "sendrecv" not in plain:
-                size = _size(kernel, operators)
-                return KernelCommunication(NodeType.COMM_COLL, collective, size, ranks)
-        if plain in ("send", "recv") or plain.endswith(("ncclsend", "ncclrecv")):
-            kind_of = NodeType.COMM_SEND if "send" in plain else NodeType.COMM_RECV
-            size = _size(kernel, operators)
-            return KernelCommunication(kind_of, CollectiveType.INVALID, size, ranks)
-    # A grouped send and receive moves data both ways: ASTRA-sim's nearest notion is all-to-all.
-    size = _size(kernel, operators)
-    return KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_TO_ALL, size, ranks)
-
-
-def _size(kernel: Event, operators: tuple[Event, ...]) -> int:
-    """Return the bytes that a rank gives, from the kernel's arguments or the operator's tensors."""
-    count, dtype = kernel.args.get("In msg nelems"), str(kernel.args.get("dtype", "")).lower()
-    if isinstance(count, int) and count > 0:
-        return count * _WIDTHS.get(dtype, 4)
-    sizes = [tensor_bytes(operator.args) for operator in operators]
-    return max(sizes, default=0)
-
-
-def tensor_bytes(args: dict[str, Any]) -> int:
-    """Return the bytes of an operator's largest tensor argument ("Input Dims", "Input type")."""
-    shapes, kinds = args.get("Input Dims"), args.get("Input type")
-    if not isinstance(shapes, list) or not isinstance(kinds, list):
-        return 0
-    return max((_bytes(s, str(k)) for s, k in zip(shapes, kinds, strict=False)), default=0)
-
-
-def _bytes(shape: Any, kind: str) -> int:
-    """Return the bytes of one tensor, or of the tensors of one list."""
-    if not isinstance(shape, list) or not shape:
-        return 0
-    width = _WIDTHS.get(kind.lower(), 4 if "tensor" in kind.lower() else 0)
-    shapes = [shape] if _is_shape(shape) else [inner for inner in shape if _is_shape(inner)]
-    return sum(math.prod(sizes) for sizes in shapes) * width
-
-
-def _is_shape(value: Any) -> bool:
-    """Return whether a value is the shape of a tensor with elements in at least one dimension."""
-    return isinstance(value, list) and bool(value) and all(isinstance(n, int) for n in value)
-
-
-def _ranks(value: object) -> tuple[int, ...]:
-    """Return the ranks in a text such as "[0, 1, 2]"; cut-off lists ("...") count as unknown."""
-    try:
-        ranks: Any = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return ()
-    known = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
-    return tuple(ranks) if known else ()
-
-
 NS = 1000
 CLOCK_SLACK = 1000
 """Nanoseconds by which host and device clocks may disagree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """A kernel that communicates, but of which the profile does not tell all.
+
+    Attributes:
+        missing: "size", "peer" or "collective".
+        word: What the kernel is called.
+        duration_ns: How long it took.
+    """
+
+    missing: str
+    word: str
+    duration_ns: int
 
 
 @dataclass(frozen=True)
@@ -230,6 +187,9 @@ class DeviceTrace:
         operator_of: Node id of a kernel -> the operator that launched it.
         num_kernels: Kernels, copies and fills.
         source: File name for messages.
+        untold: Node id of a kernel -> what the profile does not tell of its communication.
+        world_size: Ranks of the job, as the profile states.
+        other_notes: What was not understood besides.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -237,6 +197,18 @@ class DeviceTrace:
     operator_of: Mapping[int, Event]
     num_kernels: int
     source: str
+    untold: Mapping[int, Untold] = field(default_factory=dict)
+    world_size: int = 1
+    other_notes: tuple[Note, ...] = ()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was not understood."""
+        notes = NoteCollector(self.source)
+        notes.extend(self.other_notes)
+        count = sum(node.type >= NodeType.COMM_SEND for node in self.nodes)
+        note_untold(self.untold.values(), count, self.world_size, notes)
+        return notes.notes
 
     @property
     def joined_fraction(self) -> float:
@@ -245,7 +217,7 @@ class DeviceTrace:
 
     def trace(self) -> Trace:
         """Return the nodes as a trace."""
-        return build_trace(self.nodes, source=self.source)
+        return replace(build_trace(self.nodes, source=self.source), notes=self.notes)
 
 
 @dataclass
@@ -261,6 +233,7 @@ class _Builder:
     last_kernel: dict[tuple[object, ...], int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     operator_of: dict[int, Event] = field(default_factory=dict)
+    node_of: dict[int, int] = field(default_factory=dict)
     origin: int = 0
 
     def add_call(self, launch: Launch) -> None:
@@ -279,7 +252,7 @@ class _Builder:
         self.last_call[lane] = node
         for at, kernel in zip(launch.kernels, kernels, strict=True):
             early = kernel.start < end
-            self._add_kernel(at, kernel, launch, before if early else node)
+            self.add_kernel(at, kernel, launch, before if early else node)
         if blocked:
             own = tuple(sorted({self.last_kernel[k.lane] for k in kernels}))
             resumed = max([end, *(min(k.end, call.end) for k in kernels)])
@@ -291,14 +264,16 @@ class _Builder:
         found = [n for n in self.last_kernel.values() if self.ends[n] <= call.end + CLOCK_SLACK]
         return tuple(sorted(node for node in found if self.ends[node] > call.start))
 
-    def _add_kernel(self, at: int, kernel: Event, launch: Launch, cause: int | None) -> None:
+    def add_kernel(self, at: int, kernel: Event, launch: Launch, cause: int | None) -> None:
         """Add a kernel behind its launch and the kernel before it in its stream."""
         before = self.last_kernel.get(kernel.lane)
         deps = tuple(sorted({node for node in (cause, before) if node is not None}))
         operator = launch.operator()
-        spec = _kernel_spec(kernel, operator, self.communication.get(at), self.group_names)
+        spec = _kernel_spec(
+            kernel, operator, self.communication.get(at), self.group_names, self.profile.device
+        )
         node = self._add(spec, (kernel.start, kernel.end), deps)
-        self.last_kernel[kernel.lane] = node
+        self.last_kernel[kernel.lane] = self.node_of[at] = node
         if operator is not None:
             self.operator_of[node] = operator
 
@@ -334,41 +309,146 @@ def import_device(profile: Profile) -> DeviceTrace:
             f"{profile.source}: no kernel, copy or fill on a device; profile with device "
             "activities, or give the host trace of a CPU run."
         )
+    notes = NoteCollector(profile.source)
+    notes.extend(profile.notes)
     launches = find_launches(profile)
-    communication = {
-        at: kernel_comm
-        for launch in launches
-        for at in launch.kernels
-        if (kernel_comm := kernel_communication(profile.kernels[at], launch.operators)) is not None
-    }
     launched = {at for launch in launches for at in launch.kernels}
-    unlaunched = [Launch(k, (), ()) for at, k in enumerate(profile.kernels) if at not in launched]
-    groups = _groups(profile, communication)
-    builder = _Builder(profile, communication, groups)
+    hints = operators_by_external(profile)
+    unlaunched = [
+        Launch(kernel, (at,), tuple(op for op in (hints.get(kernel.args.get(EXTERNAL)),) if op))
+        for at, kernel in enumerate(profile.kernels)
+        if at not in launched
+    ]
+    _note_lost(profile, launches, notes)
+    found, untold = _communication(profile, [*launches, *unlaunched])
+    groups = _groups(profile, found, notes)
+    builder = _Builder(profile, found, groups)
     builder.origin = min(event.start for event in (*profile.kernels, *(x.call for x in launches)))
     for launch in sorted([*launches, *unlaunched], key=lambda each: each.call.start):
-        if not launch.kernels and not is_wait(launch.call):
-            builder._add_kernel(-1, launch.call, launch, None)
+        if launch.is_kernel:
+            builder.add_kernel(launch.kernels[0], launch.call, launch, None)
         else:
             builder.add_call(launch)
+    _note_types(profile.kernels, builder.operator_of.values(), notes)
     return DeviceTrace(
         nodes=tuple(builder.nodes),
         groups={name: ranks for ranks, name in groups.items()},
         operator_of=builder.operator_of,
         num_kernels=len(profile.kernels),
         source=profile.source,
+        untold={builder.node_of[at]: each for at, each in untold.items()},
+        world_size=profile.world_size,
+        other_notes=notes.notes,
     )
 
 
-def _groups(profile: Profile, communication: Mapping[int, KernelCommunication]) -> dict[Ranks, str]:
+def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
+    """Note the launches of which the profile shows no work."""
+    shown = {id(launch.call) for launch in launches}
+    lost: dict[str, list[Event]] = {}
+    for call in profile.calls:
+        if id(call) not in shown and _LAUNCHES.search(call.name):
+            lost.setdefault(call.name, []).append(call)
+    events = (*profile.operators, *profile.calls, *profile.kernels)
+    span = max(event.end for event in events) - min(event.start for event in events)
+    for name, calls in lost.items():
+        took = sum(call.end - call.start for call in calls)
+        share = f"{100 * took / max(span, 1):.0f} % of the profile"
+        where = f"calls of {took / NS:,.0f} us in all, {share}"
+        effect = "the profile shows no kernel of it; what it started is not in the trace"
+        notes.add(NoteKind.KERNEL, name, effect, where=where, count=len(calls))
+
+
+def _communication(
+    profile: Profile, launches: Sequence[Launch]
+) -> tuple[dict[int, KernelCommunication], dict[int, Untold]]:
+    """Return what each kernel communicates, and what the profile does not tell, by position."""
+    declared = declared_ranks(profile.distributed)
+    found: dict[int, KernelCommunication] = {}
+    untold: dict[int, Untold] = {}
+    for launch in launches:
+        for at in launch.kernels:
+            kernel = profile.kernels[at]
+            what = kernel_communication(kernel, launch.operators, declared)
+            if what is not None and what.missing:
+                untold[at] = Untold(what.missing, _word(kernel, what), kernel.end - kernel.start)
+            elif what is not None:
+                found[at] = what
+    return found, untold
+
+
+def note_untold(
+    untold: Iterable[Untold], num_communication: int, world: int, notes: NoteCollector
+) -> None:
+    """Note communication of which something is not told, and a job that has no other.
+
+    Args:
+        untold: What stayed work.
+        num_communication: Nodes that communicate.
+        world: Ranks of the job.
+        notes: Takes the notes.
+    """
+    kinds: dict[tuple[str, str], list[Untold]] = {}
+    for each in untold:
+        kinds.setdefault((each.missing, each.word), []).append(each)
+    for (missing, word), kernels in kinds.items():
+        took = sum(kernel.duration_ns for kernel in kernels)
+        effect = (
+            f"communicates, but the profile does not tell its {missing}; became work of the "
+            "recorded time"
+        )
+        where = f"kernels of {took / NS:,.0f} us in all"
+        notes.add(_MISSING[missing], word, effect, where=where, count=len(kernels))
+    if world > 1 and not num_communication:
+        like = sorted({word for _, word in kinds})
+        listed = f"look like it: {', '.join(like[:8])}" if like else "none looks like it"
+        effect = f"the trace has no communication; of its kernels {listed}"
+        notes.add(NoteKind.COLLECTIVE, f"none of {world} ranks", effect)
+
+
+_MISSING = {
+    "size": NoteKind.SIZE,
+    "peer": NoteKind.PEER,
+    "collective": NoteKind.COLLECTIVE,
+}
+
+
+def _word(kernel: Event, what: KernelCommunication) -> str:
+    """Return what a kernel of communication is called in notes."""
+    told = kernel.args.get("Collective name")
+    return str(told) if told else plain_kernel_name(kernel.name)
+
+
+def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: NoteCollector) -> None:
+    """Note the types of tensors and messages that are not known."""
+    for kernel in kernels:
+        dtype = kernel.args.get("dtype")
+        if dtype is not None and scalar_type(str(dtype)) is None:
+            notes.add(NoteKind.DTYPE, dtype, "not known; these messages have no size")
+    for operator in operators:
+        for word in unknown_types(operator.args):
+            where = f"operator '{operator.name[:40]}'"
+            notes.add(NoteKind.DTYPE, word, "not known; these tensors have no size", where=where)
+
+
+def _groups(
+    profile: Profile, communication: Mapping[int, KernelCommunication], notes: NoteCollector
+) -> dict[Ranks, str]:
     """Return the integer names of the groups in the profile."""
     declared: dict[str, Ranks] = {}
     size = profile.distributed.get("world_size")
     if isinstance(size, int) and 1 < size <= MOST_RANKS:
         declared["world"] = tuple(range(size))
+    elif size is not None and size != 1:
+        notes.add(NoteKind.NUMBER, size, "no number of ranks; the world is that of the groups")
     for kernel_comm in communication.values():
         if kernel_comm.ranks:
             declared[str(kernel_comm.ranks)] = kernel_comm.ranks
+    told = {*declared.values(), *declared_ranks(profile.distributed).values()}
+    unnamed = [what.name for what in communication.values() if not what.ranks]
+    if unnamed and len(told) != 1:
+        effect = "the profile does not tell its group; taken for all ranks"
+        notes.add(NoteKind.GROUP, unnamed[0], effect, count=len(unnamed))
     return number_groups([declared])
 
 
@@ -386,28 +466,41 @@ def _kernel_spec(
     operator: Event | None,
     kernel_comm: KernelCommunication | None,
     group_names: Mapping[Ranks, str],
+    device: str,
 ) -> dict[str, Any]:
     """Return what is fixed of a kernel: its name is the operator's, never its own."""
     attributes = [Attribute("is_cpu_op", Wire.BOOL, False)]
-    attributes.append(Attribute("device", Wire.STRING, "cuda"))
+    attributes.append(Attribute("device", Wire.STRING, device))
     name = operator.name if operator is not None else _plain_name(kernel)
-    kind = NodeType.COMP
-    moved = kernel.args.get("bytes", 0)
-    if isinstance(moved, int) and moved:
+    moved = kernel.args.get("bytes")
+    if not (isinstance(moved, int) and moved > 0):
+        moved = None if operator is None else tensor_bytes(operator.args)
+    if moved is not None:
         attributes.append(Attribute("tensor_size", Wire.UINT64, moved))
-    elif operator is not None:
-        attributes.append(Attribute("tensor_size", Wire.UINT64, tensor_bytes(operator.args)))
-    if kernel_comm is not None:
-        kind = kernel_comm.type
-        name = f"nccl::{kernel_comm.collective.name.lower()}"
-        if kind is NodeType.COMM_COLL:
-            attributes.append(Attribute("comm_type", Wire.INT64, int(kernel_comm.collective)))
-        else:
-            name = "nccl::send" if kind is NodeType.COMM_SEND else "nccl::recv"
-        attributes.append(Attribute("comm_size", Wire.INT64, kernel_comm.num_bytes))
-        group = group_names.get(kernel_comm.ranks, WORLD)
-        attributes.append(Attribute("pg_name", Wire.STRING, group))
-    return {"name": name, "type": kind, "attributes": tuple(attributes)}
+    if kernel_comm is None:
+        return {"name": name, "type": NodeType.COMP, "attributes": tuple(attributes)}
+    attributes += _communication_attributes(kernel_comm)
+    group = group_names.get(kernel_comm.ranks, WORLD)
+    attributes.append(Attribute("pg_name", Wire.STRING, group))
+    return {"name": kernel_comm.name, "type": kernel_comm.type, "attributes": tuple(attributes)}
+
+
+def _communication_attributes(what: KernelCommunication) -> list[Attribute]:
+    """Return type, size and peer; the messages of a group follow each other and need no tags."""
+    size, collective = what.num_bytes or 0, what.collective
+    if what.type is NodeType.COMM_COLL:
+        if collective is CollectiveType.BARRIER:
+            collective, size = CollectiveType.ALL_REDUCE, size or BARRIER_BYTES
+        return [
+            Attribute("comm_type", Wire.INT64, int(collective)),
+            Attribute("comm_size", Wire.INT64, size),
+        ]
+    side = "comm_dst" if what.type is NodeType.COMM_SEND else "comm_src"
+    return [
+        Attribute(side, Wire.INT32, what.peer),
+        Attribute("comm_tag", Wire.INT32, 0),
+        Attribute("comm_size", Wire.INT64, size),
+    ]
 
 
 def _plain_name(kernel: Event) -> str:

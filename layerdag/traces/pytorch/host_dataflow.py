@@ -22,6 +22,7 @@ descendants, to be kept if the node is only a wrapper and dropped if the node is
 
 import ctypes
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -31,6 +32,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.runtime.native import library
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import ragged
 from layerdag.traces.pytorch.host_trace import HostBlock, OpSchema, argument_values, attribute
@@ -38,11 +40,14 @@ from layerdag.traces.pytorch.operators import (
     COMMUNICATION_OPERATORS,
     WHOLE,
     BlockTensors,
+    CommunicationOperator,
     OpRole,
     Signature,
     TensorView,
+    is_unknown_communication,
     signature,
 )
+from layerdag.traces.pytorch.scalar_types import scalar_type
 
 Ranks = tuple[int, ...]
 
@@ -481,6 +486,7 @@ class HostOperations:
         inside: RecordFunction handle of the kept operation that encloses a dropped one.
         num_nodes: Nodes of the file.
         source: File name for messages.
+        notes: What was not understood.
     """
 
     operations: tuple[Operation, ...]
@@ -489,6 +495,7 @@ class HostOperations:
     inside: Mapping[int, int]
     num_nodes: int
     source: str
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass
@@ -503,11 +510,13 @@ class _Collector:
     num_nodes: int = 0
     known: list[Signature] = field(default_factory=list)
     roles: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
+    dtypes: Counter[str] = field(default_factory=Counter)
 
     def add(self, block: HostBlock) -> None:
         """Take in the nodes that end next."""
         self.num_nodes += len(block.nodes_N)
         self._learn(block.kinds)
+        self._count_unknown(block)
         role_N = self.roles[block.nodes_N["kind"]]
         row_K = np.flatnonzero(role_N != OpRole.SCOPE)
         tensors = BlockTensors(block)
@@ -553,6 +562,29 @@ class _Collector:
             ],
             np.int8,
         )
+
+    def _count_unknown(self, block: HostBlock) -> None:
+        """Count data types that are not known."""
+        counts = np.bincount(block.tensors_T["dtype"])
+        for word in np.flatnonzero(counts).tolist():
+            if scalar_type(block.words[word]) is None:
+                self.dtypes[block.words[word]] += int(counts[word])
+
+    def notes(self, operations: Iterable[Operation]) -> tuple[Note, ...]:
+        """Return what was not understood, in the file and in the operations that were kept."""
+        unknown = Counter(
+            op.name
+            for op in operations
+            if op.role is OpRole.COMPUTE and is_unknown_communication(op.name)
+        )
+        notes = NoteCollector(self.source)
+        for word, count in self.dtypes.items():
+            effect = "not known; its bytes are those that the trace states"
+            notes.add(NoteKind.DTYPE, word, effect, count=count)
+        for word, count in unknown.items():
+            effect = "communicates in a way that is not known; taken for computation"
+            notes.add(NoteKind.COLLECTIVE, word, effect, count=count)
+        return notes.notes
 
     def _raw(self, block: HostBlock, row: int) -> dict[str, Any]:
         """Return a node as it is in the file."""
@@ -614,14 +646,36 @@ def host_operations(blocks: Iterable[HostBlock], source: str = "<memory>") -> Ho
     for block in blocks:
         collector.add(block)
     kept = sorted((op for stack in collector.stacks.values() for op in stack), key=_id)
+    operations = tuple(op.operation() for op in kept)
     return HostOperations(
-        operations=tuple(op.operation() for op in kept),
+        operations=operations,
         spans=tuple(sorted(collector.spans)),
-        groups=declared_groups(collector.group_lists, source),
+        groups={**_listed_groups(operations), **declared_groups(collector.group_lists, source)},
         inside=collector.inside,
         num_nodes=collector.num_nodes,
         source=source,
+        notes=collector.notes(operations),
     )
+
+
+def _listed_groups(operations: Iterable[Operation]) -> dict[str, Ranks]:
+    """Return the groups that operators list rank by rank, as PyTorch 2.1 and 2.2 do."""
+    found: dict[str, Ranks] = {}
+    for op in operations:
+        known = COMMUNICATION_OPERATORS.get(op.name)
+        if known is not None and (ranks := listed_ranks(op, known)):
+            found[str(ranks)] = ranks
+    return found
+
+
+def listed_ranks(op: Operation, known: CommunicationOperator) -> Ranks:
+    """Return the ranks that an operator lists as its group, none if it does not."""
+    values = op.values or ()
+    value = values[known.group] if 0 <= known.group < len(values) else None
+    try:
+        return _ranks(value) if isinstance(value, list) else ()
+    except ValueError:
+        return ()
 
 
 def _id(op: PendingOperation) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_to_word
 from layerdag.traces.pytorch.device_import import DeviceTrace, import_device
@@ -27,6 +28,7 @@ from layerdag.traces.pytorch.host_dataflow import (
     dependencies,
     holds_memory,
     host_operations,
+    listed_ranks,
     number_groups,
     process_groups,
     queue_order,
@@ -42,13 +44,14 @@ from layerdag.traces.pytorch.kineto import (
     read_timings,
 )
 from layerdag.traces.pytorch.operators import (
+    BARRIER_BYTES,
     COMMUNICATION_OPERATORS,
-    UNKNOWN_DTYPE,
     CommunicationOperator,
     OpRole,
     TensorView,
     operation_count,
 )
+from layerdag.traces.pytorch.scalar_types import UNKNOWN_DTYPE
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 WINDOW = 60
@@ -179,7 +182,8 @@ def _add_communication(
     _add_text(columns, "pg_name", name)
     if known.type is NodeType.COMM_COLL:
         kind = known.collective
-        size = 0 if kind is CollectiveType.BARRIER else size
+        if kind is CollectiveType.BARRIER:
+            kind, size = CollectiveType.ALL_REDUCE, BARRIER_BYTES
         _add_number(columns, "comm_type", Wire.INT64, int(kind))
     else:
         _add_message(columns, op, known, groups.ranks.get(name, ()))
@@ -190,15 +194,21 @@ def _add_message(
     columns: NodeAppender, op: Operation, known: CommunicationOperator, members: tuple[int, ...]
 ) -> None:
     """Append peer and tag of a send or receive; the peer is a global rank."""
-    values = op.values or ()
-    peer, tag = (values[at] if at < len(values) else None for at in (known.peer, known.peer + 1))
-    if not isinstance(peer, int) or not isinstance(tag, int):
-        # recv_any_source_ has no peer: (tensors, group, tag).
-        peer, tag = -1, peer if isinstance(peer, int) else 0
+    peer, tag = _ends(op, known)
     peer = members[peer] if 0 <= peer < len(members) else peer
     side = "comm_dst" if known.type is NodeType.COMM_SEND else "comm_src"
     _add_number(columns, side, Wire.INT32, peer)
     _add_number(columns, "comm_tag", Wire.INT32, tag)
+
+
+def _ends(op: Operation, known: CommunicationOperator) -> tuple[int, int]:
+    """Return peer (in the group) and tag of a message; the peer is -1 where it is not told."""
+    values = op.values or ()
+    peer, tag = (values[at] if at < len(values) else None for at in (known.peer, known.peer + 1))
+    if isinstance(peer, int) and isinstance(tag, int):
+        return peer, tag
+    # recv_any_source_ has no peer: (tensors, group, tag).
+    return -1, peer if isinstance(peer, int) else 0
 
 
 def group_of(op: Operation, known: CommunicationOperator, groups: ProcessGroups) -> str | None:
@@ -206,6 +216,8 @@ def group_of(op: Operation, known: CommunicationOperator, groups: ProcessGroups)
     group_name: Any = op.group
     if group_name is None and known.group >= 0 and op.values and known.group < len(op.values):
         group_name = op.values[known.group]
+    if isinstance(group_name, list):
+        group_name = str(listed_ranks(op, known))
     if isinstance(group_name, str) and group_name in groups.alias:
         return groups.alias[group_name]
     return groups.only()
@@ -226,6 +238,7 @@ class ImportResult:
             file.
         guessed_groups: Communication nodes whose group the trace does not name; they were given
             to the world.
+        rank: The rank that the files themselves state, None if they do not.
     """
 
     trace: Trace
@@ -233,6 +246,7 @@ class ImportResult:
     num_host_nodes: int
     joined_fraction: float
     guessed_groups: int
+    rank: int | None = None
 
 
 def import_host(
@@ -307,8 +321,15 @@ def import_operations(
     queues = _collectives_by_group(nodes, groups)
     found = transitive_reduction(queue_order(dependencies(host.operations), queues))
     origin = min((time[0] for time in times if time is not None), default=0)
+    trace = _trace(nodes, found, [_since(time, origin) for time in times], groups, host.source)
+    notes = NoteCollector(host.source)
+    for op in nodes:
+        known = COMMUNICATION_OPERATORS.get(op.name)
+        if known is not None and known.type is not NodeType.COMM_COLL and _ends(op, known)[0] < 0:
+            effect = "the trace does not tell the other end of the message; written as rank -1"
+            notes.add(NoteKind.PEER, op.name, effect, where=f"node {op.id}")
     return ImportResult(
-        _trace(nodes, found, [_since(time, origin) for time in times], groups, host.source),
+        replace(trace, notes=merge_notes([*host.notes, *timings.notes, *notes.notes])),
         groups.ranks,
         host.num_nodes,
         joined / len(nodes),
@@ -398,11 +419,14 @@ def import_pytorch(
         return import_host(host, group_names=group_names)
     profile = read_profile(device)
     if host is not None and not profile.kernels:
-        return import_host(host, read_timings(device), group_names)
+        result = import_host(host, read_timings(device), group_names)
+        return replace(result, rank=profile.rank)
     found = import_device(profile)
     if host is None:
-        return ImportResult(found.trace(), found.groups, 0, found.joined_fraction, 0)
-    return _join(found, read_host(host), _handles(found, profile, host))
+        share = found.joined_fraction
+        return ImportResult(found.trace(), found.groups, 0, share, 0, profile.rank)
+    result = _join(found, read_host(host), _handles(found, profile, host))
+    return replace(result, rank=profile.rank)
 
 
 Handles = Mapping[int, int]
@@ -435,10 +459,21 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
         )
     flow = dependencies(host.operations)
     nodes = list(device.nodes)
+    untold, groups = dict(device.untold), dict(device.groups)
+    of_host = process_groups(host.groups, number_groups([host.groups]))
     for position, kernels in joined.kernels_of.items():
         sources = [joined.kernels_of.get(at, [])[-1:] for at in flow.data[position]]
         data = sorted(kernel for found in sources for kernel in found)
         longest = max(kernels, key=lambda at: nodes[at].duration_us)
+        told = _told_by_host(joined.operations[position], of_host, groups)
+        if told is not None and longest in untold:
+            del untold[longest]
+            nodes[longest] = replace(
+                nodes[longest],
+                name=told.name,
+                type=told.type,
+                attributes=nodes[longest].attributes + told.attributes,
+            )
         for at in kernels:
             before = tuple(parent for parent in data if parent < at)
             nodes[at] = replace(
@@ -448,13 +483,60 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
                 attributes=nodes[at].attributes
                 + _from_host(nodes[at], joined.operations[position], at == longest),
             )
+    device = replace(device, nodes=tuple(nodes), untold=untold)
+    notes = merge_notes([*host.notes, *device.notes])
     return ImportResult(
-        build_trace(nodes, source=host.source),
-        device.groups,
+        replace(build_trace(nodes, source=host.source), notes=notes),
+        groups,
         host.num_nodes,
         len(joined.position_of) / device.num_kernels,
         0,
     )
+
+
+@dataclass(frozen=True)
+class _ToldCommunication:
+    """What a host operation says of the communication of its kernel."""
+
+    name: str
+    type: NodeType
+    attributes: tuple[Attribute, ...]
+
+
+def _told_by_host(
+    op: Operation, host: ProcessGroups, groups: dict[str, Ranks]
+) -> _ToldCommunication | None:
+    """Return collective, size and group of a host operation; None if it does not tell them all.
+
+    A group that only the host trace declares is added to ``groups``.
+    """
+    known = COMMUNICATION_OPERATORS.get(op.name)
+    if known is None or known.type is not NodeType.COMM_COLL:
+        return None
+    size = _bytes(op.arguments if known.sent >= 0 else op.results)
+    group = group_of(op, known, host)
+    if not size or (group is None and len(groups) > 1):
+        return None
+    name = WORLD if group is None else _name_in(groups, host.ranks[group], host.ranks[WORLD])
+    return _ToldCommunication(
+        f"nccl::{known.collective.name.lower()}",
+        known.type,
+        (
+            Attribute("comm_type", Wire.INT64, int(known.collective)),
+            Attribute("comm_size", Wire.INT64, size),
+            Attribute("pg_name", Wire.STRING, name),
+        ),
+    )
+
+
+def _name_in(groups: dict[str, Ranks], ranks: Ranks, world: Ranks) -> str:
+    """Return the name of some ranks among the groups, which they join if they are not there."""
+    groups.setdefault(WORLD, world)
+    known = {members: name for name, members in groups.items()}
+    if ranks not in known:
+        known[ranks] = str(len(groups))
+        groups[known[ranks]] = ranks
+    return known[ranks]
 
 
 def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Joined:

@@ -1,143 +1,28 @@
-"""Read Kineto profiles as a stream, and measured times from them.
-
-Large JSON files read as a stream: the objects of one list, one at a time.
-
-Memory does not grow with the file. Files may be compressed with gzip or xz, recognized by content.
+"""Read Kineto profiles, and measured times from them.
 
 Reader of Kineto profiles (Chrome-trace JSON of ``torch.profiler``).
 
 ``{"schemaVersion", "deviceProperties", "distributedInfo", "traceEvents": [...], ...}``: an event
 of phase X has ``ts`` and ``dur`` in microseconds. Category ``cpu_op`` holds operators;
-``cuda_runtime`` and ``cuda_driver`` hold calls (also HIP's), which are tied to the ``kernel``,
-``gpu_memcpy`` or ``gpu_memset`` they start by ``args.correlation``.
+``cuda_runtime`` and ``cuda_driver`` hold calls (also HIP's), ``xpu_runtime`` and ``xpu_driver``
+those of Intel, ``privateuse1_runtime`` and ``privateuse1_driver`` those of a vendor's own device;
+they are tied to the ``kernel``, ``gpu_memcpy`` or ``gpu_memset`` that they start by
+``args.correlation``.
 """
 
-import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.reading import Unpacked, open_unpacked, read_parsed
-
-CHUNK = 1 << 20
-LONGEST_OBJECT = 1 << 26
-"""Characters of one object of a list; events and nodes have a few thousand."""
-
-Raw = dict[str, Any]
-
-
-def stream_objects(path: str | Path, key: str) -> Iterator[Raw]:
-    """Yield the objects of the list ``key`` of the outermost object.
-
-    Args:
-        path: JSON file, plain or compressed.
-        key: Name of the list; it must begin within the first million characters.
-
-    Raises:
-        TraceError: If the file is missing, damaged or cut short, or has no such list.
-    """
-    with _window(path) as window:
-        window.enter(key)
-        while (raw := window.next_object()) is not None:
-            yield raw
-
-
-def read_head(path: str | Path, key: str) -> str:
-    """Return the text before the list ``key``; errors as in `stream_objects`."""
-    with _window(path) as window:
-        return window.enter(key)
-
-
-@contextmanager
-def _window(path: str | Path) -> Iterator["_Window"]:
-    """Open a file as a window; say in one sentence what is wrong with its encoding."""
-    with open_unpacked(path, TraceError) as stream:
-        try:
-            yield _Window(stream, str(path))
-        except UnicodeDecodeError as error:
-            raise TraceError(
-                f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
-            ) from error
-
-
-_GAP = re.compile(r"[\s,]*")
-_DECODE = json.JSONDecoder().raw_decode
-
-
-class _Window:
-    """A sliding window over a text stream, with a cursor."""
-
-    def __init__(self, stream: Unpacked, source: str) -> None:
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self.source = source
-        self.text = ""
-        self.at = 0
-        self.dropped = 0
-
-    def grow(self) -> bool:
-        """Drop what lies before the cursor and read on; False at the end of the stream."""
-        held = len(self.text) - self.at
-        if held > LONGEST_OBJECT:
-            raise TraceError(
-                f"{self.source}: the object at character {self.dropped + self.at} is longer than "
-                f"{LONGEST_OBJECT >> 20} million characters; this is no trace, or a damaged one."
-            )
-        more = self._stream.read_full(max(CHUNK, held))
-        self.dropped += self.at
-        self.text = self.text[self.at :] + self._decoder.decode(more, final=not more)
-        self.at = 0
-        return bool(more)
-
-    def enter(self, key: str) -> str:
-        """Move to the first element of the list ``key`` and return the text before it."""
-        self.grow()
-        start = re.search(rf'"{key}"\s*:\s*\[', self.text)
-        if start is None:
-            raise TraceError(
-                f"{self.source}: no list '{key}' in the first {CHUNK} characters; this is no "
-                "trace of the expected kind, or it is empty."
-            )
-        self.at = start.end()
-        return self.text[: start.start()]
-
-    def next_object(self) -> Raw | None:
-        """Return the next object of the list, or None at its closing bracket."""
-        while True:
-            gap = _GAP.match(self.text, self.at)
-            assert gap is not None, "the pattern matches the empty string"
-            self.at = gap.end()
-            if self.text.startswith("]", self.at):
-                return None
-            fault = "the file ends inside the list"
-            try:
-                raw, end = _DECODE(self.text, self.at)
-            except json.JSONDecodeError as error:
-                fault = error.msg
-            except ValueError as error:
-                raise self._malformed(str(error)) from None
-            except RecursionError:
-                raise TraceError(f"{self.source}: values are nested too deeply.") from None
-            else:
-                if not isinstance(raw, dict):
-                    raise TraceError(f"{self.source}: found {raw!r:.40} where an object belongs.")
-                self.at = end
-                return raw
-            if not self.grow():
-                raise self._malformed(fault)
-
-    def _malformed(self, fault: str) -> TraceError:
-        """Return the error for text at the cursor that is no JSON."""
-        return TraceError(
-            f"{self.source}: no valid JSON from character {self.dropped + self.at} on "
-            f"({fault}); the trace is cut short or damaged, collect or copy it again."
-        )
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
+from layerdag.runtime.reading import read_parsed
+from layerdag.traces.pytorch.json_stream import read_head, stream_objects
 
 
 @dataclass(frozen=True)
@@ -147,10 +32,12 @@ class Timings:
     Attributes:
         of: RecordFunction handle -> (start, duration), both in nanoseconds.
         source: File name for messages.
+        notes: What of the profile was not understood.
     """
 
     of: Mapping[int, tuple[int, int]]
     source: str = "<memory>"
+    notes: tuple[Note, ...] = ()
 
 
 def read_durations(path: str | Path) -> Timings:
@@ -187,9 +74,36 @@ EXTERNAL = "External id"
 CORRELATION = "correlation"
 
 # The second names are those of PyTorch 1.8 to 1.11.
-_CALLS = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "Runtime"})
-_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
+_CALLS = {
+    "cuda_runtime": "cuda",
+    "cuda_driver": "cuda",
+    "hip_runtime": "cuda",
+    "Runtime": "cuda",
+    "xpu_runtime": "xpu",
+    "xpu_driver": "xpu",
+    "privateuse1_runtime": "privateuseone",
+    "privateuse1_driver": "privateuseone",
+}
+"""Categories of calls, with PyTorch's name of the device that they are for (HIP's is "cuda")."""
+
+DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 _OPERATORS = frozenset({"cpu_op", "Operator"})
+# Categories of ``libkineto/include/ActivityType.h`` and of torch that do not say what ran where.
+_BESIDE = frozenset(
+    {
+        *("user_annotation", "gpu_user_annotation", "python_function", "cpu_instant_event"),
+        *("external_correlation", "overhead", "cuda_event", "cuda_profiler_range", "itt"),
+        *("ac2g", "async_cpu_to_gpu", "fwdbwd", "forward_backward", "Trace", "memory"),
+        *("cuda_sync", "cuda_synchronization", "xpu_sync", "user_defined", "PyTorch Profiler"),
+        *("python_module", "gpu_pm_counter", "", "async_task", "kernel_launch_params", "Legend"),
+    }
+)
+# Devices whose activity has categories of its own, which are not read.
+_FOREIGN = {
+    "mtia_": "MTIA (Meta's accelerator)",
+    "hpu_": "HPU (Gaudi)",
+    "glow_": "Glow",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +142,8 @@ class Profile:
         kernels: Kernels, copies and fills on the device, by start.
         distributed: The ``distributedInfo`` object, empty if there is none.
         source: File name for messages.
+        device: PyTorch's name of the device that calls and kernels are of.
+        notes: What was not understood.
     """
 
     operators: tuple[Event, ...]
@@ -235,6 +151,26 @@ class Profile:
     kernels: tuple[Event, ...]
     distributed: dict[str, Any] = field(default_factory=dict)
     source: str = "<memory>"
+    device: str = "cuda"
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that the profile itself states, None if it does not."""
+        return stated_rank(self.distributed)
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks that the profile states, 1 if it does not."""
+        size = self.distributed.get("world_size")
+        return size if type(size) is int and size > 0 else 1
+
+
+def stated_rank(distributed: Mapping[str, Any]) -> int | None:
+    """Return the rank in a ``distributedInfo`` object, None if there is no sound one."""
+    rank, size = distributed.get("rank"), distributed.get("world_size")
+    sound = type(rank) is int and rank >= 0 and (type(size) is not int or rank < size)
+    return rank if sound else None
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -243,22 +179,42 @@ def read_profile(path: str | Path) -> Profile:
     Raises:
         TraceError: If the file is no profile, or holds no operator, call or kernel.
     """
+    notes = NoteCollector(str(path))
     found: dict[str, list[Event]] = {"operators": [], "calls": [], "kernels": []}
-    for raw in stream_objects(path, "traceEvents"):
-        kind = _kind(raw.get("cat"))
-        if kind and raw.get("ph") == "X" and "dur" in raw:
-            try:
-                found[kind].append(_event(raw))
-            except _MALFORMED as error:
-                raise _malformed(path, raw, error) from error
+    beside: Counter[str] = Counter()
+    for raw in stream_objects(path, "traceEvents", notes, _matters):
+        if raw.get("ph") != "X" or "dur" not in raw:
+            continue
+        category = raw.get("cat")
+        kind = _kind(category)
+        if kind is None:
+            beside["" if category is None else str(category)] += 1
+            continue
+        try:
+            event = _event(raw, notes)
+        except _MALFORMED as error:
+            raise _malformed(path, raw, error) from error
+        if event is not None:
+            found[kind].append(event)
     if not any(found.values()):
         raise TraceError(
-            f"{path}: no operator, runtime call or kernel among its events; profile with CPU or "
-            "device activities."
+            f"{path}: no operator, runtime call or kernel among its events{_listed(beside)}; give "
+            "a profile of torch.profiler with CPU or device activities."
         )
-    ordered = {kind: tuple(sorted(events, key=_order)) for kind, events in found.items()}
-    head = read_head(path, "traceEvents")
-    return Profile(**ordered, distributed=_distributed(head), source=str(path))
+    if not found["kernels"]:
+        _refuse_foreign(beside, path)
+    for category in sorted(beside.keys() - _BESIDE):
+        effect = "not known; its events are left out"
+        notes.add(NoteKind.CATEGORY, category, effect, count=beside[category])
+    settled = _settled({kind: sorted(events, key=_order) for kind, events in found.items()}, notes)
+    distributed = _distributed(read_head(path, "traceEvents"), notes)
+    return Profile(
+        **settled,
+        distributed=distributed,
+        source=str(path),
+        device=_device(found["calls"], found["kernels"]),
+        notes=notes.notes,
+    )
 
 
 def _order(event: Event) -> tuple[int, int]:
@@ -270,28 +226,144 @@ def _kind(category: object) -> str | None:
     """Return the list that an event of a category belongs to."""
     if not isinstance(category, str):
         return None
-    if category in _DEVICE:
+    if category in DEVICE_CATEGORIES:
         return "kernels"
     if category in _CALLS:
         return "calls"
     return "operators" if category in _OPERATORS else None
 
 
-def _event(raw: dict[str, Any]) -> Event:
-    """Return one event."""
+def _matters(category: str) -> bool:
+    """Return whether events of a category are read."""
+    return _kind(category) is not None
+
+
+def _listed(categories: Counter[str]) -> str:
+    """Return categories with their numbers of events for a sentence."""
+    shown = ", ".join(
+        f"'{name[:40]}' {count:,}" if name else f"none {count:,}"
+        for name, count in categories.most_common(5)
+    )
+    return f", which are of the categories {shown}" if shown else ""
+
+
+def _refuse_foreign(categories: Counter[str], path: str | Path) -> None:
+    """Raise TraceError where the device has categories of its own."""
+    for prefix, device in _FOREIGN.items():
+        own = Counter({name: n for name, n in categories.items() if name.startswith(prefix)})
+        if own:
+            raise TraceError(
+                f"{path}: is a profile of {device}{_listed(own)}; layerdag reads the activity of "
+                "CUDA, ROCm, XPU and PrivateUse1 devices. Give the host trace of the step."
+            )
+
+
+def _device(calls: Sequence[Event], kernels: Sequence[Event]) -> str:
+    """Return PyTorch's name of the device, by the calls; SYCL's queues are of XPU."""
+    called = Counter(_CALLS[call.category] for call in calls)
+    if called:
+        return called.most_common(1)[0][0]
+    return "xpu" if any(_QUEUE in kernel.args for kernel in kernels) else "cuda"
+
+
+_QUEUE = "sycl queue"
+
+
+def _event(raw: dict[str, Any], notes: NoteCollector) -> Event | None:
+    """Return one event, None where it has no time; one that never ended ends at `_NEVER`."""
     args = _args(raw)
     if "external id" in args:
         args[EXTERNAL] = args["external id"]  # so written by PyTorch 1.8 to 1.11
     for name in (CORRELATION, EXTERNAL, RECORD_FUNCTION):
         _number(args, name)
-    start = _nanoseconds(raw["ts"])
+    name = str(raw["name"])
     lane = (raw.get("pid"), raw.get("tid"))
-    if raw["cat"] in _DEVICE:
-        lane = (args.get("device", raw.get("pid")), args.get("stream", raw.get("tid")))
+    if raw["cat"] in DEVICE_CATEGORIES:
+        stream = args.get("stream", args.get(_QUEUE, raw.get("tid")))
+        lane = (args.get("device", raw.get("pid")), stream)
     if any(isinstance(part, list | dict) for part in lane):
         raise TypeError(f"{lane} names no thread or stream")
-    end = start + max(_nanoseconds(raw["dur"]), 0)
-    return Event(str(raw["name"]), raw["cat"], start, end, lane, args)
+    start, length = _nanoseconds(raw["ts"]), _nanoseconds(raw["dur"])
+    where = f"event '{name[:40]}'"
+    if start is None:
+        effect = "no time of a trace; the event is left out"
+        notes.add(NoteKind.TIME, f"{raw['ts']} us", effect, where=where)
+        return None
+    if length is None and not raw["dur"] < 0:
+        return Event(name, raw["cat"], start, _NEVER, lane, args)
+    if length is None or length < 0:
+        effect = "the event was not finished; it ends where it starts"
+        notes.add(NoteKind.TIME, "negative duration", effect, where=where)
+        length = 0
+    return Event(name, raw["cat"], start, start + length, lane, args)
+
+
+_NEVER = 1 << 62
+_OVERLAP = 1000
+"""Nanoseconds by which kernels of a stream may overlap: times used to be whole microseconds."""
+
+
+def _settled(
+    found: Mapping[str, list[Event]], notes: NoteCollector
+) -> dict[str, tuple[Event, ...]]:
+    """Return the events with ends that can be; each list comes by start."""
+    ends = [e.end for events in found.values() for e in events if e.end < _NEVER]
+    starts = [e.start for events in found.values() for e in events]
+    last = max([*ends, *starts], default=0)
+    settled = {kind: list(events) for kind, events in found.items()}
+    _clip_kernels(settled["kernels"], notes)
+    for events in settled.values():
+        for at, event in enumerate(events):
+            if event.end >= _NEVER:
+                effect = "no duration of an event; it ends with the profile"
+                where = f"event '{event.name[:40]}'"
+                notes.add(NoteKind.TIME, "impossible duration", effect, where=where)
+                events[at] = replace(event, end=last)
+    return {kind: tuple(sorted(events, key=_order)) for kind, events in settled.items()}
+
+
+def _clip_kernels(kernels: list[Event], notes: NoteCollector) -> None:
+    """Clip kernels that outlast the next one of their stream, which is not possible.
+
+    A kernel may start a little before the one before it ends (programmatic launch); the kernels of
+    one graph launch share a stream in profiles and run side by side.
+    """
+    before: dict[tuple[object, ...], int] = {}
+    clipped, overlaps = _Excess(), _Excess()
+    for at, kernel in enumerate(kernels):
+        first = before.get(kernel.lane)
+        before[kernel.lane] = at
+        if first is None:
+            continue
+        other = kernels[first]
+        excess = other.end - kernel.start
+        if excess <= _OVERLAP or other.correlation == kernel.correlation != 0:
+            continue
+        if other.end > kernel.end:
+            kernels[first] = replace(other, end=kernel.start)
+            clipped.add(other, excess)
+        else:
+            overlaps.add(other, excess)
+    clipped.note(notes, "kernel outlasts the next one of its stream", "clipped where that starts")
+    overlaps.note(notes, "kernel runs into the next one of its stream", "kept as recorded")
+
+
+class _Excess:
+    """How often and how long kernels of one stream overlap."""
+
+    def __init__(self) -> None:
+        self._count, self._total, self._first = 0, 0, ""
+
+    def add(self, kernel: Event, excess: int) -> None:
+        """Count one."""
+        self._first = self._first or kernel.name
+        self._count, self._total = self._count + 1, self._total + min(excess, _NEVER)
+
+    def note(self, notes: NoteCollector, word: str, effect: str) -> None:
+        """Note all that were counted."""
+        if self._count:
+            where = f"kernel '{self._first[:40]}', {self._total / 1000:,.0f} us too long in all"
+            notes.add(NoteKind.TIME, word, effect, where=where, count=self._count)
 
 
 _MALFORMED = (TypeError, ValueError, KeyError, OverflowError)
@@ -312,12 +384,12 @@ def _args(raw: dict[str, Any]) -> dict[str, Any]:
     return args
 
 
-def _nanoseconds(value: Any) -> int:
-    """Return a time that a file gives in microseconds."""
-    time = value * 1000 if isinstance(value, int) else round(float(value) * 1000)
-    if abs(time) >= 2**62:
-        raise OverflowError(f"{value!r:.40} microseconds are no time of a trace")
-    return time
+def _nanoseconds(value: Any) -> int | None:
+    """Return a time that a file gives in microseconds, None for a number that can be none."""
+    number = value if isinstance(value, int) else float(value)
+    if not abs(number) < 2**62 / 1000:
+        return None
+    return number * 1000 if isinstance(number, int) else round(number * 1000)
 
 
 def _number(args: dict[str, Any], name: str) -> int:
@@ -325,7 +397,16 @@ def _number(args: dict[str, Any], name: str) -> int:
     return int(args.get(name, 0) or 0)
 
 
-def _distributed(head: str) -> dict[str, Any]:
+def read_distributed(path: str | Path) -> dict[str, Any]:
+    """Return the ``distributedInfo`` object of a profile, empty if it has no sound one.
+
+    Raises:
+        TraceError: If the file is no profile.
+    """
+    return _distributed(read_head(path, "traceEvents"), NoteCollector(str(path)))
+
+
+def _distributed(head: str, notes: NoteCollector) -> dict[str, Any]:
     """Return the ``distributedInfo`` object from the text before the events."""
     found = re.search(r'"distributedInfo"\s*:\s*', head)
     if found is None:
@@ -333,8 +414,13 @@ def _distributed(head: str) -> dict[str, Any]:
     try:
         value, _ = json.JSONDecoder().raw_decode(head, found.end())
     except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        notes.add(NoteKind.KEY, "distributedInfo", "no JSON object; rank and groups are not known")
         return {}
-    return value if isinstance(value, dict) else {}
+    if value.get("rank") is not None and stated_rank(value) is None:
+        notes.add(NoteKind.RANK, value["rank"], "no rank of its job; it is left out")
+    return value
 
 
 def read_timings(path: str | Path) -> Timings:
@@ -345,17 +431,25 @@ def read_timings(path: str | Path) -> Timings:
             handle (the profiler ran without an ExecutionTraceObserver in the same step).
     """
     of: dict[int, tuple[int, int]] = {}
-    for event in stream_objects(path, "traceEvents"):
+    notes = NoteCollector(str(path))
+    for event in stream_objects(path, "traceEvents", notes, _matters):
         try:
             handle = _number(_args(event), RECORD_FUNCTION)
-            if handle and "dur" in event:
-                of[handle] = (_nanoseconds(event["ts"]), _nanoseconds(event["dur"]))
+            if not handle or "dur" not in event:
+                continue
+            start, length = _nanoseconds(event["ts"]), _nanoseconds(event["dur"])
         except _MALFORMED as error:
             raise _malformed(path, event, error) from error
+        if start is None or length is None or length < 0:
+            effect = "no time of a trace; the operator has no duration"
+            where = f"event '{str(event.get('name'))[:40]}'"
+            notes.add(NoteKind.TIME, f"{event['ts']}, {event['dur']} us", effect, where=where)
+        else:
+            of[handle] = (start, length)
     if not of:
         raise TraceError(
             f"{path}: no event carries '{RECORD_FUNCTION}', so nothing can be joined to a host "
             "trace; run the profiler and the ExecutionTraceObserver in the same step "
             "(PyTorch 2.3 or later)."
         )
-    return Timings(of, str(path))
+    return Timings(of, str(path), notes.notes)

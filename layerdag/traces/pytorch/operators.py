@@ -2,9 +2,11 @@
 
 Communication operators of PyTorch: which argument is sent, received, group, peer and tag.
 
-Two families appear in host traces, whatever the backend: ``c10d::*`` (the C++ process group; the
-group is an opaque object) and ``_c10d_functional::*`` (functional collectives; the group's name is
-an argument). The size of a message follows ASTRA-sim: all-reduce, reduce-scatter and all-to-all
+Several families appear in host traces, whatever the backend: ``c10d::*`` (the C++ process group;
+the group is an opaque object), ``_c10d_functional::*`` (functional collectives; the group's name is
+an argument), ``c10d_functional::*`` (those of PyTorch 2.1 and 2.2, with the list of the group's
+ranks), ``symm_mem::*`` (symmetric memory, with the group's name) and ``_C_custom_ar::*`` (vLLM,
+without a group). The size of a message follows ASTRA-sim: all-reduce, reduce-scatter and all-to-all
 count the whole buffer of a rank, all-gather the shard that a rank gives.
 
 Which ATen operators are composite, so that an importer looks for work in their children.
@@ -37,6 +39,7 @@ from typing import NamedTuple
 
 from layerdag.errors import TraceError
 from layerdag.traces.pytorch.host_trace import HostBlock
+from layerdag.traces.pytorch.scalar_types import DTYPES, UNKNOWN_DTYPE
 from layerdag.traces.trace import CollectiveType, NodeType
 
 
@@ -50,7 +53,8 @@ class CommunicationOperator:
         collective: Collective type; INVALID for send and receive.
         sent: Position of the tensors that the rank gives, -1 for none.
         received: Position of the tensors that are written, -1 if the results are.
-        group: Position of the group's name, -1 where the group is an opaque object.
+        group: Position of the group's name or of its list of ranks, -1 where the group is an opaque
+            object.
         peer: Position of the peer of a message, -1 for none; the tag follows it.
     """
 
@@ -109,11 +113,63 @@ COMMUNICATION_OPERATORS: dict[str, CommunicationOperator] = {
     "_c10d_functional::all_to_all_single": _coll(_K.ALL_TO_ALL, 0, -1, 3),
     "_c10d_functional::broadcast": _coll(_K.BROADCAST, 0, -1, 2),
     "_c10d_functional::broadcast_": _coll(_K.BROADCAST, 0, 0, 2),
+    "_c10d_functional::all_reduce_coalesced_": _coll(_K.ALL_REDUCE, 0, 0, 2),
+    "c10d_functional::all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 3),
+    "c10d_functional::all_reduce_coalesced": _coll(_K.ALL_REDUCE, 0, -1, 3),
+    "c10d_functional::broadcast": _coll(_K.BROADCAST, 0, -1, 3),
+    "c10d_functional::all_gather_into_tensor": _coll(_K.ALL_GATHER, 0, -1, 2),
+    "c10d_functional::all_gather_into_tensor_coalesced": _coll(_K.ALL_GATHER, 0, -1, 2),
+    "c10d_functional::reduce_scatter_tensor": _coll(_K.REDUCE_SCATTER, 0, -1, 3),
+    "c10d_functional::reduce_scatter_tensor_coalesced": _coll(_K.REDUCE_SCATTER, 0, -1, 3),
+    "c10d_functional::all_to_all_single": _coll(_K.ALL_TO_ALL, 0, -1, 4),
+    "_c10d_functional::reduce_scatter_tensor_out": _coll(_K.REDUCE_SCATTER, 0, 4, 3),
+    "symm_mem::multimem_all_reduce_": _coll(_K.ALL_REDUCE, 0, 0, 2),
+    "symm_mem::multimem_one_shot_all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 2),
+    "symm_mem::multimem_one_shot_all_reduce_out": _coll(_K.ALL_REDUCE, 0, 3, 2),
+    "symm_mem::multimem_one_shot_reduce_out": _coll(_K.REDUCE, 0, 4, 3),
+    "symm_mem::multimem_all_gather_out": _coll(_K.ALL_GATHER, 0, 2, 1),
+    "symm_mem::one_shot_all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 2),
+    "symm_mem::one_shot_all_reduce_out": _coll(_K.ALL_REDUCE, 0, 3, 2),
+    "symm_mem::one_shot_all_reduce_copy": _coll(_K.ALL_REDUCE, 1, -1, 3),
+    "symm_mem::one_shot_all_reduce_copy_out": _coll(_K.ALL_REDUCE, 1, 4, 3),
+    "symm_mem::two_shot_all_reduce_": _coll(_K.ALL_REDUCE, 0, 0, 2),
+    "symm_mem::two_shot_all_reduce_out": _coll(_K.ALL_REDUCE, 0, 3, 2),
+    "symm_mem::reduce_scatter_out": _coll(_K.REDUCE_SCATTER, 0, 3, 1),
+    "symm_mem::_low_contention_all_gather": _coll(_K.ALL_GATHER, 0, -1, 1),
+    "symm_mem::_low_contention_reduce_scatter": _coll(_K.REDUCE_SCATTER, 0, -1, 2),
+    "symm_mem::nvshmem_broadcast": _coll(_K.BROADCAST, 0, 0, 2),
+    "symm_mem::nvshmem_all_to_all": _coll(_K.ALL_TO_ALL, 0, 1, 2),
+    "symm_mem::all_to_all_vdev": _coll(_K.ALL_TO_ALL, 0, 1, 4),
+    "symm_mem::all_to_all_vdev_2d": _coll(_K.ALL_TO_ALL, 0, 1, 4),
+    "symm_mem::all_to_all_vdev_2d_offset": _coll(_K.ALL_TO_ALL, 0, 1, 4),
+    "_C_custom_ar::all_reduce": _coll(_K.ALL_REDUCE, 1, 2),
+    "_C_custom_ar::all_reduce_reg": _coll(_K.ALL_REDUCE, 1, 2),
 }
 """Every communication operator by the name it has in a host trace."""
 
-WAITS = frozenset({"_c10d_functional::wait_tensor", "c10d::monitored_barrier_"})
+BARRIER_BYTES = 4
+"""A barrier is an all-reduce of one float: so NCCL's process group does it
+(``ProcessGroupNCCL::barrier``), and ASTRA-sim knows no barrier."""
+
+WAITS = frozenset(
+    {
+        *("_c10d_functional::wait_tensor", "c10d_functional::wait_tensor"),
+        "c10d::monitored_barrier_",
+    }
+)
 """Operators that wait for a communication that was started before."""
+
+_FAMILIES = ("c10d::", "_c10d_functional", "c10d_functional::", "symm_mem::", "_dtensor::")
+_SILENT = re.compile(
+    r"wrap_tensor_autograd|wait_tensor|monitored_barrier_|check_for_nan|memset32_|stream_write|"
+    r"get_remote_tensors|_rendezvous|_async_input_mm|signal"
+)
+
+
+def is_unknown_communication(name: str) -> bool:
+    """Return whether an operator is of a family of communication, but none that is known."""
+    known = name in COMMUNICATION_OPERATORS or _SILENT.search(name) is not None
+    return name.startswith(_FAMILIES) and not known
 
 
 _WHOLE = """
@@ -215,27 +271,6 @@ def is_composite(operator: str) -> bool:
     name, _, overload = operator.removeprefix("aten::").partition(".")
     return name in COMPOSITE_OPERATORS or f"{name}.{overload}" in COMPOSITE_OVERLOADS
 
-
-# Names of PyTorch's C++ scalar types as they occur in "Tensor(<name>)", and their public names.
-DTYPES: dict[str, str] = {
-    "float": "float32",
-    "double": "float64",
-    "c10::Half": "float16",
-    "c10::BFloat16": "bfloat16",
-    "long int": "int64",
-    "long": "int64",
-    "int": "int32",
-    "short int": "int16",
-    "short": "int16",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "bool": "bool",
-    "c10::complex<float>": "complex64",
-    "c10::complex<double>": "complex128",
-    "c10::Float8_e4m3fn": "float8_e4m3fn",
-    "c10::Float8_e5m2": "float8_e5m2",
-}
-UNKNOWN_DTYPE = "unknown"
 
 WHOLE = 1 << 62
 """End of a view whose extent is not known: the whole storage."""
@@ -487,6 +522,8 @@ def signature(name: str, schema: str, triton: bool = False) -> Signature:
     if triton:
         return Signature(OpRole.COMPUTE)
     qualified = schema.partition("(")[0]
+    if is_unknown_communication(name):
+        return Signature(OpRole.COMPUTE)
     if not schema or is_composite(qualified) or name.startswith(("profiler::", "c10d::")):
         return Signature(OpRole.SCOPE)
     try:

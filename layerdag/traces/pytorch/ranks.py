@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -11,11 +11,13 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.graph.topology import pointers
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import open_unpacked
 from layerdag.traces.analysis import WORLD_NAMES, group_names
 from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
 from layerdag.traces.pytorch.importer import ImportResult, import_pytorch
-from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload
+from layerdag.traces.pytorch.kineto import read_distributed, stated_rank
+from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload, communicates
 
 
 class PyTorchFile(Enum):
@@ -56,6 +58,10 @@ _ENDING = re.compile(r"(\.(json|pt|trace|et|gz|xz))+$")
 _JSON = re.compile(r".*\.json(\.gz|\.xz)?")
 
 
+# ``torch.profiler.tensorboard_trace_handler`` writes host_pid.nanoseconds.pt.trace.json.
+_PROCESS = re.compile(r".+_\d+\.\d{10,}\.pt\.trace\.json(\.gz|\.xz)?")
+
+
 @dataclass(frozen=True)
 class RankFiles:
     """The files of a job, in order of rank.
@@ -63,16 +69,19 @@ class RankFiles:
     Attributes:
         hosts: Host trace of each rank, or none.
         devices: Kineto profile of each rank, or none.
+        notes: Names that contradict what files state.
     """
 
     hosts: tuple[Path, ...]
     devices: tuple[Path, ...]
+    notes: tuple[Note, ...] = ()
 
 
 def find_rank_files(location: str | Path) -> RankFiles | None:
     """Return the PyTorch traces of a folder, or of those files whose names begin with a prefix.
 
-    The rank of a file is the number behind "rank" or "worker" in its name, else the last number.
+    The rank of a profile is what it states (``distributedInfo``). Otherwise the rank of a file is
+    the number behind "rank" or "worker" in its name, else the last number; a lone file is one rank.
 
     Returns:
         None if there is no such file.
@@ -84,44 +93,84 @@ def find_rank_files(location: str | Path) -> RankFiles | None:
     folder, prefix = (location, "") if location.is_dir() else (location.parent, location.name)
     if location.is_file() or not folder.is_dir():
         return None
-    found: dict[PyTorchFile, dict[int, Path]] = {kind: {} for kind in PyTorchFile}
+    found: dict[PyTorchFile, list[Path]] = {kind: [] for kind in PyTorchFile}
     for path in sorted(folder.iterdir()):
         if not (path.name.startswith(prefix) and _JSON.fullmatch(path.name) and path.is_file()):
             continue
         kind = pytorch_format(path)
         if kind is not None:
-            _add(found[kind], path)
-    hosts, devices = found[PyTorchFile.HOST], found[PyTorchFile.KINETO]
-    if not hosts and not devices:
+            found[kind].append(path)
+    if not any(found.values()):
         return None
+    notes = NoteCollector(str(location))
+    hosts = _by_rank(found[PyTorchFile.HOST], {}, notes)
+    profiles = found[PyTorchFile.KINETO]
+    stated = {path: stated_rank(read_distributed(path)) for path in profiles}
+    devices = _by_rank(profiles, {p: rank for p, rank in stated.items() if rank is not None}, notes)
     count = 1 + max((*hosts, *devices))
     return RankFiles(
         _in_order(hosts, count, "host traces", location),
         _in_order(devices, count, "profiles", location),
+        notes.notes,
     )
 
 
-def _add(of_rank: dict[int, Path], path: Path) -> None:
-    """Enter a file under its rank."""
-    rank = _rank(path)
-    if rank in of_rank:
-        raise TraceError(
-            f"{path}: is the second file of rank {rank} beside {of_rank[rank].name}; give the "
-            "files of one job and step, or add their common prefix to the path."
-        )
-    of_rank[rank] = path
+def _by_rank(
+    paths: Sequence[Path], stated: Mapping[Path, int], notes: NoteCollector
+) -> dict[int, Path]:
+    """Return the files of one kind by their rank."""
+    named = {path: _named_rank(path) for path in paths}
+    # Bare numbers are ranks where they count the files; else they may be steps, dates, processes.
+    counts = len(paths) > 1 and sorted(n for n in named.values() if n is not None) == list(
+        range(len(paths))
+    )
+    of_rank: dict[int, Path] = {}
+    for path in paths:
+        rank, name = stated.get(path), named[path]
+        if rank is None:
+            rank = _rank_by_name(path, name, alone=len(paths) == 1)
+        elif name not in (None, rank) and (counts or _TOLD.search(path.name)):
+            effect = f"taken for rank {rank}, which the profile states (distributedInfo)"
+            notes.add(NoteKind.RANK, path.name, effect)
+        if rank in of_rank and path in stated:
+            raise TraceError(
+                f"{path}: states rank {rank} (distributedInfo), as does {of_rank[rank].name}; give "
+                "the profiles of one job and step, or, if what they state is wrong, give them to "
+                "'layerdag convert' one by one in order of rank."
+            )
+        if rank in of_rank:
+            raise TraceError(
+                f"{path}: is the second file of rank {rank} beside {of_rank[rank].name}; give the "
+                "files of one job and step, or add their common prefix to the path."
+            )
+        of_rank[rank] = path
+    return of_rank
 
 
-def _rank(path: Path) -> int:
-    """Return the rank in a file name."""
+def _named_rank(path: Path) -> int | None:
+    """Return the rank in a file name, None if it shows none."""
     stem = _ENDING.sub("", path.name)
-    numbers = _TOLD.findall(stem) or _NUMBER.findall(stem)
-    if not numbers:
+    told = _TOLD.findall(stem)
+    numbers = told or ([] if _PROCESS.fullmatch(path.name) else _NUMBER.findall(stem))
+    return int(numbers[-1]) if numbers else None
+
+
+def _rank_by_name(path: Path, named: int | None, *, alone: bool) -> int:
+    """Return the rank of a file that does not state it."""
+    if alone and not _TOLD.search(path.name):
+        return 0
+    if named is None and _PROCESS.fullmatch(path.name):
+        raise TraceError(
+            f"{path}: its name tells host, process and time but no rank, and the profile does not "
+            "state one (distributedInfo); name the files PREFIX.<rank>.json, or give them to "
+            "'layerdag convert' one by one in order of rank."
+        )
+    if named is None:
         raise TraceError(
             f"{path}: its name shows no rank; name the files PREFIX.<rank>.json, or give them to "
             "'layerdag convert' one by one in order of rank."
         )
-    return int(numbers[-1])
+    return named
 
 
 def _in_order(
@@ -155,12 +204,19 @@ class ImportedJob:
     results: tuple[ImportResult, ...]
 
 
-def import_ranks(hosts: Sequence[str | Path], devices: Sequence[str | Path] = ()) -> ImportedJob:
+def import_ranks(
+    hosts: Sequence[str | Path],
+    devices: Sequence[str | Path] = (),
+    notes: Iterable[Note] = (),
+) -> ImportedJob:
     """Import all ranks of a job from host traces, from profiles, or from both of the same steps.
+
+    Profiles that state their ranks (``distributedInfo``) are put into that order.
 
     Args:
         hosts: Host trace of each rank, in order of rank, or none.
         devices: Kineto profile of each rank, in the same order, or none.
+        notes: What was noted about the files before.
 
     Raises:
         UsageError: If nothing is given, or there are both but not one of each for every rank.
@@ -172,13 +228,35 @@ def import_ranks(hosts: Sequence[str | Path], devices: Sequence[str | Path] = ()
             "rank, in the same order."
         )
     pairs = itertools.zip_longest(hosts, devices)
-    results = tuple(import_pytorch(host, device) for host, device in pairs)
-    if not results:
+    found = [import_pytorch(host, device) for host, device in pairs]
+    if not found:
         raise UsageError("nothing to import: give a host trace, a profile, or both.")
+    source = str(Path((*hosts, *devices)[0]).parent)
+    collector = NoteCollector(source)
+    collector.extend(notes)
+    results = tuple(_in_stated_order(found, collector))
     names = number_groups(result.groups for result in results)
     traces = tuple(_renamed(result, names) for result in results)
     groups = {name: ranks for ranks, name in names.items()}
-    return ImportedJob(Workload(traces, groups, str(Path((*hosts, *devices)[0]).parent)), results)
+    return ImportedJob(Workload(traces, groups, source, collector.notes), results)
+
+
+def _in_stated_order(results: Sequence[ImportResult], notes: NoteCollector) -> list[ImportResult]:
+    """Return the ranks in the order that their profiles state; without it, in the order given."""
+    ranks = [result.rank for result in results]
+    stated = [rank for rank in ranks if rank is not None]
+    if len(results) == 1 or len(stated) < len(ranks):
+        return list(results)
+    listed = ", ".join(map(str, stated[:16])) + (", ..." if len(stated) > 16 else "")
+    if len(set(stated)) < len(stated):
+        effect = "stated by the profiles (distributedInfo), some twice; taken in the order given"
+        notes.add(NoteKind.RANK, listed, effect)
+        return list(results)
+    if stated != sorted(stated):
+        effect = "stated by the profiles (distributedInfo) in the order given; put into their order"
+        notes.add(NoteKind.RANK, listed, effect)
+    order = sorted(range(len(results)), key=lambda at: stated[at])
+    return [results[at] for at in order]
 
 
 def ranks_wanted(job: ImportedJob) -> int:
@@ -264,7 +342,7 @@ def import_single_rank(job: ImportedJob) -> tuple[Workload, DroppedCommunication
         TraceError: If there are several ranks, or a communication attribute has a wrong type.
     """
     trace = _only_trace(job)
-    comm_N = trace.type_N >= NodeType.COMM_SEND
+    comm_N = communicates(trace.type_N)
     size_N = np.maximum(trace.integers("comm_size")[0], 0)
     lost = DroppedCommunication(
         collectives=int((trace.type_N == NodeType.COMM_COLL).sum()),
@@ -279,7 +357,7 @@ def import_single_rank(job: ImportedJob) -> tuple[Workload, DroppedCommunication
         type_N=np.where(comm_N, NodeType.COMP, trace.type_N).astype(trace.type_N.dtype),
         attributes=_as_copies(trace, comm_N, size_N),
     )
-    return Workload((alone,), {}, job.workload.source), lost
+    return Workload((alone,), {}, job.workload.source, job.workload.job_notes), lost
 
 
 def replicate_rank(job: ImportedJob) -> Workload:
@@ -310,7 +388,7 @@ def replicate_rank(job: ImportedJob) -> Workload:
         )
     used = set(group_names(trace)[0]) - set(WORLD_NAMES)
     if not used:
-        return Workload((trace,) * num_ranks, {}, job.workload.source)
+        return Workload((trace,) * num_ranks, {}, job.workload.source, job.workload.job_notes)
     grids = {
         name: _Grid.from_ranks(job.workload.groups[name], num_ranks, trace.source)
         for name in sorted(used)
@@ -326,7 +404,7 @@ def replicate_rank(job: ImportedJob) -> Workload:
             written[names] = with_group_names(trace, dict(zip(grids, names, strict=True)))
         traces.append(written[names])
     groups = {name: ranks for ranks, name in number.items()}
-    return Workload(tuple(traces), groups, job.workload.source)
+    return Workload(tuple(traces), groups, job.workload.source, job.workload.job_notes)
 
 
 @dataclass(frozen=True)

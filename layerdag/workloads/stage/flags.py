@@ -7,6 +7,7 @@ kept until the end. Numbers are fractions: STAGE cuts what is left to integers.
 """
 
 import ast
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from typing import final
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_files
 from layerdag.runtime.progress import track
-from layerdag.traces.chakra.workload import write_groups
+from layerdag.traces.chakra.workload import groups_in_place
 from layerdag.traces.trace import LazyTraces, Workload
 from layerdag.workloads.transformer.plan import MAX_LAYER_RUNS
 
@@ -209,11 +210,9 @@ class StageLayout:
             raise TypeError("a workload of StageJob.workload() is needed")
         self.folder.mkdir(parents=True, exist_ok=True)
         files = track(workload.traces.files(), "writing ranks", total=workload.num_ranks)
-        wanted = {self.file(rank) for rank in range(workload.num_ranks)} | {self.groups}
-        older = [path for path in self.standing() if path not in wanted]
-        prefix = self.folder / self._stem
-        write_files(prefix, ((self.file(rank), data) for rank, data in files), older)
-        write_groups(workload.groups, self.groups)
+        ranks = ((self.file(rank), data) for rank, data in files)
+        groups = groups_in_place(workload.groups, self.groups)
+        write_files(self.folder / self._stem, itertools.chain(groups, ranks), self.standing())
 
 
 MODELS = ("dense", "gpt", "llama", "moe")

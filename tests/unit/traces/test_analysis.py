@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 from trace_examples import coll, comp, message, pair_workload
 
@@ -131,3 +133,22 @@ def test_communication_by_group_and_shared_ranks() -> None:
 def test_messages_are_counted_once() -> None:
     found = summarize(pair_workload())
     assert (found.messages, found.message_bytes) == (1, 64)
+
+
+def test_the_measured_span_has_the_gaps_that_the_critical_path_has_not():
+    host = (Attribute("is_cpu_op", Wire.BOOL, True),)
+    nodes = [
+        NodeSpec(0, "a", NodeType.COMP, start_us=100, duration_us=10, attributes=host),
+        NodeSpec(1, "b", NodeType.COMP, (0,), start_us=1_000, duration_us=20),
+    ]
+    found = summarize_trace(build_trace(nodes))
+    assert (found.critical_path_us, found.span_us) == (30, 920)
+    bare = summarize_trace(build_trace([replace(nodes[1], data_deps=())]))
+    assert bare.span_us is None
+    assert "span_us" not in bare.to_json()
+
+
+def test_sums_of_large_sizes_do_not_wrap():
+    size = Attribute("tensor_size", Wire.UINT64, 2**62)
+    nodes = [NodeSpec(at, "a", NodeType.COMP, attributes=(size,)) for at in range(5)]
+    assert summarize_trace(build_trace(nodes)).tensor_bytes == 5 * 2**62

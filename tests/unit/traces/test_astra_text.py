@@ -87,14 +87,29 @@ def test_checkpoints_repeat_the_forward_stretch() -> None:
         ("DATA\n1\na -1 10 NONE 0\n", "line 3 has 5 columns"),
         ("DATA\n1\n" + LAYERS.splitlines()[1].replace("ALLREDUCE", "MAGIC"), "'MAGIC'; known"),
         ("DATA\n1\n" + LAYERS.splitlines()[1].replace(" 20 ", " -20 "), "line 3 has '-20'"),
-        ("HYBRID_TRANSFORMER model_parallel_NPU_group:\n" + LAYERS, "without its numbers"),
-        ("HYBRID_TRANSFORMER checkpoints: 99999999 1\n" + LAYERS, "without its numbers"),
-        ("HYBRID_TRANSFORMER mystery: 3\n" + LAYERS, "'mystery' without its numbers"),
+        ("HYBRID_TRANSFORMER model_parallel_NPU_group:\n" + LAYERS, "without its number"),
+        ("HYBRID_TRANSFORMER checkpoints: 99999999 1\n" + LAYERS, "99999999 layers, but names 1"),
+        ("HYBRID_TRANSFORMER mystery: 3\n" + LAYERS, "the key 'mystery', which"),
+        ("HYBRID_TRANSFORMER ep: 8\n" + LAYERS, "SimAI's key 'ep' of 8"),
+        ("HYBRID_TRANSFORMER pp: 2\n" + LAYERS, "SimAI's key 'pp' of 2"),
     ],
 )
 def test_bad_text_is_one_sentence(text: str, expected: str) -> None:
     with pytest.raises(TraceError, match=expected):
         parse_text(text.encode(), "x.txt")
+
+
+def test_no_checkpoints_and_keys_of_simai_that_change_nothing_are_read() -> None:
+    plain = workload("HYBRID_TRANSFORMER model_parallel_NPU_group: 2", 4)
+    words = "ep: 1 pp: 1 vpp: 8 ga: 1 all_gpus: 4 checkpoints: 0 checkpoint_initiates: 0"
+    found = workload(f"HYBRID_TRANSFORMER model_parallel_NPU_group: 2 {words}", 4)
+    assert [edges_by_name(plain), plain.groups] == [edges_by_name(found), found.groups]
+    assert not found.notes
+
+
+@pytest.mark.parametrize("word", ["ga: 4", "all_gpus: 32"])
+def test_keys_of_simai_that_have_no_effect_are_noted(word: str) -> None:
+    assert [note.word for note in workload(f"HYBRID_TRANSFORMER {word}", 4).notes] == [word]
 
 
 def test_ranks_must_fill_the_groups() -> None:

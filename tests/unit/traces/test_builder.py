@@ -95,8 +95,8 @@ def test_double_id_and_impossible_numbers_are_refused() -> None:
         build_trace([comp(0, -1)])
     with pytest.raises(TraceError, match="names node -7"):
         build_trace([comp(0), comp(1, 0), comp(2, 0, -7)])
-    with pytest.raises(TraceError, match="node 0 has type 9"):
-        build_trace([NodeSpec(0, "a", 9)])
+    with pytest.raises(TraceError, match="node 0 has type 11"):
+        build_trace([NodeSpec(0, "a", 11)])
     with pytest.raises(TraceError, match="duration_us -5"):
         build_trace([comp(0, us=-5)])
 

@@ -14,7 +14,9 @@ from small_workloads import (
     without,
 )
 
-from layerdag.traces.builder import NodeSpec
+from layerdag.errors import TraceError
+from layerdag.traces.analysis import summarize_trace
+from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.files import START_BYTES, START_OPS
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 from layerdag.validation.checking import (
@@ -55,6 +57,9 @@ BROKEN = {
     "no-double-dependency": (trace(compute(1), compute(2, 1, 1)), 2, "twice"),
     "no-metadata-node": (trace(compute(1), compute(2, type=NodeType.METADATA)), 2, "METADATA"),
     "no-invalid-node": (trace(compute(1), compute(2, type=NodeType.INVALID)), 2, "INVALID"),
+    "storage-nodes": (trace(compute(1), compute(2, type=NodeType.BATCH)), 2, "is a BATCH node"),
+    "storage-operation": (trace(compute(1), compute(2, type=NodeType.STORAGE)), 2, "what it does"),
+    "numbers-in-range": (trace(compute(1), compute(2, duration_us=10**12 + 1)), 2, "lasts 10000"),
     "required-attributes": (
         trace(without(collective(3), "comm_type")),
         3,
@@ -556,3 +561,31 @@ def test_the_order_of_sound_ranks_does_not_matter() -> None:
     assert check_workload(swapped) == []
     mixed = job(first, third, second, fourth, groups=PAIRS)
     assert "member-of-group" in {finding.rule.id for finding in check_workload(mixed)}
+
+
+def test_launch_calls_beside_kernels_are_no_computation_on_the_cpu() -> None:
+    """Profiles have them, and mark them as calls of the host."""
+    host = (Attribute("is_cpu_op", Wire.BOOL, True), Attribute("device", Wire.STRING, "cpu"))
+    call = NodeSpec(0, "cudaLaunchKernel", NodeType.COMP, duration_us=1, attributes=host)
+    kernel = NodeSpec(1, "mm", NodeType.COMP, (0,), duration_us=5)
+    assert "compute-off-cpu" not in {f.rule.id for f in check_trace(build_trace([call, kernel]))}
+    assert "compute-off-cpu" in {f.rule.id for f in check_trace(build_trace([call]))}
+    bare = replace(call, attributes=host[:1])
+    assert "compute-off-cpu" in {f.rule.id for f in check_trace(build_trace([bare, kernel]))}
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        NodeSpec(0, "a", NodeType.COMP, duration_us=10**12 + 1),
+        NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("tensor_size", Wire.UINT64, 2**63),)),
+        NodeSpec(
+            0, "a", NodeType.COMP, attributes=(Attribute("num_ops", Wire.FIXED64, 2**64 - 1),)
+        ),
+    ],
+)
+def test_numbers_that_nobody_can_add_up_are_errors_here_and_refused_elsewhere(node) -> None:
+    trace = build_trace([node])
+    assert [f.node for f in check_trace(trace) if f.rule.id == "numbers-in-range"] == [0]
+    with pytest.raises(TraceError, match="at most"):
+        summarize_trace(trace) if "num_ops" not in trace.strings else trace.integers("num_ops")

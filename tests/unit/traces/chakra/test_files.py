@@ -411,9 +411,10 @@ def test_metadata_attributes_of_the_first_0_0_4_files_are_read() -> None:
             framed(b"", number(1, 7) + text(10, text(8, text(1, b"\x80" * 10 + b"\x01")))),
             "too long",
         ),
-        (framed(b"", number(1, 7) + number(3, 8)), "node number 0 (id 7).*type 8"),
-        (framed(b"", number(1, 7) + number(12, 8)), "node number 0 (id 7).*field 12"),
-        (framed(b"", number(1, 7) + text(10, number(40, 1))), "(id 7).*field 40"),
+        (framed(b"", number(1, 7) + number(3, 11)), "node number 0 (id 7).*type 11"),
+        (framed(b"", number(1, 7) + number(1 << 29, 8)), "node number 0 (id 7).*field 536870912"),
+        (framed(b"", number(1, 7) + number(11, 8)), "node number 0 (id 7).*field 11"),
+        (framed(b"", number(1, 7) + text(11, number(10, 1))), "node number 0 (id 7).*field 11"),
         (framed(b"", number(1, 7) + text(2, b"\xff\xfe")), "not UTF-8"),
         (framed(b"", number(1, 7) + text(10, text(30, number(1, 1)))), "(id 7).*field 1"),
         (framed(b"", number(1, 7) + text(10, text(28, text(1, b"\x80")))), "(id 7).*cut off"),
@@ -472,7 +473,7 @@ def test_trace_put_together_wrongly_is_refused_before_writing(tmp_path: Path) ->
     trace = rich_trace()
     broken = [
         replace(trace, name_N=trace.name_N + 1000),
-        replace(trace, type_N=np.full_like(trace.type_N, 9)),
+        replace(trace, type_N=np.full_like(trace.type_N, 11)),
         replace(trace, start_us_N=trace.start_us_N[:-1]),
         replace(trace, strings=trace.strings[:3]),
         replace(trace, attributes=replace(trace.attributes, blobs=())),

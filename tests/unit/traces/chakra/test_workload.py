@@ -4,6 +4,8 @@ import gzip
 import json
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -272,6 +274,54 @@ def test_a_workload_that_was_cut_off_while_it_was_written_is_not_read_as_a_small
         write_workload(Workload((build_trace([comp(0)]),) * 4), tmp_path / "job")
     with pytest.raises(TraceError, match="lacks rank 0"):
         read_workload(tmp_path / "job")
+
+
+KILLED = """
+import os, sys
+sys.path[:0] = {path!r}
+from layerdag.traces.chakra.workload import read_workload, write_workload
+
+steps = int(sys.argv[3])
+def dying(act):
+    def done(*args, **more):
+        global steps
+        steps -= 1
+        if steps < 0:
+            os._exit(9)
+        return act(*args, **more)
+    return done
+workload = read_workload(sys.argv[1])
+os.replace, os.unlink = dying(os.replace), dying(os.unlink)
+write_workload(workload, sys.argv[2], overwrite=True)
+os._exit(0)
+"""
+
+
+def test_a_kill_at_any_step_leaves_the_older_job_the_new_one_or_none_that_can_be_read(
+    tmp_path: Path,
+) -> None:
+    jobs = {}
+    for name, duration, groups in (("old", 5, {"1": (0, 1)}), ("new", 7, {"1": (1, 2)})):
+        trace = build_trace([NodeSpec(0, name, NodeType.COMP, duration_us=duration)])
+        jobs[name] = Workload((trace,) * 3, groups)
+        write_workload(jobs[name], tmp_path / name)
+    script, seen = KILLED.format(path=sys.path), []
+    while not seen or seen[-1] != "new":
+        write_workload(jobs["old"], tmp_path / "job", overwrite=True)
+        words = (script, tmp_path / "new", tmp_path / "job", len(seen))
+        subprocess.run([sys.executable, "-c", *map(str, words)], check=False)
+        if not (tmp_path / "job.0.et").exists():
+            with pytest.raises(TraceError, match=r"lacks rank 0|no such file"):
+                read_workload(tmp_path / "job")
+            write_workload(jobs["new"], tmp_path / "job")  # takes the torn one away
+            seen.append("none")
+            continue
+        found = read_workload(tmp_path / "job")
+        (name,) = {trace.names()[0] for trace in found.traces}
+        assert found.groups == jobs[name].groups
+        seen.append(name)
+    assert seen == sorted(seen, key=["old", "none", "new"].index)
+    assert "none" in seen
 
 
 def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ from profile_json import event, kernel as kernel_profile_json, launch, write_pro
 from replay import replay
 
 from layerdag.errors import TraceError
+from layerdag.runtime.notes import NoteKind
 from layerdag.traces.pytorch.device_import import (
-    KernelCommunication,
     Launch,
     find_launches,
     import_device,
     is_wait,
+)
+from layerdag.traces.pytorch.kernel_communication import (
+    KernelCommunication,
     kernel_communication,
     tensor_bytes,
 )
@@ -123,6 +126,93 @@ def test_a_kernel_without_launch_keeps_its_place_in_the_stream(tmp_path):
     assert found.joined_fraction == 0
 
 
+def rocm(name: str, ts: float, hint: int, category: str = "cuda_runtime", **args) -> dict:
+    return event(category, name, ts, 5, **{"External id": hint, **args})
+
+
+def test_kernels_without_correlation_belong_to_the_operator_with_their_external_id(tmp_path):
+    found = imported(
+        tmp_path,
+        event("cpu_op", "aten::mm", 0, 60, **{"External id": 1}),
+        rocm("hipLaunchKernel", 10, 1),
+        rocm("gemm", 20, 1, "kernel", stream=7),
+        event("cpu_op", "aten::add", 100, 60, **{"External id": 2}),
+        rocm("hipLaunchKernel", 110, 2),
+        rocm("hipMalloc", 112, 2),
+        rocm("hipLaunchKernel", 113, 2),
+        *(rocm("add", at, 2, "kernel", stream=7) for at in (120, 130, 140)),
+        rocm("lost", 150, 3, "kernel", stream=7),
+    )
+    trace = found.trace()
+    assert trace.names() == ["hipLaunchKernel", "aten::mm", "hipLaunchKernel", "aten::add",
+        "hipLaunchKernel", "aten::add", "aten::add", "kernel"]  # fmt: skip
+    assert [parents(trace, row)[-1:] for row in (1, 3, 5)] == [["hipLaunchKernel"]] * 3
+    assert found.joined_fraction == 4 / 5
+
+
+def test_launches_that_show_no_work_are_noted_with_their_time(tmp_path):
+    graphs = [event("cuda_runtime", "cudaGraphLaunch", 100, 50, correlation=n) for n in (8, 9)]
+    (note,) = imported(tmp_path, launch(1, 0), kernel_profile_json(1, 3, 2), *graphs).notes
+    assert (note.kind, note.word, note.count) == (NoteKind.KERNEL, "cudaGraphLaunch", 2)
+    assert "100 us in all, 67 % of the profile" in note.place
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "kind"),
+    [
+        ("ncclDevKernel_AllGather_RING_LL", {}, NoteKind.SIZE),
+        ("ncclDevKernel_SendRecv", {"Collective name": "send", "In msg nelems": 4,
+                                    "dtype": "Float"}, NoteKind.PEER),
+        ("ncclDevKernel_SendRecv", {}, NoteKind.COLLECTIVE),
+        ("void deep_ep::intranode::dispatch<2, 768>(int4*)", {}, NoteKind.SIZE),
+        ("void deep_ep::internode::notify_dispatch<true>(int*)", {}, NoteKind.COLLECTIVE),
+        ("nvshmemi_transfer_rma_nbi", {}, NoteKind.COLLECTIVE),
+    ],
+)  # fmt: skip
+def test_communication_of_which_not_all_is_told_stays_work_and_is_noted(tmp_path, name, told, kind):
+    comm = kernel_profile_json(1, 3, 2, name, **told)
+    found = imported(tmp_path, launch(1, 0), comm, distributedInfo={"world_size": 4})
+    assert found.trace().type_N.tolist() == [NodeType.COMP] * 2
+    assert not found.trace().integers("comm_size")[1].any()
+    first, second = found.notes
+    assert (first.kind, second.word) == (kind, "none of 4 ranks")
+    assert "2 us" in first.place
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["void vllm::cross_device_reduce_1stage<bf16, 2>(vllm::RankData*)",
+     "multimem_all_reduce_kernel<float>", "void flashinfer::allreduce_fusion_kernel_oneshot<1>()"],
+)  # fmt: skip
+def test_kernels_of_all_reduce_beside_nccl_are_known(tmp_path, name):
+    told = {"Input Dims": [[8, 4], [8, 4]], "Input type": ["c10::Half"] * 2}
+    operator = event("cpu_op", "_C_custom_ar::all_reduce", 0, 9, **told)
+    comm = kernel_profile_json(1, 5, 2, name)
+    found = imported(tmp_path, operator, launch(1, 1), comm, distributedInfo={"world_size": 2})
+    trace = found.trace()
+    assert (trace.names()[1], found.notes) == ("nccl::all_reduce", ())
+    assert trace.integers("comm_size")[0].tolist() == [0, 64]
+
+
+def test_a_group_that_is_not_told_is_the_only_one_or_noted(tmp_path):
+    told = {"In msg nelems": 1, "dtype": "Float", "Process Group Name": "tp",
+            "Process Group Ranks": "[0, 1, ..."}  # fmt: skip
+    comm = kernel_profile_json(1, 3, 9, "ncclAllReduce", **told)
+    info = {"world_size": 4, "pg_config": [{"pg_name": "tp", "ranks": [0, 2]}]}
+    found = imported(tmp_path, launch(1, 0), comm, distributedInfo=info)
+    assert (found.groups["1"], found.notes) == ((0, 2), ())
+    other = {"world_size": 4, "pg_config": [{"pg_name": "dp", "ranks": [0, 2]}]}
+    (note,) = imported(tmp_path, launch(1, 0), comm, distributedInfo=other).notes
+    assert (note.kind, note.word) == (NoteKind.GROUP, "nccl::all_reduce")
+
+
+def test_shapes_that_are_not_told_leave_the_size_out(tmp_path):
+    trace = imported(
+        tmp_path, event("cpu_op", "aten::mm", 0, 9), launch(1, 1), kernel_profile_json(1, 5, 2)
+    ).trace()
+    assert not trace.integers("tensor_size")[1].any()
+
+
 def test_a_profile_of_the_host_alone_is_refused(tmp_path):
     with pytest.raises(TraceError, match="no kernel, copy or fill on a device"):
         imported(tmp_path, event("cpu_op", "aten::mm", 0, 1))
@@ -224,16 +314,18 @@ def test_messages_are_sends_and_receives_with_size_and_group(tmp_path):
     events = [
         event("cpu_op", "c10d::send", 0, 8),
         launch(1, 1),
-        kernel_profile_json(1, 5, 1, "ncclDevKernel_SendRecv", **told),
+        kernel_profile_json(1, 5, 1, "ncclDevKernel_SendRecv", **told, **{"Dst Rank": 1}),
         event("cpu_op", "c10d::recv_", 20, 8),
         launch(2, 21),
-        kernel_profile_json(2, 25, 1, "ncclDevKernel_SendRecv", **told),
+        kernel_profile_json(2, 25, 1, "ncclDevKernel_SendRecv", **told, **{"Src Rank": "1"}),
     ]
     trace = imported(tmp_path, *events).trace()
     assert trace.names()[1::2] == ["nccl::send", "nccl::recv"]
     assert trace.type_N[1::2].tolist() == [NodeType.COMM_SEND, NodeType.COMM_RECV]
     assert trace.integers("comm_size")[0].tolist() == [0, 40, 0, 40]
     assert trace.texts("pg_name")[0] == ["", "0", "", "0"]
+    assert trace.integers("comm_dst", -1)[0].tolist() == [-1, 1, -1, -1]
+    assert trace.integers("comm_src", -1)[0].tolist() == [-1, -1, -1, 1]
     assert not trace.integers("comm_type")[1].any()
 
 
@@ -276,7 +368,8 @@ def test_a_world_that_cannot_be_is_not_written_down(tmp_path, size):
 
 
 def test_communication_without_ranks_is_of_the_world(tmp_path):
-    reduce = kernel_profile_json(1, 3, 9, "ncclAllReduce")
+    told = {"In msg nelems": 1, "dtype": "Float"}
+    reduce = kernel_profile_json(1, 3, 9, "ncclAllReduce", **told)
     found = imported(tmp_path, launch(1, 0), reduce, distributedInfo={"world_size": 2})
     assert found.groups == {"0": (0, 1)}
     assert found.trace().texts("pg_name")[0] == ["", "0"]
@@ -444,7 +537,7 @@ def test_a_kernel_that_computes_communicates_nothing() -> None:
 )
 def test_older_kernels_name_their_collective(name: str, kind: CollectiveType) -> None:
     found = kernel_communication(kernel(name), ())
-    assert found == KernelCommunication(NodeType.COMM_COLL, kind, 0, ())
+    assert found == KernelCommunication(NodeType.COMM_COLL, kind, None, ())
 
 
 def test_newer_kernels_tell_collective_size_and_group() -> None:
@@ -479,9 +572,9 @@ def test_a_message_is_known_by_the_operator_that_launched_it(
     assert found == KernelCommunication(kind, CollectiveType.INVALID, 32, (0, 1))
 
 
-def test_a_grouped_send_and_receive_is_an_all_to_all() -> None:
+def test_a_group_of_sends_and_receives_has_no_known_kind() -> None:
     found = kernel_communication(kernel("ncclDevKernel_SendRecv", **{"In msg nelems": 3}), ())
-    assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_TO_ALL, 12, ())
+    assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.INVALID, None, ())
 
 
 @pytest.mark.parametrize(
@@ -489,11 +582,15 @@ def test_a_grouped_send_and_receive_is_an_all_to_all() -> None:
     [
         ([[4, 2], [3]], ["float", "double"], 32),  # the largest counts
         ([[[4, 2], [2, 2]]], ["c10::Half"], 24),  # a list of tensors counts as a whole
-        ([[5]], ["GenericTensor"], 20),  # 4 bytes where the profile does not say
+        ([[5]], ["TensorList"], None),  # the profile does not say of what
+        ([[5], [4]], ["Float9", "float"], None),
+        ([[1024, 1024]], ["c10::Float8_e4m3fn"], 1 << 20),
+        ([[4]], ["long long"], 32), ([[4]], ["unsigned __int64"], 32),
+        ([[4]], ["c10::complex<double>"], 64),
         ([[], [7]], ["Scalar", "Scalar"], 0),
-        (None, None, 0),
+        (None, None, None),
     ],
-)
+)  # fmt: skip
 def test_bytes_of_an_operator_are_those_of_its_largest_tensor(
     dims: Any, types: Any, expected: int
 ) -> None:
@@ -540,13 +637,17 @@ def test_the_innermost_operator_that_says_it_decides() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "width"),
-    [("Float", 4), ("double", 8), ("Half", 2), ("BFloat16", 2), ("Byte", 1), ("no such type", 4)],
-)
-def test_elements_have_the_width_of_their_type(dtype: str, width: int) -> None:
+    [
+        ("Float", 4), ("double", 8), ("Half", 2), ("BFloat16", 2), ("Byte", 1), ("UInt16", 2),
+        ("Char", 1), ("Float8_e5m2fnuz", 1), ("Float4_e2m1fn_x2", 1), ("Bits16", 2),
+        ("no such type", None),
+    ],
+)  # fmt: skip
+def test_elements_have_the_width_of_their_type(dtype: str, width: int | None) -> None:
     args = {"In msg nelems": 10, "dtype": dtype}
     found = kernel_communication(kernel("ncclDevKernel_AllReduce", **args), ())
     assert found is not None
-    assert found.num_bytes == 10 * width
+    assert found.num_bytes == (None if width is None else 10 * width)
 
 
 @pytest.mark.parametrize(
@@ -556,20 +657,20 @@ def test_elements_have_the_width_of_their_type(dtype: str, width: int) -> None:
 )  # fmt: skip
 def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks: Any) -> None:
     found = kernel_communication(kernel("ncclAllReduce", **{"Process Group Ranks": ranks}), ())
-    assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_REDUCE, 0, ())
+    assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_REDUCE, None, ())
 
 
 @pytest.mark.parametrize(
     ("dims", "types", "expected"),
     [
-        (5, ["float"], 0),
-        ([[2, 2]], "float", 0),
-        ("dims", None, 0),
+        (5, ["float"], None),
+        ([[2, 2]], "float", None),
+        ("dims", None, None),
         ([5, [2, 3]], ["float", "float"], 24),  # a number is no shape
         ([[[2, 2], "x", [3]]], ["float"], 28),
         ([[2, "x"]], ["float"], 0),
         ([[[[9]]]], ["float"], 0),  # lists of lists of tensors do not exist
-        ([[2, 2]], [["float"]], 0),
+        ([[2, 2]], [["float"]], None),
     ],
 )
 def test_dims_that_are_none_have_no_bytes(dims: Any, types: Any, expected: int) -> None:

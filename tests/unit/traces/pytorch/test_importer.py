@@ -21,6 +21,7 @@ from laws import tried
 from profile_json import event, kernel, launch, write_profile
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.runtime.notes import NoteKind
 from layerdag.traces.builder import attribute_at
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.pytorch.importer import WINDOW, align, import_host, import_pytorch
@@ -407,3 +408,49 @@ def test_damaged_files_end_in_a_trace_or_in_one_sentence(tmp_path_factory, host,
             told = str(error)
         assert str(folder) in told
         assert len(told) < 500
+
+
+def test_functional_collectives_that_list_their_ranks_are_collectives(tmp_path):
+    """``c10d_functional`` of PyTorch 2.1 and 2.2; other families of communication are noted."""
+    schema = "c10d_functional::all_reduce(Tensor self, str op, str tag, int[] ranks) -> Tensor"
+    ranks = {"value": [0, 2], "shape": [[], []], "type": "GenericList[Int,Int]", "strides": []}
+    words = (tensor(1), plain("sum", "String"), plain("ptd:0", "String"), ranks)
+    fused = "symm_mem::fused_all_gather_matmul"
+    nodes = [
+        node(3, "c10d_functional::all_reduce", schema, words, (tensor(4),)),
+        node(5, fused, f"{fused}(Tensor A) -> Tensor", (tensor(4),), (tensor(6),)),
+    ]
+    result = import_host(write_host(tmp_path / "h.json", nodes))
+    trace = result.trace
+    assert trace.names() == ["c10d::all_reduce", fused]
+    assert (trace.integers("comm_size")[0][0], result.groups) == (64, {"0": (0, 2)})
+    assert [(note.kind, note.word) for note in trace.notes] == [(NoteKind.COLLECTIVE, fused)]
+
+
+def test_a_barrier_is_an_all_reduce_of_one_float(tmp_path):
+    schema = "c10d::barrier(Tensor tensor, __torch__.torch.classes.c10d.ProcessGroup g) -> Work"
+    path = write_host(tmp_path / "h.json", [node(3, "c10d::barrier", schema, (tensor(1),))])
+    trace = import_host(path).trace
+    assert trace.names() == ["c10d::barrier"]
+    assert trace.integers("comm_type")[0].tolist() == [CollectiveType.ALL_REDUCE]
+    assert trace.integers("comm_size")[0].tolist() == [4]
+
+
+def test_types_that_nobody_knows_are_noted(tmp_path):
+    odd = {**tensor(1), "type": "Tensor(c10::Float3)"}
+    nodes = [node(3, "aten::mm", MM, (odd, tensor(2)), (tensor(4),))]
+    (note,) = import_host(write_host(tmp_path / "h.json", nodes)).trace.notes
+    assert (note.kind, note.word) == (NoteKind.DTYPE, "c10::Float3")
+
+
+def test_what_a_profile_does_not_tell_of_a_collective_the_host_trace_does(tmp_path):
+    host = [*HOST, node(5, "c10d::allreduce_", ALL_REDUCE, (listed(tensor(11)), plain(0)))]
+    events = [
+        *profile(503, 504),
+        event("cpu_op", "c10d::allreduce_", 50, 8, **{"Record function id": 505}),
+        *(launch(3, 52), kernel(3, 60, 9, "ncclDevKernel_AllReduce")),
+    ]
+    result = joined(tmp_path, host, events)
+    row = result.trace.names().index("nccl::all_reduce")
+    assert attributes(result.trace, row)["comm_size"] == 64
+    assert not result.trace.notes

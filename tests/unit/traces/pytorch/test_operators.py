@@ -22,9 +22,20 @@ from layerdag.traces.pytorch.operators import (
 from layerdag.traces.trace import NodeType
 
 SCHEMAS = {s.name: s for s in torch._C._jit_get_all_schemas() if s.name in COMMUNICATION_OPERATORS}
-GIVEN = {"tensor", "tensors", "input", "inputs", "input_tensor", "input_tensors", "input_list"}
-WRITTEN = {"tensors", "input", "out", "output", "outputs", "output_tensor", "output_tensors",
-           "output_lists"}  # fmt: skip
+GIVEN = {
+    "tensor",
+    "tensors",
+    "input",
+    "inputs",
+    "input_tensor",
+    "input_tensors",
+    "input_list",
+    "self",
+    "shard",
+    "local_input",
+}
+WRITTEN = {"tensors", "input", "inputs", "out", "output", "outputs", "output_tensor",
+           "output_tensors", "output_lists"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
@@ -35,7 +46,8 @@ def test_positions_of_arguments_are_those_of_torch(name: str) -> None:
         if position >= 0:
             assert names[position] in expected
             assert "Tensor" in str(arguments[position].type)
-    assert (names[known.group] if known.group >= 0 else "group_name" in names) in ("group_name", 0)
+    group = names[known.group] if known.group >= 0 else "group_name" in names
+    assert group in ("group_name", "ranks", 0)
     if known.type is NodeType.COMM_COLL:
         assert known.peer == -1
     elif name != "c10d::recv_any_source_":  # knows no peer
@@ -319,7 +331,7 @@ def test_fsdp_allocates_what_it_copies_into_without_an_operator():
          OpRole.ALLOCATION),
         ("profiler::_record_function_enter_new", "profiler::_record_function_enter_new(str name) "
          "-> Tensor", OpRole.SCOPE),
-        ("c10d::unknown", "c10d::unknown(Tensor t) -> Tensor", OpRole.SCOPE),
+        ("c10d::unknown", "c10d::unknown(Tensor t) -> Tensor", OpRole.COMPUTE),
         ("## process_group:init ##", "", OpRole.GROUP),
         ("aten::is_nonzero", "aten::is_nonzero(Tensor self) -> bool", OpRole.SCOPE),
         ("mylib::fused", "mylib::fused(Tensor x) -> Tensor", OpRole.COMPUTE),

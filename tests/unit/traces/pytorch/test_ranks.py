@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 from host_json import ALL_REDUCE, MM, listed, node, plain, tensor, write_host
-from profile_json import event, write_profile
+from profile_json import event, kernel, launch, write_profile
 from small_workloads import collective, compute, integer, message, trace
 
 from layerdag.codec.formats import read_any
 from layerdag.errors import TraceError, UsageError
+from layerdag.runtime.notes import NoteKind
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import group_names, match_communication
@@ -108,7 +109,51 @@ def test_a_profile_that_is_missing_for_one_rank_is_named(tmp_path):
 
 def test_a_name_without_a_number_is_refused(tmp_path):
     write_host(tmp_path / "host.json", [])
+    assert find_rank_files(tmp_path).hosts == (tmp_path / "host.json",)
+    write_host(tmp_path / "other.json", [])
     with pytest.raises(TraceError, match="its name shows no rank"):
+        find_rank_files(tmp_path)
+
+
+def stated(path, rank, world=2):
+    events = [launch(1, 0), kernel(1, 5, 2, "reduce" * rank or "gemm")]
+    return write_profile(path, events, distributedInfo={"rank": rank, "world_size": world})
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks", "noted"),
+    [
+        (("a_4242.1699236267000000000.pt.trace.json", "b_17.1699236267000000001.pt.trace.json"),
+         (1, 0), 0),
+        (("trace_0.json", "trace_1.json"), (1, 0), 2),
+        (("rank3.json", "x7.json"), (0, 1), 1),
+        (("step_100.json", "run_200.json"), (0, 1), 0),
+    ],
+)  # fmt: skip
+def test_the_rank_that_a_profile_states_counts_before_its_name(tmp_path, names, ranks, noted):
+    for name, rank in zip(names, ranks, strict=True):
+        stated(tmp_path / name, rank)
+    found = find_rank_files(tmp_path)
+    assert [path.name for path in found.devices] == [names[ranks.index(rank)] for rank in (0, 1)]
+    assert [note.kind for note in found.notes] == [NoteKind.RANK] * noted
+    job = import_ranks((), [tmp_path / names[ranks.index(rank)] for rank in (1, 0)])
+    assert [result.rank for result in job.results] == [0, 1]
+    assert [note.word for note in job.workload.job_notes] == ["1, 0"]
+
+
+def test_profiles_that_state_one_rank_twice_need_an_order(tmp_path):
+    paths = [stated(tmp_path / name, 0) for name in ("rank0.json", "rank1.json")]
+    with pytest.raises(TraceError, match=r"states rank 0 .*as does rank0\.json.*one by one"):
+        find_rank_files(tmp_path)
+    (note,) = import_ranks((), paths).workload.job_notes
+    assert (note.kind, note.word) == (NoteKind.RANK, "0, 0")
+
+
+def test_names_of_processes_are_no_ranks(tmp_path):
+    write_profile(tmp_path / "host_4242.1699236267000000000.pt.trace.json", [])
+    assert len(find_rank_files(tmp_path).devices) == 1
+    write_profile(tmp_path / "host_4243.1699236267000000000.pt.trace.json", [])
+    with pytest.raises(TraceError, match="host, process and time but no rank"):
         find_rank_files(tmp_path)
 
 

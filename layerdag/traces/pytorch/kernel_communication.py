@@ -1,0 +1,250 @@
+"""Communication kernels in a profile: kind, size, group, peer.
+
+Newer profiles describe a kernel of NCCL or RCCL by its arguments ("Collective name", "In msg
+nelems", "dtype", "Process Group Ranks", since PyTorch 2.5 "Dst Rank" and "Src Rank", which are
+global ranks); older ones only by its name, such as ``ncclDevKernel_AllGather_RING_LL`` or
+``ncclKernel_AllReduce_RING_LL_Sum_f32``, and by the operator that launched it.
+
+Kernels that communicate without NCCL are known by name: custom all-reduce of vLLM, SGLang,
+FlashInfer and TensorRT-LLM, symmetric memory of PyTorch, DeepEP. What is not told, such as the size
+of coalesced collectives or the peers of batched messages, stays unknown.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from layerdag.traces.pytorch.kineto import Event
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
+from layerdag.traces.pytorch.scalar_types import scalar_type
+from layerdag.traces.trace import CollectiveType, NodeType
+
+_LIBRARY = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)
+_KINDS: tuple[tuple[str, CollectiveType], ...] = (
+    ("allreduce", CollectiveType.ALL_REDUCE),
+    ("reducescatter", CollectiveType.REDUCE_SCATTER),
+    ("allgather", CollectiveType.ALL_GATHER),
+    ("alltoall", CollectiveType.ALL_TO_ALL),
+    ("broadcast", CollectiveType.BROADCAST),
+    ("gather", CollectiveType.GATHER),
+    ("scatter", CollectiveType.SCATTER),
+    ("reduce", CollectiveType.REDUCE),
+    ("barrier", CollectiveType.BARRIER),
+)
+_OWN_KERNELS: tuple[tuple[re.Pattern[str], CollectiveType | None], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), collective)
+    for pattern, collective in (
+        (r"deep_ep.*(dispatch|combine)", CollectiveType.ALL_TO_ALL),
+        (r"cross_device_reduce", CollectiveType.ALL_REDUCE),
+        (r"(all_?reduce)(?!.*reduce_?scatter)", CollectiveType.ALL_REDUCE),
+        (r"all_?gather", CollectiveType.ALL_GATHER),
+        (r"reduce_?scatter", CollectiveType.REDUCE_SCATTER),
+        (r"all_?to_?all|all2all", CollectiveType.ALL_TO_ALL),
+        (r"deep_ep|nvshmem|rocshmem|mscclpp|multimem|symm_mem|hccl|oneccl", None),
+    )
+)
+_HELPERS = re.compile(r"notify|layout|barrier|clean", re.IGNORECASE)
+_TOLD_WITHOUT_TYPE = frozenset({"tensorlist", "generictensor", "genericlist", "optionaltensorlist"})
+_NO_TENSOR = frozenset({"scalar", "scalarlist", "", "none", "undefined"})
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCommunication:
+    """What a communication kernel does.
+
+    Attributes:
+        type: COMM_COLL, COMM_SEND or COMM_RECV.
+        collective: Collective type; INVALID for a message, and where it is not told.
+        num_bytes: Size as ASTRA-sim counts it; None if the profile does not say.
+        ranks: Members of the group; empty if the profile does not say.
+        peer: Global rank at the other end of a message; None if the profile does not say.
+    """
+
+    type: NodeType
+    collective: CollectiveType
+    num_bytes: int | None
+    ranks: tuple[int, ...]
+    peer: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The public name of its node, such as "nccl::all_gather"."""
+        if self.type is NodeType.COMM_COLL:
+            return f"nccl::{self.collective.name.lower()}"
+        return "nccl::send" if self.type is NodeType.COMM_SEND else "nccl::recv"
+
+    @property
+    def missing(self) -> str:
+        """What the profile does not tell of it and nobody can do without, "" if it tells all."""
+        if self.type is not NodeType.COMM_COLL and self.peer is None:
+            return "peer"
+        if self.type is NodeType.COMM_COLL and self.collective is CollectiveType.INVALID:
+            return "collective"
+        is_barrier = self.collective is CollectiveType.BARRIER
+        return "size" if not self.num_bytes and not is_barrier else ""
+
+
+def kernel_communication(
+    kernel: Event,
+    operators: tuple[Event, ...],
+    groups: Mapping[str, tuple[int, ...]] | None = None,
+) -> KernelCommunication | None:
+    """Return what a kernel communicates, None if it computes.
+
+    Args:
+        kernel: Device event.
+        operators: The operators around its launch, outermost first.
+        groups: Ranks of the groups that the profile declares, by their names.
+    """
+    if not _LIBRARY.match(kernel.name):
+        return _own_kernel(kernel, operators)
+    ranks = _ranks(kernel.args.get("Process Group Ranks"))
+    ranks = ranks or (groups or {}).get(str(kernel.args.get("Process Group Name")), ())
+    size = _size(kernel, operators)
+    collective_name = str(kernel.args.get("Collective name", ""))
+    for name in (collective_name, kernel.name, *(op.name for op in reversed(operators))):
+        plain = re.sub(r"[^a-z]", "", name.lower().rpartition("::")[2])
+        for kind, collective in _KINDS:
+            if kind in plain and "sendrecv" not in plain:
+                return KernelCommunication(NodeType.COMM_COLL, collective, size, ranks)
+        if plain in ("send", "recv") or plain.endswith(("ncclsend", "ncclrecv")):
+            kind_of = NodeType.COMM_SEND if "send" in plain else NodeType.COMM_RECV
+            peer = _peer(kernel.args.get("Dst Rank" if "send" in plain else "Src Rank"))
+            return KernelCommunication(kind_of, CollectiveType.INVALID, size, ranks, peer)
+    return KernelCommunication(NodeType.COMM_COLL, CollectiveType.INVALID, size, ranks)
+
+
+def _own_kernel(kernel: Event, operators: tuple[Event, ...]) -> KernelCommunication | None:
+    """Return what a kernel outside NCCL communicates, None if its name does not look like it."""
+    name = plain_kernel_name(kernel.name)
+    if kernel.category.lower() != "kernel":
+        return None
+    like = [kind for pattern, kind in _OWN_KERNELS if pattern.search(name)]
+    if not like:
+        return None
+    found = like[0]
+    if found is None or _HELPERS.search(name):
+        return KernelCommunication(NodeType.COMM_COLL, CollectiveType.INVALID, None, ())
+    size = None if "deep_ep" in name.lower() else _size(kernel, operators)
+    return KernelCommunication(NodeType.COMM_COLL, found, size, ())
+
+
+def plain_kernel_name(name: str) -> str:
+    """Return the qualified name of a kernel without result, arguments and template arguments."""
+    depth = 0
+    letters: list[str] = []
+    for letter in name.removeprefix("void "):
+        if letter == "(" and not depth and letters:
+            break
+        depth += (letter == "<") - (letter == ">")
+        if not depth and letter != ">":
+            letters.append(letter)
+    return "".join(letters).strip() or name
+
+
+def _peer(value: object) -> int | None:
+    """Return the rank at the other end of a message."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _size(kernel: Event, operators: tuple[Event, ...]) -> int | None:
+    """Return the bytes that a rank gives, from the kernel's arguments or the operator's tensors."""
+    told = scalar_type(str(kernel.args.get("dtype", "")))
+    for name in ("In msg nelems", "Out msg nelems"):
+        count = kernel.args.get(name)
+        if isinstance(count, int) and count > 0:
+            return None if told is None else count * told.bits // 8
+    bits = None if told is None else told.bits
+    sizes = [_given_bytes(operator, bits) for operator in operators]
+    return max((size for size in sizes if size is not None), default=None)
+
+
+def _given_bytes(operator: Event, bits: int | None) -> int | None:
+    """Return the bytes that a communication operator gives, of any other its largest tensor."""
+    known = COMMUNICATION_OPERATORS.get(operator.name)
+    if known is None:
+        return tensor_bytes(operator.args, bits)
+    at = known.sent if known.sent >= 0 else known.received
+    given = {
+        name: value[at : at + 1]
+        for name in ("Input Dims", "Input type")
+        if isinstance(value := operator.args.get(name), list)
+    }
+    return tensor_bytes(given, bits)
+
+
+def tensor_bytes(args: Mapping[str, Any], bits: int | None = None) -> int | None:
+    """Return the bytes of an operator's largest tensor argument ("Input Dims", "Input type").
+
+    Args:
+        args: Details of the operator.
+        bits: Of an element, where it is known from elsewhere and the operator does not tell.
+
+    Returns:
+        None where the profile has no shapes, or a type whose width is not known.
+    """
+    shapes, kinds = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(kinds, list):
+        return None
+    pairs = zip(shapes, kinds, strict=False)
+    sizes = [_bytes(shape, str(kind), bits) for shape, kind in pairs]
+    known = [size for size in sizes if size is not None]
+    return max(known, default=0) if len(known) == len(sizes) else None
+
+
+def unknown_types(args: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the words among "Input type" of tensors that are no known type."""
+    shapes, kinds = args.get("Input Dims"), args.get("Input type")
+    if isinstance(shapes, list) and isinstance(kinds, list):
+        for shape, kind in zip(shapes, map(str, kinds), strict=False):
+            is_typed = kind.lower() not in _NO_TENSOR | _TOLD_WITHOUT_TYPE
+            if is_typed and _elements(shape) and scalar_type(kind) is None:
+                yield kind
+
+
+def _bytes(shape: Any, kind: str, bits: int | None) -> int | None:
+    """Return the bytes of one tensor, or of the tensors of one list; None if not known."""
+    count = _elements(shape)
+    if not count or kind.lower() in _NO_TENSOR:
+        return 0
+    told = scalar_type(kind)
+    width = told.bits if told is not None else bits
+    return None if width is None else count * width // 8
+
+
+def _elements(shape: Any) -> int:
+    """Return the elements of a tensor, or of the tensors of one list."""
+    if not isinstance(shape, list) or not shape:
+        return 0
+    shapes = [shape] if _is_shape(shape) else [inner for inner in shape if _is_shape(inner)]
+    return sum(math.prod(sizes) for sizes in shapes)
+
+
+def _is_shape(value: Any) -> bool:
+    """Return whether a value is the shape of a tensor with elements in at least one dimension."""
+    return isinstance(value, list) and bool(value) and all(isinstance(n, int) for n in value)
+
+
+def _ranks(value: object) -> tuple[int, ...]:
+    """Return the ranks in a text such as "[0, 1, 2]"; cut-off lists ("...") count as unknown."""
+    try:
+        ranks: Any = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return ()
+    known = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
+    return tuple(ranks) if known else ()
+
+
+def declared_ranks(distributed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the ranks of each group in ``distributedInfo`` ("pg_config"), by its name."""
+    rows = distributed.get("pg_config")
+    found = {
+        str(row["pg_name"]): _ranks(row.get("ranks"))
+        for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, dict) and "pg_name" in row
+    }
+    return {name: ranks for name, ranks in found.items() if ranks}
