@@ -428,6 +428,10 @@ class CheckedPart:
     alone: int
 
 
+MOST_MISSING = 10_000
+"""Parts of samples that are named one by one where they are missing."""
+
+
 def parts_at(path: Path) -> Sequence[Path] | None:
     """Return the parts at a path, those that are missing included; None if it is something else.
 
@@ -441,6 +445,12 @@ def parts_at(path: Path) -> Sequence[Path] | None:
     if not is_run(path):
         return None
     run = SampleRun.read(path)
+    there = run.count_parts(path)
+    if run.num_parts - there > MOST_MISSING:
+        raise DataError(
+            f"{path}: is to hold {run.num_parts:,} parts, of which {there:,} are there; repeat "
+            "'layerdag sample', which writes the others, or get the folder from its source again."
+        )
     return [path / run.file_of(part) for part in range(run.num_parts)]
 
 

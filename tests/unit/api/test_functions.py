@@ -281,3 +281,8 @@ def test_a_folder_that_is_a_file_is_no_place(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match="file"):
         ld.write(thing, tmp_path / "file" / name)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_graph_of_others_may_list_its_nodes_in_any_order(tmp_path):
+    (tmp_path / "g.dot").write_text("digraph { a; b; c; a -> c -> b }")
+    assert ld.validate(tmp_path / "g.dot") == ()
