@@ -245,8 +245,12 @@ def from_networkx(graph: "nx.DiGraph", name: str = "") -> AttributedGraph:
     ]
     kinds = {key: all(map(_is_numeric, _values(nodes, key))) for row in nodes for key in row}
     rows = [{str(key): str(value) for key, value in row.items()} for row in nodes]
-    categories, numbers = columns_of(rows, {str(key): kind for key, kind in kinds.items()})
+    notes = NoteCollector(name)
+    categories, numbers = columns_of(
+        rows, {str(key): kind for key, kind in kinds.items()}, notes, name
+    )
     index_of = {node: at for at, node in enumerate(graph.nodes)}
+    ids = tuple(map(str, index_of))
     edges = {
         (index_of[source], index_of[target]): next(
             (str(values[key]) for key in _EDGE_TYPE if key in values), "data"
@@ -261,7 +265,9 @@ def from_networkx(graph: "nx.DiGraph", name: str = "") -> AttributedGraph:
         edge_index_2E=np.array(list(edges), dtype=np.int64).reshape(-1, 2).T,
         edge_type_E=np.array([types.index(kind) for kind in edges.values()], dtype=np.int64),
         edge_type_names=types,
-        conditions=_conditions(graph.graph),
+        conditions=_conditions(graph.graph, notes),
+        node_names=() if ids == tuple(map(str, range(len(ids)))) or len({*ids}) < len(ids) else ids,
+        notes=notes.notes,
     ).checked()
 
 
@@ -294,10 +300,13 @@ def _is_numeric(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _conditions(values: dict[Any, Any]) -> dict[str, Condition]:
+def _conditions(values: dict[Any, Any], notes: NoteCollector) -> dict[str, Condition]:
     """Return the numbers and texts among the attributes of a whole graph, without its name."""
-    return {
-        str(key): value if isinstance(value, str) else float(value)
-        for key, value in values.items()
-        if key != "name" and (isinstance(value, str) or _is_numeric(value))
-    }
+    found: dict[str, Condition] = {}
+    for key, value in values.items():
+        if isinstance(value, str) or _is_numeric(value):
+            found[str(key)] = value if isinstance(value, str) else float(value)
+        elif value is not None:
+            effect = "neither a number nor a text; left out"
+            notes.add(NoteKind.ATTRIBUTE, key, effect, where="the graph")
+    return {key: value for key, value in found.items() if key != "name"}

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
 from raw_graphs import chain
 
 from layerdag.codec.formats import read
@@ -14,6 +15,7 @@ from layerdag.datasets.published import load_alibaba
 from layerdag.graph.attributed_graph import read_labels, write_json
 from layerdag.graph.formats.dot import write_dot
 from layerdag.graph.formats.graphml import write_graphml
+from layerdag.graph.formats.rows import from_networkx
 from layerdag.runtime.notes import Note, NoteKind
 from tests.helpers.unknown_words.case import UnknownWord
 
@@ -166,6 +168,8 @@ CASES = [
         _file("g.dot", "digraph { x -> y -> x }")),
     UnknownWord(ROWS, NoteKind.NUMBER, "nan",
         _file("g.dot", "digraph { a [cost=1]; b [cost=nan] }")),
+    UnknownWord(ROWS, NoteKind.ATTRIBUTE, "palette", lambda folder: from_networkx(
+        nx.DiGraph([(0, 1)], palette=[1])).notes),
     UnknownWord(ROWS, NoteKind.NUMBER, "many",
         _graphml(_KEY.format("double"), _DATA.format("many"))),
     UnknownWord(LABELS, NoteKind.KEY, "palette", _own(palette=1)),
