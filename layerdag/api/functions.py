@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from layerdag.codec.formats import Content, read, write_graph, writer_of
-from layerdag.codec.sample_files import is_run
+from layerdag.codec.sample_files import StoredSample, is_run
 from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import (
     GraphLike,
@@ -249,22 +249,29 @@ def _findings(thing: Any) -> Iterable[Finding]:
         return check_structure([thing]).findings
     if is_pyg(thing):
         return check_structure([DAG.from_pyg(thing, check=False)]).findings
-    graph = attributed_graph(thing)
+    sampled = isinstance(thing, StoredSample)
+    return graph_findings(attributed_graph(thing), in_layer_order=sampled)
+
+
+def graph_findings(graph: AttributedGraph, *, in_layer_order: bool = False) -> list[Finding]:
+    """Return where a graph breaks a rule.
+
+    Args:
+        graph: Loops that its reader left out are among the findings.
+        in_layer_order: Whether its nodes are to be listed layer by layer, as sampling lists them;
+            files of others list them in any order.
+    """
+    what = "The edges contain a cycle"
     loops = [
-        Finding(GRAPH_RULES["acyclic"], graph.name, None, f"The edges contain a cycle: {note.word}",
-                note.count)
-        for note in graph.notes if note.effect == LOOP
-    ]  # fmt: skip
-    return [*loops, *check_structure([_bare(graph)], names=[graph.name]).findings]
-
-
-def _bare(graph: AttributedGraph) -> DAG:
-    """Return the structure of an attributed graph in layer order, which files of others lack."""
+        Finding(GRAPH_RULES["acyclic"], graph.name, None, f"{what}: {note.word}", note.count)
+        for note in graph.notes
+        if note.effect == LOOP
+    ]
     x_NA = torch.zeros((graph.num_nodes, 1), dtype=torch.int64)
     dag = DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))
     with suppress(GraphError):  # told by the rules
-        return dag.in_layer_order()
-    return dag
+        dag = dag if in_layer_order else dag.in_layer_order()
+    return [*loops, *check_structure([dag], names=[graph.name]).findings]
 
 
 def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:
