@@ -1,6 +1,7 @@
 """``compare``, ``validate``, ``fix`` and ``write``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 
 from layerdag.codec.formats import Content, read, write_graph, writer_of
-from layerdag.codec.sample_files import is_run
+from layerdag.codec.sample_files import StoredSample, is_run
 from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import (
     GraphLike,
@@ -18,17 +19,18 @@ from layerdag.datasets.conversion import (
 )
 from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated, with_attributes_of, with_old_words
-from layerdag.datasets.loading import load_dataset
+from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.datasets.samples import iter_samples
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import DataError, GraphError, UsageError, VocabularyError
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
     QualityReport,
     compare as compare_dags,
 )
-from layerdag.evaluation.validity import check_structure
+from layerdag.evaluation.validity import GRAPH_RULES, check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
+from layerdag.graph.formats.listed import LOOP
 from layerdag.graph.formats.rows import is_networkx
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph
@@ -80,21 +82,33 @@ def compare(
         UsageError: If a set is empty or no set of graphs, or two metrics have one name.
         VocabularyError: If a generated graph has a word that the real graphs' schema lacks.
     """
-    train, test, made = _three_sets(real, test_or_generated, generated)
-    schema, renamed = _common_schema((train, test, made))
-    coded = (
-        _dags(train, "train", schema, renamed),
-        _dags(test, "test", schema, renamed),
-        _dags(made, "train", schema, renamed),
-    )
-    if schema is None:
-        schema, coded = _learned(coded)
+    sets = _three_sets(real, test_or_generated, generated)
+    try:
+        schema, coded = _in_codes(*sets)
+    except VocabularyError:
+        # Samples of a model that learned the folder with its private words renamed.
+        if not isinstance(real, str | Path) or not Path(real).is_dir():
+            raise
+        schema, coded = _in_codes(*_three_sets(read_dataset(real), test_or_generated, generated))
     views = attribute_views(schema)
     return compare_dags(*coded, views, metrics=metrics, seed=seed, replicates=replicates)
 
 
 Read = GraphDataset | Sequence[GraphLike]
 Renamed = Mapping[str, Mapping[str, str]]
+
+
+def _in_codes(
+    train: Read, test: Read, made: Read
+) -> tuple[GraphSchema, tuple[list[DAG], list[DAG], list[DAG]]]:
+    """Return the three sets in codes of one schema."""
+    schema, renamed = _common_schema((train, test, made))
+    coded = (
+        _dags(train, "train", schema, renamed),
+        _dags(test, "test", schema, renamed),
+        _dags(made, "train", schema, renamed),
+    )
+    return _learned(coded) if schema is None else (schema, coded)
 
 
 def _three_sets(real: Graphs, second: Graphs, third: Graphs | None) -> tuple[Read, Read, Read]:
@@ -235,14 +249,29 @@ def _findings(thing: Any) -> Iterable[Finding]:
         return check_structure([thing]).findings
     if is_pyg(thing):
         return check_structure([DAG.from_pyg(thing, check=False)]).findings
-    graph = attributed_graph(thing)
-    return check_structure([_bare(graph)], names=[graph.name]).findings
+    sampled = isinstance(thing, StoredSample)
+    return graph_findings(attributed_graph(thing), in_layer_order=sampled)
 
 
-def _bare(graph: AttributedGraph) -> DAG:
-    """Return the structure of an attributed graph."""
+def graph_findings(graph: AttributedGraph, *, in_layer_order: bool = False) -> list[Finding]:
+    """Return where a graph breaks a rule.
+
+    Args:
+        graph: Loops that its reader left out are among the findings.
+        in_layer_order: Whether its nodes are to be listed layer by layer, as sampling lists them;
+            files of others list them in any order.
+    """
+    what = "The edges contain a cycle"
+    loops = [
+        Finding(GRAPH_RULES["acyclic"], graph.name, None, f"{what}: {note.word}", note.count)
+        for note in graph.notes
+        if note.effect == LOOP
+    ]
     x_NA = torch.zeros((graph.num_nodes, 1), dtype=torch.int64)
-    return DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))
+    dag = DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))
+    with suppress(GraphError):  # told by the rules
+        dag = dag if in_layer_order else dag.in_layer_order()
+    return [*loops, *check_structure([dag], names=[graph.name]).findings]
 
 
 def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:

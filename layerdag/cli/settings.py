@@ -23,7 +23,13 @@ from layerdag.cli.compose import read_run_file, to_plain_dict
 from layerdag.codec.formats import read
 from layerdag.codec.sample_files import PART_FORMATS
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.loading import LABEL_FILES, DataConfig, data_config, read_dataset
+from layerdag.datasets.loading import (
+    LABEL_FILES,
+    DataConfig,
+    data_config,
+    read_dataset,
+    read_learned_dataset,
+)
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
@@ -112,7 +118,8 @@ class RealData:
         """
         manifest = read_manifest(samples)
         settings = manifest.get("data")
-        data = self._read(settings if isinstance(settings, Mapping) else {})
+        learned = SplitFingerprint.from_dict(manifest.get("split"))
+        data = self._read(settings if isinstance(settings, Mapping) else {}, learned)
         self.require_fits(data, samples)
         return data
 
@@ -140,11 +147,11 @@ class RealData:
             DataError: If a file is missing or damaged.
         """
         settings = checkpoint.run_config.get("data")
-        data = self._read(settings if isinstance(settings, Mapping) else {})
+        learned = checkpoint.meta.split
+        data = self._read(settings if isinstance(settings, Mapping) else {}, learned)
         conditions = checkpoint.run_config.get("conditions")
         if isinstance(conditions, list):
             data = data.conditioned_on([str(name) for name in conditions])
-        learned = checkpoint.meta.split
         if learned is not None:
             require_same_split(learned, data.split, model=str(checkpoint.path), data=self.source)
         elif data.fingerprint != checkpoint.meta.data_fingerprint:
@@ -155,11 +162,11 @@ class RealData:
             )
         return data
 
-    def _read(self, settings: Mapping[str, Any]) -> GraphDataset:
+    def _read(self, settings: Mapping[str, Any], learned: SplitFingerprint | None) -> GraphDataset:
         """Read the folder with the settings of a run; without any, by what lies in it."""
         chosen = self._of_run() or self._of_folder(settings)
         if chosen is None:
-            return read_dataset(self.source, self.labels)
+            return read_learned_dataset(self.source, self.labels, learned)
         return _built(self.source, chosen)
 
     def _of_run(self) -> dict[str, Any] | None:

@@ -11,11 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from layerdag.codec.folding import job_graph, rank_classes
+from layerdag.codec.foreign import foreign_format
 from layerdag.codec.sample_files import is_run
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.dot import read_dot, write_dot
-from layerdag.graph.formats.graphml import read_graphml, read_node_link, write_graphml
+from layerdag.graph.formats.graphml import read_graphml, write_graphml
+from layerdag.graph.formats.node_link import read_node_link
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
@@ -58,6 +60,7 @@ DEVICE = next(iter(HARDWARE))
 _START = 1 << 20
 _KEYS = 1 << 16  # bytes in which the keys of a flow graph's JSON must stand
 _WORDS = 1 << 12
+_GRAPH_ENDINGS = (".dot", ".gv", ".graphml")
 _ARCHIVES = (".gz", ".xz")
 _JSON_SUFFIX = ".json"
 
@@ -122,7 +125,7 @@ class Candidate:
     def is_text(self) -> bool:
         """Whether the file begins like a text."""
         start = self.start[:_WORDS]
-        return len(start) > 16 and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start)
+        return bool(start) and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start)
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,9 @@ def _named(*suffixes: str) -> Callable[[Candidate], bool]:
     return lambda found: found.suffix in suffixes
 
 
-_LINKS = re.compile(rb'"(links|edges)"\s*:\s*\[')
+_LINKS = re.compile(rb'"(links|edges)"\s*:\s*\[|"elements"\s*:\s*[\[{]')
+_LISTED = re.compile(rb'"(nodes|elements)"\s*:\s*[\[{]')
+_ENDS = re.compile(rb'"(source|from)"\s*:.{0,200}?"(target|to)"\s*:', re.DOTALL)
 _OF_TRACES = (b'"traceEvents"', b'"workload_graph"', b'"schema"')
 
 
@@ -212,10 +217,12 @@ def _is_wfformat(found: Candidate) -> bool:
 
 
 def _is_node_link(found: Candidate) -> bool:
-    """Return whether a file is a graph as networkx writes it."""
-    return _has_keys_of_graph(found, b'"nodes"') and (
-        b'"directed"' in found.start or _LINKS.search(found.start) is not None
-    )
+    """Return whether a file is a graph as networkx writes it, or other tools in its manner."""
+    if not _has_keys_of_graph(found):
+        return False
+    if b'"nodes"' in found.start and (b'"directed"' in found.start or _LINKS.search(found.start)):
+        return True
+    return bool(_LISTED.search(found.start) and _ENDS.search(found.start))
 
 
 def _is_trace_json(found: Candidate) -> bool:
@@ -446,9 +453,15 @@ class Recognized:
         """Read it.
 
         Raises:
-            DataError: If it is damaged or incomplete.
+            DataError: If it is damaged or incomplete, or a file of another tool, which is named.
         """
-        return self.format.read(self.found, options or ReadOptions())
+        try:
+            return self.format.read(self.found, options or ReadOptions())
+        except DataError as error:
+            what = _what_else(self.found)
+            if not what:
+                raise
+            raise type(error)(f"{self.found.path}: {what}.") from error
 
     def traces(self, options: ReadOptions | None = None) -> Workload:
         """Read traces.
@@ -476,6 +489,17 @@ class Recognized:
         return job_graph(str(self.found.path), rank_classes(read), read.groups, {})
 
 
+def _what_else(found: Candidate) -> str:
+    """Return what a file of another tool is; "" if that is not known."""
+    try:
+        what = foreign_format(found.data) if found.is_file else ""
+    except DataError:
+        return ""
+    # A damaged file of its own format is told by that format's reader.
+    own = found.suffix in _GRAPH_ENDINGS and ("DOT;" in what or "is GraphML" in what)
+    return "" if own else what
+
+
 def recognize(location: str | Path) -> Recognized:
     """Return the format of what lies at a place: a file, a folder, or a prefix of files.
 
@@ -501,8 +525,11 @@ def _recognized(found: Candidate) -> Recognized:
             )
         if not found.is_json:
             raise TraceError(
-                f"{found.path}: is a text, but no workload of ASTRA-sim (parallelism on line 1, "
-                "number of layers on line 2); name another file."
+                f"{found.path}: {_what_else(found)}."
+                if _what_else(found)
+                else f"{found.path}: is a text, but no workload of ASTRA-sim (parallelism on line "
+                "1, number of layers on line 2), and no graph: those in GraphML and DOT have the "
+                "endings .graphml and .dot; name another file."
             )
     if found.start[:1] == b"[" and b'"ph"' in found.start:
         raise TraceError(
@@ -512,7 +539,7 @@ def _recognized(found: Candidate) -> Recognized:
         )
     raise TraceError(
         f"{found.path}: is JSON, but neither a PyTorch execution trace, a Kineto profile, nor a "
-        "Chakra JSON; name another file."
+        "Chakra JSON, nor a graph (WfFormat, node-link JSON, in a file .json); name another file."
     )
 
 

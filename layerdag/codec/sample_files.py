@@ -41,9 +41,13 @@ PART_FORMATS = ("tar", "parquet")
 PART_FORMAT = "layerdag-part-1"
 
 
+_PART = "part-"
+_INDEX = re.compile(rf"{_PART}(\d{{6,18}})\.json")
+
+
 def part_name(part: int) -> str:
     """Return the name of a part without its ending."""
-    return f"part-{part:06d}"
+    return f"{_PART}{part:06d}"
 
 
 @dataclass(frozen=True)
@@ -167,14 +171,19 @@ class SampleRun:
 
     def parts_at(self, folder: Path) -> Iterator[PartIndex]:
         """Yield the index of each part that is there with all its samples, in order."""
-        for part in range(self.num_parts):
+        for part in self._listed(folder):
             index = self.index_of(folder, part)
             if index is not None:
                 yield index
 
     def count_parts(self, folder: Path) -> int:
         """Return how many parts are there, without a look at what their indices say."""
-        return sum((folder / f"{part_name(part)}.json").is_file() for part in range(self.num_parts))
+        return len(self._listed(folder))
+
+    def _listed(self, folder: Path) -> list[int]:
+        """Return the numbers of the parts whose indices are there, whatever ``num`` claims."""
+        found = (_INDEX.fullmatch(path.name) for path in folder.glob(f"{_PART}*.json"))
+        return sorted(part for name in found if name and (part := int(name[1])) < self.num_parts)
 
     def write(self, folder: Path) -> None:
         """Write the file into ``folder``."""

@@ -26,6 +26,7 @@ from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, 
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.graph.formats.rows import to_networkx
 from layerdag.graph.rolled_blocks import BLOCK, rolled
+from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.costs import NO_COSTS
 from layerdag.schema.schema import GraphSchema, NumberForm
@@ -141,6 +142,7 @@ class GraphDataset:
         further: Names of training graphs that were added to those of the split, from elsewhere.
         renamed: Words that the graphs have instead of private ones: new word -> old word, by the
             attribute or condition. Part of no schema.
+        notes: What the readers of its files did not understand.
     """
 
     name: str
@@ -151,6 +153,7 @@ class GraphDataset:
     contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
     further: frozenset[str] = frozenset()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def __init__(  # noqa: PLR0913 - the graphs, their labels, how to split and how to encode them
         self,
@@ -188,9 +191,11 @@ class GraphDataset:
                 f"GraphDataset takes a list of graphs, found {graphs!r:.60}; for a folder call "
                 "GraphDataset.from_folder."
             )
-        parts = _divided(_with_targets(_distinct(graphs), targets), split, seed)
+        raws = _distinct(graphs)
+        parts = _divided(_with_targets(raws, targets), split, seed)
         kind = "trace" if graphs and all(map(_is_job, graphs)) else "flow"
         made = self.build(name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers)
+        made = made.replaced(notes=merge_notes(note for raw in raws for note in raw.notes))
         self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
 
     def _fill(self, **values: Any) -> None:
@@ -209,6 +214,7 @@ class GraphDataset:
         contents: Mapping[Split, tuple[str, ...]] | None = None,
         further: frozenset[str] = frozenset(),
         renamed: Mapping[str, Mapping[str, str]] | None = None,
+        notes: tuple[Note, ...] = (),
     ) -> "GraphDataset":
         """Return a data set of graphs that are encoded and split already; see the attributes."""
         made = object.__new__(cls)
@@ -221,6 +227,7 @@ class GraphDataset:
             contents=contents or {},
             further=further,
             renamed=renamed or {},
+            notes=notes,
         )
         return made
 

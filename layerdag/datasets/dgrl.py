@@ -413,7 +413,7 @@ def _labels(folder: Path, family: Family, label: str | None) -> np.ndarray:
     rows = csv.DictReader(io.StringIO(read_parsed(path).decode("utf-8", "replace")))
     try:
         return np.array([_valid(row, label) for row in rows], dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read ({error}); download it again.") from error
 
 

@@ -16,7 +16,13 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
-from layerdag.codec.formats import is_flow_file, read_any
+from layerdag.codec.formats import (
+    flow_format,
+    graph_suffix,
+    is_flow_file,
+    read_any,
+    read_flow,
+)
 from layerdag.codec.vocabulary import private_strings
 from layerdag.datasets.corpus import run_graph
 from layerdag.datasets.folder import align_schemas, is_public, publish
@@ -29,12 +35,11 @@ from layerdag.graph.attributed_graph import (
     AttributedGraph,
     Condition,
     Split,
-    read_json,
     read_labels,
     read_step_time,
     size_conditions,
 )
-from layerdag.graph.formats.graphml import read_graphml
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import MEASURED
@@ -127,8 +132,8 @@ class _Search:
                 return
             if _TRACE.fullmatch(path.name):
                 self._chakra(path)
-            elif path.suffix == ".graphml":
-                self._flow(path, read_graphml, "GraphML")
+            elif graph_suffix(path) in (".graphml", ".dot", ".gv"):
+                self._flow(path)
             elif _JSON.fullmatch(path.name):
                 self._json(path)
             elif path.suffix == ".txt" and path.stat().st_size < 2**24 and _is_astra(path):
@@ -161,16 +166,21 @@ class _Search:
             assert match is not None
             self._add(path.parent / match["stem"], lambda: read_any(path), "Chakra")
 
-    def _flow(self, path: Path, reader: Callable[[Path], AttributedGraph], what: str) -> None:
-        self._add(path.with_suffix(""), lambda: _sized(reader(path)), what)
+    def _flow(self, path: Path) -> None:
+        kind = flow_format(path)
+        assert kind is not None
+        what = "graph in JSON" if kind.name == "JSON of layerdag" else kind.name
+        ending = graph_suffix(path)
+        stem = path.name[: path.name.lower().rindex(ending)]
+        self._add(path.parent / stem, lambda: _sized(read_flow(path)), what)
 
     def _json(self, path: Path) -> None:
         """Enter a JSON file: PyTorch's by job and rank, a graph, or a job of ours."""
         kind = pytorch_format(path)
         if kind is not None:
             self._pytorch(path, kind)
-        elif path.suffix == ".json" and is_flow_file(path) and b"layerdag-graph" in _start(path):
-            self._flow(path, read_json, "graph in JSON")
+        elif is_flow_file(path):
+            self._flow(path)
         elif any(word in _start(path) for word in (b'"workload_graph"', b'"layerdag-trace')):
             self._add(path.with_suffix(""), lambda: read_any(path), "Chakra in JSON")
         else:
@@ -230,8 +240,6 @@ def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, .
 
 def _sized(graph: AttributedGraph) -> AttributedGraph:
     """Return a flow graph with its sizes as conditions."""
-    from dataclasses import replace
-
     return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
 
 
@@ -264,11 +272,13 @@ class FoundLabels:
         conditions: Conditions by the name of the job.
         sources: Files they come from.
         faulty: Files that could not be used, with the reason.
+        notes: What was not understood in those that could.
     """
 
     conditions: Mapping[str, Mapping[str, Condition]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     faulty: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
@@ -282,17 +292,18 @@ def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
     Raises:
         DataError: If the given file cannot be read.
     """
+    notes = NoteCollector(str(folder))
     if given is not None:
-        return FoundLabels(_read(given, folder if given.is_relative_to(folder) else None), (
-            given.name,
-        ))  # fmt: skip
+        below = folder if given.is_relative_to(folder) else None
+        rows = _read(given, below, notes)
+        return FoundLabels(rows, (given.name,), notes=notes.notes)
     found: dict[str, dict[str, Condition]] = {}
     sources, faulty = [], []
     for path in sorted(folder.rglob("*"), key=_rank_of_file):
         if _rank_of_file(path)[0] == 9 or not path.is_file():
             continue
         try:
-            rows = _read(path, folder)
+            rows = _read(path, folder, notes)
         except DataError as error:
             faulty.append(str(error))
             continue
@@ -300,7 +311,7 @@ def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
             sources.append(path.relative_to(folder).as_posix())
         for name, row in rows.items():
             found.setdefault(name, {}).update(row)
-    return FoundLabels(found, tuple(sources), tuple(faulty))
+    return FoundLabels(found, tuple(sources), tuple(faulty), notes.notes)
 
 
 def _rank_of_file(path: Path) -> tuple[int, str]:
@@ -315,14 +326,16 @@ def _rank_of_file(path: Path) -> tuple[int, str]:
     return order, str(path)
 
 
-def _read(path: Path, folder: Path | None) -> dict[str, dict[str, Condition]]:
+def _read(path: Path, folder: Path | None, notes: NoteCollector) -> dict[str, dict[str, Condition]]:
     """Return the conditions in one file, by names below ``folder``."""
     if path.name.endswith(STEP_TIMES):
         rows: Mapping[str, Mapping[str, Condition]] = _measured(path)
     elif path.suffix == ".jsonl":
-        rows = dict(_listed(path))
+        rows = dict(_listed(path, notes))
     else:
-        rows = read_labels(path).conditions
+        labels = read_labels(path)
+        notes.extend(labels.notes)
+        rows = labels.conditions
     at = "" if folder is None else path.parent.relative_to(folder).as_posix()
     prefix = "" if at in ("", ".") else f"{at}/"
     return {f"{prefix}{name}": dict(row) for name, row in rows.items() if row}
@@ -333,22 +346,32 @@ def _measured(path: Path) -> dict[str, dict[str, Condition]]:
     return {path.name.removesuffix(STEP_TIMES): {LABEL: read_step_time(path)}}
 
 
-def _listed(path: Path) -> Iterator[tuple[str, dict[str, Condition]]]:
+def _listed(path: Path, notes: NoteCollector) -> Iterator[tuple[str, dict[str, Condition]]]:
     """Yield name and conditions of each line that names a job and its time."""
-    for line in read_parsed(path).decode("utf-8", errors="replace").splitlines():
+    lines = read_parsed(path).decode("utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines, start=1):
         try:
-            row = json.loads(line)
+            row = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
+            notes.add(
+                NoteKind.ENCODING, path.name, "a line that is no JSON; left out",
+                where=f"line {number}",
+            )  # fmt: skip
             continue
         if not isinstance(row, dict):
             continue
         name = next((str(row[key]) for key in _NAMES if isinstance(row.get(key), str)), None)
         if name is not None:
-            yield name, _conditions(row)
+            yield name, _conditions(row, notes, f"{path.name}, line {number}")
 
 
-def _conditions(row: Mapping[str, Any]) -> dict[str, Condition]:
+def _conditions(row: Mapping[str, Any], notes: NoteCollector, where: str) -> dict[str, Condition]:
     """Return the label and what kind of job it is."""
+    for key in _TIMES:
+        if row.get(key) is not None and _number(row[key]) is None:
+            notes.add(
+                NoteKind.LABEL, row[key], "no number above 0; the label is unknown", where=where
+            )
     time = next((n for key in _TIMES if (n := _number(row.get(key))) is not None), None)
     conditions: dict[str, Condition] = {
         key: row[key] for key in _WORDS if isinstance(row.get(key), str)
@@ -386,6 +409,7 @@ class FoundJobs:
         renamed: Number of words that were renamed.
         parts: The part of each graph by its name, where a corpus says; its graphs may be known to
             the shipped checkpoint, which learned from the training part of the embedded one.
+        notes: What the readers of the files did not understand.
     """
 
     graphs: tuple[AttributedGraph, ...]
@@ -399,6 +423,7 @@ class FoundJobs:
     labeled: int
     renamed: int
     parts: Mapping[str, Split] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     @property
     def num_runs(self) -> int:
@@ -430,6 +455,9 @@ class FoundJobs:
         if self.renamed:
             what = "word that is" if self.renamed == 1 else "words that are"
             yield f"{self.renamed} {what} not public, renamed"
+        yield from (f"note: {note}" for note in self.notes[:SHOWN])
+        if len(self.notes) > SHOWN:
+            yield f"and {len(self.notes) - SHOWN} more notes (layerdag info of each file shows all)"
         yield from self._left_out_sentences()
 
     def _left_out_sentences(self) -> Iterator[str]:
@@ -529,6 +557,7 @@ def _found(
         labels=labels,
         labeled=sum(_is_labeled(graph) for graph in graphs),
         renamed=len(old),
+        notes=merge_notes([*labels.notes, *(note for job in jobs for note in job.graph.notes)]),
     )
 
 

@@ -28,6 +28,7 @@ from layerdag.datasets.loading import (
 from layerdag.datasets.splits import named_splits
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.runtime.notes import Note, merge_notes
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 
@@ -94,6 +95,7 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
             "reveal them; take data=corpus or data=folder."
         )
     _require_usual(config)
+    known_notes: tuple[Note, ...] = ()
     if isinstance(config, CorpusConfig):
         parts, left_out = corpus_parts(
             config.folder, config.max_nodes, config.families, config.strategies
@@ -102,13 +104,17 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     else:
         left_out = list[str]()
         known = folder_labels(config)
+        known_notes = known.notes
         graphs = [
             with_attributes_of(graph, schema) for graph in folder_graphs(config, known, left_out)
         ]
         parts = named_splits(graphs, known.splits)
-        name = config.folder.name
+        name = config.data_name
     found = GraphDataset.with_schema(name, schema, parts)
-    return found.replaced(left_out=(*left_out, *found.left_out))
+    notes = merge_notes(
+        [*known_notes, *(n for part in parts.values() for g in part for n in g.notes)]
+    )
+    return found.replaced(left_out=(*left_out, *found.left_out), notes=notes)
 
 
 def _config_of(data: str | Path) -> DataConfig:

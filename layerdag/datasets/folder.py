@@ -24,6 +24,7 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
+from layerdag.codec.foreign import GRAPHS, foreign_format
 from layerdag.codec.formats import flow_format, read_flow
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import public_operators
@@ -41,6 +42,7 @@ from layerdag.datasets.splits import (
 from layerdag.errors import ConfigError, DataError, GraphError
 from layerdag.graph.attributed_graph import (
     LABEL,
+    MOST_COLUMNS,
     STEP_TIMES,
     AttributedGraph,
     Condition,
@@ -50,7 +52,9 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.progress import track
+from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import NumberForm
 from layerdag.traces.chakra.workload import RankFile, read_workload
 
@@ -229,7 +233,9 @@ def load_folder(  # noqa: PLR0913
     known = folder_labels(config)
     graphs = list(folder_graphs(config, known, left_out))
     data = dataset_of(config, graphs, known)
-    return data.replaced(left_out=(*left_out, *data.left_out))
+    notes = [*known.notes, *unmatched_labels(config, known, [graph.name for graph in graphs])]
+    notes += [note for graph in graphs for note in graph.notes]
+    return data.replaced(left_out=(*left_out, *data.left_out), notes=merge_notes(notes))
 
 
 def folder_labels(config: FolderConfig) -> Labels:
@@ -250,8 +256,8 @@ def folder_graphs(
     Raises:
         DataError: If there is no graph, or labels and graphs share no name.
     """
-    names = []
-    for name, read in _graphs_in(config.folder, config.labels):
+    names, values = [], set[str]()
+    for name, read in _graphs_in(config.folder, config.labels, left_out):
         try:
             graph = read()
         except DataError as error:
@@ -264,7 +270,15 @@ def folder_graphs(
             config.folder / f"{name}{STEP_TIMES}", left_out
         )
         names.append(name)
-        yield replace(graph, conditions={**graph.conditions, **measured})
+        conditions = {**graph.conditions, **measured}
+        values.update(conditions)
+        if len(values) > MOST_COLUMNS:
+            raise DataError(
+                f"{config.folder}: its graphs have more than {MOST_COLUMNS} different graph-level "
+                f"values, such as '{shorten(min(conditions), 40)}'; keep those that samples are to "
+                "be asked for."
+            )
+        yield replace(graph, conditions=conditions)
     if not names:
         raise DataError(
             f"{config.folder}: no graph could be read; "
@@ -289,7 +303,7 @@ def dataset_of(
         else split_graphs(public, config.seed, sizes=sizes_of_parts(config))
     )
     data = GraphDataset.build(
-        config.folder.name, kind, parts,
+        config.data_name, kind, parts,
         num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
     )  # fmt: skip
     return data.replaced(renamed=renamed)
@@ -378,7 +392,7 @@ def _words(graph: AttributedGraph, name: str) -> list[str]:
 
 
 def _graphs_in(
-    folder: Path, labels: Path | None
+    folder: Path, labels: Path | None, left_out: list[str]
 ) -> Iterator[tuple[str, Callable[[], AttributedGraph]]]:
     """Yield name and reader of each graph; samples in parts are read as a stream."""
     if is_run(folder):
@@ -386,7 +400,7 @@ def _graphs_in(
         for sample in track(iter_samples(folder), "reading samples", num):
             yield sample.name, partial(_sample, sample)
     else:
-        sources = _sources(folder, labels)
+        sources = _sources(folder, labels, left_out)
         for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
             yield name, partial(reader, path, name)
 
@@ -399,8 +413,13 @@ def _sample(sample: StoredSample) -> AttributedGraph:
     return _sized(sample.graph, sample.name)
 
 
-def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]]:
-    """Return path and reader of each graph by its name, in order of the names."""
+def _sources(
+    folder: Path, labels: Path | None, left_out: list[str]
+) -> dict[str, tuple[Path, Reader]]:
+    """Return path and reader of each graph by its name, in order of the names.
+
+    ``left_out`` takes a sentence on each graph in a format that is not read.
+    """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; check the path.")
     traces: dict[str, tuple[Path, Reader]] = {}
@@ -418,6 +437,8 @@ def _sources(folder: Path, labels: Path | None) -> dict[str, tuple[Path, Reader]
         elif _holds_graph(path):
             stem = path.name.removesuffix("".join(_endings(path)))
             flows[(path.parent / stem).relative_to(folder).as_posix()] = (path, _flow)
+        elif what := _other_graph(path):
+            left_out.append(f"{path.relative_to(folder).as_posix()}: {what}")
     if traces and flows:
         raise DataError(
             f"{folder}: holds {len(traces)} workloads and {len(flows)} flow graphs; a data set is "
@@ -441,6 +462,13 @@ def _holds_graph(path: Path) -> bool:
         return False
 
 
+def _other_graph(path: Path) -> str:
+    """Return what a graph of another tool is, and what to do; "" for any other file."""
+    with path.open("rb") as stream:
+        what = foreign_format(stream.read(1 << 16))
+    return what if GRAPHS in what or "is packed" in what else ""
+
+
 def _workload(prefix: Path, name: str) -> AttributedGraph:
     """Read all ranks of a job as one graph."""
     workload = read_workload(prefix)
@@ -456,6 +484,19 @@ def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
     """Return a flow graph under its name in the folder, with its sizes as conditions."""
     conditions = {**graph.conditions, **size_conditions(graph.layer_N)}
     return replace(graph, name=name, conditions=conditions)
+
+
+def unmatched_labels(
+    config: FolderConfig, labels: Labels, names: Sequence[str]
+) -> tuple[Note, ...]:
+    """Return a note on the labels that belong to no graph of a folder."""
+    notes, known = NoteCollector(str(config.labels)), set(names)
+    for name in labels.conditions.keys() - known:
+        # Each label has the name of a folder beside its own; one of both is enough.
+        own = name.rpartition("/")[0] if name.rpartition("/")[0] in labels.conditions else name
+        if own == name and f"{name}/{name.rpartition('/')[2]}" not in known:
+            notes.add(NoteKind.LABEL, name, "names no graph of the folder; left out")
+    return notes.notes
 
 
 def _check_names(config: FolderConfig, labels: Labels, names: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, overload
 from layerdag.codec.sample_files import is_run
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import Blocks, GraphDataset, GraphSplit, split_named
+from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import build_settings, did_you_mean
 from layerdag.schema.schema import NumberForm
@@ -45,6 +46,9 @@ def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
         raise UsageError(f"layerdag has a data set '{name}' itself; take another name.")
     _REGISTERED[name] = function
 
+
+HEADER = "packed.json"
+"""Name of the file that says what the arrays of a packed data set mean."""
 
 LABEL_FILES = ("labels.csv", "labels.json")
 _GRAPH_FILES = tuple(
@@ -102,7 +106,9 @@ def load_dataset(
             list of graphs, see ``GraphDataset``.
         split: "train", "val" or "test" for that part alone.
         **options: Of the loader in ``layerdag.datasets``, such as ``families=("mlp",)`` of
-            the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder.
+            the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder. Graphs of your
+            own keep their words, and so does what is trained on them; ``public_words=()`` renames
+            those that are not public, as ``layerdag train`` does.
 
     Raises:
         UsageError: If it is neither a name nor a data set's folder, or an option is unknown.
@@ -114,12 +120,15 @@ def load_dataset(
     if not isinstance(name_or_folder, str | Path):
         return GraphDataset(name_or_folder, **options)
     if str(name_or_folder) in (*GENERATED, *_REGISTERED):
-        name, arguments = str(name_or_folder), {}
+        name, arguments = str(name_or_folder), dict[str, Any]()
     else:
         folder = Path(name_or_folder)
-        name, arguments = kind_of_folder(folder, options), {"folder": folder}
+        name = kind_of_folder(folder, options)
+        arguments = {"folder": folder}
         if name == "folder" and options.get("labels") is None:
             arguments |= find_label_file(folder)
+        if name == "folder" and "public_words" not in options and not (folder / HEADER).is_file():
+            arguments["public_words"] = "all"
     loader = loader_of(name)
     _check_options(loader, options)
     return loader(**{**options, **arguments})
@@ -141,10 +150,31 @@ def read_dataset(
         DataError: If a file is damaged.
     """
     options: dict[str, Any] = {} if labels is None else {"labels": labels}
-    if public_words:
-        options["public_words"] = public_words
+    options["public_words"] = public_words
     kind = kind_of_folder(Path(folder), options)
     return load_dataset(Path(folder), **(options if kind == "folder" else {}))
+
+
+def read_learned_dataset(
+    folder: str | Path, labels: str | Path | None, learned: SplitFingerprint | None
+) -> GraphDataset:
+    """Load the data set in a folder with private words renamed or kept, as a model learned it.
+
+    Args:
+        folder: Of the data set.
+        labels: Label file, see ``read_dataset``.
+        learned: The split that the model records, which depends on the words; None if it does not.
+
+    Raises:
+        UsageError: If the folder is no data set.
+        DataError: If a file is damaged.
+    """
+    data = read_dataset(folder, labels)
+    as_it_is = learned is None or learned == data.split or not data.renamed
+    if as_it_is or (Path(folder) / HEADER).is_file():
+        return data
+    kept = read_dataset(folder, labels, public_words="all")
+    return kept if learned == kept.split else data
 
 
 def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
@@ -245,6 +275,11 @@ class FolderConfig:
     public_words: tuple[str, ...] | str = ()
     blocks: Blocks = "whole"
     numbers: NumberForm = "absolute"
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data set: that of the folder, also of the one that is called "."."""
+        return self.folder.name or self.folder.resolve().name
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ Letters: B graphs, N nodes, A attributes, E edges, C numeric and M other conditi
 
 import hashlib
 import json
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -21,15 +22,15 @@ import torch
 
 from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.datasets.dataset import GraphDataset, StoredGraphs
-from layerdag.datasets.loading import FolderConfig
+from layerdag.datasets.loading import HEADER, FolderConfig
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, Condition, Split
 from layerdag.runtime.files import FolderKind, unexpected_files, write_text
+from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import GraphSchema
 from layerdag.version import __version__
 
-HEADER = "packed.json"
 VERSION = 1
 NAMES = "names.json"
 ARRAYS: Mapping[str, tuple[tuple[str, ...], int]] = {
@@ -69,6 +70,7 @@ class PackedHeader:
         sha256: Of each other file.
         version: Of the format.
         layerdag_version: What wrote it.
+        notes: What the readers of the graphs did not understand; told when they are packed.
     """
 
     name: str
@@ -83,11 +85,14 @@ class PackedHeader:
     sha256: Mapping[str, str] = field(default_factory=dict)
     version: int = VERSION
     layerdag_version: str = __version__
+    notes: tuple[Note, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Write the header of a folder whose other files are complete."""
         sha256 = {name: digest_of(folder / name) for name in FILES if name != HEADER}
-        write_text(folder / HEADER, json.dumps({**asdict(self), "sha256": sha256}, indent=1) + "\n")
+        entries = {**asdict(self), "sha256": sha256}
+        del entries["notes"]
+        write_text(folder / HEADER, json.dumps(entries, indent=1) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> "PackedHeader":
@@ -101,7 +106,8 @@ class PackedHeader:
             data = json.loads(read_parsed(path))
             version = data["version"]
             if version == VERSION:
-                return cls(**_checked({one.name: data[one.name] for one in fields(cls)}))
+                stored = [one.name for one in fields(cls) if one.name != "notes"]
+                return cls(**_checked({name: data[name] for name in stored}))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(
                 f"{path}: is no header of a packed data set ({error!r:.200}); pack the data again."
@@ -158,7 +164,7 @@ def open_array(folder: Path, name: str) -> np.ndarray:
     try:
         # Copied on writing: torch takes no arrays that cannot be written to.
         found = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TypeError, tokenize.TokenError) as error:
         raise DataError(f"{path}: cannot be read ({error!r:.200}); pack the data again.") from None
     if found.dtype.name not in types or found.ndim != axes:
         raise DataError(

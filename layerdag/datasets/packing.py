@@ -30,6 +30,7 @@ from layerdag.datasets.folder import (
     kind_of,
     new_words,
     sizes_of_parts,
+    unmatched_labels,
     with_attributes,
     with_words,
     words_of,
@@ -42,6 +43,7 @@ from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Condition, 
 from layerdag.graph.rolled_blocks import is_rolled
 from layerdag.graph.topology import expand_ranges, pointers
 from layerdag.runtime.files import atomic_folder, write_text
+from layerdag.runtime.notes import NoteCollector
 
 _TYPES = {
     "x": np.int32,
@@ -201,6 +203,7 @@ class FirstPassStatistics:
         edge_types: Names of edge types.
         rolled: Whether every graph is a job with blocks rolled up.
         words: First priority of a training graph with each word, by what holds it.
+        notes: What the readers did not understand.
     """
 
     seed: int
@@ -212,11 +215,13 @@ class FirstPassStatistics:
     edge_types: dict[str, None] = field(default_factory=dict)
     rolled: bool = True
     words: dict[str, dict[str, int]] = field(default_factory=dict)
+    notes: NoteCollector = field(default_factory=lambda: NoteCollector(""))
     _kept: list[tuple[int, int, AttributedGraph]] = field(default_factory=list)
     _nodes: int = 0
 
     def add(self, graph: AttributedGraph) -> None:
         """Look at a graph."""
+        self.notes.extend(graph.notes)
         key = content_key(graph)
         seen = GraphDigest(graph.name, key, split_priority(key, self.seed))
         self.seen.append(seen)
@@ -340,8 +345,10 @@ def pack_folder(
             data, learned_from = plan.learned(config, survey)
             ready = plan.ready(config, known, data, left_out)
         left_out.extend(data.left_out)
+        survey.notes.extend(known.notes)
+        survey.notes.extend(unmatched_labels(config, known, [one.name for one in survey.seen]))
         header = PackedHeader(
-            name=config.folder.name,
+            name=config.data_name,
             schema=data.schema.to_dict(),
             splits={},
             settings=plain_settings(config),
@@ -350,6 +357,7 @@ def pack_folder(
             left_out=(),
             renamed=data.renamed,
             learned_from=learned_from,
+            notes=survey.notes.notes,
         )
         return _written(draft, ready, len(data.schema.attributes), header, left_out)
 
@@ -423,7 +431,7 @@ class _Plan:
         train = [g for g in survey.kept() if self.places[g.name][0] == "train"]
         train.sort(key=lambda graph: self.places[graph.name][1])
         data = GraphDataset.build(
-            config.folder.name, self.kind, {"train": [self.prepared(graph) for graph in train]},
+            config.data_name, self.kind, {"train": [self.prepared(graph) for graph in train]},
             num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
         )  # fmt: skip
         renamed = {name: {new: old for old, new in t.items()} for name, t in self.renamed.items()}

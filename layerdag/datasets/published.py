@@ -4,7 +4,9 @@ Batch jobs of Alibaba's cluster trace of 2018, one DAG a job, from ``batch_task.
 
 A row is a task: name, instances, job, type, status, start and end in seconds, and planned CPU
 (100 is a core) and memory (normalized). Names of tasks hold the DAG: in ``R5_3_4`` task 5 waits for
-3 and 4. Tasks with other names depend on nothing; jobs without a dependency are left out.
+3 and 4, and so it does in ``R5_3_4_Stg2``. Tasks with other names depend on nothing; jobs without a
+dependency are left out. A task that did not end ("Terminated") has no duration, and its job no
+label.
 
 Synthetic DAGs with a hard rule: preferential attachment to a balanced choice of predecessors.
 
@@ -48,23 +50,30 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.topology import longest_path_layers
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import open_unpacked, read_parsed, require_plain_archive
 from layerdag.runtime.rng import numpy_generator
 
 FILE = "batch_task.csv"
 COLUMNS = 9
-_TASK = re.compile(r"([A-Za-z]+)(\d{1,9})((?:_\d{1,9})*)_?")
+_TASK = re.compile(r"([A-Za-z]+)(\d{1,9})((?:_\d{1,9})*)(?:_Stg\d{1,9})?_?")
+_LIKE_A_TASK = re.compile(r"[A-Za-z]+\d+_.*")
+_ENDED = "Terminated"
+_OTHER_STATUS = (
+    "Cancelled", "Failed", "Interrupted", "Ready", "Running", "Unknown", "Waiting",
+)  # fmt: skip
 _PIECE = 1 << 20
 _LONGEST_LINE = 1 << 16
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A task of a job: number, letters of its kind, parents, and its figures."""
+    """A task of a job: number, letters of its kind, parents, whether it ended, its figures."""
 
     number: int
     kind: str
     parents: tuple[int, ...]
+    ended: bool
     instances: float
     start: float
     end: float
@@ -83,7 +92,8 @@ def load_alibaba(
 ) -> GraphDataset:
     """Load jobs from ``batch_task.csv`` (or ``.gz``, ``.xz``) in a folder.
 
-    The label is the time from the first start to the last end in seconds. Rows of a job follow each
+    The label is the time from the first start to the last end in seconds, of jobs all of whose
+    tasks ended. Rows of a job follow each
     other in the file, which is read up to the last job that is needed.
 
     Args:
@@ -101,16 +111,21 @@ def load_alibaba(
         raise DataError(f"'num_graphs' must be at least 1, found {num_graphs}.")
     path = _file(Path(folder))
     graphs: list[AttributedGraph] = []
-    for name, tasks in _jobs(path):
+    notes, faulty = NoteCollector(str(path)), 0
+    for name, tasks in _jobs(path, notes):
         if min_nodes <= len(tasks) <= max_nodes and any(task.parents for task in tasks):
             graph = _graph(name, tasks)
             if graph is not None:
                 graphs.append(graph)
+            else:
+                faulty += 1
         if len(graphs) == num_graphs:
             break
     if not graphs:
         raise DataError(f"{path}: holds no job of {min_nodes} to {max_nodes} tasks with a DAG.")
-    return GraphDataset.build("alibaba", "flow", split_graphs(graphs, seed), num_bins=num_bins)
+    data = GraphDataset.build("alibaba", "flow", split_graphs(graphs, seed), num_bins=num_bins)
+    told = (f"{faulty:,} jobs: a task stands twice, or waits for none or in a circle",)
+    return data.replaced(left_out=(*(told if faulty else ()), *data.left_out), notes=notes.notes)
 
 
 def _file(folder: Path) -> Path:
@@ -125,10 +140,10 @@ def _file(folder: Path) -> Path:
     return path
 
 
-def _jobs(path: Path) -> Iterator[tuple[str, list[_Task]]]:
+def _jobs(path: Path, notes: NoteCollector) -> Iterator[tuple[str, list[_Task]]]:
     """Yield the tasks of each job."""
     job, tasks = "", list[_Task]()
-    for number, row in enumerate(csv.reader(_lines(path)), start=1):
+    for number, row in enumerate(_rows(path), start=1):
         if len(row) != COLUMNS:
             raise DataError(
                 f"{path}: line {number} has {len(row)} cells, but a task has {COLUMNS}; copy the "
@@ -138,9 +153,17 @@ def _jobs(path: Path) -> Iterator[tuple[str, list[_Task]]]:
             yield job, tasks
             tasks = []
         job = row[2]
-        tasks.append(_task(path, number, row, len(tasks)))
+        tasks.append(_task(path, number, row, len(tasks), notes))
     if tasks:
         yield job, tasks
+
+
+def _rows(path: Path) -> Iterator[list[str]]:
+    """Yield the cells of each line. Raises DataError where it is no CSV."""
+    try:
+        yield from csv.reader(_lines(path))
+    except csv.Error as error:
+        raise DataError(f"{path}: is no CSV ({error}); copy the file again.") from None
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -156,16 +179,26 @@ def _lines(path: Path) -> Iterator[str]:
         yield rest.decode("ascii", "replace")
 
 
-def _task(path: Path, number: int, row: Sequence[str], index: int) -> _Task:
+def _task(path: Path, number: int, row: Sequence[str], index: int, notes: NoteCollector) -> _Task:
     """Return the task of a row; one without a number in its name counts as independent."""
     match = _TASK.fullmatch(row[0])
+    if match is None and _LIKE_A_TASK.fullmatch(row[0]):
+        effect = "name of a task that says nothing known; it depends on nothing"
+        notes.add(NoteKind.NODE, row[0], effect, where=f"line {number}")
+    if row[4] != _ENDED:
+        unknown = "" if row[4] in _OTHER_STATUS else "unknown, taken as one that did not end; "
+        notes.add(
+            NoteKind.STATUS, row[4], f"{unknown}these tasks have no duration, their jobs no label",
+            where=f"line {number}",
+        )  # fmt: skip
     parents = tuple(int(word) for word in match[3].split("_") if word) if match else ()
     try:
         figures = [float(cell) if cell else math.nan for cell in (row[1], *row[5:])]
     except ValueError as error:
         raise DataError(f"{path}: line {number}: {error}; copy the file again.") from error
     known = int(match[2]) if match else -1 - index
-    return _Task(known, match[1] if match else "task", parents, *figures)
+    kind = match[1] if match else "task"
+    return _Task(known, kind, parents, row[4] == _ENDED, *figures)
 
 
 def _graph(name: str, tasks: Sequence[_Task]) -> AttributedGraph | None:
@@ -181,7 +214,7 @@ def _graph(name: str, tasks: Sequence[_Task]) -> AttributedGraph | None:
         categories={"kind": [task.kind for task in tasks]},
         numbers={
             "instances": np.array([task.instances for task in tasks]),
-            "duration_s": np.array([max(task.end - task.start, 0.0) for task in tasks]),
+            "duration_s": np.array([_duration(task) for task in tasks]),
             "cpu": np.array([task.cpu for task in tasks]),
             "memory": np.array([task.memory for task in tasks]),
         },
@@ -194,10 +227,16 @@ def _graph(name: str, tasks: Sequence[_Task]) -> AttributedGraph | None:
     except DataError:
         return None
     starts, ends = [task.start for task in tasks], [task.end for task in tasks]
-    span = max(ends) - min(starts)
-    if math.isfinite(span) and span >= 0:
-        conditions[LABEL] = span
+    if all(task.ended and math.isfinite(task.start + task.end) for task in tasks):
+        span = max(ends) - min(starts)
+        if span >= 0:
+            conditions[LABEL] = span
     return replace(graph, conditions=conditions)
+
+
+def _duration(task: _Task) -> float:
+    """Return the seconds of a task, NaN of one that did not end."""
+    return max(task.end - task.start, 0.0) if task.ended else math.nan
 
 
 VALUES = ("0", "1")
@@ -422,8 +461,13 @@ def _tpu_tile_graph(
         numbers={},
         edge_index_2E=edges_2E,
         edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
-        conditions={LABEL: float(label), **size_conditions(layer_N)},
+        conditions={**_label(float(label)), **size_conditions(layer_N)},
     )
+
+
+def _label(seconds: float) -> dict[str, Condition]:
+    """Return a measured time as the label, nothing if it is none."""
+    return {LABEL: seconds} if math.isfinite(seconds) else {}
 
 
 def _numbers(values: Any) -> np.ndarray:

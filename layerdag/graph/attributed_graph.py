@@ -1,9 +1,12 @@
 """``AttributedGraph`` and layerdag's own JSON of it; conditions, label files, names of splits."""
 
 import csv
+import io
 import json
 import math
+import re
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +18,7 @@ import numpy as np
 from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_bytes, write_text
-from layerdag.runtime.notes import Note
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import shorten
 
@@ -46,6 +49,7 @@ class AttributedGraph:
         conditions: Graph-level values by name.
         open_vocabularies: Categorical attributes in which unseen words may map to ``<other>``.
         vocabularies: Words that an attribute's vocabulary holds even if no training graph has them.
+        node_names: What the file calls each node; none where nodes are numbered from 0.
         notes: What the reader did not understand.
     """
 
@@ -59,6 +63,7 @@ class AttributedGraph:
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     open_vocabularies: tuple[str, ...] = ()
     vocabularies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    node_names: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
 
     @property
@@ -114,35 +119,84 @@ class AttributedGraph:
             )
         if np.unique(self.edge_index_2E, axis=1).shape[1] != num_edges:
             raise GraphError(f"{self.name}: an edge occurs twice; keep one for each pair.")
+        if len(self.node_names) not in (0, self.num_nodes):
+            raise GraphError(
+                f"{self.name}: there are {len(self.node_names)} names for {self.num_nodes} nodes."
+            )
+        self._require_text()
         return self
+
+    def _require_text(self) -> None:
+        """Raise GraphError if a name or word has half of a character (a lone surrogate)."""
+        words = [self.name, *self.categories, *self.numbers, *self.edge_type_names]
+        words += self.node_names
+        for name, value in self.conditions.items():
+            words += [name, value] if isinstance(value, str) else [name]
+        for column in (words, *map(set, self.categories.values())):
+            try:
+                "".join(column).encode()
+            except UnicodeEncodeError:
+                wrong = next(
+                    word for word in column if any("\ud800" <= c <= "\udfff" for c in word)
+                )
+                raise GraphError(
+                    f"{ascii(self.name)[1:-1]}: {wrong!a} is no text: half of a pair of "
+                    "surrogates stands in it; write the file anew in UTF-8."
+                ) from None
+
+
+def finite_conditions(graph: AttributedGraph) -> dict[str, Condition]:
+    """Return the conditions of a graph without numbers that are none (NaN, infinity)."""
+    return {
+        name: value
+        for name, value in graph.conditions.items()
+        if isinstance(value, str) or math.isfinite(value)
+    }
+
+
+def written_name(name: str) -> str:
+    """Return what a file calls a graph: its own name, of an absolute path the last part alone."""
+    parts = re.split(r"[/\\]", name)
+    from_outside = name[:1] in "/\\~" or parts[0] == ".." or re.match(r"[A-Za-z]:[/\\]", name)
+    return next((part for part in reversed(parts) if part), "") if from_outside else name
 
 
 JSON_FORMAT = "layerdag-graph-1"
 
+_KEYS = {
+    *("format", "name", "categories", "numbers", "units", "edges", "edge_types"),
+    *("edge_type_names", "conditions", "node_names"),
+}
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 def write_json(path: str | Path, graph: AttributedGraph) -> None:
-    """Write names, numbers (null for absent), typed edges and conditions as one JSON object."""
+    """Write names, numbers (null for absent), typed edges and conditions as one JSON object.
+
+    Raises:
+        GraphError: If the graph contradicts itself, or a word of it is no text.
+    """
     write_bytes(path, encode_json(graph))
 
 
 def encode_json(graph: AttributedGraph) -> bytes:
     """Return the content of the file that ``write_json`` writes."""
+    graph.checked()
     numbers = {
         name: [None if math.isnan(v) else v for v in values.tolist()]
         for name, values in graph.numbers.items()
     }
     document = {
         "format": JSON_FORMAT,
-        "name": graph.name,
+        "name": written_name(graph.name),
         "categories": dict(graph.categories),
         "numbers": numbers,
         "units": dict(graph.units),
         "edges": graph.edge_index_2E.T.tolist(),
         "edge_types": [graph.edge_type_names[code] for code in graph.edge_type_E.tolist()],
         "edge_type_names": list(graph.edge_type_names),
-        "conditions": dict(graph.conditions),
+        "conditions": finite_conditions(graph),
+        **({"node_names": list(graph.node_names)} if graph.node_names else {}),
     }
     return (json.dumps(document) + "\n").encode()
 
@@ -162,6 +216,9 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
         data = json.loads(content)
         if data.get("format") != JSON_FORMAT:
             raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
+        notes = NoteCollector(source)
+        for key in data.keys() - _KEYS:
+            notes.add(NoteKind.KEY, key, "unknown; left out")
         names = tuple(str(name) for name in data["edge_type_names"])
         return AttributedGraph(
             name=str(data["name"]),
@@ -174,7 +231,9 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
             edge_index_2E=np.array(data["edges"], dtype=np.int64).reshape(-1, 2).T,
             edge_type_E=_edge_types(data["edge_types"], names),
             edge_type_names=names,
-            conditions=_conditions(data["conditions"]),
+            conditions=_conditions(data["conditions"], notes),
+            node_names=tuple(str(name) for name in data.get("node_names", ())),
+            notes=notes.notes,
         ).checked()
     except GraphError:
         raise
@@ -192,14 +251,19 @@ def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
     return np.array([names.index(word) for word in types], dtype=np.int64)
 
 
-def _conditions(data: Mapping[str, Any]) -> dict[str, Condition]:
+def _conditions(data: Mapping[str, Any], notes: NoteCollector) -> dict[str, Condition]:
     """Keep numbers and strings."""
     found: dict[str, Condition] = {}
     for name, value in data.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             found[str(name)] = float(value)
         elif isinstance(value, str):
             found[str(name)] = value
+        elif value is not None:
+            notes.add(
+                NoteKind.ATTRIBUTE, name, "neither a number nor a text; left out",
+                where="conditions",
+            )  # fmt: skip
     return found
 
 
@@ -218,6 +282,10 @@ STEP_TIMES = ".steps.json"
 """Ending of the file with the measured step times of a job, behind the prefix of its traces."""
 
 
+MOST_COLUMNS = 256
+"""Columns of a label file, and graph-level values of a data set."""
+
+
 @dataclass(frozen=True)
 class Labels:
     """The content of a label file.
@@ -225,10 +293,12 @@ class Labels:
     Attributes:
         conditions: Conditions by name of the graph.
         splits: Split by name of the graph, where the file says.
+        notes: What was not understood.
     """
 
     conditions: Mapping[str, Mapping[str, Condition]]
     splits: Mapping[str, Split]
+    notes: tuple[Note, ...] = ()
 
     def with_folders(self) -> "Labels":
         """Return the labels with a second name each, that of a graph in a folder called like it.
@@ -240,6 +310,7 @@ class Labels:
             {inside[name]: values for name, values in self.conditions.items()}
             | {**self.conditions},
             {inside[name]: split for name, split in self.splits.items()} | {**self.splits},
+            self.notes,
         )
 
 
@@ -248,7 +319,8 @@ def read_labels(path: str | Path) -> Labels:
 
     CSV has a header with a column ``name``; JSON is ``{name: value}`` or ``{name: {condition:
     value}}``. A column ``split`` holds train, val or test; every other one is a condition, a
-    number where every value of it is one, else a category. Empty cells are unknown.
+    number where every value of it is one, else a category. ``label`` is a number. Empty cells are
+    unknown, and so are "nan" and "inf" among numbers, which is noted.
 
     Raises:
         DataError: If the file is missing or of another form; names the line or graph.
@@ -259,50 +331,133 @@ def read_labels(path: str | Path) -> Labels:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: the label file cannot be read ({error}).") from None
-    rows = _json_rows(path, text) if path.suffix.lower() == ".json" else _csv_rows(path, text)
+    table = _json_table(path, text) if path.suffix.lower() == ".json" else _csv_table(path, text)
     splits = {
-        name: _split(path, name, row.pop(SPLIT)) for name, row in rows.items() if SPLIT in row
+        name: _split(path, name, row.pop(SPLIT)) for name, row in table.rows.items() if SPLIT in row
     }
-    numeric = _numeric_columns(rows)
-    conditions = {
-        name: {key: float(value) if key in numeric else value for key, value in row.items()}
-        for name, row in rows.items()
-    }
-    return Labels(conditions, splits)
-
-
-def _csv_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
-    """Return the cells that are not empty, by name and column."""
-    reader = csv.DictReader(text.splitlines())
-    if not reader.fieldnames or NAME not in reader.fieldnames:
+    columns = dict.fromkeys(key for row in table.rows.values() for key in row)
+    if len(columns) > MOST_COLUMNS:
         raise DataError(
-            f"{path}: the first line must name the columns, one of them '{NAME}', such as "
-            f"'{NAME},{LABEL}'; found {reader.fieldnames}."
+            f"{path}: has {len(columns):,} columns of conditions; keep the at most {MOST_COLUMNS} "
+            "that samples are to be asked for."
         )
-    rows: dict[str, dict[str, str]] = {}
-    for number, row in enumerate(reader, start=2):
-        if None in row or None in row.values():
-            raise DataError(f"{path}: line {number} has not as many cells as the first line.")
-        name = _new(path, row.pop(NAME), rows)
-        rows[name] = {column: cell for column, cell in row.items() if cell.strip()}
-    return rows
+    notes = NoteCollector(str(path))
+    conditions: dict[str, dict[str, Condition]] = {name: {} for name in table.rows}
+    for key in columns:
+        column = {name: row[key] for name, row in table.rows.items() if key in row}
+        for name, value in _values(path, key, column, table.places, notes).items():
+            conditions[name][key] = value
+    return Labels(conditions, splits, notes.notes)
 
 
-def _json_rows(path: Path, text: str) -> dict[str, dict[str, str]]:
-    """Return the values as text, by name and condition."""
+@dataclass
+class _Table:
+    """A label file: the cells that are not empty by name and column, and the place of each row."""
+
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+
+def _values(
+    path: Path,
+    key: str,
+    column: Mapping[str, str],
+    places: Mapping[str, str],
+    notes: NoteCollector,
+) -> Mapping[str, Condition]:
+    """Return the known values of a column: numbers, or words where one of them is no number."""
+    numbers = {
+        name: number for name, cell in column.items() if (number := _number(cell)) is not None
+    }
+    words = {name: cell for name, cell in column.items() if name not in numbers}
+    known = {name: number for name, number in numbers.items() if math.isfinite(number)}
+    if words and key == LABEL and not known:
+        raise DataError(
+            f"{path}: {places[next(iter(words))]}: the column '{LABEL}' has no number, such as "
+            f"{next(iter(words.values()))!r:.40}; a label is a time or a cost. Call a column of "
+            "words otherwise."
+        )
+    if words and key != LABEL:
+        if 2 * len(numbers) > len(column):
+            name = next(iter(words))
+            notes.add(
+                NoteKind.NUMBER, words[name], f"no number; the column '{key}' is one of words",
+                where=places[name], count=len(words),
+            )  # fmt: skip
+        return column
+    kind = NoteKind.LABEL if key == LABEL else NoteKind.NUMBER
+    for name, cell in column.items():
+        if name not in known:
+            effect = f"no number; '{key}' of these graphs is unknown"
+            notes.add(kind, cell.strip(), effect, where=places[name])
+    return known
+
+
+def _number(text: str) -> float | None:
+    """Return a number, not always a finite one; None for a word."""
     try:
-        data = json.loads(text)
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _csv_table(path: Path, text: str) -> _Table:
+    """Return the cells of a CSV."""
+    reader, table = csv.reader(io.StringIO(text, newline="")), _Table()
+    try:
+        header = next(reader, [])
+        if NAME not in header:
+            raise DataError(
+                f"{path}: the first line must name the columns, one of them '{NAME}', such as "
+                f"'{NAME},{LABEL}'; found {header}."
+            )
+        twice = [column for column, count in Counter(header).items() if count > 1]
+        if twice:
+            raise DataError(f"{path}: the column '{twice[0]}' stands twice; keep one of them.")
+        for cells in reader:
+            if len(cells) not in (0, len(header)):
+                raise DataError(
+                    f"{path}: line {reader.line_num} has not as many cells as the first line."
+                )
+            if cells:
+                row = dict(zip(header, cells, strict=True))
+                name = _new(path, row.pop(NAME), table.rows)
+                table.rows[name] = {column: cell for column, cell in row.items() if cell.strip()}
+                table.places[name] = f"line {reader.line_num}"
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: line {reader.line_num}: is no CSV ({error}); check the file."
+        ) from None
+    return table
+
+
+def _json_table(path: Path, text: str) -> _Table:
+    """Return the values of a JSON as text."""
+    try:
+        data = json.loads(text, object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error}).") from None
     if not isinstance(data, dict):
         raise DataError(f"{path}: must hold an object with a graph's name for each value.")
-    rows: dict[str, dict[str, str]] = {}
+    table = _Table()
     for name, value in data.items():
         cells = value if isinstance(value, dict) else {LABEL: value}
         if not all(isinstance(cell, str | int | float) for cell in cells.values()):
             raise DataError(f"{path}: graph '{name}' has a value that is no number and no string.")
-        rows[name] = {str(k): str(v) for k, v in cells.items()}
-    return rows
+        table.rows[name] = {
+            str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in cells.items()
+        }
+        table.places[name] = f"graph '{name}'"
+    return table
+
+
+def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON. Raises ValueError if a name stands twice in it."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"'{twice}' stands twice; keep one of them")
+    return found
 
 
 def _new(path: Path, name: str, rows: Mapping[str, object]) -> str:
@@ -320,22 +475,6 @@ def _split(path: Path, name: str, word: str) -> Split:
     raise DataError(
         f"{path}: graph '{name}' is of split '{word}'; write one of {', '.join(SPLITS)}."
     )
-
-
-def _numeric_columns(rows: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Return the columns all of whose values are finite numbers."""
-    columns = {key for row in rows.values() for key in row}
-    return {
-        key for key in columns if all(_is_number(row[key]) for row in rows.values() if key in row)
-    }
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def write_step_times(prefix: str | Path, seconds: Sequence[float], ranks: int) -> Path:

@@ -12,7 +12,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import encoded
-from layerdag.datasets.loading import load_dataset
+from layerdag.datasets.loading import load_dataset, read_learned_dataset
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import (
@@ -413,11 +413,14 @@ def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attack
             "An audit needs samples and a data set, or train, holdout and synthetic graphs."
         )
     folder = data if isinstance(data, str | Path) else None
-    if not isinstance(data, GraphDataset):
-        data = load_dataset(data)
-    words = None
+    learned = None
     if isinstance(samples, str | Path):
         learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
+    if not isinstance(data, GraphDataset):
+        is_folder = isinstance(data, str | Path) and Path(data).is_dir()
+        data = read_learned_dataset(data, None, learned) if is_folder else load_dataset(data)
+    words = None
+    if isinstance(samples, str | Path):
         _require_split(learned, data, str(samples))
         made: SampleSource = stream_samples(samples, data.schema)
         words = None if folder is None else _searched(samples, folder)

@@ -1,8 +1,8 @@
 """The pages of a release: public page, owner's page, data card, model card.
 
-The data card: Croissant 1.0 (JSON-LD of MLCommons) with the fields of responsible AI.
+The data card: Croissant 1.1 (JSON-LD of MLCommons) with the fields of responsible AI.
 
-Both specifications are published by MLCommons ("Croissant Format Specification", version 1.0, and
+Both specifications are published by MLCommons ("Croissant Format Specification", version 1.1, and
 "Croissant RAI Specification", version 1.0).
 """
 
@@ -411,7 +411,7 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": [
-            "http://mlcommons.org/croissant/1.0",
+            "http://mlcommons.org/croissant/1.1",
             "http://mlcommons.org/croissant/RAI/1.0",
         ],
         "name": "synthetic-execution-traces" if kind == "trace" else "synthetic-flow-graphs",

@@ -3,6 +3,7 @@
 import html
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from layerdag.differences.difference import (
@@ -14,6 +15,7 @@ from layerdag.differences.difference import (
     figure_text,
     lines,
 )
+from layerdag.graph.attributed_graph import written_name
 from layerdag.report.content import Answer
 from layerdag.report.page import cards, document, require_replaceable_page
 from layerdag.runtime.files import write_text
@@ -182,6 +184,7 @@ def write_difference(found: Difference, path: str | Path) -> Path:
     """
     path = Path(path)
     require_replaceable_difference(path)
+    found = replace(found, a=written_name(found.a), b=written_name(found.b))
     write_text(path.with_suffix(".json"), json.dumps(found.summary(), indent=1) + "\n")
     write_text(path, _render(found))
     return path

@@ -114,6 +114,13 @@ def _of_corpus(
 
 
 def _of_table(path: Path) -> list[MeasuredRun]:
+    try:
+        return _of_rows(path)
+    except csv.Error as error:
+        raise ConfigError(f"{path}: is no CSV ({error}); check the file.") from None
+
+
+def _of_rows(path: Path) -> list[MeasuredRun]:
     text = read_whole(path, MAX_TABLE_BYTES, ConfigError).decode("utf-8-sig", errors="replace")
     table = csv.DictReader(io.StringIO(text))
     if not set(_COLUMNS) <= set(table.fieldnames or ()):

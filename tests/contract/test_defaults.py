@@ -14,6 +14,22 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "dev" / "defaults.md"
 READERS: tuple[str, ...] = (
+    "codec/foreign.py",
+    "codec/formats.py",
+    "datasets/dgrl.py",
+    "datasets/discovery.py",
+    "datasets/folder.py",
+    "datasets/packed.py",
+    "datasets/packing.py",
+    "datasets/published.py",
+    "datasets/samples.py",
+    "graph/attributed_graph.py",
+    "graph/formats/dot.py",
+    "graph/formats/graphml.py",
+    "graph/formats/listed.py",
+    "graph/formats/node_link.py",
+    "graph/formats/rows.py",
+    "graph/formats/wfformat.py",
     "simulator/calibration.py",
     "simulator/calibration_fit.py",
     "simulator/cluster.py",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", metavar="FILE.json", help="write the figures as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,11 +77,13 @@ def run(args: argparse.Namespace) -> int:
         max_graphs=args.max_graphs,
         seed=args.seed,
     )
+    figures = result.to_dict() | ({"notes": notes_json(data.notes)} if data.notes else {})
     if args.out:
-        write_text(args.out, json.dumps(result.to_dict(), indent=1) + "\n")
-    print(json.dumps(result.to_dict(), indent=1) if args.json else result)
+        write_text(args.out, json.dumps(figures, indent=1) + "\n")
+    print(json.dumps(figures, indent=1) if args.json else result)
+    print_notes(data.notes)
     _tell_unusable(result)
-    return 0
+    return strict_code(data.notes, strict=args.strict)
 
 
 def _tell_unusable(result: "SideBySide") -> None:

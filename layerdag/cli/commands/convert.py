@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from layerdag.errors import UsageError
 if TYPE_CHECKING:
     from layerdag.codec.formats import Inputs
     from layerdag.graph.attributed_graph import AttributedGraph
+    from layerdag.runtime.notes import Note
     from layerdag.traces.trace import Workload
 
 
@@ -325,7 +327,7 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     if args.strict and graph.notes:
         print_status("nothing was written: --strict allows no notes")
         return strict_code(graph.notes, strict=True)
-    write_graph(graph, args.to, out)
+    print_notes(write_graph(graph, args.to, out))
     print(
         f"wrote a graph of {graph.num_nodes:,} nodes and {graph.edge_index_2E.shape[1]:,} edges: "
         f"{out}",
@@ -334,12 +336,13 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     return 0
 
 
-def write_graph(graph: "AttributedGraph", form: str, out: Path) -> None:
-    """Write a graph in one of ``FORMS``."""
+def write_graph(graph: "AttributedGraph", form: str, out: Path) -> "Sequence[Note]":
+    """Write a graph in one of ``FORMS``; return what the form cannot hold."""
     from layerdag.codec.formats import Content, writer
 
     written = _with_runtimes(graph) if form == "wfformat" else graph
-    writer(form, Content.GRAPH)(out, written)
+    told = writer(form, Content.GRAPH)(out, written)
+    return told if isinstance(told, tuple) else ()
 
 
 def _with_runtimes(graph: "AttributedGraph") -> "AttributedGraph":

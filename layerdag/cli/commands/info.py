@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -246,6 +247,8 @@ def rank_ranges(ranks: tuple[int, ...]) -> str:
 
 
 _MOST_WORDS = 6
+_MOST_MISSING = 1000
+"""Names of missing parts that are listed."""
 
 
 def graph_summary(graph: "AttributedGraph") -> dict[str, Any]:
@@ -315,13 +318,12 @@ def run_summary(folder: Path) -> dict[str, Any]:
     from layerdag.codec.sample_files import SampleRun
 
     run, figures = SampleRun.read(folder), _Figures()
-    missing: list[str] = []
-    for part in range(run.num_parts):
-        index = run.index_of(folder, part)
-        if index is None:
-            missing.append(run.file_of(part))
-        else:
-            figures.add(index)
+    there = set()
+    for index in run.parts_at(folder):
+        figures.add(index)
+        there.add(index.part)
+    absent = (part for part in range(run.num_parts) if part not in there)
+    missing = [run.file_of(part) for part in islice(absent, _MOST_MISSING)]
     return {
         "folder": str(folder),
         "format": run.file_format,
@@ -329,6 +331,11 @@ def run_summary(folder: Path) -> dict[str, Any]:
         "num": run.num,
         "parts": run.num_parts,
         "missing_parts": missing,
+        **(
+            {"more_missing_parts": more}
+            if (more := run.num_parts - len(there) - len(missing))
+            else {}
+        ),
         **figures.to_json(),
     }
 
@@ -395,14 +402,15 @@ def run_lines(summary: dict[str, Any]) -> list[str]:
     from layerdag.runtime.reading import format_size
 
     missing = summary["missing_parts"]
-    there = summary["parts"] - len(missing)
+    absent = len(missing) + summary.get("more_missing_parts", 0)
+    there = summary["parts"] - absent
     samples = f"{summary['samples']:,} of {summary['num']:,} samples"
     parts = f"{there:,} of {summary['parts']:,} parts ({summary['format']})"
     size = format_size(summary["bytes"])
     lines = [f"{summary['folder']}: {samples} in {parts}, {size}"]
     if missing:
         shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        lines.append(f"  {'missing':<14}{len(missing):,} parts: {shown}")
+        lines.append(f"  {'missing':<14}{absent:,} parts: {shown}")
     last = summary["seed"] + summary["num"] - 1
     lines.append(f"  {'seeds':<14}{summary['seed']} to {last}")
     for name in ("nodes", "ranks"):

@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from layerdag.cli.notes import add_strict, print_notes, strict_code
+
 SUMMARY = "Write a folder of graphs as flat arrays, to train on more than memory holds."
 EXAMPLE = "  layerdag pack traces --out traces-packed\n  layerdag train --folder traces-packed"
 
@@ -36,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="nodes of the graphs that are held to learn words and bins from (default 2000000)",
     )  # fmt: skip
     parser.add_argument("--overwrite", action="store_true", help="replace an older packed data set")
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,9 +60,10 @@ def run(args: argparse.Namespace) -> int:
         schema_nodes=args.schema_nodes or SCHEMA_NODES,
         overwrite=args.overwrite,
     )
+    print_notes(header.notes)
     for sentence in header.left_out:
         print(f"layerdag: left out: {sentence}", file=sys.stderr)
     counts = ", ".join(f"{count} {split}" for split, count in header.splits.items())
     graphs = "graph" if header.learned_from == 1 else "graphs"
     print(f"wrote {args.out}: {counts}; schema of {header.learned_from} training {graphs}")
-    return 0
+    return strict_code(header.notes, strict=args.strict)

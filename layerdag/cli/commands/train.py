@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.notes import print_notes
 from layerdag.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -397,6 +398,7 @@ def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
     if not config.resume:
         clear_run(directory)
     write_run_file(directory, to_plain_dict(config), data.renamed)
+    print_notes(data.notes)
     for sentence in _renamings(data):
         warn(sentence)
     if (advice := too_few_held_out(data)) is not None:

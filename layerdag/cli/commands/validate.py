@@ -305,7 +305,8 @@ def _check(target: Path, groups: str | None) -> Checked:
         place = recognize(target)
         if place.content is Content.GRAPH:
             graph = place.graph()
-            return Checked(target, None, tuple(_check_graph(target, graph)), notes=graph.notes)
+            found_in = tuple(_check_graph(target, graph))
+            return Checked(target, None, found_in, notes=graph.notes)
         workload = place.traces(ReadOptions(groups))
         described = check_group_file(workload) if groups or holds_rank_files(target) else []
         findings = described + check_workload(workload)
@@ -327,9 +328,10 @@ def _is_sampled(target: Path) -> bool:
 
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
     """Check the structure of one flow graph."""
-    from layerdag.api.functions import validate
+    from layerdag.api.functions import graph_findings
 
-    return list(validate(replace(graph, name=str(target))))
+    named = replace(graph, name=str(target))
+    return graph_findings(named, in_layer_order=_is_sampled(target))
 
 
 def _print_text_validate(checked: Sequence[Checked], findings: "Sequence[Finding]") -> None:
@@ -428,6 +430,10 @@ class CheckedPart:
     alone: int
 
 
+MOST_MISSING = 10_000
+"""Parts of samples that are named one by one where they are missing."""
+
+
 def parts_at(path: Path) -> Sequence[Path] | None:
     """Return the parts at a path, those that are missing included; None if it is something else.
 
@@ -441,6 +447,12 @@ def parts_at(path: Path) -> Sequence[Path] | None:
     if not is_run(path):
         return None
     run = SampleRun.read(path)
+    there = run.count_parts(path)
+    if run.num_parts - there > MOST_MISSING:
+        raise DataError(
+            f"{path}: is to hold {run.num_parts:,} parts, of which {there:,} are there; repeat "
+            "'layerdag sample', which writes the others, or get the folder from its source again."
+        )
     return [path / run.file_of(part) for part in range(run.num_parts)]
 
 
@@ -471,6 +483,6 @@ def _check_parts(sample: "StoredSample") -> "tuple[Sequence[Finding], int | None
         workload = sample.workload()
         described = check_group_file(workload) if sample.files else []
         return [*described, *check_workload(workload)], workload.num_ranks
-    from layerdag.api.functions import validate  # loads torch
+    from layerdag.api.functions import graph_findings  # loads torch
 
-    return validate(replace(sample.graph, name=sample.source)), None
+    return graph_findings(replace(sample.graph, name=sample.source), in_layer_order=True), None

@@ -5,9 +5,9 @@ from layerdag.graph.formats.graphml import (
     decode_graphml,
     encode_graphml,
     read_graphml,
-    read_node_link,
     write_graphml,
 )
+from layerdag.graph.formats.node_link import read_node_link
 from layerdag.graph.formats.rows import GraphRows, Value, from_networkx, is_networkx, to_networkx
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 

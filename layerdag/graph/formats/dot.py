@@ -3,14 +3,18 @@
 DOT, the language of Graphviz, as flow graphs.
 
 Only the graph is read: nodes, edges, their attributes and the defaults for these, in subgraphs as
-well. What is for drawing alone (shape, color, position) is left out.
+well. What is for drawing alone (shape, color, position) is left out. An exponent belongs to its
+number, as igraph and scripts write it, although Graphviz has none.
+
+``write_dot`` quotes the names of attributes, and not those for drawing; so "group" in quotes is an
+attribute where a file has names without quotes, too.
 """
 
 import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -18,10 +22,19 @@ from typing import NoReturn
 import numpy as np
 
 from layerdag.errors import GraphError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.rows import GraphRows, Value, columns_of, is_number
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, written_name
+from layerdag.graph.formats.listed import ListedEdges, listed_graph
+from layerdag.graph.formats.rows import (
+    MOST_CELLS,
+    GraphRows,
+    Value,
+    distinct,
+    is_number,
+)
 from layerdag.runtime.files import write_text
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.settings import shorten
 
 MOST_EDGES = 5_000_000
 """Edges between subgraphs multiply: more than these are refused."""
@@ -29,14 +42,18 @@ MOST_EDGES = 5_000_000
 MOST_DEPTH = 50
 """Subgraphs inside each other."""
 
+_COMMENT = r"//[^\n]*|/\*.*?\*/"
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)
+    rf"""(?P<space>(?:\s*\n[ \t]*|\A[ \t]*)\#[^\n]*|\s+|{_COMMENT})
     |(?P<quoted>"(?:[^"\\]|\\.)*")
-    |(?P<word>[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*|-?(?:\.\d+|\d+(?:\.\d*)?))
-    |(?P<mark>->|--|[{}\[\];,=:+])
+    |(?P<word>[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)
+    |(?P<number>-?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][+-]?\d+)?)
+    |(?P<mark>->|--|[{{}}\[\];,=:+])
     |(?P<markup><)""",
     re.VERBOSE | re.DOTALL,
 )
+_BEHIND_NUMBER = re.compile(r"[\w.\x80-\U0010ffff]+")
+_START = re.compile(r"^[ \t]*(?:strict\s+)?digraph\b", re.IGNORECASE | re.MULTILINE)
 _EDGE_TYPE = ("type", "deptype", "dependency")
 _DASHED = ("dashed", "dotted")
 
@@ -59,8 +76,10 @@ class Parser:
 
     Attributes:
         nodes: Attributes of each node.
-        edges: Type of each edge.
+        types: Types of each edge; the last one alone in a strict graph.
         values: Attributes of the graph.
+        dropped: Attributes of edges that are neither their type nor for drawing: how many edges
+            have each, and the line of the first.
     """
 
     def __init__(self, source: str, text: str) -> None:
@@ -68,25 +87,71 @@ class Parser:
         self._rest = self._read()
         self._ahead: deque[Token] = deque()
         self._place = 0
-        self._joined = 0
+        self._joined = self._cells = 0
+        self._strict = self._has_plain_names = False
+        self._subgraphs: dict[str, dict[str, None]] = {}
         self.nodes: dict[str, Attributes] = {}
-        self.edges: dict[tuple[str, str], str] = {}
+        self.types: dict[tuple[str, str], dict[str, None]] = {}
         self.values: Attributes = {}
+        self.dropped: dict[str, tuple[int, int]] = {}
+
+    @property
+    def edges(self) -> dict[tuple[str, str], str]:
+        """The type of each edge, that of several between two nodes joined by "+"."""
+        return {edge: "+".join(sorted(types)) for edge, types in self.types.items()}
 
     def parse(self) -> None:
         """Read the whole graph."""
-        first = self._name("digraph").lower()
-        if first == "strict":
-            first = self._name("digraph").lower()
-        if first != "digraph":
-            found = "an undirected graph" if first == "graph" else f"'{first}'"
-            self._refuse(f"begins with {found}; a DAG needs 'digraph'")
+        self._begin()
         if not self._is("{"):
             self._name("a name or {")
         self._take("{")
         self._statements(_Scope(), 0)
         if self._look(0) is not None:
             self._refuse("a second graph, or text behind the graph; keep one graph in each file")
+        for attributes in (*self.nodes.values(), self.values):
+            self._settle_names(attributes)
+
+    def _begin(self) -> None:
+        """Read what a graph begins with.
+
+        Raises:
+            GraphError: If it is none, or text stands before it.
+        """
+        try:
+            first = found = self._name("digraph")
+            if first.lower() == "strict":
+                self._strict, found = True, self._name("digraph")
+        except GraphError:
+            self._refuse_text_before()
+            raise
+        if found.lower() == "digraph":
+            return
+        if found.lower() == "graph":
+            self._refuse("begins with an undirected graph; a DAG needs 'digraph'")
+        self._refuse_text_before()
+        self._refuse(f"begins with '{shorten(first, 40)}'; a DAG needs 'digraph'")
+
+    def _refuse_text_before(self) -> None:
+        """Raise GraphError if a graph begins behind some text."""
+        start = _START.search(self._text)
+        if start is None or not self._text[: start.start()].strip():
+            return
+        line = self._text.count("\n", 0, start.start()) + 1
+        text = shorten(self._text.lstrip().partition("\n")[0], 40)
+        raise GraphError(
+            f"{self._source}: line 1: text stands before the graph, which begins in line {line}: "
+            f"'{text}'; remove what is above that line."
+        )
+
+    def _settle_names(self, attributes: Attributes) -> None:
+        """Turn quoted names into plain ones; one for drawing stays only as ``write_dot`` has it."""
+        for name in [name for name in attributes if name[0:1] == _QUOTED]:
+            value, bare = attributes.pop(name), name[1:]
+            if self._has_plain_names and (bare in _FOR_DRAWING or bare == "label"):
+                attributes[f"{_QUOTED}{bare}"] = value
+            else:
+                attributes[bare] = value
 
     def _statements(self, scope: _Scope, depth: int) -> None:
         """Read statements up to the closing brace."""
@@ -106,10 +171,12 @@ class Parser:
         word = token[1].lower() if token[0] == "word" else ""
         if word in ("graph", "node", "edge") and follows == "[":
             self._step()
-            target = {"graph": self.values, "node": scope.node, "edge": scope.edge}[word]
+            own = self.values if depth == 0 else {}
+            target = {"graph": own, "node": scope.node, "edge": scope.edge}[word]
             target.update(self._attributes())
         elif token[0] != "mark" and follows == "=" and word != "subgraph":
             name = self._name("a name")
+            name = f"{_QUOTED}{name}" if token[0] == "quoted" else name
             self._take("=")
             value = self._name("a value")
             if depth == 0:
@@ -130,25 +197,34 @@ class Parser:
             for name in ends[0]:
                 self.nodes[name].update(attributes)
             return
-        kind = _edge_type({**scope.edge, **attributes})
+        attributes = {**scope.edge, **attributes}
+        kind = _edge_type(attributes)
+        joined = self._joined
         for sources, targets in pairwise(ends):
             self._joined += len(sources) * len(targets)
             if self._joined > MOST_EDGES:
                 self._refuse(f"there are more than {MOST_EDGES:,} edges; split the graph")
-            self.edges.update({(s, t): kind for s in sources for t in targets})
+            for edge in ((s, t) for s in sources for t in targets):
+                if self._strict:
+                    self.types[edge] = {kind: None}
+                else:
+                    self.types.setdefault(edge, {})[kind] = None
+        for name in attributes.keys() - _OF_EDGES if attributes else ():
+            count, first = self.dropped.get(name, (0, self._line()))
+            self.dropped[name] = count + self._joined - joined, first
 
     def _end(self, scope: _Scope, depth: int) -> Sequence[str]:
         """Read one end of an edge: a node, or all nodes of a subgraph."""
-        token = self._peek("a node")
+        token, members = self._peek("a node"), dict[str, None]()
         if token[0] == "word" and token[1].lower() == "subgraph":
             self._step()
             if not self._is("{"):
-                self._name("a name or {")
+                members = self._subgraphs.setdefault(self._name("a name or {"), {})
             if not self._is("{"):
                 self._refuse("a subgraph without '{'")
         if self._is("{"):
             self._step()
-            inner = _Scope(dict(scope.node), dict(scope.edge))
+            inner = _Scope(dict(scope.node), dict(scope.edge), members)
             self._statements(inner, depth + 1)
             scope.members.update(inner.members)
             return list(inner.members)
@@ -156,7 +232,14 @@ class Parser:
         while self._is(":"):  # a port, and perhaps a compass point
             self._step()
             self._name("a port")
-        self.nodes.setdefault(name, dict(scope.node))
+        if name not in self.nodes:
+            self.nodes[name] = dict(scope.node)
+            self._cells += len(scope.node)
+            if self._cells > MOST_CELLS // 2:
+                self._refuse(
+                    f"the defaults of nodes make more than {MOST_CELLS // 2:,} attributes; give "
+                    "nodes fewer attributes, or split the graph"
+                )
         scope.members[name] = None
         return [name]
 
@@ -166,11 +249,13 @@ class Parser:
         while self._is("["):
             self._step()
             while not self._is("]"):
+                quoted = self._peek("an attribute")[0] == "quoted"
+                self._has_plain_names |= not quoted
                 name = self._name("an attribute")
-                found[name] = "true"
-                if self._is("="):
-                    self._step()
-                    found[name] = self._name("a value")
+                if not self._is("="):
+                    self._refuse(f"attribute '{shorten(name, 40)}' has no value; write name=value")
+                self._step()
+                found[f"{_QUOTED}{name}" if quoted else name] = self._name("a value")
                 if self._is(";") or self._is(","):
                     self._step()
             self._step()
@@ -215,11 +300,14 @@ class Parser:
             self._refuse(f"the file ends where {wanted} belongs; copy it again")
         return token
 
+    def _line(self) -> int:
+        """Return the line of the current token."""
+        offset = self._ahead[0][2] if self._ahead else self._place
+        return self._text.count("\n", 0, offset) + 1
+
     def _refuse(self, what: str) -> NoReturn:
         """Raise GraphError at the current token."""
-        offset = self._ahead[0][2] if self._ahead else self._place
-        line = self._text.count("\n", 0, offset) + 1
-        raise GraphError(f"{self._source}: line {line}: {what}.")
+        raise GraphError(f"{self._source}: line {self._line()}: {what}.")
 
     def _read(self) -> Iterator[Token]:
         """Yield kind, text and place of each token."""
@@ -239,8 +327,21 @@ class Parser:
             elif kind == "markup":
                 at = self._end_of_markup(start)
                 yield kind, self._text[start + 1 : at - 1], start
+            elif kind == "number":
+                self._require_end_of_number(start, at)
+                yield "word", match.group(), start
             elif kind != "space":
                 yield kind, match.group(), start
+
+    def _require_end_of_number(self, start: int, end: int) -> None:
+        """Refuse a number that something else follows without a blank, as in "0x70" or "1.2.3"."""
+        more = _BEHIND_NUMBER.match(self._text, end)
+        if more is not None:
+            line = self._text.count("\n", 0, start) + 1
+            raise GraphError(
+                f"{self._source}: line {line}: '{shorten(self._text[start : more.end()], 40)}' is "
+                "neither a number nor a name of DOT; put it in quotes."
+            )
 
     def _end_of_markup(self, start: int) -> int:
         """Return the place behind a label of HTML, whose brackets are balanced."""
@@ -258,8 +359,13 @@ def _unquoted(text: str) -> str:
     return re.sub(r'\\(\n|"|\\)', lambda match: match.group(1).strip("\n"), text[1:-1])
 
 
+_QUOTED = "\0"
+"""Stands before a quoted name of an attribute while a file is read, which cannot hold it."""
+
+
 def _edge_type(attributes: Mapping[str, str]) -> str:
     """Return the type of an edge."""
+    attributes = {name.removeprefix(_QUOTED): value for name, value in attributes.items()}
     named = next((attributes[name] for name in _EDGE_TYPE if attributes.get(name)), None)
     if named is not None:
         return named
@@ -276,13 +382,27 @@ _FOR_DRAWING = {
     *("vertices", "samplepoints", "pencolor", "rankdir", "splines", "nodesep", "ranksep", "ratio"),
     *("size", "compound", "bgcolor"),
 }
+_DRAWN_EDGES = {
+    *("headport", "tailport", "lhead", "ltail", "headclip", "tailclip", "samehead", "sametail"),
+    *("headlabel", "taillabel", "head_lp", "tail_lp", "decorate", "edgetooltip", "edgehref"),
+    *("edgeURL", "edgetarget", "headURL", "headhref", "headtarget", "headtooltip", "tailURL"),
+    *("tailhref", "tailtarget", "tailtooltip", "labelangle", "labeldistance", "labelfloat"),
+    *("labelfontcolor", "labelfontname", "labelfontsize", "labelURL", "labelhref", "labeltarget"),
+    *("labeltooltip", "id", "key", "colorscheme", "showboxes", "xlp"),
+}
+_OF_EDGES = {
+    name
+    for plain in (*_FOR_DRAWING, *_DRAWN_EDGES, *_EDGE_TYPE)
+    for name in (plain, f"{_QUOTED}{plain}")
+}
 
 
 def read_dot(path: str | Path) -> AttributedGraph:
     """Read a directed graph; the file is not trusted.
 
-    Attributes of nodes are categories, or numbers where all values are. An edge attribute "type",
-    "deptype" or "dependency" gives the edge type; else dashed and dotted edges are "control".
+    Attributes of nodes are categories, or numbers where all values are. Nodes without attributes
+    have their name as one, unless names only number them. An edge attribute "type", "deptype" or
+    "dependency" gives the edge type; else dashed and dotted edges are "control".
 
     Raises:
         GraphError: If it is no directed graph in DOT, or has no node; names the line.
@@ -295,28 +415,56 @@ def read_dot(path: str | Path) -> AttributedGraph:
         ) from None
     parser = Parser(str(path), text)
     parser.parse()
-    rows = [
-        {k: v for k, v in row.items() if k not in _FOR_DRAWING and v}
-        for row in parser.nodes.values()
-    ]
-    categories, numbers = columns_of(rows)
+    notes = NoteCollector(str(path))
+    for name, (count, line) in parser.dropped.items():
+        notes.add(
+            NoteKind.ATTRIBUTE, name.removeprefix(_QUOTED), "of edges, which have a type alone; "
+            "left out", where=f"line {line}", count=count,
+        )  # fmt: skip
+    nodes = {name: _row(name, attributes) for name, attributes in parser.nodes.items()}
+    if not any(nodes.values()) and not _only_numbers(list(nodes)):
+        nodes = {name: {"name": name} for name in nodes}
     index_of = {name: at for at, name in enumerate(parser.nodes)}
-    types = tuple(dict.fromkeys(["data", *sorted(parser.edges.values())]))
-    ends = [(index_of[source], index_of[target]) for source, target in parser.edges]
+    edges = ListedEdges()
+    for (source, target), kind in parser.edges.items():
+        edges.add(index_of[source], index_of[target], kind)
     conditions: dict[str, Condition] = {
-        name: float(value) if is_number(value) else value
+        name.removeprefix(_QUOTED): float(value) if is_number(value) else value
         for name, value in parser.values.items()
         if name not in _FOR_DRAWING
     }
-    return AttributedGraph(
-        name=_stem(path),
-        categories=categories,
-        numbers=numbers,
-        edge_index_2E=np.array(ends, dtype=np.int64).reshape(-1, 2).T,
-        edge_type_E=np.array([types.index(kind) for kind in parser.edges.values()], np.int64),
-        edge_type_names=types,
-        conditions=conditions,
-    ).checked()
+    graph = listed_graph(
+        source=str(path), name=_stem(path), nodes=nodes, edges=edges,
+        notes=notes, conditions=conditions,
+    )  # fmt: skip
+    return _data_first(graph)
+
+
+def _row(node: str, attributes: Mapping[str, str]) -> Attributes:
+    """Return the attributes of a node that are not for drawing; "N" behind a backslash names it."""
+    found = {
+        name: value.replace("\\N", node) if name == "label" else value
+        for name, value in attributes.items()
+        if name not in _FOR_DRAWING and value and not (name == "label" and value == "\\N")
+    }
+    quoted = {name: value for name, value in found.items() if name[0:1] == _QUOTED}
+    return {k: v for k, v in found.items() if k not in quoted} | {
+        name[1:]: value for name, value in quoted.items()
+    }
+
+
+def _only_numbers(names: Sequence[str]) -> bool:
+    """Return whether names differ by a number alone, as "n0", "n1", ... and "-1.5" do."""
+    return all(map(is_number, names)) or len({re.sub(r"\d+", "", name) for name in names}) <= 1
+
+
+def _data_first(graph: AttributedGraph) -> AttributedGraph:
+    """Return the graph with "data" as its first type of edges."""
+    names = ("data", *(name for name in graph.edge_type_names if name != "data"))
+    codes = [names.index(name) for name in graph.edge_type_names]
+    return replace(
+        graph, edge_type_names=names, edge_type_E=np.array(codes, np.int64)[graph.edge_type_E]
+    )
 
 
 def _stem(path: str | Path) -> str:
@@ -324,23 +472,37 @@ def _stem(path: str | Path) -> str:
     return re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE)
 
 
-def write_dot(path: str | Path, graph: AttributedGraph | GraphRows) -> None:
-    """Write a graph that ``read_dot`` reads again; absent numbers are left out of their node."""
+def write_dot(path: str | Path, graph: AttributedGraph | GraphRows) -> tuple[Note, ...]:
+    """Write a graph that ``read_dot`` reads again; absent numbers are left out of their node.
+
+    Returns:
+        What the format cannot hold: the character NUL, which is written as U+FFFD.
+
+    Raises:
+        GraphError: If the graph contradicts itself, or a word of it is no text.
+    """
     table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph.checked())
-    write_text(path, "\n".join(_lines(table)) + "\n")
+    text = "\n".join(_lines(table)) + "\n"
+    notes = NoteCollector(str(path))
+    if count := text.count("\0"):
+        notes.add(NoteKind.ENCODING, r"\0", "DOT cannot hold it; written as U+FFFD", count=count)
+    write_text(path, text.replace("\0", "\ufffd"))
+    return notes.notes
 
 
+_PLAIN_ID = re.compile("[0-9]+")
 _DRAWN = 'node [shape=box, style="rounded,filled", fontname="sans-serif", fontcolor=white];'
 
 
 def _lines(table: GraphRows) -> Iterator[str]:
     """Yield the lines of a file; control edges of a graph that is to be drawn are dashed."""
-    yield f"digraph {_quoted(table.name)} {{"
+    yield f"digraph {_quoted(written_name(table.name))} {{"
     if table.looks:
         yield f"  {_DRAWN}"
     for name, value in table.conditions.items():
         yield f"  {_quoted(name)}={_quoted(_written(value))};"
-    ids = [key if key.isdecimal() else _quoted(key) for key in table.ids]
+    keys = distinct(table.ids, lambda key: key.replace("\0", "\ufffd"))
+    ids = [key if _PLAIN_ID.fullmatch(key) else _quoted(key) for key in keys]
     for at, (key, row) in enumerate(zip(ids, table.rows, strict=True)):
         pairs = [f"{_quoted(name)}={_quoted(_written(value))}" for name, value in row.items()]
         looks = table.looks[at] if table.looks else {}
@@ -364,5 +526,4 @@ def _written(value: Value) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text in quotes."""
-    text = text.replace("\0", "")
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

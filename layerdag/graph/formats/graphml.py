@@ -1,84 +1,157 @@
-"""GraphML both ways, node-link JSON.
+"""GraphML both ways, as graphml.graphdrawing.org has it.
 
-GraphML of other tools: any directed file becomes a graph with names and numbers.
+GraphML of other tools: any directed file becomes a graph with names and numbers. Keys count for
+what they are declared for, and have defaults; truth values are "true" or "1", "false" or "0"; names
+of types are read in any case, Mathematica's "Real" among them. Elements are known by their names in
+any namespace of GraphML, prefixed or not. Of yEd the label of a node is read; a node that holds a
+graph is a group, which is no node unless an edge ends there.
 
-The format is that of graphml.graphdrawing.org. Files that do not declare their keys, as those of
-HatScheT's loop library, are read as well: the type of such an attribute is seen from its values.
-
-Node-link JSON, as networkx and ProGraML write it and HLS data sets use it.
-
-``{"directed": true, "graph": {...}, "nodes": [{"id": 0, ...}], "links": [{"source": 0, "target":
-1, ...}]}``; "edges" for "links" is read as well. Control flow has loops: edges that close one are
-left out, and counted as the graph-level value ``loop_edges``.
+Files that do not declare their keys, as those of HatScheT's loop library, are read as well: the
+type of such an attribute is seen from its values.
 """
 
-import io
-import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
-
-import numpy as np
+from xml.sax.saxutils import escape
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.rows import GraphRows, columns_of, is_number
+from layerdag.graph.formats.listed import ListedEdges, listed_graph, positions_of
+from layerdag.graph.formats.rows import GraphRows, Value, distinct, is_number
 from layerdag.runtime.files import write_bytes
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
-_NUMBERS = ("int", "long", "float", "double")
+_NUMBERS = ("int", "long", "float", "double", "integer", "real", "short", "number")
+_TRUTH, _TEXT = ("boolean", "bool"), ("string",)
+_TRUTH_VALUES = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # The attribute of an edge that gives its type, and the one that says it closes a loop.
 _EDGE_TYPE = ("type", "deptype", "dependency")
 _DISTANCE = ("distance", "Distance")
+_SPACE = "graphml.graphdrawing.org"
+_YED = "{http://www.yworks.com/xml/graphml}"
+_LABEL = "label"
 
-Row = Mapping[str, str]
-
+Element = ElementTree.Element
+Row = dict[str, str]
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HEAD = (
+    "<?xml version='1.0' encoding='utf-8'?>\n"
+    '<graphml xmlns="http://graphml.graphdrawing.org/xmlns" '
+    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
+    'xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns '
+    'http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">\n'
+)
 
 
-def write_graphml(path: str | Path, graph: AttributedGraph | GraphRows) -> None:
-    """Write GraphML; absent numbers are left out of their node."""
-    write_bytes(path, encode_graphml(graph))
+def write_graphml(path: str | Path, graph: AttributedGraph | GraphRows) -> tuple[Note, ...]:
+    """Write GraphML; absent numbers are left out of their node.
+
+    Returns:
+        Characters that XML cannot hold, which are written as U+FFFD.
+
+    Raises:
+        GraphError: If the graph contradicts itself, or a word of it is no text.
+    """
+    text = _text(graph)
+    notes = NoteCollector(str(path))
+    for found in _NOT_XML.findall(text):
+        shown = ascii(found)[1:-1]
+        notes.add(NoteKind.ENCODING, shown, "XML cannot hold it; written as U+FFFD")
+    write_bytes(path, _xml(text).encode())
+    return notes.notes
 
 
 def encode_graphml(graph: AttributedGraph | GraphRows) -> bytes:
     """Return the content of the file that ``write_graphml`` writes."""
-    import networkx
-
-    table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph)
-    target = networkx.DiGraph(**{k: _xml(v) for k, v in table.conditions.items()})
-    for key, row in zip(table.ids, table.rows, strict=True):
-        target.add_node(_xml(key), **{_xml(name): _xml(value) for name, value in row.items()})
-    for source, to, kind in table.edges:
-        target.add_edge(_xml(table.ids[source]), _xml(table.ids[to]), type=_xml(kind))
-    content = io.BytesIO()
-    networkx.write_graphml(target, content)
-    return _with_small_booleans(content.getvalue())
+    return _xml(_text(graph)).encode()
 
 
-def _with_small_booleans(content: bytes) -> bytes:
-    """Return GraphML with "true" and "false", as XML has them, where networkx writes Python's."""
-    keys = re.findall(rb'<key id="(d\d+)"[^>]*attr\.type="boolean"', content)
-    if not keys:
-        return content
-    pattern = rb'(<data key="(?:' + b"|".join(keys) + rb')">)(True|False)<'
-    return re.sub(pattern, lambda found: found[1] + found[2].lower() + b"<", content)
+def _xml(text: str) -> str:
+    """Return a text with what XML cannot hold replaced."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
-def _xml(value: Any) -> Any:
-    """Return a value with what XML cannot hold replaced."""
-    return _NOT_XML.sub("\ufffd", value) if isinstance(value, str) else value
+def _text(graph: AttributedGraph | GraphRows) -> str:
+    """Return the content of a file, with what XML cannot hold."""
+    table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph.checked())
+    keys = _Keys()
+    names = dict(zip(_names_of(table), distinct(_names_of(table), _xml), strict=True))
+    values = list(_data("graph", {names[k]: v for k, v in table.conditions.items()}, keys, "    "))
+    ids = [_attribute(key) for key in distinct(table.ids, _xml)]
+    body = []
+    for key, row in zip(ids, table.rows, strict=True):
+        data = _data("node", {names[name]: value for name, value in row.items()}, keys, "      ")
+        body += _element(f"node id={key}", data)
+    for source, to, kind in sorted(table.edges, key=lambda edge: edge[0]):
+        data = _data("edge", {"type": kind}, keys, "      ")
+        body += _element(f"edge source={ids[source]} target={ids[to]}", data)
+    inside = [*body, *values]
+    lines = ['  <graph edgedefault="directed">', *inside, "  </graph>"]
+    lines = lines if inside else ['  <graph edgedefault="directed" />']
+    return _HEAD + "\n".join([*keys.lines(), *lines, "</graphml>"]) + "\n"
+
+
+def _names_of(table: GraphRows) -> list[str]:
+    """Return the names of all attributes."""
+    names = dict.fromkeys(table.conditions)
+    for row in table.rows:
+        names.update(dict.fromkeys(row))
+    return list(names)
+
+
+class _Keys:
+    """The keys of a file that is written, in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str, str], str] = {}
+
+    def id_of(self, name: str, value: Value, scope: str) -> str:
+        """Return the key of an attribute for values of this type."""
+        types = {str: "string", bool: "boolean", int: "long"}
+        key = (name, types.get(type(value), "double"), scope)
+        return self._ids.setdefault(key, f"d{len(self._ids)}")
+
+    def lines(self) -> Iterator[str]:
+        """Yield the declarations, the last key first."""
+        for (name, kind, scope), key in reversed(self._ids.items()):
+            yield (
+                f'  <key id="{key}" for="{scope}" attr.name={_attribute(name)} '
+                f'attr.type="{kind}" />'
+            )
+
+
+def _data(scope: str, row: Mapping[str, Value], keys: _Keys, indent: str) -> Iterator[str]:
+    """Yield a line for each attribute."""
+    for name, value in row.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        key = keys.id_of(name, value, scope)
+        inside = f">{escape(text, {chr(13): '&#13;'})}</data>" if text else " />"
+        yield f'{indent}<data key="{key}"{inside}'
+
+
+def _element(head: str, data: Iterator[str]) -> list[str]:
+    """Return the lines of a node or edge."""
+    inside = list(data)
+    name = head.partition(" ")[0]
+    return [f"    <{head}>", *inside, f"    </{name}>"] if inside else [f"    <{head} />"]
+
+
+def _attribute(text: str) -> str:
+    """Return a text as the value of an attribute of XML, in quotes."""
+    marks = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#09;"}
+    return f'"{escape(text, marks)}"'
 
 
 def read_graphml(path: str | Path) -> AttributedGraph:
     """Read a directed GraphML file: text attributes are categories, numbers are numbers.
 
     Edges with a positive "distance" (carried by a loop to a later iteration) are left out, as a DAG
-    needs. An edge attribute "type", "deptype" or "dependency" gives the edge type.
+    needs, and counted. An edge attribute "type", "deptype" or "dependency" gives the edge type.
 
     Raises:
         GraphError: If the file is no directed GraphML, has no node, or contradicts itself.
@@ -92,212 +165,232 @@ def decode_graphml(content: bytes, path: str) -> AttributedGraph:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise GraphError(f"{path}: is not readable GraphML ({error}); check the file.") from error
-    space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
-    body = root.find(f"{space}graph")
-    if root.tag != f"{space}graphml" or body is None:
-        raise GraphError(f"{path}: is XML, but no GraphML; check the file.")
-    if body.get("edgedefault") == "undirected":
-        raise GraphError(f"{path}: the graph is undirected; a DAG needs edgedefault='directed'.")
-    keys = {
-        str(key.get("id")): (str(key.get("attr.name", key.get("id"))), key.get("attr.type"))
-        for key in root.iter(f"{space}key")
-    }
-    kinds = {name: kind for name, kind in keys.values() if kind is not None}
-    nodes = list(body.iter(f"{space}node"))
-    index_of = {str(node.get("id")): index for index, node in enumerate(nodes)}
-    if len(index_of) != len(nodes):
-        raise GraphError(f"{path}: two nodes have the same id; make ids unique.")
-    edges = _edges(path, [(e, _row(e, space, keys)) for e in body.iter(f"{space}edge")], index_of)
-    names = tuple(sorted({*edges.values(), "data"}))
-    may_be_numbers = {name: kind in _NUMBERS for name, kind in kinds.items()}
-    categories, numbers = columns_of([_row(node, space, keys) for node in nodes], may_be_numbers)
-    conditions = {
-        name: _value(text, kinds.get(name)) for name, text in _row(body, space, keys).items()
-    }
-    return AttributedGraph(
-        name=Path(path).stem,
-        categories=categories,
-        numbers=numbers,
-        edge_index_2E=np.array(list(edges), dtype=np.int64).reshape(-1, 2).T,
-        edge_type_E=np.array([names.index(t) for t in edges.values()], dtype=np.int64),
-        edge_type_names=names,
-        conditions=conditions,
-    ).checked()
+    return _Reader(path, root).graph()
 
 
-def _row(
-    element: ElementTree.Element, space: str, keys: Mapping[str, tuple[str, str | None]]
-) -> dict[str, str]:
-    """Return the data of a graph, node or edge by name."""
-    found = {}
-    for data in element.findall(f"{space}data"):
-        key = str(data.get("key"))
-        found[keys.get(key, (key, None))[0]] = (data.text or "").strip()
-    return found
+@dataclass(frozen=True)
+class _Key:
+    """What a file declares of an attribute.
+
+    Attributes:
+        name: Of the attribute.
+        scope: "graph", "node", "edge" or "all".
+        kind: Its type in small letters, None where none is declared.
+        default: Of what has no value of its own.
+        drawn: Whether it holds yEd's drawing of a node or edge.
+    """
+
+    name: str
+    scope: str
+    kind: str | None
+    default: str | None = None
+    drawn: bool = False
 
 
-def _edges(
-    path: str | Path,
-    elements: Sequence[tuple[ElementTree.Element, Row]],
-    index_of: Mapping[str, int],
-) -> dict[tuple[int, int], str]:
-    """Return the type of each edge that is not carried to a later iteration."""
-    found = {}
-    for element, row in elements:
-        ends = str(element.get("source")), str(element.get("target"))
-        for end in ends:
-            if end not in index_of:
-                raise GraphError(f"{path}: an edge names node '{end}', which does not exist.")
-        distance = next((row[name] for name in _DISTANCE if name in row), "0")
-        if not (is_number(distance) and float(distance) > 0):
-            kind = next((row[name] for name in _EDGE_TYPE if name in row), "data")
-            found[index_of[ends[0]], index_of[ends[1]]] = kind
-    return found
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, path: str, root: Element) -> None:
+        self._path, self._root = path, root
+        self._notes = NoteCollector(path)
+        self._space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
+        graphs = list(self._children(root, "graph"))
+        if self._local(root) != "graphml" or not graphs:
+            raise GraphError(f"{path}: is XML, but no GraphML; check the file.")
+        if len(graphs) > 1:
+            raise GraphError(f"{path}: holds {len(graphs)} graphs; keep one in each file.")
+        self._body = graphs[0]
+        if next(self._all(self._body, "hyperedge"), None) is not None:
+            raise GraphError(f"{path}: has hyperedges; a DAG needs edges between two nodes.")
+        self._keys = {key: found for key, found in map(self._declared, self._all(root, "key"))}
+
+    def graph(self) -> AttributedGraph:
+        """Return the graph."""
+        lines = list(self._all(self._body, "edge"))
+        self._require_directed(lines)
+        nodes = self._nodes(lines)
+        ids = [str(node.get("id")) for node in nodes]
+        index_of = positions_of(ids, self._path)
+        edges = self._edges(lines, index_of)
+        rows = {key: self._row(node, "node") for key, node in zip(ids, nodes, strict=True)}
+        declared = self._kinds("node")
+        values = self._row(self._body, "graph")
+        kinds = self._kinds("graph")
+        conditions = {name: _value(text, kinds.get(name)) for name, text in values.items()}
+        return listed_graph(
+            source=self._path, name=Path(self._path).stem, nodes=rows, edges=edges,
+            notes=self._notes, conditions=conditions,
+            kinds={name: kind in _NUMBERS for name, kind in declared.items()},
+        )  # fmt: skip
+
+    def _local(self, element: Element) -> str:
+        """Return the name of an element of GraphML, "" of any other."""
+        space, _, name = element.tag.rpartition("}")
+        known = not space or space == self._space[:-1] or _SPACE in space
+        return name if known else ""
+
+    def _children(self, element: Element, name: str) -> Iterator[Element]:
+        """Yield the children of a name."""
+        return (child for child in element if self._local(child) == name)
+
+    def _all(self, element: Element, name: str) -> Iterator[Element]:
+        """Yield what lies in an element under a name."""
+        return (
+            found
+            for found in element.iter()
+            if found.tag.endswith(name) and self._local(found) == name
+        )
+
+    def _declared(self, key: Element) -> tuple[str, _Key]:
+        """Return the id of a key and what it declares."""
+        identity = str(key.get("id"))
+        kind = key.get("attr.type")
+        name = str(key.get("attr.name", identity))
+        if kind is not None and kind.lower() not in (*_NUMBERS, *_TRUTH, *_TEXT):
+            self._notes.add(
+                NoteKind.DTYPE, kind, "unknown type of a key; seen from the values",
+                where=f"key '{identity}'",
+            )  # fmt: skip
+            kind = None
+        default = next(self._children(key, "default"), None)
+        drawing = {"nodegraphics", "edgegraphics"} & set(key.attrib.values())
+        if drawing:
+            name = _LABEL
+        return identity, _Key(
+            name=name,
+            scope=key.get("for") or "all",
+            kind=None if kind is None else kind.lower(),
+            default=None if default is None or drawing else (default.text or "").strip(),
+            drawn=bool(drawing),
+        )
+
+    def _kinds(self, scope: str) -> dict[str, str]:
+        """Return the declared type of each attribute of nodes, edges or the graph."""
+        return {
+            key.name: key.kind
+            for key in self._keys.values()
+            if key.kind is not None and key.scope in (scope, "all")
+        }
+
+    def _nodes(self, edges: Sequence[Element]) -> list[Element]:
+        """Return the nodes, without groups where no edge ends."""
+        found = list(self._all(self._body, "node"))
+        for node in found:
+            if node.get("id") is None:
+                raise GraphError(f"{self._path}: a node has no id; give each its own.")
+        ends = {edge.get(end) for edge in edges for end in ("source", "target")}
+        groups = [
+            node
+            for node in found
+            if node.get("id") not in ends and next(self._children(node, "graph"), None) is not None
+        ]
+        if groups:
+            self._notes.add(
+                NoteKind.GROUP, groups[0].get("id"), "a group of nodes; they are read, it is none",
+                count=len(groups),
+            )  # fmt: skip
+        without = set(map(id, groups))
+        return [node for node in found if id(node) not in without]
+
+    def _require_directed(self, edges: Sequence[Element]) -> None:
+        """Raise GraphError if an edge has no direction."""
+        usual = self._body.get("edgedefault")
+        all_say = bool(edges) and all(edge.get("directed") == "true" for edge in edges)
+        if usual == "undirected" and not all_say:
+            raise GraphError(
+                f"{self._path}: the graph is undirected; a DAG needs edgedefault='directed'."
+            )
+        loose = next((edge for edge in edges if edge.get("directed") == "false"), None)
+        if loose is not None:
+            raise GraphError(
+                f"{self._path}: the edge from '{loose.get('source')}' to '{loose.get('target')}' "
+                "is undirected; a DAG needs directed edges."
+            )
+
+    def _row(self, element: Element, scope: str) -> Row:
+        """Return the data of a graph, node or edge by name, defaults among them."""
+        found = {
+            key.name: key.default
+            for key in self._keys.values()
+            if key.default is not None and key.scope in (scope, "all")
+        }
+        for data in self._children(element, "data"):
+            identity = str(data.get("key"))
+            key = self._keys.get(identity)
+            if key is None:
+                if self._keys:
+                    self._notes.add(
+                        NoteKind.KEY, identity, "not declared; its name is that of the attribute"
+                    )
+                key = _Key(identity, scope, None)
+            elif key.scope not in (scope, "all"):
+                self._notes.add(
+                    NoteKind.KEY, identity, f"declared for '{key.scope}', found at '{scope}'; taken"
+                )
+            text = self._content(data, key)
+            if text is not None:
+                found[key.name] = text
+        return found
+
+    def _content(self, data: Element, key: _Key) -> str | None:
+        """Return what stands in an element of data; None if that is no value."""
+        if key.drawn:
+            return self._drawn(data)
+        text = (data.text or "").strip()
+        if len(data):
+            self._notes.add(NoteKind.ATTRIBUTE, key.name, "holds XML, which is no value; left out")
+            return None
+        if key.kind in _NUMBERS and not text:
+            return None
+        if key.kind in _TRUTH:
+            if text.lower() not in _TRUTH_VALUES:
+                self._notes.add(
+                    NoteKind.CATEGORY, text, "no truth value, as its key says; kept as a word",
+                    where=f"attribute '{key.name}'",
+                )  # fmt: skip
+            return _TRUTH_VALUES.get(text.lower(), text)
+        return text
+
+    def _drawn(self, data: Element) -> str | None:
+        """Return the label in yEd's drawing of a node or edge, None if there is none."""
+        for name in ("NodeLabel", "EdgeLabel"):
+            for label in data.iter(f"{_YED}{name}"):
+                if (label.text or "").strip():
+                    return str(label.text).strip()
+        return None
+
+    def _is_dashed(self, edge: Element) -> bool:
+        """Return whether yEd draws an edge as a dashed or dotted line."""
+        styles = (line.get("type") or "" for line in edge.iter(f"{_YED}LineStyle"))
+        return any(style.startswith(("dashed", "dotted")) for style in styles)
+
+    def _edges(self, elements: Sequence[Element], index_of: Mapping[str, int]) -> ListedEdges:
+        """Return the edges that are not carried to a later iteration."""
+        found = ListedEdges()
+        for element in elements:
+            ends = element.get("source"), element.get("target")
+            for end in ends:
+                if end is None:
+                    raise GraphError(f"{self._path}: an edge lacks its source or target; add it.")
+                if end not in index_of:
+                    raise GraphError(
+                        f"{self._path}: an edge names node '{end}', which does not exist."
+                    )
+            row = self._row(element, "edge")
+            for name in row.keys() - {*_EDGE_TYPE, *_DISTANCE}:
+                self._notes.add(
+                    NoteKind.ATTRIBUTE, name, "of edges, which have a type alone; left out"
+                )
+            distance = next((row[name] for name in _DISTANCE if name in row), "0")
+            if is_number(distance) and float(distance) > 0:
+                found.marked += 1
+                continue
+            drawn = "control" if self._is_dashed(element) else "data"
+            kind = next((row[name] for name in _EDGE_TYPE if row.get(name)), drawn)
+            found.add(index_of[str(ends[0])], index_of[str(ends[1])], kind)
+        return found
 
 
 def _value(text: str, kind: str | None) -> Condition:
     """Return a graph-level value as a number if it is one."""
-    return float(text) if kind != "string" and is_number(text) else text
-
-
-MOST_VALUES = 16
-"""A list of more values than this is no attribute."""
-
-_NODE_LINK_EDGE_TYPE = ("type", "flow", "edge_type", "etype", "deptype", "kind")
-_FLOWS = {"0": "control", "1": "data", "2": "call"}
-_BACK = ("is_back_edge", "back_edge", "distance")
-
-Json = Mapping[str, Any]
-Edges = dict[tuple[int, int], str]
-
-
-def read_node_link(path: str | Path) -> AttributedGraph:
-    """Read a directed graph; the file is not trusted.
-
-    Texts and truth values of nodes are categories, numbers numbers; a short list becomes
-    ``name_0``, ``name_1``, ..., a nested object ``name.key``. Scalars under "graph" are graph-level
-    values, "label" among them.
-
-    Raises:
-        GraphError: If it is no such JSON, is undirected, has no node, or contradicts itself.
-    """
-    try:
-        document = json.loads(read_parsed(path, GraphError))
-        if document.get("directed") is False:
-            raise GraphError(f"{path}: the graph is undirected; a DAG needs directed edges.")
-        links = document.get("links", document.get("edges", ()))
-        return _graph(path, document["nodes"], links, document.get("graph"))
-    except KeyError as error:
-        raise GraphError(f"{path}: is no node-link JSON: {error} is missing.") from error
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise GraphError(f"{path}: is no node-link JSON ({error}); check the file.") from error
-
-
-def _graph(
-    path: str | Path, nodes: Sequence[Json], links: Sequence[Json], values: object
-) -> AttributedGraph:
-    """Return the graph."""
-    index_of = {str(node.get("id", at)): at for at, node in enumerate(nodes)}
-    if len(index_of) != len(nodes):
-        raise GraphError(f"{path}: two nodes have the same id; make ids unique.")
-    edges, loops = _without_loops(len(nodes), *_edges_node_link(path, links, index_of))
-    categories, numbers = columns_of(
-        [dict(_flat("", {k: v for k, v in node.items() if k != "id"})) for node in nodes]
-    )
-    types = tuple(sorted({*edges.values(), "data"}))
-    conditions: dict[str, Condition] = {"loop_edges": float(loops)} if loops else {}
-    for name, text in _flat("", values if isinstance(values, dict) else {}):
-        conditions[name] = float(text) if is_number(text) else text
-    return AttributedGraph(
-        name=Path(path).name.partition(".json")[0],
-        categories=categories,
-        numbers=numbers,
-        edge_index_2E=np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T,
-        edge_type_E=np.array([types.index(edges[edge]) for edge in sorted(edges)], dtype=np.int64),
-        edge_type_names=types,
-        conditions=conditions,
-    ).checked()
-
-
-def _flat(prefix: str, row: Json) -> Iterator[tuple[str, str]]:
-    """Yield attributes as text; what is absent or no attribute is left out."""
-    for name, value in row.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, dict) and not prefix.count("."):
-            yield from _flat(f"{key}.", value)
-        elif isinstance(value, list) and len(value) <= MOST_VALUES:
-            single = len(value) == 1
-            parts = {key if single else f"{key}_{i}": part for i, part in enumerate(value)}
-            yield from ((k, _text(v)) for k, v in parts.items() if _is_scalar(v))
-        elif _is_scalar(value):
-            yield key, _text(value)
-
-
-def _is_scalar(value: object) -> bool:
-    """Return whether a value is a text, a truth value or a finite number."""
-    return isinstance(value, str | bool | int) or (
-        isinstance(value, float) and math.isfinite(value)
-    )
-
-
-def _text(value: object) -> str:
-    """Return a scalar as text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _edges_node_link(
-    path: str | Path, links: Sequence[Json], index_of: Mapping[str, int]
-) -> tuple[Edges, int]:
-    """Return the type of each edge, and how many are marked as closing a loop.
-
-    Edges of several types between two nodes become one, whose type names them all.
-    """
-    types: dict[tuple[int, int], set[str]] = {}
-    loops = 0
-    for link in links:
-        ends = str(link["source"]), str(link["target"])
-        for end in ends:
-            if end not in index_of:
-                raise GraphError(f"{path}: an edge names node '{end}', which does not exist.")
-        if any(is_number(_text(link.get(k, ""))) and float(link[k]) > 0 for k in _BACK) or any(
-            link.get(k) is True for k in _BACK
-        ):
-            loops += 1
-        else:
-            types.setdefault((index_of[ends[0]], index_of[ends[1]]), set()).add(_type(link))
-    return {edge: "+".join(sorted(found)) for edge, found in types.items()}, loops
-
-
-def _type(link: Json) -> str:
-    """Return the type of an edge."""
-    for name in _NODE_LINK_EDGE_TYPE:
-        if name in link and _is_scalar(link[name]):
-            word = _text(link[name])
-            return _FLOWS.get(word, word) if name == "flow" else word
-    return "data"
-
-
-def _without_loops(num_nodes: int, edges: Edges, loops: int) -> tuple[Edges, int]:
-    """Leave out the edges to a node that is still being visited, depth first in order of ids."""
-    targets: list[list[int]] = [[] for _ in range(num_nodes)]
-    for source, target in sorted(edges):
-        targets[source].append(target)
-    state = bytearray(num_nodes)  # 0 new, 1 being visited, 2 done
-    back: set[tuple[int, int]] = set()
-    for root in range(num_nodes):
-        stack = [(root, iter(targets[root]))] if not state[root] else []
-        if stack:
-            state[root] = 1
-        while stack:
-            node, rest = stack[-1]
-            after = next(rest, None)
-            if after is None:
-                state[node] = 2
-                stack.pop()
-            elif state[after] == 1:
-                back.add((node, after))
-            elif not state[after]:
-                state[after] = 1
-                stack.append((after, iter(targets[after])))
-    kept = {edge: kind for edge, kind in edges.items() if edge not in back}
-    return kept, loops + len(back)
+    return float(text) if kind not in (*_TEXT, *_TRUTH) and is_number(text) else text

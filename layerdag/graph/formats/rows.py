@@ -5,39 +5,141 @@ networkx is imported when it is needed.
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from layerdag.errors import GraphError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, finite_conditions
+from layerdag.runtime.notes import NoteCollector, NoteKind
+from layerdag.runtime.reading import available_memory
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
+MOST_CELLS = 20_000_000
+"""Cells (nodes times attributes) of a table that is nearly empty."""
+
+_FILLED = 20
+_BYTES_OF_CELL = 16
+
+
 def columns_of(
-    rows: Sequence[Mapping[str, str]], kinds: Mapping[str, bool] | None = None
+    rows: Sequence[Mapping[str, str]],
+    kinds: Mapping[str, bool] | None = None,
+    notes: NoteCollector | None = None,
+    source: str = "the graph",
 ) -> tuple[dict[str, list[str]], dict[str, np.ndarray]]:
     """Return the attributes of all nodes as categories and numbers; there is at least one category.
+
+    A column of numbers may have "nan" and "inf" among them, which are no values, and empty texts.
 
     Args:
         rows: Attributes of each node as text; what a node lacks is "" or NaN.
         kinds: Whether an attribute may be numeric, where that is known.
+        notes: Takes what is no number where numbers stand.
+        source: What is read, for messages.
+
+    Raises:
+        GraphError: If a table of so many attributes does not fit into memory.
     """
+    counts: dict[str, int] = {}
+    for row in rows:
+        for name in row:
+            counts[name] = counts.get(name, 0) + 1
+    require_cells(len(rows) * len(counts), sum(counts.values()), source)
+    sparse: dict[str, tuple[list[int], list[str]]] = {
+        name: ([], []) for name, count in counts.items() if count < len(rows)
+    }
+    for at, row in enumerate(rows) if sparse else ():
+        for name in row:
+            if name in sparse:
+                sparse[name][0].append(at)
+                sparse[name][1].append(row[name])
     categories: dict[str, list[str]] = {}
     numbers: dict[str, np.ndarray] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        present = [row[name] for row in rows if name in row]
-        if (kinds or {}).get(name, True) and all(map(is_number, present)):
-            numbers[name] = np.array([float(row.get(name, "nan")) for row in rows])
+    for name in counts:
+        places, values = sparse[name] if name in sparse else (None, [row[name] for row in rows])
+        declared = (kinds or {}).get(name)
+        found = (
+            None if declared is False else _numbers(name, values, notes, declared=bool(declared))
+        )
+        if found is not None:
+            numbers[name] = np.full(len(rows), np.nan)
+            numbers[name][slice(None) if places is None else places] = found
         else:
-            categories[name] = [row.get(name, "") for row in rows]
+            categories[name] = values if places is None else _spread(values, places, len(rows))
     if not categories:
         categories["kind"] = ["node"] * len(rows)
     return categories, numbers
+
+
+def require_cells(cells: int, filled: int, source: str) -> None:
+    """Refuse a table of nodes and attributes that is large and nearly empty, or too large.
+
+    Raises:
+        GraphError: If so.
+    """
+    if cells > max(MOST_CELLS, _FILLED * filled) or cells * _BYTES_OF_CELL > available_memory():
+        raise GraphError(
+            f"{source}: its nodes and attributes make a table of {cells:,} cells, of which "
+            f"{filled:,} are filled; keep attributes that many nodes have, or split the graph."
+        )
+
+
+def _spread(values: Sequence[str], places: Sequence[int], size: int) -> list[str]:
+    """Return a column with the values at their places, "" elsewhere."""
+    column = [""] * size
+    for at, value in zip(places, values, strict=True):
+        column[at] = value
+    return column
+
+
+def _numbers(
+    name: str, values: Sequence[str], notes: NoteCollector | None, *, declared: bool
+) -> np.ndarray | None:
+    """Return a column as numbers, NaN for what is none; None for a column of words."""
+    try:
+        found = np.array([float(value) for value in values])
+    except ValueError:
+        found, words = _numbers_and_gaps(values)
+        if words and declared and notes is not None:
+            notes.add(
+                NoteKind.NUMBER, words[0], "no number, as its key says; the attribute is words",
+                where=f"attribute '{name}'", count=len(words),
+            )  # fmt: skip
+        if words:
+            return None
+    wrong = ~np.isfinite(found)
+    empty = np.array([not value.strip() for value in values]) if wrong.any() else wrong
+    if not declared and empty.all() and len(values):
+        return None
+    for value, count in Counter(
+        values[at] for at in np.flatnonzero(wrong & ~empty).tolist()
+    ).items():
+        if notes is not None:
+            notes.add(
+                NoteKind.NUMBER, value, "no value; these nodes have none",
+                where=f"attribute '{name}'", count=count,
+            )  # fmt: skip
+    found[wrong] = np.nan
+    return found
+
+
+def _numbers_and_gaps(values: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+    """Return values as numbers, NaN for empty ones, and the words among them."""
+    found, words = np.full(len(values), np.nan), []
+    for at, value in enumerate(values):
+        try:
+            found[at] = float(value)
+        except ValueError:
+            if value.strip():
+                words.append(value)
+    return found, words
 
 
 def is_number(text: str) -> bool:
@@ -73,7 +175,7 @@ class GraphRows:
 
     @classmethod
     def from_graph(cls, graph: AttributedGraph) -> "GraphRows":
-        """Return the rows of a graph, whose nodes are numbered from 0."""
+        """Return the rows of a graph; nodes without names are numbered from 0."""
         numbers = {name: value_N.tolist() for name, value_N in graph.numbers.items()}
         rows = []
         for node in range(graph.num_nodes):
@@ -85,11 +187,29 @@ class GraphRows:
         pairs = zip(graph.edge_index_2E.T.tolist(), kinds, strict=True)
         return cls(
             name=graph.name,
-            ids=tuple(map(str, range(graph.num_nodes))),
+            ids=graph.node_names or tuple(map(str, range(graph.num_nodes))),
             rows=rows,
             edges=[(a, b, graph.edge_type_names[kind]) for (a, b), kind in pairs],
-            conditions=graph.conditions,
+            conditions=finite_conditions(graph),
         )
+
+
+def distinct(names: Sequence[str], clean: Callable[[str], str]) -> list[str]:
+    """Return names in the letters that a file can hold, distinct as they were.
+
+    Args:
+        names: All different.
+        clean: Returns a name in those letters; what it leaves as it is stays so.
+    """
+    taken = {name for name in names if clean(name) == name}
+    found = []
+    for name in names:
+        word = clean(name)
+        while word != name and word in taken:
+            word += "_"
+        taken.add(word)
+        found.append(word)
+    return found
 
 
 _EDGE_TYPE = ("type", "deptype")
@@ -125,8 +245,12 @@ def from_networkx(graph: "nx.DiGraph", name: str = "") -> AttributedGraph:
     ]
     kinds = {key: all(map(_is_numeric, _values(nodes, key))) for row in nodes for key in row}
     rows = [{str(key): str(value) for key, value in row.items()} for row in nodes]
-    categories, numbers = columns_of(rows, {str(key): kind for key, kind in kinds.items()})
+    notes = NoteCollector(name)
+    categories, numbers = columns_of(
+        rows, {str(key): kind for key, kind in kinds.items()}, notes, name
+    )
     index_of = {node: at for at, node in enumerate(graph.nodes)}
+    ids = tuple(map(str, index_of))
     edges = {
         (index_of[source], index_of[target]): next(
             (str(values[key]) for key in _EDGE_TYPE if key in values), "data"
@@ -141,7 +265,9 @@ def from_networkx(graph: "nx.DiGraph", name: str = "") -> AttributedGraph:
         edge_index_2E=np.array(list(edges), dtype=np.int64).reshape(-1, 2).T,
         edge_type_E=np.array([types.index(kind) for kind in edges.values()], dtype=np.int64),
         edge_type_names=types,
-        conditions=_conditions(graph.graph),
+        conditions=_conditions(graph.graph, notes),
+        node_names=() if ids == tuple(map(str, range(len(ids)))) or len({*ids}) < len(ids) else ids,
+        notes=notes.notes,
     ).checked()
 
 
@@ -174,10 +300,13 @@ def _is_numeric(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _conditions(values: dict[Any, Any]) -> dict[str, Condition]:
+def _conditions(values: dict[Any, Any], notes: NoteCollector) -> dict[str, Condition]:
     """Return the numbers and texts among the attributes of a whole graph, without its name."""
-    return {
-        str(key): value if isinstance(value, str) else float(value)
-        for key, value in values.items()
-        if key != "name" and (isinstance(value, str) or _is_numeric(value))
-    }
+    found: dict[str, Condition] = {}
+    for key, value in values.items():
+        if isinstance(value, str) or _is_numeric(value):
+            found[str(key)] = value if isinstance(value, str) else float(value)
+        elif value is not None:
+            effect = "neither a number nor a text; left out"
+            notes.add(NoteKind.ATTRIBUTE, key, effect, where="the graph")
+    return {key: value for key, value in found.items() if key != "name"}

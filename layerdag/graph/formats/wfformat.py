@@ -1,6 +1,7 @@
 """WfFormat, both ways.
 
-WfFormat, the JSON of WfCommons (wfcommons.org) for executed workflows: versions 1.4 and 1.5.
+WfFormat, the JSON of WfCommons (wfcommons.org) for executed workflows: versions 1.4, 1.5 and 1.6,
+which adds sums over a workflow ("metrics") that follow from its tasks.
 
 A task is a node. Its kind is its program where that is one word, else its name without the number
 that numbers it. Numbers are its runtime, bytes of the files that go in and out, and what else was
@@ -24,11 +25,13 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import GraphError
-from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, written_name
+from layerdag.graph.formats.listed import names_of
 from layerdag.runtime.files import write_text
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
-VERSIONS = ("1.4", "1.5")
+VERSIONS = ("1.4", "1.5", "1.6")
 EDGE_TYPES = ("data", "control")
 MEASURED = {
     "runtime_s": "runtimeInSeconds",
@@ -38,16 +41,27 @@ MEASURED = {
     "read_bytes": "readBytes",
     "written_bytes": "writtenBytes",
     "priority": "priority",
+    "energy_kwh": "energyInKWh",
+    "power_w": "avgPowerInW",
 }
 """Key of each number of a task."""
 
 UNITS = {
     "runtime_s": "s",
     "avg_cpu": "%",
+    "energy_kwh": "kWh",
+    "power_w": "W",
     **dict.fromkeys(
         ("memory_bytes", "read_bytes", "written_bytes", "input_bytes", "output_bytes"), "B"
     ),
 }
+_OF_TASKS = {
+    *("id", "name", "parents", "children", "inputFiles", "outputFiles", "files", "runtime"),
+    *("cores", "type", "category", "command", "executedAt", "machine", "machines"),
+    *MEASURED.values(),
+}
+"""Keys of a task whose meaning is known; who ran it, where and when is no part of a graph."""
+
 _TASK_NUMBER = re.compile(r"(_ID|[._-])\d+$")
 _ONE_WORD = re.compile(r"[\w.+:/-]{1,64}")
 
@@ -84,13 +98,14 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
         version = document.get("schemaVersion")
         if version not in VERSIONS:
             raise GraphError(
-                f"{path}: is WfFormat {version!r}, but layerdag reads {' and '.join(VERSIONS)}; "
+                f"{path}: is WfFormat {version!r}, but layerdag reads {', '.join(VERSIONS)}; "
                 "migrate it with wfcommons-migrate-instance.py of WfFormat."
             )
-        workflow = document["workflow"]
-        tasks = list(_tasks_of_1_4(workflow) if version == "1.4" else _tasks_of_1_5(workflow))
+        workflow, notes = document["workflow"], NoteCollector(str(path))
+        read = _tasks_of_1_4 if version == "1.4" else _tasks_of_1_5
+        tasks = list(read(workflow, notes))
         execution = workflow if version == "1.4" else workflow.get("execution", {})
-        return _graph(path, tasks, execution.get("makespanInSeconds")).checked()
+        return _graph(path, tasks, execution.get("makespanInSeconds"), notes).checked()
     except GraphError as error:
         message = str(error)
         raise GraphError(
@@ -102,8 +117,8 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
         raise GraphError(f"{path}: is no sound WfFormat ({error}); check the file.") from error
 
 
-def _tasks_of_1_5(workflow: Json) -> Iterator[_Task]:
-    """Yield the tasks of version 1.5, which describes tasks, files and execution apart."""
+def _tasks_of_1_5(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
+    """Yield the tasks of version 1.5 or 1.6, which describe tasks, files and execution apart."""
     specification = workflow["specification"]
     sizes = {str(f["id"]): _size(str(f["id"]), f) for f in specification.get("files", ())}
     rows = {str(row["id"]): row for row in workflow.get("execution", {}).get("tasks", ())}
@@ -114,12 +129,12 @@ def _tasks_of_1_5(workflow: Json) -> Iterator[_Task]:
             else None
             for key in ("inputFiles", "outputFiles")
         ]
-        yield _task(task, rows.pop(str(task["id"]), {}), (files[0], files[1]))
+        yield _task(task, rows.pop(str(task["id"]), {}), (files[0], files[1]), notes)
     if rows:
         raise GraphError(f"the execution names task '{next(iter(rows))}', which does not exist.")
 
 
-def _tasks_of_1_4(workflow: Json) -> Iterator[_Task]:
+def _tasks_of_1_4(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
     """Yield the tasks of version 1.4, which describes all of a task in one place."""
     for task in workflow["tasks"]:
         files: dict[str, dict[str, float]] = {"input": {}, "output": {}}
@@ -129,13 +144,19 @@ def _tasks_of_1_4(workflow: Json) -> Iterator[_Task]:
         present = "files" in task
         row = {**task, "coreCount": task.get("coreCount", task.get("cores"))}
         inputs, outputs = files["input"], files["output"]
-        yield _task(task, row, (inputs, outputs) if present else (None, None))
+        yield _task(task, row, (inputs, outputs) if present else (None, None), notes)
 
 
 def _task(
-    task: Json, row: Json, files: tuple[Mapping[str, float] | None, Mapping[str, float] | None]
+    task: Json,
+    row: Json,
+    files: tuple[Mapping[str, float] | None, Mapping[str, float] | None],
+    notes: NoteCollector,
 ) -> _Task:
     """Return a task with what was measured of it."""
+    for key in {*task, *row} - _OF_TASKS:
+        where = f"task '{task.get('id', task.get('name'))}'"
+        notes.add(NoteKind.ATTRIBUTE, key, "unknown; left out", where=where)
     command = row.get("command")
     program = command.get("program") if isinstance(command, dict) else None
     name = str(task["name"])
@@ -147,7 +168,9 @@ def _task(
     return _Task(str(task.get("id", name)), kind, (parents, children), files, numbers)
 
 
-def _graph(path: str | Path, tasks: Sequence[_Task], makespan: object) -> AttributedGraph:
+def _graph(
+    path: str | Path, tasks: Sequence[_Task], makespan: object, notes: NoteCollector
+) -> AttributedGraph:
     """Return the graph of the tasks."""
     index_of = {task.key: at for at, task in enumerate(tasks)}
     if len(index_of) != len(tasks):
@@ -160,6 +183,11 @@ def _graph(path: str | Path, tasks: Sequence[_Task], makespan: object) -> Attrib
     conditions: dict[str, Condition] = {}
     if _is_number(makespan):
         conditions[LABEL] = float(str(makespan))
+    elif makespan is not None:
+        notes.add(
+            NoteKind.LABEL, makespan, "no number; the workflow has no label",
+            where="makespanInSeconds",
+        )  # fmt: skip
     return AttributedGraph(
         name=Path(path).name.partition(".json")[0],
         categories={"kind": [task.kind for task in tasks]},
@@ -169,6 +197,8 @@ def _graph(path: str | Path, tasks: Sequence[_Task], makespan: object) -> Attrib
         edge_type_E=np.array([EDGE_TYPES.index(edges[e]) for e in sorted(edges)], dtype=np.int64),
         edge_type_names=EDGE_TYPES,
         conditions=conditions,
+        node_names=names_of([task.key for task in tasks]),
+        notes=notes.notes,
     )
 
 
@@ -240,7 +270,7 @@ def write_wfformat(path: str | Path, graph: AttributedGraph) -> None:
     keys = [f"{_NOT_IN_IDS.sub('_', kind)}_ID{at:06d}" for at, kind in enumerate(_kinds(graph), 1)]
     files = _Files(graph)
     document = {
-        "name": graph.name or "workflow",
+        "name": written_name(graph.name) or "workflow",
         "description": "Written by layerdag",
         "schemaVersion": "1.5",
         "workflow": {

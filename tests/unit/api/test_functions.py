@@ -14,6 +14,7 @@ from small_workloads import collective, compute, job
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 import layerdag as ld
+from layerdag.api.functions import graph_findings
 from layerdag.dag.graph_set import GraphSet
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError, UsageError
@@ -281,3 +282,12 @@ def test_a_folder_that_is_a_file_is_no_place(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match="file"):
         ld.write(thing, tmp_path / "file" / name)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_graph_of_others_may_list_its_nodes_in_any_order(tmp_path):
+    (tmp_path / "g.dot").write_text("digraph { a; b; c; a -> c -> b }")
+    graph = ld.read(tmp_path / "g.dot")
+    assert ld.validate(graph) == ()
+    assert [found.rule.id for found in graph_findings(graph, in_layer_order=True)] == [
+        "layer-consistent"
+    ]

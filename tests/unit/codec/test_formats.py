@@ -11,7 +11,7 @@ from trace_examples import comp, pair_workload
 
 import layerdag as ld
 from layerdag.codec.folding import job_graph, rank_classes
-from layerdag.codec.formats import is_flow_file, read_any, read_graph, recognize
+from layerdag.codec.formats import is_flow_file, read, read_any, read_graph, recognize
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
@@ -330,3 +330,38 @@ def test_samples_in_parts_are_told(tmp_path: Path) -> None:
     (tmp_path / "samples.json").write_text("{}")
     with pytest.raises(TraceError, match=r"holds samples in parts.*iter_samples"):
         ld.read(tmp_path)
+
+
+FOREIGN = [
+    ("a.zst", b"\x28\xb5\x2f\xfd" + bytes(30), "zstd"),
+    ("a.bz2", b"BZh91AY&SY" + bytes(30), "bzip2"),
+    ("a.zip", b"PK\x03\x04" + bytes(40), "zip archive"),
+    ("a.pt", b"PK\x03\x04" + bytes(40) + b"m/data.pkl", "torch.save"),
+    ("a.pkl", b"\x80\x04\x95" + bytes(20), "pickle"),
+    ("a.sqlite", b"SQLite format 3\x00" + bytes(90), "SQLite"),
+    ("a.onnx", b"\x08\x07\x12\x07pytorch\x1a\x03", "ONNX"),
+    ("a.pftrace", b"\x0a\x04\x50\x01\x08\x01\x0a\x02\x50\x01", "Perfetto"),
+    ("a.xplane.pb", b"\x0a\x20\x08\x01\x12\x0d/device:GPU:0" + bytes(20), "XPlane"),
+    ("a.mlirbc", b"ML\xefR\x01" + bytes(20), "MLIR bytecode"),
+    ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(20), "HDF5"),
+    ("a.parquet", b"PAR1" + bytes(20), "Parquet"),
+    ("a.json", '{"nodes": []}'.encode("utf-16"), "UTF-16"),
+    ("a.dot", "digraph { a -> b }".encode("utf-16"), "UTF-16"),
+    ("a.graphml", b"\x28\xb5\x2f\xfd" + bytes(30), "zstd"),
+    ("a.gml", b'Creator "x"\ngraph [ directed 1 ]', "GML"),
+    ("a.gexf", b"<?xml version='1.0'?>\n<gexf></gexf>", "GEXF"),
+    ("a.mmd", "flowchart TB\n \u00e9 --> b".encode(), "Mermaid"),
+    ("a.txt", b"strict digraph { a -> b }", "ending .dot"),
+    ("a.xml", b"<graphml><graph/></graphml>", "ending .graphml"),
+    ("a.txt", b"DATA\n-1\n", "no workload of ASTRA-sim"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "told"), FOREIGN)
+def test_a_file_of_another_tool_is_named(
+    tmp_path: Path, name: str, content: bytes, told: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=told) as error:
+        read(tmp_path / name)
+    assert str(error.value).startswith(f"{tmp_path / name}: ")

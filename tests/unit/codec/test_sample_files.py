@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from raw_graphs import chain
 
+from layerdag.cli.main import main
 from layerdag.codec import sample_files as tar
 from layerdag.codec.sample_files import (
     RUN,
@@ -307,3 +308,12 @@ def test_a_sample_without_entry_is_one_sentence(tmp_path: Path) -> None:
     content = archive_of(tarfile.TarInfo("sample-00000.0.et"), b"a")
     with pytest.raises(DataError, match=r"has no meta\.json"):
         samples_of(tmp_path / "p.tar", content)
+
+
+def test_a_run_that_claims_parts_without_end_is_read_by_what_is_there(tmp_path: Path) -> None:
+    run = SampleRun(num=10**12, part_size=1, file_format="tar", seed=0, request={})
+    run.write(tmp_path)
+    assert list(SampleRun.read(tmp_path).parts_at(tmp_path)) == []
+    assert run.count_parts(tmp_path) == 0
+    assert main(["info", str(tmp_path)]) == 0
+    assert main(["validate", str(tmp_path)]) == 1

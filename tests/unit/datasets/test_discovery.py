@@ -8,7 +8,7 @@ import pytest
 from random_jobs import random_job
 from traced_jobs import write_jobs
 
-from layerdag.datasets.discovery import FoundJobs, find_labels, find_sources
+from layerdag.datasets.discovery import FoundJobs, find_labels, find_sources, read_folder
 from layerdag.errors import DataError
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.publication.settings import ReleaseSettings, read_jobs
@@ -242,3 +242,14 @@ def test_a_folder_without_labels_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").mkdir()
     found = find_labels(tmp_path)
     assert (found.conditions, found.sources, found.faulty) == ({}, (), ())
+
+
+def test_graphs_of_every_format_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.dot").write_text("digraph { x [op=mm]; y [op=add]; x -> y }")
+    (tmp_path / "b.json").write_text(
+        '{"nodes": [{"id": 0, "op": "mm"}], "links": [{"source": 0, "target": 0}]}'
+    )
+    found = read_folder(tmp_path)
+    assert found.formats == {"DOT": 1, "node-link JSON": 1}
+    assert [note.word for note in found.notes] == ["0 -> 0"]
+    assert any("note: " in sentence for sentence in found.sentences())

@@ -19,8 +19,9 @@ from layerdag.datasets.loading import (
     load_dataset,
     loader_of,
     read_dataset,
+    read_learned_dataset,
 )
-from layerdag.errors import ConfigError, UsageError
+from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 
 
@@ -149,3 +150,32 @@ def test_options_that_a_folder_takes_are_told(tmp_path: Path) -> None:
     own_graphs(tmp_path)
     with pytest.raises(UsageError, match=r"load_folder has no option 'color'; known are: labels"):
         load_dataset(tmp_path, color=1)
+
+
+def test_graphs_of_ones_own_keep_their_words_unless_they_are_to_be_renamed(tmp_path: Path) -> None:
+    for i in range(6):
+        write_json(tmp_path / f"g{i}.json", replace_kind(i))
+    data = load_dataset(tmp_path)
+    assert data.renamed == {}
+    assert "ourkernel" in data.schema.attributes[0].values
+    renamed = load_dataset(tmp_path, public_words=())
+    assert renamed.renamed == {"kind": {"kind-0": "ourkernel"}}
+    for learned in (data, renamed):
+        assert read_learned_dataset(tmp_path, None, learned.split).split == learned.split
+
+
+def test_notes_of_graphs_and_labels_are_those_of_the_data_set(tmp_path: Path) -> None:
+    for i in range(6):
+        (tmp_path / f"g{i}.dot").write_text(f"digraph {{ a [cost={i}]; a -> b -> a }}")
+    (tmp_path / "x.gml").write_text("graph [ directed 1 ]")
+    (tmp_path / "labels.csv").write_text("name,label\ng0,1\ng1,nan\n")
+    data = load_dataset(tmp_path)
+    assert [(note.word, note.count) for note in data.notes] == [("nan", 1), ("a -> b -> a", 6)]
+    assert any(reason.startswith("x.gml: is GML") for reason in data.left_out)
+
+
+def test_graph_level_values_are_bounded(tmp_path: Path) -> None:
+    values = "; ".join(f"v{i}={i}" for i in range(300))
+    (tmp_path / "g.dot").write_text(f"digraph {{ {values}; a -> b }}")
+    with pytest.raises(DataError, match="more than 256 different graph-level values"):
+        load_dataset(tmp_path)

@@ -17,7 +17,7 @@ from layerdag.datasets import packing as _spool
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packed import PACKED, is_packed
+from layerdag.datasets.packed import PACKED, is_packed, open_array
 from layerdag.datasets.packing import pack_folder
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, write_json
@@ -321,3 +321,11 @@ def test_a_lost_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "packed/u.npy").unlink()
     with pytest.raises(DataError, match=r"u\.npy: is not the file"):
         load_folder(tmp_path / "packed")
+
+
+def test_a_broken_header_of_an_array_is_one_sentence(tmp_path: Path) -> None:
+    head = b"{'descr': ("
+    start = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little")
+    (tmp_path / "x.npy").write_bytes(start + head)
+    with pytest.raises(DataError, match=r"x\.npy: cannot be read"):
+        open_array(tmp_path, "x")

@@ -21,6 +21,7 @@ from layerdag.datasets.published import (
     load_tpu_tile,
 )
 from layerdag.errors import DataError, UsageError
+from layerdag.runtime.notes import NoteCollector
 
 
 def row(task: str, job: str, start: float = 10, end: float = 20, cpu: str = "100.0") -> str:
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_names_of_tasks_are_the_graph(folder: Path) -> None:
-    name, tasks = next(_jobs(folder / "batch_task.csv.gz"))
+    name, tasks = next(_jobs(folder / "batch_task.csv.gz", NoteCollector("")))
     graph = _graph(name, tasks)
     assert graph is not None
     assert graph.categories == {"kind": ["M", "M", "M", "R", "M"]}
@@ -69,6 +70,7 @@ def test_a_folder_is_a_data_set_of_its_jobs_with_a_graph(folder: Path) -> None:
     [
         ([row("M1", "j"), row("R2_1", "j")], True),
         ([row("M1", "j"), row("R2_1_", "j")], True),
+        ([row("M1_Stg1", "j"), row("R2_1_Stg1", "j")], True),
         ([row("M1", "j"), row("R2_7", "j")], False),
         ([row("M1", "j"), row("R1_1", "j")], False),
         ([row("M1_2", "j"), row("R2_1", "j")], False),
@@ -80,7 +82,7 @@ def test_jobs_that_contradict_themselves_are_left_out(
 ) -> None:
     path = tmp_path / "batch_task.csv"
     path.write_text("\n".join(rows))
-    assert (_graph(*next(_jobs(path))) is not None) == fine
+    assert (_graph(*next(_jobs(path, NoteCollector("")))) is not None) == fine
 
 
 @pytest.mark.parametrize(
@@ -254,3 +256,19 @@ def test_a_split_file_that_splits_nothing_is_refused(tmp_path, text):
     (tmp_path / "split.json").write_text(text)
     with pytest.raises(DataError, match=r"split\.json: must hold lists of indices under"):
         load_tpu_tile(tmp_path)
+
+
+def test_jobs_with_a_task_that_did_not_end_have_no_label(tmp_path: Path) -> None:
+    fine = [row("M1", f"j{i}") + "\n" + row("R2_1", f"j{i}", end=30 + i) for i in range(3)]
+    stopped = [row("M1", "late"), row("R2_1", "late").replace("Terminated", "Running")]
+    for order in (stopped, stopped[::-1]):
+        (tmp_path / "batch_task.csv").write_text("\n".join([*fine, *order]))
+        data = load_alibaba(tmp_path)
+        labels = {
+            name: dag.conditions.get("label")
+            for split, dags in data.graphs.items()
+            for name, dag in zip(data.names[split], dags, strict=True)
+        }
+        assert labels.pop("late") is None
+        assert None not in labels.values()
+        assert [(note.word, note.count) for note in data.notes] == [("Running", 1)]

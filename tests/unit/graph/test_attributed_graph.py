@@ -236,3 +236,39 @@ def test_a_graph_in_a_folder_of_its_own_name_may_be_called_like_it(tmp_path):
     assert labels.splits["b/c/c"] == "test"
     own = read_labels(write(tmp_path, "name,label\na,1\na/a,2\n")).with_folders()
     assert own.conditions["a/a"] == {"label": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("l.csv", "name,label,label\na,1,2\n", "the column 'label' stands twice"),
+        ("l.csv", "name,label\na,fast\nb,slow\n", "the column 'label' has no number"),
+        ("l.csv", f"name,label\na,{'1' * 140_000}\n", "line 2: is no CSV"),
+        ("l.csv", "name," + ",".join(f"c{i}" for i in range(300)) + "\na" + ",1" * 300 + "\n",
+         "has 300 columns"),
+        ("l.json", '{"a": 1, "a": 2}', "'a' stands twice"),
+    ],
+)  # fmt: skip
+def test_label_files_that_contradict_themselves_are_refused(tmp_path, name, text, told):
+    (tmp_path / name).write_text(text, newline="")
+    with pytest.raises(DataError, match=told):
+        read_labels(tmp_path / name)
+
+
+def test_values_that_are_no_numbers_are_unknown_labels_and_told(tmp_path):
+    (tmp_path / "l.csv").write_text("name,label,family\na,1,x\nb,nan,7\nc,-inf,x\nd,1e999,x\n")
+    labels = read_labels(tmp_path / "l.csv")
+    assert labels.conditions["a"] == {"label": 1.0, "family": "x"}
+    assert labels.conditions["b"] == {"family": "7"}
+    assert [(note.word, note.place[-6:]) for note in labels.notes] == [
+        ("nan", "line 3"), ("-inf", "line 4"), ("1e999", "line 5"),
+    ]  # fmt: skip
+    (tmp_path / "l.json").write_text('{"a": 1, "b": true, "c": NaN}')
+    found = read_labels(tmp_path / "l.json")
+    assert found.conditions == {"a": {"label": 1.0}, "b": {}, "c": {}}
+    assert [note.word for note in found.notes] == ["true", "nan"]
+
+
+def test_a_cell_in_quotes_may_hold_a_line_break(tmp_path):
+    (tmp_path / "l.csv").write_text('name,family\n"a\nb",x\rc,y\u2028z\n', newline="")
+    assert set(read_labels(tmp_path / "l.csv").conditions) == {"a\nb", "c"}

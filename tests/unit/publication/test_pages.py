@@ -38,7 +38,7 @@ from layerdag.sampling.generated import GeneratedGraph
 from layerdag.surrogates.data import REAL, SYNTHETIC
 
 COLUMNS = ["name", "nodes", "edges", "ranks", "label"]
-# Croissant 1.0, "Dataset-level information": required properties.
+# Croissant 1.1, "Dataset-level information": required properties.
 REQUIRED = ("@context", "@type", "conformsTo", "description", "license", "name", "url",
     "creator", "datePublished", "citeAs", "version", "distribution", "recordSet")  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_what_the_specification_requires_is_there(tmp_path: Path) -> None:
     assert all(made[name] for name in REQUIRED)
     assert made["@type"] == "sc:Dataset"
     assert made["conformsTo"] == [
-        "http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"
+        "http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"
     ]  # fmt: skip
     json.dumps(made, allow_nan=False)
 

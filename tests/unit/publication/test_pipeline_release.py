@@ -88,7 +88,7 @@ def test_nothing_of_the_owner_is_in_the_release(ran: Release) -> None:
 
 def test_the_card_lists_the_samples(ran: Release) -> None:
     card = json.loads((ran.out / "croissant.json").read_text())
-    assert "http://mlcommons.org/croissant/1.0" in card["conformsTo"]
+    assert "http://mlcommons.org/croissant/1.1" in card["conformsTo"]
     columns = (ran.out / "samples.csv").read_text().splitlines()[0].split(",")
     assert [field["name"] for field in card["recordSet"][0]["field"]] == columns
     assert card["rai:dataLimitations"]

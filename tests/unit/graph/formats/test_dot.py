@@ -1,16 +1,20 @@
 """DOT, read and written."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from laws import tried
+from raw_graphs import chain
 
 from layerdag.codec.formats import read_flow
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.dot import MOST_DEPTH, Parser, read_dot, write_dot
+from layerdag.runtime.notes import NoteKind
 
 DOT = """// a comment
 digraph "my graph" {
@@ -153,8 +157,8 @@ def test_values_of_attributes(quoted: str, text: str) -> None:
     assert body(f"a [label={quoted}]").nodes == {"a": {"label": text}}
 
 
-def test_attributes_without_a_value_are_true_and_lists_are_joined() -> None:
-    assert body("a [bold, x=1; y=2] [x=3]").nodes == {"a": {"bold": "true", "x": "3", "y": "2"}}
+def test_lists_of_attributes_are_joined() -> None:
+    assert body("a [x=1; y=2] [x=3]").nodes == {"a": {"x": "3", "y": "2"}}
 
 
 def test_a_chain_joins_each_with_the_next() -> None:
@@ -211,8 +215,10 @@ def test_defaults_of_edges_give_way_to_their_own() -> None:
     assert list(found.values()) == ["x", "y", "z", "x"]
 
 
-def test_the_last_of_equal_edges_counts() -> None:
-    assert body("a -> b [type=x]; a -> b [type=y]").edges == {("a", "b"): "y"}
+def test_types_of_edges_between_the_same_nodes_are_joined_but_in_a_strict_graph() -> None:
+    text = "digraph { a -> b [type=y]; a -> b [type=x] }"
+    assert parsed(text).edges == {("a", "b"): "x+y"}
+    assert parsed(f"strict {text}").edges == {("a", "b"): "x"}
 
 
 def test_values_of_the_graph_but_not_of_its_subgraphs() -> None:
@@ -261,3 +267,92 @@ def test_as_many_edges_as_the_bound_are_taken(monkeypatch: pytest.MonkeyPatch) -
     assert len(body("{a b} -> {c d}").edges) == 4
     with pytest.raises(GraphError, match="more than 4 edges; split the graph"):
         body("{a b} -> {c d}; a -> b")
+
+
+@pytest.mark.parametrize(
+    ("number", "value"), [("1e-05", 1e-05), ("3.2e6", 3.2e6), ("-.5E+2", -50.0), ("1e+06", 1e6)]
+)
+def test_an_exponent_belongs_to_its_number(tmp_path: Path, number: str, value: float) -> None:
+    graph = read(tmp_path, f"digraph {{ a [cost={number}, op=mm]; a -> b }}")
+    assert graph.numbers["cost"][0] == value
+    assert list(graph.categories) == ["op"]
+
+
+@pytest.mark.parametrize("token", ["0x70", "1.2.3", "3d", "1e5e", "2_000"])
+def test_a_number_that_does_not_end_is_refused(tmp_path: Path, token: str) -> None:
+    with pytest.raises(GraphError, match=rf"line 2: '{re.escape(token)}' is neither a number"):
+        read(tmp_path, f"digraph {{\n a [label={token}] }}")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [("bold", "'bold' has no value"), ("x=1 bold", "'bold'"), ("color=#ff0000]\n", "is no DOT")],
+)
+def test_an_attribute_needs_a_value(tmp_path: Path, attributes: str, told: str) -> None:
+    with pytest.raises(GraphError, match=told):
+        read(tmp_path, f"digraph {{ a [{attributes}]; a -> b }}")
+
+
+def test_names_of_nodes_are_kept_and_are_words_where_there_are_no_others(tmp_path: Path) -> None:
+    graph = read(tmp_path, 'digraph { conv1 -> "relu \\"1\\"" -> pool; }')
+    assert graph.categories == {"name": ["conv1", 'relu "1"', "pool"]}
+    write_dot(tmp_path / "again.dot", graph)
+    assert read_dot(tmp_path / "again.dot").node_names == graph.node_names
+    typed = read(tmp_path, r'digraph { node [label="\N", op=mm]; conv1 -> relu1 }')
+    assert typed.categories == {"op": ["mm", "mm"]}
+    assert typed.node_names == ("conv1", "relu1")
+
+
+@pytest.mark.parametrize("text", ["a -> b -> c -> a", "x -> a -> b; b -> c; c -> a", "a -> a"])
+def test_the_edge_that_closes_a_loop_is_left_out_and_told_with_names(
+    tmp_path: Path, text: str
+) -> None:
+    graph = read(tmp_path, f"digraph {{ {text} }}")
+    assert graph.conditions["loop_edges"] == 1
+    (note,) = graph.notes
+    assert note.kind == NoteKind.EDGE
+    assert note.word == ("a -> a" if text == "a -> a" else "a -> b -> c -> a")
+    assert str(tmp_path / "g.dot") in str(note)
+
+
+def test_text_before_the_graph_is_told_as_it_is_spelled(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=r"text stands before the graph.*line 3: 'OrderedDict\("):
+        read(tmp_path, "OrderedDict({'cores': 4})\nBuilding\ndigraph g {\n a -> b }")
+
+
+def test_attributes_of_edges_that_are_no_type_are_told_and_those_for_drawing_not(
+    tmp_path: Path,
+) -> None:
+    graph = read(tmp_path, "digraph {\n a -> b -> c [bytes=3, color=red, headport=n] }")
+    (note,) = graph.notes
+    assert (note.kind, note.word, note.count) == (NoteKind.ATTRIBUTE, "bytes", 2)
+    assert "line 2" in note.place
+
+
+def test_a_subgraph_that_goes_on_later_is_one_subgraph() -> None:
+    found = body("subgraph s {a}; subgraph s {b} -> c")
+    assert list(found.edges) == [("a", "c"), ("b", "c")]
+
+
+def test_attributes_of_nodes_called_like_those_for_drawing_are_written_and_read(
+    tmp_path: Path,
+) -> None:
+    graph = replace(chain("g", "ab"), categories={"group": ["x", "y"], "op": ["p", "q"]})
+    write_dot(tmp_path / "g.dot", graph)
+    assert read_dot(tmp_path / "g.dot").categories == graph.categories
+    foreign = read(tmp_path, 'digraph { a ["group"="x" "op"="p"]; a -> b ["color"="red"] }')
+    assert foreign.categories == {"op": ["p", ""]}
+
+
+def test_defaults_may_not_multiply_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerdag.graph.formats.dot.MOST_CELLS", 40)
+    with pytest.raises(GraphError, match="make more than 20 attributes"):
+        read(tmp_path, "digraph { node [a=1, b=2, c=3]; " + ";".join("abcdefgh") + "}")
+
+
+def test_the_name_of_a_graph_is_no_path_of_this_machine(tmp_path: Path) -> None:
+    graph = replace(chain("g", "ab"), name=str(tmp_path / "job"))
+    write_dot(tmp_path / "g.dot", graph)
+    assert (tmp_path / "g.dot").read_text().startswith('digraph "job" {')

@@ -10,11 +10,9 @@ from hypothesis import given, settings, strategies as st
 import layerdag as ld
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.graphml import (
-    read_graphml,
-    read_node_link as read_node_link_graphml,
-    write_graphml,
-)
+from layerdag.graph.formats.graphml import read_graphml, write_graphml
+from layerdag.graph.formats.node_link import read_node_link as read_node_link_graphml
+from layerdag.runtime.notes import NoteKind
 
 SPACE = "http://graphml.graphdrawing.org/xmlns"
 
@@ -218,3 +216,191 @@ def test_a_chain_of_many_nodes_does_not_exhaust_the_stack(tmp_path: Path) -> Non
     nodes = [{"id": i} for i in range(5000)]
     links = [{"source": i, "target": i + 1} for i in range(4999)]
     assert read_node_link(tmp_path, {"nodes": nodes, "links": links}).layer_N.max() == 4999
+
+
+def keyed(keys: str, nodes: str, edges: str = "", space: str = f' xmlns="{SPACE}"') -> str:
+    return f"<graphml{space}>{keys}<graph edgedefault='directed'>{nodes}{edges}</graph></graphml>"
+
+
+AB = '<node id="a"/><node id="b"/>'
+A_TO_B = '<edge source="a" target="b"/>'
+
+
+def test_defaults_count_for_nodes_edges_and_the_graph(tmp_path: Path) -> None:
+    keys = "".join(
+        f'<key id="{scope}" for="{scope}" attr.name="{name}" attr.type="{kind}">'
+        f"<default>{value}</default></key>"
+        for scope, name, kind, value in (
+            ("node", "op", "string", "conv"),
+            ("edge", "type", "string", "control"),
+            ("graph", "cost", "double", "2.5"),
+        )
+    )
+    nodes = '<node id="a"><data key="node">relu</data></node><node id="b"/>'
+    graph = read(tmp_path, keyed(keys, nodes, A_TO_B))
+    assert graph.categories == {"op": ["relu", "conv"]}
+    assert graph.edge_type_names[graph.edge_type_E[0]] == "control"
+    assert graph.conditions == {"cost": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "words", "numbers"),
+    [
+        ("boolean", ["true", "\n 1 \n"], {"x": ["true", "true"]}, {}),
+        ("Boolean", ["FALSE", "0"], {"x": ["false", "false"]}, {}),
+        ("Real", ["1.5", "2"], {"kind": ["node"] * 2}, {"x": [1.5, 2.0]}),
+        ("INT", ["1", ""], {"kind": ["node"] * 2}, {"x": [1.0, np.nan]}),
+        ("string", ["1", "2"], {"x": ["1", "2"]}, {}),
+    ],
+)
+def test_types_of_keys_are_read_in_any_case(
+    tmp_path: Path,
+    kind: str,
+    values: list[str],
+    words: dict[str, list[str]],
+    numbers: dict[str, list[float]],
+) -> None:
+    keys = f'<key id="k" for="node" attr.name="x" attr.type="{kind}"/>'
+    nodes = "".join(
+        f'<node id="{name}"><data key="k">{value}</data></node>'
+        for name, value in zip("ab", values, strict=True)
+    )
+    graph = read(tmp_path, keyed(keys, nodes))
+    assert graph.categories == words
+    assert graph.notes == ()
+    for name, column in numbers.items():
+        np.testing.assert_array_equal(graph.numbers[name], column)
+
+
+def test_a_key_of_edges_says_nothing_of_nodes(tmp_path: Path) -> None:
+    keys = (
+        '<key id="n" for="node" attr.name="w" attr.type="double"/>'
+        '<key id="e" for="edge" attr.name="w" attr.type="string"/>'
+    )
+    nodes = '<node id="a"><data key="n">1</data></node><node id="b"/>'
+    graph = read(tmp_path, keyed(keys, nodes))
+    np.testing.assert_array_equal(graph.numbers["w"], [1.0, np.nan])
+
+
+@pytest.mark.parametrize(
+    "space", ["", f' xmlns="{SPACE}"', ' xmlns="http://graphml.graphdrawing.org/xmlns/1.0rc"']
+)
+def test_elements_are_known_in_any_namespace_of_graphml(tmp_path: Path, space: str) -> None:
+    assert read(tmp_path, keyed("", AB, A_TO_B, space)).num_nodes == 2
+    prefixed = keyed("", AB, A_TO_B, f' xmlns:g="{SPACE}"')
+    for name in ("graph ", "node", "edge ", "graph>"):
+        prefixed = prefixed.replace(f"<{name}", f"<g:{name}").replace(f"</{name}", f"</g:{name}")
+    assert read(tmp_path, prefixed).edge_index_2E.tolist() == [[0], [1]]
+
+
+def test_groups_of_yed_are_no_nodes_and_labels_are_read(tmp_path: Path) -> None:
+    space = f' xmlns="{SPACE}" xmlns:y="http://www.yworks.com/xml/graphml"'
+    keys = (
+        '<key for="node" id="d6" yfiles.type="nodegraphics"/>'
+        '<key for="edge" id="d9" yfiles.type="edgegraphics"/>'
+    )
+
+    def node(name: str, label: str) -> str:
+        drawn = f"<y:ShapeNode><y:NodeLabel>{label}<y:LabelModel/></y:NodeLabel></y:ShapeNode>"
+        return f'<node id="{name}"><data key="d6">{drawn}</data></node>'
+
+    inner = f'<graph edgedefault="directed">{node("g::a", "Conv")}{node("g::b", "Relu")}</graph>'
+    dashed = '<data key="d9"><y:PolyLineEdge><y:LineStyle type="dashed"/></y:PolyLineEdge></data>'
+    edge = f'<edge source="g::a" target="g::b">{dashed}</edge>'
+    graph = read(tmp_path, keyed(keys, f'<node id="g">{inner}</node>', edge, space))
+    assert graph.categories == {"label": ["Conv", "Relu"]}
+    assert graph.edge_type_names[graph.edge_type_E[0]] == "control"
+    assert [(note.kind, note.word) for note in graph.notes] == [(NoteKind.GROUP, "g")]
+    ended = edge.replace('"g::b"', '"g"')
+    assert read(tmp_path, keyed(keys, f'<node id="g">{inner}</node>', ended, space)).num_nodes == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (keyed("", AB + "<hyperedge/>"), "has hyperedges"),
+        (keyed("", AB, '<edge source="a" target="b" directed="false"/>'), "is undirected"),
+        (keyed("", AB, '<edge source="a"/>'), "lacks its source or target"),
+        (keyed("", "<node/>"), "a node has no id"),
+        (keyed("", AB + "</graph><graph>" + AB), "holds 2 graphs"),
+    ],
+)
+def test_what_is_not_read_of_graphml_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(GraphError, match=told):
+        read(tmp_path, text)
+
+
+def test_loops_are_told_as_in_every_format_and_marked_ones_are_counted(tmp_path: Path) -> None:
+    assert read(tmp_path, LOOP).conditions == {"loop_edges": 1.0}
+    assert read(tmp_path, LOOP).notes == ()
+    graph = read(tmp_path, LOOP.replace(">1<", ">0<"))
+    assert graph.conditions == {"loop_edges": 1.0}
+    assert [note.word for note in graph.notes] == ["a -> b -> a"]
+
+
+def test_names_of_nodes_are_written_again(tmp_path: Path) -> None:
+    graph = read(tmp_path, keyed("", AB, A_TO_B))
+    write_graphml(tmp_path / "again.graphml", graph)
+    assert read_graphml(tmp_path / "again.graphml").node_names == ("a", "b")
+
+
+NAMED = [{"id": "k", "op": "mm"}, {"id": "l", "op": "add"}]
+PLAIN = [{"id": 0, "op": "mm"}, {"id": 1, "op": "add"}]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"nodes": NAMED, "links": [{"source": 0, "target": 1}]},
+        {"elements": {"nodes": [{"data": node} for node in NAMED],
+                      "edges": [{"data": {"source": "k", "target": "l"}}]}},
+        {"elements": [*({"data": node} for node in NAMED),
+                      {"data": {"source": "k", "target": "l"}}]},
+        {"graph": {"nodes": {"k": {"metadata": {"op": "mm"}}, "l": {"metadata": {"op": "add"}}},
+                   "edges": [{"source": "k", "target": "l"}]}},
+        {"nodes": [{"key": node["id"], "attributes": {"op": node["op"]}} for node in NAMED],
+         "edges": [{"source": "k", "target": "l"}]},
+        {"nodes": NAMED, "edges": [{"from": "k", "to": "l"}]},
+    ],
+)  # fmt: skip
+def test_related_formats_of_json_are_the_same_graph(tmp_path: Path, document: object) -> None:
+    graph = read_node_link(tmp_path, document)
+    assert ld.read(tmp_path / "g.json").node_names == graph.node_names == ("k", "l")
+    assert graph.categories == {"op": ["mm", "add"]}
+    assert graph.edge_index_2E.tolist() == [[0], [1]]
+    assert graph.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"directed": True, "nodes": PLAIN, "arcs": [1]}, "neither 'links' nor 'edges'.*'arcs'"),
+        ({"nodes": PLAIN, "links": [{"source": 0, "target": 1}],
+          "edges": [{"source": 1, "target": 0}]}, "has both 'links' and 'edges'"),
+        ({"elements": {"nodes": []}}, "'edges' is missing"),
+        ({"nodes": [{"key": "a"}], "edges": [{"source": "a", "target": "a", "undirected": True}]},
+         "is undirected"),
+        ({"directed": True, "nodes": [{"id": 0, "op": "\ud800"}], "links": []}, "is no text"),
+    ],
+)  # fmt: skip
+def test_edges_that_would_vanish_are_an_error(tmp_path: Path, document: object, told: str) -> None:
+    with pytest.raises(GraphError, match=told) as error:
+        read_node_link(tmp_path, document)
+    assert str(tmp_path / "g.json") in str(error.value)
+
+
+def test_ends_that_are_all_positions_and_not_all_ids_count_positions(tmp_path: Path) -> None:
+    nodes = [{"id": 1}, {"id": 2}, {"id": 3}]
+    links = [{"source": 0, "target": 1}, {"source": 1, "target": 2}]
+    graph = read_node_link(tmp_path, {"nodes": nodes, "links": links})
+    assert graph.edge_index_2E.tolist() == [[0, 1], [1, 2]]
+    assert [note.kind for note in graph.notes] == [NoteKind.EDGE]
+
+
+def test_attributes_of_each_node_alone_take_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerdag.graph.formats.rows.MOST_CELLS", 100)
+    nodes = [{"id": i, f"a{i}": 1} for i in range(30)]
+    with pytest.raises(GraphError, match="a table of 900 cells, of which 30 are filled"):
+        read_node_link(tmp_path, {"nodes": nodes, "links": []})

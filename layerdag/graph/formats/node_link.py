@@ -1,0 +1,268 @@
+"""Node-link JSON, as networkx and ProGraML write it and HLS data sets use it, and its kin.
+
+``{"directed": true, "graph": {...}, "nodes": [{"id": 0, ...}], "links": [{"source": 0, "target":
+1, ...}]}``; "edges" for "links" is read as well. Ends of edges are ids of nodes or, where none of
+them is one, positions in the list, as D3 and older networkx count. Control flow has loops: edges
+that close one are left out, and counted as the graph-level value ``loop_edges``.
+
+Cytoscape.js (nodes and edges under "elements"), the JSON Graph Format (under "graph"), graphology
+("key", "attributes") and vis.js ("from", "to") hold the same and are read.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from layerdag.errors import GraphError
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.formats.listed import ListedEdges, listed_graph, positions_of
+from layerdag.graph.formats.rows import is_number
+from layerdag.runtime.notes import NoteCollector, NoteKind
+from layerdag.runtime.reading import read_parsed
+
+MOST_VALUES = 16
+"""A list of more values than this is no attribute."""
+
+_EDGE_TYPE = ("type", "flow", "edge_type", "etype", "deptype", "kind")
+_FLOWS = {"0": "control", "1": "data", "2": "call"}
+_BACK = ("is_back_edge", "back_edge", "distance")
+_OF_EDGES = {"source", "target", "id", "key", "position", *_EDGE_TYPE, *_BACK}
+_OF_DOCUMENTS = {"directed", "multigraph", "graph", "nodes", "links", "edges", "name"}
+
+Json = Mapping[str, Any]
+
+
+def read_node_link(path: str | Path) -> AttributedGraph:
+    """Read a directed graph; the file is not trusted.
+
+    Texts and truth values of nodes are categories, numbers numbers; a short list becomes
+    ``name_0``, ``name_1``, ..., a nested object ``name.key``. Scalars under "graph" are graph-level
+    values, "label" among them.
+
+    Raises:
+        GraphError: If it is no such JSON, is undirected, has no node, or contradicts itself.
+    """
+    try:
+        document = _in_node_link(json.loads(read_parsed(path, GraphError)))
+        if document.get("directed") is False:
+            raise GraphError(f"{path}: the graph is undirected; a DAG needs directed edges.")
+        return _Reader(str(path), document).graph()
+    except KeyError as error:
+        raise GraphError(f"{path}: is no node-link JSON: {error} is missing.") from error
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise GraphError(f"{path}: is no node-link JSON ({error}); check the file.") from error
+
+
+def _in_node_link(document: Any) -> Json:
+    """Return a document of a related format as node-link JSON; any other one as it is."""
+    inside = document.get("elements")
+    if "nodes" not in document and isinstance(inside, dict | list):
+        return _of_cytoscape(document, inside)
+    graph = document.get("graph")
+    if "nodes" not in document and isinstance(graph, dict) and isinstance(graph.get("nodes"), dict):
+        return _of_json_graph_format(graph)
+    nodes, edges = document.get("nodes"), document.get("edges")
+    if not isinstance(nodes, list) or not isinstance(edges, list) or document.get("links"):
+        return dict(document)
+    if nodes and all(
+        isinstance(node, dict) and {"key"} <= node.keys() <= _GRAPHOLOGY for node in nodes
+    ):
+        return _of_graphology(document)
+    if edges and all(isinstance(edge, dict) and {"from", "to"} <= edge.keys() for edge in edges):
+        renamed = {"from": "source", "to": "target"}
+        links = [{renamed.get(k, k): v for k, v in edge.items()} for edge in edges]
+        return {**document, "edges": links}
+    return dict(document)
+
+
+_GRAPHOLOGY = {"key", "attributes"}
+
+
+def _of_cytoscape(document: Json, inside: Any) -> Json:
+    """Return Cytoscape.js as node-link JSON."""
+    if isinstance(inside, list):
+        inside = {
+            "nodes": [one for one in inside if "source" not in one["data"]],
+            "edges": [one for one in inside if "source" in one["data"]],
+        }
+    found = {side: [one["data"] for one in inside[side]] for side in ("nodes", "edges")}
+    return {"graph": document.get("data", {}), "nodes": found["nodes"], "links": found["edges"]}
+
+
+def _of_json_graph_format(graph: Json) -> Json:
+    """Return the JSON Graph Format as node-link JSON."""
+    nodes = [{"id": key, **_lifted(node, "metadata")} for key, node in graph["nodes"].items()]
+    links = []
+    for edge in graph["edges"]:
+        plain = _lifted(edge, "metadata")
+        relation = plain.pop("relation", None)
+        links.append(plain if relation is None else {"type": relation, **plain})
+    directed = graph.get("directed", True)
+    values = graph.get("metadata", {})
+    return {"directed": directed, "graph": values, "nodes": nodes, "links": links}
+
+
+def _of_graphology(document: Json) -> Json:
+    """Return graphology's JSON as node-link JSON."""
+    nodes = [{"id": node["key"], **node.get("attributes", {})} for node in document["nodes"]]
+    links = [_lifted(edge, "attributes") for edge in document["edges"]]
+    directed = not any(link.pop("undirected", False) for link in links)
+    values = document.get("attributes", {})
+    return {"directed": directed, "graph": values, "nodes": nodes, "links": links}
+
+
+def _lifted(row: Json, name: str) -> dict[str, Any]:
+    """Return an object with the values of an inner one beside its own."""
+    return {**{key: value for key, value in row.items() if key != name}, **(row.get(name) or {})}
+
+
+class _Reader:
+    """Reads one document."""
+
+    def __init__(self, path: str, document: Json) -> None:
+        self._path, self._document = path, document
+        self._notes = NoteCollector(path)
+
+    def graph(self) -> AttributedGraph:
+        """Return the graph."""
+        nodes = self._document["nodes"]
+        for key in self._document.keys() - _OF_DOCUMENTS:
+            self._notes.add(NoteKind.KEY, key, "unknown; left out")
+        ids = [str(node.get("id", at)) for at, node in enumerate(nodes)]
+        edges = self._edges(self._links(), nodes, ids)
+        rows = {
+            key: self._row({k: v for k, v in node.items() if k != "id"}, "nodes")
+            for key, node in zip(ids, nodes, strict=True)
+        }
+        values = self._document.get("graph")
+        conditions: dict[str, Condition] = {
+            name: float(text) if is_number(text) else text
+            for name, text in self._row(values if isinstance(values, dict) else {}, "graph").items()
+        }
+        # Edges stand in the order of their ends.
+        edges.types = dict(sorted(edges.types.items()))
+        return listed_graph(
+            source=self._path, name=Path(self._path).name.partition(".json")[0], nodes=rows,
+            edges=edges, notes=self._notes, conditions=conditions,
+        )  # fmt: skip
+
+    def _links(self) -> Sequence[Json]:
+        """Return the list of edges.
+
+        Raises:
+            GraphError: If there is none, or two.
+        """
+        found = [key for key in ("links", "edges") if key in self._document]
+        if not found:
+            lists = [k for k, v in self._document.items() if isinstance(v, list) and k != "nodes"]
+            others = f"; other lists are {', '.join(map(repr, lists))}" if lists else ""
+            raise GraphError(
+                f"{self._path}: has nodes, but neither 'links' nor 'edges'{others}; name the list "
+                "of edges 'links' (an empty one, if there are none)."
+            )
+        filled = [key for key in found if self._document[key]]
+        if len(filled) > 1:
+            raise GraphError(
+                f"{self._path}: has both 'links' and 'edges'; keep the list that holds its edges."
+            )
+        links: Sequence[Json] = self._document[(filled or found)[0]]
+        return links
+
+    def _row(self, row: Json, where: str) -> dict[str, str]:
+        """Return attributes as text; what is absent or no attribute is left out."""
+        return dict(self._flat("", row, where))
+
+    def _flat(self, prefix: str, row: Json, where: str) -> Iterator[tuple[str, str]]:
+        for name, value in row.items():
+            key = f"{prefix}{name}"
+            if isinstance(value, dict) and not prefix.count("."):
+                yield from self._flat(f"{key}.", value, where)
+            elif isinstance(value, list) and len(value) <= MOST_VALUES:
+                single = len(value) == 1
+                parts = {key if single else f"{key}_{i}": part for i, part in enumerate(value)}
+                for part, inner in parts.items():
+                    yield from self._scalar(part, inner, where)
+            else:
+                yield from self._scalar(key, value, where)
+
+    def _scalar(self, key: str, value: object, where: str) -> Iterator[tuple[str, str]]:
+        """Yield a text, a truth value or a finite number; tell of what is neither."""
+        if isinstance(value, str | bool | int) or (
+            isinstance(value, float) and math.isfinite(value)
+        ):
+            yield key, _text(value)
+        elif isinstance(value, float):
+            self._notes.add(
+                NoteKind.NUMBER, value, "no value; left out", where=f"{where}, attribute '{key}'"
+            )
+        elif value is not None:
+            what = "a list of many values" if isinstance(value, list) else "nested too deeply"
+            self._notes.add(NoteKind.ATTRIBUTE, key, f"{what}; left out", where=where)
+
+    def _edges(self, links: Sequence[Json], nodes: Sequence[Json], ids: list[str]) -> ListedEdges:
+        """Return the edges that are not marked as closing a loop."""
+        index_of = positions_of(ids, self._path)
+        ends = [(link["source"], link["target"]) for link in links]
+        if self._count_positions(ends, nodes, index_of):
+            index_of = {str(at): at for at in range(len(ids))}
+        found = ListedEdges()
+        for link, pair in zip(links, ends, strict=True):
+            for end in pair:
+                if str(end) not in index_of:
+                    raise GraphError(
+                        f"{self._path}: an edge names node '{end}', which does not exist."
+                    )
+            for name in link.keys() - _OF_EDGES:
+                self._notes.add(
+                    NoteKind.ATTRIBUTE, name, "of edges, which have a type alone; left out"
+                )
+            if any(_is_back(link.get(name)) for name in _BACK):
+                found.marked += 1
+            else:
+                source, target = (index_of[str(end)] for end in pair)
+                found.add(source, target, self._type(link))
+        return found
+
+    def _count_positions(
+        self, ends: Sequence[tuple[object, object]], nodes: Sequence[Json], index_of: Json
+    ) -> bool:
+        """Return whether ends are positions in the list of nodes, and tell where both could be."""
+        flat = {end for pair in ends for end in pair if type(end) is int}
+        if not flat or any(type(end) is not int for pair in ends for end in pair):
+            return False
+        if not all("id" in node for node in nodes) or not 0 <= min(flat) <= max(flat) < len(nodes):
+            return False
+        known = [end for end in flat if str(end) in index_of]
+        are_positions = len(known) < len(flat)
+        other = [end for end in known if index_of[str(end)] != end]
+        if other and (are_positions or 0 in flat):
+            taken = "positions" if are_positions else "ids"
+            self._notes.add(
+                NoteKind.EDGE, min(other), f"ends of edges are ids or positions; taken as {taken}"
+            )
+        return are_positions
+
+    def _type(self, link: Json) -> str:
+        """Return the type of an edge."""
+        for name in _EDGE_TYPE:
+            value = link.get(name)
+            if isinstance(value, str | bool | int | float):
+                word = _text(value)
+                if name == "flow" and word not in (*_FLOWS, *_FLOWS.values()):
+                    self._notes.add(NoteKind.EDGE, word, "unknown flow; kept as the edge's type")
+                return _FLOWS.get(word, word) if name == "flow" else word
+        return "data"
+
+
+def _is_back(mark: object) -> bool:
+    """Return whether a mark says that an edge closes a loop: true, or a number above 0."""
+    if mark is None or isinstance(mark, bool):
+        return mark is True
+    return is_number(_text(mark)) and float(str(mark)) > 0
+
+
+def _text(value: object) -> str:
+    """Return a scalar as text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
