@@ -26,6 +26,7 @@ from trace_examples import (
 from layerdag.cli.main import main
 from layerdag.errors import TraceError
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace, tag, varint
+from layerdag.traces.chakra import files
 from layerdag.traces.chakra.files import (
     FEEDER_WIRES,
     decode_trace,
@@ -716,6 +717,14 @@ def test_integers_of_0_0_1_are_signed_where_the_field_is() -> None:
         "tensor_size": 2**64 - 1,
         "local_mem_access_completed": True,
     }
+
+
+def test_memory_is_looked_at_while_a_long_old_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(files, "_LOOK", 10)
+    monkeypatch.setattr(files, "require_memory", lambda source, error: asked.append(source))
+    list(files.length_prefixed_messages(framed(*[b"x"] * 35), "x.et"))
+    assert asked == ["x.et"] * 3
 
 
 def spec(kind: NodeType, *attributes: Attribute) -> Trace:
