@@ -97,7 +97,7 @@ def test_a_bound_is_allowed_and_what_lies_beyond_refused(
 ) -> None:
     made = ReleaseSettings(traces, traces.with_name("out"), **{name: least})
     assert getattr(made, name) == least
-    with pytest.raises(UsageError, match=f"'{name}' must .* found {refused}"):
+    with pytest.raises(UsageError, match=f"'{name}' must .* found {refused:g}"):
         ReleaseSettings(traces, traces.with_name("out"), **{name: refused})
 
 
