@@ -32,12 +32,6 @@ EXPERIMENTS = sorted(
 NEED_A_FOLDER = ("data=alibaba", "data=dgrl", "data=folder", "data=tpu_tile")
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_every_choice_composes(choice: str) -> None:
-    group = choice.split("=")[0]
-    assert group in compose("train", [choice])
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_composes_to_a_valid_tree(name: str) -> None:
     asked = train_config(compose("train", [f"experiment={name}", "out=x"]))
@@ -105,19 +99,6 @@ def test_data_file_lists_every_argument_with_its_default(name: str) -> None:
 
 def test_every_data_set_has_a_file() -> None:
     assert {path.stem for path in CONFIGS.glob("data/*.yaml")} == set(LOADERS)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["data=latent_preferential", "data.seed=1", "data.num_train=4"],
-        ["data=folder", "data.folder=x", "data.max_nodes=500"],
-        ["data=dgrl", "data.folder=x", "data.label=vpu", "data.num_graphs=9"],
-    ],
-    ids=" ".join,
-)
-def test_documented_settings_of_data_sets_are_accepted(words: list[str]) -> None:
-    compose("train", words)
 
 
 def test_training_file_lists_every_setting() -> None:

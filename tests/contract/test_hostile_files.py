@@ -116,27 +116,11 @@ def test_a_bomb_is_one_sentence_that_names_the_file(tmp_path: Path, name: str, p
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("name", ["kineto", "timings"])
-def test_an_integer_of_five_thousand_digits_is_one_sentence(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_bytes(KINETO + b'{"ph": "X", "cat": "kernel", "ts": ' + b"1" * 5000 + b"}]}")
-    with pytest.raises(LayerdagError, match=r"x\.json: no valid JSON"):
-        READERS[name][0](path)
-
-
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 def test_a_table_of_dgrl_is_bounded(tmp_path: Path, ending: str) -> None:
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
     (tmp_path / f"num-node-list.csv{ending}").write_bytes(pack(b"1\n" * (2 << 20)))
     with pytest.raises(LayerdagError, match="num-node-list"):
-        load_dgrl(tmp_path)
-
-
-def test_negative_numbers_of_nodes_are_one_sentence(tmp_path: Path) -> None:
-    for name, text in {"num-node-list": "3\n-2", "num-edge-list": "0\n0"}.items():
-        (tmp_path / f"{name}.csv").write_text(text)
-    (tmp_path / "label-cortex.csv").write_text("1\n1")
-    with pytest.raises(LayerdagError, match="negative"):
         load_dgrl(tmp_path)
 
 
@@ -153,13 +137,6 @@ def test_a_shard_outside_of_the_corpus_is_refused(tmp_path: Path, shard: str) ->
     (tmp_path / "index.jsonl").write_text(json.dumps({**INDEX_LINE, "shard": shard}))
     with pytest.raises(LayerdagError, match="leads out of the folder"):
         list(corpus.read_runs(tmp_path, read_index(tmp_path)))
-
-
-@pytest.mark.parametrize("size", [2, 4_000_000_000])
-def test_a_corpus_of_more_ranks_than_it_has_is_refused(tmp_path: Path, size: int) -> None:
-    (tmp_path / "index.jsonl").write_text(json.dumps({**INDEX_LINE, "world_size": size}))
-    with pytest.raises(LayerdagError, match="every rank once"):
-        read_index(tmp_path)
 
 
 def shard(members: list[tarfile.TarInfo], payload: bytes = b"") -> bytes:

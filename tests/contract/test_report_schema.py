@@ -24,8 +24,13 @@ def schema() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def figures() -> dict[str, Any]:
-    return json.loads(json.dumps(report_figures(small_report()), allow_nan=False))
+def content() -> ReportContent:
+    return small_report()
+
+
+@pytest.fixture(scope="module")
+def figures(content: ReportContent) -> dict[str, Any]:
+    return json.loads(json.dumps(report_figures(content), allow_nan=False))
 
 
 def faults(schema: dict[str, Any], figures: object) -> list[str]:
@@ -48,8 +53,7 @@ def test_a_report_without_any_part_is_described(schema: dict[str, Any]) -> None:
     assert faults(schema, report_figures(ReportContent("Empty", "Nothing."))) == []
 
 
-def test_further_parts_are_described(schema: dict[str, Any]) -> None:
-    content = small_report()
+def test_further_parts_are_described(schema: dict[str, Any], content: ReportContent) -> None:
     attacks = content.leaks[0].attacks
     further = replace(content, weight_attacks=attacks, repairs=(("a repair", 3),))
     assert faults(schema, json.loads(json.dumps(report_figures(further)))) == []

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,8 @@ Fault = Callable[[Path], None]
 CELL = ("condition_table", "cells", 0)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
     data = GraphDataset.build("chains", "flow", {"train": graphs})
     sizes = data.schema.sizes()
@@ -45,8 +46,15 @@ def folder(tmp_path: Path) -> Path:
     contents = CheckpointContents(
         spec, weights, data.schema.to_dict(), {}, CheckpointMeta(), {"step": 1}
     )
-    save_checkpoint(tmp_path / "model", contents)
-    return tmp_path / "model"
+    path = tmp_path_factory.mktemp("sound") / "model"
+    save_checkpoint(path, contents)
+    return path
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    """A sound checkpoint to be damaged."""
+    return Path(shutil.copytree(sound, tmp_path / "model"))
 
 
 def edited(file: str, *keys: str | int, value: Any) -> Fault:

@@ -50,7 +50,6 @@ def test_a_run_starts_from_a_run_and_is_resumed(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["model.width=64"], "model.width=64 contradicts the weights to start from"),
         (["model.width=128"], "model.width=128 contradicts the weights to start from"),
         (["model=reference"], "'reference' cannot start from the weights of a model 'fast'"),
         (["resume=runs/old"], "leave one of them out"),

@@ -6,7 +6,6 @@ import json
 import operator
 import os
 import pickle
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,13 +18,7 @@ import torch
 from tiny_corpus import write_corpus
 from warm_starts import data_of, jobs
 
-from layerdag.api import (
-    demo as _beside,
-    demo as _stages,
-    demo as _start,
-    demo as demo_api,
-    demo as stages,
-)
+from layerdag.api import demo as demo_api
 from layerdag.api.demo import (
     CAVEATS,
     DemoSettings,
@@ -78,7 +71,7 @@ class Context:
 def test_the_result_comes_back_and_is_found_here_if_the_process_died(
     dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_beside, "get_context", lambda name: Context(dies=dies))
+    monkeypatch.setattr(demo_api, "get_context", lambda name: Context(dies=dies))
     found = submit_in_background(partial(operator.add, torch.arange(3), 1))
     assert found().tolist() == [1, 2, 3]
 
@@ -86,7 +79,7 @@ def test_the_result_comes_back_and_is_found_here_if_the_process_died(
 def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_beside, "get_context", lambda name: Context(dies=True))
+    monkeypatch.setattr(demo_api, "get_context", lambda name: Context(dies=True))
     found = submit_in_background(partial(operator.truediv, 1, 0))
     with pytest.raises(ZeroDivisionError):
         found()
@@ -94,7 +87,7 @@ def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(
 
 def test_the_other_process_has_as_many_threads() -> None:
     here, there = Pipe(duplex=False)
-    _beside._answer(there, pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
+    demo_api._answer(there, pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
     assert pickle.loads(here.recv_bytes()) == torch.get_num_threads()
 
 
@@ -381,14 +374,6 @@ def test_the_short_demo_is_smaller_in_everything_that_takes_time() -> None:
     assert set(short.families) < set(usual.families)
 
 
-def test_time_is_noted_by_stage() -> None:
-    seconds: dict[str, float] = {}
-    start = time.perf_counter() - 2.0
-    now = stages.timed(seconds, "load", start)
-    assert seconds["load"] == pytest.approx(2.0, abs=0.5)
-    assert now == pytest.approx(start + seconds["load"])
-
-
 START_SETTINGS = DemoSettings(
     Path("data"), Path("out"), max_nodes=10, tuning_steps=5, train_steps=50, processes=1
 )
@@ -396,7 +381,7 @@ START_SETTINGS = DemoSettings(
 
 @pytest.fixture(scope="module")
 def shipped() -> LoadedCheckpoint:
-    return load_checkpoint(_start.pretrained_checkpoint())
+    return load_checkpoint(demo_api.pretrained_checkpoint())
 
 
 def pretend(
@@ -411,8 +396,8 @@ def pretend(
         return data_of(jobs(12))
 
     meta = replace(shipped.meta, split=learned.split)
-    monkeypatch.setattr(_start, "load_checkpoint", lambda path: replace(shipped, meta=meta))
-    monkeypatch.setattr(_start, "load_corpus", load)
+    monkeypatch.setattr(demo_api, "load_checkpoint", lambda path: replace(shipped, meta=meta))
+    monkeypatch.setattr(demo_api, "load_corpus", load)
     return limits
 
 
@@ -420,7 +405,7 @@ def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_jobs(
     monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
 ) -> None:
     limits = pretend(monkeypatch, shipped, data_of(jobs(12)))
-    data, warm = _start.load_stage(START_SETTINGS)
+    data, warm = demo_api.load_stage(START_SETTINGS)
     assert limits == [1200]
     assert warm is not None
     assert warm.start.origin.name == "pretrained"
@@ -432,16 +417,9 @@ def test_with_another_split_the_demo_starts_from_random_weights(
     monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
 ) -> None:
     pretend(monkeypatch, shipped, data_of(jobs(13)[1:]))
-    _, warm = _start.load_stage(START_SETTINGS)
+    _, warm = demo_api.load_stage(START_SETTINGS)
     assert warm is None
     assert steps_of(START_SETTINGS, warm) == 50
-
-
-def test_the_split_of_the_shipped_checkpoint_is_that_of_its_settings(
-    shipped: LoadedCheckpoint,
-) -> None:
-    assert shipped.meta.split is not None
-    assert shipped.data_settings["max_nodes"] == 1200
 
 
 def test_a_corpus_without_further_runs_is_taken_as_it_is(
@@ -453,15 +431,15 @@ def test_a_corpus_without_further_runs_is_taken_as_it_is(
         asked.append(further)
         return data_of(jobs(12))
 
-    monkeypatch.setattr(_start, "load_checkpoint", lambda path: shipped)
-    monkeypatch.setattr(_start, "load_corpus", load)
-    _start.load_stage(replace(START_SETTINGS, data=tmp_path))
+    monkeypatch.setattr(demo_api, "load_checkpoint", lambda path: shipped)
+    monkeypatch.setattr(demo_api, "load_corpus", load)
+    demo_api.load_stage(replace(START_SETTINGS, data=tmp_path))
     assert asked == [None]
 
 
 def test_smaller_graphs_stay_in_their_parts() -> None:
     data = data_of(jobs(12))
-    kept = _start.at_most(data, 12)
+    kept = demo_api.at_most(data, 12)
     assert 0 < len(kept.graphs["train"]) < len(data.graphs["train"])
     for split, names in data.names.items():
         wanted = [
@@ -487,18 +465,18 @@ def test_the_conditions_of_samples_come_from_all_over_the_training_part(
         found.extend(rows)
         return list(numbers)
 
-    monkeypatch.setattr(_stages, "sample_like", sampled)
-    _stages.sample_stage(replace(START_SETTINGS, samples=5), data, shipped)
+    monkeypatch.setattr(demo_api, "sample_like", sampled)
+    demo_api.sample_stage(replace(START_SETTINGS, samples=5), data, shipped)
     dags = data.graphs["train"]
     assert found == [dags[i].conditions for i in (0, 2, 4, 6, 8)]
     found.clear()
     # In two processes each draws every other graph, under its own number.
-    monkeypatch.setattr(_stages, "submit_in_background", lambda work: work)
-    drawn = _stages.sample_stage(replace(START_SETTINGS, samples=5, processes=2), data, shipped)
+    monkeypatch.setattr(demo_api, "submit_in_background", lambda work: work)
+    drawn = demo_api.sample_stage(replace(START_SETTINGS, samples=5, processes=2), data, shipped)
     assert list(drawn) == [0, 1, 2, 3, 4]
     assert found == [dags[i].conditions for i in (0, 4, 8, 2, 6)]
     found.clear()
-    _stages.sample_stage(replace(START_SETTINGS, samples=20), data, shipped)
+    demo_api.sample_stage(replace(START_SETTINGS, samples=20), data, shipped)
     assert [row["label"] for row in found[:4]] == [
         dags[i].conditions["label"] for i in (0, 0, 1, 1)
     ]

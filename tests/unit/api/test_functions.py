@@ -200,11 +200,6 @@ def test_what_cannot_be_made_is_a_sentence_that_names_it(
     assert str(caught.value).endswith((".", "?"))
 
 
-def test_a_setting_that_is_not_known_is_wrong_use() -> None:
-    with pytest.raises(UsageError):
-        ld.workload(TINY, colour=1)
-
-
 ALONE = job((compute(1), collective(2, 1)))
 PAIR = job(*[(compute(1), collective(2, 1))] * 2)
 
@@ -250,6 +245,10 @@ def test_a_prefix_makes_a_file_for_each_rank(tmp_path: Path) -> None:
 def test_one_rank_is_one_trace(tmp_path: Path) -> None:
     ld.write(ALONE, tmp_path / "one.et")
     assert read_trace(tmp_path / "one.et").id_N.tolist() == [1, 2]
+    ld.write(ALONE.traces[0], tmp_path / "trace.et")
+    assert (tmp_path / "trace.et").read_bytes() == (tmp_path / "one.et").read_bytes()
+    with pytest.raises(UsageError, match=r"a trace is written as \.et"):
+        ld.write(ALONE.traces[0], tmp_path / "trace.json")
 
 
 def test_a_workload_named_as_a_workflow_is_our_own_json(tmp_path: Path) -> None:

@@ -263,6 +263,10 @@ def test_plans_that_do_not_fit_a_module_are_refused(given: dict[str, object], to
 def test_what_cannot_be_captured_is_said() -> None:
     with pytest.raises(UsageError, match="mixture"):
         capture_model("mixtral-8x7b", layers=1)
+    with pytest.raises(UsageError, match="deepseek-v3: has latent attention, shared experts"):
+        capture_model("deepseek-v3")
+    with pytest.raises(UsageError, match="vit-b16: reads images, which only 'layerdag workload'"):
+        capture_model("vit-b16")
     with pytest.raises(UsageError, match="positions"):
         capture_model(GPT, sequence=64)
     with pytest.raises(UsageError, match="no scalar"):
@@ -282,16 +286,6 @@ def test_a_group_beside_the_mesh_is_refused() -> None:
 
     with pytest.raises(UsageError, match="no dimension of the mesh"):
         capture_step(step, data=4)
-
-
-def test_models_with_latent_attention_cannot_be_captured_by_name() -> None:
-    with pytest.raises(UsageError, match="deepseek-v3: has latent attention, shared experts"):
-        capture_model("deepseek-v3")
-
-
-def test_models_of_images_cannot_be_captured_by_name() -> None:
-    with pytest.raises(UsageError, match="vit-b16: reads images, which only 'layerdag workload'"):
-        capture_model("vit-b16")
 
 
 MODEL = """

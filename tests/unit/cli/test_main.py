@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -125,11 +126,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(verb: str, tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_unknown_verb_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["destroy"]) == 2
-    assert "destroy" in capsys.readouterr().err
-
-
 def test_a_misspelled_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["traine"]) == 2
     assert "Did you mean 'train'?" in capsys.readouterr().err
@@ -180,13 +176,6 @@ def test_help_of_a_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixtur
     assert f"layerdag {verb}" in capsys.readouterr().out.split("example:")[1]
 
 
-def test_missing_file_is_one_line_and_code_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", "no/such/prefix"]) == 1
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert "no/such/prefix: there is no folder" in message
-
-
 def test_the_search_is_off_inside_only():
     assert gc.isenabled()
     with gc_disabled():
@@ -194,51 +183,53 @@ def test_the_search_is_off_inside_only():
     assert gc.isenabled()
 
 
-def _told(function: str, name: str, given: dict[str, str]) -> str:
-    """Return what a new process finds in the environment after a function of ``start``."""
-    code = (
-        f"import os; from layerdag.cli.main import {function}; {function}();"
-        f"print(os.environ.get('{name}'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
+ENVIRONMENT = (
+    "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME",
+)  # fmt: skip
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch):
+    """What stands in the environment after a function, whose library is not imported yet."""
+
+    def call(function: Callable[[], None], library: str, name: str, given: dict[str, str]) -> str:
+        monkeypatch.delitem(sys.modules, library, raising=False)
+        for word in ENVIRONMENT:
+            monkeypatch.setenv(word, "")  # remembered, so that none stays behind
+            monkeypatch.delenv(word)
+        for word, value in given.items():
+            monkeypatch.setenv(word, value)
+        function()
+        return str(os.environ.get(name))
+
+    return call
 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
-def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(given, expected):
-    assert _told("single_threaded_blas", "OPENBLAS_NUM_THREADS", given) == expected
-
-
-def test_a_numpy_that_is_there_is_left_alone():
-    code = (
-        "import os, numpy; from layerdag.cli.main import single_threaded_blas;"
-        "single_threaded_blas(); print('OPENBLAS_NUM_THREADS' in os.environ)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
+def test_numpy_is_told_to_start_no_threads_unless_the_user_says_otherwise(told, given, expected):
+    assert told(start.single_threaded_blas, "numpy", "OPENBLAS_NUM_THREADS", given) == expected
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "None")],
 )
-def test_threads_spin_briefly_unless_the_user_says_otherwise(given, expected):
-    assert _told("limit_openmp_spin", "GOMP_SPINCOUNT", given) == expected
+def test_threads_spin_briefly_unless_the_user_says_otherwise(told, given, expected):
+    assert told(start.limit_openmp_spin, "torch", "GOMP_SPINCOUNT", given) == expected
 
 
-def test_a_torch_that_is_there_has_read_its_settings():
-    code = (
-        "import os, sys; sys.modules['torch'] = sys; from layerdag.cli.main import "
-        "limit_openmp_spin; limit_openmp_spin(); print('GOMP_SPINCOUNT' in os.environ)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
+@pytest.mark.parametrize(
+    ("function", "library", "name"),
+    [
+        (start.single_threaded_blas, "numpy", "OPENBLAS_NUM_THREADS"),
+        (start.limit_openmp_spin, "torch", "GOMP_SPINCOUNT"),
+    ],
+)
+def test_a_library_that_is_there_has_read_its_settings(monkeypatch, function, library, name):
+    monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, library, sys)
+    function()
+    assert name not in os.environ
 
 
 @pytest.mark.parametrize(("verb", "expected"), [("train", True), ("simulate", False)])

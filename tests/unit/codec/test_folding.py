@@ -325,11 +325,6 @@ def test_a_ring_inside_a_stage_is_one_class_wherever_its_ranks_lie():
     assert ranks(small_job((compute(0),), *parts)) == [(0,), (1, 2, 3)]
 
 
-def test_a_message_to_a_rank_that_the_job_lacks_is_refused():
-    with pytest.raises(TraceError, match="names rank 7"):
-        rank_classes(small_job((message(0, sends=True, source=0, target=7),), (compute(0),)))
-
-
 @pytest.mark.parametrize(
     "other",
     [

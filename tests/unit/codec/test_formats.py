@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 from raw_graphs import chain
 from small_workloads import collective, compute, job
-from tiny_checkpoints import chain_checkpoint, job_checkpoint
-from trace_examples import comp, pair_workload
+from trace_examples import pair_workload
 
 import layerdag as ld
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.formats import is_flow_file, read, read_any, read_graph, recognize
-from layerdag.errors import DataError, GraphError, TraceError, UsageError
+from layerdag.errors import DataError, GraphError, TraceError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
-from layerdag.traces.builder import build_trace
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.json_forms import encode_feeder_json, encode_trace_json
 from layerdag.traces.chakra.workload import write_workload
@@ -48,59 +46,6 @@ def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path: Path, 
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(GraphError, match="cut"):
         ld.read(tmp_path / name)
-
-
-TWO_RANKS = job(*[(compute(1), collective(2, 1))] * 2)
-
-
-@pytest.mark.parametrize("name", ["run", "run.json"])
-def test_a_workload_comes_back(tmp_path: Path, name: str) -> None:
-    ld.write(TWO_RANKS, tmp_path / name)
-    back = ld.read(tmp_path / name)
-    assert isinstance(back, ld.Workload)
-    assert [trace.num_nodes for trace in back.traces] == [2, 2]
-
-
-def test_one_trace_is_one_file(tmp_path: Path) -> None:
-    alone = job((compute(1),))
-    ld.write(alone, tmp_path / "a.et")
-    ld.write(alone.traces[0], tmp_path / "b.et")
-    assert (tmp_path / "a.et").read_bytes() == (tmp_path / "b.et").read_bytes()
-
-
-@pytest.mark.parametrize("name", ["g.graphml", "g.json"])
-def test_a_graph_comes_back(tmp_path: Path, name: str) -> None:
-    ld.write(chain("g", "abc"), tmp_path / name)
-    back = ld.read(tmp_path / name)
-    assert isinstance(back, AttributedGraph)
-    assert back.categories["kind"] == ["a", "b", "c"]
-
-
-def test_a_sample_is_written_as_what_the_suffix_says(tmp_path: Path) -> None:
-    (sampled,) = ld.sample(job_checkpoint(tmp_path / "jobs"), num=1, max_nodes=10)
-    ld.write(sampled, tmp_path / "s")
-    ld.write(sampled, tmp_path / "s.graphml")
-    assert isinstance(ld.read(tmp_path / "s"), ld.Workload)
-    assert isinstance(ld.read(tmp_path / "s.graphml"), AttributedGraph)
-    (chained,) = ld.sample(chain_checkpoint(tmp_path / "chains"), num=1, max_nodes=6)
-    ld.write(chained, tmp_path / "c.json")
-    assert isinstance(ld.read(tmp_path / "c.json"), AttributedGraph)
-
-
-@pytest.mark.parametrize(
-    ("thing", "name", "message"),
-    [
-        (TWO_RANKS, "run.et", "2 ranks need a file each; name the prefix"),
-        (chain("g", "ab"), "g.et", "as .graphml, .dot"),
-        (TWO_RANKS.traces[0], "t.json", "a trace is written as .et"),
-    ],
-)
-def test_a_suffix_that_does_not_fit_is_refused(
-    tmp_path: Path, thing: object, name: str, message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        ld.write(thing, tmp_path / name)
-    assert not list(tmp_path.iterdir())
 
 
 def test_flow_graphs_are_told_by_their_content(tmp_path: Path) -> None:
@@ -163,13 +108,6 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
     assert read_any(path).num_ranks == 2
 
 
-def test_groups_can_be_given(tmp_path: Path) -> None:
-    path, groups = tmp_path / "job.json", tmp_path / "g.json"
-    path.write_bytes(encode_trace_json(pair_workload()))
-    groups.write_text('{"1": [1, 0]}')
-    assert read_any(path, groups).groups == {"1": (1, 0)}
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -191,20 +129,6 @@ def test_reference_files_of_this_floor_are_read(shared_data: Path) -> None:
         assert read_any(path, num_ranks=8).num_ranks == 8
     for path in (shared_data / "traces" / "mlcommons_chakra").glob("json*"):
         assert read_any(path).traces[0].num_nodes > 5
-
-
-def test_every_format_is_read_through_one_door(tmp_path: Path) -> None:
-    trace = build_trace([comp(0), comp(1, 0)], version="1.0.0")
-    files = {
-        "feeder": encode_feeder_json(trace),
-        "own": encode_trace_json(Workload((trace, trace))),
-        "chakra": encode_trace(trace),
-        "text": b"DATA\n1\na -1 1 NONE 0 2 NONE 0 3 ALLREDUCE 8 4\n",
-    }
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    ranks = {name: read_any(tmp_path / name, num_ranks=3).num_ranks for name in files}
-    assert ranks == {"feeder": 1, "own": 2, "chakra": 1, "text": 3}
 
 
 @pytest.mark.parametrize(
@@ -264,14 +188,6 @@ def test_one_rank_reads_the_same_from_each_format(
     assert found.integers("comm_size")[0].tolist() == [0, 1024]
 
 
-@pytest.mark.parametrize("place", ["runs/job", "runs"])
-def test_a_prefix_and_its_folder_are_the_same_job(tmp_path: Path, place: str) -> None:
-    write_workload(PAIR, tmp_path / "runs" / "job")
-    found = read_any(tmp_path / place)
-    assert [encode_trace(t) for t in found.traces] == [encode_trace(t) for t in PAIR.traces]
-    assert found.groups == {"7": (0, 1)}
-
-
 def test_groups_that_are_given_replace_those_of_the_file(tmp_path: Path) -> None:
     path, groups = tmp_path / "job.json", tmp_path / "groups.json"
     path.write_bytes(encode_trace_json(PAIR))
@@ -289,26 +205,6 @@ def test_a_text_workload_is_for_as_many_ranks_as_are_asked_for(tmp_path: Path, r
     assert isinstance(found, Workload)
     assert found.num_ranks == ranks
     assert len({trace.num_nodes for trace in found.traces}) == 1
-
-
-@pytest.mark.parametrize("name", ["gone", "gone.et", "folder/gone"])
-def test_what_is_not_there_is_told_by_name_read_any(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TraceError, match="gone"):
-        read_any(tmp_path / name)
-
-
-def test_a_rank_that_is_missing_is_told(tmp_path: Path) -> None:
-    write_workload(PAIR, tmp_path / "job")
-    (tmp_path / "job.0.et").unlink()
-    with pytest.raises(TraceError, match="lacks rank 0; add the missing files"):
-        read_any(tmp_path / "job")
-
-
-def test_a_damaged_file_is_told_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "cut.et"
-    path.write_bytes(encode_trace(ALONE.traces[0])[:-3])
-    with pytest.raises(TraceError, match=r"cut\.et"):
-        read_any(path)
 
 
 def test_a_compiled_program_is_read_with_the_times_of_a_device(repository: Path) -> None:

@@ -230,17 +230,3 @@ def program() -> RankTraces:
     return RankTraces(
         [build_trace(nodes)], np.zeros(4, int), groups, [np.array([1, 2, 3, 0])], {"role 0": 9}
     )
-
-
-def test_groups_and_peers_are_those_of_the_rank() -> None:
-    traces = program()
-    assert traces.groups == {"9": (0, 2), "10": (1, 3)}
-    assert [traces[rank].texts("pg_name")[0][0] for rank in range(4)] == ["9", "10", "9", "10"]
-    assert [int(traces[rank].integers("comm_dst")[0][1]) for rank in range(4)] == [1, 2, 3, 0]
-    assert len(traces[1:3]) == 2
-
-
-def test_files_are_those_of_the_traces() -> None:
-    traces = program()
-    for rank, data in traces.files():
-        assert data == encode_trace(normalize(traces[rank]))

@@ -125,17 +125,11 @@ def test_tables_that_do_not_fit_are_refused(
         load_dgrl(time)
 
 
-def write_families(folder: Path, **tables: list[str]) -> Path:
-    for name, rows in tables.items():
-        (folder / f"{name.replace('_', '-')}.csv").write_text("\n".join(rows) + "\n")
-    return folder
-
-
 @pytest.fixture
 def amp(tmp_path: Path) -> Path:
     """Twelve amplifiers of three parts; the first was not simulated."""
     rows = [f"{b},{int(b > 0)},{b}.5,1,2,3" for b in range(12)]
-    return write_families(
+    return write(
         tmp_path,
         num_node_list=["3"] * 12,
         num_edge_list=["2"] * 12,
@@ -162,23 +156,23 @@ def test_another_figure_can_be_the_label(amp: Path) -> None:
         load_dgrl(amp, label="cortex")
 
 
-def test_tables_that_do_not_fit_are_refused_families(amp: Path) -> None:
-    write_families(amp, node_feat=["1,2"] * 36)
+def test_tables_of_amplifiers_that_do_not_fit_are_refused(amp: Path) -> None:
+    write(amp, node_feat=["1,2"] * 36)
     with pytest.raises(DataError, match="has 2 columns, but AMP has 3"):
         load_dgrl(amp)
-    write_families(amp, node_feat=["1,2,3"] * 35)
+    write(amp, node_feat=["1,2,3"] * 35)
     with pytest.raises(DataError, match="but hold 35 and 24"):
         load_dgrl(amp)
-    write_families(amp, node_feat=["1,2,3"] * 36, edge=["0,7", "1,2"] * 12)
+    write(amp, node_feat=["1,2,3"] * 36, edge=["0,7", "1,2"] * 12)
     with pytest.raises(DataError, match="names node 7"):
         load_dgrl(amp)
-    write_families(amp, perform101=["valid,pm", "1,2"])
+    write(amp, perform101=["valid,pm", "1,2"])
     with pytest.raises(DataError, match="cannot be read"):
         load_dgrl(amp)
 
 
 def test_hls_graphs_lose_the_edges_that_go_back(tmp_path: Path) -> None:
-    folder = write_families(
+    folder = write(
         tmp_path,
         num_node_list=["2"] * 12,
         num_edge_list=["2"] * 12,
@@ -192,7 +186,7 @@ def test_hls_graphs_lose_the_edges_that_go_back(tmp_path: Path) -> None:
     assert data.schema.attributes[0].name == "opcode"
     with pytest.raises(DataError, match="HLS has one label"):
         load_dgrl(folder, label="x")
-    write_families(folder, edge_feat=["1"] * 24)
+    write(folder, edge_feat=["1"] * 24)
     with pytest.raises(DataError, match="edge-feat holds 24 rows of 1"):
         load_dgrl(folder)
 
@@ -261,12 +255,6 @@ def test_na_edge_has_the_attributes_of_the_paper(shared_data):
     assert max(dag.num_nodes for dag in graphs) == 339
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_graph_at_all_is_refused(family, count):
-    with pytest.raises(DataError, match=f"'num_graphs' must be at least 1, found {count}"):
-        load_dgrl(family, num_graphs=count)
-
-
 def test_repeated_edges_count_once_and_files_may_be_plain(family):
     packed = family / "edge.csv.gz"
     rows = gzip.decompress(packed.read_bytes()).decode().splitlines()
@@ -301,9 +289,7 @@ PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
 def family_tables(folder: Path, nodes: str = "3\n2\n", edges: str = "2\n1\n") -> Path:
-    (folder / "num-node-list.csv").write_text(nodes)
-    (folder / "num-edge-list.csv").write_text(edges)
-    return folder
+    return write(folder, num_node_list=nodes.split(), num_edge_list=edges.split())
 
 
 @pytest.mark.parametrize("ending", PACKED)
@@ -347,10 +333,6 @@ def test_a_number_of_graphs_below_one_is_refused(tmp_path: Path, count: int) -> 
 def test_negative_sizes_are_refused(tmp_path: Path, nodes: str, edges: str) -> None:
     with pytest.raises(DataError, match="a number of nodes or edges is negative"):
         Sizes.from_folder(family_tables(tmp_path, nodes, edges), None)
-
-
-def test_tables_that_agree_are_taken(tmp_path: Path) -> None:
-    Sizes.from_folder(family_tables(tmp_path), None).require(tmp_path, labels=2, nodes=5, edges=3)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Packed data sets against the same folder in memory."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -255,9 +256,24 @@ def first_set_to(value: float) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
+@pytest.fixture(scope="module")
+def of_twenty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("twenty")
+    write_graphs(folder / "in", 20)
+    pack_folder(FolderConfig(folder=folder / "in"), folder / "packed")
+    return folder / "packed"
+
+
+@pytest.fixture
+def packed(of_twenty: Path, tmp_path: Path) -> Path:
+    """Twenty packed graphs to be damaged."""
+    return Path(shutil.copytree(of_twenty, tmp_path / "packed"))
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
+        ("x", lambda a: np.array([{"a": 1}], dtype=object), r"x\.npy: cannot be read"),
         ("x", first_set_to(999), "code or a position"),
         ("x", lambda a: a.astype(np.float64), "holds float64"),
         ("x", lambda a: a[:-1], "rows, and"),
@@ -275,21 +291,11 @@ def first_set_to(value: float) -> Callable[[np.ndarray], np.ndarray]:
     ],
 )
 def test_arrays_are_not_trusted(
-    name: str, change: Callable[[np.ndarray], np.ndarray], message: str, tmp_path: Path
+    name: str, change: Callable[[np.ndarray], np.ndarray], message: str, packed: Path
 ) -> None:
-    write_graphs(tmp_path / "in", 20)
-    pack_folder(FolderConfig(folder=tmp_path / "in"), tmp_path / "packed")
-    damage(tmp_path / "packed", name, change)
+    damage(packed, name, change)
     with pytest.raises(DataError, match=message):
-        load_folder(tmp_path / "packed")
-
-
-def test_pickled_objects_are_not_read(tmp_path: Path) -> None:
-    write_graphs(tmp_path / "in", 20)
-    pack_folder(FolderConfig(folder=tmp_path / "in"), tmp_path / "packed")
-    damage(tmp_path / "packed", "x", lambda a: np.array([{"a": 1}], dtype=object))
-    with pytest.raises(DataError, match=r"x\.npy: cannot be read"):
-        load_folder(tmp_path / "packed")
+        load_folder(packed)
 
 
 @pytest.mark.parametrize(
@@ -303,24 +309,20 @@ def test_pickled_objects_are_not_read(tmp_path: Path) -> None:
         ({"sha256": {}}, "is not the file that"),
     ],
 )
-def test_headers_are_not_trusted(change: dict, message: str, tmp_path: Path) -> None:
-    write_graphs(tmp_path / "in", 20)
-    pack_folder(FolderConfig(folder=tmp_path / "in"), tmp_path / "packed")
-    path = tmp_path / "packed/packed.json"
+def test_headers_are_not_trusted(change: dict, message: str, packed: Path) -> None:
+    path = packed / "packed.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(DataError, match=message):
-        load_folder(tmp_path / "packed")
+        load_folder(packed)
     path.write_text("[")
     with pytest.raises(DataError, match="no header of a packed data set"):
-        load_folder(tmp_path / "packed")
+        load_folder(packed)
 
 
-def test_a_lost_file_is_named(tmp_path: Path) -> None:
-    write_graphs(tmp_path / "in", 20)
-    pack_folder(FolderConfig(folder=tmp_path / "in"), tmp_path / "packed")
-    (tmp_path / "packed/u.npy").unlink()
+def test_a_lost_file_is_named(packed: Path) -> None:
+    (packed / "u.npy").unlink()
     with pytest.raises(DataError, match=r"u\.npy: is not the file"):
-        load_folder(tmp_path / "packed")
+        load_folder(packed)
 
 
 def test_a_broken_header_of_an_array_is_one_sentence(tmp_path: Path) -> None:

@@ -67,10 +67,6 @@ def test_a_hash_depends_on_words_numbers_names_and_edges(changed: dict) -> None:
     assert content_hash(replace(graph, **changed)) != content_hash(graph)
 
 
-def test_a_split_does_not_depend_on_the_order_of_graphs() -> None:
-    assert split("aa ab bb", "ba", "bab") == split("bb aa ab", "ba", "bab")
-
-
 def test_a_graph_in_another_part_is_another_split() -> None:
     whole = split("aa ab bb", "ba", "bab")
     assert whole.differing(split("aa ab", "ba", "bab bb")) == ("train", "test")
@@ -178,9 +174,6 @@ def test_a_share_of_held_out_graphs_may_be_chosen():
     graphs = [chain(word, word) for word in WORDS[:30]]
     parts = split_graphs(graphs, seed=0, sizes=held_out_fraction(0.4))
     assert [len(graphs) for graphs in parts.values()] == [18, 6, 6]
-    for share in (0.0, 1.0, -0.2):
-        with pytest.raises(ConfigError, match="between 0 and 1"):
-            held_out_fraction(share)
 
 
 def test_graphs_that_the_label_file_does_not_name_are_for_training():

@@ -14,7 +14,7 @@ from layerdag.cli.main import main
 from layerdag.differences.alignment import common_subsequence
 from layerdag.differences.comparison import compare_aligned
 from layerdag.differences.difference import Difference, lines
-from layerdag.errors import TraceError, UsageError
+from layerdag.errors import TraceError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.traces.builder import NodeSpec
 from layerdag.traces.trace import Workload
@@ -40,34 +40,6 @@ def test_makespans_are_compared_on_a_cluster() -> None:
     assert makespan.a < makespan.b
     wanted = ld.simulate(job(1 << 20), ld.Cluster.preset("small")).makespan_ns
     assert makespan.a == wanted / 1000
-
-
-def test_graphs_cannot_be_simulated(tmp_path: Path) -> None:
-    path = tmp_path / "g.json"
-    path.write_text(
-        '{"format": "layerdag-graph-1", "name": "g", "categories": {"kind": ["a"]}, "numbers": {}, '
-        '"units": {}, "edges": [], "edge_types": [], "edge_type_names": ["data"], '
-        '"conditions": {}}'
-    )
-    assert ld.diff(path, path).equal
-    with pytest.raises(UsageError, match="cannot be simulated"):
-        ld.diff(path, path, cluster=ld.Cluster.preset("small"))
-
-
-def test_exit_codes_are_those_of_diff(
-    prefixes: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    a, b = prefixes
-    assert main(["diff", a, a]) == 0
-    assert "are equal: 2 ranks of 2 nodes" in capsys.readouterr().out
-    assert main(["diff", a, b]) == 1
-    told = capsys.readouterr().out
-    assert "differ in communication" in told
-    assert "ALL_REDUCE of 2 ranks: 1 -> 1, 1 MiB -> 4 MiB" in told
-    assert main(["diff", a, b, "--ignore", "communication"]) == 0
-    capsys.readouterr()
-    assert main(["diff", a, f"{a}-nothing"]) == 2
-    assert "there is no such file" in capsys.readouterr().err
 
 
 def test_json_and_page(
@@ -257,22 +229,12 @@ def test_a_rough_alignment_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines(found)[-1] == f"note: {note}"
 
 
-def test_a_graph_and_traces_cannot_be_compared() -> None:
-    with pytest.raises(UsageError, match="two graphs, or the traces of two jobs"):
-        compare_aligned(chain("g", "ab"), job_diff(layers(1)))
-
-
 def test_a_job_without_ranks_is_refused() -> None:
     empty = Workload((), {}, "empty")
     with pytest.raises(TraceError, match="empty: the second job has no ranks"):
         compare_aligned(job_diff(layers(1)), empty)
     with pytest.raises(TraceError, match="empty: the first job has no ranks"):
         compare_aligned(empty, empty)
-
-
-def test_an_unknown_part_is_told_with_the_nearest_one() -> None:
-    with pytest.raises(UsageError, match=r"no part 'times'\. Did you mean 'time'"):
-        compare_aligned(chain("g", "ab"), chain("g", "ab"), ignore=("times",))
 
 
 def shuffled(graph: AttributedGraph, seed: int) -> AttributedGraph:
@@ -359,19 +321,6 @@ def test_every_operator_that_computes_is_counted_in_both() -> None:
     found = compare_aligned(job_diff(layers(2)), job_diff(layers(3)))
     assert sum(operator.count[0] for operator in found.operators) == 2 * 3  # without collectives
     assert sum(operator.count[1] for operator in found.operators) == 3 * 3
-
-
-def test_ignoring_all_that_differs_makes_equal_and_still_tells_what_differs() -> None:
-    found = compare_aligned(
-        job_diff(layers(1)),
-        job_diff(layers(2)),
-        ignore=("operators", "structure", "time", "communication"),
-    )
-    assert found.equal
-    assert "differ in nothing (not counted: operators, structure, time, communication)" in str(
-        found
-    )
-    assert "nodes         4 -> 8: 4 aligned" in str(found)
 
 
 def test_makespans_are_told_in_microseconds() -> None:

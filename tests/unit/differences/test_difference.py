@@ -465,7 +465,3 @@ def test_programs_differ_unless_all_nodes_are_aligned_and_no_dependency_is_rewir
 
 def test_nodes_that_moved_and_other_bytes_are_no_other_structure() -> None:
     assert not AlignedPrograms("rank 0", (3, 3), 3, 2, (2, 2), (0, 0), (), resized=3).differs
-
-
-def test_a_stretch_is_as_long_as_its_operators_together() -> None:
-    assert UnmatchedRun("a", "rank 0", 0, {"mm": 3, "add": 2}).length == 5

@@ -247,14 +247,6 @@ def honest() -> list[dict[str, Attack]]:
     return everything
 
 
-def test_copies_are_caught_by_every_attack() -> None:
-    rng = np.random.default_rng(7)
-    train = graphs(rng, 40)
-    areas = {name: attack.auc for name, attack in found(train, graphs(rng, 40), train).items()}
-    assert set(areas) == {*NAMES}
-    assert min(areas.values()) >= 0.95
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_memorizer_is_caught(memorized: dict[str, Attack], name: str) -> None:
     assert memorized[name].auc > (0.7 if name == "calibrated_classifier" else 0.9)

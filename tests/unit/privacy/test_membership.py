@@ -17,7 +17,6 @@ from layerdag.privacy.membership import (
     MARGIN,
     REPLICATES,
     Attack,
-    SampleSizeRequirement,
     Verdict,
     _by_chance,
     _clopper_pearson,
@@ -52,6 +51,8 @@ def test_a_generator_that_copies_is_caught_by_both_attacks(rng: np.random.Genera
         assert attack.true_positive_rate > 0.9
         assert attack.interval.low < attack.auc <= attack.interval.high <= 1
         assert attack.leaks
+        assert attack.need is None
+        assert attack.in_words() == Verdict.LEAKS.value
 
 
 def test_a_generator_that_copies_one_graph_in_four_is_caught(rng: np.random.Generator) -> None:
@@ -70,13 +71,6 @@ def test_a_generator_that_never_saw_the_training_graphs_is_not_accused() -> None
         accused += [attack.leaks for attack in sample_attacks(train, held_out, generated)]
     # 20 attacks at one chance in 40: more than 4 false alarms have a chance of 0.03 %.
     assert sum(accused) <= 4
-
-
-def test_attacks_do_not_depend_on_the_order_of_nodes(rng: np.random.Generator) -> None:
-    train, held_out, generated = graphs(rng, 8), graphs(rng, 8), graphs(rng, 8)
-    mixed = [g.permuted(torch.from_numpy(rng.permutation(g.num_nodes))) for g in generated]
-    first, second = (sample_attacks(train, held_out, made) for made in (generated, mixed))
-    assert [a.auc for a in first] == [a.auc for a in second]
 
 
 class Memory(DAGModel):
@@ -155,11 +149,6 @@ def test_one_held_out_graph_leaves_the_attack_that_needs_one(rng: np.random.Gene
     assert "too few graphs to tell (1 held-out graphs" in attack.in_words()
 
 
-def test_every_held_out_graph_is_scored_by_both_attacks(rng: np.random.Generator) -> None:
-    for attack in sample_attacks(graphs(rng, 12), graphs(rng, 9), graphs(rng, 5)):
-        assert (attack.members, attack.non_members) == (12, 9)
-
-
 def test_what_is_saved_of_an_attack_makes_it_again(rng: np.random.Generator) -> None:
     attack = sample_attacks(graphs(rng, 9), graphs(rng, 8), graphs(rng, 7))[0]
     saved = attack.to_dict()
@@ -175,23 +164,6 @@ def test_too_few_graphs_say_how_many_it_would_take(rng: np.random.Generator) -> 
         assert attack.need is not None
         assert attack.in_words() == f"{Verdict.TOO_FEW.value} ({attack.need.in_words()})"
         assert not attack.leaks
-
-
-def test_a_verdict_that_stands_needs_no_more_graphs(rng: np.random.Generator) -> None:
-    train, held_out = graphs(rng, 40), graphs(rng, 40)
-    for attack in sample_attacks(train, held_out, train):
-        assert attack.need is None
-        assert attack.in_words() == Verdict.LEAKS.value
-
-
-def test_an_attack_as_plain_data_keeps_the_names_that_reports_have(
-    rng: np.random.Generator,
-) -> None:
-    attack, *_ = sample_attacks(graphs(rng, 20), graphs(rng, 15), graphs(rng, 20))
-    plain = attack.to_dict()
-    assert {name: plain[name] for name in ("members", "others")} == {"members": 20, "others": 15}
-    assert plain["what"] == attack.description
-    assert plain["caught"] == attack.true_positive_rate
 
 
 def test_members_above_all_others_but_one_in_a_hundred_are_found() -> None:
@@ -392,22 +364,6 @@ def test_needed_numbers_are_rounded_up_to_two_digits(count: float, shown: int) -
     assert round_up(count) == shown
 
 
-def test_every_interval_has_one_verdict_and_a_wider_one_says_less() -> None:
-    """Widening an interval can turn a verdict into "too few", never into another verdict."""
-    for value in np.linspace(0, 1, 41):
-        said = []
-        for half in np.linspace(0.001, 0.6, 60):
-            verdict = Verdict.from_interval(
-                Interval(max(value - half, 0.0), min(value + half, 1.0))
-            )
-            if not said or said[-1] is not verdict:
-                said.append(verdict)
-        # A narrow interval beside a half may first be within the margin, then leave 0.5 out.
-        assert said[-1] is Verdict.TOO_FEW
-        assert len(said) <= 3
-        assert not {Verdict.LEAKS, Verdict.REVERSED} <= set(said)
-
-
 def test_a_verdict_takes_the_nearer_of_chance_and_margin() -> None:
     assert half_width_for_verdict(0.5) == pytest.approx(MARGIN)
     assert half_width_for_verdict(0.6) == pytest.approx(0.1)
@@ -421,10 +377,3 @@ def test_four_times_the_graphs_halve_the_width() -> None:
     assert needed(0.75, 0.5, 100) == 400
     assert chance_half_width(400, 400) == pytest.approx(chance_half_width(100, 100) / 2, rel=2e-3)
     assert chance_half_width(30, 80) == chance_half_width(80, 30)
-
-
-def test_what_is_needed_is_said_in_a_clause() -> None:
-    assert (
-        SampleSizeRequirement("samples", 1_200, 34_000).in_words()
-        == "1,200 samples, about 34,000 needed"
-    )

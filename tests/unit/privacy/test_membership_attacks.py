@@ -34,6 +34,11 @@ def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
     return [random_dag(rng, rng.integers(1, 5, 4).tolist(), [5, 3]) for _ in range(count)]
 
 
+def alike(rng: np.random.Generator, count: int) -> list[DAG]:
+    """Return graphs of one layout."""
+    return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
+
+
 def path(*codes: int) -> DAG:
     size = len(codes)
     edges = torch.stack([torch.arange(size - 1), torch.arange(1, size)])
@@ -120,14 +125,8 @@ def test_nothing_that_differs_is_one_column_of_zeros() -> None:
     assert np.isfinite(pool.components).all()
 
 
-def graphs_distance(rng: np.random.Generator, count: int) -> list[DAG]:
-    return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
-
-
 def test_the_halves_part_the_held_out_graphs_and_change_places(rng: np.random.Generator) -> None:
-    roles = AttackPool(
-        graphs_distance(rng, 2), graphs_distance(rng, 7), graphs_distance(rng, 3)
-    ).roles
+    roles = AttackPool(alike(rng, 2), alike(rng, 7), alike(rng, 3)).roles
     (first, others), (second, rest) = halves_of(roles, 4)
     assert sorted([*first, *others]) == list(range(2, 9))
     assert (first.size, others.size) == (3, 4)
@@ -139,7 +138,7 @@ def test_the_halves_part_the_held_out_graphs_and_change_places(rng: np.random.Ge
 def test_one_held_out_graph_has_no_halves_and_the_density_no_reference(
     rng: np.random.Generator,
 ) -> None:
-    pool = AttackPool(graphs_distance(rng, 2), graphs_distance(rng, 1), graphs_distance(rng, 3))
+    pool = AttackPool(alike(rng, 2), alike(rng, 1), alike(rng, 3))
     assert halves_of(pool.roles, 0) == ()
     assert DensityRatio(pool).folds(pool.roles, 0) == []
     [(member_T, other_H)] = NearestSample(pool).folds(pool.roles, 0)
@@ -149,8 +148,8 @@ def test_one_held_out_graph_has_no_halves_and_the_density_no_reference(
 def test_no_graph_scores_above_a_copy_and_more_samples_only_bring_graphs_nearer(
     rng: np.random.Generator,
 ) -> None:
-    train = graphs_distance(rng, 4)
-    pool = AttackPool(train, graphs_distance(rng, 4), [*graphs_distance(rng, 5), train[2]])
+    train = alike(rng, 4)
+    pool = AttackPool(train, alike(rng, 4), [*alike(rng, 5), train[2]])
     roles = pool.roles
     [(member_T, other_H)] = NearestSample(pool).folds(roles, 0)
     assert member_T.argmax() == 2
@@ -163,7 +162,7 @@ def test_no_graph_scores_above_a_copy_and_more_samples_only_bring_graphs_nearer(
 
 
 def test_scores_do_not_depend_on_the_order_of_samples(rng: np.random.Generator) -> None:
-    pool = AttackPool(graphs_distance(rng, 4), graphs_distance(rng, 6), graphs_distance(rng, 5))
+    pool = AttackPool(alike(rng, 4), alike(rng, 6), alike(rng, 5))
     roles = pool.roles
     turned = Roles(roles.member_T, roles.other_H, roles.sample_K[::-1])
     for attack in (NearestSample(pool), DensityRatio(pool)):
@@ -176,9 +175,9 @@ def test_members_follow_their_graphs_when_the_training_set_is_reordered(
     rng: np.random.Generator,
 ) -> None:
     train, held_out, made = (
-        graphs_distance(rng, 5),
-        graphs_distance(rng, 4),
-        graphs_distance(rng, 6),
+        alike(rng, 5),
+        alike(rng, 4),
+        alike(rng, 6),
     )
     first, second = AttackPool(train, held_out, made), AttackPool(train[::-1], held_out, made)
     for attack in (NearestSample, DensityRatio):
@@ -188,9 +187,9 @@ def test_members_follow_their_graphs_when_the_training_set_is_reordered(
 
 
 def test_a_job_measured_again_is_known_by_its_program_alone(rng: np.random.Generator) -> None:
-    train = graphs_distance(rng, 4)
+    train = alike(rng, 4)
     again = [dag.with_columns(dag.x_NA + torch.tensor([0, 90])) for dag in train]
-    pool = AttackPool(train, graphs_distance(rng, 4), again, measured=(1,))
+    pool = AttackPool(train, alike(rng, 4), again, measured=(1,))
     [(by_program_T, _)] = NearestProgram(pool).folds(pool.roles, 0)
     [(by_all_T, _)] = NearestSample(pool).folds(pool.roles, 0)
     assert by_program_T == pytest.approx(0, abs=1e-6)
@@ -217,7 +216,7 @@ def test_where_samples_lie_among_other_real_graphs_they_say_less(
     rng: np.random.Generator,
 ) -> None:
     """Of two copied members, the one with held-out graphs of its own beside it scores lower."""
-    rare, common = graphs_distance(rng, 2)
+    rare, common = alike(rng, 2)
     pool = AttackPool([rare, common], [common] * 6, [rare, common])
     for (of_rare, of_common), other_H in DensityRatio(pool).folds(pool.roles, 0):
         assert of_rare > of_common
@@ -258,14 +257,10 @@ def test_one_motif_of_one_is_less_evidence_than_all_of_many() -> None:
     assert np.isfinite([few, many]).all()
 
 
-def graphs_pool(rng: np.random.Generator, count: int) -> list[DAG]:
-    return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
-
-
 def test_every_held_out_graph_is_other_once_and_none_poses_and_is_other_at_once(
     rng: np.random.Generator,
 ) -> None:
-    pool = AttackPool(graphs_pool(rng, 5), graphs_pool(rng, 9), graphs_pool(rng, 7))
+    pool = AttackPool(alike(rng, 5), alike(rng, 9), alike(rng, 7))
     first, second = pool.roles.honest(3)
     assert sorted([*first.other_H, *second.other_H]) == list(range(5, 14))
     for roles in (first, second):
@@ -275,16 +270,13 @@ def test_every_held_out_graph_is_other_once_and_none_poses_and_is_other_at_once(
 
 
 def test_no_more_graphs_pose_than_there_are_samples(rng: np.random.Generator) -> None:
-    pool = AttackPool(graphs_pool(rng, 2), graphs_pool(rng, 12), graphs_pool(rng, 3))
+    pool = AttackPool(alike(rng, 2), alike(rng, 12), alike(rng, 3))
     assert [roles.sample_K.size for roles in pool.roles.honest(0)] == [3, 3]
-    assert (
-        AttackPool(graphs_pool(rng, 2), graphs_pool(rng, 1), graphs_pool(rng, 3)).roles.honest(0)
-        == ()
-    )
+    assert AttackPool(alike(rng, 2), alike(rng, 1), alike(rng, 3)).roles.honest(0) == ()
 
 
 def test_distances_are_those_of_the_graphs_asked_for(rng: np.random.Generator) -> None:
-    train, held_out = graphs_pool(rng, 3), graphs_pool(rng, 4)
+    train, held_out = alike(rng, 3), alike(rng, 4)
     pool = AttackPool(train, held_out, [train[1], held_out[2]])
     found = pool.distances(pool.roles.real_G, pool.roles.sample_K)
     assert found.shape == (7, 2)
@@ -293,18 +285,9 @@ def test_distances_are_those_of_the_graphs_asked_for(rng: np.random.Generator) -
     assert pool.distances(np.array([1]), np.array([5])).tolist() == [[found[1, 1]]]
 
 
-def test_what_is_measured_does_not_count_in_programs(rng: np.random.Generator) -> None:
-    train = graphs_pool(rng, 3)
-    again = [dag.with_columns(dag.x_NA + torch.tensor([0, 50])) for dag in train]
-    pool = AttackPool(train, graphs_pool(rng, 2), again, measured=(1,))
-    rows, columns = pool.roles.member_T, pool.roles.sample_K
-    assert np.diag(pool.program_distances(rows, columns)).max() < 1e-6
-    assert np.diag(pool.distances(rows, columns)).min() > 0.1
-
-
 def test_a_sample_with_a_cycle_is_looked_at_like_any_other(rng: np.random.Generator) -> None:
     ring = DAG.build(torch.zeros((2, 2), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
-    pool = AttackPool(graphs_pool(rng, 3), graphs_pool(rng, 3), [ring, *graphs_pool(rng, 2)])
+    pool = AttackPool(alike(rng, 3), alike(rng, 3), [ring, *alike(rng, 2)])
     assert pool.graphs.layers_B[6] == 1
     assert pool.components.shape[0] == 9
     assert np.isfinite(pool.components).all()

@@ -102,12 +102,6 @@ def test_the_price_counts_all_that_was_drawn() -> None:
     assert drawn().price is None
 
 
-def test_counts_of_outcomes_add_up_to_all_samples() -> None:
-    found = drawn(KEPT, COPY, COPY)
-    assert found.counts() == {KEPT: 1, COPY: 2}
-    assert sum(found.counts().values()) == len(found.samples)
-
-
 def test_drawing_ends_with_the_batch_in_which_enough_are_kept(
     real: Real, work: PrivateWorkspace
 ) -> None:

@@ -29,11 +29,9 @@ from layerdag.publication.evaluation import (
     ReleaseDecision,
     SampleEvaluation,
     evaluate_samples,
-    too_few_runs,
     verdict_of,
 )
 from layerdag.publication.settings import ReleaseSettings, read_jobs
-from layerdag.report.content import median_ratio
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 
@@ -73,33 +71,6 @@ def test_verdicts_are_those_on_all_samples() -> None:
         "properties": Verdict.TOO_FEW,
     }  # fmt: skip
     assert bare().verdicts == {}
-
-
-def ratios(*rows: tuple[float | None, bool]) -> Any:
-    return SimpleNamespace(
-        rows=[SimpleNamespace(matched_ratio=ratio, is_distance=told) for ratio, told in rows]
-    )
-
-
-@pytest.mark.parametrize(
-    ("rows", "median"),
-    [
-        ([(1.0, True), (3.0, True), (2.0, True)], 2.0),
-        ([(1.0, True), (4.0, True)], 2.5),
-        ([(1.0, True), (900.0, False)], 1.0),  # no distance
-        ([(1.5, True), (None, True), (float("inf"), True), (float("nan"), True)], 1.5),
-        ([(None, True)], None),
-        ([], None),
-    ],
-)
-def test_the_median_is_over_known_ratios_of_distances(
-    rows: list[tuple[float | None, bool]], median: float | None
-) -> None:
-    assert median_ratio(ratios(*rows)) == median
-
-
-def test_without_a_comparison_there_is_no_ratio() -> None:
-    assert median_ratio(None) is None
 
 
 def test_few_graphs_on_either_side_are_not_compared(
@@ -295,19 +266,6 @@ def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
     assert any("--steps 60" in word for word in found.remedies)
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (evaluation(row(20, Verdict.CHANCE), wrong=2), "2 samples break rules"),
-        (evaluation(row(20, Verdict.CHANCE), copied=0.1), "2 samples are copies"),
-    ],
-)
-def test_errors_and_copies_refuse(settings: ReleaseSettings, result: Any, words: str) -> None:
-    found = verdict_of(settings, drawn(20), result, NEEDS)
-    assert found.outcome is ReleaseDecision.NO
-    assert words in found.line
-
-
 def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
     settings: ReleaseSettings,
 ) -> None:
@@ -317,10 +275,6 @@ def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
     assert "copy of a real graph" in found.line
     assert any("about 12 s" in word for word in found.remedies)
     assert verdict_of(settings, drawn(0), None, NEEDS).outcome is ReleaseDecision.NO
-
-
-def test_one_run_is_called_one_run() -> None:
-    assert "1 distinct run was found" in too_few_runs(1).line
 
 
 def test_every_reason_is_told_and_each_remedy_once(settings: ReleaseSettings) -> None:

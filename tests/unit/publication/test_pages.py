@@ -185,10 +185,6 @@ def results(tmp_path: Path) -> ReleaseFindings:
     )  # fmt: skip
 
 
-def answers(results: ReleaseFindings) -> list[tuple[str, str]]:
-    return [(answer.answer, answer.tone) for answer in _answers(results)]
-
-
 @pytest.mark.parametrize(
     ("verdict", "told", "tone", "reason"),
     [
@@ -206,35 +202,6 @@ def test_the_first_answer_says_whether_and_why(
     first, *_ = _answers(replace(results, verdict=verdict))
     assert (first.question, first.answer, first.tone) == ("May it be shared?", told, tone)
     assert first.reason.startswith(reason)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "told"),
-    [
-        (1.0, ("as real", "good")), (1.25, ("as real", "good")), (1.26, ("close", "fair")),
-        (2.5, ("close", "fair")), (2.51, ("far", "poor")), (None, ("too few to tell", "fair")),
-    ],
-)  # fmt: skip
-def test_likeness_follows_from_the_median_ratio(
-    results: ReleaseFindings, ratio: float | None, told: tuple[str, str]
-) -> None:
-    assert answers(replace(results, evaluation=evaluation(ratio=ratio)))[1] == told
-
-
-@pytest.mark.parametrize(
-    ("real", "made", "told"),
-    [
-        (0.9, 0.81, ("as real ones", "good")), (0.9, 0.80, ("partly", "fair")),
-        (0.9, 0.50, ("partly", "fair")), (0.9, 0.49, ("hardly", "poor")),
-        (float("nan"), 0.9, ("hardly", "poor")),
-    ],
-)  # fmt: skip
-def test_use_follows_from_rank_correlations(
-    results: ReleaseFindings, real: float, made: float, told: tuple[str, str]
-) -> None:
-    assert (
-        answers(replace(results, evaluation=evaluation(transfer=transfer(real, made))))[2] == told
-    )
 
 
 def test_use_cannot_be_told_from_few_labels(results: ReleaseFindings) -> None:

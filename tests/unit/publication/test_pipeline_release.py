@@ -197,25 +197,6 @@ def test_no_student_is_trained_of_samples_that_are_refused(
     assert found.to_dict()["weights"] is None
 
 
-def test_a_foreign_word_stops_the_release_and_keeps_the_samples_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from layerdag.codec.vocabulary import LeakedString
-    from layerdag.publication import pipeline as _writing
-
-    monkeypatch.setattr(
-        _writing, "find_leaked_strings", lambda *_: [LeakedString("samples.csv", "acme_77")]
-    )
-    found = made(tmp_path)
-    assert not found.released
-    assert found.verdict is not None
-    assert "acme_77" in found.verdict.line
-    assert files(found.out) == {"report.html", "report.json", "verdict.txt", "release.json"}
-    assert any((found.private / "refused-samples").iterdir())
-    monkeypatch.undo()
-    assert found.verdict.remedies
-
-
 def test_stage_by_stage_ends_as_at_once_and_nothing_is_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from layerdag.errors import UsageError
-from layerdag.privacy.shadows import LEAST_SHADOWS
 from layerdag.publication.settings import ReleaseSettings, workspace_lock
 from layerdag.traces.chakra.corpus import embedded_corpus
 
@@ -89,14 +88,16 @@ def traces(tmp_path: Path) -> Path:
         ("steps", 1, 0),
         ("seed", 0, -1),
         ("budget", 20.0, 19.9),
+        ("temperature", 0.01, 0.0),
+        ("temperature", 10.0, 10.1),
     ],
 )
-def test_a_bound_is_allowed_and_what_lies_below_refused(
+def test_a_bound_is_allowed_and_what_lies_beyond_refused(
     traces: Path, name: str, least: float, refused: float
 ) -> None:
     made = ReleaseSettings(traces, traces.with_name("out"), **{name: least})
     assert getattr(made, name) == least
-    with pytest.raises(UsageError, match=f"'{name}' must .* found {refused}"):
+    with pytest.raises(UsageError, match=f"'{name}' must .* found {refused:g}"):
         ReleaseSettings(traces, traces.with_name("out"), **{name: refused})
 
 
@@ -111,15 +112,6 @@ def test_folds_are_none_or_a_few(traces: Path, folds: int | None) -> None:
 def test_other_numbers_of_folds_are_refused(traces: Path, folds: int) -> None:
     with pytest.raises(UsageError, match=f"'cross_fit' must be 0 .* found {folds}"):
         ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
-
-
-def test_fewer_than_sixteen_shadow_models_are_refused(
-    traces: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("layerdag.publication.settings.LEAST_SHADOWS", LEAST_SHADOWS)
-    assert ReleaseSettings(traces, traces.with_name("out"), shadows=16).shadows == 16
-    with pytest.raises(UsageError, match="'shadows' must be at least 16, found 15"):
-        ReleaseSettings(traces, traces.with_name("out"), shadows=15)
 
 
 def test_public_graphs_are_a_folder_beside_the_traces_for_weights(
@@ -152,18 +144,6 @@ def test_what_training_starts_from_belongs_to_the_request(traces: Path) -> None:
     assert ReleaseSettings(traces, out, init=None).request() == {**usual, "init": None}
     own = ReleaseSettings(traces, out, init=traces / "base").request()["init"]
     assert own == str((traces / "base").resolve())
-
-
-@pytest.mark.parametrize("temperature", [None, 0.01, 10.0])
-def test_temperatures_up_to_ten_are_allowed(traces: Path, temperature: float | None) -> None:
-    made = ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)
-    assert made.temperature == temperature
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, 10.1])
-def test_other_temperatures_are_refused(traces: Path, temperature: float) -> None:
-    with pytest.raises(UsageError, match="'temperature' must lie in"):
-        ReleaseSettings(traces, traces.with_name("out"), temperature=temperature)
 
 
 def test_an_endless_budget_and_an_unknown_stage_are_refused(traces: Path) -> None:

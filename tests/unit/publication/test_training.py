@@ -11,7 +11,7 @@ from traced_jobs import write_jobs
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.publication import training as _public, training as _recipe, weights_audit as _shadows
+from layerdag.publication import training as recipe, weights_audit as _shadows
 from layerdag.publication.settings import STUDENT, TRAINING, PrivateWorkspace, ReleaseSettings
 from layerdag.publication.training import (
     public_graphs,
@@ -67,7 +67,7 @@ def test_of_a_large_folder_some_are_drawn(
     assert public_graphs(settings) == ()
     asked = replace(settings, public=write_jobs(tmp_path / "public", 6), max_nodes=2000)
     assert len(public_graphs(asked)) == 6
-    monkeypatch.setattr(_public, "MOST_PUBLIC", 2)
+    monkeypatch.setattr(recipe, "MOST_PUBLIC", 2)
     names = [graph.name for graph in public_graphs(asked)]
     assert len(set(names)) == 2
     assert names == [graph.name for graph in public_graphs(asked)]
@@ -140,7 +140,7 @@ def test_a_stopped_training_says_that_the_same_command_goes_on(
 ) -> None:
     run = run_of(settings, data, work.path / "student")
     stopped = replace(train_or_resume(run, settings, 60.0), reason="SIGTERM", step=3)
-    monkeypatch.setattr(_recipe, "train", lambda *_, **__: stopped)
+    monkeypatch.setattr(recipe, "train", lambda *_, **__: stopped)
     with pytest.raises(KeyboardInterrupt, match="stopped at step 3; the same command goes on"):
         train_or_resume(run, settings, 60.0)
 
@@ -157,7 +157,7 @@ def test_the_name_of_a_checkpoint_folder_stays_with_the_owner(
         spec = run_of(settings, data, work.path / "student").spec
         start = replace(START, origin=replace(START.origin, name="acme-secret-base"))
 
-    monkeypatch.setattr(_recipe, "warm_start", lambda *_, **__: Warm)
+    monkeypatch.setattr(recipe, "warm_start", lambda *_, **__: Warm)
     shipped = run_of(settings, jobs, work.path / "student")
     own = run_of(replace(settings, init="acme-secret-base"), jobs, work.path / "student")
     none = run_of(replace(settings, init=None), jobs, work.path / "student")
@@ -207,7 +207,7 @@ def test_it_is_trained_once_and_anew_for_other_samples(
     other = student_data(kept[1:], seed=0)
     second = train_student(settings, other, work, 60.0)
     assert second.meta.data_fingerprint == other.fingerprint
-    monkeypatch.setattr(_recipe, "train", None)  # no call any more
+    monkeypatch.setattr(recipe, "train", None)  # no call any more
     again = train_student(settings, other, work, 60.0)
     assert again.meta.data_fingerprint == other.fingerprint
     assert (work.path / STUDENT / "best").is_dir()
@@ -225,7 +225,7 @@ def test_a_finished_training_is_noted_and_not_repeated(
     assert noted["start"] == "random weights"
     assert noted["fingerprint"] == data.fingerprint
     assert (settings.private / TRAINING / LOG).is_file()
-    monkeypatch.setattr(_recipe, "train", None)  # no call any more
+    monkeypatch.setattr(recipe, "train", None)  # no call any more
     again = train_teacher(settings, data, work, 60.0)
     assert again.meta.step == first.meta.step
     for mine, theirs in zip(again.model.parameters(), first.model.parameters(), strict=True):
@@ -241,13 +241,13 @@ def test_a_run_that_was_stopped_is_gone_on_with(
     train_teacher(settings, data, work, 60.0)
     work.note("train", {"fingerprint": data.fingerprint})  # all that stands before the end
     resumed: list[object] = []
-    train = _recipe.train
+    train = recipe.train
 
     def spied(*arguments: object, **keywords: object) -> object:
         resumed.append(keywords["resume_from"])
         return train(*arguments, **keywords)
 
-    monkeypatch.setattr(_recipe, "train", spied)
+    monkeypatch.setattr(recipe, "train", spied)
     train_teacher(settings, data, work, 60.0)
     assert resumed == [settings.private / TRAINING / "last"]
 

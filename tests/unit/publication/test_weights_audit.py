@@ -11,11 +11,7 @@ from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy.membership import Attack, DetectionRate, Verdict, graph_losses
-from layerdag.publication import (
-    weights_audit as _shadows,
-    weights_audit as _weights_audit,
-    weights_audit as _weights_verdict,
-)
+from layerdag.publication import weights_audit
 from layerdag.publication.evaluation import ReleaseDecision
 from layerdag.publication.settings import SHADOWS, PrivateWorkspace, ReleaseSettings
 from layerdag.publication.training import student_data, train_student
@@ -82,7 +78,7 @@ def test_a_stopped_audit_goes_on_and_runs_stay_together(
     assert len(files) == 4
     assert not list((work.path / SHADOWS).glob("*.run"))  # no weights are kept
     with monkeypatch.context() as patch:
-        patch.setattr(_shadows, "train_or_resume", None)  # no call any more
+        patch.setattr(weights_audit, "train_or_resume", None)  # no call any more
         again = shadow_losses(settings, real, student, samples, work, 60.0)
     assert (again.loss_SG == found.loss_SG).all()
     files[2].write_bytes(b"cut off")
@@ -94,11 +90,11 @@ def test_losses_for_another_student_are_discarded(
     settings: ReleaseSettings, samples: GraphDataset, work: PrivateWorkspace
 ) -> None:
     folder = work.path / SHADOWS
-    _shadows._start_anew_if_other(folder, settings, samples)
+    weights_audit._start_anew_if_other(folder, settings, samples)
     (folder / "00000.npz").write_bytes(b"losses")
-    _shadows._start_anew_if_other(folder, settings, samples)
+    weights_audit._start_anew_if_other(folder, settings, samples)
     assert (folder / "00000.npz").is_file()
-    _shadows._start_anew_if_other(folder, replace(settings, shadows=32), samples)
+    weights_audit._start_anew_if_other(folder, replace(settings, shadows=32), samples)
     assert not (folder / "00000.npz").exists()
 
 
@@ -110,7 +106,7 @@ def test_a_shadow_without_samples_says_so(
     work: PrivateWorkspace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_shadows, "published_graphs", lambda _: iter(()))
+    monkeypatch.setattr(weights_audit, "published_graphs", lambda _: iter(()))
     with pytest.raises(DataError, match="drew 0 samples that can be written"):
         shadow_losses(settings, real, student, samples, work, 60.0)
 
@@ -124,7 +120,7 @@ def test_attacks_copies_and_worth_are_found(
     work: PrivateWorkspace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_weights_audit, "SAMPLED", 6)
+    monkeypatch.setattr(weights_audit, "SAMPLED", 6)
     settings = replace(settings, shadows=6)
     samples = student_data(kept, seed=0)
     student = train_student(settings, samples, work, 60.0)
@@ -147,7 +143,7 @@ def test_attacks_copies_and_worth_are_found(
 def test_most_of_each_kind_are_scored_and_members_come_first(
     data: GraphDataset, graphs: list[AttributedGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_weights_audit, "MOST_SCORED", 6)
+    monkeypatch.setattr(weights_audit, "MOST_SCORED", 6)
     by_name = {graph.name: graph for graph in graphs}
     found = real_graphs(data, by_name, {name: name for name in by_name}, seed=0)
     assert found.members == 14
@@ -234,7 +230,7 @@ def test_an_audit_that_fails_keeps_the_weights_and_not_the_samples(
     def failing(*_: object) -> WeightsAudit:
         raise DataError("A shadow model drew no sample.")
 
-    monkeypatch.setattr(_weights_verdict, "audited_weights", failing)
+    monkeypatch.setattr(weights_audit, "audited_weights", failing)
     found = audited_student(settings, data, real, kept, work, 60.0)
     assert not found.released
     assert "could not be audited: A shadow model drew no sample." in found.verdict.line
@@ -254,7 +250,7 @@ def test_the_student_of_the_samples_is_audited(
         seen.append(arguments[3])
         return audit(attack(0.46, 0.54))
 
-    monkeypatch.setattr(_weights_verdict, "audited_weights", audited)
+    monkeypatch.setattr(weights_audit, "audited_weights", audited)
     found = audited_student(settings, data, real, kept, work, 60.0)
     assert found.released
     assert found.checkpoint is seen[0]

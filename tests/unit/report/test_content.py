@@ -206,11 +206,6 @@ def test_every_reason_is_one_sentence_with_a_link_to_a_section() -> None:
         assert "_" not in answer.reason
 
 
-def test_without_a_comparison_there_is_no_ratio() -> None:
-    assert median_ratio(None) is None
-    assert mean_ratio(None) is None
-
-
 def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(
     content: ReportContent,
 ) -> None:
@@ -227,3 +222,5 @@ def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(
     assert mean_ratio(replace(report, rows=(*rows, score))) == pytest.approx(7 / 3)
     assert median_ratio(replace(report, rows=(score,))) is None
     assert median_ratio(replace(report, rows=())) is None
+    assert median_ratio(None) is None
+    assert mean_ratio(None) is None

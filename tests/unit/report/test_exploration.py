@@ -2,7 +2,6 @@
 
 import csv
 import json
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from small_studies import cluster, study
 
 from layerdag.errors import UsageError
-from layerdag.report.charts import heat_map
 from layerdag.report.exploration import require_replaceable_exploration, write_exploration
 from layerdag.workloads.exploration import Exploration, explore
 
@@ -84,37 +82,6 @@ def test_a_study_in_which_nothing_fits_is_a_page_too(tmp_path: Path) -> None:
     text = write_exploration(none, tmp_path / "none.html").read_text()
     assert "too large" in text
     assert "<polyline" not in text
-
-
-def test_a_heat_map_shows_the_fastest_of_each_pair_of_degrees(found: Exploration) -> None:
-    mine = [o for o in found.outcomes if o.cluster == "near"]
-    best = min(o.step_s for o in mine)
-    cells = Cells(heat_map(mine, "pipeline", "tensor", best).html).cells
-    expected = [
-        f"{min(o.step_s for o in mine if (o.pipeline, o.tensor) == (p, t)):.3g}"
-        for p in (1, 2) for t in (1, 2)
-    ]  # fmt: skip
-    assert cells == ["pipeline \\ tensor", "1", "2", "1", *expected[:2], "2", *expected[2:]]
-
-
-def test_the_fastest_cell_has_the_most_color(found: Exploration) -> None:
-    mine = [o for o in found.outcomes if o.cluster == "near" and o.fits]
-    best = min(o.step_s for o in mine)
-    assert heat_map(mine, "pipeline", "tensor", best).html.count("var(--accent) 48%") == 1
-
-
-def test_a_pair_that_was_not_tried_is_a_dash_and_one_that_is_too_large_says_so(
-    found: Exploration,
-) -> None:
-    mine = [o for o in found.outcomes if o.cluster == "near"]
-    shown = [
-        replace(o, step_s=None, fits=False) if (o.pipeline, o.tensor) == (1, 1) else o
-        for o in mine
-        if (o.pipeline, o.tensor) != (2, 2)
-    ]
-    cells = Cells(heat_map(shown, "pipeline", "tensor", 1.0).html).cells
-    assert cells[4] == "too large"
-    assert cells[-1] == "—"
 
 
 @pytest.mark.parametrize("there", [".html", ".json", ".csv"])

@@ -14,7 +14,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.evaluation.metrics.base import AttributeView, Interval
 from layerdag.privacy.copies import Novelty
-from layerdag.report import gather as _transfer, gather as stages
+from layerdag.report import gather
 from layerdag.report.content import ReportContent, SummaryRow
 from layerdag.report.gather import (
     SimulatedWorkloads,
@@ -40,7 +40,7 @@ def data() -> GraphDataset:
 
 def test_samples_stand_beside_real_jobs_with_their_operators(data: GraphDataset) -> None:
     sample = data.graphs["test"][0]
-    (pair,) = stages.neighbors_of(data, [sample])
+    (pair,) = gather.neighbors_of(data, [sample])
     assert pair.compared == 8
     # The sample is one of the real jobs, which is found again.
     assert pair.distance == pytest.approx(0, abs=1e-6)
@@ -49,7 +49,7 @@ def test_samples_stand_beside_real_jobs_with_their_operators(data: GraphDataset)
 
 
 def test_a_real_job_and_a_sample_run_on_the_same_cluster(data: GraphDataset) -> None:
-    real, sample = stages.timelines_of(data, data.graphs["test"], data.graphs["train"])
+    real, sample = gather.timelines_of(data, data.graphs["test"], data.graphs["train"])
     assert real.title.startswith("A real job")
     assert sample.title.startswith("A sample")
     for job in (real, sample):
@@ -61,7 +61,7 @@ def test_a_real_job_and_a_sample_run_on_the_same_cluster(data: GraphDataset) -> 
 
 
 def test_lanes_tell_computation_from_communication(data: GraphDataset) -> None:
-    (job,) = stages.timelines_of(data, (), data.graphs["train"])
+    (job,) = gather.timelines_of(data, (), data.graphs["train"])
     names = {lane.name for lane in job.lanes}
     assert "rank 0 computes" in names
     for lane in job.lanes:
@@ -70,29 +70,23 @@ def test_lanes_tell_computation_from_communication(data: GraphDataset) -> None:
 
 
 def test_a_sample_without_real_jobs_stands_alone(data: GraphDataset) -> None:
-    assert len(stages.timelines_of(data, (), data.graphs["train"])) == 1
-    assert stages.timelines_of(data, data.graphs["test"], ()) == ()
+    assert len(gather.timelines_of(data, (), data.graphs["train"])) == 1
+    assert gather.timelines_of(data, data.graphs["test"], ()) == ()
 
 
 def test_what_has_no_operators_is_not_drawn(data: GraphDataset) -> None:
     kept = [a for a in data.schema.attributes if a.name != "op"]
     bare = data.replaced(schema=replace(data.schema, attributes=tuple(kept)))
-    assert not stages.can_be_drawn(bare)
-    assert stages.neighbors_of(bare, data.graphs["test"]) == ()
-    assert stages.timelines_of(bare, data.graphs["test"], data.graphs["train"]) == ()
+    assert not gather.can_be_drawn(bare)
+    assert gather.neighbors_of(bare, data.graphs["test"]) == ()
+    assert gather.timelines_of(bare, data.graphs["test"], data.graphs["train"]) == ()
 
 
 def test_times_are_milliseconds(data: GraphDataset) -> None:
-    (job,) = stages.timelines_of(data, (), data.graphs["train"][:1])
+    (job,) = gather.timelines_of(data, (), data.graphs["train"][:1])
     lane = job.lanes[0]
     assert np.all(lane.end_ms_S <= job.duration_ms + 1e-9)
     assert job.duration_ms < 1e6
-
-
-@pytest.fixture(scope="module")
-def data_graphs() -> GraphDataset:
-    jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
-    return GraphDataset.build("jobs", "trace", {"train": jobs[:4], "test": jobs[4:]}, num_bins=2)
 
 
 @pytest.mark.parametrize(
@@ -112,26 +106,26 @@ def data_graphs() -> GraphDataset:
     ],
 )
 def test_operators_are_colored_by_what_they_do(operator: str, kind: str) -> None:
-    assert stages.kind_of(operator, "COMP") == kind
+    assert gather.kind_of(operator, "COMP") == kind
 
 
 def test_whatever_communicates_is_communication() -> None:
-    assert stages.kind_of("aten::addmm", "COMM_COLL") == "communication"
+    assert gather.kind_of("aten::addmm", "COMM_COLL") == "communication"
 
 
-def test_vocabularies_name_every_code_of_every_attribute(data_graphs: GraphDataset) -> None:
-    found = stages.vocabularies(data_graphs)
-    assert [len(words) for words in found] == [a.num_codes for a in data_graphs.schema.attributes]
-    names = [a.name for a in data_graphs.schema.attributes]
+def test_vocabularies_name_every_code_of_every_attribute(data: GraphDataset) -> None:
+    found = gather.vocabularies(data)
+    assert [len(words) for words in found] == [a.num_codes for a in data.schema.attributes]
+    names = [a.name for a in data.schema.attributes]
     assert "COMM_COLL" in found[names.index("type")]
     # Numbers in bins have no words: their codes stand for themselves.
     assert found[names.index("duration")][:2] == ("0", "1")
 
 
-def test_pictures_carry_operator_and_kind_of_each_node(data_graphs: GraphDataset) -> None:
-    dag = data_graphs.graphs["test"][0]
-    picture = stages.picture_of(data_graphs, dag, "a job")
-    graph = data_graphs.schema.decode(dag)
+def test_pictures_carry_operator_and_kind_of_each_node(data: GraphDataset) -> None:
+    dag = data.graphs["test"][0]
+    picture = gather.picture_of(data, dag, "a job")
+    graph = data.schema.decode(dag)
     assert picture.title == "a job"
     assert list(picture.label_N) == graph.categories["op"]
     assert [kind == "communication" for kind in picture.class_N] == [
@@ -139,15 +133,14 @@ def test_pictures_carry_operator_and_kind_of_each_node(data_graphs: GraphDataset
     ]
 
 
-def test_samples_become_workloads_and_repairs_are_added_up(data_graphs: GraphDataset) -> None:
-    dags = data_graphs.graphs["test"]
+def test_samples_become_workloads_and_repairs_are_added_up(data: GraphDataset) -> None:
+    dags = data.graphs["test"]
     samples = [
-        GeneratedGraph(f"sample-{i}", i, dag, False, data_graphs.schema)
-        for i, dag in enumerate(dags)
+        GeneratedGraph(f"sample-{i}", i, dag, False, data.schema) for i, dag in enumerate(dags)
     ]
-    found = stages.decoded_jobs(sample.graph for sample in samples)
-    assert [job.source for job in found.workloads] == ["sample-0", "sample-1"]
-    alone = [stages.decoded_jobs([sample.graph]) for sample in samples]
+    found = gather.decoded_jobs(sample.graph for sample in samples)
+    assert [job.source for job in found.workloads] == ["sample-0", "sample-1", "sample-2"]
+    alone = [gather.decoded_jobs([sample.graph]) for sample in samples]
     assert found.repairs == sum((Counter(one.repairs) for one in alone), Counter())
     assert found.completions == sum((Counter(one.completions) for one in alone), Counter())
     assert found.completions.keys() <= {"communication_order_added", "start_without_time"}
@@ -208,15 +201,7 @@ def test_where_one_side_did_not_run_nothing_is_drawn() -> None:
     assert simulation_parts(simulate_stage([FINE], "a"), simulate_stage([STUCK], "b")) == ((), None)
 
 
-@pytest.fixture(scope="module")
-def data_transfer() -> GraphDataset:
-    jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
-    return GraphDataset.build("jobs", "trace", {"train": jobs[:4], "test": jobs[4:]}, num_bins=2)
-
-
-def test_surrogates_see_no_duration(
-    data_transfer: GraphDataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_surrogates_see_no_duration(data: GraphDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Labeled] = []
     nothing = TransferReport((), (), 0, ())
 
@@ -224,27 +209,23 @@ def test_surrogates_see_no_duration(
         seen.extend(parts[:3])
         return nothing
 
-    monkeypatch.setattr(_transfer, "evaluate_tstr", called)
+    monkeypatch.setattr(gather, "evaluate_tstr", called)
     labeled = {
         split: tuple(_with_label(dag, float(i)) for i, dag in enumerate(dags))
-        for split, dags in data_transfer.graphs.items()
+        for split, dags in data.graphs.items()
     }
-    with_labels = GraphDataset.of_splits("jobs", data_transfer.schema, labeled, data_transfer.names)
-    samples = [
-        GeneratedGraph(
-            "s", 0, _with_label(data_transfer.graphs["test"][0], 7.0), False, data_transfer.schema
-        )
-    ]
-    _transfer.transferred(with_labels, samples)
-    column = [a.name for a in data_transfer.schema.attributes].index("duration")
+    with_labels = GraphDataset.of_splits("jobs", data.schema, labeled, data.names)
+    samples = [GeneratedGraph("s", 0, _with_label(data.graphs["test"][0], 7.0), False, data.schema)]
+    gather.transferred(with_labels, samples)
+    column = [a.name for a in data.schema.attributes].index("duration")
     real, synthetic, test = seen
-    assert [part.target_B.tolist() for part in seen] == [[0, 1, 2, 3], [7], [0, 1]]
+    assert [part.target_B.tolist() for part in seen] == [[0, 1, 2, 3, 4], [7], [0, 1, 2]]
     for part in (real, synthetic, test):
         assert all((dag.x_NA[:, column] == 0).all() for dag in part.dags)
     # Only that column is hidden, and the data set itself keeps it.
-    assert (data_transfer.graphs["train"][0].x_NA[:, column] != 0).any()
-    kept = [i for i in range(len(data_transfer.schema.attributes)) if i != column]
-    assert (real.dags[0].x_NA[:, kept] == data_transfer.graphs["train"][0].x_NA[:, kept]).all()
+    assert (data.graphs["train"][0].x_NA[:, column] != 0).any()
+    kept = [i for i in range(len(data.schema.attributes)) if i != column]
+    assert (real.dags[0].x_NA[:, kept] == data.graphs["train"][0].x_NA[:, kept]).all()
 
 
 def _with_label(dag: DAG, label: float) -> DAG:

@@ -10,7 +10,7 @@ from layerdag.evaluation.metrics.base import Interval, Metric
 from layerdag.evaluation.similarity import DEFAULT_METRICS
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.membership import Attack, DetectionRate, SampleSizeRequirement, Verdict
-from layerdag.report import sections, sections as words
+from layerdag.report import sections
 from layerdag.report.content import (
     CategoryFractions,
     Distribution,
@@ -309,7 +309,10 @@ def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach() -> N
 def test_every_metric_and_score_has_words_without_underscores_and_colons() -> None:
     named = [metric for metric in DEFAULT_METRICS if isinstance(metric, Metric)]
     assert named
-    for told in (*map(words.metric_words, named), *(words.score_words(s.name) for s in SCORES)):
+    for told in (
+        *map(sections.metric_words, named),
+        *(sections.score_words(s.name) for s in SCORES),
+    ):
         assert told[0].isupper()
         assert "_" not in told
         assert ":" not in told
@@ -328,17 +331,17 @@ def test_every_metric_and_score_has_words_without_underscores_and_colons() -> No
     ],
 )
 def test_lines_of_the_summary(what: str, told: str) -> None:
-    assert words.summary_words(what) == told
+    assert sections.summary_words(what) == told
 
 
 def test_operators_keep_their_names_and_kinds_get_words() -> None:
-    assert words.value_words("op", "aten::_foreach_add_") == "aten::_foreach_add_"
-    assert words.value_words("type", "COMM_COLL") == "collective"
-    assert words.value_words("collective", "ALL_REDUCE") == "all-reduce"
+    assert sections.value_words("op", "aten::_foreach_add_") == "aten::_foreach_add_"
+    assert sections.value_words("type", "COMM_COLL") == "collective"
+    assert sections.value_words("collective", "ALL_REDUCE") == "all-reduce"
 
 
 def test_what_is_unknown_is_written_without_underscores() -> None:
-    assert words.attribute_words("my_number") == "My number"
-    assert words.attack_words("new_attack") == "New attack"
-    assert words.family_words("deep_sets") == "Deep sets"
-    assert words.condition_words("other") == "Other"
+    assert sections.attribute_words("my_number") == "My number"
+    assert sections.attack_words("new_attack") == "New attack"
+    assert sections.family_words("deep_sets") == "Deep sets"
+    assert sections.condition_words("other") == "Other"

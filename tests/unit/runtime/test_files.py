@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from layerdag.errors import UsageError
-from layerdag.runtime import files, files as locks, files as swap
+from layerdag.runtime import files
 from layerdag.runtime.files import LOCK, FolderKind, file_lock
 
 
@@ -44,7 +44,7 @@ def names(folder: Path) -> list[str]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Replace directories with the system's exchange, and as where there is none."""
     if request.param == "two renames":
-        monkeypatch.setattr(swap, "swap_names", lambda one, other: False)
+        monkeypatch.setattr(files, "swap_names", lambda one, other: False)
     return str(request.param)
 
 
@@ -141,7 +141,7 @@ def test_an_old_directory_survives_a_failing_swap(
 ) -> None:
     target = tmp_path / "run"
     write_word(target, "old")
-    monkeypatch.setattr(swap, "swap_names", lambda one, other: False)
+    monkeypatch.setattr(files, "swap_names", lambda one, other: False)
     real, calls = os.rename, []
 
     def rename(source: Path, to: Path) -> None:
@@ -300,14 +300,14 @@ def test_processes_that_contend_for_a_folder_never_mix_or_lose_it(tmp_path: Path
 def test_an_exchange_that_the_system_refuses_for_good_reason_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(FileNotFoundError):
-        swap.swap_names(tmp_path / "a", tmp_path / "missing")
+        files.swap_names(tmp_path / "a", tmp_path / "missing")
 
 
 def test_exchange_swaps_two_directories(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "word").write_text(name)
-    if not swap.swap_names(tmp_path / "a", tmp_path / "b"):
+    if not files.swap_names(tmp_path / "a", tmp_path / "b"):
         pytest.skip("this system cannot exchange two names")
     assert (word_in(tmp_path / "a"), word_in(tmp_path / "b")) == ("b", "a")
     shutil.rmtree(tmp_path / "a")
@@ -325,7 +325,7 @@ def test_all_is_on_the_disk_before_the_old_directory_goes(
 
     write_word(tmp_path / "run", "one")
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(swap, "swap_names", lambda one, other: synced.append("exchanged") or False)
+    monkeypatch.setattr(files, "swap_names", lambda one, other: synced.append("exchanged") or False)
     write_word(tmp_path / "run", "two")
     assert synced == ["word", "run", "exchanged", tmp_path.name]
 
@@ -388,13 +388,13 @@ def test_other_faults_of_the_lock_are_passed_on_and_nothing_stays_open(tmp_path,
 def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch) -> None:
     """Its holder removes the file while another one has it open already."""
     answers = iter([False, False, True])
-    monkeypatch.setattr(locks, "_is_still", lambda descriptor, file: next(answers))
+    monkeypatch.setattr(files, "_is_still", lambda descriptor, file: next(answers))
     with file_lock(tmp_path / LOCK, tmp_path):
         assert next(answers, None) is None
 
 
 def test_who_never_gets_the_lock_gives_up_with_a_sentence(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(locks, "_is_still", lambda descriptor, file: False)
+    monkeypatch.setattr(files, "_is_still", lambda descriptor, file: False)
     with (
         pytest.raises(UsageError, match="other processes keep writing here; name another folder"),
         file_lock(tmp_path / LOCK, tmp_path),
@@ -411,7 +411,7 @@ def test_a_folder_that_its_holder_has_just_removed_is_made_again(tmp_path: Path,
             raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
         return real(path, *how)
 
-    monkeypatch.setattr(locks.os, "open", once_missing)
+    monkeypatch.setattr(files.os, "open", once_missing)
     with file_lock(tmp_path / LOCK, tmp_path):
         assert len(opened) == 2
 
@@ -421,11 +421,11 @@ def test_a_file_is_still_the_one_that_was_opened_or_not(tmp_path: Path) -> None:
     file.touch()
     descriptor = os.open(file, os.O_RDONLY)
     try:
-        assert locks._is_still(descriptor, file)
+        assert files._is_still(descriptor, file)
         file.rename(tmp_path / "b")
-        assert not locks._is_still(descriptor, file)
+        assert not files._is_still(descriptor, file)
         file.touch()
-        assert not locks._is_still(descriptor, file)
+        assert not files._is_still(descriptor, file)
     finally:
         os.close(descriptor)
 
@@ -441,14 +441,14 @@ def test_a_system_that_cannot_exchange_says_so(tmp_path, monkeypatch, code) -> N
     if code is not None:
         monkeypatch.setattr(ctypes, "get_errno", lambda: code)
     system(monkeypatch, None if code is None else lambda *names: -1)
-    assert swap.swap_names(tmp_path / "a", tmp_path / "b") is False
+    assert files.swap_names(tmp_path / "a", tmp_path / "b") is False
 
 
 def test_an_exchange_that_failed_names_both(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EACCES)
     system(monkeypatch, lambda *names: -1)
     with pytest.raises(PermissionError) as caught:
-        swap.swap_names(tmp_path / "a", tmp_path / "b")
+        files.swap_names(tmp_path / "a", tmp_path / "b")
     assert (caught.value.filename, caught.value.filename2) == (
         str(tmp_path / "a"), str(tmp_path / "b"),
     )  # fmt: skip
@@ -463,8 +463,8 @@ def test_the_old_directory_ends_aside_and_the_new_one_in_its_place(
         folder.mkdir()
         (folder / folder.name).touch()
     if not can_exchange:
-        monkeypatch.setattr(swap, "swap_names", lambda one, other: False)
-    swap.swap(made, target, aside)
+        monkeypatch.setattr(files, "swap_names", lambda one, other: False)
+    files.swap(made, target, aside)
     assert [path.name for path in target.iterdir()] == ["made"]
     assert [path.name for path in aside.iterdir()] == ["target"]
     assert not made.exists()
@@ -474,13 +474,13 @@ def test_what_was_set_aside_comes_back_only_to_a_free_place(tmp_path: Path) -> N
     aside, target = tmp_path / "aside", tmp_path / "target"
     aside.mkdir()
     target.mkdir()
-    swap.restore(aside, target)
+    files.restore(aside, target)
     assert aside.exists()
     target.rmdir()
-    swap.restore(aside, target)
+    files.restore(aside, target)
     assert target.exists()
     assert not aside.exists()
-    swap.restore(aside, target)  # nothing is there any more
+    files.restore(aside, target)  # nothing is there any more
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EBADF, errno.EIO])
@@ -492,7 +492,7 @@ def test_a_file_system_that_cannot_sync_is_no_fault_and_a_broken_disk_is(
 
     monkeypatch.setattr(os, "fsync", fails)
     if code != errno.EIO:
-        swap.sync(tmp_path)
+        files.sync(tmp_path)
         return
     with pytest.raises(OSError, match="Input/output error"):
-        swap.sync(tmp_path)
+        files.sync(tmp_path)

@@ -19,8 +19,7 @@ from layerdag.models.reference import model as reference_sampling
 from layerdag.privacy import membership
 from layerdag.runtime import native as waiting
 from layerdag.runtime.native import library
-from layerdag.runtime.progress import track
-from layerdag.surrogates.families import networks, networks as network_base
+from layerdag.surrogates.families import networks
 from layerdag.training import loop
 
 
@@ -33,11 +32,6 @@ def test_a_package_that_was_copied_says_how_to_install_it(monkeypatch, spec) -> 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     with pytest.raises(LayerdagError, match=r"kernels of layerdag are missing; install .*pip inst"):
         library.__wrapped__()
-
-
-def test_progress_passes_everything_on_and_is_silent_in_a_pipe(capsys) -> None:
-    assert list(track(iter([3, 1, 2]), "counting", total=3)) == [3, 1, 2]
-    assert capsys.readouterr() == ("", "")
 
 
 PROCESSORS = (
@@ -110,7 +104,7 @@ class CalledError(Exception):
         (fast, fast.FastLayerDAG.sample, (None, REQUEST)),
         (reference_sampling, reference_sampling.sample, (None, REQUEST)),
         (networks, networks.train_network, (None, [], [], None, None, 0)),
-        (network_base, network_base.standard_predictions, (None, [])),
+        (networks, networks.standard_predictions, (None, [])),
         (membership, membership.graph_losses, (None, None, [])),
     ],
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trace_examples import comp, rich_trace
+from trace_examples import comp
 
 from layerdag.errors import TraceError
 from layerdag.traces.builder import NodeSpec, build_trace
@@ -144,10 +144,3 @@ def test_an_attribute_twice_must_say_the_same_twice(wire: Wire, one: object, oth
     assert read(with_attributes((first, first), (second,))) == [one, other]
     with pytest.raises(TraceError, match="node 11 carries attribute 'a' twice, with different"):
         read(with_attributes((first,), (first, second)))
-
-
-def test_names_and_sizes() -> None:
-    trace = replace(build_trace([comp(0, name="a"), comp(1)]), name_N=np.array([0, -1], np.int32))
-    assert trace.names() == ["a", ""]
-    assert trace.num_nodes == 2
-    assert Workload((trace, rich_trace())).num_ranks == 2

@@ -217,14 +217,6 @@ def test_a_chain_is_drawn_as_a_straight_line() -> None:
     assert layout.height == 4
 
 
-def test_nodes_of_a_layer_keep_their_distance(rng: np.random.Generator) -> None:
-    dag = random_dag(rng, [4, 9, 3, 7, 5], [2])
-    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy())
-    for layer in range(layout.height):
-        gaps = np.diff(np.sort(layout.x_N[layout.layer_N == layer]))
-        assert (gaps > 1 - 1e-4).all()
-
-
 def test_a_long_edge_passes_one_way_point_on_each_layer_between() -> None:
     layout = layered_layout(4, np.array([[0, 1, 2, 0], [1, 2, 3, 3]]))
     assert layout.route(3)[:, 1].tolist() == [1, 2]

@@ -104,23 +104,6 @@ def test_missing_workload_exits_with_1(files, capsys):
     assert "w" in capsys.readouterr().err
 
 
-def test_preset_needs_no_configuration_files(files, capsys):
-    words = ["simulate", f"--workload={files / 'w'}", "--preset=small", "--report", "--what-if"]
-    assert main([*words, "--json=-"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert sum(result["breakdown"]["0"].values()) == result["finish"]["0"]
-    assert [node["node"] for node in result["critical_path"]] == [0, 1]
-    assert result["what_if"][0]["makespan_ns"] == result["makespan"]
-    assert main(words) == 0
-    assert "critical path: 2 nodes" in capsys.readouterr().out
-
-
-def test_preset_and_files_exclude_each_other(files, capsys):
-    assert simulate(files, "--preset", "small") == 2
-    assert main(["simulate", "--workload", str(files / "w")]) == 2
-    assert "--preset" in capsys.readouterr().err
-
-
 def test_compute_model_is_chosen_by_name(files, capsys):
     assert simulate(files, "--compute", "measured", "--json=-") == 0
     assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
@@ -278,28 +261,10 @@ def test_times_of_compute_nodes_come_from_the_model_that_is_asked_for(files, cap
     assert "write ROWSxCOLUMNS" in capsys.readouterr().err
 
 
-def test_help_lists_the_compute_models(capsys):
-    with pytest.raises(SystemExit):
-        main(["simulate", "--help"])
-    shown = capsys.readouterr().out
-    assert "systolic:ROWSxCOLUMNS" in shown
-    assert "learned:PREFIX" in shown
-
-
 @pytest.mark.parametrize("flag", ["--nodes=-", "--trace=-"])
 def test_only_json_goes_to_standard_output(files, capsys, flag):
     assert simulate(files, flag) == 2
     assert "--nodes and --trace need a file name" in capsys.readouterr().err
-
-
-def test_the_workload_is_given_once(files, capsys):
-    prefix = str(files / "w")
-    assert main(["simulate", prefix, "--workload", prefix, "--preset=small"]) == 2
-    assert (
-        f"the workload is given twice, as {prefix} and with --workload" in capsys.readouterr().err
-    )
-    assert main(["simulate", "--preset=small"]) == 2
-    assert "the workload is missing; write 'layerdag simulate PREFIX" in capsys.readouterr().err
 
 
 def test_files_or_a_preset_are_needed(files, capsys):

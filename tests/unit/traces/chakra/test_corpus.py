@@ -75,11 +75,6 @@ def test_a_folder_without_index_is_refused(tmp_path):
         read_index(tmp_path)
 
 
-def test_a_record_survives_its_line_of_json(folder):
-    (record,) = read_index(folder)
-    assert RunRecord.from_json(record.to_json()) == record
-
-
 @pytest.mark.parametrize("ranks", [[[0], [0]], [[0], [2]], [[0]], [[0, 1], [1]]])
 def test_classes_must_hold_every_rank_once(folder, ranks):
     (record,) = read_index(folder)

@@ -42,21 +42,13 @@ def test_groups_read_as_they_were_written(tmp_path: Path) -> None:
     assert (tmp_path / "g.json").read_bytes() == encode_groups({"1": (0, 1), "2": [2]})
 
 
-def test_the_group_of_all_ranks_makes_no_file_but_replaces_one(tmp_path: Path) -> None:
-    path = tmp_path / "g.json"
-    assert encode_groups({"0": (0, 1)}) == b""
-    write_groups({"0": (0, 1)}, path)
-    assert not path.exists()
-    path.write_text("old")
-    write_groups({"0": (0, 1)}, path)
-    assert json.loads(path.read_text()) == {}
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"[", "is no JSON"), (b"[]", "holds no object"), (b'{"1": [7]}', "names rank 7"),
         (b'{"1": [0, 0]}', "names a rank twice"), (b'{"1": "0"}', "is no list of ranks"),
+        (b'{"1": 3}', "group '1' is no list of ranks"), (b'{"1": [0, true]}', "is no list of"),
+        (b'{"1": [0, 2]}', "group '1' names rank 2, but the workload has ranks 0 to 1"),
     ],
 )  # fmt: skip
 def test_other_contents_are_one_sentence(data: bytes, said: str) -> None:
@@ -199,34 +191,11 @@ def test_plain_file_wins_over_its_archive(tmp_path: Path) -> None:
     assert read_workload(tmp_path / "a").traces[0].id_N.tolist() == [1]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[", "no JSON"),
-        ("[]", "no object"),
-        ('{"1": 3}', "group '1' is no list of ranks"),
-        ('{"1": [0, true]}', "group '1' is no list of ranks"),
-        ('{"1": [0, 2]}', "group '1' names rank 2, but the workload has ranks 0 to 1"),
-        ('{"1": [0, 0]}', "names a rank twice"),
-    ],
-)
-def test_bad_groups_are_one_sentence(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "groups.json"
-    path.write_text(text)
-    with pytest.raises(TraceError, match=expected):
-        read_groups(path, 2)
-
-
 def test_faulty_trace_leaves_no_file(tmp_path: Path) -> None:
     traces = (build_trace([comp(0)]), build_trace([comp(0, 1)], source="rank 1"))
     with pytest.raises(TraceError, match="rank 1: node 0 depends on node 1"):
         write_workload(Workload(traces), tmp_path / "job")
     assert not list(tmp_path.iterdir())
-
-
-def test_group_file_is_what_astra_sim_reads(tmp_path: Path) -> None:
-    write_workload(Workload((build_trace([comp(0)]),), {"1": (0,)}), tmp_path / "x")
-    assert json.loads((tmp_path / "x.comm_group.json").read_text()) == {"1": [0]}
 
 
 def test_the_group_of_all_ranks_is_not_described(tmp_path: Path) -> None:
@@ -383,11 +352,6 @@ def test_encoded_files_are_decoded_again() -> None:
     assert found.groups == {"3": (1, 0)}
     assert found.source == "part.tar:job"
     assert encode_workload(found, "job") == encode_workload(workload, "job")
-
-
-def test_a_group_of_all_ranks_that_is_not_is_refused_when_encoded() -> None:
-    with pytest.raises(TraceError, match="stands for all ranks"):
-        encode_workload(Workload(pair_workload().traces, {"0": (0,)}), "job")
 
 
 @pytest.mark.parametrize(

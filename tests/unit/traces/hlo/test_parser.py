@@ -8,7 +8,7 @@ from laws import tried
 
 from layerdag.errors import DataError
 from layerdag.traces.hlo import parser as reading
-from layerdag.traces.hlo.operations import _rows, _turns
+from layerdag.traces.hlo.operations import _turns
 from layerdag.traces.hlo.parser import begins_program, read_program
 from layerdag.traces.hlo.program import Collective, Computation, ValueType
 
@@ -50,12 +50,6 @@ def test_another_comparison_has_no_trip_count() -> None:
     assert _turns(0, 9, 1, "#stablehlo<comparison_direction EQ>") is None
 
 
-def test_tables_of_devices_are_read_row_by_row() -> None:
-    assert _rows([[0, 1], [2, 3]]) == [[0, 1], [2, 3]]
-    assert _rows([4, 5]) == [[4], [5]]
-    assert _rows([]) == []
-
-
 @pytest.mark.parametrize(
     ("element", "shape", "num_bytes"),
     [
@@ -69,6 +63,7 @@ def test_tables_of_devices_are_read_row_by_row() -> None:
         ("!quant.uniform<i8:f32, 5.000000e-01>", (3,), 3),
         ("index", (2,), 16),
         ("f64", (), 8),  # a scalar
+        ("ui64", (3, 5), 120),
         ("f32", (0, 7), 0),
     ],
 )

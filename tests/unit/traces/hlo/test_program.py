@@ -21,23 +21,12 @@ from layerdag.traces.hlo.program import (
     DeviceSplit,
     Hardware,
     Region,
-    ValueType,
     program_workload,
     regions,
     summarize_program,
 )
 from layerdag.traces.trace import NodeType
 from layerdag.validation.checking import check_workload
-
-
-@pytest.mark.parametrize(
-    ("element", "num_bytes"),
-    [("f32", 60), ("bf16", 30), ("i1", 15), ("f8E4M3FN", 15), ("i4", 8), ("complex<f32>", 120),
-     ("complex<f64>", 240), ("ui64", 120)],
-)  # fmt: skip
-def test_a_tensor_takes_the_bytes_of_its_elements(element: str, num_bytes: int) -> None:
-    assert ValueType((3, 5), element).num_bytes == num_bytes
-
 
 OPERATIONS = {
     # name: (line, FLOPs, bytes)
@@ -93,15 +82,6 @@ def test_an_operator_without_a_rule_is_counted_by_bytes_and_told(written) -> Non
     program = read_program(written(f"func.func @main(%a: tensor<4x4xf32>) {{\n{line}\nreturn\n}}"))
     assert summarize_program(program).mem_bytes == 128
     assert [(note.word, note.count) for note in program.notes] == [("cholesky", 1)]
-
-
-def test_a_matrix_product_of_f32_runs_at_the_rate_of_tf32() -> None:
-    hardware = Hardware(1.0, 1e30, {"f32": 2.0, "tf32": 8.0})
-    product, other = (Computation("", 16, 0, "f32", (), matrix) for matrix in (True, False))
-    assert hardware.seconds(product) == 2.0
-    assert hardware.seconds(other) == 8.0
-    assert hardware.seconds(Computation("", 16, 0, "i64", ())) == 16.0
-    assert Hardware(1e30, 4.0).seconds(other := Computation("", 1, 8, "f32", ())) == 2.0
 
 
 def test_totals_equal_those_of_the_public_estimator(shared_data: Path) -> None:
@@ -163,15 +143,6 @@ def test_a_preset_is_found_by_its_name_and_names_itself(name: str) -> None:
     device = Hardware.from_name(name)
     assert device is HARDWARE[name]
     assert device.name == name
-
-
-def test_the_larger_a100_moves_bytes_faster_and_computes_the_same() -> None:
-    small, large = Hardware.from_name("a100-40"), Hardware.from_name("a100-80")
-    product = operation(10**15, 1, "bf16", matrix=True)
-    copy = operation(0, 2039 * 10**9, "bf16")
-    assert small.seconds(product) == large.seconds(product) == pytest.approx(1e15 / 312e12)
-    assert large.seconds(copy) == pytest.approx(1.0)
-    assert small.seconds(copy) > large.seconds(copy)
 
 
 def test_a_file_gives_the_same_device_as_its_numbers(tmp_path: Path) -> None:
@@ -240,27 +211,6 @@ def reduce(*parents: int) -> Collective:
 
 def program(*items: Computation | Collective) -> CompiledProgram:
     return CompiledProgram("main", 2, items)
-
-
-@pytest.mark.parametrize(
-    ("operation", "seconds"),
-    [
-        (op(1000, 10), 10.0),  # 1000 / 100 operations per second, longer than 10 / 10 bytes
-        (op(100, 500), 50.0),  # 500 / 10 bytes, longer than 100 / 100
-        (op(1000, 10, element="f16"), 2.5),  # its own rate
-        (op(1000, 10, matrix=True), 5.0),  # f32 products run at the rate of tf32
-        (op(1000, 10, matrix=True, element="f64"), 10.0),  # others do not
-        (op(0, 0), 0.0),
-    ],
-)
-def test_the_slower_of_computing_and_moving_is_what_an_operation_takes(
-    operation: Computation, seconds: float
-) -> None:
-    assert TOY.seconds(operation) == pytest.approx(seconds)
-
-
-def test_without_a_rate_of_tf32_matrix_products_have_that_of_their_type() -> None:
-    assert Hardware(100.0, 10.0).seconds(op(1000, 10, matrix=True)) == 10.0
 
 
 def test_computation_between_collectives_is_joined_and_chained() -> None:
@@ -452,19 +402,6 @@ def test_the_traces_keep_every_rule_and_run_to_their_end(
     assert (result.finish_ns >= 0).all()
 
 
-def test_computation_between_two_collectives_is_one_node_of_a_chain(programs: Path) -> None:
-    found = regions(read_program(programs / "mlp.mlir"), A100)
-    assert [(region.name, region.operations) for region in found] == [
-        ("region 0", 5),
-        ("all_reduce", 1),
-        ("region 2", 3),
-    ]
-    assert [region.parents for region in found] == [(), (0,), (1,)]
-    items = read_program(programs / "mlp.mlir").items
-    total = sum(A100.seconds(item) for item in items if isinstance(item, Computation))
-    assert sum(region.seconds for region in found) == pytest.approx(total)
-
-
 def test_operations_keep_their_own_dependencies(programs: Path) -> None:
     found = regions(read_program(programs / "mlp.mlir"), A100, DeviceSplit.INDIVIDUAL)
     names = [region.name for region in found]
@@ -515,31 +452,3 @@ def test_the_summary_of_a_public_conversion_is_met(shared_data: Path) -> None:
     assert trace.num_nodes == case["nodes"]
     assert int(trace.duration_us_N.sum()) == case["sum_duration_us"]
     assert int(trace.integers("comm_size")[0].sum()) == case["comm_bytes"]["ALL_REDUCE"]
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "is no JSON"),
-        ("[]", "holds no JSON object"),
-        ('{"peak_flops": 1e12}', "'memory_bandwidth' is missing"),
-        ('{"peak_flops": "fast", "memory_bandwidth": 1}', "'peak_flops' is 'fast'"),
-        ('{"peak_flops": 0, "memory_bandwidth": 1}', "must be a positive number"),
-        ('{"peak_flop": 1, "memory_bandwidth": 1}', "Did you mean 'peak_flops'"),
-        ('{"peak_flops": 1, "memory_bandwidth": 1, "per_datatype_flops": 3}', "must be an object"),
-        (
-            '{"peak_flops": 1, "memory_bandwidth": 1, "per_datatype_flops": {"f32": true}}',
-            "'f32' is True",
-        ),
-    ],
-)
-def test_bad_hardware_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    file = tmp_path / "hardware.json"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match=sentence):
-        Hardware.from_name(str(file))
-
-
-def test_unknown_hardware_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'a100-80'"):
-        Hardware.from_name("a100-8")

@@ -71,23 +71,6 @@ def test_the_replay_takes_the_measured_time(tmp_path):
     assert result.error < 0.001
 
 
-def test_a_replay_does_not_depend_on_when_the_clock_started(tmp_path):
-    later = [{**entry, "ts": entry["ts"] + 1_000} for entry in STEP]
-    found = replay(imported(tmp_path, *later).trace())
-    assert found == replay(imported(tmp_path, *STEP).trace())
-    assert 0 <= found.delay_ns <= found.measured_ns
-
-
-def test_a_false_dependency_shows_in_the_replay(tmp_path):
-    from dataclasses import replace
-
-    from layerdag.traces.builder import ragged
-
-    trace = imported(tmp_path, *STEP).trace()
-    wrong = replace(trace, data_deps=ragged([(), (), (1,), (), ()]))
-    assert replay(wrong).replayed_ns == 67_000
-
-
 def test_communication_kernels_are_typed_from_their_arguments(tmp_path):
     told = {"Collective name": "_allgather_base", "In msg nelems": 100, "dtype": "BFloat16",
             "Process Group Ranks": "[0, 2]"}  # fmt: skip
@@ -406,27 +389,6 @@ def profile(operators: list[Event], calls: list[Event], kernels: list[Event]) ->
     return Profile(tuple(by_start[0]), tuple(by_start[1]), tuple(kernels))
 
 
-def test_the_open_operators_of_the_thread_stand_around_a_call_outermost_first():
-    operators = [
-        span_launches("outer", 0, 100),
-        span_launches("first", 10, 20),
-        span_launches("second", 30, 60),
-        span_launches("inner", 35, 50),
-        span_launches("elsewhere", 0, 100, lane=2),
-    ]
-    (launch,) = find_launches(profile(operators, [call(1, 40)], [work(1, 60)]))
-    assert [op.name for op in launch.operators] == ["outer", "second", "inner"]
-    assert launch.kernels == (0,)
-
-
-@pytest.mark.parametrize(("start", "expected"), [(9, []), (10, ["a"]), (19, ["a"]), (20, [])])
-def test_an_operator_is_open_from_its_start_until_before_its_end(start, expected):
-    (launch,) = find_launches(
-        profile([span_launches("a", 10, 20)], [call(1, start)], [work(1, 60)])
-    )
-    assert [op.name for op in launch.operators] == expected
-
-
 def test_one_call_may_start_several_kernels_and_others_start_none():
     calls = [call(1, 0), call(2, 10), call(3, 20, name="cudaGetDevice")]
     found = find_launches(profile([], calls, [work(2, 5), work(1, 6), work(2, 7)]))
@@ -652,8 +614,8 @@ def test_elements_have_the_width_of_their_type(dtype: str, width: int | None) ->
 
 @pytest.mark.parametrize(
     "ranks",
-    ["[0, 1", "[" * 5000, "7", '["0", "1"]', '[0, "1"]', "[[0], [1]]", "[0, -1]", "[true]", 5,
-     {"0": 1}, None],
+    ["[0, 1", "[0, 1, ...", "[" * 5000, "7", '["0", "1"]', '[0, "1"]', "[[0], [1]]", "[0, -1]",
+     "[true]", 5, {"0": 1}, None],
 )  # fmt: skip
 def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks: Any) -> None:
     found = kernel_communication(kernel("ncclAllReduce", **{"Process Group Ranks": ranks}), ())

@@ -115,15 +115,6 @@ def test_functional_collectives_name_their_group(tmp_path):
     assert import_host(path).trace.texts("pg_name")[0] == ["1"]
 
 
-def test_a_table_of_durations_is_read_and_others_are_refused(tmp_path):
-    path = tmp_path / "dur.json"
-    path.write_text('{"cols": ["rf_id", "ts_us", "dur_us", "tid"], "rows": [[5, 1.5, 2.25, 9]]}')
-    assert read_durations(path).of == {5: (1500, 2250)}
-    path.write_text('{"rows": []}')
-    with pytest.raises(TraceError, match="no table of durations"):
-        read_durations(path)
-
-
 @pytest.mark.slow
 def test_every_collected_trace_imports_and_spmd_ranks_share_one_structure(shared_data):
     structures: dict[str, set[int]] = {}
@@ -141,10 +132,6 @@ def test_every_collected_trace_imports_and_spmd_ranks_share_one_structure(shared
     ]
     assert len(structures) == 104
     assert [len(seen) for seen in parallel] == [1] * 37
-
-
-def test_equal_sequences_pair_up():
-    assert align("abcab", "abcab") == [(n, n) for n in range(5)]
 
 
 def test_what_is_extra_on_one_side_is_skipped():
@@ -183,11 +170,6 @@ def test_isolated_extra_operators_cost_no_other_pair(extra, on_the_left):
     left, right = (more, names) if on_the_left else (names, more)
     pairs = align(left, right)
     assert [(left[i], right[j]) for i, j in pairs] == [(name, name) for name in names]
-
-
-def test_nothing_pairs_with_nothing():
-    assert align([], ["a"]) == []
-    assert align(["a"], []) == []
 
 
 HOST = [

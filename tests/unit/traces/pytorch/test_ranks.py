@@ -93,12 +93,6 @@ def test_missing_ranks_are_named(tmp_path):
         read_any(tmp_path)
 
 
-def test_ranks_that_only_the_groups_tell_of_are_named(tmp_path):
-    job(tmp_path, ranks=(0, 1), world=4)
-    with pytest.raises(TraceError, match="of a job of 4 ranks, but 2 were given; add rank 2, 3"):
-        read_any(tmp_path)
-
-
 def test_a_profile_that_is_missing_for_one_rank_is_named(tmp_path):
     job(tmp_path)
     for rank in (0, 1, 3):
