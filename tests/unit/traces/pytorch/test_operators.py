@@ -228,7 +228,7 @@ def test_a_convolution_and_its_gradients_agree_with_torchs_flop_counter():
          OpRole.ALLOCATION),
         ("profiler::_record_function_enter_new", "profiler::_record_function_enter_new(str name) "
          "-> Tensor", OpRole.SCOPE),
-        ("c10d::unknown", "c10d::unknown(Tensor t) -> Tensor", OpRole.SCOPE),
+        ("c10d::unknown", "c10d::unknown(Tensor t) -> Tensor", OpRole.COMPUTE),
         ("## process_group:init ##", "", OpRole.GROUP),
         ("aten::is_nonzero", "aten::is_nonzero(Tensor self) -> bool", OpRole.SCOPE),
         ("mylib::fused", "mylib::fused(Tensor x) -> Tensor", OpRole.COMPUTE),
@@ -301,30 +301,6 @@ def test_fsdp_allocates_what_it_copies_into_without_an_operator():
     )
     assert signature("fsdp::split_with_sizes_copy", schema).reallocated == {3}
     assert signature("aten::split_with_sizes_copy", schema).reallocated == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "schema", "role"),
-    [
-        ("aten::_unsafe_view", "aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
-         OpRole.VIEW),
-        ("aten::set_", "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)",
-         OpRole.VIEW),
-        ("aten::new_empty", "aten::new_empty(Tensor self, SymInt[] size) -> Tensor",
-         OpRole.ALLOCATION),
-        ("aten::resize_", "aten::resize_(Tensor(a!) self, SymInt[] size) -> Tensor(a!)",
-         OpRole.ALLOCATION),
-        ("profiler::_record_function_enter_new", "profiler::_record_function_enter_new(str name) "
-         "-> Tensor", OpRole.SCOPE),
-        ("c10d::unknown", "c10d::unknown(Tensor t) -> Tensor", OpRole.COMPUTE),
-        ("## process_group:init ##", "", OpRole.GROUP),
-        ("aten::is_nonzero", "aten::is_nonzero(Tensor self) -> bool", OpRole.SCOPE),
-        ("mylib::fused", "mylib::fused(Tensor x) -> Tensor", OpRole.COMPUTE),
-        ("mylib::inplace", "mylib::inplace(Tensor(a!) x) -> ()", OpRole.COMPUTE),
-    ],
-)  # fmt: skip
-def test_roles_that_a_schema_alone_does_not_show(name, schema, role):
-    assert signature(name, schema).role is role
 
 
 def test_written_arguments_agree_with_torchs_own_schemas():
