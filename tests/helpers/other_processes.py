@@ -38,7 +38,7 @@ def first_waits_for_last(part: tuple[Path, int, int]) -> tuple[int, bool, int, i
     mark, number, count = part
     if number == count - 1:
         mark.touch()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not number and not mark.exists() and time.monotonic() < end:
         time.sleep(0.02)
     return number, mark.exists(), os.getpid(), torch.get_num_threads()
