@@ -10,9 +10,9 @@ import torch
 from layerdag.errors import UsageError
 
 
-def whose(part: int) -> tuple[int, int, int]:
-    """Return the part, the process, and its number of threads."""
-    return part, os.getpid(), torch.get_num_threads()
+def whose(part: int) -> int:
+    """Return the process."""
+    return os.getpid()
 
 
 def refused_at_two(part: int) -> int:
@@ -29,16 +29,16 @@ def killed_at_one(part: int) -> int:
     return part
 
 
-def first_waits_for_last(part: tuple[Path, bool, bool]) -> bool:
-    """Return whether the last part has been drawn; the first waits for that.
+def first_waits_for_last(part: tuple[Path, int, int]) -> tuple[int, bool, int, int]:
+    """Return the part, whether the last one has been drawn, the process and its threads.
 
     Args:
-        part: A file that the last part writes, whether this is the first, and the last.
+        part: A file that the last part writes, the part, and the number of parts.
     """
-    mark, first, last = part
-    if last:
+    mark, number, count = part
+    if number == count - 1:
         mark.touch()
-    end = time.monotonic() + 60
-    while first and not mark.exists() and time.monotonic() < end:
+    end = time.monotonic() + 180
+    while not number and not mark.exists() and time.monotonic() < end:
         time.sleep(0.02)
-    return mark.exists()
+    return number, mark.exists(), os.getpid(), torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Untrained checkpoints of tiny fast models."""
+"""Untrained checkpoints of tiny models."""
 
 from pathlib import Path
 
@@ -17,29 +17,46 @@ from layerdag.training.checkpoint import (
     save_checkpoint,
 )
 
+SMALL_MODELS = {
+    "fast": {"width": 32, "depth": 1},
+    "reference": {
+        "layer_size": {"width": 8},
+        "node": {"width": 8, "heads": 2, "steps": 4},
+        "edge": {"width": 8, "steps": 2},
+    },
+}
+
+
+def chains() -> GraphDataset:
+    """Return a data set of chains, each with a label."""
+    graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
+    return GraphDataset.build("chains", "flow", {"train": graphs})
+
 
 def chain_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of flow graphs, written to ``folder/model``."""
-    graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
-    return _untrained(folder, GraphDataset.build("chains", "flow", {"train": graphs}))
+    return untrained_checkpoint(folder, chains())
 
 
 def job_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of jobs, written to ``folder/model``."""
     jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
-    return _untrained(folder, GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2))
+    data = GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2)
+    return untrained_checkpoint(folder, data)
 
 
 def costed_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of jobs that share what operators cost, written to ``folder/model``."""
     jobs = costed_jobs([8, 16] * 10)
-    return _untrained(folder, GraphDataset.build("costed", "trace", {"train": jobs}, num_bins=2))
+    data = GraphDataset.build("costed", "trace", {"train": jobs}, num_bins=2)
+    return untrained_checkpoint(folder, data)
 
 
-def _untrained(folder: Path, data: GraphDataset) -> LoadedCheckpoint:
+def untrained_checkpoint(folder: Path, data: GraphDataset, model: str = "fast") -> LoadedCheckpoint:
+    """Return a checkpoint of a data set, written to ``folder/model``."""
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
-    spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
+    spec = ModelSpec(model, sizes, statistics, SMALL_MODELS[model])
     weights = build_model(spec, seed=1).state_dict()
     meta = CheckpointMeta(seed=1, data_fingerprint=data.fingerprint, split=data.split)
     contents = CheckpointContents(spec, weights, data.schema.to_dict(), {}, meta)

@@ -91,7 +91,7 @@ def folded(unfolded: Unfolded) -> AttributedGraph:
 
 @given(values=st.lists(VALUES, min_size=1, max_size=200), num_bins=st.integers(1, 20))
 @tried(150)
-def test_a_training_value_comes_back_from_its_bin(values: list[float], num_bins: int) -> None:
+def test_a_training_value_comes_back_from_its_bin(values, num_bins):
     value_N = np.array(values)
     attribute = NumericAttribute.fit("x", "1", value_N, num_bins)
     again = NumericAttribute.from_dict(
@@ -113,9 +113,7 @@ def test_a_training_value_comes_back_from_its_bin(values: list[float], num_bins:
 
 @given(seed=SEEDS, stages=st.integers(1, 4), ranks=st.integers(2, 3))
 @tried(30)
-def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(
-    seed: int, stages: int, ranks: int
-) -> None:
+def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(seed, stages, ranks):
     job = random_job(seed, stages)
     unfolded = unfold(job, stages * ranks)
     assert not match_communication(unfolded.workload).mismatches
@@ -208,8 +206,8 @@ def received_from_the_start(workload: Workload) -> set[int]:
 @DEADLOCK_OF_ONE_STAGE
 @tried(30)
 def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
-    seed: int, shape: list[int], stages: int, ranks: int
-) -> None:
+    seed, shape, stages, ranks
+):
     workload = any_timed_workload(seed, shape, stages, ranks)
     broken = {finding.rule.id for finding in check_workload(workload)}
     assert broken <= OF_THE_WORK
@@ -222,8 +220,8 @@ def test_whatever_codes_a_model_emits_the_traces_keep_every_rule_and_run(
 @DEADLOCK_OF_ONE_STAGE
 @tried(50)
 def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the_graph(
-    seed: int, shape: list[int], stages: int, ranks: int
-) -> None:
+    seed, shape, stages, ranks
+):
     job = any_job(seed, shape, stages)
     workload = unfold_sampled(job, fitting_ranks(job, ranks)).workload
     prompt = received_from_the_start(workload)
@@ -237,9 +235,7 @@ def test_every_rank_issues_what_holds_its_communication_slot_in_the_order_of_the
 @ANY_CODES
 @DEADLOCK_OF_ONE_STAGE
 @tried(25)
-def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
-    seed: int, shape: list[int], stages: int, ranks: int
-) -> None:
+def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(seed, shape, stages, ranks):
     workload = any_timed_workload(seed, shape, stages, ranks)
     system, _ = small_cluster(workload.num_ranks)
     ring = NetworkConfig((Dimension(Topology.RING, workload.num_ranks, 0.5, 1000.0),))
@@ -258,8 +254,8 @@ def test_no_job_deadlocks_however_long_its_nodes_last_on_each_rank(
 @ANY_CODES
 @tried(25)
 def test_a_sampled_job_in_which_any_operator_has_a_cost_runs_under_the_roofline(
-    seed: int, shape: list[int], stages: int, ranks: int
-) -> None:
+    seed, shape, stages, ranks
+):
     job = any_job(seed, shape, stages)
     workload = unfold_sampled(job, fitting_ranks(job, ranks)).workload
     computes = [trace.type_N == NodeType.COMP for trace in workload.traces]
@@ -282,7 +278,7 @@ def test_a_sampled_job_in_which_any_operator_has_a_cost_runs_under_the_roofline(
 
 @given(seed=SEEDS, stages=st.integers(1, 3))
 @tried(30)
-def test_a_schema_survives_json_and_encodes_alike(seed: int, stages: int) -> None:
+def test_a_schema_survives_json_and_encodes_alike(seed, stages):
     graphs = [random_job(seed + i, stages) for i in range(3)]
     schema = GraphSchema.fit("trace", graphs)
     again = GraphSchema.from_dict(json.loads(json.dumps(schema.to_dict(), allow_nan=False)))
@@ -298,7 +294,7 @@ def test_a_schema_survives_json_and_encodes_alike(seed: int, stages: int) -> Non
 
 @given(shapes=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=6), max_size=5), seed=SEEDS)
 @tried(30)
-def test_layers_of_many_graphs_are_the_layers_of_each(shapes: list[list[int]], seed: int) -> None:
+def test_layers_of_many_graphs_are_the_layers_of_each(shapes, seed):
     rng = np.random.default_rng(seed)
     dags = [random_dag(rng, shape, [2], extra_edges=0.5) for shape in shapes]
     assert all(

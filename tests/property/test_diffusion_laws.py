@@ -17,7 +17,6 @@ small = tried(60)
 
 
 def normal(values: list[float]) -> torch.Tensor:
-    """Return a distribution."""
     row = torch.tensor(values, dtype=torch.float64)
     return row / row.sum()
 

@@ -12,9 +12,7 @@ LAYERS = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
 @tried(60)
-def test_every_node_beyond_layer_zero_has_a_parent_one_layer_before(
-    sizes: list[int], seed: int
-) -> None:
+def test_every_node_beyond_layer_zero_has_a_parent_one_layer_before(sizes, seed):
     dag = random_dag(np.random.default_rng(seed), sizes, [3], extra_edges=1.0)
     layer_N = dag.layers()
     source_E, target_E = dag.edge_index_2E
@@ -26,7 +24,7 @@ def test_every_node_beyond_layer_zero_has_a_parent_one_layer_before(
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
 @tried(40)
-def test_relabeling_moves_layers_along_and_keeps_the_hash(sizes: list[int], seed: int) -> None:
+def test_relabeling_moves_layers_along_and_keeps_the_hash(sizes, seed):
     rng = np.random.default_rng(seed)
     dag = random_dag(rng, sizes, [3], extra_edges=0.7)
     order_N = torch.from_numpy(rng.permutation(dag.num_nodes))
@@ -37,9 +35,7 @@ def test_relabeling_moves_layers_along_and_keeps_the_hash(sizes: list[int], seed
 
 @given(sizes=LAYERS, seed=st.integers(0, 2**32 - 1))
 @tried(30)
-def test_layers_of_a_disjoint_union_are_the_layers_of_its_parts(
-    sizes: list[int], seed: int
-) -> None:
+def test_layers_of_a_disjoint_union_are_the_layers_of_its_parts(sizes, seed):
     dag = random_dag(np.random.default_rng(seed), sizes, [2], extra_edges=0.5)
     edges = dag.edge_index_2E.numpy()
     union = np.concatenate([edges, edges + dag.num_nodes], axis=1)

@@ -56,7 +56,7 @@ def figures(rows: dict[str, SimilarityRow]) -> dict[str, tuple[float | None, flo
 
 @given(SEEDS)
 @tried(12)
-def test_the_order_of_nodes_and_edges_changes_nothing(seed: int) -> None:
+def test_the_order_of_nodes_and_edges_changes_nothing(seed):
     rng = np.random.default_rng(seed)
     sets = [graphs(seed + part) for part in range(3)]
     shuffled = [[relabeled(dag, rng) for dag in dags] for dags in sets]
@@ -68,7 +68,7 @@ def test_the_order_of_nodes_and_edges_changes_nothing(seed: int) -> None:
 
 @given(SEEDS)
 @tried(3)
-def test_the_order_of_nodes_and_edges_changes_nothing_for_the_classifier(seed: int) -> None:
+def test_the_order_of_nodes_and_edges_changes_nothing_for_the_classifier(seed):
     rng = np.random.default_rng(seed)
     sets = [graphs(seed + part) for part in range(3)]
     shuffled = [[relabeled(dag, rng) for dag in dags] for dags in sets]
@@ -78,7 +78,7 @@ def test_the_order_of_nodes_and_edges_changes_nothing_for_the_classifier(seed: i
 
 @given(SEEDS)
 @tried(12)
-def test_a_set_compared_with_itself_is_no_different_and_has_nothing_new(seed: int) -> None:
+def test_a_set_compared_with_itself_is_no_different_and_has_nothing_new(seed):
     dags = graphs(seed)
     for name, (generated, real) in figures(found(dags, dags, dags)).items():
         assert generated == real, name
@@ -88,7 +88,7 @@ def test_a_set_compared_with_itself_is_no_different_and_has_nothing_new(seed: in
 
 @given(SEEDS)
 @tried(12)
-def test_more_training_graphs_leave_less_that_is_new(seed: int) -> None:
+def test_more_training_graphs_leave_less_that_is_new(seed):
     train, made = graphs(seed), graphs(seed + 1)
     few, many = figures(found(train[:2], made, made)), figures(found(train, made, made))
     for length in (2, 3, 4):
@@ -97,7 +97,7 @@ def test_more_training_graphs_leave_less_that_is_new(seed: int) -> None:
 
 @given(SEEDS)
 @tried(6)
-def test_the_more_faults_are_planted_the_worse_the_figures(seed: int) -> None:
+def test_the_more_faults_are_planted_the_worse_the_figures(seed):
     rng = np.random.default_rng(seed)
     sound = [program([False] * COPIES) for _ in range(3)]
     rows = [
@@ -118,7 +118,7 @@ def test_the_more_faults_are_planted_the_worse_the_figures(seed: int) -> None:
 
 @given(SEEDS)
 @tried(6)
-def test_blocks_that_are_no_longer_equal_repeat_less(seed: int) -> None:
+def test_blocks_that_are_no_longer_equal_repeat_less(seed):
     rng = np.random.default_rng(seed)
     inside = []
     for share in (0.0, 0.2, 0.9):

@@ -35,7 +35,7 @@ def distance(name: str, first: list[int], second: list[int]) -> float:
 @pytest.mark.parametrize("name", DISTANCES)
 @given(a=ITEMS, b=ITEMS, c=ITEMS)
 @tried(60)
-def test_it_is_a_distance(name: str, a: list[int], b: list[int], c: list[int]) -> None:
+def test_it_is_a_distance(name, a, b, c):
     assert distance(name, a, b) == pytest.approx(distance(name, b, a))
     assert distance(name, a, a) == 0.0
     assert distance(name, a, 2 * a) == pytest.approx(0.0)
@@ -46,9 +46,7 @@ def test_it_is_a_distance(name: str, a: list[int], b: list[int], c: list[int]) -
 
 @given(a=ITEMS, b=ITEMS, shift=st.integers(-9, 9), scale=st.integers(1, 7))
 @tried(60)
-def test_wasserstein_moves_with_the_numbers_and_the_others_with_names_alone(
-    a: list[int], b: list[int], shift: int, scale: int
-) -> None:
+def test_wasserstein_moves_with_the_numbers_and_the_others_with_names_alone(a, b, shift, scale):
     moved = [[scale * value + shift for value in items] for items in (a, b)]
     assert distance("w1", *moved) == pytest.approx(scale * distance("w1", a, b))
     assert distance("ks", *moved) == pytest.approx(distance("ks", a, b))
@@ -58,7 +56,7 @@ def test_wasserstein_moves_with_the_numbers_and_the_others_with_names_alone(
 
 @given(a=ITEMS, b=ITEMS)
 @tried(60)
-def test_distances_of_distributions_bound_one_another(a: list[int], b: list[int]) -> None:
+def test_distances_of_distributions_bound_one_another(a, b):
     w1, ks, tv = (distance(name, a, b) for name in ("w1", "ks", "tv"))
     assert 0 <= ks <= tv + 1e-12
     assert tv <= 1 + 1e-12
@@ -79,7 +77,7 @@ def values(train: list[DAG], test: list[DAG], made: list[DAG]) -> dict[str, floa
 
 @given(st.integers(0, 2**32 - 1))
 @tried(3)
-def test_no_metric_sees_the_order_of_nodes(seed: int) -> None:
+def test_no_metric_sees_the_order_of_nodes(seed):
     rng = np.random.default_rng(seed)
     train, test, made = graphs(seed), graphs(seed + 1), graphs(seed + 2)
     shuffled = [dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes))) for dag in made]
@@ -88,14 +86,14 @@ def test_no_metric_sees_the_order_of_nodes(seed: int) -> None:
 
 @given(st.integers(0, 2**32 - 1))
 @tried(3)
-def test_no_metric_sees_the_order_of_graphs(seed: int) -> None:
+def test_no_metric_sees_the_order_of_graphs(seed):
     train, test, made = graphs(seed), graphs(seed + 1), graphs(seed + 2)
     assert values(train, test, made[::-1]) == pytest.approx(values(train, test, made), abs=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1))
 @tried(3)
-def test_every_value_lies_inside_the_bounds_of_its_metric(seed: int) -> None:
+def test_every_value_lies_inside_the_bounds_of_its_metric(seed):
     sets = graphs(seed), graphs(seed + 1), graphs(seed + 2, 7)
     report = compare(*sets, VIEWS, metrics=METRICS, replicates=3)
     for row in report.rows:

@@ -52,7 +52,7 @@ def figures(rows: dict[str, SimilarityRow]) -> dict[str, tuple[float, float]]:
 
 @given(SEEDS)
 @tried(12)
-def test_the_order_of_nodes_and_edges_changes_nothing(seed: int) -> None:
+def test_the_order_of_nodes_and_edges_changes_nothing(seed):
     rng = np.random.default_rng(seed)
     sets = [graphs(seed + part) for part in range(3)]
     shuffled = [[relabeled(dag, rng) for dag in dags] for dags in sets]
@@ -61,7 +61,7 @@ def test_the_order_of_nodes_and_edges_changes_nothing(seed: int) -> None:
 
 @given(SEEDS)
 @tried(12)
-def test_a_set_compared_with_itself_has_nothing_new(seed: int) -> None:
+def test_a_set_compared_with_itself_has_nothing_new(seed):
     dags = graphs(seed)
     rows = found(dags, dags, dags)
     for radius in (1, 2, 3):
@@ -72,7 +72,7 @@ def test_a_set_compared_with_itself_has_nothing_new(seed: int) -> None:
 
 @given(SEEDS)
 @tried(12)
-def test_a_wider_view_finds_more_that_is_new_and_less_that_repeats(seed: int) -> None:
+def test_a_wider_view_finds_more_that_is_new_and_less_that_repeats(seed):
     values = figures(found(graphs(seed), graphs(seed + 1), graphs(seed + 2)))
     for near, far in ((1, 2), (2, 3)):
         for side in (0, 1):
@@ -82,7 +82,7 @@ def test_a_wider_view_finds_more_that_is_new_and_less_that_repeats(seed: int) ->
 
 @given(SEEDS)
 @tried(12)
-def test_more_training_graphs_leave_less_that_is_new(seed: int) -> None:
+def test_more_training_graphs_leave_less_that_is_new(seed):
     train, made = graphs(seed), graphs(seed + 1)
     few, many = found(train[:2], made, made), found(train, made, made)
     for radius in (1, 2, 3):
@@ -92,7 +92,7 @@ def test_more_training_graphs_leave_less_that_is_new(seed: int) -> None:
 
 @given(SEEDS)
 @tried(12)
-def test_a_graph_twice_in_one_repeats_everywhere(seed: int) -> None:
+def test_a_graph_twice_in_one_repeats_everywhere(seed):
     dags = graphs(seed)
     rows = found(dags, dags, [twice(dag) for dag in dags])
     for radius in (1, 2, 3):
@@ -103,9 +103,7 @@ def test_a_graph_twice_in_one_repeats_everywhere(seed: int) -> None:
 
 @given(SEEDS, st.integers(0, 3))
 @tried(40)
-def test_colors_are_equal_exactly_where_sorted_multisets_of_neighbors_are(
-    seed: int, radius: int
-) -> None:
+def test_colors_are_equal_exactly_where_sorted_multisets_of_neighbors_are(seed, radius):
     (dag,) = graphs(seed, 1)
     color_N = neighborhood_colors(dag.x_NA[:, 0].numpy(), dag.edge_index_2E.numpy(), radius)[-1]
     by_name = Counter(zip(color_N.tolist(), nested(dag, radius), strict=True))

@@ -54,9 +54,7 @@ def _by_strength(drawn: samples.Drawn, name: str) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("name", [*MUST, *LESS])
-def test_the_stronger_the_fault_the_more_its_figures_move_and_the_others_stay(
-    name: str, drawn: samples.Drawn
-) -> None:
+def test_the_stronger_the_fault_the_more_its_figures_move_and_the_others_stay(name, drawn):
     found = _by_strength(drawn, name)
     for figure in MUST.get(name, ()):
         assert all(less[figure] < more[figure] for less, more in pairwise(found)), figure
@@ -67,7 +65,7 @@ def test_the_stronger_the_fault_the_more_its_figures_move_and_the_others_stay(
             assert found[-1][figure] == pytest.approx(value), figure
 
 
-def test_missing_families_show_in_operators(drawn: samples.Drawn) -> None:
+def test_missing_families_show_in_operators(drawn):
     fault = declared.faults_for(SCHEMA)["families_dropped"]
     before, after = (
         _figures(drawn, fault(drawn, strength, np.random.default_rng(3))) for strength in (0, 0.6)
@@ -77,12 +75,12 @@ def test_missing_families_show_in_operators(drawn: samples.Drawn) -> None:
 
 
 @pytest.mark.parametrize("strength", [0.02, 0.1, 0.5])
-def test_every_copy_is_counted(strength: float, drawn: samples.Drawn) -> None:
+def test_every_copy_is_counted(strength, drawn):
     dags = samples.copies()(drawn, strength, np.random.default_rng(4))
     assert novelty(drawn.train, drawn.held_out, dags).copied == pytest.approx(strength)
 
 
-def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn: samples.Drawn) -> None:
+def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn):
     memorized = samples.memorizer(0.05)(drawn, 1.0, np.random.default_rng(5))
     (caught,) = leak_curve(drawn.train, drawn.held_out, memorized, numbers=())
     assert caught.attacks[0].auc >= 0.95
@@ -92,7 +90,7 @@ def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn: samples.Drawn) -> Non
         assert figure.low <= 0.5 <= figure.high
 
 
-def test_training_graphs_measured_again_are_copies(drawn: samples.Drawn) -> None:
+def test_training_graphs_measured_again_are_copies(drawn):
     fault = declared.faults_for(SCHEMA)["memorizer_retimed"]
     dags = fault(drawn, 0.2, np.random.default_rng(6))
     found = CopyTest.from_sets(drawn.train, drawn.held_out, [DURATION]).resemblances(dags)

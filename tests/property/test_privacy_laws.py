@@ -41,7 +41,7 @@ def graphs(seed: int, count: int) -> list[DAG]:
 
 @given(SCORES, SCORES)
 @tried(60)
-def test_the_area_is_the_mean_over_pairs_and_mirrors(members: np.ndarray, others: np.ndarray):
+def test_the_area_is_the_mean_over_pairs_and_mirrors(members, others):
     pairs = np.sign(members[:, None] - others) / 2 + 0.5
     area = auroc(members, others)
     assert area == pytest.approx(pairs.mean())
@@ -52,9 +52,7 @@ def test_the_area_is_the_mean_over_pairs_and_mirrors(members: np.ndarray, others
 
 @given(SCORES, SCORES, SEEDS)
 @tried(25)
-def test_an_attack_has_its_area_inside_its_interval_and_a_verdict_on_it(
-    members: np.ndarray, others: np.ndarray, seed: int
-):
+def test_an_attack_has_its_area_inside_its_interval_and_a_verdict_on_it(members, others, seed):
     attack = attack_by_scores("plain", "a score", [(members, others)], seed)
     assert 0 <= attack.interval.low <= attack.auc <= attack.interval.high <= 1
     width = chance_half_width(members.size, others.size)
@@ -68,7 +66,7 @@ def test_an_attack_has_its_area_inside_its_interval_and_a_verdict_on_it(
 
 @given(FRACTIONS, FRACTIONS)
 @tried(100)
-def test_every_interval_has_one_verdict_and_mirrors(first: float, second: float) -> None:
+def test_every_interval_has_one_verdict_and_mirrors(first, second):
     low, high = sorted((first, second))
     verdict, mirrored = (
         Verdict.from_interval(Interval(low, high)),
@@ -89,8 +87,8 @@ def test_every_interval_has_one_verdict_and_mirrors(first: float, second: float)
 @given(FRACTIONS, st.floats(0.001, 0.5), st.integers(2, 10_000))
 @tried(60)
 def test_the_number_needed_grows_with_the_width_and_shrinks_no_more_than_to_a_verdict(
-    value: float, half: float, found: int
-) -> None:
+    value, half, found
+):
     count = needed(value, half, found)
     assert needed(value, 2 * half, found) >= count
     narrowed = half * np.sqrt(found / count)
@@ -100,7 +98,7 @@ def test_the_number_needed_grows_with_the_width_and_shrinks_no_more_than_to_a_ve
 
 @given(st.integers(1, 300), st.data())
 @tried(60)
-def test_wilsons_interval_holds_the_fraction_and_narrows(count: int, data: st.DataObject) -> None:
+def test_wilsons_interval_holds_the_fraction_and_narrows(count, data):
     hits = data.draw(st.integers(0, count))
     few, many = wilson_interval(hits / count, count), wilson_interval(hits / count, 100 * count)
     assert few.low + 1e-12 >= 0
@@ -114,7 +112,7 @@ def test_wilsons_interval_holds_the_fraction_and_narrows(count: int, data: st.Da
 
 @given(SEEDS)
 @tried(10)
-def test_kernel_distances_are_distances_and_see_no_order_of_nodes(seed: int) -> None:
+def test_kernel_distances_are_distances_and_see_no_order_of_nodes(seed):
     rng = np.random.default_rng(seed)
     dags = graphs(seed, 5)
     shuffled = [dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes))) for dag in dags]
@@ -130,9 +128,7 @@ def test_kernel_distances_are_distances_and_see_no_order_of_nodes(seed: int) -> 
 
 @given(SEEDS, st.integers(2, 9), st.integers(2, 9), st.integers(1, 9))
 @tried(15)
-def test_swapping_training_and_held_out_graphs_mirrors_the_dcr_share(
-    seed: int, train: int, held: int, made: int
-) -> None:
+def test_swapping_training_and_held_out_graphs_mirrors_the_dcr_share(seed, train, held, made):
     rng = np.random.default_rng(seed)
     to_train_KT, to_held_KH = rng.random((made, train)), rng.random((made, train))
     found = nearness_by_distance(to_train_KT, to_held_KH, seed)
@@ -150,7 +146,7 @@ def test_swapping_training_and_held_out_graphs_mirrors_the_dcr_share(
 
 @given(SEEDS, st.integers(0, 6))
 @tried(15)
-def test_novelty_counts_add_up(seed: int, copies: int) -> None:
+def test_novelty_counts_add_up(seed, copies):
     train, fresh = graphs(seed, 6), graphs(seed + 1, 4)
     valid_B = np.random.default_rng(seed).random(copies + 4) < 0.7
     found = novelty(train, fresh, [*train[:copies], *fresh], valid_B)
@@ -163,7 +159,7 @@ def test_novelty_counts_add_up(seed: int, copies: int) -> None:
 
 @given(SEEDS, st.lists(st.integers(1, 12), max_size=4))
 @tried(8)
-def test_a_series_ends_with_all_samples_and_ascends(seed: int, numbers: list[int]) -> None:
+def test_a_series_ends_with_all_samples_and_ascends(seed, numbers):
     rows = leak_curve(graphs(seed, 5), graphs(seed + 1, 5), graphs(seed + 2, 8), numbers=numbers)
     counts = [row.samples for row in rows]
     assert counts == sorted({*(number for number in numbers if number < 8), 8})
@@ -175,9 +171,7 @@ def test_a_series_ends_with_all_samples_and_ascends(seed: int, numbers: list[int
 
 @given(SEEDS, st.integers(1, 7), st.sampled_from([(), (1,)]))
 @tried(12)
-def test_samples_that_come_some_at_a_time_give_away_what_they_do_together(
-    seed: int, at_once: int, measured: tuple[int, ...]
-) -> None:
+def test_samples_that_come_some_at_a_time_give_away_what_they_do_together(seed, at_once, measured):
     train, held_out, made = graphs(seed, 9), graphs(seed + 1, 8), graphs(seed + 2, 23)
     tally = LeakTally(train, held_out, len(made), measured=measured)
     for first in range(0, len(made), at_once):

@@ -21,7 +21,6 @@ small = tried(15)
 
 
 def untrained(seed: int) -> ReferenceLayerDAG:
-    """Return a model with random weights."""
     dags = [random_dag(np.random.default_rng(0), [2, 4, 3], [5, 2], num_edge_types=3)]
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,13 +36,13 @@ def workload_of(nodes: list[tuple[int, bool, list[int]]]) -> Workload:
 
 @tried(60)
 @given(NODES)
-def test_timelines_without_start_times_keep_the_rules(nodes) -> None:
+def test_timelines_without_start_times_keep_the_rules(nodes):
     assert faults(json.loads(chrome_trace(workload_of(nodes)))) == []
 
 
 @tried(60)
 @given(NODES, st.lists(st.integers(0, 30), min_size=25, max_size=25))
-def test_timelines_with_any_start_times_nest_within_a_track(nodes, starts) -> None:
+def test_timelines_with_any_start_times_nest_within_a_track(nodes, starts):
     workload = workload_of(nodes)
     trace = workload.traces[0]
     start_N = np.array(starts[: trace.num_nodes], np.uint64)
@@ -54,7 +53,7 @@ def test_timelines_with_any_start_times_nest_within_a_track(nodes, starts) -> No
 
 
 @pytest.mark.parametrize("streams", [1, 2])
-def test_simulated_timelines_keep_the_rules(tmp_path: Path, streams: int) -> None:
+def test_simulated_timelines_keep_the_rules(tmp_path, streams):
     text = b"HYBRID_DLRM 1\n3\na -1 5 ALLTOALL 64 0 ALLTOALL 32 6 ALLREDUCE 8 1\n" + b"".join(
         b"%b -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 80000 4\n" % name for name in (b"b", b"c")
     )
@@ -66,7 +65,7 @@ def test_simulated_timelines_keep_the_rules(tmp_path: Path, streams: int) -> Non
     assert faults(json.loads((tmp_path / "t.json").read_text())) == []
 
 
-def test_several_ranks_keep_the_rules() -> None:
+def test_several_ranks_keep_the_rules():
     assert faults(json.loads(chrome_trace(pair_workload()))) == []
 
 
@@ -80,7 +79,7 @@ def test_several_ranks_keep_the_rules() -> None:
         ({"dur": 6}, "overlaps in part"),
     ],
 )
-def test_the_checker_notices(change: dict, expected: str) -> None:
+def test_the_checker_notices(change, expected):
     trace = json.loads(chrome_trace(workload_of([(4, False, []), (4, False, []), (4, True, [0])])))
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["tid"] == 0]
     slices[0].update(change)

@@ -80,7 +80,7 @@ def specs(draw) -> list[dict]:
 
 @unhurried
 @given(specs(), st.lists(ATTRIBUTES, max_size=2))
-def test_chakra_round_trip(fields: list[dict], metadata: list[Attribute]) -> None:
+def test_chakra_round_trip(fields, metadata):
     nodes = [NodeSpec(**each) for each in fields]
     data = encode_trace(build_trace(nodes, metadata=tuple(metadata)))
     trace = decode_trace(data)
@@ -92,7 +92,7 @@ def test_chakra_round_trip(fields: list[dict], metadata: list[Attribute]) -> Non
 
 @unhurried
 @given(specs())
-def test_json_round_trip(fields: list[dict]) -> None:
+def test_json_round_trip(fields):
     workload = Workload((build_trace([NodeSpec(**each) for each in fields]),))
     again = decode_trace_json(encode_trace_json(workload))
     assert encode_trace(again.traces[0]) == encode_trace(workload.traces[0])
@@ -100,7 +100,7 @@ def test_json_round_trip(fields: list[dict]) -> None:
 
 @unhurried
 @given(st.sampled_from(list(VALUES)).flatmap(lambda w: st.tuples(st.just(w), st.lists(VALUES[w]))))
-def test_list_round_trip(case: tuple[Wire, list[object]]) -> None:
+def test_list_round_trip(case):
     wire, values = case
     assert payload_to_list(wire + 1, list_to_payload(wire + 1, values)) == tuple(values)
 
@@ -140,7 +140,7 @@ def damaged(draw) -> bytes:
 
 @unhurried
 @given(damaged() | st.binary(max_size=200))
-def test_readers_end_in_a_trace_or_one_sentence(data: bytes) -> None:
+def test_readers_end_in_a_trace_or_one_sentence(data):
     readers = (
         lambda: Workload((decode_trace(data),)),
         lambda: Workload((decode_feeder_json(data),)),
@@ -171,7 +171,7 @@ def look_at(workload: Workload) -> None:
 
 @unhurried
 @given(damaged())
-def test_what_the_scanner_accepts_can_be_decoded(data: bytes) -> None:
+def test_what_the_scanner_accepts_can_be_decoded(data):
     try:
         trace = decode_trace(data)
     except TraceError:
@@ -181,7 +181,7 @@ def test_what_the_scanner_accepts_can_be_decoded(data: bytes) -> None:
 
 @unhurried
 @given(st.integers(0, 30), st.randoms(use_true_random=False))
-def test_edges_do_not_depend_on_ids(size: int, random) -> None:
+def test_edges_do_not_depend_on_ids(size, random):
     ids = random.sample(range(2**62), size)
     pairs = [(a, b) for b in range(size) for a in range(b) if random.random() < 0.2]
     nodes = [

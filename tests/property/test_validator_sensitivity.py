@@ -64,7 +64,7 @@ HARMS: dict[str, tuple[Harm, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", HARMS)
-def test_the_more_graphs_are_harmed_the_larger_the_figure(name: str) -> None:
+def test_the_more_graphs_are_harmed_the_larger_the_figure(name):
     harm, metrics = HARMS[name]
     rng = np.random.default_rng(5)
     train, test, drawn = ([_real(rng) for _ in range(COUNT)] for _ in range(3))
@@ -81,7 +81,7 @@ def test_the_more_graphs_are_harmed_the_larger_the_figure(name: str) -> None:
         assert worst.ratio_interval.low > 1, metric
 
 
-def test_a_fair_generator_is_not_told_from_real_graphs() -> None:
+def test_a_fair_generator_is_not_told_from_real_graphs():
     rng = np.random.default_rng(6)
     train, test, drawn = ([_real(rng) for _ in range(COUNT)] for _ in range(3))
     report = compare(train, test, drawn, ATTRIBUTES, replicates=50)
@@ -95,7 +95,7 @@ def test_a_fair_generator_is_not_told_from_real_graphs() -> None:
     assert np.mean(inside) > 0.7
 
 
-def test_a_collapsed_generator_is_valid_but_not_unique() -> None:
+def test_a_collapsed_generator_is_valid_but_not_unique():
     rng = np.random.default_rng(7)
     train, test = ([_real(rng) for _ in range(COUNT)] for _ in range(2))
     collapsed = [_real(rng)] * COUNT
@@ -106,7 +106,7 @@ def test_a_collapsed_generator_is_valid_but_not_unique() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_copies_show_in_novelty_and_nearness(share: float) -> None:
+def test_copies_show_in_novelty_and_nearness(share):
     rng = np.random.default_rng(8)
     train, held_out, fresh = ([_real(rng) for _ in range(COUNT)] for _ in range(3))
     copies = int(share * COUNT)
@@ -143,7 +143,7 @@ def _neighborhoods(train: list[DAG], generated: list[DAG]) -> dict[str, float]:
     }
 
 
-def test_the_fewer_blocks_repeat_the_lower_the_repetition() -> None:
+def test_the_fewer_blocks_repeat_the_lower_the_repetition():
     rng = np.random.default_rng(9)
     train = [_program(rng, 0) for _ in range(20)]
     found = [
@@ -156,7 +156,7 @@ def test_the_fewer_blocks_repeat_the_lower_the_repetition() -> None:
         assert all(more > less for more, less in pairwise(repeated))
 
 
-def test_the_more_operators_are_shuffled_the_more_neighborhoods_are_new() -> None:
+def test_the_more_operators_are_shuffled_the_more_neighborhoods_are_new():
     rng = np.random.default_rng(10)
     train = [_program(rng, 0) for _ in range(30)]
 

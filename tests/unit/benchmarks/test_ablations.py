@@ -4,21 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import table_records
 from benchmark_tables import ablations, ablations_page, base, runs, scheduling, variants
 from documentation import ROOT
 
-from layerdag.datasets.dataset import GraphDataset
-
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 SMALL = 8
 
 
-@pytest.fixture(scope="module")
-def data() -> GraphDataset:
-    return scheduling.scheduled(60)
-
-
-def test_every_experiment_of_a_variant_is_a_file() -> None:
+def test_every_experiment_of_a_variant_is_a_file():
     folder = ROOT / "configs" / "experiment" / "ablation"
     files = {path.stem for path in folder.glob("*.yaml")}
     named = {variant.experiment for variant in variants.VARIANTS.values()}
@@ -27,7 +20,7 @@ def test_every_experiment_of_a_variant_is_a_file() -> None:
     assert files - named == {"observed_neighbors"}
 
 
-def test_a_variant_differs_from_the_full_model_in_its_part_alone(data: GraphDataset) -> None:
+def test_a_variant_differs_from_the_full_model_in_its_part_alone(data):
     full, other = (variants.spec_of(name, data).config for name in ("full", "no_attention"))
     assert (full.encoder.attention, other.encoder.attention) == ("window", "none")
     assert (full.heads, full.width) == (other.heads, other.width)
@@ -46,9 +39,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> lis
     return list(table.make(runs.Store("ablations", tmp_path / "runs"), base.Options(**options)))
 
 
-def test_steps_are_the_same_for_all_variants_and_follow_the_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_the_same_for_all_variants_and_follow_the_seconds(tmp_path, monkeypatch):
     records = made(tmp_path, monkeypatch, seconds=15.0, seeds=2)
     assert {record.run.config["steps"] for record in records} == {150}
     assert len(records) == 2 * (len(variants.VARIANTS) - 1)
@@ -56,9 +47,7 @@ def test_steps_are_the_same_for_all_variants_and_follow_the_seconds(
     assert [record.run.seed for record in records] == sorted(r.run.seed for r in records)
 
 
-def test_weights_that_are_there_are_not_trained_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: GraphDataset
-) -> None:
+def test_weights_that_are_there_are_not_trained_again(tmp_path, monkeypatch, data):
     trained = []
 
     def train(folder: Path, *_: Any) -> None:
@@ -84,11 +73,10 @@ def record(variant: str, seed: int, nats: float, step: float | None = 0.25) -> r
         "nats": nats, "mean_ratio": 1.25, "copied": 0.5, "new_neighborhoods": 0.125,
         "agreement": -2.0, "step_processor_s": step,
     }  # fmt: skip
-    run = runs.Run(f"{variant}-{seed}", "fast", seed, config)
-    return runs.Record("ablations", run, figures, 60.0, 30.0, HARDWARE)
+    return table_records.record("ablations", f"{variant}-{seed}", figures, config, seed=seed)
 
 
-def test_the_page_has_means_and_deviations_and_says_what_is_not_made() -> None:
+def test_the_page_has_means_and_deviations_and_says_what_is_not_made():
     found = [record("full", 0, 10.0), record("full", 1, 12.0), record("no posterior", 0, 9.0, None)]
     text = ablations_page.ablations_page(found)
     assert (
@@ -101,9 +89,7 @@ def test_the_page_has_means_and_deviations_and_says_what_is_not_made() -> None:
 
 
 @pytest.mark.slow
-def test_variants_of_sampling_take_the_weights_of_the_full_model(
-    tmp_path: Path, data: GraphDataset
-) -> None:
+def test_variants_of_sampling_take_the_weights_of_the_full_model(tmp_path, data):
     workshop = ablations.Workshop(data, tmp_path)
     found = {}
     for name in ("full", "no posterior", "no conditions"):

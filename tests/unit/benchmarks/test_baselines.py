@@ -41,7 +41,7 @@ def hashes(dags: list[DAG | None]) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_baseline_gives_graphs_that_follow_from_the_seed(name: str, data: GraphDataset) -> None:
+def test_a_baseline_gives_graphs_that_follow_from_the_seed(name, data):
     fitted = FITS[name](data, 0.01, 0)
     one, again, other = (hashes(fitted.sample(6, seed)) for seed in (1, 1, 2))
     assert one == again != other
@@ -50,18 +50,18 @@ def test_a_baseline_gives_graphs_that_follow_from_the_seed(name: str, data: Grap
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_what_learns_says_its_size_and_steps(name: str, data: GraphDataset) -> None:
+def test_what_learns_says_its_size_and_steps(name, data):
     fitted = FITS[name](data, 0.01, 0, width=16 if name != "language_model" else 32)
     assert fitted.parameters > 1000
     assert fitted.steps >= 1
 
 
-def test_the_resampler_repeats_training_graphs(data: GraphDataset) -> None:
+def test_the_resampler_repeats_training_graphs(data):
     known = {graph_hash(dag) for dag in data.graphs["train"]}
     assert set(hashes(FITS["resampler"](data, 0, 0).sample(20, 0))) <= known
 
 
-def test_markov_tables_keep_to_what_they_counted(data: GraphDataset) -> None:
+def test_markov_tables_keep_to_what_they_counted(data):
     """Every layer is as wide as some training layer after one of the same width."""
     pairs = set()
     for dag in data.graphs["train"]:
@@ -72,7 +72,7 @@ def test_markov_tables_keep_to_what_they_counted(data: GraphDataset) -> None:
         assert set(itertools.pairwise(sizes)) <= pairs
 
 
-def test_tokens_are_read_back_as_the_graph(data: GraphDataset) -> None:
+def test_tokens_are_read_back_as_the_graph(data):
     codes = language_model.Codes(2, 64)
     for dag in data.graphs["train"]:
         tokens = codes.write(dag)
@@ -80,14 +80,14 @@ def test_tokens_are_read_back_as_the_graph(data: GraphDataset) -> None:
         assert graph_hash(codes.read(tokens[:-1])) == graph_hash(dag)
 
 
-def test_no_token_may_follow_that_gives_a_cycle_or_a_double_edge() -> None:
+def test_no_token_may_follow_that_gives_a_cycle_or_a_double_edge():
     codes = language_model.Codes(2, 5)
     first, later = codes.allowed(torch.tensor([0, 3]), torch.tensor([0, 1])).tolist()
     assert first == [True, True, False, *[False] * 5]  # an empty graph cannot end
     assert later == [True, True, True, True, *[False] * 4]
 
 
-def test_noise_goes_to_the_marginal_and_is_none_at_the_start() -> None:
+def test_noise_goes_to_the_marginal_and_is_none_at_the_start():
     chain = diffusion.Diffusion(None, torch.tensor([0.5, 0.5]), 0.2, np.array([4]), 10)
     keep = chain.keep(torch.tensor([0.0, 5.0, 10.0]))
     assert keep[0] > 0.99

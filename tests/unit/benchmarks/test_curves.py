@@ -2,36 +2,22 @@
 
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from benchmark_tables import base, curves, curves_page, judge, lines, runs, scheduling, tables
+import table_records
+from benchmark_tables import base, curves, curves_page, judge, lines, runs, tables
+from table_records import chain
 
-from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
-
-
-@pytest.fixture(scope="module")
-def data() -> GraphDataset:
-    return scheduling.scheduled(60)
-
-
-def chain(nodes: int) -> DAG:
-    """Return a path."""
-    steps = torch.arange(nodes - 1)
-    return DAG.build(torch.zeros(nodes, 1, dtype=torch.int64), torch.stack([steps, steps + 1]))
 
 
 def source(data: GraphDataset) -> Any:
     return curves.Source("jobs", lambda: data, 6, (5, 20), (32,))
 
 
-def test_points_share_the_usual_one_and_change_one_thing_each(data: GraphDataset) -> None:
+def test_points_share_the_usual_one_and_change_one_thing_each(data):
     points = curves.points_of(source(data), 300)
     assert points[0] == curves.Point("usual", 300, None, None)
     for point in points[1:]:
@@ -41,7 +27,7 @@ def test_points_share_the_usual_one_and_change_one_thing_each(data: GraphDataset
     assert len({point.name for point in points}) == len(points)
 
 
-def test_more_graphs_include_fewer_and_other_seeds_draw_others(data: GraphDataset) -> None:
+def test_more_graphs_include_fewer_and_other_seeds_draw_others(data):
     few, more = (curves.seen_of(data, count, seed=0) for count in (5, 20))
     assert [id(dag) for dag in few] == [id(dag) for dag in more[:5]]
     everything = curves.seen_of(data, None, seed=0)
@@ -49,14 +35,14 @@ def test_more_graphs_include_fewer_and_other_seeds_draw_others(data: GraphDatase
     assert [id(dag) for dag in curves.seen_of(data, 5, seed=1)] != [id(dag) for dag in few]
 
 
-def test_copies_are_of_graphs_that_the_model_saw() -> None:
+def test_copies_are_of_graphs_that_the_model_saw():
     assert judge.copied([chain(3), chain(4), chain(4)], [chain(4)]) == pytest.approx(
         2 / 3, abs=1e-4
     )
     assert judge.copied([chain(3)], [chain(4)]) == 0.0
 
 
-def test_samples_like_the_test_part_are_near_and_teach(data: GraphDataset) -> None:
+def test_samples_like_the_test_part_are_near_and_teach(data):
     judged = judge.Judge(data)
     train = list(data.graphs["train"])
     near = judged.figures(train, train[:10])
@@ -69,7 +55,7 @@ def test_samples_like_the_test_part_are_near_and_teach(data: GraphDataset) -> No
     assert set(far["ratios"]) == {*judge.SHAPE, f"attribute:{data.schema.attributes[0].name}"}
 
 
-def test_a_draw_without_graphs_has_no_figures(data: GraphDataset) -> None:
+def test_a_draw_without_graphs_has_no_figures(data):
     assert judge.Judge(data).figures([], data.graphs["train"]) == {"samples": 0}
 
 
@@ -87,8 +73,7 @@ def record(name: str, seed: int = 0, **changes: Any) -> runs.Record:
     }  # fmt: skip
     for key, value in changes.items():
         (config if key in point else figures)[key] = value
-    run = runs.Run(f"jobs-{name}-seed{seed}", "fast", seed, config)
-    return runs.Record("curves", run, figures, 60.0, 30.0, HARDWARE)
+    return table_records.record("curves", f"jobs-{name}-seed{seed}", figures, config, seed=seed)
 
 
 def real() -> runs.Record:
@@ -108,7 +93,7 @@ MADE = [
 MADE[-1].figures["width"] = 64
 
 
-def test_each_axis_has_its_points_and_the_usual_one() -> None:
+def test_each_axis_has_its_points_and_the_usual_one():
     steps, graphs, width = (
         [(value, len(fits)) for value, fits in curves_page.on_axis(MADE, across)]
         for across in curves_page.ACROSS
@@ -119,7 +104,7 @@ def test_each_axis_has_its_points_and_the_usual_one() -> None:
     assert curves_page.on_axis(MADE[3:], curves_page.ACROSS[0]) == []
 
 
-def test_intervals_are_students_over_the_draws_of_all_fits() -> None:
+def test_intervals_are_students_over_the_draws_of_all_fits():
     found = curves_page.Estimate.of([1.0, 2.0, 1.0, 2.0], "mean_ratio")
     half = 3.1824 * np.std([1, 2, 1, 2], ddof=1) / 2
     assert (found.value, found.high) == pytest.approx((1.5, 1.5 + half), abs=1e-3)
@@ -128,7 +113,7 @@ def test_intervals_are_students_over_the_draws_of_all_fits() -> None:
     assert curves_page.estimate(MADE, "spearman") is None
 
 
-def test_the_page_has_a_row_for_each_point_and_what_real_graphs_teach() -> None:
+def test_the_page_has_a_row_for_each_point_and_what_real_graphs_teach():
     text = curves.Curves().page(MADE)
     usual = "| 300 steps of training, 439 training graphs, width 128 | 60 | 21.0 |"
     assert f"{usual} 1.50 [0.58, 2.42] | 50 | 12.5 | 0.50 | - | 0.25 | - | 2 |" in text
@@ -141,7 +126,7 @@ def test_the_page_has_a_row_for_each_point_and_what_real_graphs_teach() -> None:
     assert curves.missing(MADE)["tpu_tile"][0] == "usual"
 
 
-def test_charts_are_well_formed_and_have_the_points_of_the_page() -> None:
+def test_charts_are_well_formed_and_have_the_points_of_the_page():
     table = tables.table_named("curves")
     (name, text), *others = tables.pictures_of(table, MADE).items()
     assert (name, others) == ("curves-jobs.svg", [])
@@ -156,7 +141,7 @@ def test_charts_are_well_formed_and_have_the_points_of_the_page() -> None:
     assert tables.pictures_of(tables.table_named("er-dag"), MADE) == {}
 
 
-def test_a_smaller_value_is_drawn_lower() -> None:
+def test_a_smaller_value_is_drawn_lower():
     line = lines.Line([lines.Dot(1.0, 2.0, 1.0, 3.0), lines.Dot(10.0, 1.0, 0.5, 2.0)], level=1.0)
     text = lines.drawing("a", ["steps"], [lines.Panels(["figure"], [[line]])])
     tree = ElementTree.fromstring(text)
@@ -166,8 +151,8 @@ def test_a_smaller_value_is_drawn_lower() -> None:
 
 
 def test_further_seeds_come_after_all_data_sets_and_the_longest_fit_is_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: GraphDataset
-) -> None:
+    tmp_path, monkeypatch, data
+):
     table = curves.Curves()
     both = [replace(source(data), name="one"), replace(source(data), name="two")]
     monkeypatch.setattr(table, "sources", lambda: both)
@@ -184,7 +169,7 @@ def test_further_seeds_come_after_all_data_sets_and_the_longest_fit_is_last(
 
 
 @pytest.mark.slow
-def test_a_fit_of_a_few_steps_is_judged(data: GraphDataset) -> None:
+def test_a_fit_of_a_few_steps_is_judged(data):
     config = {
         "graphs": 20, "width": 32, "steps": 4, "draws": 1, "samples": 6,
         "settings": curves.SETTINGS,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from benchmark_faults import DURATION, SCHEMA, graphs, job
+from table_records import chain
 
 from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
@@ -43,7 +44,7 @@ def _degrees(dag: DAG) -> list[tuple[float, ...]]:
 
 
 @pytest.mark.parametrize("name", BY_GRAPH)
-def test_strength_0_changes_nothing_and_any_other_gives_a_sound_graph(name: str) -> None:
+def test_strength_0_changes_nothing_and_any_other_gives_a_sound_graph(name):
     dag = job(np.random.default_rng(0))
     same = BY_GRAPH[name](dag, 0.0, np.random.default_rng(1))
     assert _edges(same) == _edges(dag)
@@ -55,7 +56,7 @@ def test_strength_0_changes_nothing_and_any_other_gives_a_sound_graph(name: str)
         assert bool((spoiled.layer_N.diff() >= 0).all())
 
 
-def test_swapped_edges_keep_all_degrees_of_all_nodes() -> None:
+def test_swapped_edges_keep_all_degrees_of_all_nodes():
     dag = job(np.random.default_rng(2), blocks=8)
     spoiled = graphs.rewired_keeping_degrees(dag, 0.5, np.random.default_rng(3))
     assert _degrees(spoiled) == _degrees(dag)
@@ -67,12 +68,9 @@ def _pairs(dag: DAG) -> list[tuple[int, ...]]:
     return sorted(map(tuple, operator[dag.edge_index_2E].T.tolist()))
 
 
-def test_rewiring_moves_the_fraction_of_the_edges_asked_for() -> None:
+def test_rewiring_moves_the_fraction_of_the_edges_asked_for():
     # All nodes in one chain: the order of layers is fixed as long as it is not cut.
-    chain = DAG.build(
-        torch.zeros(41, 1, dtype=torch.int64), torch.stack([_range(40), _range(40) + 1])
-    )
-    spoiled = graphs.rewired(chain, 0.25, np.random.default_rng(4))
+    spoiled = graphs.rewired(chain(41), 0.25, np.random.default_rng(4))
     assert spoiled.num_edges == 40
     assert GraphSet.from_dags([spoiled]).out_degree_N.max() > 1
     # Degrees: each of the ten moved edges changes at most two nodes' out-degree.
@@ -80,11 +78,7 @@ def test_rewiring_moves_the_fraction_of_the_edges_asked_for() -> None:
     assert 5 <= changed <= 20
 
 
-def _range(count: int) -> torch.Tensor:
-    return torch.arange(count)
-
-
-def test_shuffled_attributes_are_those_of_the_same_nodes() -> None:
+def test_shuffled_attributes_are_those_of_the_same_nodes():
     dag = job(np.random.default_rng(5))
     spoiled = graphs.attributes_shuffled(dag, 1.0, np.random.default_rng(6))
     assert _rows(spoiled) == _rows(dag)
@@ -92,7 +86,7 @@ def test_shuffled_attributes_are_those_of_the_same_nodes() -> None:
     assert not torch.equal(spoiled.x_NA, dag.x_NA)
 
 
-def test_shuffled_numbers_leave_operators_and_other_columns_where_they_are() -> None:
+def test_shuffled_numbers_leave_operators_and_other_columns_where_they_are():
     dag = job(np.random.default_rng(7))
     spoiled = graphs.numbers_shuffled([1, 2])(dag, 1.0, np.random.default_rng(8))
     assert torch.equal(spoiled.x_NA[:, [0, 3]], dag.x_NA[:, [0, 3]])
@@ -100,7 +94,7 @@ def test_shuffled_numbers_leave_operators_and_other_columns_where_they_are() -> 
     assert not torch.equal(spoiled.x_NA[:, 1:3], dag.x_NA[:, 1:3])
 
 
-def test_scaled_durations_are_longer_by_the_fraction() -> None:
+def test_scaled_durations_are_longer_by_the_fraction():
     dag = job(np.random.default_rng(9))
     attribute = SCHEMA.attributes[DURATION]
     assert isinstance(attribute, NumericAttribute)
@@ -113,7 +107,7 @@ def test_scaled_durations_are_longer_by_the_fraction() -> None:
     assert torch.equal(spoiled.x_NA[:, :DURATION], dag.x_NA[:, :DURATION])
 
 
-def test_blocks_that_do_not_repeat_have_the_same_nodes_and_edges() -> None:
+def test_blocks_that_do_not_repeat_have_the_same_nodes_and_edges():
     dag = job(np.random.default_rng(10), blocks=8)
     assert repeated_blocks(GraphSet.from_dags([dag]))[0].count == 8
     spoiled = graphs.blocks_not_repeating(dag, 1.0, np.random.default_rng(11))
@@ -122,7 +116,7 @@ def test_blocks_that_do_not_repeat_have_the_same_nodes_and_edges() -> None:
     assert sum(block.count for block in repeated_blocks(GraphSet.from_dags([spoiled]))) < 6
 
 
-def test_an_edited_graph_differs_in_the_fraction_of_its_nodes_and_at_least_one() -> None:
+def test_an_edited_graph_differs_in_the_fraction_of_its_nodes_and_at_least_one():
     rng = np.random.default_rng(12)
     dag, donors = job(rng, "gpt"), [job(rng, "cnn") for _ in range(3)]
     for strength, changed in ((0.0, 1), (0.2, round(0.2 * dag.num_nodes))):

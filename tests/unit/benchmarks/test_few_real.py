@@ -4,22 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmark_tables import few_real, gains, parts, runs, scheduling
+from benchmark_tables import few_real, gains, parts, scheduling
+from table_records import record
 
-from layerdag.datasets.dataset import GraphDataset
 from layerdag.schema.conditions import NumericCondition
 
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 
-
-@pytest.fixture(scope="module")
-def data() -> GraphDataset:
-    return scheduling.scheduled(60)
-
-
-def test_the_generator_sees_the_drawn_graphs_and_their_scale_of_labels_alone(
-    data: GraphDataset,
-) -> None:
+def test_the_generator_sees_the_drawn_graphs_and_their_scale_of_labels_alone(data):
     fifty = few_real.fifty_of(data, seed=1, count=10)
     seen = [*fifty.data.graphs["train"], *fifty.data.graphs["val"]]
     assert len(seen) == len(fifty.real) == 10
@@ -32,9 +23,7 @@ def test_the_generator_sees_the_drawn_graphs_and_their_scale_of_labels_alone(
     assert few_real.fifty_of(data, seed=2, count=10).real != fifty.real
 
 
-def test_no_way_to_label_samples_needs_more_than_the_fifty(
-    data: GraphDataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_way_to_label_samples_needs_more_than_the_fifty(data, monkeypatch):
     monkeypatch.setattr(few_real, "JUDGED", ("boosting",))  # the other family takes seconds
     fifty = few_real.fifty_of(data, seed=0, count=20)
     source = few_real.Source("scheduled", lambda: data, {}, scheduling.makespan)
@@ -46,12 +35,12 @@ def test_no_way_to_label_samples_needs_more_than_the_fifty(
     assert np.corrcoef(found["of surrogates"], found["measured"])[0, 1] > 0.5
 
 
-def test_a_gain_has_the_error_of_test_graphs_once_and_that_of_fits_by_their_number() -> None:
+def test_a_gain_has_the_error_of_test_graphs_once_and_that_of_fits_by_their_number():
     assert gains.pooled([[0.1, 0.01]]) == "**0.10** [0.08, 0.12]"
     assert gains.pooled([[0.0, 0.0], [0.2, 0.0]]) == "0.10 [-0.10, 0.30]"
 
 
-def test_a_page_marks_gains_above_zero(data: GraphDataset) -> None:
+def test_a_page_marks_gains_above_zero(data):
     scores = {f: dict.fromkeys(gains.SCORED, 0.5) for f in gains.JUDGED}
 
     def gain(value: float) -> dict[str, Any]:
@@ -63,10 +52,7 @@ def test_a_page_marks_gains_above_zero(data: GraphDataset) -> None:
     }
     figures = {"ceiling": scores, "alone": scores, "labels": labels}
     config = {"task": "scheduled", "part": "final", "seconds": 60.0}
-    record = runs.Record(
-        "few-real", runs.Run("a", "fast", 0, config), figures, 60.0, 30.0, HARDWARE
-    )
-    text = few_real.FewReal().page([record])
+    text = few_real.FewReal().page([record("few-real", "a", figures, config)])
     assert "| all real | fifty | labels asked for | labels measured |" in text
     row = "; boosted trees | 0.50 | 0.50 | -0.10 [-0.12, -0.08] | **0.10** [0.08, 0.12] |"
     assert text.count(row) == len(gains.SCORE_TITLES)

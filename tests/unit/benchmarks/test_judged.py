@@ -19,7 +19,7 @@ def _judged(duty: declared.Duty, *shifts: float, half: float = 1.0, error: float
     return judged.Judged("fault", "figure", duty, strengths, shifts, errors, half)
 
 
-def test_a_spread_is_that_of_one_more_draw_and_that_of_the_mean() -> None:
+def test_a_spread_is_that_of_one_more_draw_and_that_of_the_mean():
     found = judged.Spread.of([1.0, 3.0])
     quantile = student.ppf(0.975, 1)
     assert found.mean == 2.0
@@ -28,7 +28,7 @@ def test_a_spread_is_that_of_one_more_draw_and_that_of_the_mean() -> None:
     assert (found.low, found.high) == (2.0 - found.half, 2.0 + found.half)
 
 
-def test_shifts_are_paired_by_draw() -> None:
+def test_shifts_are_paired_by_draw():
     with_fault = {0.5: [2.0, 4.0], 0.1: [1.5, 3.5]}
     found = judged.judged(("fault", MUST), "figure", with_fault, [1.0, 3.0], 0.75)
     assert found.strengths == (0.1, 0.5)
@@ -47,18 +47,16 @@ def test_shifts_are_paired_by_draw() -> None:
         ((math.nan, math.nan, math.nan), None),
     ],
 )
-def test_the_threshold_is_where_the_figure_leaves_the_interval_for_good(
-    shifts: tuple[float, ...], threshold: float | None
-) -> None:
+def test_the_threshold_is_where_the_figure_leaves_the_interval_for_good(shifts, threshold):
     assert _judged(MUST, *shifts).threshold == threshold
 
 
-def test_what_stays_exactly_is_not_seen_even_where_real_graphs_never_differ() -> None:
+def test_what_stays_exactly_is_not_seen_even_where_real_graphs_never_differ():
     assert _judged(MUST, 0.0, half=0.0).threshold is None
     assert _judged(MUST, 1e-6, half=0.0).threshold == 0.1
 
 
-def test_steps_back_count_only_beyond_the_errors() -> None:
+def test_steps_back_count_only_beyond_the_errors():
     assert _judged(MUST, 1.0, 2.0).monotone
     assert _judged(MUST, -1.0, -2.0).monotone
     assert not _judged(MUST, 2.0, 1.0).monotone
@@ -75,11 +73,11 @@ def test_steps_back_count_only_beyond_the_errors() -> None:
         (STILL, 0.5, ""),
     ],
 )
-def test_outcomes(duty: declared.Duty, shift: float, outcome: str) -> None:
+def test_outcomes(duty, shift, outcome):
     assert _judged(duty, shift).outcome == outcome
 
 
-def test_of_every_metric_it_is_declared_what_it_looks_at() -> None:
+def test_of_every_metric_it_is_declared_what_it_looks_at():
     metrics = (*DEFAULT_METRICS, *NEIGHBORHOOD_METRICS, *LOCAL_METRICS)
     names = [metric.name for metric in metrics if isinstance(metric, Metric)]
     assert len(names) > 30
@@ -90,9 +88,7 @@ def test_of_every_metric_it_is_declared_what_it_looks_at() -> None:
 
 
 @pytest.mark.parametrize("fault", declared.FAULTS, ids=lambda fault: fault.name)
-def test_a_figure_that_must_see_a_fault_looks_at_what_it_changes(
-    fault: declared.Planted,
-) -> None:
+def test_a_figure_that_must_see_a_fault_looks_at_what_it_changes(fault):
     assert fault.must
     assert list(fault.strengths) == sorted(fault.strengths)
     for name in fault.must:
@@ -100,7 +96,7 @@ def test_a_figure_that_must_see_a_fault_looks_at_what_it_changes(
         assert fault.duty(name) is MUST
 
 
-def test_a_figure_that_looks_elsewhere_must_stay() -> None:
+def test_a_figure_that_looks_elsewhere_must_stay():
     swapped = next(fault for fault in declared.FAULTS if fault.name == "labels_swapped")
     assert swapped.duty("nodes") is STILL
     assert swapped.duty("tstr:spearman") is MUST

@@ -2,22 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
-from benchmark_tables import page, runs, scheduling, tpu_tile
+import table_records
+from benchmark_tables import page, runs, tpu_tile
 
-from layerdag.dag.dag import DAG, graph_hash
-
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
+from layerdag.dag.dag import graph_hash
 
 
-def chain(nodes: int) -> DAG:
-    """Return a path."""
-    steps = torch.arange(nodes - 1)
-    return DAG.build(torch.zeros(nodes, 1, dtype=torch.int64), torch.stack([steps, steps + 1]))
-
-
-def test_every_graph_is_held_out_once_and_never_beside_an_equal_one() -> None:
-    data = scheduling.scheduled(60)
+def test_every_graph_is_held_out_once_and_never_beside_an_equal_one(data):
     known = [*data.graphs["train"], *data.graphs["val"]]
     folds = tpu_tile.folds_of(data, folds=4)
     assert sorted(id(dag) for fold in folds for dag in fold.test) == sorted(map(id, known))
@@ -37,11 +28,10 @@ def record(fold: int, labels: list[float], real: list[float], samples: list[floa
     predictions = dict.fromkeys(("boosting", "message_passing"), rows)
     figures = {"labels": labels, "predictions": predictions, "ratios": {"nodes": 1.0 + fold}}
     config = {"task": "tpu_tile", "part": "final", "seconds": 150.0}
-    run = runs.Run(f"fold{fold}", "fast", fold, config)
-    return runs.Record("tpu-tile", run, figures, 60.0, 30.0, HARDWARE)
+    return table_records.record("tpu-tile", f"fold{fold}", figures, config, seed=fold)
 
 
-def test_scores_are_of_the_predictions_of_all_folds_together() -> None:
+def test_scores_are_of_the_predictions_of_all_folds_together():
     """Each fold alone has a correlation of 1; together the samples' predictions are wrong."""
     made = [
         record(0, [1, 2, 3], [1, 2, 3], [10, 11, 12]),
@@ -60,6 +50,6 @@ def test_scores_are_of_the_predictions_of_all_folds_together() -> None:
     assert "| nodes | 1.50 | 0.71 |" in whole
 
 
-def test_without_data_the_table_says_what_it_needs() -> None:
+def test_without_data_the_table_says_what_it_needs():
     with pytest.raises(SystemExit, match="--tpu-tile FOLDER"):
         next(tpu_tile.TpuTile().make(None, None))

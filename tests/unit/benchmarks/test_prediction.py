@@ -16,12 +16,12 @@ from benchmark_prediction import (
 )
 
 
-def test_errors_are_relative_to_what_was_measured() -> None:
+def test_errors_are_relative_to_what_was_measured():
     found = errors([1.0, 3.0, 2.0], [2.0, 2.0, 2.0])
     assert found == {"runs": 3, "median": 0.5, "p90": 0.5, "signed": 0.0}
 
 
-def test_noise_is_how_badly_one_session_predicts_another() -> None:
+def test_noise_is_how_badly_one_session_predicts_another():
     least = {"a": [1.0, 2.0, 2.0, 2.0], "b": [1.0, 2.0, 2.0, 2.0]}
     found = noise(least, ["a", "b"])
     assert found["sessions"] == 4
@@ -34,19 +34,19 @@ def test_noise_is_how_badly_one_session_predicts_another() -> None:
     ("name", "parameters"),
     [("resnet18", 11_689_512), ("resnet50", 25_557_032), ("resnet101", 44_549_160)],
 )
-def test_resnets_have_the_published_number_of_parameters(name: str, parameters: int) -> None:
+def test_resnets_have_the_published_number_of_parameters(name, parameters):
     with torch.device("meta"):
         model = resnet(*RESNETS[name])
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
-def test_every_figure_has_a_model_and_is_positive() -> None:
+def test_every_figure_has_a_model_and_is_positive():
     assert len(FIGURES) == 4 * 6 + 5
     assert {model for _, model in FIGURES} == {*LLAMAS, *RESNETS}
     assert min(FIGURES.values()) > 0
 
 
-def test_a_figure_predicts_itself_and_longer_steps_of_slower_devices() -> None:
+def test_a_figure_predicts_itself_and_longer_steps_of_slower_devices():
     own = ("h100", "llama3-100m", 0.04)
     assert predicted(*own[:2], like=own) == pytest.approx(0.04, rel=1e-3)
     assert predicted("a100-40", "llama3-100m", like=own) > 0.04
@@ -54,7 +54,7 @@ def test_a_figure_predicts_itself_and_longer_steps_of_slower_devices() -> None:
     assert over_peak("a100-40", "llama3-100m") > over_peak("h100", "llama3-100m")
 
 
-def test_llama_operations_follow_the_shape() -> None:
+def test_llama_operations_follow_the_shape():
     # 6 for each weight and token, without the embedding table; attention twice in the forward
     # pass, which is computed again, and twice as much backwards: 16 x layers x width x sequence^2.
     layers, hidden, heads, inner = LLAMAS["llama3-100m"]

@@ -15,8 +15,7 @@ from benchmark_tables import (
     runs,
 )
 from dgrl_files import write_family
-
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
+from table_records import record
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_split_is_that_of_the_benchmark(root: Path) -> None:
+def test_the_split_is_that_of_the_benchmark(root):
     problem = predictors_data.dgrl_split(root, 1000)
     assert len(problem.train) == 5 * 27
     sizes = {part.name: (part.kind, len(part.dags)) for part in problem.parts}
@@ -48,7 +47,7 @@ def test_the_split_is_that_of_the_benchmark(root: Path) -> None:
     assert len(predictors_data.dgrl_split(root, 4).train) == 5 * 4
 
 
-def test_a_family_that_is_left_out_is_tested_and_not_learned(root: Path) -> None:
+def test_a_family_that_is_left_out_is_tested_and_not_learned(root):
     problem = predictors_data.without_family(root, "resnets", train=5, test=7)
     assert len(problem.train) == 7 * 5
     assert [(part.name, part.kind, len(part.dags)) for part in problem.parts] == [
@@ -59,7 +58,7 @@ def test_a_family_that_is_left_out_is_tested_and_not_learned(root: Path) -> None
     assert [len(part.dags) for part in every.parts] == [3] * 8
 
 
-def test_amplifiers_are_drawn_as_the_benchmark_draws_them(tmp_path: Path) -> None:
+def test_amplifiers_are_drawn_as_the_benchmark_draws_them(tmp_path):
     """Stages alternate; the draw is of a list with the seed 123, three stages first."""
     count = 40
     tables = {
@@ -84,7 +83,7 @@ def test_amplifiers_are_drawn_as_the_benchmark_draws_them(tmp_path: Path) -> Non
     assert len(predictors_data.amplifiers(tmp_path, 5).train) == 5
 
 
-def test_scores_by_hand() -> None:
+def test_scores_by_hand():
     target_B = np.array([1.0, 2.0, 4.0])
     found = predictors_scores.scored(
         {
@@ -102,14 +101,12 @@ def test_scores_by_hand() -> None:
     assert "mean" not in found["ood"]
 
 
-def test_runs_are_made_once_and_the_page_has_them(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_are_made_once_and_the_page_has_them(root, tmp_path, monkeypatch):
     monkeypatch.setattr(predictors, "SURROGATES", ("additive",))
     store = runs.Store("predictors", tmp_path / "runs")
     table = predictors.Predictors(root)
     options = base.Options(only="cg-640gpu")
-    made = [record.run.name for record in table.make(store, options)]
+    made = [one.run.name for one in table.make(store, options)]
     assert made == ["cg-640gpu-additive"]
     written = {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
     assert len(list(table.make(store, options))) == 1
@@ -121,16 +118,14 @@ def test_runs_are_made_once_and_the_page_has_them(
     assert "Not made yet: `boosting`" in text
 
 
-def test_a_page_says_what_is_published_within_a_tenth() -> None:
+def test_a_page_says_what_is_published_within_a_tenth():
     scores = {"id": {"mean": {"within_10": [0.953, 0.94, 0.96]}}}
-    run = runs.Run(
-        "all-cortex-additive", "additive", 0, {"group": "all", "label": "cortex", "task": "all"}
-    )
-    record = runs.Record("predictors", run, {"scores": scores}, 1.0, 1.0, HARDWARE)
-    text = predictors_page.tenth_table([record])
+    config = {"group": "all", "label": "cortex", "task": "all"}
+    made = record("predictors", "additive", {"scores": scores}, config, learner="additive")
+    text = predictors_page.tenth_table([made])
     assert "| Cortex-A76 CPU | 95.3 [94, 96] | 60.0 | 99.0 |" in text
 
 
-def test_without_data_the_table_says_what_it_needs() -> None:
+def test_without_data_the_table_says_what_it_needs():
     with pytest.raises(SystemExit, match="--dgrl FOLDER"):
         next(predictors.Predictors().make(None, base.Options()))

@@ -17,7 +17,7 @@ def _row(figure: str, duty: str, outcome: str, threshold: float | None) -> dict:
     }
 
 
-def test_a_fault_has_a_row_with_what_saw_it_what_missed_it_and_what_moved() -> None:
+def test_a_fault_has_a_row_with_what_saw_it_what_missed_it_and_what_moved():
     must, still = declared.Duty.MUST.value, declared.Duty.STILL.value
     rows = [
         _row("tstr:spearman", must, "seen", 0.5),

@@ -29,23 +29,9 @@ def test_sizes_codes_and_types_are_within_what_was_asked_for(sizes, codes, extra
     assert dag.check() is dag
 
 
-def test_the_seed_decides():
-    first, again, other = (
-        random_dag(np.random.default_rng(seed), [3, 4, 5], [7], extra_edges=2.0)
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(first.edge_index_2E, again.edge_index_2E)
-    assert torch.equal(first.x_NA, again.x_NA)
-    assert not torch.equal(first.x_NA, other.x_NA)
-
-
 @pytest.mark.parametrize("extra", [0.0, 2.0])
 def test_extra_parents_come_on_top_of_the_one_that_every_inner_node_has(extra):
     """200 inner nodes over 40 earlier ones: doubles are rare enough to be left out of the count."""
     dag = random_dag(np.random.default_rng(5), [40] * 6, [2], extra_edges=extra)
     per_node = dag.num_edges / 200
     assert per_node == 1 if extra == 0 else 2.6 < per_node <= 3.2
-
-
-def test_one_layer_has_no_edge():
-    assert random_dag(np.random.default_rng(0), [4], [2], extra_edges=3.0).num_edges == 0

@@ -1,24 +1,22 @@
 """All tables in one: README is what the files give, and missing runs are no rows."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_tables import gains, runs, summary, tables, tpu_tile
+import table_records
+from benchmark_tables import gains, summary, tables, tpu_tile
 from documentation import ROOT
 
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 RESULTS = ROOT / "benchmarks" / "results"
 DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}
 
 
 def record(table: str, name: str, task: str, figures: dict[str, Any], learner: str = "fast") -> Any:
-    """Return a record of a final fit."""
-    run = runs.Run(name, learner, 0, {"task": task, "part": "final"})
-    return runs.Record(table, run, figures, 60.0, 30.0, HARDWARE)
+    config = {"task": task, "part": "final"}
+    return table_records.record(table, name, figures, config, learner=learner)
 
 
-def test_readme_is_what_the_files_give() -> None:
+def test_readme_is_what_the_files_give():
     found = tables.records_of_all(RESULTS)
     readme = (ROOT / "README.md").read_text()
     assert summary.with_summary(readme, found) == readme
@@ -27,7 +25,7 @@ def test_readme_is_what_the_files_give() -> None:
     assert {name for name, _ in summary.lines_of(found)} <= pages
 
 
-def test_tables_without_runs_are_no_rows_and_unknown_ones_a_link(tmp_path: Path) -> None:
+def test_tables_without_runs_are_no_rows_and_unknown_ones_a_link(tmp_path):
     assert not any(tables.records_of_all(tmp_path).values())
     assert summary.lines_of({"er-dag": [], "few-real": []}) == []
     ((name, line),) = summary.lines_of({"new": [record("new", "a", "one", {})], "er-dag": []})
@@ -36,7 +34,7 @@ def test_tables_without_runs_are_no_rows_and_unknown_ones_a_link(tmp_path: Path)
     assert "[new](docs/results/new.md)" in text
 
 
-def test_shares_have_their_interval_and_one_draw_beside() -> None:
+def test_shares_have_their_interval_and_one_draw_beside():
     judged = {"samples": 100, "vun": 0.95, "valid": 0.95, "distances": DISTANCES}
     figures = {**judged, "variants": {"one draw": {**judged, "vun": 0.5}}}
     ((_, line),) = summary.lines_of(
@@ -59,7 +57,7 @@ def fold(number: int, ratio: float) -> Any:
     return record("tpu-tile", f"fold{number}", "tpu_tile", figures)
 
 
-def test_the_row_of_folds_says_how_many_are_made() -> None:
+def test_the_row_of_folds_says_how_many_are_made():
     made = [fold(0, 1.0), fold(1, 1.2)]
     taught, ratio = (line for _, line in summary.lines_of({"tpu-tile": made}))
     assert "(2 of 9 folds)" in taught.what
@@ -71,7 +69,7 @@ def test_the_row_of_folds_says_how_many_are_made() -> None:
     assert ratio.ours == "1.00 [1.00, 1.00]"
 
 
-def test_gains_of_both_families_stand_in_one_row() -> None:
+def test_gains_of_both_families_stand_in_one_row():
     def gain(value: float) -> dict[str, Any]:
         return {family: {"pearson": [value, 0.01]} for family in gains.JUDGED}
 
@@ -84,7 +82,7 @@ def test_gains_of_both_families_stand_in_one_row() -> None:
     assert summary.lines_of({"few-real": made[1:]}) == []
 
 
-def test_the_nearest_other_generator_stands_beside_and_no_training_graphs() -> None:
+def test_the_nearest_other_generator_stands_beside_and_no_training_graphs():
     fast = record("generators", "a", "tpu_tile", {"ratio": 1.5})
     others = [
         record("generators", name, "tpu_tile", {"ratio": ratio}, learner=name)
@@ -98,12 +96,12 @@ def test_the_nearest_other_generator_stands_beside_and_no_training_graphs() -> N
     assert summary.lines_of({"generators": others}) == []
 
 
-def test_latencies_of_all_families_come_before_those_of_one_split() -> None:
+def test_latencies_of_all_families_come_before_those_of_one_split():
     def scored(group: str, share: float) -> Any:
         shares = {"within_10": [share, share - 0.1, share]}
         figures = {"scores": {"id": {"mean": shares}}}
-        run = runs.Run(group, "additive", 0, {"group": group, "label": "cortex"})
-        return runs.Record("predictors", run, figures, 60.0, 30.0, HARDWARE)
+        config = {"group": group, "label": "cortex"}
+        return table_records.record("predictors", group, figures, config, learner="additive")
 
     split, everything = scored("cg", 0.9), scored("all", 0.8)
     ((_, one),) = summary.lines_of({"predictors": [split]})
@@ -113,7 +111,7 @@ def test_latencies_of_all_families_come_before_those_of_one_split() -> None:
     assert summary.lines_of({"predictors": [scored("amp", 0.5)]}) == []
 
 
-def test_readme_without_its_marks_is_refused() -> None:
+def test_readme_without_its_marks_is_refused():
     with pytest.raises(ValueError, match=r"README\.md: expected the lines"):
         summary.with_summary("no marks", {})
     text = f"a\n{summary.BEGIN}\nold\n{summary.END}\nb\n"

@@ -26,7 +26,5 @@ def dag(values: list[int], edges: list[tuple[int, int]]) -> DAG:
         ([1, 0, 1], [(0, 2), (1, 2)], 6.0),
     ],
 )
-def test_two_workers_take_nodes_as_they_become_ready(
-    values: list[int], edges: list[tuple[int, int]], expected: float
-) -> None:
+def test_two_workers_take_nodes_as_they_become_ready(values, edges, expected):
     assert makespan(dag(values, edges)) == expected

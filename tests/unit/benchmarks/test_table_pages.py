@@ -1,16 +1,14 @@
 """Pages of tables from records made by hand, and the order in which runs are made."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pytest
+import table_records
 from benchmark_tables import base, label_quintile, learners, page, runs
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_latent_preferential
 
-HARDWARE = {"machine": "x86_64", "cores": 2, "threads": 1, "torch": "2", "load": [1.0]}
 DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}
 
 
@@ -21,14 +19,14 @@ def judged(vun: float) -> dict[str, Any]:
 def record(learner: str, seed: int, vun: float, **changes: Any) -> runs.Record:
     config = {"task": "one", "part": "final", "seconds": 30.0, **changes}
     figures = {**judged(vun), "parameters": 1234, "steps": 70}
-    run = runs.Run(f"{learner}-{seed}", learner, seed, config)
-    return runs.Record("a", run, figures, 60.0, 30.0, HARDWARE)
+    name = f"{learner}-{seed}"
+    return table_records.record("a", name, figures, config, learner=learner, seed=seed)
 
 
 WORDS = page.Words("A title", "What it is.", {}, "Theirs.", {"one": {"fast": "77"}})
 
 
-def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
+def test_a_page_has_means_over_seeds_and_what_papers_say():
     made = [record("fast", 0, 0.4), record("fast", 1, 0.6)]
     text = page.page_of_tasks("a", made, {"fast": "`fast`", "other": "not made"}, WORDS)
     assert "# A title" in text
@@ -41,7 +39,7 @@ def test_a_page_has_means_over_seeds_and_what_papers_say() -> None:
     assert "No setting was tuned" in text
 
 
-def test_trials_are_counted_and_not_reported() -> None:
+def test_trials_are_counted_and_not_reported():
     made = [record("fast", 0, 0.4)]
     trials = [record("fast", 0, 1.0, part="trial", seconds=9.0) for _ in range(3)]
     text = page.page_of_tasks("a", [*made, *trials], {"fast": "`fast`"}, WORDS)
@@ -50,7 +48,7 @@ def test_trials_are_counted_and_not_reported() -> None:
     assert "100.0 [96, 100]" not in text
 
 
-def test_further_tasks_are_columns() -> None:
+def test_further_tasks_are_columns():
     made = [record("fast", 0, 0.4), record("fast", 0, 0.2, task="two"), record("rnn", 0, 0.4)]
     words = page.Words("", "", {"two": "task two"}, "", {"two": {"fast": "55"}})
     text = page.page_of_tasks("a", made, {"fast": "`fast`", "rnn": "RNN"}, words)
@@ -59,7 +57,7 @@ def test_further_tasks_are_columns() -> None:
     assert "| RNN | 50.0 [40, 60] | 40.0 [31, 50] |  |  |  | 0.50 |" in text
 
 
-def test_variants_are_rows_of_their_own() -> None:
+def test_variants_are_rows_of_their_own():
     one = record("fast", 0, 0.4)
     one.figures["variants"] = {"one draw": judged(0.1)}
     found = page.rows_of([one], "one")
@@ -68,7 +66,7 @@ def test_variants_are_rows_of_their_own() -> None:
     assert page.rows_of([one], "another") == {}
 
 
-def test_correlations_are_means_over_fits_with_the_spread_of_both_kinds() -> None:
+def test_correlations_are_means_over_fits_with_the_spread_of_both_kinds():
     made = []
     for seed, pearson in enumerate((0.2, 0.6)):
         one = record("fast", seed, 0.0)
@@ -96,7 +94,7 @@ class Counting:
         return [self.dags[i] if i < self.keep else None for i in range(num)]
 
 
-def test_the_chosen_setting_is_that_of_every_final_fit(tmp_path: Path) -> None:
+def test_the_chosen_setting_is_that_of_every_final_fit(tmp_path):
     fit = Counting()
     learner = learners.Learner("counting", "", fit, ({"keep": 1}, {"keep": 3}, {"keep": 2}))
     tasks = [base.Task(name, load, lambda dag: True, others) for name in ("one", "two")]
@@ -121,14 +119,13 @@ def others(count: int) -> Sequence[Any]:
     return load(None).graphs["test"]
 
 
-@pytest.mark.parametrize(("seconds", "seen"), [((1.0, 3.0, 5.0, 7.0, 9.0, 11.0), 2.0)])
-def test_a_step_takes_the_median_time_after_the_first(seconds: tuple[float, ...], seen: float):
+def test_a_step_takes_the_median_time_after_the_first():
     clock = learners._Clock()
-    clock.times = list(seconds)
-    assert clock.of_a_step() == seen
+    clock.times = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
+    assert clock.of_a_step() == 2.0
 
 
-def test_each_graph_occurs_in_several_orders_inside_its_layers() -> None:
+def test_each_graph_occurs_in_several_orders_inside_its_layers():
     data = learners.with_random_orders(load(None), 3, seed=0)
     assert len(data.graphs["train"]) == 9
     for dag, copy in zip(load(None).graphs["train"], data.graphs["train"], strict=False):

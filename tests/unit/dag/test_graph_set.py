@@ -43,17 +43,17 @@ def graphs() -> GraphSet:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_column_is_that_counted_by_hand(name: str, graphs: GraphSet) -> None:
+def test_a_column_is_that_counted_by_hand(name, graphs):
     assert getattr(graphs, name).tolist() == COLUMNS[name]
 
 
-def test_node_numbers_of_edges_count_through_the_union(graphs: GraphSet) -> None:
+def test_node_numbers_of_edges_count_through_the_union(graphs):
     assert (graphs.num_graphs, graphs.num_nodes, graphs.num_attributes) == (3, 8, 2)
     assert graphs.edge_index_2E.T.tolist() == [[0, 2], [1, 2], [1, 3], [2, 4], [0, 4], [6, 7]]
     assert graphs.x_NA[5:].tolist() == [[7, 7], [4, 0], [5, 0]]
 
 
-def test_columns_are_those_of_each_graph_alone(rng: np.random.Generator) -> None:
+def test_columns_are_those_of_each_graph_alone(rng):
     dags = [random_dag(rng, rng.integers(1, 5, 4).tolist(), [3, 2]) for _ in range(7)]
     union = GraphSet.from_dags(dags)
     for number, dag in enumerate(dags):
@@ -65,25 +65,22 @@ def test_columns_are_those_of_each_graph_alone(rng: np.random.Generator) -> None
         assert union.width_L[union.graph_L == number].tolist() == alone.width_L.tolist()
 
 
-def test_a_graph_without_nodes_has_no_layers() -> None:
+def test_a_graph_without_nodes_has_no_layers():
     empty = DAG.build(torch.zeros((0, 2), dtype=torch.int64), LONE.edge_index_2E)
     graphs = GraphSet.from_dags([empty, PATH])
     assert graphs.layers_B.tolist() == [0, 2]
     assert graphs.width_L.tolist() == [1, 1]
 
 
-def test_no_graph_at_all_is_wrong_use() -> None:
+def test_graphs_of_no_set_or_of_two_schemas_are_refused():
     with pytest.raises(UsageError, match="pass at least one"):
         GraphSet.from_dags([])
-
-
-def test_graphs_of_two_schemas_are_refused_and_the_first_odd_one_is_named() -> None:
     narrow = DAG.build(torch.tensor([[1]]), LONE.edge_index_2E)
     with pytest.raises(DataError, match="Graph 2 has 1 node attributes but graph 0 has 2"):
         GraphSet.from_dags([FIRST, LONE, narrow, narrow])
 
 
-def test_a_cycle_has_no_layers() -> None:
+def test_a_cycle_has_no_layers():
     ring = DAG.build(torch.zeros((2, 2), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
     graphs = GraphSet.from_dags([ring])
     assert graphs.in_degree_N.tolist() == [1, 1]
@@ -93,7 +90,7 @@ def test_a_cycle_has_no_layers() -> None:
         _ = graphs.layer_N
 
 
-def test_parts_are_consecutive_graphs_within_the_bound(rng: np.random.Generator) -> None:
+def test_parts_are_consecutive_graphs_within_the_bound(rng):
     sizes = [[2, 2], [3], [9, 3], [1], [2]]
     dags = [random_dag(rng, layers, [3, 2]) for layers in sizes]
     parts = list(GraphSet.from_dags(dags).parts(7))
@@ -106,7 +103,7 @@ def test_parts_are_consecutive_graphs_within_the_bound(rng: np.random.Generator)
         first += part.num_graphs
 
 
-def test_codes_are_held_in_four_bytes_unless_one_needs_more() -> None:
+def test_codes_are_held_in_four_bytes_unless_one_needs_more():
     small, large = (
         DAG.build(torch.tensor([[0, code]]), torch.zeros((2, 0), dtype=torch.int64))
         for code in (2**31 - 1, 2**31)

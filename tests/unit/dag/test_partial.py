@@ -14,7 +14,7 @@ SEEDS = range(5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_removed_layers_put_back_make_the_graph(seed: int) -> None:
+def test_removed_layers_put_back_make_the_graph(seed):
     gap = random_gap(seed)
     again = gap.filled(
         Prefix.from_dag(gap.dag, gap.end_layer).dag, gap.dag.edge_index_2E[0, gap.open_P]
@@ -23,7 +23,7 @@ def test_removed_layers_put_back_make_the_graph(seed: int) -> None:
         assert torch.equal(getattr(again, name), getattr(gap.dag, name)), name
 
 
-def test_an_edge_without_a_new_parent_is_left_out() -> None:
+def test_an_edge_without_a_new_parent_is_left_out():
     gap = random_gap(0)
     first = begun(gap, (2, 2))
     whole = gap.filled(first, torch.full((len(gap.open_P),), first.num_nodes - 1))
@@ -31,7 +31,7 @@ def test_an_edge_without_a_new_parent_is_left_out() -> None:
     assert whole.num_edges - fewer.num_edges == len(gap.open_P) > 0
 
 
-def test_children_after_the_gap_are_reserved() -> None:
+def test_children_after_the_gap_are_reserved():
     gap = random_gap(1)
     source_E, target_E = gap.dag.edge_index_2E
     later = [int(((source_E == node) & (target_E >= gap.end)).sum()) for node in range(gap.start)]
@@ -40,7 +40,7 @@ def test_children_after_the_gap_are_reserved() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(3, 3), (5, 1), (2, 9), (2, 0)])
-def test_a_gap_of_no_layer_is_refused(first: int, last: int) -> None:
+def test_a_gap_of_no_layer_is_refused(first, last):
     said = f"Of the 6 layers of this graph the first {first} and the last {last} are to be kept"
     with pytest.raises(UsageError, match=said):
         Gap.from_dag(random_gap(0).dag, first, last)
@@ -52,29 +52,23 @@ def diamond() -> DAG:
     return DAG.build(torch.arange(4)[:, None], edges, edge_type_E=torch.tensor([0, 1, 0, 1]))
 
 
-def test_a_prefix_has_the_first_nodes_in_layer_order() -> None:
+def test_a_prefix_has_the_first_nodes_their_parents_and_all_their_children():
     prefix = Prefix.from_dag(diamond(), 2)
     assert (prefix.num_nodes, prefix.num_layers) == (3, 2)
     assert prefix.layer_sizes == (1, 2)
     assert prefix.dag.x_NA[:, 0].tolist() == [3, 1, 2]
-
-
-def test_parents_are_listed_from_the_last_one_on() -> None:
     assert Prefix.from_dag(diamond(), 2).parents == ((), ((0, 0),), ((0, 1),))
     assert Prefix.from_dag(diamond(), 3).parents[3] == ((2, 1), (1, 0))
-
-
-def test_children_are_those_of_the_whole_graph() -> None:
     assert Prefix.from_dag(diamond(), 2).out_degrees == (2, 1, 1)
 
 
 @pytest.mark.parametrize("layers", [0, 4, -1])
-def test_more_layers_than_there_are_and_none_are_refused(layers: int) -> None:
+def test_more_layers_than_there_are_and_none_are_refused(layers):
     with pytest.raises(UsageError, match=f"has from 1 to 3 layers, found {layers}"):
         Prefix.from_dag(diamond(), layers)
 
 
-def test_limits_that_leave_nothing_to_complete_are_refused() -> None:
+def test_limits_that_leave_nothing_to_complete_are_refused():
     prefix = Prefix.from_dag(diamond(), 2)
     prefix.require_room(4, 3)
     for nodes, layers in ((3, 3), (4, 2)):
@@ -82,7 +76,7 @@ def test_limits_that_leave_nothing_to_complete_are_refused() -> None:
             prefix.require_room(nodes, layers)
 
 
-def test_given_nodes_keep_their_positions_in_bins() -> None:
+def test_given_nodes_keep_their_positions_in_bins():
     dag = diamond().in_layer_order()
     own, drawn = (dag.with_columns(dag.x_NA, torch.full((4, 1), u)) for u in (0.25, 0.75))
     assert Prefix.from_dag(own, 2).kept_in(drawn).u_NA[:, 0].tolist() == [0.25, 0.25, 0.25, 0.75]
@@ -115,7 +109,7 @@ def kept_edges(gap: Gap, dag: DAG) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("sizes", [(4, 5), (2, 3), (1, 1)])
-def test_given_nodes_edges_and_layers_are_kept(seed: int, sizes: tuple[int, ...]) -> None:
+def test_given_nodes_edges_and_layers_are_kept(seed, sizes):
     gap = random_gap(seed)
     first = begun(gap, sizes, seed)
     dag = joined(gap, first, seed).check()  # no cycle, no double edge, layers as the edges say
@@ -129,13 +123,13 @@ def test_given_nodes_edges_and_layers_are_kept(seed: int, sizes: tuple[int, ...]
     assert torch.equal(found, wanted - lost)
 
 
-def test_the_removed_layers_are_their_own_nearest_replacement() -> None:
+def test_the_removed_layers_are_their_own_nearest_replacement():
     gap = random_gap(3, (2, 3, 1, 1, 1, 3))
     same = joined(gap, Prefix.from_dag(gap.dag, gap.end_layer).dag, spread=0.0)
     assert torch.equal(same.edge_index_2E, gap.dag.edge_index_2E)
 
 
-def test_a_new_node_of_the_same_kind_comes_first() -> None:
+def test_a_new_node_of_the_same_kind_comes_first():
     """Node 1 is removed, and nodes 1 and 2 are new: the second has its kind."""
     path = DAG.build(torch.tensor([[0, 0], [1, 0], [2, 0]]), torch.tensor([[0, 1], [1, 2]]))
     gap = Gap.from_dag(path, 1, 1)
@@ -144,7 +138,7 @@ def test_a_new_node_of_the_same_kind_comes_first() -> None:
     assert dag.edge_index_2E.T.tolist() == [[0, 1], [0, 2], [2, 3]]
 
 
-def test_the_generator_alone_decides() -> None:
+def test_the_generator_alone_decides():
     gap = random_gap(2)
     first = begun(gap, (4, 5))
     once, again = (joined(gap, first, 7, spread=9.0) for _ in range(2))

@@ -42,24 +42,21 @@ def test_what_too_few_graphs_show_is_left_out():
     )
 
 
-def test_more_than_many_equal_neighbors_count_as_many():
+def test_neighbors_count_up_to_many_and_too_many_kinds_at_once_have_no_list():
     def star(leaves: int) -> DAG:
         return graph([0] + [1] * leaves, [(0, i + 1) for i in range(leaves)])
 
     _, children = neighbor_kinds([star(MANY), star(MANY + 4)], 2, needed=2)
     assert children.multisets[0] == ((1,) * MANY,)
+    hub = graph(list(range(15)), [(0, i) for i in range(1, 15)])
+    parents, children = neighbor_kinds([hub], 15, 1)
+    assert children.multisets[0] == ()
+    assert parents.multisets[1] == ((0,),)
 
 
 def test_the_order_of_nodes_and_edges_does_not_matter():
     turned = graph([2, 1, 0], [(2, 0), (2, 1)])
     assert neighbor_kinds([turned], 3, 1) == neighbor_kinds([FORK], 3, 1)
-
-
-def test_a_kind_with_too_many_kinds_of_neighbors_at_once_has_no_list():
-    hub = graph(list(range(15)), [(0, i) for i in range(1, 15)])
-    parents, children = neighbor_kinds([hub], 15, 1)
-    assert children.multisets[0] == ()
-    assert parents.multisets[1] == ((0,),)
 
 
 def test_a_checkpoint_lists_what_five_graphs_share():
@@ -80,7 +77,7 @@ def test_a_checkpoint_lists_what_five_graphs_share():
         [[list(range(3)) * 10_000], [], []],
     ],
 )
-def test_lists_that_are_none_are_refused(listed: list) -> None:
+def test_lists_that_are_none_are_refused(listed):
     data = GraphStatistics.measure([FORK], GraphSizes((3,), edge_types=1)).to_dict()
     children = {"multisets": listed, "unlisted": [0.0] * len(listed)}
     with pytest.raises((TypeError, ValueError)):
@@ -88,7 +85,7 @@ def test_lists_that_are_none_are_refused(listed: list) -> None:
 
 
 @pytest.mark.parametrize("unlisted", [[0.0], [0.0, 0.0, 1.0], [-0.1, 0.0, 0.0], [0.0, "x", 0.0]])
-def test_shares_of_unlisted_neighbors_that_are_none_are_refused(unlisted: list) -> None:
+def test_shares_of_unlisted_neighbors_that_are_none_are_refused(unlisted):
     data = GraphStatistics.measure([FORK], GraphSizes((3,), edge_types=1)).to_dict()
     children = {"multisets": [[[1]], [], []], "unlisted": unlisted}
     with pytest.raises((TypeError, ValueError)):
@@ -202,21 +199,15 @@ def jobs(count: int, rows: list[list[int]]) -> list[DAG]:
     return [DAG.build(torch.tensor(rows), torch.zeros((2, 0), dtype=torch.int64))] * count
 
 
-def test_a_code_that_goes_with_one_other_alone_allows_no_other():
+def test_codes_are_restricted_to_what_five_graphs_show():
     sizes = GraphSizes(attributes=(3, 20))
     found = allowed_codes(jobs(5, [[0, 7], [1, 7], [1, 8]]), sizes)
     assert found == ((((7,), (), ()),), ())
     assert allowed_codes(jobs(9, [[0, 7]]) + jobs(1, [[0, 8]]), sizes) == (((),), ())
-
-
-def test_what_goes_together_in_too_few_graphs_restricts_nothing():
     sizes = GraphSizes(attributes=(2, 20))
     others = jobs(6, [[1, 3], [1, 4]])
     assert allowed_codes(others + jobs(4, [[0, 7]]), sizes) == (((),), ())
     assert allowed_codes(others + jobs(5, [[0, 7]]), sizes) == ((((7,), ()),), ())
-
-
-def test_few_codes_are_restricted_to_those_that_five_graphs_show():
     sizes = GraphSizes(attributes=(1, 4))
     rows = [[0, 0], [0, 2]]
     assert allowed_codes(jobs(5, rows), sizes) == ((((0, 2),),), ())
@@ -238,7 +229,7 @@ def test_allowed_codes_are_read_back_and_damaged_ones_refused():
         GraphStatistics.from_dict(data)
 
 
-STATISTICS_SIZES = GraphSizes(attributes=(3, 2), edge_types=2)
+FORK_SIZES = GraphSizes(attributes=(3, 2), edge_types=2)
 
 
 def fork() -> DAG:
@@ -251,7 +242,7 @@ def fork() -> DAG:
 
 
 def test_counts_of_a_fork():
-    found = GraphStatistics.measure([fork(), fork()], STATISTICS_SIZES)
+    found = GraphStatistics.measure([fork(), fork()], FORK_SIZES)
     assert found.graphs == 2
     assert found.attributes == ((2, 4, 0), (2, 4))
     assert found.edge_types == (2, 2)
@@ -263,34 +254,20 @@ def test_counts_of_a_fork():
     assert found.mean_in_degree == pytest.approx(2 / 3)
 
 
-def test_survives_json():
-    found = GraphStatistics.measure([fork()], STATISTICS_SIZES)
-    assert GraphStatistics.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-
-
-def test_a_code_beyond_the_sizes_is_refused():
+def test_what_the_sizes_do_not_allow_is_refused():
     with pytest.raises(GraphError, match="attribute 1"):
         GraphStatistics.measure([fork()], GraphSizes(attributes=(3, 1), edge_types=2))
-
-
-def test_an_empty_set_is_refused():
     with pytest.raises(GraphError, match="empty"):
-        GraphStatistics.measure([], STATISTICS_SIZES)
-
-
-def test_an_edge_type_beyond_the_sizes_is_refused_with_what_was_found():
+        GraphStatistics.measure([], FORK_SIZES)
     with pytest.raises(GraphError, match=r"code of an edge type is 0 to 1, but .* allow 0 to 0"):
         GraphStatistics.measure([fork()], GraphSizes(attributes=(3, 2), edge_types=1))
-
-
-def test_a_cycle_is_refused():
     cyclic = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
     with pytest.raises(GraphError, match="cycle"):
         GraphStatistics.measure([cyclic], GraphSizes(attributes=(1,)))
 
 
 def sound() -> dict:
-    return json.loads(json.dumps(GraphStatistics.measure([fork()], STATISTICS_SIZES).to_dict()))
+    return json.loads(json.dumps(GraphStatistics.measure([fork()], FORK_SIZES).to_dict()))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +312,7 @@ def test_a_missing_entry_is_a_key_error(name):
 def test_counts_are_those_of_a_slow_count(shapes, seed):
     rng = np.random.default_rng(seed)
     dags = [random_dag(rng, sizes, [3, 2], extra_edges=0.6, num_edge_types=2) for sizes in shapes]
-    found = GraphStatistics.measure(dags, STATISTICS_SIZES)
+    found = GraphStatistics.measure(dags, FORK_SIZES)
     kinds, parents, children, widths = Counter(), Counter(), Counter(), Counter()
     for dag in dags:
         kind = dag.x_NA[:, 0].tolist()

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -31,7 +29,7 @@ def _fresh(mine: PrivateJobs):
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
-def test_nothing_changes_before_the_first_step_nor_when_merged(mine: PrivateJobs, rank: int):
+def test_nothing_changes_before_the_first_step_nor_when_merged(mine, rank):
     model, batch = _fresh(mine), mine.data.batch("train")
     before, names = nats_of(model, batch), set(model.state_dict())
     adapters = Adapters(model, rank, seed=0)
@@ -41,7 +39,7 @@ def test_nothing_changes_before_the_first_step_nor_when_merged(mine: PrivateJobs
     assert all(torch.equal(merged[n], t) for n, t in mine.base.model.state_dict().items())
 
 
-def test_merged_weights_are_those_that_were_tuned(mine: PrivateJobs):
+def test_merged_weights_are_those_that_were_tuned(mine):
     model, batch = _fresh(mine), mine.data.batch("train")
     adapters = Adapters(model, 1, seed=0)
     adapters.set(adapters.flat() + 0.05)
@@ -52,7 +50,7 @@ def test_merged_weights_are_those_that_were_tuned(mine: PrivateJobs):
     assert tuned != pytest.approx(nats_of(mine.base.model, batch))
 
 
-def test_only_the_counted_parameters_are_tuned(mine: PrivateJobs):
+def test_only_the_counted_parameters_are_tuned(mine):
     model = _fresh(mine)
     adapters = Adapters(model, 1, seed=0)
     free = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -60,7 +58,7 @@ def test_only_the_counted_parameters_are_tuned(mine: PrivateJobs):
     assert adapters.count > Adapters(_fresh(mine), 0, seed=0).count
 
 
-def test_the_first_matrices_depend_on_the_public_seed_alone(mine: PrivateJobs):
+def test_the_first_matrices_depend_on_the_public_seed_alone(mine):
     def tuned(seed: int) -> dict[str, torch.Tensor]:
         adapters = Adapters(_fresh(mine), 1, seed=seed)
         adapters.set(torch.ones(adapters.count, dtype=torch.float64))
@@ -71,7 +69,7 @@ def test_the_first_matrices_depend_on_the_public_seed_alone(mine: PrivateJobs):
     assert not torch.equal(tuned(3)[name], tuned(4)[name])
 
 
-def test_a_change_is_as_large_as_its_scale(mine: PrivateJobs):
+def test_a_change_is_as_large_as_its_scale(mine):
     adapters = Adapters(_fresh(mine), 1, seed=0)
     adapters.set(torch.full((adapters.count,), 2.0, dtype=torch.float64))
     before, after = mine.base.model.state_dict(), adapters.merge()
@@ -82,7 +80,7 @@ def test_a_change_is_as_large_as_its_scale(mine: PrivateJobs):
     assert torch.allclose(after[name] - before[name], wanted_K, atol=1e-5)
 
 
-def test_another_model_is_refused(mine: PrivateJobs, tmp_path: Path):
+def test_another_model_is_refused(mine, tmp_path):
     schema = checkpoint_schema(mine.base)
     model = build_model(spec_of(schema, jobs(4), "reference"))
     with pytest.raises(ConfigError, match="start from a checkpoint of model=fast"):
@@ -106,7 +104,7 @@ def _everyone(decisions: UnitDecisions) -> torch.Tensor:
     return decisions.gradients(np.ones(len(decisions.nodes_U), bool))[0]
 
 
-def test_gradients_of_units_are_those_of_a_loop(mine: PrivateJobs, adapters: Adapters):
+def test_gradients_of_units_are_those_of_a_loop(mine, adapters):
     batch = mine.data.batch("train")
     unit_B = [graph % 5 for graph in range(batch.num_graphs)]
     decisions = _decisions(adapters, batch, unit_B, 5)
@@ -120,7 +118,7 @@ def test_gradients_of_units_are_those_of_a_loop(mine: PrivateJobs, adapters: Ada
         assert float((found_UP[unit] - wanted_P).norm() / wanted_P.norm()) < 1e-5
 
 
-def test_nats_change_as_those_of_the_model(mine: PrivateJobs, adapters: Adapters):
+def test_nats_change_as_those_of_the_model(mine, adapters):
     batch = mine.data.batch("train")
     before = nats_of(adapters.model, batch)
     decisions = _decisions(adapters, batch, [0] * batch.num_graphs, 1)
@@ -131,7 +129,7 @@ def test_nats_change_as_those_of_the_model(mine: PrivateJobs, adapters: Adapters
     assert after - first == pytest.approx(moved - before, rel=1e-3)
 
 
-def test_a_unit_does_not_depend_on_the_others(mine: PrivateJobs, adapters: Adapters):
+def test_a_unit_does_not_depend_on_the_others(mine, adapters):
     batch = mine.data.batch("train")
     decisions = _decisions(adapters, batch, list(range(batch.num_graphs)), batch.num_graphs)
     alone = np.arange(batch.num_graphs) == 4
@@ -141,32 +139,26 @@ def test_a_unit_does_not_depend_on_the_others(mine: PrivateJobs, adapters: Adapt
     assert not single[torch.from_numpy(~alone)].any()
 
 
-def test_a_unit_without_graphs_has_no_gradient(mine: PrivateJobs, adapters: Adapters):
+def test_a_unit_without_graphs_has_no_gradient(mine, adapters):
     batch = take_graphs(mine.data.batch("train"), torch.tensor([0]))
     found_UP = _everyone(_decisions(adapters, batch, [1], 3))
     assert found_UP.abs().sum(1).bool().tolist() == [False, True, False]
 
 
-def test_clipping_bounds_every_norm_and_keeps_small_gradients():
+def test_clipping_bounds_every_norm_and_drops_what_is_not_finite():
     gradient_UP = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     norms = clipped(gradient_UP, 1.0).norm(dim=1).numpy()
     assert np.allclose(norms, [1.0, 0.5, 0.0])
     assert torch.allclose(clipped(gradient_UP, 1.0)[0], torch.tensor([0.6, 0.8]).double())
-
-
-def test_a_gradient_that_is_not_finite_counts_as_none():
     gradient_UP = torch.tensor([[torch.nan, 1.0], [torch.inf, 1.0], [0.0, 2.0]])
     assert clipped(gradient_UP, 1.0).tolist() == [[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
 
 
-def test_a_key_repeats_noise_and_coins_and_says_that_it_is_no_secret():
+def test_a_key_repeats_noise_and_without_one_nobody_can():
     first, second = SecretGenerator(7), SecretGenerator(7)
     assert first.coins(50, 0.3).tolist() == second.coins(50, 0.3).tolist()
     assert first.normal(5).tolist() == second.normal(5).tolist()
     assert "whoever knows it can subtract the noise" in first.description
-
-
-def test_without_a_key_nobody_can_repeat_it():
     first, second = SecretGenerator(), SecretGenerator()
     assert first.normal(5).tolist() != second.normal(5).tolist()
     assert "secret key of the operating system" in first.description
@@ -190,7 +182,7 @@ def _scale_of(mine: PrivateJobs, readout: nn.Module) -> torch.Tensor:
     return code_scales(model.heads, model.statistics)[linear]
 
 
-def test_every_readout_has_a_scale_for_each_code(mine: PrivateJobs):
+def test_every_readout_has_a_scale_for_each_code(mine):
     model = mine.base.model
     assert isinstance(model, FastLayerDAG)
     scales = code_scales(model.heads, model.statistics)
@@ -200,7 +192,7 @@ def test_every_readout_has_a_scale_for_each_code(mine: PrivateJobs):
     assert all(bool((s >= 0).all() and (s <= 0.5).all()) for s in scales.values())
 
 
-def test_rare_codes_have_small_scales_and_the_commoner_the_larger(mine: PrivateJobs):
+def test_rare_codes_have_small_scales_and_the_commoner_the_larger(mine):
     model = mine.base.model
     assert isinstance(model, FastLayerDAG)
     count_K = torch.tensor(model.statistics.attributes[0])
@@ -210,7 +202,7 @@ def test_rare_codes_have_small_scales_and_the_commoner_the_larger(mine: PrivateJ
     assert bool((scale_K[below_half][order].diff() >= 0).all())
 
 
-def test_counts_are_told_apart_by_their_own_statistics(mine: PrivateJobs):
+def test_counts_are_told_apart_by_their_own_statistics(mine):
     model = mine.base.model
     assert isinstance(model, FastLayerDAG)
     largest = model.statistics.max_layer_size
@@ -220,7 +212,7 @@ def test_counts_are_told_apart_by_their_own_statistics(mine: PrivateJobs):
 
 
 @pytest.mark.parametrize("out_degrees", [True, False])
-def test_numbers_of_children_count_where_the_model_draws_them(mine: PrivateJobs, out_degrees: bool):
+def test_numbers_of_children_count_where_the_model_draws_them(mine, out_degrees):
     sizes: GraphSizes = mine.base.spec.sizes
     statistics: GraphStatistics = mine.base.spec.statistics
     config = FastConfig(predict_out_degree=out_degrees, width=32, depth=1)

@@ -1,11 +1,9 @@
 import importlib
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from private_jobs import PrivateJobs
 
 from layerdag.dp.settings import Privacy, Units, epsilon_of, noise_multiplier, read_owners
 from layerdag.errors import ConfigError, DataError
@@ -29,16 +27,13 @@ def test_one_full_step_is_the_analytic_gaussian_mechanism():
     assert delta <= 1e-2
 
 
-def test_no_noise_promises_nothing():
+def test_more_steps_need_more_noise_and_no_noise_promises_nothing():
     assert noise_multiplier(math.inf, 1e-3, 40, 0.25) == 0.0
     assert epsilon_of(0.0, 1e-3, 40, 0.25) == math.inf
-
-
-def test_more_steps_need_more_noise():
     assert noise_multiplier(3.0, 1e-3, 8, 0.25) > noise_multiplier(3.0, 1e-3, 4, 0.25)
 
 
-def test_a_missing_accountant_names_the_extra(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_accountant_names_the_extra(monkeypatch):
     def missing(name: str) -> None:
         raise ImportError(f"No module named {name!r}")
 
@@ -56,7 +51,7 @@ def test_it_is_off_unless_epsilon_is_given():
 @pytest.mark.parametrize(
     ("units", "delta"), [(700, 7e-4), (499, 1e-3), (5, 0.1), (1, 0.2), (10_000, 5e-5)]
 )
-def test_automatic_delta_is_at_most_half_of_one_over_the_units(units: int, delta: float):
+def test_automatic_delta_is_at_most_half_of_one_over_the_units(units, delta):
     found = Privacy(epsilon=1.0).delta_for(units)
     assert found == pytest.approx(delta)
     assert found <= 1 / (2 * max(units, 2)) + 1e-12
@@ -83,12 +78,12 @@ def test_delta_may_be_given_as_a_number_or_as_the_word_auto():
         ({"owners": Path("x.csv")}, r"nothing with privacy\.unit=run"),
     ],
 )
-def test_values_out_of_bounds_are_one_sentence(values: dict[str, Any], message: str):
+def test_values_out_of_bounds_are_one_sentence(values, message):
     with pytest.raises(ConfigError, match=message):
         Privacy(**values)
 
 
-def test_graphs_of_an_owner_are_one_unit(mine: PrivateJobs):
+def test_graphs_of_an_owner_are_one_unit(mine):
     graphs = mine.data.batch("train")
     owners = ["a", "b"] * (graphs.num_graphs // 2)
     units = Units.from_owners(graphs, owners)
@@ -97,14 +92,14 @@ def test_graphs_of_an_owner_are_one_unit(mine: PrivateJobs):
     assert units.nodes_U.tolist() == [sizes[::2].sum(), sizes[1::2].sum()]
 
 
-def test_batches_hold_the_chosen_units_and_no_other(mine: PrivateJobs):
+def test_batches_hold_the_chosen_units_and_no_other(mine):
     units = Units.from_owners(mine.data.batch("train"), ["a", "b", "c"] * 4)
     seen = [unit for _, unit_G in units.batches(np.array([True, False, True])) for unit in unit_G]
     assert sorted(map(int, seen)) == [0] * 4 + [2] * 4
     assert list(units.batches(np.zeros(3, bool))) == []
 
 
-def test_owners_come_from_a_table(tmp_path: Path):
+def test_owners_come_from_a_table(tmp_path):
     file = tmp_path / "owners.csv"
     file.write_text("graph,owner,team\nx,ann,1\ny,bob,1\n")
     assert read_owners(file, ["y", "x"]) == ["bob", "ann"]
@@ -118,13 +113,13 @@ def test_owners_come_from_a_table(tmp_path: Path):
         ("", r"has the columns none"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, text: str, message: str):
+def test_a_table_that_does_not_fit_is_refused(tmp_path, text, message):
     file = tmp_path / "owners.csv"
     file.write_text(text)
     with pytest.raises(DataError, match=message):
         read_owners(file, ["x", "y"])
 
 
-def test_a_missing_table_is_refused(tmp_path: Path):
+def test_a_missing_table_is_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read as CSV"):
         read_owners(tmp_path / "none.csv", ["x"])

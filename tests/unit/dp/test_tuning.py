@@ -32,21 +32,15 @@ EVEN = 0.01 * np.eye(40)
 COINS = np.arange(12) % 3 == 0
 
 
-def test_who_took_part_is_seen_in_a_change_without_noise():
+def test_who_took_part_is_seen_without_noise_and_hidden_by_it():
     change = -GRADIENTS[COINS].sum(0)
     score = scores(GRADIENTS, change, OTHERS, EVEN)
     assert score[COINS].min() > score[~COINS].max()
-
-
-def test_what_others_do_in_known_directions_hides_nobody():
     change = -GRADIENTS[COINS].sum(0)
     shifted = change + np.array([200.0, -300.0]) @ OTHERS
     assert np.allclose(
         scores(GRADIENTS, shifted, OTHERS, EVEN), scores(GRADIENTS, change, OTHERS, EVEN)
     )
-
-
-def test_noise_hides_who_took_part():
     change = -GRADIENTS[COINS].sum(0) + 1000 * RNG.standard_normal(40)
     score = scores(GRADIENTS, change, OTHERS, EVEN)
     assert score[COINS].min() < score[~COINS].max()
@@ -73,7 +67,7 @@ def _drawn(mine: PrivateJobs, count: int) -> Canaries:
     return Canaries.drawn(adapters, count, SecretGenerator(0))
 
 
-def test_canaries_are_the_same_strange_graphs_each_time(mine: PrivateJobs):
+def test_canaries_are_the_same_strange_graphs_each_time(mine):
     spec = mine.base.spec
     graphs = canary_graphs(spec.statistics, spec.sizes, 12)
     rows = {tuple(row) for row in graphs.x_NA.tolist()}
@@ -87,7 +81,7 @@ def test_canaries_are_the_same_strange_graphs_each_time(mine: PrivateJobs):
     assert torch.equal(graphs.x_NA, canary_graphs(spec.statistics, spec.sizes, 12).x_NA)
 
 
-def test_codes_of_a_canary_go_together(mine: PrivateJobs):
+def test_codes_of_a_canary_go_together(mine):
     """Attribute 1 of a node of kind k may be k alone."""
     statistics = replace(
         mine.base.spec.statistics,
@@ -100,14 +94,14 @@ def test_codes_of_a_canary_go_together(mine: PrivateJobs):
     assert len(x_NA[:, 0].unique()) == 3
 
 
-def test_canaries_pull_in_directions_of_their_own(mine: PrivateJobs):
+def test_canaries_pull_in_directions_of_their_own(mine):
     gradient_MP = _drawn(mine, 12).gradient_MP
     own_MP = gradient_MP - gradient_MP.mean(0)
     strength = np.linalg.svd(own_MP, compute_uv=False)
     assert (strength > 0.02 * strength[0]).sum() >= 10
 
 
-def test_those_whose_coin_says_so_join_the_units(mine: PrivateJobs):
+def test_those_whose_coin_says_so_join_the_units(mine):
     canaries = _drawn(mine, 16)
     units = canaries.beside(mine.units, "cpu")
     taken = int(canaries.took_part_M.sum())
@@ -119,7 +113,7 @@ def test_those_whose_coin_says_so_join_the_units(mine: PrivateJobs):
     assert int(units.graphs.edge_index_2E.max()) == units.graphs.num_nodes - 1
 
 
-def test_without_canaries_the_units_stay(mine: PrivateJobs):
+def test_without_canaries_the_units_stay(mine):
     assert _drawn(mine, 0).beside(mine.units, "cpu").count == mine.units.count
 
 
@@ -131,7 +125,7 @@ def test_all_guesses_right_give_the_bound_of_the_binomial_tail():
 
 
 @pytest.mark.parametrize("right", [0, 10, 16, 20])
-def test_guesses_like_a_coin_s_give_nothing(right: int):
+def test_guesses_like_a_coin_s_give_nothing(right):
     assert lower_bound(64, 32, right, 1e-3).epsilon == 0.0
 
 
@@ -179,7 +173,7 @@ def weights_of(result: PrivateResult) -> dict[str, torch.Tensor]:
     return load_checkpoint(result.run.best).model.state_dict()
 
 
-def test_the_checkpoint_is_an_ordinary_one_with_its_promise(mine: PrivateJobs, tmp_path: Path):
+def test_the_checkpoint_is_an_ordinary_one_with_its_promise(mine, tmp_path):
     result = tuned(mine, tmp_path, FEW, key=None)
     checkpoint = load_checkpoint(result.run.best)
     assert checkpoint.meta.privacy == result.guarantee
@@ -190,9 +184,7 @@ def test_the_checkpoint_is_an_ordinary_one_with_its_promise(mine: PrivateJobs, t
     assert "secret key" in result.guarantee.noise
 
 
-def test_nothing_else_in_the_checkpoint_follows_from_the_private_graphs(
-    mine: PrivateJobs, tmp_path: Path
-):
+def test_nothing_else_in_the_checkpoint_follows_from_the_private_graphs(mine, tmp_path):
     """Everything but the tuned weights is the same whatever the private graphs are."""
     other = replace(mine, data=mine.data.replaced(graphs={
         **mine.data.graphs, "train": mine.data.graphs["train"][::-1][:-1]
@@ -209,7 +201,7 @@ def test_nothing_else_in_the_checkpoint_follows_from_the_private_graphs(
     assert meta["metrics"] == {}
 
 
-def test_only_the_few_parameters_change(mine: PrivateJobs, tmp_path: Path):
+def test_only_the_few_parameters_change(mine, tmp_path):
     result = tuned(mine, tmp_path, FEW)
     before, after = (
         mine.base.model.state_dict(),
@@ -221,7 +213,7 @@ def test_only_the_few_parameters_change(mine: PrivateJobs, tmp_path: Path):
     assert all(name.endswith((".bias", ".project.weight")) for name in changed), changed
 
 
-def test_without_noise_it_learns(mine: PrivateJobs, tmp_path: Path):
+def test_without_noise_it_learns(mine, tmp_path):
     result = tuned(mine, tmp_path, WITHOUT_NOISE)
     batch = mine.data.batch("train")
     after = nats_of(load_checkpoint(result.run.best).model, batch)
@@ -230,7 +222,7 @@ def test_without_noise_it_learns(mine: PrivateJobs, tmp_path: Path):
     assert "nothing is promised" in str(result.guarantee)
 
 
-def test_a_step_without_units_is_noise_of_the_promised_size(mine: PrivateJobs, tmp_path: Path):
+def test_a_step_without_units_is_noise_of_the_promised_size(mine, tmp_path):
     class Nobody(SecretGenerator):
         """Draws nobody into the sample."""
 
@@ -252,9 +244,7 @@ def test_a_step_without_units_is_noise_of_the_promised_size(mine: PrivateJobs, t
     assert float(change.std()) == pytest.approx(wanted, rel=0.2)
 
 
-def test_the_same_key_gives_the_same_weights_and_a_secret_one_others(
-    mine: PrivateJobs, tmp_path: Path
-):
+def test_the_same_key_gives_the_same_weights_and_a_secret_one_others(mine, tmp_path):
     folders = [
         tuned(mine, tmp_path / str(i), FEW, key).run.best for i, key in enumerate((1, 1, None))
     ]
@@ -263,7 +253,7 @@ def test_the_same_key_gives_the_same_weights_and_a_secret_one_others(
     assert first != other
 
 
-def test_figures_are_marked_as_the_owner_s(mine: PrivateJobs, tmp_path: Path):
+def test_figures_are_marked_as_the_owner_s(mine, tmp_path):
     logger = Kept()
     tune_privately(mine.run(tmp_path, FEW), loggers=[logger], generator=SecretGenerator(1))
     assert len(logger.figures) == FEW.steps
@@ -271,7 +261,7 @@ def test_figures_are_marked_as_the_owner_s(mine: PrivateJobs, tmp_path: Path):
     assert all(0 <= figures[f"{OWNER_ONLY}clipped"] <= 1 for figures in logger.figures)
 
 
-def test_owners_count_as_one_each(mine: PrivateJobs, tmp_path: Path):
+def test_owners_count_as_one_each(mine, tmp_path):
     run = mine.run(tmp_path, replace(FEW, unit="owner", owners=Path("owners.csv")))
     units = Units.from_owners(mine.data.batch("train"), ["a", "b", "c"] * 4)
     result = tune_privately(replace(run, units=units), generator=SecretGenerator(1))
@@ -279,7 +269,7 @@ def test_owners_count_as_one_each(mine: PrivateJobs, tmp_path: Path):
     assert result.guarantee.neighbors.startswith("one owner replaced by an empty one")
 
 
-def test_an_audit_finds_canaries_where_nothing_hides_them(mine: PrivateJobs, tmp_path: Path):
+def test_an_audit_finds_canaries_where_nothing_hides_them(mine, tmp_path):
     """The audit can fail: 48 canaries give at most 2.02; one wrong guess leaves 1.50 of it."""
     plain = replace(WITHOUT_NOISE, delta=1e-5, clip=1e6, learning_rate=3e3, canaries=48)
     bound = tuned(mine, tmp_path / "plain", plain).guarantee.lower_bound
@@ -291,7 +281,7 @@ def test_an_audit_finds_canaries_where_nothing_hides_them(mine: PrivateJobs, tmp
     assert bound <= 2.0
 
 
-def test_a_run_that_stands_there_is_not_replaced(mine: PrivateJobs, tmp_path: Path):
+def test_a_run_that_stands_there_is_not_replaced(mine, tmp_path):
     run = mine.run(tmp_path, FEW)
     tune_privately(run, generator=SecretGenerator(1))
     with pytest.raises(UsageError, match="best"):

@@ -4,7 +4,6 @@ What figures are called in sentences may change: ``PROSE`` are the keys of these
 """
 
 import json
-from pathlib import Path
 
 import pytest
 from golden_comparison import golden_comparison
@@ -29,9 +28,7 @@ def found() -> dict:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_comparison_prints_and_saves_what_it_always_did(
-    section: str, found: dict, repository: Path
-) -> None:
+def test_a_comparison_prints_and_saves_what_it_always_did(section, found, repository):
     golden = json.loads((repository / "tests/golden/comparison.json").read_text())
     assert tuple(golden) == SECTIONS
     require_same(found[section], golden[section], section)

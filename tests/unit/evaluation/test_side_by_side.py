@@ -52,7 +52,7 @@ def plugins() -> Iterator[None]:
     METRICS.unregister("sources")
 
 
-def test_training_graphs_have_ratios_of_1_and_nothing_new(data: ld.GraphDataset) -> None:
+def test_training_graphs_have_ratios_of_1_and_nothing_new(data):
     found = score_generators(data, {}, baseline=True, replicates=10)
     (score,) = found.scores
     assert score.name == TRAINING
@@ -62,9 +62,7 @@ def test_training_graphs_have_ratios_of_1_and_nothing_new(data: ld.GraphDataset)
     assert json.loads(json.dumps(found.to_dict()))["scores"][0]["vun"]["novel"]["count"] == 0
 
 
-def test_a_registered_metric_and_generator_enter_the_table(
-    data: ld.GraphDataset, plugins: None
-) -> None:
+def test_a_registered_metric_and_generator_enter_the_table(data, plugins):
     made = fitted_generator("again", data).sample(6, 0)
     found = score_generators(data, {"again": made, "real": data.graphs["val"]}, replicates=5)
     assert found.scores[0].report.row("sources").metric.unit == "nodes"
@@ -72,7 +70,7 @@ def test_a_registered_metric_and_generator_enter_the_table(
     assert ld.compare(data, made, replicates=5).row("sources").generated.value > 0
 
 
-def test_graphs_that_are_none_count_as_invalid(data: ld.GraphDataset) -> None:
+def test_graphs_that_are_none_count_as_invalid(data):
     cycle = nx.DiGraph([(0, 1), (1, 0)])
     found = score_generators(data, {"odd": [cycle, None, data.graphs["val"][0]]}, replicates=5)
     assert found.scores[0].vun.valid.count == 1
@@ -82,16 +80,14 @@ def test_graphs_that_are_none_count_as_invalid(data: ld.GraphDataset) -> None:
     assert alone.scores[0].mean_ratio is None
 
 
-def test_what_is_no_generator_is_refused(data: ld.GraphDataset) -> None:
+def test_what_is_no_generator_is_refused(data):
     with pytest.raises(UsageError, match=r"needs the methods fit\(data\) and sample"):
         register_generator("odd")(Path)
     with pytest.raises(ConfigError, match="There is no generator 'odd'"):
         fitted_generator("odd", data)
 
 
-def test_the_command_compares_files_folders_and_generators(
-    data: ld.GraphDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
-) -> None:
+def test_the_command_compares_files_folders_and_generators(data, tmp_path, capsys, monkeypatch):
     real = tmp_path / "real"
     real.mkdir()
     for split in ("train", "val", "test"):
@@ -132,8 +128,6 @@ def test_the_command_compares_files_folders_and_generators(
         (["corpus", "--baseline", "--plugin", "no.py"], "there is no such Python file"),
     ],
 )
-def test_wrong_use_is_one_sentence(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_one_sentence(words, said, capsys):
     assert main(["compare", *words]) == 2
     assert said in capsys.readouterr().err

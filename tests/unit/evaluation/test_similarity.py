@@ -1,6 +1,5 @@
 """Similarity by depth tells where along their layers samples leave the real graphs."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -30,9 +29,7 @@ def graphs(rng: np.random.Generator, widths: list[int], count: int = 40) -> list
     ]
 
 
-def test_samples_that_widen_at_their_end_are_far_there_and_near_before(
-    rng: np.random.Generator,
-) -> None:
+def test_samples_that_widen_at_their_end_are_far_there_and_near_before(rng):
     even, widening = [3] * 10, [3] * 8 + [9] * 2
     rows = compare_by_depth(
         graphs(rng, even), graphs(rng, even), graphs(rng, widening), ATTRIBUTES, replicates=2
@@ -43,21 +40,7 @@ def test_samples_that_widen_at_their_end_are_far_there_and_near_before(
     assert (rows[0].begin, rows[4].end) == (0.0, 1.0)
 
 
-def test_kinds_that_drift_show_in_the_stretch_where_they_do(rng: np.random.Generator) -> None:
-    def drifted(dag: DAG) -> DAG:
-        x_NA = dag.x_NA.clone()
-        x_NA[dag.num_nodes * 4 // 5 :, 0] = 0
-        return DAG.build(x_NA, dag.edge_index_2E)
-
-    train, test = graphs(rng, [4] * 10), graphs(rng, [4] * 10)
-    made = [drifted(dag) for dag in graphs(rng, [4] * 10)]
-    rows = compare_by_depth(train, test, made, ATTRIBUTES, replicates=2)
-    distance = [row.rows[-1].generated.value for row in rows]
-    assert distance[4] > 0.6
-    assert max(distance[:4]) < 0.3
-
-
-def test_one_stretch_is_the_whole_graph(rng: np.random.Generator) -> None:
+def test_one_stretch_is_the_whole_graph(rng):
     sets = [graphs(rng, [2, 5, 3]) for _ in range(3)]
     (whole,) = compare_by_depth(*sets, ATTRIBUTES, depth_bins=1, replicates=2)
     report = compare(*sets, ATTRIBUTES, replicates=2)
@@ -72,21 +55,18 @@ def test_one_stretch_is_the_whole_graph(rng: np.random.Generator) -> None:
         assert row.ratio == pytest.approx(report.row(row.metric.name).ratio)
 
 
-def test_stretches_hold_every_node_once_and_may_be_empty(rng: np.random.Generator) -> None:
+def test_stretches_hold_every_node_once_and_there_is_at_least_one(rng):
     flat = [DAG.build(torch.zeros(3, 2, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64))]
     rows = compare_by_depth(graphs(rng, [2] * 7), graphs(rng, [2] * 7), flat * 4, ATTRIBUTES)
     assert [row.nodes for row in rows] == [12, 0, 0, 0, 0]
     assert rows[4].mean_ratio is None
     assert all(row.generated.error for row in rows[4].rows)
-
-
-def test_no_stretch_at_all_is_refused(rng: np.random.Generator) -> None:
     few = graphs(rng, [2, 2], count=3)
     with pytest.raises(UsageError, match="at least one depth bin, found 0"):
         compare_by_depth(few, few, few, ATTRIBUTES, depth_bins=0)
 
 
-def test_views_that_are_not_those_of_the_graphs_are_refused(rng: np.random.Generator) -> None:
+def test_views_that_are_not_those_of_the_graphs_are_refused(rng):
     few = graphs(rng, [2, 2], count=3)
     with pytest.raises(UsageError, match="1 attributes are named but the graphs have 2"):
         compare_by_depth(few, few, few, ATTRIBUTES[:1])
@@ -98,7 +78,7 @@ def _graphs(rng: np.random.Generator, count: int, width: int = 4, depth: int = 6
     ]
 
 
-def test_every_metric_has_a_value_inside_its_bounds(rng: np.random.Generator) -> None:
+def test_every_metric_has_a_value_inside_its_bounds(rng):
     report = compare(_graphs(rng, 30), _graphs(rng, 30), _graphs(rng, 20), ATTRIBUTES, replicates=9)
     assert not report.failures
     assert (report.train, report.test, report.generated) == (30, 30, 20)
@@ -112,7 +92,7 @@ def test_every_metric_has_a_value_inside_its_bounds(rng: np.random.Generator) ->
     assert len({row.metric.name for row in report.rows}) == len(report.rows)
 
 
-def test_the_test_set_itself_has_distance_zero(rng: np.random.Generator) -> None:
+def test_the_test_set_itself_has_distance_zero(rng):
     train, test = _graphs(rng, 20), _graphs(rng, 20)
     report = compare(train, test, test, ATTRIBUTES, replicates=2)
     distances = [row for row in report.rows if row.metric.goal is Goal.MINIMIZE]
@@ -120,7 +100,7 @@ def test_the_test_set_itself_has_distance_zero(rng: np.random.Generator) -> None
     assert report.row("coverage").generated.value == 1
 
 
-def test_wider_graphs_are_further_than_the_training_set(rng: np.random.Generator) -> None:
+def test_wider_graphs_are_further_than_the_training_set(rng):
     train, test = _graphs(rng, 40), _graphs(rng, 40)
     report = compare(train, test, _graphs(rng, 40, width=9), ATTRIBUTES, replicates=50)
     for name in ("nodes", "mean_width", "width", "mmd:sizes", "mmd:embedding"):
@@ -131,25 +111,7 @@ def test_wider_graphs_are_further_than_the_training_set(rng: np.random.Generator
         assert row.ratio_interval.low > 1
 
 
-def test_shuffled_attributes_show_in_marginals_and_pairs_only(rng: np.random.Generator) -> None:
-    train, test = _graphs(rng, 40), _graphs(rng, 40)
-    constant = [DAG.build(d.x_NA * 0, d.edge_index_2E) for d in _graphs(rng, 40)]
-    report = compare(train, test, constant, ATTRIBUTES, replicates=2)
-    for name in ("attribute:op", "attribute:size", "attribute_pairs", "edge_bigrams"):
-        ratio = report.row(name).ratio
-        assert ratio is not None
-        assert ratio > 3
-    assert report.row("in_degree").generated.value < 0.2
-    assert "op x size" in report.row("attribute_pairs").generated.breakdown
-
-
-def test_figures_repeat_with_the_seed(rng: np.random.Generator) -> None:
-    sets = [_graphs(rng, 8) for _ in range(3)]
-    first, second = (compare(*sets, ATTRIBUTES, seed=5, replicates=5) for _ in range(2))
-    assert first == second
-
-
-def test_a_metric_without_scale_is_listed_as_failed(rng: np.random.Generator) -> None:
+def test_a_metric_without_scale_is_listed_as_failed(rng):
     same = [random_dag(rng, [1, 1], [1, 1])] * 5
     report = compare(same, same, same, ATTRIBUTES, replicates=2)
     reasons = {result.metric.name: result.error for result in report.failures}
@@ -158,7 +120,7 @@ def test_a_metric_without_scale_is_listed_as_failed(rng: np.random.Generator) ->
     assert report.row("nodes").ratio is None
 
 
-def test_graphs_without_edges_have_no_distance_between_spans(rng: np.random.Generator) -> None:
+def test_graphs_without_edges_have_no_distance_between_spans(rng):
     real = _graphs(rng, 10)
     bare = [DAG.build(dag.x_NA, dag.edge_index_2E[:, :0]) for dag in real]
     report = compare(real, real, bare, ATTRIBUTES, replicates=2)
@@ -168,13 +130,13 @@ def test_graphs_without_edges_have_no_distance_between_spans(rng: np.random.Gene
     assert report.row("nodes").generated.value == 0
 
 
-def test_the_number_of_attributes_must_match(rng: np.random.Generator) -> None:
+def test_the_number_of_attributes_must_match(rng):
     sets = [_graphs(rng, 2) for _ in range(3)]
     with pytest.raises(UsageError, match="one AttributeView for each column"):
         compare(*sets, ATTRIBUTES[:1])
 
 
-def test_histograms_for_plots_share_their_support(rng: np.random.Generator) -> None:
+def test_histograms_for_plots_share_their_support(rng):
     first, second = histograms_of("in_degree", [_graphs(rng, 3), _graphs(rng, 5)], ATTRIBUTES)
     assert first.support_K is second.support_K
     assert math.isclose(second.pooled().sum(), 1)
@@ -182,9 +144,7 @@ def test_histograms_for_plots_share_their_support(rng: np.random.Generator) -> N
         histograms_of("color", [_graphs(rng, 1)], ATTRIBUTES)
 
 
-def test_fewer_generated_graphs_are_compared_with_as_few_real_ones(
-    rng: np.random.Generator,
-) -> None:
+def test_fewer_generated_graphs_are_compared_with_as_few_real_ones(rng):
     train, test = _graphs(rng, 60), _graphs(rng, 60)
     few = compare(train, test, _graphs(rng, 6), ATTRIBUTES, replicates=2).row("nodes")
     many = compare(train, test, _graphs(rng, 60), ATTRIBUTES, replicates=2).row("nodes")
@@ -201,26 +161,7 @@ def report(rng: np.random.Generator) -> QualityReport:
     return compare(graphs(8), graphs(7), graphs(6), [AttributeView("op")], replicates=3)
 
 
-def test_a_report_prints_as_a_table_with_one_line_per_metric(rng: np.random.Generator) -> None:
-    found = report(rng)
-    head, columns, *lines = str(found).splitlines()
-    assert head.startswith("6 generated graphs and 8 real training graphs, each against 7 real")
-    assert columns.split() == ["metric", "generated", "real", "ratio", "95", "%"]
-    assert [line.split()[0] for line in lines] == [row.metric.name for row in found.rows]
-    nodes = next(line for line in lines if line.startswith("edges "))
-    assert f"{found.row('edges').generated.value:.3g}" in nodes
-    assert nodes.endswith("lower is better")
-
-
-def test_a_report_as_plain_data_is_json(rng: np.random.Generator) -> None:
-    found = report(rng)
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert plain["generated"] == 6
-    assert len(plain["rows"]) == len(found.rows)
-    assert plain["rows"][0]["generated"]["metric"]["goal"] == "lower"
-
-
-def test_numbers_that_json_lacks_become_null(rng: np.random.Generator) -> None:
+def test_numbers_that_json_lacks_become_null(rng):
     found = report(rng)
     first = replace(found.rows[0], ratio=float("nan"))
     plain = replace(found, rows=(first, *found.rows[1:])).to_dict()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,9 +23,7 @@ TWO_RANKS = job(*[(compute(1), collective(2, 1))] * 2)
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([".json", ".graphml"]))
 @tried(10)
-def test_graphs_come_back_from_either_format(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, suffix: str
-) -> None:
+def test_graphs_come_back_from_either_format(tmp_path_factory, seed, suffix):
     graph = random_job(seed % 1000, 2, layers=3)
     path = tmp_path_factory.mktemp("law") / f"g{suffix}"
     ld.write(graph, path)
@@ -45,7 +42,7 @@ def test_graphs_come_back_from_either_format(
 
 
 @pytest.mark.parametrize("suffix", ["", ".json"])
-def test_workloads_come_back_byte_by_byte(tmp_path: Path, suffix: str) -> None:
+def test_workloads_come_back_byte_by_byte(tmp_path, suffix):
     ld.write(TWO_RANKS, tmp_path / f"job{suffix}")
     back = ld.read(tmp_path / f"job{suffix}")
     assert isinstance(back, ld.Workload)
@@ -64,15 +61,13 @@ def test_workloads_come_back_byte_by_byte(tmp_path: Path, suffix: str) -> None:
         (chain("g", "ab"), "x.et", r"a graph is written as \.graphml, \.dot, \.json or \.wf\.json"),
     ],
 )
-def test_suffixes_that_do_not_fit_are_refused_and_nothing_is_written(
-    tmp_path: Path, thing: object, name: str, words: str
-) -> None:
+def test_suffixes_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path, thing, name, words):
     with pytest.raises(UsageError, match=words):
         ld.write(thing, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sample_of_a_flow_graph_is_no_job(tmp_path: Path) -> None:
+def test_a_sample_of_a_flow_graph_is_no_job(tmp_path):
     data = ld.GraphDataset.build("chains", "flow", {"train": [chain("g", "abc"), chain("h", "ab")]})
     sample = GeneratedGraph("s", 0, data.graphs["train"][0], False, data.schema)
     ld.write(sample, tmp_path / "s.json")
@@ -82,13 +77,13 @@ def test_a_sample_of_a_flow_graph_is_no_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gone", "gone.et", "gone.json", "gone.graphml"])
-def test_what_is_not_there_is_told_by_name(tmp_path: Path, name: str) -> None:
+def test_what_is_not_there_is_told_by_name(tmp_path, name):
     for call in (ld.read, ld.validate):
         with pytest.raises(DataError, match="gone"):
             call(tmp_path / name)
 
 
-def test_findings_of_several_things_are_those_of_each_in_order() -> None:
+def test_findings_of_several_things_are_those_of_each_in_order():
     broken = job((compute(1, 7),))
     cyclic = chain("loop", "ab")
     cyclic.edge_index_2E[:] = [[0], [0]]
@@ -102,7 +97,7 @@ def test_findings_of_several_things_are_those_of_each_in_order() -> None:
 
 
 @pytest.mark.parametrize("part", ["train", "val"])
-def test_an_empty_part_is_named_before_anything_is_written(tmp_path: Path, part: str) -> None:
+def test_an_empty_part_is_named_before_anything_is_written(tmp_path, part):
     graphs = [chain(f"g{i}", "ab" * (i + 1), label=float(i)) for i in range(6)]
     data = ld.GraphDataset.build("toy", "flow", {"train": graphs, "val": graphs[:2]})
     emptied = ld.GraphDataset.of_splits(
@@ -142,7 +137,7 @@ NO_EDGES = {"edge_index_2E": np.zeros((2, 0), np.int64), "edge_type_E": np.zeros
         ({"edge_index_2E": np.array([[0, 0], [1, 1]])}, "g: an edge occurs twice; keep one"),
     ],
 )
-def test_the_first_fault_is_named(changes: dict, message: str) -> None:
+def test_the_first_fault_is_named(changes, message):
     with pytest.raises(GraphError, match=message):
         replace(sound(), **changes).checked()
 
@@ -157,13 +152,13 @@ def test_the_first_fault_is_named(changes: dict, message: str) -> None:
         {"edge_index_2E": np.array([[0, 1], [1, 0]])},  # a cycle is found when encoding
     ],
 )
-def test_a_sound_graph_is_returned_as_it_is(changes: dict) -> None:
+def test_a_sound_graph_is_returned_as_it_is(changes):
     graph = replace(sound(), **changes)
     assert graph.checked() is graph
     assert graph.num_nodes == 3
 
 
-def test_sizes_are_conditions() -> None:
+def test_sizes_are_conditions():
     assert size_conditions(np.array([0, 1, 1, 4])) == {"num_nodes": 4.0, "num_layers": 5.0}
     assert size_conditions(np.zeros(0, np.int64)) == {"num_nodes": 0.0, "num_layers": 0.0}
 
@@ -174,16 +169,18 @@ def write(tmp_path, text: str, name: str = "labels.csv"):
     return path
 
 
-def test_columns_of_numbers_become_numbers_and_others_categories(tmp_path):
+def test_columns_of_labels_are_numbers_categories_or_the_split(tmp_path):
     labels = read_labels(write(tmp_path, "name,label,device\na,1.5,cpu\nb,,gpu\n"))
     assert labels.conditions == {"a": {"label": 1.5, "device": "cpu"}, "b": {"device": "gpu"}}
     assert labels.splits == {}
-
-
-def test_a_column_split_names_the_split(tmp_path):
     labels = read_labels(write(tmp_path, "name,label,split\na,1,train\nb,2,test\n"))
     assert labels.splits == {"a": "train", "b": "test"}
     assert labels.conditions["b"] == {"label": 2.0}
+    text = "\ufeffname,label,device\na,1.5,\nb, ,3\nc,2,cpu\n"
+    labels = read_labels(write(tmp_path, text))
+    assert labels.conditions["a"] == {"label": 1.5}
+    assert labels.conditions["b"] == {"device": "3"}
+    assert labels.conditions["c"] == {"label": 2.0, "device": "cpu"}
 
 
 def test_json_may_hold_values_or_objects(tmp_path):
@@ -209,20 +206,9 @@ def test_a_malformed_file_is_refused(tmp_path, text, name, message):
         read_labels(write(tmp_path, text, name))
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_label_files_that_are_missing_or_no_text_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"none\.csv: there is no such file"):
         read_labels(tmp_path / "none.csv")
-
-
-def test_empty_cells_are_unknown_and_a_column_with_one_word_is_a_category(tmp_path):
-    text = "\ufeffname,label,device\na,1.5,\nb, ,3\nc,2,cpu\n"
-    labels = read_labels(write(tmp_path, text))
-    assert labels.conditions["a"] == {"label": 1.5}
-    assert labels.conditions["b"] == {"device": "3"}
-    assert labels.conditions["c"] == {"label": 2.0, "device": "cpu"}
-
-
-def test_labels_in_another_encoding_are_refused(tmp_path):
     (tmp_path / "l.csv").write_bytes(b"name,label\n\xff\xfe,1\n")
     with pytest.raises(DataError, match=r"l\.csv: the label file cannot be read"):
         read_labels(tmp_path / "l.csv")

@@ -30,11 +30,11 @@ def colors(word: str) -> np.ndarray:
         ("ababa", [Run(0, 2, 2)]),
     ],
 )
-def test_runs_of_equal_blocks(word: str, runs: list[Run]) -> None:
+def test_runs_of_equal_blocks(word, runs):
     assert list(repeated_runs(colors(word))) == runs
 
 
-def test_runs_inside_blocks_occur_in_each_copy() -> None:
+def test_runs_inside_blocks_occur_in_each_copy():
     """Two micro-batches of three layers."""
     found = nested_runs(colors("sababab" * 2))
     assert found == (Run(0, 7, 2), Run(1, 2, 3), Run(8, 2, 3))
@@ -61,7 +61,7 @@ def layered(count: int) -> tuple[int, tuple[np.ndarray, np.ndarray], list[Run]]:
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(2, 5), (3, 4), (5, 2), (4, 4), (3, 12)])
-def test_a_net_of_so_many_layers_is_that_net(count: int, wanted: int) -> None:
+def test_a_net_of_so_many_layers_is_that_net(count, wanted):
     nodes, edges, runs = layered(count)
     made = RepeatedProgram.fold(nodes, edges, runs, [False, True]).unrolled(wanted)
     _, (edges_2E, kind_E), _ = layered(wanted)
@@ -72,7 +72,7 @@ def test_a_net_of_so_many_layers_is_that_net(count: int, wanted: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_unrolling_gives_any_graph_back(data: st.DataObject) -> None:
+def test_unrolling_gives_any_graph_back(data):
     period, count = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 4))
     before, between = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))
     first = Run(before, period, count)
@@ -89,7 +89,7 @@ def test_unrolling_gives_any_graph_back(data: st.DataObject) -> None:
     np.testing.assert_array_equal(made.edge_type_E, edges[1])
 
 
-def test_unrolling_gives_jobs_of_the_corpus_back() -> None:
+def test_unrolling_gives_jobs_of_the_corpus_back():
     """A sample; ``benchmarks/scale.py`` does it for every job."""
     corpus = embedded_corpus()
     records = [r for r in read_index(corpus) if r.family in ("mlp", "gnn")][::40]

@@ -36,16 +36,12 @@ KINDS = ("data", "control")
 
 @pytest.mark.parametrize("extent", list(CopyOffset))
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_word_is_read_as_it_was_written(extent: CopyOffset, turned: bool) -> None:
+def test_a_word_is_read_as_it_was_written(extent, turned):
     word = EdgeLabel("data", extent, turned)
     assert EdgeLabel.all_in(str(word), KINDS) == [word]
 
 
-def test_an_edge_between_all_copies_keeps_the_name_of_its_type() -> None:
-    assert str(EdgeLabel("control")) == "control"
-
-
-def test_several_words_of_one_edge_are_told_apart() -> None:
+def test_several_words_of_one_edge_are_told_apart():
     words = {
         EdgeLabel("data"),
         EdgeLabel("control", CopyOffset.DEEPER),
@@ -54,39 +50,23 @@ def test_several_words_of_one_edge_are_told_apart() -> None:
     assert set(EdgeLabel.all_in(copy_label(words), KINDS)) == words
 
 
-def test_words_of_other_graphs_are_left_out() -> None:
+def test_words_of_other_graphs_are_left_out():
     assert EdgeLabel.all_in("weight", KINDS) == []
     assert EdgeLabel.all_in("data sideways + control", KINDS) == [EdgeLabel("control")]
 
 
-def test_nodes_outside_blocks_have_no_other_copies() -> None:
+def test_nodes_outside_blocks_have_no_other_copies():
     assert self_copy_edges("outside", KINDS) is None
     assert self_copy_edges(block_word([]), KINDS) == []
     words = [EdgeLabel("data", CopyOffset.DEEPER)]
     assert self_copy_edges(block_word(words), KINDS) == words
 
 
-@pytest.mark.parametrize(
-    ("extent", "depths"),
-    [
-        (CopyOffset.ALL, [0, 1, 2]),
-        (CopyOffset.FIRST, [0]),
-        (CopyOffset.LAST, [2]),
-        (CopyOffset.NOT_FIRST, [1, 2]),
-        (CopyOffset.NOT_LAST, [0, 1]),
-        (CopyOffset.DEEPER, [1, 2]),
-        (CopyOffset.SHALLOWER, [0, 1]),
-    ],
-)
-def test_extents_name_copies_by_depth(extent: CopyOffset, depths: list[int]) -> None:
-    assert list(extent.depths(3)) == depths
-
-
-def test_one_copy_is_first_and_last_and_has_no_neighbor() -> None:
+def test_one_copy_is_first_and_last_and_has_no_neighbor():
     assert [len(extent.depths(1)) for extent in CopyOffset] == [1, 1, 1, 0, 0, 0, 0]
 
 
-def test_edges_inside_a_copy_are_told_from_those_to_other_copies() -> None:
+def test_edges_inside_a_copy_are_told_from_those_to_other_copies():
     assert in_copy("data", "data")
     assert in_copy("data first", "data")
     assert in_copy("control deeper + data", "data")
@@ -105,9 +85,7 @@ def test_edges_inside_a_copy_are_told_from_those_to_other_copies() -> None:
         (("data",), ["outside", "inside + secret"], False),
     ],
 )
-def test_a_rolled_graph_has_words_of_rolled_graphs_alone(
-    edges: tuple[str, ...], blocks: list[str], expected: bool
-) -> None:
+def test_a_rolled_graph_has_words_of_rolled_graphs_alone(edges, blocks, expected):
     graph = AttributedGraph(
         name="job",
         categories={"op": ["a", "b"], BLOCK: blocks},
@@ -128,7 +106,7 @@ def program_hash(graph: AttributedGraph) -> str:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 9])
-def test_a_network_of_equal_layers_is_one_layer(count: int) -> None:
+def test_a_network_of_equal_layers_is_one_layer(count):
     small = rolled(layered_job(count))
     assert small.conditions[REPEATS] == count
     assert Counter(small.categories["op"])["aten::mm"] == 2
@@ -136,23 +114,23 @@ def test_a_network_of_equal_layers_is_one_layer(count: int) -> None:
     assert small.conditions["num_nodes"] == 8
 
 
-def test_rolled_networks_of_any_depth_are_the_same_graph() -> None:
+def test_rolled_networks_of_any_depth_are_the_same_graph():
     assert program_hash(rolled(layered_job(3))) == program_hash(rolled(layered_job(12)))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_unrolled_it_is_the_graph_again(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_unrolled_it_is_the_graph_again(count):
     whole = layered_job(count)
     assert program_hash(unrolled(rolled(whole), whole.edge_type_names)) == program_hash(whole)
 
 
-def test_another_number_of_copies_is_the_network_of_that_depth() -> None:
+def test_another_number_of_copies_is_the_network_of_that_depth():
     small = rolled(layered_job(3))
     deep = replace(small, conditions={**small.conditions, REPEATS: 12.0})
     assert program_hash(unrolled(deep, ("data", "control"))) == program_hash(layered_job(12))
 
 
-def test_one_copy_has_the_mean_of_durations_so_that_their_sum_stays() -> None:
+def test_one_copy_has_the_mean_of_durations_so_that_their_sum_stays():
     whole = layered_job(4)
     small = rolled(whole)
     total = float((small.numbers["duration"] * copies_of(small)).sum())
@@ -161,7 +139,7 @@ def test_one_copy_has_the_mean_of_durations_so_that_their_sum_stays() -> None:
     assert again.numbers["duration"].sum() == pytest.approx(whole.numbers["duration"].sum())
 
 
-def test_layers_that_differ_in_costs_are_no_copies() -> None:
+def test_layers_that_differ_in_costs_are_no_copies():
     whole = layered_job(4)
     flops_N = whole.numbers["flops"] * np.arange(1, whole.num_nodes + 1)
     small = rolled(replace(whole, numbers={**whole.numbers, "flops": flops_N}))
@@ -170,7 +148,7 @@ def test_layers_that_differ_in_costs_are_no_copies() -> None:
     assert set(small.categories[BLOCK]) == {"outside"}
 
 
-def test_few_repeats_in_a_large_graph_are_chance() -> None:
+def test_few_repeats_in_a_large_graph_are_chance():
     two, large = layered_job(2), layered_job(3)
     op = [f"aten::unlike{i}" for i in range(large.num_nodes)]
     op[:4] = ["aten::mm", "aten::relu"] * 2
@@ -179,7 +157,7 @@ def test_few_repeats_in_a_large_graph_are_chance() -> None:
     assert rolled(two).conditions[REPEATS] == 2
 
 
-def test_edges_that_skip_copies_are_not_folded() -> None:
+def test_edges_that_skip_copies_are_not_folded():
     """Each layer reads the output of the layer before the last."""
     whole = layered_job(6)
     relu = [i for i, op in enumerate(whole.categories["op"]) if op == "aten::relu"]
@@ -194,7 +172,7 @@ def test_edges_that_skip_copies_are_not_folded() -> None:
     assert Counter(small.categories["op"])["aten::relu"] == 6
 
 
-def test_a_graph_with_a_cycle_stays_whole() -> None:
+def test_a_graph_with_a_cycle_stays_whole():
     whole = layered_job(2)
     graph = replace(
         whole,
@@ -205,8 +183,8 @@ def test_a_graph_with_a_cycle_stays_whole() -> None:
     assert rolled(graph).conditions[REPEATS] == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_jobs_are_themselves_again(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(12))
+def test_random_jobs_are_themselves_again(seed):
     whole = random_job(seed, 1 + seed % 3, layers=8)
     again = unrolled(rolled(whole), whole.edge_type_names)
     assert program_hash(again) == program_hash(whole)
@@ -230,7 +208,7 @@ def corpus_graphs(step: int) -> list[AttributedGraph]:
 
 
 @pytest.mark.parametrize("step", [30, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_job_of_the_corpus_is_itself_again(step: int) -> None:
+def test_every_job_of_the_corpus_is_itself_again(step):
     graphs = corpus_graphs(step)
     for whole in graphs:
         again = unrolled(rolled(whole), whole.edge_type_names)
@@ -238,7 +216,7 @@ def test_every_job_of_the_corpus_is_itself_again(step: int) -> None:
     assert sum(rolled(graph).conditions[REPEATS] > 1 for graph in graphs) > len(graphs) / 3
 
 
-def test_single_nodes_that_repeat_are_blocks_where_that_is_wanted() -> None:
+def test_single_nodes_that_repeat_are_blocks_where_that_is_wanted():
     whole = layered_job(3)
     size = 9
     chain = AttributedGraph(
@@ -290,7 +268,7 @@ def edges(graph: AttributedGraph) -> list[str]:
         ("data shallower reversed", ["b1a0", "b2a1"]),
     ],
 )
-def test_edges_inside_blocks(word: str, found: list[str]) -> None:
+def test_edges_inside_blocks(word, found):
     assert edges(unrolled(pair((word,), ["inside"] * 2, 3), KINDS)) == found
 
 
@@ -305,32 +283,32 @@ def test_edges_inside_blocks(word: str, found: list[str]) -> None:
         ("data deeper reversed", ["a0b0", "a0b1", "a0b2"]),
     ],
 )
-def test_edges_into_blocks(word: str, found: list[str]) -> None:
+def test_edges_into_blocks(word, found):
     assert edges(unrolled(pair((word,), ["outside", "inside"], 3), KINDS)) == found
 
 
-def test_edges_out_of_blocks() -> None:
+def test_edges_out_of_blocks():
     assert edges(unrolled(pair(("data last",), ["inside", "outside"], 3), KINDS)) == ["a2b0"]
 
 
 @pytest.mark.parametrize("word", ["data", "data first", "data deeper reversed"])
-def test_edges_outside_blocks_are_plain(word: str) -> None:
+def test_edges_outside_blocks_are_plain(word):
     graph = unrolled(pair((word,), ["outside"] * 2, 3), KINDS)
     assert edges(graph) == ["a0b0"]
     assert graph.num_nodes == 2
 
 
-def test_own_copies_of_a_node_are_a_chain() -> None:
+def test_own_copies_of_a_node_are_a_chain():
     graph = unrolled(pair(("control",), ["inside + data deeper", "outside"], 3), KINDS)
     assert edges(graph) == ["a0a1", "a0b0", "a1a2", "a1b0", "a2b0"]
 
 
-def test_data_wins_over_control_between_the_same_nodes() -> None:
+def test_data_wins_over_control_between_the_same_nodes():
     graph = unrolled(pair(("control + data first",), ["inside"] * 2, 2), KINDS)
     assert [KINDS[code] for code in graph.edge_type_E] == ["data", "control"]
 
 
-def test_edges_to_other_copies_that_close_a_cycle_are_left_out() -> None:
+def test_edges_to_other_copies_that_close_a_cycle_are_left_out():
     graph = unrolled(
         pair(("data deeper + data shallower",), ["inside + data deeper"] * 2, 4), KINDS
     )
@@ -342,7 +320,7 @@ def test_edges_to_other_copies_that_close_a_cycle_are_left_out() -> None:
     assert {"a0b0", "a1b1", "a2b2", "a3b3"} <= set(edges(graph))
 
 
-def test_attributes_are_those_of_the_block() -> None:
+def test_attributes_are_those_of_the_block():
     graph = unrolled(pair(("data",), ["inside", "outside"], 2), KINDS)
     assert graph.categories == {"op": ["a", "a", "b"]}
     assert graph.numbers["flops"].tolist() == [1.0, 1.0, 2.0]
@@ -350,16 +328,13 @@ def test_attributes_are_those_of_the_block() -> None:
 
 
 @pytest.mark.parametrize("repeats", [0.0, -3.0, 0.4])
-def test_there_is_at_least_one_copy(repeats: float) -> None:
+def test_there_is_at_least_one_copy(repeats):
     assert unrolled(pair(("data",), ["inside"] * 2, repeats), KINDS).num_nodes == 2
 
 
-def test_a_whole_graph_has_one_node_for_each() -> None:
+def test_copies_are_as_many_as_the_nodes_and_not_too_many():
     assert copies_of(layered_job(3)).tolist() == [1] * layered_job(3).num_nodes
     assert copies_of(rolled(layered_job(3))).sum() == layered_job(3).num_nodes
-
-
-def test_too_many_copies_are_refused() -> None:
     small = rolled(layered_job(3))
     huge = replace(small, conditions={REPEATS: float(MOST_NODES)})
     with pytest.raises(DataError, match="ask for fewer repeats"):

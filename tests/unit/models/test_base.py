@@ -5,8 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -68,48 +67,12 @@ def asked(**changes: object) -> SampleRequest:
     return SampleRequest(**none, seeds=(0,), **changes)
 
 
-def test_the_mean_of_a_term_is_in_nats_per_decision():
+def test_the_mean_of_a_term_is_in_nats_per_decision_and_zero_without_decisions():
     assert term(6.0, 4).mean() == 1.5
-
-
-def test_a_term_without_decisions_has_a_mean_of_zero_not_nan():
     assert term(0.0, 0).mean() == 0.0
 
 
-def test_batches_are_combined_by_their_sums_not_by_their_means():
-    first, second = term(6.0, 2), term(1.0, 8)
-    both = LossTerm(first.total + second.total, first.count + second.count)
-    assert both.mean() == pytest.approx(0.7)
-    assert both.mean() != pytest.approx(float(first.mean() + second.mean()) / 2)
-
-
-def test_the_mean_passes_gradients_on_in_proportion():
-    weight = torch.tensor(2.0, requires_grad=True)
-    LossTerm(3 * weight, torch.tensor(6)).mean().backward()
-    assert weight.grad == 0.5
-
-
-def test_a_request_asks_for_one_plainly_conditioned_graph_per_seed_unless_told():
-    request = asked()
-    assert (request.guidance, request.best_of, request.steps) == (1.0, 1, None)
-    assert (request.max_nodes, request.max_layers) == (10_000, 2_000)
-
-
-def test_requests_and_results_cannot_be_changed():
-    with pytest.raises(AttributeError):
-        asked().seeds = (1,)
-    with pytest.raises(AttributeError):
-        SampleResult((), ()).dags = ()
-
-
-def test_the_contract_alone_is_no_model():
-    with pytest.raises(TypeError, match="abstract"):
-        DAGModel()
-
-
-def test_a_model_without_a_posterior_says_so_and_draws_one_graph(
-    make_dag: Callable[..., DAG], make_batch: Callable[..., DAGBatch]
-):
+def test_a_model_without_a_posterior_says_so_and_draws_one_graph(make_dag, make_batch):
     model, batch = SilentModel(), make_batch(make_dag(2, 1))
     assert model.posterior_objectives() == ()
     assert model.log_posterior(batch) is None
@@ -137,48 +100,34 @@ class Choice:
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.5])
-def test_both_ends_are_included(value: float):
+def test_both_ends_are_included(value):
     require_between("fast", 0, 1, rate=value)
 
 
 @pytest.mark.parametrize("value", [-1e-9, 1.000001, math.inf, -math.inf, math.nan])
-def test_what_lies_outside_is_refused(value: float):
+def test_what_lies_outside_is_refused(value):
     with pytest.raises(ConfigError, match=r"model 'fast': 'rate' must be from 0 to 1, found"):
         require_between("fast", 0, 1, rate=value)
 
 
-def test_the_first_setting_out_of_bounds_is_named():
+def test_the_first_setting_out_of_bounds_is_named_without_filling_the_message():
     with pytest.raises(ConfigError, match=r"'b' must be from 1 to 10, found 11"):
         require_between("fast", 1, 10, a=3, b=11, c=12)
-
-
-def test_a_huge_value_does_not_fill_the_message():
     with pytest.raises(ConfigError) as told:
         require_between("fast", 0, 1, rate=10**400)
     assert len(str(told.value)) < 120
 
 
-def test_a_word_among_the_choices_is_taken_and_numbers_are_left_alone():
+def test_a_word_is_one_of_the_choices_and_another_is_refused_with_them():
     require_choices("fast", "", Choice("no", number=-7))
-
-
-def test_another_word_is_refused_with_its_place_and_the_choices():
     with pytest.raises(ConfigError, match=r"'part\.word' must be 'yes' or 'no', found 'maybe'"):
         require_choices("fast", "part", Choice("maybe"))
     with pytest.raises(ConfigError, match=r"model 'fast': 'word' must be"):
         require_choices("fast", "", Choice("maybe"))
-
-
-def test_a_word_that_may_be_left_out_is_one_of_the_choices_otherwise():
     require_choices("fast", "part", Choice(open=None))
     require_choices("fast", "part", Choice(open="left"))
     with pytest.raises(ConfigError, match=r"'part\.open' must be 'left' or 'right', found 'up'"):
         require_choices("fast", "part", Choice(open="up"))
-
-
-def test_sizes_of_a_data_set_pass():
-    require_few(SIZES)
-    require_few(GraphSizes((1,)))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +140,7 @@ def test_sizes_of_a_data_set_pass():
         {"category_conditions": (3, 0)},
     ],
 )
-def test_no_attribute_or_no_code_is_refused(changes: dict[str, object]):
+def test_no_attribute_or_no_code_is_refused(changes):
     with pytest.raises(ConfigError, match="at least one attribute, and positive numbers of codes"):
         require_few(replace(SIZES, **changes))
 
@@ -204,13 +153,13 @@ def test_no_attribute_or_no_code_is_refused(changes: dict[str, object]):
         {"category_conditions": (2,) * (MAX_COLUMNS + 1)},
     ],
 )
-def test_too_many_columns_are_refused(changes: dict[str, object]):
+def test_too_many_columns_are_refused(changes):
     with pytest.raises(ConfigError, match=rf"{MAX_COLUMNS + 1} columns is refused; 1000 is the"):
         require_few(replace(SIZES, **changes))
 
 
 @pytest.mark.parametrize("name", ["attributes", "category_conditions", "edge_types"])
-def test_too_many_codes_are_refused_and_the_most_are_not(name: str):
+def test_too_many_codes_are_refused_and_the_most_are_not(name):
     def sized(codes: int) -> GraphSizes:
         return replace(SIZES, **{name: codes if name == "edge_types" else (codes,)})
 
@@ -222,46 +171,18 @@ def test_too_many_codes_are_refused_and_the_most_are_not(name: str):
 KNOWN = Conditions(torch.tensor([[0.5, 1.0], [2.0, -2.0]]), torch.tensor([[1], [0]]))
 
 
-def test_unknown_conditions_keep_the_shape_and_say_nothing():
+def test_conditions_are_hidden_dropped_taken_and_joined_by_rows():
     unknown = KNOWN.unknown()
     assert unknown.numeric_BC.isnan().all()
     assert unknown.numeric_BC.shape == (2, 2)
     assert unknown.category_BM.tolist() == [[-1], [-1]]
-
-
-def test_each_uniform_below_the_rate_drops_its_condition_and_the_last_one_all():
     uniform = torch.tensor([[0.0, 0.9, 0.9, 0.9], [0.9, 0.9, 0.9, 0.1]])
     dropped = KNOWN.dropped(uniform, 0.2)
     assert dropped.numeric_BC.isnan().tolist() == [[True, False], [True, True]]
     assert dropped.category_BM.tolist() == [[1], [-1]]
-
-
-def test_rows_are_taken_and_joined_in_order():
     joined = KNOWN.of(torch.tensor([1])).followed_by(KNOWN)
     assert joined.numeric_BC[:, 0].tolist() == [2.0, 0.5, 2.0]
     assert joined.category_BM[:, 0].tolist() == [0, 1, 0]
-
-
-def test_a_rate_of_0_drops_nothing_and_one_of_1_everything():
-    uniform = torch.tensor([[0.0, 0.5, 0.9, 0.1], [0.3, 0.99, 0.0, 0.0]])
-    kept, lost = KNOWN.dropped(uniform, 0.0), KNOWN.dropped(uniform, 1.0)
-    assert torch.equal(kept.numeric_BC, KNOWN.numeric_BC)
-    assert torch.equal(kept.category_BM, KNOWN.category_BM)
-    assert lost.numeric_BC.isnan().all()
-    assert (lost.category_BM == -1).all()
-
-
-def test_what_is_unknown_stays_unknown():
-    unknown = KNOWN.unknown()
-    dropped = unknown.dropped(torch.ones(2, 4), 0.5)
-    assert dropped.numeric_BC.isnan().all()
-    assert (dropped.category_BM == -1).all()
-
-
-def test_dropping_leaves_the_conditions_themselves_alone():
-    before = KNOWN.numeric_BC.clone()
-    KNOWN.dropped(torch.zeros(2, 4), 0.5)
-    assert torch.equal(KNOWN.numeric_BC, before)
 
 
 def test_graphs_may_have_numbers_alone_categories_alone_or_nothing():
@@ -320,18 +241,15 @@ def spec(
     return ModelSpec(request.param, sizes, statistics, TINY[request.param])
 
 
-def test_a_spec_survives_its_file(spec: ModelSpec):
+def test_a_spec_survives_its_file_and_chooses_class_and_settings(spec):
     assert ModelSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
-
-
-def test_the_name_chooses_the_class_and_the_arguments_its_settings(spec: ModelSpec):
     model = build_model(spec)
     assert type(model) is CLASSES[spec.name]
     assert model.config == spec.config
     assert isinstance(spec.config, FastConfig if spec.name == "fast" else ReferenceConfig)
 
 
-def test_the_seed_alone_makes_the_weights(spec: ModelSpec):
+def test_the_seed_alone_makes_the_weights(spec):
     one, same, other = build_model(spec, 1), build_model(spec, 1), build_model(spec, 2)
     for name, weight in one.state_dict().items():
         assert torch.equal(weight, same.state_dict()[name]), name
@@ -341,7 +259,7 @@ def test_the_seed_alone_makes_the_weights(spec: ModelSpec):
     assert len(differ) > len(list(one.parameters())) / 2
 
 
-def test_building_a_model_leaves_the_global_generator_alone(spec: ModelSpec):
+def test_building_a_model_leaves_the_global_generator_alone(spec):
     torch.manual_seed(5)
     wanted = torch.rand(3)
     torch.manual_seed(5)
@@ -349,7 +267,7 @@ def test_building_a_model_leaves_the_global_generator_alone(spec: ModelSpec):
     assert torch.equal(torch.rand(3), wanted)
 
 
-def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec: ModelSpec):
+def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec):
     bare, model = build_without_weights(spec), build_model(spec)
     assert {tensor.device.type for tensor in bare.state_dict().values()} == {"meta"}
     for tensors in (DAGModel.state_dict, lambda m: dict(m.named_parameters())):
@@ -357,7 +275,7 @@ def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec: ModelSpec
         assert {name: (t.shape, t.dtype) for name, t in tensors(bare).items()} == expected
 
 
-def test_a_model_without_weights_is_made_without_the_compiler_of_torch(tmp_path: Path):
+def test_a_model_without_weights_is_made_without_the_compiler_of_torch(tmp_path):
     sizes = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
     dag = random_dag(np.random.default_rng(0), [2, 3, 2], [4, 2], num_edge_types=2)
     spec = ModelSpec("fast", sizes, GraphStatistics.measure([dag], sizes))
@@ -372,38 +290,22 @@ def test_a_model_without_weights_is_made_without_the_compiler_of_torch(tmp_path:
     assert subprocess.run(words).returncode == 0
 
 
-def test_all_settings_written_out_make_the_same_model(spec: ModelSpec):
-    whole = replace(spec, arguments=asdict(spec.config))
-    assert whole.config == spec.config
-    assert build_model(whole).state_dict().keys() == build_model(spec).state_dict().keys()
-
-
-def test_an_unknown_model_is_refused_with_a_suggestion(
-    sizes: GraphSizes, statistics: GraphStatistics
-):
+def test_an_unknown_model_is_refused_with_a_suggestion(sizes, statistics):
     with pytest.raises(ConfigError, match=r"no model 'refrence'\. Did you mean 'reference'"):
         build_model(ModelSpec("refrence", sizes, statistics))
 
 
-def test_an_unknown_setting_is_refused_before_anything_is_built(spec: ModelSpec):
+def test_settings_and_sizes_out_of_bounds_are_refused(spec):
     with pytest.raises(ConfigError, match=r"Unknown setting 'model\.dept'"):
         build_model(replace(spec, arguments={"dept": 3}))
-
-
-def test_a_value_out_of_bounds_is_refused(spec: ModelSpec):
     arguments = {"fast": {"depth": 10**9}, "reference": {"node": {"rounds": 10**9}}}[spec.name]
     with pytest.raises(ConfigError, match=f"model '{spec.name}': '.*' must be from"):
         build_model(replace(spec, arguments=arguments))
-
-
-def test_sizes_out_of_bounds_are_refused(spec: ModelSpec):
     with pytest.raises(ConfigError, match="codes is refused"):
         build_model(replace(spec, sizes=replace(spec.sizes, category_conditions=(10**9,))))
 
 
-def test_what_the_constructor_cannot_do_is_said_in_our_words(
-    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_the_constructor_cannot_do_is_said_in_our_words(spec, monkeypatch):
     def fails(*_: object) -> None:
         raise RuntimeError("not enough memory")
 
@@ -431,9 +333,7 @@ def test_what_the_constructor_cannot_do_is_said_in_our_words(
         lambda data: data["sizes"].update(numeric_conditions=float("inf")),
     ],
 )
-def test_a_damaged_description_is_refused_in_one_sentence(
-    damage: Callable[[dict[str, Any]], None], sizes: GraphSizes, statistics: GraphStatistics
-):
+def test_a_damaged_description_is_refused_in_one_sentence(damage, sizes, statistics):
     data = ModelSpec("fast", sizes, statistics, {"width": 32}).to_dict()
     damage(data)
     with pytest.raises(ConfigError, match=r"The model's description cannot be read: .*\."):
@@ -441,6 +341,6 @@ def test_a_damaged_description_is_refused_in_one_sentence(
 
 
 @pytest.mark.parametrize("data", [None, 3, "fast", [], {}])
-def test_what_is_no_description_is_refused(data: object):
+def test_what_is_no_description_is_refused(data):
     with pytest.raises(ConfigError, match="description cannot be read"):
         ModelSpec.from_dict(data)

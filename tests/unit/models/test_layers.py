@@ -23,7 +23,7 @@ from layerdag.models.layers import (
 )
 
 
-def test_attention_stays_inside_each_segment(generator: torch.Generator):
+def test_attention_stays_inside_each_segment(generator):
     attention = SegmentAttention(8, 2)
     rows = torch.randn(26, 8, generator=generator)
     lengths = torch.tensor([1, 0, 3, 9, 2, 4, 1, 6])
@@ -54,45 +54,23 @@ def test_segments_are_in_the_bucket_of_their_length():
     assert valid[0].tolist() == [True, True, True, False]
 
 
-def test_without_rows_there_is_no_bucket_and_nothing_to_attend_to():
+def test_segments_may_be_empty_and_give_a_value_to_each_of_their_rows():
     for ptr in (torch.tensor([0]), torch.tensor([0, 0, 0])):
         segments = Segments.from_ptr(ptr)
         assert segments.buckets == ()
         assert SegmentAttention(8, 2)(torch.zeros(0, 8), segments).shape == (0, 8)
-
-
-def test_a_row_alone_gets_its_own_value(generator: torch.Generator):
-    attention, rows = SegmentAttention(8, 2), torch.randn(3, 8, generator=generator)
-    found = attention(rows, Segments.from_ptr(torch.tensor([0, 1, 2, 3])))
-    torch.testing.assert_close(found, attention.output(attention.project(rows).chunk(3, dim=1)[2]))
-
-
-def test_attention_follows_the_order_of_the_rows_of_a_segment(generator: torch.Generator):
-    attention, rows = SegmentAttention(8, 2), torch.randn(5, 8, generator=generator)
-    segments, order = Segments.from_ptr(torch.tensor([0, 4, 5])), torch.tensor([3, 1, 0, 2, 4])
-    torch.testing.assert_close(attention(rows[order], segments), attention(rows, segments)[order])
-
-
-def test_padding_gets_no_gradient(generator: torch.Generator):
-    attention = SegmentAttention(8, 2)
-    rows = torch.randn(7, 8, generator=generator).requires_grad_()
-    segments = Segments.from_ptr(torch.tensor([0, 3, 7]))
-    attention(rows, segments)[3:].sum().backward()
-    assert rows.grad is not None
-    assert not rows.grad[:3].any()
-    assert rows.grad[3:].any(1).all()
-
-
-def test_a_value_of_each_segment_is_given_to_its_rows():
     segments = Segments.from_ptr(torch.tensor([0, 2, 2, 3]))
     found = segments.broadcast(torch.tensor([[1.0], [2.0], [3.0]]))
     assert found.tolist() == [[1.0], [1.0], [3.0]]
 
 
-def test_counts_up_to_the_exact_limit_are_their_own_codes():
+def test_counts_are_their_own_codes_up_to_the_exact_limit_and_one_beyond_training():
     counter = CountEncoder(CountCode(exact=8, largest=100))
     count = torch.arange(9)
     assert torch.equal(counter.encode(count), count)
+    counter = CountEncoder(CountCode(exact=8, largest=50))
+    assert counter.encode(torch.tensor([51])) > counter.encode(torch.tensor([50]))
+    assert counter.encode(torch.tensor([10**6])) == counter.num_codes - 1
 
 
 @pytest.mark.parametrize("largest", [0, 3, 24, 270, 5000])
@@ -104,12 +82,6 @@ def test_decoding_any_position_of_a_code_gives_a_count_of_that_code(largest):
         assert torch.equal(counter.encode(count), code)
 
 
-def test_a_count_beyond_training_keeps_a_code_of_its_own():
-    counter = CountEncoder(CountCode(exact=8, largest=50))
-    assert counter.encode(torch.tensor([51])) > counter.encode(torch.tensor([50]))
-    assert counter.encode(torch.tensor([10**6])) == counter.num_codes - 1
-
-
 def test_the_log_width_counts_the_counts_of_a_bin():
     counter = CountEncoder(CountCode(exact=4, largest=20))
     every = torch.arange(int(counter.lows_K1[-1]))
@@ -118,7 +90,7 @@ def test_the_log_width_counts_the_counts_of_a_bin():
 
 
 @pytest.mark.parametrize(("exact", "largest"), [(1, 0), (4, 20), (8, 4096), (24, 1)])
-def test_bins_leave_no_count_out_and_grow(exact: int, largest: int):
+def test_bins_leave_no_count_out_and_grow(exact, largest):
     lows = CountCode(exact, largest).lows
     assert lows[: exact + 1] == tuple(range(exact + 1))
     widths = [high - low for low, high in itertools.pairwise(lows)]
@@ -128,13 +100,6 @@ def test_bins_leave_no_count_out_and_grow(exact: int, largest: int):
     for low, width in list(zip(lows, widths, strict=False))[exact:-1]:
         assert width <= max(1, low // 4)
     assert widths[-1] == max(1, lows[-2] // 2)
-
-
-def test_codes_are_monotone_and_all_of_them_occur():
-    counter = CountEncoder(CountCode(exact=8, largest=300))
-    codes = counter.encode(torch.arange(1000))
-    assert (codes.diff() >= 0).all()
-    assert codes.unique().tolist() == list(range(counter.num_codes))
 
 
 def test_positions_in_a_bin_are_spread_evenly_over_its_counts():
@@ -148,45 +113,26 @@ def test_positions_in_a_bin_are_spread_evenly_over_its_counts():
     assert shares.max() - shares.min() <= 1
 
 
-def test_counts_of_any_shape_are_encoded_at_once():
-    counter = CountEncoder(CountCode(exact=4, largest=40))
-    counts = torch.arange(24).view(2, 3, 4).transpose(0, 2)
-    assert torch.equal(counter.encode(counts), counter.encode(counts.flatten()).view(4, 3, 2))
-
-
 def test_borders_move_with_the_model_and_are_no_weight():
     counter = CountEncoder(CountCode(exact=4, largest=40))
     assert not counter.state_dict()
     assert "lows_K1" in dict(counter.named_buffers())
 
 
-def test_dropped_rows_are_whole_and_about_as_many_as_asked():
+def test_dropout_drops_whole_rows_or_numbers_and_keeps_the_mean():
     hidden = row_dropout(torch.ones(2000, 3), 0.2, torch.Generator().manual_seed(0))
     assert (hidden.sum(1) == 0).float().mean() == pytest.approx(0.2, abs=0.03)
     assert set(hidden.sum(1).tolist()) == {0.0, 3.0}
-
-
-def test_without_a_generator_no_row_is_dropped():
-    assert row_dropout(torch.ones(50, 3), 0.2, None).all()
-
-
-def test_dropout_keeps_the_mean_and_drops_about_as_many_as_asked():
     dropped = dropout(torch.ones(200, 50), 0.25, torch.Generator().manual_seed(0))
     assert float(dropped.mean()) == pytest.approx(1.0, abs=0.02)
     torch.testing.assert_close(dropped.unique(), torch.tensor([0.0, 4 / 3]))
 
 
 @pytest.mark.parametrize(("rate", "generator"), [(0.3, None), (0.0, torch.Generator())])
-def test_dropout_without_noise_returns_its_input(rate: float, generator: torch.Generator | None):
+def test_dropout_without_noise_returns_its_input(rate, generator):
     rows = torch.ones(3, 2)
     assert dropout(rows, rate, generator) is rows
     assert row_dropout(rows, rate, generator) is rows
-
-
-def test_a_sum_embedding_adds_one_row_a_feature():
-    embedding = SumEmbedding([2, 3], width=4)
-    found = embedding(torch.tensor([[1, 2]]))[0]
-    assert torch.allclose(found, embedding.weight[1] + embedding.weight[4])
 
 
 def test_the_reference_name_of_the_weights_changes_nothing_else():
@@ -197,7 +143,7 @@ def test_the_reference_name_of_the_weights_changes_nothing_else():
     assert list(embedding.state_dict()) == ["table"]
 
 
-def test_a_sum_of_initial_embeddings_has_the_asked_spread(generator: torch.Generator):
+def test_a_sum_of_initial_embeddings_has_the_asked_spread(generator):
     torch.manual_seed(0)
     codes = torch.randint(50, (400, 9), generator=generator)
     with torch.no_grad():
@@ -215,7 +161,7 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
 KINDS = torch.tensor([0, 1])
 
 
-def test_a_layer_follows_a_permutation_of_the_nodes(generator: torch.Generator):
+def test_a_layer_follows_a_permutation_of_the_nodes(generator):
     layer = MessagePassingLayer(8, 2)
     rows = torch.randn(4, 8, generator=generator)
     order = torch.tensor([2, 0, 3, 1])
@@ -225,7 +171,7 @@ def test_a_layer_follows_a_permutation_of_the_nodes(generator: torch.Generator):
     )
 
 
-def test_messages_pass_both_ways_and_one_edge_far(generator: torch.Generator):
+def test_messages_pass_both_ways_and_one_edge_far(generator):
     layer = MessagePassingLayer(8, 1)
     rows = torch.randn(4, 8, generator=generator)
     changed = rows.clone()
@@ -234,7 +180,7 @@ def test_messages_pass_both_ways_and_one_edge_far(generator: torch.Generator):
     assert moved.tolist() == [True, True, True, False]
 
 
-def test_direction_and_kind_of_an_edge_matter(generator: torch.Generator):
+def test_direction_and_kind_of_an_edge_matter(generator):
     layer = MessagePassingLayer(8, 2)
     rows = torch.randn(3, 8, generator=generator)
     plain = layer(rows, EDGES, KINDS)
@@ -265,30 +211,21 @@ VALUES = torch.tensor([[1.0, -2.0], [3.0, 4.0], [5.0, 0.5]])
 GROUPS = torch.tensor([0, 0, 2])
 
 
-def test_the_mean_of_an_empty_group_is_zero():
+def test_means_and_maxima_of_groups_and_of_empty_ones():
     found = segment_mean(VALUES, GROUPS, torch.tensor([2, 0, 1]))
     assert found.tolist() == [[2.0, 1.0], [0.0, 0.0], [5.0, 0.5]]
-
-
-def test_a_mean_of_half_precision_rows_is_not_rounded_on_the_way():
     rows = torch.ones(1000, 1, dtype=torch.bfloat16)
     found = segment_mean(rows, torch.zeros(1000, dtype=torch.int64), torch.tensor([1000]))
     assert found.item() == 1.0
-
-
-def test_the_maximum_of_an_empty_group_is_minus_infinity():
     found = segment_max(VALUES, GROUPS, 3)
     assert found.tolist() == [[3.0, 4.0], [-torch.inf, -torch.inf], [5.0, 0.5]]
 
 
-def test_log_sum_exp_adds_in_the_log_domain_and_does_not_overflow():
+def test_log_sum_exp_adds_in_the_log_domain_and_has_the_softmax_as_gradient():
     rows = torch.log(torch.tensor([[1.0], [2.0], [5.0]])) + 500
     group = torch.tensor([0, 0, 1])
     found = segment_log_sum_exp(rows, group, segment_max(rows, group, 2))
     torch.testing.assert_close((found - 500).exp(), torch.tensor([[3.0], [5.0]]), rtol=1e-4, atol=0)
-
-
-def test_the_gradient_of_log_sum_exp_is_the_softmax_of_its_group():
     rows = VALUES.clone().requires_grad_()
     group = torch.tensor([0, 0, 1])
     segment_log_sum_exp(rows, group, segment_max(rows, group, 2)).sum().backward()

@@ -27,7 +27,6 @@ from layerdag.sampling.settings import GenerationSettings
 
 
 def model_of(data: GraphDataset) -> DAGModel:
-    """Return an untrained model."""
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
@@ -60,20 +59,20 @@ def completed(data: GraphDataset, **settings: object) -> list:
     return list(generate(model_of(data), data.schema, wanted))
 
 
-def test_graphs_begin_with_the_given_nodes(chains: GraphDataset) -> None:
+def test_graphs_begin_with_the_given_nodes(chains):
     given = chain("mine", "abca")
     for sample in completed(chains, prefix=given, prefix_layers=3):
         assert words(sample.graph, 3) == ["a", "b", "c"]
 
 
-def test_half_of_the_layers_are_given_unless_said_otherwise(chains: GraphDataset) -> None:
+def test_half_of_the_layers_are_given_unless_said_otherwise(chains):
     assert (
         GivenLayers.from_graph(chain("mine", "abcab"), None, chains.schema).prefix.num_layers == 2
     )
     assert GivenLayers.from_graph(chain("mine", "a"), None, chains.schema).prefix.num_layers == 1
 
 
-def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> None:
+def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs):
     workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
     given = GivenLayers.from_graph(workload, 3, jobs.schema)
     count = given.prefix.num_nodes
@@ -85,7 +84,7 @@ def test_given_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> 
             np.testing.assert_allclose(sample.graph.numbers[name][order_N], value_N)
 
 
-def test_what_the_graph_states_is_no_open_condition(chains: GraphDataset) -> None:
+def test_what_the_graph_states_is_no_open_condition(chains):
     given = chain("mine", "abca", family="b", label=4.0, unknown_to_the_checkpoint=1.0)
     for sample in completed(chains, prefix=given):
         assert sample.dag.conditions["family"] == "b"
@@ -94,9 +93,7 @@ def test_what_the_graph_states_is_no_open_condition(chains: GraphDataset) -> Non
         assert sample.dag.conditions["family"] == "a"
 
 
-def test_open_conditions_are_those_under_which_the_prefix_is_likely(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_open_conditions_are_those_under_which_the_prefix_is_likely(monkeypatch):
     graphs = [chain(f"g{i}", ("aaaa", "bbbb")[i % 2], family="ab"[i % 2]) for i in range(12)]
     data = GraphDataset.build("two", "flow", {"train": graphs})
     given = GivenLayers.from_graph(chain("mine", "bbbb"), 2, data.schema)
@@ -109,7 +106,7 @@ def test_open_conditions_are_those_under_which_the_prefix_is_likely(
     assert {row["family"] for row in rows} == {"b"}
 
 
-def test_the_likelihood_of_a_prefix_is_that_of_its_nodes_alone(chains: GraphDataset) -> None:
+def test_the_likelihood_of_a_prefix_is_that_of_its_nodes_alone(chains):
     model = model_of(chains)
     whole, part = chain("whole", "abcab"), chain("part", "ab")
     first = GivenLayers.from_graph(whole, 2, chains.schema)._log_likelihood(model, {"label": 2.0})
@@ -119,14 +116,14 @@ def test_the_likelihood_of_a_prefix_is_that_of_its_nodes_alone(chains: GraphData
     assert longer < first
 
 
-def test_a_sample_depends_on_its_own_seed_alone(chains: GraphDataset) -> None:
+def test_a_sample_depends_on_its_own_seed_alone(chains):
     together = completed(chains, prefix=chain("mine", "abca"))
     (last,) = completed(chains, prefix=chain("mine", "abca"), num=1, seed=7)
     assert last.dag.x_NA.tolist() == together[2].dag.x_NA.tolist()
     assert last.dag.conditions == together[2].dag.conditions
 
 
-def test_a_graph_of_another_kind_is_refused(jobs: GraphDataset, chains: GraphDataset) -> None:
+def test_a_graph_of_another_kind_is_refused(jobs, chains):
     with pytest.raises(DataError, match="mine: attribute 'op' is missing; this schema needs"):
         GivenLayers.from_graph(chain("mine", "ab"), 1, jobs.schema)
     workload = unfold_sampled(random_job(9, 2), 2).workload
@@ -134,20 +131,20 @@ def test_a_graph_of_another_kind_is_refused(jobs: GraphDataset, chains: GraphDat
         GivenLayers.from_graph(workload, 1, chains.schema)
 
 
-def test_a_given_word_that_the_checkpoint_does_not_know_is_refused(chains: GraphDataset) -> None:
+def test_a_given_word_that_the_checkpoint_does_not_know_is_refused(chains):
     with pytest.raises(VocabularyError, match="mine: the checkpoint has no word for a given node"):
         GivenLayers.from_graph(chain("mine", "az"), 2, chains.schema)
     assert GivenLayers.from_graph(chain("mine", "az"), 1, chains.schema).prefix.num_nodes == 1
 
 
-def test_layers_of_no_prefix_are_refused() -> None:
+def test_layers_of_no_prefix_are_refused():
     with pytest.raises(UsageError, match="'prefix_layers' is of a 'prefix', and there is none"):
         GenerationSettings(prefix_layers=3)
     with pytest.raises(UsageError, match="'suffix_layers' is of a 'prefix', and there is none"):
         GenerationSettings(suffix_layers=3)
 
 
-def test_layers_between_given_ones_are_drawn_anew(chains: GraphDataset) -> None:
+def test_layers_between_given_ones_are_drawn_anew(chains):
     middles = set()
     for sample in completed(
         chains, prefix=chain("mine", "abcab"), prefix_layers=1, suffix_layers=2
@@ -161,7 +158,7 @@ def test_layers_between_given_ones_are_drawn_anew(chains: GraphDataset) -> None:
     assert len(middles) > 1
 
 
-def test_given_last_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset) -> None:
+def test_given_last_nodes_of_a_job_keep_operators_and_numbers(jobs):
     workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
     given = GivenLayers.from_graph(workload, 8, jobs.schema, 2)
     count = given.gap.num_later
@@ -173,7 +170,7 @@ def test_given_last_nodes_of_a_job_keep_operators_and_numbers(jobs: GraphDataset
         assert sample.dag.conditions["world_size"] == "2"
 
 
-def test_an_edited_sample_depends_on_its_own_seed_alone(chains: GraphDataset) -> None:
+def test_an_edited_sample_depends_on_its_own_seed_alone(chains):
     wanted = {"prefix": chain("mine", "abcab"), "prefix_layers": 1, "suffix_layers": 2}
     together = completed(chains, **wanted)
     (last,) = completed(chains, **wanted, num=1, seed=7)
@@ -181,7 +178,7 @@ def test_an_edited_sample_depends_on_its_own_seed_alone(chains: GraphDataset) ->
     assert last.dag.edge_index_2E.tolist() == together[2].dag.edge_index_2E.tolist()
 
 
-def test_conditions_around_a_gap_are_those_of_the_whole_graph(chains: GraphDataset) -> None:
+def test_conditions_around_a_gap_are_those_of_the_whole_graph(chains):
     model = model_of(chains)
     given = GivenLayers.from_graph(chain("mine", "abcab"), 2, chains.schema, 1)
     whole = GivenLayers.from_graph(chain("mine", "abcab"), 5, chains.schema)
@@ -205,7 +202,6 @@ def statistics(data: GraphDataset) -> GraphStatistics:
 
 @pytest.fixture(scope="module")
 def model(data: GraphDataset, statistics: GraphStatistics) -> DAGModel:
-    """Return an untrained model."""
     spec = ModelSpec("fast", data.schema.sizes(), statistics, {"width": 32, "depth": 1})
     return build_model(spec, seed=1).eval()
 
@@ -215,7 +211,7 @@ def sampled(model: DAGModel, data: GraphDataset, **conditions: float) -> list[Ge
     return list(generate(model, data.schema, wanted))
 
 
-def test_blocks_are_copied_as_often_as_requested(model: DAGModel, data: GraphDataset) -> None:
+def test_blocks_are_copied_as_often_as_requested(model, data):
     found = sampled(model, data, repeats=3.0)
     for sample in found:
         assert sample.dag.conditions["repeats"] == 3.0
@@ -224,9 +220,7 @@ def test_blocks_are_copied_as_often_as_requested(model: DAGModel, data: GraphDat
     assert all(sample.graph.num_nodes > sample.dag.num_nodes for sample in found)
 
 
-def test_two_depths_that_were_not_learned_differ_in_the_copies_alone(
-    model: DAGModel, data: GraphDataset
-) -> None:
+def test_two_depths_that_were_not_learned_differ_in_the_copies_alone(model, data):
     few, many = (sampled(model, data, repeats=count) for count in (20.0, 40.0))
     for small, large in zip(few, many, strict=True):
         assert small.dag.x_NA.tolist() == large.dag.x_NA.tolist()
@@ -235,17 +229,17 @@ def test_two_depths_that_were_not_learned_differ_in_the_copies_alone(
         assert large.graph.num_nodes == small.graph.num_nodes + 20 * blocks
 
 
-def test_a_depth_that_was_not_learned_has_no_label(model: DAGModel, data: GraphDataset) -> None:
+def test_a_depth_that_was_not_learned_has_no_label(model, data):
     assert all("label" in sample.dag.conditions for sample in sampled(model, data))
     assert not any("label" in sample.dag.conditions for sample in sampled(model, data, repeats=40))
 
 
-def test_jobs_are_traces_of_all_copies(model: DAGModel, data: GraphDataset) -> None:
+def test_jobs_are_traces_of_all_copies(model, data):
     for sample in sampled(model, data, repeats=5.0):
         assert sample.workload(1).traces[0].num_nodes == sample.graph.num_nodes
 
 
-def test_the_model_is_told_a_depth_that_training_jobs_have(data: GraphDataset) -> None:
+def test_the_model_is_told_a_depth_that_training_jobs_have(data):
     seeds = range(20)
     for wanted in (40.0, 4.0):
         rows = conditions_for_model(data.schema, {"repeats": wanted}, seeds)
@@ -254,20 +248,18 @@ def test_the_model_is_told_a_depth_that_training_jobs_have(data: GraphDataset) -
     assert {round(float(row["repeats"])) for row in one} == {1}
 
 
-def test_what_the_model_is_told_depends_on_the_seed_alone(data: GraphDataset) -> None:
+def test_what_the_model_is_told_depends_on_the_seed_alone(data):
     wanted = {"repeats": 40.0}
     (alone,) = conditions_for_model(data.schema, wanted, [7])
     assert conditions_for_model(data.schema, wanted, range(10))[7] == alone
 
 
-def test_repeats_must_be_a_number(data: GraphDataset) -> None:
+def test_repeats_must_be_a_number(data):
     with pytest.raises(VocabularyError, match="repeats"):
         conditions_for_model(data.schema, {"repeats": "many"}, [0])
 
 
-def test_the_estimate_of_sizes_counts_copies(
-    data: GraphDataset, statistics: GraphStatistics
-) -> None:
+def test_the_estimate_of_sizes_counts_copies(data, statistics):
     row = {"num_nodes": 8.0}
     (small,) = unrolled_sizes(data.schema, statistics, [row], {"repeats": 1.0})
     (large,) = unrolled_sizes(data.schema, statistics, [row], {"repeats": 11.0})
@@ -276,13 +268,13 @@ def test_the_estimate_of_sizes_counts_copies(
     assert 11 * 8 / 2 < large["num_nodes"] < 11 * 8 < whole
 
 
-def test_a_prefix_is_refused(model: DAGModel, data: GraphDataset) -> None:
+def test_a_prefix_is_refused(model, data):
     wanted = GenerationSettings(1, prefix=layered_job(2))
     with pytest.raises(UsageError, match="blocks=whole"):
         list(generate(model, data.schema, wanted))
 
 
-def test_a_sample_without_blocks_is_sampled_again(data: GraphDataset) -> None:
+def test_a_sample_without_blocks_is_sampled_again(data):
     plain = flat(data)
     tried: list[int] = []
 
@@ -299,18 +291,16 @@ def test_a_sample_without_blocks_is_sampled_again(data: GraphDataset) -> None:
     assert len(tried) == 3
 
 
-def test_a_sample_is_given_up_after_a_few_attempts(data: GraphDataset) -> None:
+def test_a_sample_is_given_up_after_a_few_attempts(data):
     plain = flat(data)
     assert with_blocks(plain, {"repeats": 4.0}, lambda seed: plain).dag is plain.dag
 
 
 def flat(data: GraphDataset) -> GeneratedGraph:
-    """Return a sample in which nothing is in a block."""
     dag = data.schema.encode(one_block_copy(layered_job(2)))
     return GeneratedGraph("sample-00005", 5, dag, truncated=False, schema=data.schema)
 
 
 def rolled_sample(data: GraphDataset) -> GeneratedGraph:
-    """Return a sample with blocks."""
     dag = data.schema.encode(layered_job(3))
     return GeneratedGraph("other", 0, dag, truncated=False, schema=data.schema)

@@ -1,6 +1,5 @@
 """Graphs of another size than asked for are drawn again."""
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -13,15 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from tiny_checkpoints import chain_checkpoint, job_checkpoint
+from sample_parts import contents, path_of, stopping_after
 
 from layerdag.codec.sample_files import RUN, SampleRun
-from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.runtime import files as swap
 from layerdag.runtime.files import LOCK, file_lock
-from layerdag.sampling import folder as generate, folder as run_folder, generation as _sampling
+from layerdag.sampling import folder as run_folder, generation
 from layerdag.sampling.folder import (
     JOURNAL,
     MANIFEST,
@@ -35,14 +32,8 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema
 
 
-def chain(nodes: int) -> DAG:
-    """Return a path of nodes without attributes."""
-    edges_2E = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
-    return DAG.build(torch.zeros((nodes, 0), dtype=torch.int64), edges_2E)
-
-
 def drawn(
-    tmp_path: Path,
+    flow: LoadedCheckpoint,
     monkeypatch: pytest.MonkeyPatch,
     sizes: Sequence[int],
     *,
@@ -50,19 +41,19 @@ def drawn(
     redraws: int,
 ) -> tuple[GeneratedGraph, list[int]]:
     """Return a graph that has these sizes in its draws one after another, and all seeds."""
-    schema = checkpoint_schema(chain_checkpoint(tmp_path))
+    schema = checkpoint_schema(flow)
     seeds_drawn: list[int] = []
 
     def graphs(
         self: object, numbers: Sequence[int], seeds: Sequence[int], rows: Sequence[object]
     ) -> list[GeneratedGraph]:
-        dag = chain(sizes[len(seeds_drawn)])
+        dag = path_of(sizes[len(seeds_drawn)])
         seeds_drawn.extend(seeds)
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, schema)]
 
-    monkeypatch.setattr(_sampling._Drawing, "_graphs", graphs)
+    monkeypatch.setattr(generation._Drawing, "_graphs", graphs)
     settings = GenerationSettings(seed=7, redraws=redraws)
-    drawing = _sampling._Drawing(None, schema, settings, None, None)
+    drawing = generation._Drawing(None, schema, settings, None, None)
     (kept,) = drawing.graphs([0], [{"num_nodes": asked}])
     return kept, seeds_drawn
 
@@ -79,22 +70,14 @@ def drawn(
     ],
 )
 def test_the_nearest_of_so_many_draws_is_kept_under_its_own_seed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    sizes: list[int],
-    redraws: int,
-    draws: int,
-    kept: int,
-) -> None:
-    graph, seeds = drawn(tmp_path, monkeypatch, sizes, asked=16.0, redraws=redraws)
+    flow, monkeypatch, sizes, redraws, draws, kept
+):
+    graph, seeds = drawn(flow, monkeypatch, sizes, asked=16.0, redraws=redraws)
     assert (graph.dag.num_nodes, graph.seed) == (kept, 7)
     assert len(seeds) == len(set(seeds)) == draws
 
 
-def test_jobs_that_are_the_best_of_several_are_drawn_again_where_a_size_is_asked_for(
-    tmp_path: Path,
-) -> None:
-    job, flow = job_checkpoint(tmp_path / "jobs"), chain_checkpoint(tmp_path / "flow")
+def test_jobs_that_are_the_best_of_several_are_drawn_again_where_a_size_is_asked_for(trace, flow):
 
     size = {"num_nodes": 16.0}
 
@@ -102,33 +85,32 @@ def test_jobs_that_are_the_best_of_several_are_drawn_again_where_a_size_is_asked
         schema = checkpoint_schema(checkpoint)
         return GenerationSettings(**settings).resolved(checkpoint.model, schema).redraws
 
-    assert redraws(job, best_of=8, conditions=size) == 3
-    assert redraws(job, best_of=8) == 0
-    assert redraws(job, best_of=1, conditions=size) == 0
-    assert redraws(job, best_of=1, redraws=3) == 3
+    assert redraws(trace, best_of=8, conditions=size) == 3
+    assert redraws(trace, best_of=8) == 0
+    assert redraws(trace, best_of=1, conditions=size) == 0
+    assert redraws(trace, best_of=1, redraws=3) == 3
     assert redraws(flow, best_of=4, conditions=size) == 0
 
 
-def test_the_conditions_of_rows_are_asked_for(tmp_path: Path) -> None:
-    job = job_checkpoint(tmp_path)
-    plain, schema = GenerationSettings(best_of=8), checkpoint_schema(job)
-    assert plain.resolved(job.model, schema, asked={"num_nodes"}).redraws == 3
-    assert plain.resolved(job.model, schema, asked={"label"}).redraws == 0
+def test_the_conditions_of_rows_are_asked_for(trace):
+    plain, schema = GenerationSettings(best_of=8), checkpoint_schema(trace)
+    assert plain.resolved(trace.model, schema, asked={"num_nodes"}).redraws == 3
+    assert plain.resolved(trace.model, schema, asked={"label"}).redraws == 0
 
 
-def test_a_manifest_names_redraws_where_there_are_some(tmp_path: Path) -> None:
-    """Where nothing is drawn again, there is no such entry."""
-    job = job_checkpoint(tmp_path)
-    schema = checkpoint_schema(job)
+def test_a_manifest_names_redraws_where_there_are_some(trace):
+    schema = checkpoint_schema(trace)
 
     def facts(**settings: object) -> dict[str, object]:
-        return run_metadata(job, GenerationSettings(**settings).resolved(job.model, schema), "et")
+        return run_metadata(
+            trace, GenerationSettings(**settings).resolved(trace.model, schema), "et"
+        )
 
     assert "redraws" not in facts(best_of=8)
     assert facts(best_of=8, conditions={"num_nodes": 16.0})["redraws"] == 3
 
 
-def test_fewer_than_no_redraws_are_refused() -> None:
+def test_fewer_than_no_redraws_are_refused():
     with pytest.raises(UsageError, match="'redraws' must not be negative, found -1"):
         GenerationSettings(redraws=-1)
 
@@ -136,38 +118,9 @@ def test_fewer_than_no_redraws_are_refused() -> None:
 SETTINGS = GenerationSettings(num=4, seed=7, best_of=1, max_nodes=8, batch_size=2)
 
 
-@pytest.fixture(scope="module")
-def flow(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return chain_checkpoint(tmp_path_factory.mktemp("flow"))
-
-
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return job_checkpoint(tmp_path_factory.mktemp("trace"))
-
-
-def contents(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-
-
-def stopping_after(count: int, stop: BaseException) -> Callable[[], None]:
-    """Return a callback that raises on its ``count``-th call."""
-    calls: list[int] = []
-
-    def on_each() -> None:
-        calls.append(0)
-        if len(calls) == count:
-            raise stop
-
-    return on_each
-
-
 @pytest.mark.parametrize("kind", ["flow", "trace"])
 @pytest.mark.parametrize("finished", [1, 3])
-def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, finished: int
-) -> None:
+def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(request, tmp_path, kind, finished):
     model = request.getfixturevalue(kind)
     write_samples(model, SETTINGS, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt, match=f"{finished} of 4 samples .* kept in .*parts.part"):
@@ -183,18 +136,16 @@ def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts", "whole"]
 
 
-def test_finished_samples_are_not_sampled_again(
-    flow: LoadedCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_samples_are_not_sampled_again(flow, tmp_path, monkeypatch):
     stopped(flow, tmp_path / "out", 3)
     asked: list[tuple[int, int]] = []
-    real = generate.generate
+    real = run_folder.generate
 
     def counting(model, schema, settings):
         asked.append((settings.seed, settings.num))
         return real(model, schema, settings)
 
-    monkeypatch.setattr(generate, "generate", counting)
+    monkeypatch.setattr(run_folder, "generate", counting)
     write_samples(flow, SETTINGS, tmp_path / "out")
     assert asked == [(10, 1)]
 
@@ -220,16 +171,14 @@ TORN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("fault", TORN)
-def test_torn_samples_are_made_again(flow: LoadedCheckpoint, tmp_path: Path, fault: str) -> None:
+def test_torn_samples_are_made_again(flow, tmp_path, fault):
     write_samples(flow, SETTINGS, tmp_path / "whole")
     TORN[fault](stopped(flow, tmp_path / "parts", 3))
     write_samples(flow, SETTINGS, tmp_path / "parts")
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
-def test_other_settings_do_not_go_on_from_a_stopped_run(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_other_settings_do_not_go_on_from_a_stopped_run(flow, tmp_path):
     partial = stopped(flow, tmp_path / "out", 3)
     before = contents(partial)
     other = replace(SETTINGS, guidance=3.0)
@@ -241,20 +190,8 @@ def test_other_settings_do_not_go_on_from_a_stopped_run(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_a_stopped_run_of_another_seed_is_discarded_when_allowed(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
-    stopped(flow, tmp_path / "out", 3)
-    other = replace(SETTINGS, seed=SETTINGS.seed + 100)
-    write_samples(flow, other, tmp_path / "out", overwrite=True)
-    write_samples(flow, other, tmp_path / "whole")
-    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("finished", [1, 2])
-def test_a_run_that_is_stopped_twice_ends_as_one_that_was_not(
-    flow: LoadedCheckpoint, tmp_path: Path, finished: int
-) -> None:
+def test_a_run_that_is_stopped_twice_ends_as_one_that_was_not(flow, tmp_path, finished):
     partial = stopped(flow, tmp_path / "out", 3)
     os.truncate(partial / "sample-00001.graphml", 10)  # the samples from there on are made again
     stopped(flow, tmp_path / "out", finished)
@@ -263,9 +200,7 @@ def test_a_run_that_is_stopped_twice_ends_as_one_that_was_not(
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_a_stopped_run_may_be_ended_with_fewer_samples_but_not_fewer_than_there_are(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_a_stopped_run_may_be_ended_with_fewer_samples_but_not_fewer_than_there_are(flow, tmp_path):
     stopped(flow, tmp_path / "out", 3)
     with pytest.raises(UsageError, match="num at least 3, not 2"):
         write_samples(flow, replace(SETTINGS, num=2), tmp_path / "out")
@@ -273,9 +208,7 @@ def test_a_stopped_run_may_be_ended_with_fewer_samples_but_not_fewer_than_there_
     assert len(list((tmp_path / "out").glob("*.graphml"))) == 3
 
 
-def test_older_samples_stay_until_the_new_ones_are_finished(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_older_samples_stay_until_the_new_ones_are_finished(flow, tmp_path):
     out = tmp_path / "out"
     write_samples(flow, SETTINGS, out)
     before = contents(out)
@@ -290,9 +223,7 @@ def test_older_samples_stay_until_the_new_ones_are_finished(
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def test_a_failure_while_older_samples_are_replaced_loses_neither(
-    flow: LoadedCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_while_older_samples_are_replaced_loses_neither(flow, tmp_path, monkeypatch):
     out = tmp_path / "out"
     write_samples(flow, SETTINGS, out)
     before = contents(out)
@@ -312,14 +243,12 @@ def test_a_failure_while_older_samples_are_replaced_loses_neither(
             write_samples(flow, newer, out, overwrite=True)
     assert contents(out) == before
     asked: list[int] = []
-    monkeypatch.setattr(generate, "generate", lambda *ignored: asked.append(0))
+    monkeypatch.setattr(run_folder, "generate", lambda *ignored: asked.append(0))
     write_samples(flow, newer, out, overwrite=True)
     assert (asked, json.loads((out / MANIFEST).read_text())["samples"][0]["seed"]) == ([], 100)
 
 
-def test_two_samplings_into_one_folder_get_a_sentence(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_two_samplings_into_one_folder_get_a_sentence(flow, tmp_path):
     def second() -> None:
         with pytest.raises(UsageError, match="is writing here"):
             write_samples(flow, SETTINGS, tmp_path / "out")
@@ -328,7 +257,7 @@ def test_two_samplings_into_one_folder_get_a_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_place_where_nothing_can_be_made_is_named(flow: LoadedCheckpoint) -> None:
+def test_a_place_where_nothing_can_be_made_is_named(flow):
     with pytest.raises(OSError, match="No such file or directory: '/proc/"):
         write_samples(flow, SETTINGS, "/proc/nope")
 
@@ -353,9 +282,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_folder_with_anything_foreign_is_never_replaced(
-    flow: LoadedCheckpoint, tmp_path: Path, name: str
-) -> None:
+def test_a_folder_with_anything_foreign_is_never_replaced(flow, tmp_path, name):
     out = tmp_path / "out"
     write_samples(flow, SETTINGS, out)
     assert why_not_samples(out) == ""
@@ -366,9 +293,7 @@ def test_a_folder_with_anything_foreign_is_never_replaced(
     assert contents(out) == before
 
 
-def test_a_foreign_folder_in_the_place_of_the_unfinished_one_is_left_alone(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_a_foreign_folder_in_the_place_of_the_unfinished_one_is_left_alone(flow, tmp_path):
     foreign = tmp_path / "out.partial"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("precious")
@@ -399,9 +324,7 @@ write_samples(load_checkpoint(sys.argv[1]), settings, sys.argv[2], on_each=on_ea
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(
-    flow: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_a_killed_run_goes_on_and_ends_as_one_that_was_not(flow, tmp_path):
     command = [sys.executable, "-c", KILLED.format(path=sys.path)]
     done = subprocess.run([*command, str(flow.path), str(tmp_path / "parts")], check=False)
     assert done.returncode == -signal.SIGKILL
@@ -425,20 +348,14 @@ def with_part(folder: Path) -> Path:
     return folder
 
 
-def test_a_new_folder_gets_the_file_of_its_run(tmp_path: Path) -> None:
-    open_run(tmp_path / "deep" / "s", RUN_OF_TEN, overwrite=False)
-    assert names(tmp_path / "deep" / "s") == [RUN]
-    assert SampleRun.read(tmp_path / "deep" / "s") == RUN_OF_TEN
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_parts_of_the_same_run_stay(tmp_path: Path, overwrite: bool) -> None:
+def test_parts_of_the_same_run_stay(tmp_path, overwrite):
     out = with_part(tmp_path)
     open_run(out, RUN_OF_TEN, overwrite=overwrite)
     assert names(out) == ["part-000000.json", "part-000000.tar", RUN]
 
 
-def test_a_run_may_be_made_longer(tmp_path: Path) -> None:
+def test_a_run_may_be_made_longer(tmp_path):
     out = with_part(tmp_path)
     open_run(out, replace(RUN_OF_TEN, num=20), overwrite=False)
     assert SampleRun.read(out).num == 20
@@ -456,9 +373,7 @@ def test_a_run_may_be_made_longer(tmp_path: Path) -> None:
         (replace(RUN_OF_TEN, request={**RUN_OF_TEN.request, "best_of": 4}), "best_of None, not 4"),
     ],
 )
-def test_another_run_is_told_and_discarded_only_when_allowed(
-    tmp_path: Path, other: SampleRun, said: str
-) -> None:
+def test_another_run_is_told_and_discarded_only_when_allowed(tmp_path, other, said):
     out = with_part(tmp_path)
     with pytest.raises(UsageError, match=f"holds samples with {said}; .*overwrite=true"):
         open_run(out, other, overwrite=False)
@@ -470,9 +385,7 @@ def test_another_run_is_told_and_discarded_only_when_allowed(
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["thesis.txt", "manifest.json", "part-000000.tar.gz", "data"])
-def test_what_is_not_of_samples_is_never_touched(
-    tmp_path: Path, name: str, overwrite: bool
-) -> None:
+def test_what_is_not_of_samples_is_never_touched(tmp_path, name, overwrite):
     (tmp_path / name).write_text("x")
     with pytest.raises(UsageError, match=f"holds '{name}', which layerdag did not write there"):
         open_run(tmp_path, RUN_OF_TEN, overwrite=overwrite)
@@ -480,20 +393,20 @@ def test_what_is_not_of_samples_is_never_touched(
 
 
 @pytest.mark.parametrize("name", ["part-000000.tar", RUN])
-def test_without_the_file_of_a_run_nothing_proves_what_is_there(tmp_path: Path, name: str) -> None:
+def test_without_the_file_of_a_run_nothing_proves_what_is_there(tmp_path, name):
     (tmp_path / name).write_text("x")
     with pytest.raises(UsageError, match=r"part-000000\.tar' without samples|has a samples\.json"):
         open_run(tmp_path, RUN_OF_TEN, overwrite=True)
     assert names(tmp_path) == [name]
 
 
-def test_an_unfinished_draft_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_an_unfinished_draft_is_in_nobodys_way(tmp_path):
     (tmp_path / ".part-000000.tar.draft").mkdir()
     open_run(tmp_path, RUN_OF_TEN, overwrite=False)
     assert names(tmp_path) == [".part-000000.tar.draft", RUN]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "s").write_text("x")
     with pytest.raises(UsageError, match="is a file"):
         open_run(tmp_path / "s", RUN_OF_TEN, overwrite=True)
@@ -503,7 +416,7 @@ def _open(folder: Path) -> None:
     open_run(folder, RUN_OF_TEN, overwrite=True)
 
 
-def test_processes_open_one_run_together(tmp_path: Path) -> None:
+def test_processes_open_one_run_together(tmp_path):
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_open, args=(tmp_path / "s",)) for _ in range(4)]
     for process in processes:
@@ -514,7 +427,7 @@ def test_processes_open_one_run_together(tmp_path: Path) -> None:
     assert names(tmp_path / "s") == [RUN]
 
 
-def test_who_opens_it_waits_for_another_one(tmp_path: Path) -> None:
+def test_who_opens_it_waits_for_another_one(tmp_path):
     with file_lock(tmp_path / LOCK, guarded=tmp_path):
         waiting = threading.Thread(target=_open, args=(tmp_path,))
         waiting.start()
@@ -525,9 +438,7 @@ def test_who_opens_it_waits_for_another_one(tmp_path: Path) -> None:
     assert names(tmp_path) == [RUN]
 
 
-def test_who_waits_too_long_gets_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_waits_too_long_gets_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folder, "_PATIENCE_S", 0.1)
     with (
         file_lock(tmp_path / LOCK, guarded=tmp_path),

@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from costed_jobs import costed_job, costed_jobs
 from random_jobs import random_job
-from tiny_checkpoints import chain_checkpoint, costed_checkpoint, job_checkpoint
 
-from layerdag.dag.dag import GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import DataError, UsageError
-from layerdag.runtime.reading import Limits, format_size, require_few_bytes, require_few_ranks
-from layerdag.sampling import generation as _sampling
+from layerdag.runtime.reading import Limits
+from layerdag.sampling import generation
 from layerdag.sampling.generated import (
     GeneratedGraph,
     SampleFiles,
@@ -26,7 +23,6 @@ from layerdag.sampling.generated import (
 from layerdag.sampling.generation import sample
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
-from layerdag.training.checkpoint import pretrained_checkpoint
 
 STATISTICS = GraphStatistics(
     graphs=2,
@@ -45,11 +41,7 @@ def volume(rows, num, *, ranks=None, max_nodes=1000, file_format="et"):
     )
 
 
-def test_the_sizes_of_these_tests_fit() -> None:
-    assert len(GraphSizes((2,)).attributes) == len(STATISTICS.attributes)
-
-
-def test_jobs_are_a_file_a_rank() -> None:
+def test_jobs_are_a_file_a_rank():
     found = volume([{"world_size": "2", "num_nodes": 100.0}, {"world_size": 4.0}], 20)
     assert (found.graphs, found.least_ranks, found.most_ranks) == (20, 2, 4)
     assert found.files == 10 * (2 + 4) + 1
@@ -58,29 +50,29 @@ def test_jobs_are_a_file_a_rank() -> None:
     assert found.describe() == "20 jobs of 2 to 4 ranks: about 61 files and 324.0 kB"
 
 
-def test_ranks_and_nodes_that_were_asked_for_count() -> None:
+def test_ranks_and_nodes_that_were_asked_for_count():
     found = volume([{"world_size": "2", "num_nodes": 1e9}], 1, ranks=8, max_nodes=50)
     assert (found.most_ranks, found.bytes) == (8, 8 * 50 * 135)
 
 
-def test_flow_graphs_are_one_file_each_and_the_manifest() -> None:
+def test_flow_graphs_are_one_file_each_and_the_manifest():
     found = volume([{"num_nodes": 10.0}], 7, file_format="graphml")
     assert (found.files, found.bytes) == (8, 7 * 10 * 550)
     assert found.describe().startswith("7 graphs: about 8 files")
 
 
 @pytest.mark.parametrize("value", ["x", "1" * 5000, float("nan"), float("inf"), -3.0, 0.0, "1e400"])
-def test_a_world_size_that_is_no_number_of_ranks_is_one_sentence(value) -> None:
+def test_a_world_size_that_is_no_number_of_ranks_is_one_sentence(value):
     with pytest.raises(DataError, match="no number of ranks"):
         requested_ranks({"world_size": value})
 
 
-def test_numbers_of_nodes_that_are_none_count_as_the_mean() -> None:
+def test_numbers_of_nodes_that_are_none_count_as_the_mean():
     assert volume([{"num_nodes": "many"}], 1).bytes == 10 * 135
     assert volume([{"num_nodes": float("inf")}], 1).bytes == 10 * 135
 
 
-def test_a_job_of_forty_million_ranks_is_refused_before_it_is_unfolded() -> None:
+def test_a_job_of_forty_million_ranks_is_refused_before_it_is_unfolded():
     job = random_job(0, 2, layers=4)
     with pytest.raises(UsageError, match=r"40,000,000 ranks are more than max_ranks, 4,096"):
         as_workload(job, 40_000_000)
@@ -88,7 +80,7 @@ def test_a_job_of_forty_million_ranks_is_refused_before_it_is_unfolded() -> None
         as_workload(job, 10, Limits(max_ranks=8))
 
 
-def test_the_estimate_of_a_sample_is_near_its_files(tmp_path) -> None:
+def test_the_estimate_of_a_sample_is_near_its_files(tmp_path):
     for file_format in ("et", "graphml", "json"):
         files = SampleFiles.from_graph(random_job(1, 3, layers=8), file_format, 6, Limits())
         folder = tmp_path / file_format
@@ -96,22 +88,6 @@ def test_the_estimate_of_a_sample_is_near_its_files(tmp_path) -> None:
         files.write(folder)
         written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         assert written / 3 < files.num_bytes < written * 3
-
-
-def test_limits_name_the_setting() -> None:
-    with pytest.raises(UsageError, match=r"x: about 2.0 GB are more than max_bytes, 1.0 kB"):
-        require_few_bytes(2 * 10**9, Limits(max_bytes=1000), "x")
-    require_few_bytes(1000, Limits(max_bytes=1000), "x")
-    require_few_ranks(4096, Limits(), "x")
-    with pytest.raises(UsageError, match="at least 1"):
-        Limits(max_ranks=0)
-
-
-@pytest.mark.parametrize(
-    ("size", "words"), [(0, "0.0 kB"), (999_999, "1,000.0 kB"), (5 * 10**12, "5.0 TB")]
-)
-def test_sizes_are_told_in_the_unit_that_fits(size: int, words: str) -> None:
-    assert format_size(size) == words
 
 
 SCHEMA = GraphSchema.fit("trace", costed_jobs([8, 16] * 10), num_bins=2)
@@ -142,13 +118,11 @@ def sampled(
     ("ranks", "communicates", "lacks"),
     [("2", True, False), ("2", False, True), ("1", False, False), ("4", False, True)],
 )
-def test_only_several_ranks_that_exchange_nothing_lack_communication(
-    ranks: str, communicates: bool, lacks: bool
-) -> None:
+def test_only_several_ranks_that_exchange_nothing_lack_communication(ranks, communicates, lacks):
     assert sampled(0, communicates=communicates, ranks=ranks).lacks_communication is lacks
 
 
-def test_a_schema_knows_whether_training_jobs_communicated() -> None:
+def test_a_schema_knows_whether_training_jobs_communicated():
     assert has_communication(SCHEMA)
     assert not has_communication(QUIET)
 
@@ -176,14 +150,12 @@ def drawn(
             for number, seed in zip(numbers, seeds, strict=True)
         ]
 
-    monkeypatch.setattr(_sampling._Drawing, "_graphs", graphs)
-    drawing = _sampling._Drawing(None, schema, GenerationSettings(seed=7, redraws=0), None, None)
+    monkeypatch.setattr(generation._Drawing, "_graphs", graphs)
+    drawing = generation._Drawing(None, schema, GenerationSettings(seed=7, redraws=0), None, None)
     return drawing.graphs(range(4), [{"world_size": "2"}] * 4), asked
 
 
-def test_a_silent_job_is_drawn_again_and_keeps_its_name_and_seed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_silent_job_is_drawn_again_and_keeps_its_name_and_seed(monkeypatch):
     found, asked = drawn(monkeypatch, SCHEMA, silent_draws=2)
     assert [graph.name for graph in found] == [f"sample-{i:05d}" for i in range(4)]
     assert [graph.seed for graph in found] == [7, 8, 9, 10]
@@ -192,24 +164,18 @@ def test_a_silent_job_is_drawn_again_and_keeps_its_name_and_seed(
     assert len(set(asked)) == len(asked) == 6
 
 
-def test_a_job_that_stays_silent_is_given_up_after_a_few_draws(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_that_stays_silent_is_given_up_after_a_few_draws(monkeypatch):
     found, asked = drawn(monkeypatch, SCHEMA, silent_draws=100)
     assert found[1].lacks_communication
-    assert len(asked) == 4 + _sampling._REDRAWS_OF_FAULTS
+    assert len(asked) == 4 + generation._REDRAWS_OF_FAULTS
 
 
-def test_nothing_is_drawn_again_where_no_training_job_communicated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nothing_is_drawn_again_where_no_training_job_communicated(monkeypatch):
     _, asked = drawn(monkeypatch, QUIET, silent_draws=100)
     assert len(asked) == 4
 
 
-def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(monkeypatch):
     """Two faults at first, then one, then silence."""
     plain = costed_job(8)
     groupless = {**plain.categories, "group": ["none"] * plain.num_nodes}
@@ -217,7 +183,7 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(
         replace(plain, categories={**groupless, "op": ["aten::mm"] * plain.num_nodes}),
         replace(plain, categories=groupless),
     ]
-    draws = iter([*jobs, *[None] * _sampling._REDRAWS_OF_FAULTS])
+    draws = iter([*jobs, *[None] * generation._REDRAWS_OF_FAULTS])
 
     def graphs(
         self: object, numbers: Sequence[int], seeds: Sequence[int], rows: Sequence[object]
@@ -228,16 +194,16 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(
         dag = SCHEMA.encode(job).with_conditions({"world_size": "2"})
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, SCHEMA)]
 
-    monkeypatch.setattr(_sampling._Drawing, "_graphs", graphs)
-    drawing = _sampling._Drawing(None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None)
+    monkeypatch.setattr(generation._Drawing, "_graphs", graphs)
+    drawing = generation._Drawing(None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None)
     (kept,) = drawing.graphs([0], [{"world_size": "2"}])
     assert kept.seed == 7
     assert kept.decoded.categories["op"] == list(plain.categories["op"])
     assert set(kept.decoded.categories["group"]) == {"none"}
 
 
-def test_samples_come_into_memory_in_every_form(tmp_path: Path) -> None:
-    first, second = sample(job_checkpoint(tmp_path), num=2, seed=3, max_nodes=10)
+def test_samples_come_into_memory_in_every_form(trace):
+    first, second = sample(trace, num=2, seed=3, max_nodes=10)
     assert (first.name, first.seed, second.seed) == ("sample-00000", 3, 4)
     assert first.graph.num_nodes == first.dag.num_nodes
     assert first.graph is first.graph
@@ -248,34 +214,21 @@ def test_samples_come_into_memory_in_every_form(tmp_path: Path) -> None:
     assert "tensor" not in shown
 
 
-def test_a_sample_depends_on_its_seed_alone_and_on_no_file(tmp_path: Path) -> None:
-    checkpoint = chain_checkpoint(tmp_path)
-    (alone,) = sample(checkpoint, num=1, seed=5, conditions={"label": 2.0}, max_nodes=8)
-    many = sample(
-        tmp_path / "model", num=3, seed=4, conditions={"label": 2.0}, batch_size=2, max_nodes=8
-    )
+def test_a_sample_depends_on_its_seed_alone_and_on_no_file(flow):
+    (alone,) = sample(flow, num=1, seed=5, conditions={"label": 2.0}, max_nodes=8)
+    many = sample(flow.path, num=3, seed=4, conditions={"label": 2.0}, batch_size=2, max_nodes=8)
     assert many[1].dag.x_NA.tolist() == alone.dag.x_NA.tolist()
     assert alone.dag.conditions["label"] == 2.0
     with pytest.raises(DataError):
         alone.workload()
 
 
-def test_numbers_of_a_job_are_those_of_its_files_and_of_its_seed_alone(tmp_path: Path) -> None:
-    checkpoint = costed_checkpoint(tmp_path)
-    (alone,) = sample(checkpoint, num=1, seed=5, max_nodes=20)
-    many = sample(checkpoint, num=2, seed=4, max_nodes=20)
+def test_numbers_of_a_job_are_those_of_its_files_and_of_its_seed_alone(costed):
+    (alone,) = sample(costed, num=1, seed=5, max_nodes=20)
+    many = sample(costed, num=2, seed=4, max_nodes=20)
     for name, value_N in alone.numbers.items():
         np.testing.assert_array_equal(value_N, alone.graph.numbers[name])
         np.testing.assert_array_equal(value_N, many[1].numbers[name])
     assert {"flops", "bytes", "comm_bytes"} <= set(alone.numbers)
     moved_N = alone.graph.numbers["bytes"]
     assert not (moved_N[np.isfinite(moved_N)] % 4).any()
-
-
-def test_settings_out_of_bounds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'num' must be at least 1"):
-        sample(chain_checkpoint(tmp_path), num=0)
-
-
-def test_the_package_holds_a_checkpoint() -> None:
-    assert (pretrained_checkpoint() / "weights.safetensors").is_file()

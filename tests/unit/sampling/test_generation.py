@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 from random_jobs import random_job
 from raw_graphs import chain
+from tiny_checkpoints import SMALL_MODELS
 
 from layerdag.dag.dag import graph_hash
 from layerdag.dag.statistics import GraphStatistics
@@ -22,70 +24,11 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.training.checkpoint import (
-    CheckpointContents,
-    CheckpointMeta,
     LoadedCheckpoint,
-    load_checkpoint,
-    save_checkpoint,
+    checkpoint_schema,
 )
 
-
-def dataset(kind: str) -> GraphDataset:
-    if kind == "trace":
-        jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
-        return GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2)
-    graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
-    return GraphDataset.build("chains", "flow", {"train": graphs})
-
-
-SMALL_MODELS = {
-    "fast": {"width": 32, "depth": 1},
-    "reference": {
-        "layer_size": {"width": 8},
-        "node": {"width": 8, "heads": 2, "steps": 4},
-        "edge": {"width": 8, "steps": 2},
-    },
-}
-
-
-def checkpoint(folder: Path, kind: str, model: str = "fast") -> LoadedCheckpoint:
-    """Return an untrained checkpoint of a tiny model."""
-    data = dataset(kind)
-    sizes = data.schema.sizes()
-    statistics = GraphStatistics.measure(data.graphs["train"], sizes)
-    spec = ModelSpec(model, sizes, statistics, SMALL_MODELS[model])
-    weights = build_model(spec, seed=1).state_dict()
-    meta = CheckpointMeta(
-        step=0, seed=1, data_fingerprint=data.fingerprint, metrics={}, split=data.split
-    )
-    run = {"data": {"name": "folder", "folder": "/home/me/runs", "max_nodes": 60}}
-    contents = CheckpointContents(spec, weights, data.schema.to_dict(), run, meta)
-    save_checkpoint(folder / "model", contents)
-    return load_checkpoint(folder / "model")
-
-
-@pytest.fixture(scope="module")
-def flow(tmp_path_factory) -> LoadedCheckpoint:
-    return checkpoint(tmp_path_factory.mktemp("flow"), "flow")
-
-
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory) -> LoadedCheckpoint:
-    return checkpoint(tmp_path_factory.mktemp("trace"), "trace")
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory) -> LoadedCheckpoint:
-    return checkpoint(tmp_path_factory.mktemp("reference"), "flow", "reference")
-
-
 SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=40)
-
-
-def schema_of(loaded: LoadedCheckpoint):
-    from layerdag.training.checkpoint import checkpoint_schema
-
-    return checkpoint_schema(loaded)
 
 
 def test_the_model_is_told_how_many_nodes_each_graph_is_to_have(monkeypatch):
@@ -107,7 +50,7 @@ def test_the_model_is_told_how_many_nodes_each_graph_is_to_have(monkeypatch):
 
 def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
     def hashes(settings: GenerationSettings) -> list[str]:
-        found = generate(flow.model, schema_of(flow), settings)
+        found = generate(flow.model, checkpoint_schema(flow), settings)
         return [f"{sample.seed} {graph_hash(sample.dag)}" for sample in found]
 
     together = hashes(SMALL)
@@ -115,26 +58,26 @@ def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
     assert hashes(replace(SMALL, num=2, seed=9)) == together[2:]
 
 
-@pytest.mark.parametrize("draw", [generate, generate_batched])
-def test_the_same_seed_gives_the_same_graph_however_many_processes_draw(flow, draw):
-    def hashes(settings: GenerationSettings) -> list[str]:
-        found = draw(flow.model, schema_of(flow), replace(settings, batch_size=1))
+def test_the_same_seed_gives_the_same_graph_in_batches_and_however_many_processes_draw(flow):
+    def hashes(draw: Callable, processes: int) -> list[str]:
+        settings = replace(SMALL, batch_size=1, processes=processes)
+        found = draw(flow.model, checkpoint_schema(flow), settings)
         return [f"{sample.name} {sample.seed} {graph_hash(sample.dag)}" for sample in found]
 
-    assert hashes(replace(SMALL, processes=2)) == hashes(SMALL)
+    assert hashes(generate, 2) == hashes(generate, 1) == hashes(generate_batched, 1)
 
 
 def test_given_conditions_are_kept_and_open_ones_drawn(flow):
     asked = replace(SMALL, conditions={"label": 3.0})
-    samples = list(generate(flow.model, schema_of(flow), asked))
+    samples = list(generate(flow.model, checkpoint_schema(flow), asked))
     assert {sample.dag.conditions["label"] for sample in samples} == {3.0}
-    drawn = list(generate(flow.model, schema_of(flow), SMALL))
+    drawn = list(generate(flow.model, checkpoint_schema(flow), SMALL))
     assert all(1.0 <= sample.dag.conditions["label"] <= 8.0 for sample in drawn)
 
 
 def test_a_predicted_label_depends_on_the_graph_and_not_on_the_request(flow):
     judged = replace(SMALL, labels="predicted", conditions={"label": 3.0})
-    schema = schema_of(flow)
+    schema = checkpoint_schema(flow)
     samples = list(generate(flow.model, schema, judged))
     found_B1 = flow.model.predict_numeric_conditions(encode_batch(schema, [s.dag for s in samples]))
     for sample, scaled in zip(samples, found_B1[:, 0].tolist(), strict=True):
@@ -147,22 +90,23 @@ def test_a_predicted_label_depends_on_the_graph_and_not_on_the_request(flow):
 
 def test_a_model_without_labels_cannot_predict_them(trace):
     with pytest.raises(UsageError, match="labels=requested"):
-        list(generate(trace.model, schema_of(trace), replace(SMALL, labels="predicted")))
+        list(generate(trace.model, checkpoint_schema(trace), replace(SMALL, labels="predicted")))
 
 
 def test_an_unknown_condition_is_refused(flow):
     asked = replace(SMALL, conditions={"labels": 3.0})
     with pytest.raises(VocabularyError, match="Did you mean 'label'"):
-        next(iter(generate(flow.model, schema_of(flow), asked)))
+        next(iter(generate(flow.model, checkpoint_schema(flow), asked)))
 
 
 def test_traces_are_written_with_a_manifest(trace, tmp_path):
-    manifest = write_samples(trace, SMALL, tmp_path / "out")
+    run = {"data": {"name": "folder", "folder": "/home/me/runs", "max_nodes": 60}}
+    manifest = write_samples(replace(trace, run_config=run), SMALL, tmp_path / "out")
     content = json.loads(manifest.read_text())
     assert content["format"] == "et"
     assert [sample["seed"] for sample in content["samples"]] == [7, 8, 9, 10]
     assert len(content["checkpoint_sha256"]) == 64
-    assert content["split"] == dataset("trace").split.to_dict()
+    assert content["split"] == trace.meta.split.to_dict()
     assert content["data"] == {"name": "folder", "max_nodes": 60}
     for sample in content["samples"]:
         workload = read_workload(tmp_path / "out" / sample["name"])
@@ -234,13 +178,11 @@ def test_ranks_that_do_not_fit_are_raised_and_counted():
 
 def test_no_global_generator_is_touched(flow):
     state = torch.random.get_rng_state()
-    list(generate(flow.model, schema_of(flow), SMALL))
+    list(generate(flow.model, checkpoint_schema(flow), SMALL))
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_more_than_the_limits_allow_is_refused_before_sampling(
-    trace: LoadedCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_the_limits_allow_is_refused_before_sampling(trace, tmp_path, monkeypatch):
     monkeypatch.setattr(type(trace.model), "sample", None)
     with pytest.raises(UsageError, match="more than max_ranks"):
         write_samples(trace, replace(SMALL, ranks=5000), tmp_path / "out")
@@ -249,9 +191,7 @@ def test_more_than_the_limits_allow_is_refused_before_sampling(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_sampled_within_the_limit_of_bytes_is_kept(
-    trace: LoadedCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_sampled_within_the_limit_of_bytes_is_kept(trace, tmp_path, monkeypatch):
     expected = volume_of(trace, SMALL)
     assert expected.graphs == SMALL.num
     small = replace(SMALL, limits=Limits(max_bytes=1))

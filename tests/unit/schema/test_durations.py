@@ -9,7 +9,6 @@ import pytest
 from costed_jobs import ROWS, costed_job, costed_jobs
 
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.schema import durations as _durations
 from layerdag.schema.costs import cost_columns
 from layerdag.schema.durations import (
     LEVELS,
@@ -28,7 +27,7 @@ SEND = OperatorDurations(((0, 8, 8, 2, 1.0), (0, 8, 8, 4, 2.0)), NONE)
 TABLE = Durations({"aten::mm": MM, "c10d::send": SEND}, RISING, per_label=0.5, label=-20.0)
 
 
-def test_a_known_cost_takes_its_usual_time_and_a_new_one_lies_between_its_neighbors() -> None:
+def test_a_known_cost_takes_its_usual_time_and_a_new_one_lies_between_its_neighbors():
     costs = np.array([[256, 64, 0, 0], [1024, 256, 0, 0], [512, 128, 0, 0], [300, 70, 0, 0]])
     known, other, middle, near = TABLE.usual(["aten::mm"] * 4, costs)
     assert (known, other) == (3.0, 5.0)
@@ -36,32 +35,29 @@ def test_a_known_cost_takes_its_usual_time_and_a_new_one_lies_between_its_neighb
     assert 3.0 < near < middle
 
 
-def test_many_costs_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_costs_are_looked_up_in_parts(monkeypatch):
     costs = np.array([[flops, 64, 0, 0] for flops in (1024, 256, 300, 256, 512)])
     at_once = MM.usual(costs)
-    monkeypatch.setattr(_durations, "_DISTANCES", 4)  # two rows of two points
+    monkeypatch.setattr("layerdag.schema.durations._DISTANCES", 4)  # two rows of two points
     assert MM.usual(costs).tolist() == at_once.tolist()
 
 
-def test_a_message_takes_as_long_as_between_so_many_ranks() -> None:
+def test_usual_times_are_by_ranks_of_messages_and_unknown_without_the_operator():
     costs = np.array([[0, 8, 8, 2], [0, 8, 8, 4]])
     assert TABLE.usual(["c10d::send"] * 2, costs).tolist() == [1.0, 2.0]
-
-
-def test_an_unknown_operator_has_no_usual_time() -> None:
     found = TABLE.usual(["aten::relu", "aten::mm"], np.array([[256, 64, 0, 0]] * 2))
     assert np.isnan(found[0])
     assert found[1] == 3.0
 
 
-def test_factors_follow_the_quantiles_of_the_operator() -> None:
+def test_factors_follow_the_quantiles_of_the_operator():
     draw_N = np.array([0.0, 0.5, 0.75, 0.5])
     names = ["aten::mm", "aten::mm", "aten::mm", "c10d::send"]
     found = TABLE.node_factors(names, draw_N)
     assert found == pytest.approx([0.0, math.log(1.5), math.log(1.75), 0.0])
 
 
-def test_a_job_that_takes_longer_than_its_nodes_usually_do_is_slower() -> None:
+def test_a_job_that_takes_longer_than_its_nodes_usually_do_is_slower():
     usual_N = np.log([600.0, 400.0])
     usual = 1000 * math.exp(-20.0)
     plain = TABLE.job_factor(usual_N, None, 0.5)
@@ -71,12 +67,12 @@ def test_a_job_that_takes_longer_than_its_nodes_usually_do_is_slower() -> None:
 
 
 @pytest.mark.parametrize("label", ["slow", 0.0, -1.0, math.inf, math.nan])
-def test_without_a_step_time_a_job_has_any_speed(label: Any) -> None:
+def test_without_a_step_time_a_job_has_any_speed(label):
     usual_N = np.array([1.0])
     assert TABLE.job_factor(usual_N, label, 0.5) == TABLE.job_factor(usual_N, None, 0.5)
 
 
-def test_durations_come_back_from_json() -> None:
+def test_durations_come_back_from_json():
     assert Durations.from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
 
 
@@ -96,7 +92,7 @@ def test_durations_come_back_from_json() -> None:
         (("label",), "x"),
     ],
 )
-def test_damaged_durations_are_refused(path: tuple[Any, ...], wrong: object) -> None:
+def test_damaged_durations_are_refused(path, wrong):
     damaged = json.loads(json.dumps(TABLE.to_dict()))
     inner: Any = damaged
     for step in path[:-1]:
@@ -115,7 +111,7 @@ def timed(job: AttributedGraph, factor: float) -> AttributedGraph:
     return replace(job, numbers={**job.numbers, "duration": job.numbers["duration"] * factor})
 
 
-def test_only_costs_that_enough_jobs_share_have_a_usual_time() -> None:
+def test_only_costs_that_enough_jobs_share_have_a_usual_time():
     found = fitted(costed_jobs([8] * 5 + [32] * 4), 5)
     assert found is not None
     relu = found.operators["aten::relu"].points
@@ -123,7 +119,7 @@ def test_only_costs_that_enough_jobs_share_have_a_usual_time() -> None:
     assert relu[0][4] == pytest.approx(np.log(1.2 * ROWS * 8), abs=0.01)
 
 
-def test_sizes_that_no_two_jobs_share_count_by_powers_of_two() -> None:
+def test_sizes_that_no_two_jobs_share_count_by_powers_of_two():
     jobs = [timed(costed_job(8), 1.0 + 0.01 * i) for i in range(5)]
     numbers = [{**job.numbers, "flops": job.numbers["flops"] + 2 * i} for i, job in enumerate(jobs)]
     found = fitted([replace(j, numbers=n) for j, n in zip(jobs, numbers, strict=True)], 5)
@@ -131,7 +127,7 @@ def test_sizes_that_no_two_jobs_share_count_by_powers_of_two() -> None:
     assert [point[:4] for point in found.operators["aten::relu"].points] == [(128, 1024, 0, 0)]
 
 
-def test_an_operator_of_too_few_jobs_has_none() -> None:
+def test_an_operator_of_too_few_jobs_has_none():
     jobs = costed_jobs([8] * 5)
     rare = replace(
         jobs[0],
@@ -143,7 +139,7 @@ def test_an_operator_of_too_few_jobs_has_none() -> None:
     assert fitted(jobs, 6) is None
 
 
-def test_messages_have_usual_times_by_ranks() -> None:
+def test_messages_have_usual_times_by_ranks():
     jobs = costed_jobs([8] * 10)
     more = [timed(replace(j, conditions={**j.conditions, "world_size": "4"}), 10) for j in jobs]
     found = fitted([*jobs, *more], 5)
@@ -154,7 +150,7 @@ def test_messages_have_usual_times_by_ranks() -> None:
     assert {point[3] for point in found.operators["aten::mm"].points} == {0}
 
 
-def test_no_factor_is_that_of_a_single_job() -> None:
+def test_no_factor_is_that_of_a_single_job():
     rng = np.random.default_rng(0)
     jobs = [
         replace(job, numbers={**job.numbers, "duration": rng.lognormal(9, 0.5, 5)})
@@ -170,7 +166,7 @@ def test_no_factor_is_that_of_a_single_job() -> None:
     assert min(factors) < -0.2 < 0.2 < max(factors)
 
 
-def test_speeds_of_jobs_follow_their_step_times() -> None:
+def test_speeds_of_jobs_follow_their_step_times():
     speeds = np.exp(np.linspace(-2, 2, 80))
     jobs = [timed(costed_job(8, label=float(1e-6 * speed)), float(speed)) for speed in speeds]
     found = fitted(jobs, 5)
@@ -183,7 +179,7 @@ def test_speeds_of_jobs_follow_their_step_times() -> None:
     assert unlabeled.factors[-1] > 1.5
 
 
-def test_jobs_without_durations_tell_nothing() -> None:
+def test_jobs_without_durations_tell_nothing():
     job = costed_job(8)
     plain = {name: value for name, value in job.numbers.items() if name != "duration"}
     assert fitted([replace(job, numbers=plain)] * 5, 5) is None
@@ -195,7 +191,7 @@ def test_jobs_without_durations_tell_nothing() -> None:
     ("conditions", "ranks"),
     [({}, 0), ({"world_size": "2"}, 2), ({"world_size": 4.0}, 4), ({"world_size": "many"}, 0)],
 )
-def test_ranks_stand_beside_messages_alone(conditions: dict[str, str | float], ranks: int) -> None:
+def test_ranks_stand_beside_messages_alone(conditions, ranks):
     job = replace(costed_job(8), conditions=conditions)
     assert ranks_of(job) == ranks
     found = costs_and_ranks(cost_columns(job.numbers, 5), ranks)
@@ -205,14 +201,14 @@ def test_ranks_stand_beside_messages_alone(conditions: dict[str, str | float], r
 JOBS = costed_jobs([8, 16, 32, 64, 128] * 10)
 
 
-def test_the_sum_of_durations_follows_the_label() -> None:
+def test_the_sum_of_durations_follows_the_label():
     time = fit_step_time(JOBS, "label", 1)
     assert time is not None
     assert time.per_label == pytest.approx(1.0, abs=0.1)
     assert time.low < 0 < time.high
 
 
-def test_usual_sums_stay_and_others_are_moved_to_the_end_of_the_range() -> None:
+def test_usual_sums_stay_and_others_are_moved_to_the_end_of_the_range():
     time = fit_step_time(JOBS, "label", 1)
     assert time is not None
     duration, label = JOBS[2].numbers["duration"], JOBS[2].conditions["label"]
@@ -224,13 +220,13 @@ def test_usual_sums_stay_and_others_are_moved_to_the_end_of_the_range() -> None:
 
 
 @pytest.mark.parametrize("label", [None, "fast", 0.0, -1.0, float("nan")])
-def test_without_a_step_time_durations_stay(label: object) -> None:
+def test_without_a_step_time_durations_stay(label):
     time = fit_step_time(JOBS, "label", 1)
     assert time is not None
     assert time.factor(np.array([1e9, np.nan]), label) == 1.0
     assert time.factor(np.array([np.nan]), 1.0) == 1.0
 
 
-def test_too_few_jobs_or_labels_give_none() -> None:
+def test_too_few_jobs_or_labels_give_none():
     assert fit_step_time(JOBS[:49], "label", 1) is None
     assert fit_step_time([costed_job(8)] * 60, "label", 1) is None

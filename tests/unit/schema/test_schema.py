@@ -6,7 +6,6 @@ import pytest
 import torch
 from raw_graphs import chain
 
-from layerdag.dag.dag import DAG
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.schema.schema import GraphSchema, complete_conditions, out_of_range_conditions
@@ -19,13 +18,10 @@ GRAPHS = [
 SCHEMA = GraphSchema.fit("flow", GRAPHS)
 
 
-def test_open_conditions_are_drawn_from_graphs_like_the_request():
+def test_open_conditions_are_drawn_from_graphs_like_the_request_which_stays():
     rows = complete_conditions(SCHEMA, {"family": "gpt"}, range(50))
     assert {row["family"] for row in rows} == {"gpt"}
     assert all(30 < row["label"] < 250 for row in rows)
-
-
-def test_a_given_number_stays_as_it_is_and_decides_the_rest():
     rows = complete_conditions(SCHEMA, {"label": 1.25}, range(20))
     assert {row["label"] for row in rows} == {1.25}
     assert {row["family"] for row in rows} == {"mlp"}
@@ -44,42 +40,20 @@ def test_drawn_labels_stay_in_the_training_range():
     assert np.std(labels) > 10
 
 
-def test_an_unknown_category_is_refused():
-    with pytest.raises(VocabularyError, match="Did you mean 'gpt'"):
-        complete_conditions(SCHEMA, {"family": "gpt2"}, [0])
-
-
-def test_a_number_outside_the_training_range_is_told_with_the_range():
+def test_numbers_outside_the_training_range_are_told_with_it():
     for value in (1e9, 1e-3):
         (sentence,) = out_of_range_conditions(SCHEMA, {"label": value, "family": "gpt"})
         assert f"'label' is {value:g}" in sentence
         assert "have 1.2 to 175" in sentence
-
-
-def test_every_number_of_the_training_range_is_taken_without_a_word():
     for given in ({}, {"label": 1.2}, {"label": 175.0}, {"label": 175.04}, {"family": "mlp"}):
         assert out_of_range_conditions(SCHEMA, given) == []
     assert len(out_of_range_conditions(SCHEMA, {"label": 176.0})) == 1
-
-
-def test_a_number_that_is_none_is_refused():
-    with pytest.raises(VocabularyError, match="must be a positive number"):
-        out_of_range_conditions(SCHEMA, {"label": "long"})
 
 
 def test_without_a_table_open_conditions_stay_open():
     few = GraphSchema.fit("flow", [chain(f"g{i}", "ab", label=float(i)) for i in range(3)])
     assert complete_conditions(few, {"label": 1.0}, [1, 2]) == [{"label": 1.0}] * 2
     assert complete_conditions(few, {}, [1]) == [{}]
-
-
-def test_without_a_given_number_there_is_nothing_to_warn_of():
-    few = GraphSchema.fit("flow", [chain(f"g{i}", "ab", label=float(i)) for i in range(3)])
-    assert out_of_range_conditions(few, {}) == []
-    low, high = few.numeric_conditions[0].draw_range()
-    [told] = out_of_range_conditions(few, {"label": high + 1})
-    assert told.startswith(f"'label' is {high + 1:g}, but most graphs that the model learned from")
-    assert f"have {low:g} to {high:g}" in told
 
 
 def graph(
@@ -98,11 +72,6 @@ def graph(
     return replace(plain, **changes)
 
 
-def test_vocabularies_hold_the_training_words_in_order():
-    schema = GraphSchema.fit("flow", [graph(["b", "a"]), graph(["c", "a"])])
-    assert schema.attributes[0].values == ("a", "b", "c")
-
-
 def test_a_fixed_vocabulary_is_there_even_if_no_training_graph_uses_it():
     schema = GraphSchema.fit("flow", [graph(["a", "b"], vocabularies={"kind": ("z",)})])
     assert schema.encode(graph(["a", "z"])).x_NA[:, 0].tolist() == [0, 2]
@@ -114,17 +83,6 @@ def test_durations_are_measured_and_other_numbers_are_not():
     assert [a.name for a in timed.attributes] == ["kind", "bytes", "duration"]
     assert timed.measured_columns == (2,)
     assert GraphSchema.fit("flow", [graph(["a", "b"])]).measured_columns == ()
-
-
-def test_unknown_words_map_to_other_in_an_open_vocabulary_only():
-    closed = GraphSchema.fit("flow", [graph(["add", "mul"])])
-    with pytest.raises(VocabularyError, match="Did you mean 'add'"):
-        closed.encode(graph(["add", "adds"]))
-    opened = GraphSchema.fit("flow", [graph(["add", "mul"], open_vocabularies=("kind",))])
-    assert opened.decode(opened.encode(graph(["add", "x"]))).categories["kind"] == [
-        "add",
-        "<other>",
-    ]
 
 
 def test_nodes_come_in_layer_order_and_decode_to_the_same_names():
@@ -216,13 +174,6 @@ def test_a_damaged_schema_is_refused_in_one_sentence(path, value):
     target[path[-1]] = value
     with pytest.raises(CheckpointError, match="schema cannot be read"):
         GraphSchema.from_dict(data)
-
-
-def test_decoding_a_code_that_no_word_has_is_refused():
-    schema = GraphSchema.fit("flow", [graph(["a", "b"])])
-    dag = DAG.build(torch.tensor([[5, 0]]), torch.zeros(2, 0, dtype=torch.int64))
-    with pytest.raises(VocabularyError, match="codes 0 to 1"):
-        schema.decode(dag)
 
 
 def test_a_schema_needs_a_training_graph():

@@ -51,32 +51,6 @@ def test_breakdown_separates_waiting_in_receives_and_cpu_work():
     assert parts.time_ns_RP.tolist() == [[2000, 500, 0, 0, 0], [0, 0, 1000, 1500, 0]]
 
 
-def test_overlapping_receives_are_counted_once():
-    first = [send(0, 1, 400), send(1, 1, 900, (0,))]
-    second = [recv(0, 0, 400), recv(1, 0, 900)]
-    result = simulate(workload(first, second), Cluster(ring(2), system()))
-    # 500 ns, then 1000 ns: both receives wait from the start.
-    assert breakdown(result).time_ns_RP[1].tolist() == [0, 0, 1500, 0]
-
-
-def test_group_is_labeled_by_the_dimension_it_crosses():
-    # Ranks 0 and 2 of a 2 x 2 differ in dimension 1.
-    inside, other = [all_reduce(0, 2000, pg_name="1")], [comp(0, 1)]
-    load = workload(inside, other, inside, other, groups={"1": (0, 2)})
-    network = NetworkConfig(ring(2).dimensions * 2)
-    parts = breakdown(simulate(load, Cluster(network, system(dimensions=2))))
-    assert parts.parts == ("compute", "dim 1", "idle")
-
-
-def test_a_group_across_two_dimensions_is_labeled_by_the_first_that_messages_cross():
-    # Ranks 0 and 3 of a 2 x 2 differ in both.
-    inside, other = [all_reduce(0, 2000, pg_name="1")], [comp(0, 1)]
-    load = workload(inside, other, other, inside, groups={"1": (0, 3)})
-    network = NetworkConfig(ring(2).dimensions * 2)
-    parts = breakdown(simulate(load, Cluster(network, system(dimensions=2))))
-    assert parts.parts == ("compute", "dim 0", "idle")
-
-
 def test_critical_path_crosses_to_the_rank_that_is_late():
     # Rank 1 computes 5 us before the all-reduce that rank 0 has long entered.
     early = [comp(0, 1), all_reduce(5, 2000, (0,)), comp(9, 1, (5,))]
@@ -102,13 +76,6 @@ def test_critical_path_follows_a_receive_to_its_sender_and_a_slot_to_its_holder(
         (0, 2, "dependency"),
         (1, 1, "dependency"),
     ]
-
-
-def test_path_is_as_long_as_the_run():
-    nodes = [comp(0, 1), all_reduce(1, 2000, (0,)), comp(2, 2, (1,))]
-    result = simulate(workload(nodes, nodes), Cluster(ring(2), system()))
-    path = critical_path(result)
-    assert sum(node.finish_ns - node.start_ns for node in path) == result.makespan_ns
 
 
 def test_sensitivities_name_what_helps():
@@ -195,11 +162,6 @@ def test_collectives_that_are_not_simulated_count_as_replayed():
     replayed = simulate(workload(nodes, nodes), Cluster(ring(2), system(replay_only=True)))
     assert breakdown(replayed).parts == ("compute", "replayed", "idle")
     assert breakdown(replayed).time_ns_RP.tolist() == [[0, 3000, 0]] * 2
-
-
-def test_a_rank_that_ends_early_is_not_idle_afterwards():
-    parts = breakdown(simulate(workload([comp(0, 9)], [comp(0, 2)]), Cluster(ring(2), system())))
-    assert parts.time_ns_RP.tolist() == [[9000, 0], [2000, 0]]
 
 
 def test_the_table_tells_milliseconds_with_the_mean_first_and_at_most_so_many_ranks():
@@ -332,7 +294,6 @@ Spans = list[tuple[int, int]]
 
 
 def tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Attribute, ...]:
-    """Return the two lists of a node."""
     lists = (("inputs", inputs), ("outputs", outputs))
     return tuple(Attribute(name, Wire.STRING + 1, value) for name, value in lists)
 
@@ -360,32 +321,11 @@ def run_memory(*ranks: list[NodeSpec]) -> LocalMemory:
     return local_memory(result)
 
 
-def test_tensors_live_from_their_writer_to_their_last_reader():
+def test_tensors_live_to_their_last_reader_and_without_lists_while_the_node_runs():
     memory = run_memory(CHAIN, CHAIN[:1])
     assert memory.peak_bytes_R.tolist() == [140, 110]
     assert memory.peak_ns_R.tolist() == [1000, 0]
     assert memory.listed_R.tolist() == [1.0, 1.0]
-
-
-def test_weights_that_are_updated_are_always_there():
-    # w is read by 0 and rewritten in place by 2: it is held beside a (100) in both other nodes.
-    update = [*CHAIN[:2], layer(2, (1,), "b:30 w:10", "w:10")]
-    assert run_memory(update, update).peak_bytes_R.tolist() == [140, 140]
-
-
-def test_what_no_node_reads_is_held_to_the_end_of_the_rank():
-    # r (500) is written by 0 and read by none: it is still there beside a and b at 2000..3000.
-    nodes = [
-        layer(0, (), "w:10", "r:500"),
-        layer(1, (0,), "w:10", "a:100"),
-        layer(2, (1,), "a:100", "b:30"),
-    ]
-    memory = run_memory(nodes, nodes)
-    assert memory.peak_bytes_R.tolist() == [640, 640]
-    assert memory.peak_ns_R.tolist() == [2000, 2000]
-
-
-def test_nodes_without_lists_hold_their_tensor_size_while_they_run():
     memory = run_memory([comp(0, 1, tensor_size=70), comp(1, 1, (0,), tensor_size=90)], CHAIN[:1])
     assert memory.peak_bytes_R.tolist() == [90, 110]
     assert memory.listed_R.tolist() == [0.0, 1.0]
@@ -464,49 +404,28 @@ def test_the_peak_is_that_of_a_count_at_every_event(seed):
     assert memory.peak_bytes_R.tolist() == [slow_peak(nodes, ticks(result))]
 
 
-def test_what_ends_is_freed_before_what_begins_in_the_same_tick():
-    # a (100) ends with node 1 at 2000, when node 2 writes d (90): never 190 together.
-    nodes = [layer(0, (), "", "a:100"), layer(1, (0,), "a:100", ""), layer(2, (1,), "", "d:90")]
-    memory = run_memory(nodes)
-    assert (memory.peak_bytes_R.tolist(), memory.peak_ns_R.tolist()) == ([100], [0])
-
-
-def test_a_tensor_of_two_sizes_counts_with_the_larger():
-    nodes = [layer(0, (), "", "a:100"), layer(1, (0,), "a:130", "")]
-    assert run_memory(nodes).peak_bytes_R.tolist() == [130]
-
-
-def test_a_rank_that_only_skips_nodes_holds_nothing():
+def test_nodes_that_state_no_bytes_or_are_skipped_hold_nothing():
     assert run_memory([node(0, NodeType.INVALID, tensor_size=8)], CHAIN).peak_bytes_R.tolist() == [
         0,
         140,
     ]
+    assert run_memory([comp(0, 1), comp(1, 1, (0,))]).peak_bytes_R.tolist() == [0]
+    assert run_memory([comp(0, 1, tensor_size=7), comp(1, 1, (0,))]).peak_bytes_R.tolist() == [7]
 
 
-def test_the_line_names_the_rank_with_the_highest_peak_in_gigabytes():
+def test_memory_is_summed_up_by_rank_with_the_highest_peak():
     big = [comp(0, 1, tensor_size=2_500_000_000)]
     line = run_memory(CHAIN, big).line()
     assert line.startswith("peak local memory 2.500 GB on rank 1, a lower bound (50% of nodes")
     assert "lower bound" not in run_memory(CHAIN).line()
-
-
-def test_the_summary_is_by_rank():
     assert run_memory(CHAIN, CHAIN[:1]).summary() == {
         "peak_memory_bytes": {"0": 140, "1": 110},
         "peak_memory_at": {"0": 1000, "1": 0},
         "nodes_with_tensors": {"0": 1.0, "1": 1.0},
     }
-
-
-def test_the_complaint_counts_the_ranks_above_the_capacity():
     told = run_memory(CHAIN, CHAIN[:1]).over(100)
     assert "(2 of 2 ranks exceed it)" in told
     assert "more than the capacity of 100 bytes" in told
-
-
-def test_a_node_that_states_no_bytes_touches_none():
-    assert run_memory([comp(0, 1), comp(1, 1, (0,))]).peak_bytes_R.tolist() == [0]
-    assert run_memory([comp(0, 1, tensor_size=7), comp(1, 1, (0,))]).peak_bytes_R.tolist() == [7]
 
 
 @pytest.mark.parametrize(

@@ -113,19 +113,13 @@ def test_stuck_rank_is_an_error_though_the_exit_code_is_0(folder, capsys):
     assert not (folder / "out").exists()
 
 
-def test_dropped_node_is_an_error_though_every_rank_finished(folder, capsys):
+def test_runs_that_drop_a_node_crash_or_spin_are_errors(folder, capsys):
     dropped = "\n".join(line for line in NODE_LINES.splitlines() if "node->id=7" not in line)
     assert simulate(folder, dropped, FINISHED) == 1
     assert "node 7 of rank 0 is not reported done (1 of 3" in capsys.readouterr().err
-
-
-def test_crash_is_an_error_with_its_last_words(folder, capsys):
     words = "sys.stderr.write('what(): bad_cast'); sys.stderr.flush(); os.abort()"
     assert simulate(folder, "", "", words) == 1
     assert "exit code was -6, the last it printed: what(): bad_cast" in capsys.readouterr().err
-
-
-def test_run_that_spins_is_given_up(folder, capsys):
     assert simulate(folder, "", "", "import time; time.sleep(60)", "--timeout=0.3") == 1
     assert "did not end within 0.3 s" in capsys.readouterr().err
 

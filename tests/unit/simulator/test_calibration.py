@@ -27,20 +27,20 @@ NODES = [comp(0, 7, num_ops=10, tensor_size=100), comp(1, 7, (0,), num_ops=10, t
 ALONE_NS = 1000 + 20 + 300 + 500
 
 
-def test_operators_take_their_own_rates_and_others_the_common_ones() -> None:
+def test_operators_take_their_own_rates_and_others_the_common_ones():
     assert CalibratedMachine(COSTS).predict(workload(NODES)).seconds == pytest.approx(
         ALONE_NS / 1e9
     )
 
 
 @pytest.mark.parametrize(("cores", "sharing"), [(None, 1), (8, 1), (4, 1), (2, 2), (1, 4)])
-def test_more_ranks_than_cores_take_turns(cores: int | None, sharing: float) -> None:
+def test_more_ranks_than_cores_take_turns(cores, sharing):
     made = CalibratedMachine(COSTS, LINK, cores).predict(workload(*[NODES] * 4))
     assert made.sharing == sharing
     assert made.seconds == pytest.approx(sharing * ALONE_NS / 1e9)
 
 
-def test_messages_take_turns_too() -> None:
+def test_messages_take_turns_too():
     # 2 ranks, 2000 B: (2n-1) E + 2 (n-1) T = 30 + 2 (100 + 1000); with one core T is twice that.
     nodes = [all_reduce(0, 2000)]
     made = CalibratedMachine(COSTS, LINK).predict(workload(nodes, nodes))
@@ -49,7 +49,7 @@ def test_messages_take_turns_too() -> None:
     assert shared.seconds == pytest.approx(4430 / 1e9, rel=2e-3)
 
 
-def test_the_interval_is_the_spread_of_as_many_ranks() -> None:
+def test_the_interval_is_the_spread_of_as_many_ranks():
     alone = PredictionSpread(20, 0.9, 1.0, 1.2, 1, 0.05)
     together = PredictionSpread(20, 0.5, 1.0, 2.0, 2, 0.3)
     machine = CalibratedMachine(COSTS, LINK, alone=alone, together=together)
@@ -62,7 +62,7 @@ def test_the_interval_is_the_spread_of_as_many_ranks() -> None:
 
 
 @pytest.mark.parametrize(("weight", "factor"), [(0.0, 1), (0.5, 2), (1.0, 4)])
-def test_what_a_measured_twin_missed_is_put_right(weight: float, factor: float) -> None:
+def test_what_a_measured_twin_missed_is_put_right(weight, factor):
     machine = CalibratedMachine(COSTS, LINK)
     twin = workload(NODES, NODES)
     plain = machine.predict(workload(*[NODES] * 4)).seconds
@@ -72,7 +72,7 @@ def test_what_a_measured_twin_missed_is_put_right(weight: float, factor: float) 
     assert made.seconds == pytest.approx(factor * plain)
 
 
-def test_what_cannot_be_predicted_is_refused() -> None:
+def test_what_cannot_be_predicted_is_refused():
     with pytest.raises(UsageError, match="the machine has no link, and the workload 2 ranks"):
         CalibratedMachine(COSTS).predict(workload(NODES, NODES))
     with pytest.raises(UsageError, match=r"weight is 2\.0"):
@@ -109,7 +109,7 @@ def damage(machine: CalibratedMachine, path: tuple[str, ...], value: Any, file: 
 
 
 @pytest.mark.parametrize("machine", [OPERATORS, DEVICE])
-def test_a_machine_comes_back_as_it_was(machine: CalibratedMachine, tmp_path: Path) -> None:
+def test_a_machine_comes_back_as_it_was(machine, tmp_path):
     write_machine(machine, tmp_path / "a.json")
     found = read_machine(tmp_path / "a.json")
     assert found == machine
@@ -135,9 +135,7 @@ def test_a_machine_comes_back_as_it_was(machine: CalibratedMachine, tmp_path: Pa
         (("alone", "low"), True, "low is True"),
     ],
 )
-def test_a_damaged_file_is_refused_by_name(
-    path: tuple[str, ...], value: Any, message: str, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_refused_by_name(path, value, message, tmp_path):
     damage(OPERATORS, path, value, tmp_path / "m.json")
     with pytest.raises(ConfigError, match=message) as caught:
         read_machine(tmp_path / "m.json")
@@ -153,16 +151,14 @@ def test_a_damaged_file_is_refused_by_name(
         (("costs", "efficiency"), 2, "efficiency is 2"),
     ],
 )
-def test_a_damaged_device_is_refused(
-    path: tuple[str, ...], value: Any, message: str, tmp_path: Path
-) -> None:
+def test_a_damaged_device_is_refused(path, value, message, tmp_path):
     damage(DEVICE, path, value, tmp_path / "m.json")
     with pytest.raises(ConfigError, match=message):
         read_machine(tmp_path / "m.json")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}'])
-def test_what_is_no_machine_is_refused(content: str, tmp_path: Path) -> None:
+def test_what_is_no_machine_is_refused(content, tmp_path):
     (tmp_path / "m.json").write_text(content)
     with pytest.raises(ConfigError, match=r"m\.json"):
         read_machine(tmp_path / "m.json")
@@ -170,7 +166,7 @@ def test_what_is_no_machine_is_refused(content: str, tmp_path: Path) -> None:
         read_machine(tmp_path / "absent.json")
 
 
-def test_only_a_machine_may_be_replaced(tmp_path: Path) -> None:
+def test_only_a_machine_may_be_replaced(tmp_path):
     require_replaceable_machine(tmp_path / "new.json")
     write_machine(DEVICE, tmp_path / "m.json")
     require_replaceable_machine(tmp_path / "m.json")

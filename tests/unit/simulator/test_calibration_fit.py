@@ -62,7 +62,7 @@ def measured(
     ]
 
 
-def test_rates_of_operators_and_the_link_are_found_from_whole_steps() -> None:
+def test_rates_of_operators_and_the_link_are_found_from_whole_steps():
     truth = CalibratedMachine(COSTS, LINK)
     found = calibrate([*measured(truth, 40, 1), *measured(truth, 12, 2, first=100)])
     assert found.link is not None
@@ -74,7 +74,7 @@ def test_rates_of_operators_and_the_link_are_found_from_whole_steps() -> None:
         assert found.predict(unseen).seconds == pytest.approx(wanted, rel=0.05)
 
 
-def test_one_run_tells_the_efficiency_of_a_device() -> None:
+def test_one_run_tells_the_efficiency_of_a_device():
     link = FittedLink(latency_ns=100.0, bytes_per_s=450e9)
     truth = CalibratedMachine(DeviceCosts(DEVICES["h100"], 0.4), link)
     nodes = [comp(id, 0, num_ops=10**12, tensor_size=10**9) for id in range(3)]
@@ -87,7 +87,7 @@ def test_one_run_tells_the_efficiency_of_a_device() -> None:
     assert found.together is None
 
 
-def test_spreads_are_those_of_left_out_runs_by_one_and_several_ranks() -> None:
+def test_spreads_are_those_of_left_out_runs_by_one_and_several_ranks():
     truth = CalibratedMachine(COSTS, LINK)
     found = calibrate([*measured(truth, 30, 1), *measured(truth, 12, 2, first=100)])
     assert found.alone is not None
@@ -98,7 +98,7 @@ def test_spreads_are_those_of_left_out_runs_by_one_and_several_ranks() -> None:
     assert found.alone.error < 0.05
 
 
-def test_a_disturbed_run_moves_little() -> None:
+def test_a_disturbed_run_moves_little():
     truth = CalibratedMachine(COSTS)
     runs = measured(truth, 40, 1)
     runs[3] = MeasuredRun(runs[3].workload, 20 * runs[3].seconds)
@@ -107,7 +107,7 @@ def test_a_disturbed_run_moves_little() -> None:
     assert found.predict(unseen).seconds == pytest.approx(truth.predict(unseen).seconds, rel=0.1)
 
 
-def test_operators_that_few_runs_had_take_the_common_rates() -> None:
+def test_operators_that_few_runs_had_take_the_common_rates():
     runs = measured(CalibratedMachine(COSTS), 20, 1)
     found = calibrate(runs)
     nodes = [named(comp(0, 0, num_ops=10**6, tensor_size=10**5), "never seen")]
@@ -128,13 +128,13 @@ def test_operators_that_few_runs_had_take_the_common_rates() -> None:
         ((2,), "h100", "device and link cannot be told apart"),
     ],
 )
-def test_too_little_is_refused(ranks: tuple[int, ...], device: str | None, message: str) -> None:
+def test_too_little_is_refused(ranks, device, message):
     runs = [MeasuredRun(job(seed, count), 0.01) for seed, count in enumerate(ranks)]
     with pytest.raises(ConfigError, match=message):
         calibrate(runs, device=DEVICES[device] if device else None)
 
 
-def test_a_time_must_be_positive() -> None:
+def test_a_time_must_be_positive():
     with pytest.raises(ConfigError, match=r"run 'a' took 0\.0 s"):
         MeasuredRun(job(0, 1), 0.0, "a")
 
@@ -147,7 +147,7 @@ def table(folder: Path, *rows: str, header: str = "workload,seconds") -> Path:
     return folder / "runs.csv"
 
 
-def test_repeats_of_a_workload_count_once_with_the_least_time(tmp_path: Path) -> None:
+def test_repeats_of_a_workload_count_once_with_the_least_time(tmp_path):
     write_workload(workload(NODES), tmp_path / "a")
     write_workload(workload(NODES, NODES), tmp_path / "b")
     path = table(tmp_path, "a,0.5", "b,2", "a,0.25")
@@ -166,13 +166,13 @@ def test_repeats_of_a_workload_count_once_with_the_least_time(tmp_path: Path) ->
         ("workload,seconds", "", "holds no run"),
     ],
 )
-def test_a_damaged_table_is_refused(header: str, row: str, message: str, tmp_path: Path) -> None:
+def test_a_damaged_table_is_refused(header, row, message, tmp_path):
     write_workload(workload(NODES), tmp_path / "a")
     with pytest.raises(ConfigError, match=message):
         read_runs_of(table(tmp_path, row, header=header))
 
 
-def test_missing_traces_and_families_of_a_table_are_refused(tmp_path: Path) -> None:
+def test_missing_traces_and_families_of_a_table_are_refused(tmp_path):
     path = table(tmp_path, "absent,1")
     with pytest.raises(TraceError):
         read_runs_of(path)
@@ -182,7 +182,7 @@ def test_missing_traces_and_families_of_a_table_are_refused(tmp_path: Path) -> N
         read_runs_of(tmp_path)
 
 
-def test_runs_of_a_corpus_are_chosen_by_family_and_ranks() -> None:
+def test_runs_of_a_corpus_are_chosen_by_family_and_ranks():
     runs = read_runs_of(embedded_corpus(), families=("dlrm",), ranks=(4,))
     assert len(runs) == 21
     assert {run.num_ranks for run in runs} == {4}

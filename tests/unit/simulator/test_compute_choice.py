@@ -1,7 +1,6 @@
 """Compute models by name: every form of the grammar, and a sentence for every other."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,7 +50,7 @@ def product(m: int, n: int, k: int):
         ),
     ],
 )
-def test_every_form_makes_its_model(name: str, kind: type):
+def test_every_form_makes_its_model(name, kind):
     assert isinstance(compute_model(name, system()), kind)
 
 
@@ -83,7 +82,7 @@ def test_a_systolic_array_by_hand():
     )
 
 
-def test_a_map_is_fitted_to_a_csv(tmp_path: Path, rng):
+def test_a_map_is_fitted_to_a_csv(tmp_path, rng):
     truth = RoofMap(3e-5, 1.2, 30.0)
     array = compute_model("systolic:16x16", system())._array
     assert isinstance(array, SystolicArray)
@@ -100,7 +99,7 @@ def test_a_map_is_fitted_to_a_csv(tmp_path: Path, rng):
         compute_model(f"systolic:16x16,map={path}", system())
 
 
-def test_a_learned_model_is_fitted_to_another_workload(tmp_path: Path):
+def test_a_learned_model_is_fitted_to_another_workload(tmp_path):
     nodes = [
         dataclasses.replace(
             comp(i, i % 5 + 1, num_ops=10 ** (i % 5), tensor_size=8), name="aten::add"
@@ -113,7 +112,7 @@ def test_a_learned_model_is_fitted_to_another_workload(tmp_path: Path):
     assert finish(node, f"learned:{tmp_path / 'other'}") == pytest.approx(4000, rel=0.1)
 
 
-def test_a_surrogate_of_operators_is_read_from_its_folder(tmp_path: Path):
+def test_a_surrogate_of_operators_is_read_from_its_folder(tmp_path):
     nodes = [dataclasses.replace(comp(i, 7, tensor_size=8), name="aten::add") for i in range(40)]
     save_surrogate(OperatorTrees.fit(workload(nodes).traces), tmp_path / "o")
     node = dataclasses.replace(comp(0, 99, tensor_size=8), name="aten::add")
@@ -153,6 +152,6 @@ def test_a_surrogate_of_operators_is_read_from_its_folder(tmp_path: Path):
         ("learned:missing/run", "compute model 'learned': missing/run"),
     ],
 )
-def test_what_is_no_model_is_one_sentence(name: str, message: str):
+def test_what_is_no_model_is_one_sentence(name, message):
     with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         compute_model(name, system())

@@ -17,7 +17,7 @@ from layerdag.simulator.learned import (
     measured_rows,
 )
 from layerdag.surrogates.files import save_surrogate
-from layerdag.traces.trace import Trace, Workload
+from layerdag.traces.trace import Workload
 
 
 def measured(num: int = 200, **attributes: object) -> Workload:
@@ -39,15 +39,12 @@ def measured(num: int = 200, **attributes: object) -> Workload:
     return workload(nodes)
 
 
-def test_the_operator_and_its_costs_decide():
+def test_operator_and_costs_decide_and_costs_alone_where_it_is_unknown():
     known = measured()
     latency = OperatorLatency.fit(known)
     found = latency.microseconds(known.traces[0], np.arange(4))
     np.testing.assert_allclose(found, [1.0, 10.0, 2.0, 20.0], rtol=0.1)
     assert latency.microseconds(known.traces[0], np.arange(0)).shape == (0,)
-
-
-def test_an_unknown_operator_is_predicted_from_its_costs():
     other = workload([dataclasses.replace(comp(0, 5, num_ops=1), name="aten::sin")]).traces[0]
     (found,) = OperatorLatency.fit(measured()).microseconds(other, np.arange(1))
     assert 0.9 < found < 11
@@ -108,27 +105,9 @@ def test_a_latency_that_is_no_positive_number_is_refused(wrong):
         fit_log_latency(np.zeros((20, 1)), latency, seed=0)
 
 
-def measured_operator_trees(num: int = 200) -> Trace:
-    """Return nodes whose time depends on the operator (1 or 10 us) and on the operations."""
-    nodes = [
-        dataclasses.replace(
-            comp(
-                i,
-                9,
-                duration_ns=(10_000 if i % 2 else 1000) * (1 + i % 4 // 2),
-                num_ops=10 ** (i % 4 // 2 * 3),
-                tensor_size=8,
-            ),
-            name="aten::mm" if i % 2 else "aten::add",
-        )
-        for i in range(num)
-    ]
-    return workload(nodes).traces[0]
-
-
 @pytest.fixture(scope="module")
 def trees() -> OperatorTrees:
-    return OperatorTrees.fit([measured_operator_trees()])
+    return OperatorTrees.fit([measured().traces[0]])
 
 
 @pytest.fixture
@@ -137,24 +116,21 @@ def folder(trees: OperatorTrees, tmp_path: Path) -> Path:
     return tmp_path / "o"
 
 
-def test_the_operator_and_its_costs_decide_operator_trees(trees: OperatorTrees) -> None:
-    found = trees.microseconds(measured_operator_trees(), np.arange(4))
+def test_trees_follow_operator_and_costs_and_know_typical_times(trees):
+    found = trees.microseconds(measured().traces[0], np.arange(4))
     np.testing.assert_allclose(found, [1.0, 10.0, 2.0, 20.0], rtol=0.1)
-    assert trees.microseconds(measured_operator_trees(), np.arange(0)).shape == (0,)
-
-
-def test_an_unknown_operator_has_the_typical_time(trees: OperatorTrees) -> None:
+    assert trees.microseconds(measured().traces[0], np.arange(0)).shape == (0,)
     other = workload([dataclasses.replace(comp(0, 5, num_ops=1), name="aten::sin")]).traces[0]
     (found,) = trees.microseconds(other, np.arange(1))
     assert 0.9 < found < 21
 
 
-def test_arrays_predict_what_scikit_learn_predicts(trees: OperatorTrees) -> None:
+def test_arrays_predict_what_scikit_learn_predicts(trees):
     from sklearn.ensemble import GradientBoostingRegressor
 
     from layerdag.simulator import learned as ours
 
-    trace = measured_operator_trees()
+    trace = measured().traces[0]
     rows = measured_rows(trace)
     names = [trace.names()[row] for row in rows.tolist()]
     features_SF = ours._tree_features(names, ours._costs(trace, rows), trees.typical)
@@ -167,24 +143,24 @@ def test_arrays_predict_what_scikit_learn_predicts(trees: OperatorTrees) -> None
     np.testing.assert_allclose(theirs.predict(features_SF), log_S, atol=0.05)
 
 
-def test_one_interrupted_operator_does_not_count() -> None:
-    trace = measured_operator_trees()
+def test_one_interrupted_operator_does_not_count():
+    trace = measured().traces[0]
     late = workload([dataclasses.replace(comp(0, 9, duration_ns=10**9), name="aten::add")])
     found = OperatorTrees.fit([trace, late.traces[0]]).microseconds(trace, np.arange(1))
     assert found[0] < 2
 
 
-def test_too_few_measured_operators_are_refused() -> None:
+def test_too_few_measured_operators_are_refused():
     with pytest.raises(ConfigError, match="19 compute nodes state a duration; at least 20"):
-        OperatorTrees.fit([measured_operator_trees(19)])
+        OperatorTrees.fit([measured(19).traces[0]])
     untimed = workload([comp(i, 0) for i in range(30)]).traces[0]
     with pytest.raises(ConfigError, match="0 compute nodes"):
         OperatorTrees.fit([untimed])
 
 
-def test_they_come_back_from_their_folder(trees: OperatorTrees, folder: Path) -> None:
+def test_they_come_back_from_their_folder(trees, folder):
     back = OperatorTrees.load(folder)
-    trace, rows = measured_operator_trees(), np.arange(20)
+    trace, rows = measured().traces[0], np.arange(20)
     np.testing.assert_array_equal(back.microseconds(trace, rows), trees.microseconds(trace, rows))
 
 
@@ -197,7 +173,7 @@ def changed(array: np.ndarray, value: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "value"), [("left", 10**6), ("right", -1), ("feature", 4), ("feature", -1)]
 )
-def test_trees_from_outside_lead_nowhere_else(folder: Path, name: str, value: int) -> None:
+def test_trees_from_outside_lead_nowhere_else(folder, name, value):
     arrays = load_file(folder / "weights.safetensors")
     save_file({**arrays, name: changed(arrays[name], value)}, folder / "weights.safetensors")
     with pytest.raises(ConfigError, match=f"damaged.*'{name}' is out of bounds"):
@@ -215,14 +191,14 @@ def test_trees_from_outside_lead_nowhere_else(folder: Path, name: str, value: in
         ({"family": "boosting"}, "a number of a whole graph, not the times of operators"),
     ],
 )
-def test_a_folder_from_outside_is_checked(folder: Path, changes: dict, words: str) -> None:
+def test_a_folder_from_outside_is_checked(folder, changes, words):
     facts = json.loads((folder / "surrogate.json").read_text())
     (folder / "surrogate.json").write_text(json.dumps({**facts, **changes}))
     with pytest.raises(ConfigError, match=words):
         OperatorTrees.load(folder)
 
 
-def test_files_that_are_missing_or_no_json_are_told(folder: Path, tmp_path: Path) -> None:
+def test_files_that_are_missing_or_no_json_are_told(folder, tmp_path):
     with pytest.raises(ConfigError, match="there is no such file; write it with 'layerdag surr"):
         OperatorTrees.load(tmp_path / "none")
     weights = folder / "weights.safetensors"

@@ -20,10 +20,8 @@ from simulator_traces import (
     ring,
     send,
     system,
-    system as make_system,
     ticks,
     workload,
-    workload as make_workload,
 )
 
 from layerdag.errors import ConfigError, SimulationError
@@ -140,19 +138,28 @@ CHARGED = system(local_mem_bw_gb=1.0)
 def notes(
     nodes: list[NodeSpec], config: SystemConfig = CHARGED, ranks: int = 2, **more
 ) -> list[str]:
-    """Return the first words of each note."""
     load = workload(*[nodes] * ranks)
     network = one_dimension(Topology.SWITCH, ranks)
     found = simulate(load, Cluster(network, config), **more).notes
     return [" ".join(note.split()[:4]) for note in found]
 
 
-def test_a_plain_run_needs_no_note():
-    assert notes([comp(0, 1), all_reduce(1, 64, (0,))]) == []
+FREE = system()
+SWITCHED = system("inNetwork")
 
 
-def test_a_collective_of_no_bytes_is_told_though_it_takes_time():
-    assert notes([all_reduce(0, 0)]) == ["a collective of 0"]
+@pytest.mark.parametrize(
+    ("nodes", "config", "compute", "told"),
+    [
+        ([comp(0, 1), all_reduce(1, 64, (0,))], CHARGED, None, []),
+        ([all_reduce(0, 0)], CHARGED, None, ["a collective of 0"]),  # though it takes time
+        ([all_reduce(0, 64)], SWITCHED, None, []),  # charges no rank, so nothing is free
+        # Other models are not told of the rules of the reference.
+        ([comp(0, 0, duration_ns=7), all_reduce(1, 64, (0,))], FREE, MeasuredCompute(), []),
+    ],
+)
+def test_what_a_run_is_told(nodes, config, compute, told):
+    assert notes(nodes, config, compute=compute) == told
 
 
 @pytest.mark.parametrize(
@@ -168,15 +175,6 @@ def test_free_reductions_are_told_where_something_is_reduced(kind, told):
     nodes = [coll(0, kind, 64)]
     assert notes(nodes, system()) == (["system.json has no local-mem-bw,"] if told else [])
     assert notes(nodes, CHARGED) == []
-
-
-def test_a_switch_that_reduces_charges_no_rank_so_nothing_is_free():
-    assert notes([all_reduce(0, 64)], system("inNetwork")) == []
-
-
-def test_other_compute_models_are_not_told_of_the_rules_of_the_reference():
-    nodes = [comp(0, 0, duration_ns=7), all_reduce(1, 64, (0,))]
-    assert notes(nodes, system(), compute=MeasuredCompute()) == []
 
 
 def test_a_job_of_one_rank_is_told_whatever_the_model():
@@ -289,115 +287,67 @@ def test_time_of_a_shared_trace_counts_for_every_rank_that_runs_it():
     assert len(result.program.classes) == 2
 
 
-def test_compute_nodes_of_one_slot_run_one_after_the_other_by_id():
+def test_compute_nodes_of_a_slot_are_issued_one_by_one_in_ascending_id():
     # Two independent nodes of 2 and 3 us share the one compute slot; a CPU node has its own.
     nodes = [comp(4, 3), comp(2, 2), comp(9, 1, is_cpu_op=True)]
-    result = simulate(make_workload(nodes, nodes), Cluster(ring(2), make_system()))
+    result = simulate(workload(nodes, nodes), Cluster(ring(2), system()))
     assert ticks(result) == [(0, 2000), (2000, 5000), (0, 1000)]
     assert result.exposed_comm_ns.tolist() == [0, 0]
-
-
-def test_ready_nodes_are_issued_in_ascending_id_not_in_order_of_readiness():
     # 5 is ready from the start, 3 only after 1; when 1 ends both wait, and 3 goes first.
     nodes = [comp(1, 1), comp(3, 1, (1,)), comp(5, 1)]
-    result = simulate(make_workload(nodes, nodes), Cluster(ring(2), make_system()))
+    result = simulate(workload(nodes, nodes), Cluster(ring(2), system()))
     assert ticks(result) == [(0, 1000), (1000, 2000), (2000, 3000)]
 
 
-def test_ring_all_reduce_in_lock_step():
-    # n = 4, 4000 B: T = 100 + 1000; (2n-1) E + 2 (n-1) T = 70 + 6600 = 6670.
-    nodes = [all_reduce(0, 4000)]
-    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), make_system()))
-    assert finish(result) == [6670] * 4
-
-
-def test_ring_all_reduce_pays_for_reductions_with_a_local_bandwidth():
-    # As above plus (n-1) R, R = 3 floor(1000 / 10) = 300.
-    nodes = [all_reduce(0, 4000)]
-    result = simulate(
-        make_workload(*[nodes] * 4), Cluster(ring(4), make_system(local_mem_bw_gb=10.0))
-    )
-    assert finish(result) == [6670 + 900] * 4
+@pytest.mark.parametrize(
+    ("topology", "changes", "expected"),
+    [
+        # All messages of a half are in flight at once: E + T + E, then the second half: T + E.
+        (Topology.FULLY_CONNECTED, {"algorithm": "direct"}, [10 + 1100 + 10 + 1100 + 10] * 4),
+        # Two hops of 100: messages of 2000, 1000, 1000, 2000 B, E before and after each.
+        (Topology.SWITCH, {"algorithm": "halvingDoubling"}, [5 * 10 + 4 * 200 + 6000] * 4),
+        # Tree of the first chunk: root 3 - inner 1 - leaves 0 and 2; T = 100 + 4000 = 4100. Leaves
+        # send at 10, the inner node has both at 4110, sends up at 4120; the root gets it at 8220,
+        # sends down at 8230 and is done; inner 12330 + 10; leaves 12340 + 4100 + 10.
+        (
+            Topology.FULLY_CONNECTED,
+            {"algorithm": "doubleBinaryTree"},
+            [16450, 12340, 16450, 8230],
+        ),
+        # Two of four chunks side by side.
+        (
+            Topology.RING,
+            {"preferred_dataset_splits": 4, "active_chunks_per_dimension": 2},
+            [2 * 2170] * 4,
+        ),
+    ],
+)
+def test_an_all_reduce_of_4000_bytes_on_four_ranks_by_hand(topology, changes, expected):
+    load = workload(*[[all_reduce(0, 4000)]] * 4)
+    result = simulate(load, Cluster(one_dimension(topology, 4), system(**changes)))
+    assert finish(result) == expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "expected"),
+    ("optimization", "expected"),
     [
-        (CollectiveType.REDUCE_SCATTER, 4000, 4 * 10 + 3 * 1100),
-        (CollectiveType.ALL_GATHER, 1000, 4 * 10 + 3 * 1100),  # the size is one rank's shard
-        (CollectiveType.ALL_TO_ALL, 4000, 7 * 10 + 6 * 1100),  # n(n-1)/2 messages of a quarter
+        # RS dim 0 (2000 B): 2E + T; AR dim 1 of 2000 B: 3E + 2 x (100 + 1000); AG dim 0.
+        ("localBWAware", (20 + 2100) + (30 + 2200) + (20 + 2100)),
+        ("baseline", 2 * (30 + 2 * 2100)),  # the full size in every dimension
     ],
 )
-def test_other_ring_collectives_in_lock_step(kind, size, expected):
-    nodes = [coll(0, kind, size)]
-    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), make_system()))
-    assert finish(result) == [expected] * 4
-
-
-def test_direct_all_reduce_takes_about_two_messages():
-    # All messages of a half are in flight at once: E + T + E, then the second half: T + E.
-    nodes = [all_reduce(0, 4000)]
-    network = one_dimension(Topology.FULLY_CONNECTED, 4)
-    result = simulate(make_workload(*[nodes] * 4), Cluster(network, make_system("direct")))
-    assert finish(result) == [10 + 1100 + 10 + 1100 + 10] * 4
-
-
-def test_halving_doubling_all_reduce_on_a_switch():
-    # n = 4, 4000 B, two hops of 100: messages of 2000, 1000, 1000, 2000 B, E before and after each.
-    nodes = [all_reduce(0, 4000)]
-    network = one_dimension(Topology.SWITCH, 4)
-    result = simulate(make_workload(*[nodes] * 4), Cluster(network, make_system("halvingDoubling")))
-    assert finish(result) == [5 * 10 + 4 * 200 + 6000] * 4
-
-
-def test_double_binary_tree_goes_up_and_down_with_the_whole_chunk():
-    # n = 4, tree of the first chunk: root 3 - inner 1 - leaves 0 and 2; T = 100 + 4000 = 4100.
-    # Leaves send at 10, the inner node has both at 4110, sends up at 4120; root gets it at 8220,
-    # sends down at 8230 and is done; inner 12330 + 10; leaves 12340 + 4100 + 10.
-    nodes = [all_reduce(0, 4000)]
-    network = one_dimension(Topology.FULLY_CONNECTED, 4)
-    result = simulate(
-        make_workload(*[nodes] * 4), Cluster(network, make_system("doubleBinaryTree"))
-    )
-    assert finish(result) == [16450, 12340, 16450, 8230]
-
-
-def test_chunks_are_whole_so_an_indivisible_size_costs_one_more():
-    # 4003 B in 4 splits: chunks of 1000 B and a fifth one; each 70 + 6 (100 + 250) = 2170.
-    nodes = [all_reduce(0, 4003)]
-    system = make_system(preferred_dataset_splits=4)
-    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), system))
-    assert finish(result) == [5 * 2170] * 4
-
-
-def test_active_chunks_run_side_by_side():
-    nodes = [all_reduce(0, 4000)]
-    system = make_system(preferred_dataset_splits=4, active_chunks_per_dimension=2)
-    result = simulate(make_workload(*[nodes] * 4), Cluster(ring(4), system))
-    assert finish(result) == [2 * 2170] * 4
-
-
-def test_all_reduce_over_two_dimensions_scatters_up_and_gathers_down():
-    # 2 x 2, 4000 B: RS dim 0 (2000 B): 2E + T; AR dim 1 of 2000 B: 3E + 2 x (100 + 1000); AG dim 0.
-    nodes = [all_reduce(0, 4000)]
-    dimension = NetworkConfig(ring(2).dimensions * 2)
-    result = simulate(make_workload(*[nodes] * 4), Cluster(dimension, make_system(dimensions=2)))
-    assert finish(result) == [(20 + 2100) + (30 + 2200) + (20 + 2100)] * 4
-
-
-def test_baseline_all_reduces_the_full_size_in_every_dimension():
-    nodes = [all_reduce(0, 4000)]
-    system = make_system(dimensions=2, collective_optimization="baseline")
+def test_an_all_reduce_over_two_dimensions(optimization, expected):
+    config = system(dimensions=2, collective_optimization=optimization)
     network = NetworkConfig(ring(2).dimensions * 2)
-    result = simulate(make_workload(*[nodes] * 4), Cluster(network, system))
-    assert finish(result) == [2 * (30 + 2 * 2100)] * 4
+    result = simulate(workload(*[[all_reduce(0, 4000)]] * 4), Cluster(network, config))
+    assert finish(result) == [expected] * 4
 
 
 def test_a_late_rank_holds_up_the_others():
     # Ring reduce-scatter of 2: rank 1 computes 5 us first; both then need its message.
     early = [coll(1, CollectiveType.REDUCE_SCATTER, 2000)]
     late = [comp(0, 5), coll(1, CollectiveType.REDUCE_SCATTER, 2000, (0,))]
-    result = simulate(make_workload(early, late), Cluster(ring(2), make_system()))
+    result = simulate(workload(early, late), Cluster(ring(2), system()))
     # Rank 1 finds rank 0's message waiting: E, receive at once, E. Rank 0: 5010 + 1100 + E.
     assert finish(result) == [5010 + 1100 + 10, 5000 + 10 + 10]
 
@@ -406,58 +356,56 @@ def test_a_group_is_a_flat_ring_in_the_order_of_its_file_with_a_fixed_delay():
     # Ranks 0 and 2 of a 4-ring: 2 hops; group delay 10 whatever the endpoint delay (here 50).
     member = [all_reduce(0, 2000, pg_name="7")]
     other = [comp(0, 1)]
-    load = make_workload(member, other, member, other, groups={"7": (2, 0)})
-    result = simulate(load, Cluster(ring(4), make_system(endpoint_delay_ns=50)))
+    load = workload(member, other, member, other, groups={"7": (2, 0)})
+    result = simulate(load, Cluster(ring(4), system(endpoint_delay_ns=50)))
     assert finish(result) == [30 + 2 * (200 + 1000), 1000, 30 + 2 * 1200, 1000]
 
 
 def test_send_ends_at_arrival_and_receive_when_asked_for():
     # 400 B one hop: arrives at 500. Rank 1 asks at 2000 only and has it at once.
     result = simulate(
-        make_workload([send(0, 1, 400)], [comp(0, 2), recv(1, 0, 400, (0,))]),
-        Cluster(ring(2), make_system()),
+        workload([send(0, 1, 400)], [comp(0, 2), recv(1, 0, 400, (0,))]),
+        Cluster(ring(2), system()),
     )
     assert finish(result) == [500, 2000]
 
 
 def test_rendezvous_asks_first():
     # 8192 B + 100 ns for the question, then the message: 8292 + 500.
-    load = make_workload([send(0, 1, 400)], [recv(0, 0, 400)])
-    result = simulate(load, Cluster(ring(2), make_system(), options=RunOptions(rendezvous=True)))
+    load = workload([send(0, 1, 400)], [recv(0, 0, 400)])
+    result = simulate(load, Cluster(ring(2), system(), options=RunOptions(rendezvous=True)))
     assert finish(result) == [8792, 8792]
 
 
 def test_only_the_lowest_differing_dimension_is_charged():
     # Rank 0 -> rank 3 of a 2 x 2: differs in both, dimension 0 (1 B/ns) is charged.
     dims = (Dimension(Topology.RING, 2, 1e9 / 2**30, 100.0), Dimension(Topology.RING, 2, 0.1, 7.0))
-    load = make_workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
-    assert simulate(load, Cluster(NetworkConfig(dims), make_system())).rank_finish_ns[3] == 500
+    load = workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
+    assert simulate(load, Cluster(NetworkConfig(dims), system())).rank_finish_ns[3] == 500
 
 
 def test_links_are_shared_when_congestion_is_modeled():
     # Ranks 0 and 1 of a switch send 1000 B to rank 2: both are up at 1100, the down link carries
     # one after the other: 2200 and 2100 + 1100.
-    load = make_workload(
-        [send(0, 2, 1000)], [send(0, 2, 1000)], [recv(0, 0, 1000), recv(1, 1, 1000)]
-    )
+    load = workload([send(0, 2, 1000)], [send(0, 2, 1000)], [recv(0, 0, 1000), recv(1, 1, 1000)])
     aware = RunOptions(congestion=Congestion.AWARE)
     network = one_dimension(Topology.SWITCH, 3)
-    assert finish(simulate(load, Cluster(network, make_system(), options=aware))) == [
+    assert finish(simulate(load, Cluster(network, system(), options=aware))) == [
         2200,
         3200,
         3200,
     ]
-    assert finish(simulate(load, Cluster(network, make_system()))) == [1200, 1200, 1200]
+    assert finish(simulate(load, Cluster(network, system()))) == [1200, 1200, 1200]
 
 
 def test_roofline_is_bound_by_memory_or_compute():
     # 1 GB/s and 1 TFLOPS: 1000 ops over 500 B take 500 ns (memory), over 1 B 1 ns (both).
-    system = make_system(roofline_enabled=True, local_mem_bw_gb=1.0, peak_perf_tflops=1.0)
+    config = system(roofline_enabled=True, local_mem_bw_gb=1.0, peak_perf_tflops=1.0)
     nodes = [
         comp(0, 9, num_ops=1000, tensor_size=500),
         comp(1, 9, (0,), num_ops=4000, tensor_size=1),
     ]
-    result = simulate(make_workload(nodes, nodes), Cluster(ring(2), system))
+    result = simulate(workload(nodes, nodes), Cluster(ring(2), config))
     assert ticks(result) == [(0, 500), (500, 504)]
 
 
@@ -465,16 +413,16 @@ def test_pooled_memory_serves_one_request_at_a_time():
     # 10 ns + 90 B / 1 B/ns = 100 ns; the second rank waits for the first.
     nodes = [node(0, NodeType.MEM_LOAD, tensor_size=90)]
     pool = MemoryConfig(MemoryKind.POOL, latency_ns=10, bandwidth_bytes_per_ns=1.0)
-    load = make_workload(nodes, nodes)
-    assert finish(simulate(load, Cluster(ring(2), make_system(), memory=pool))) == [100, 200]
+    load = workload(nodes, nodes)
+    assert finish(simulate(load, Cluster(ring(2), system(), memory=pool))) == [100, 200]
     own = MemoryConfig(MemoryKind.PER_NPU, latency_ns=10, bandwidth_bytes_per_ns=1.0)
-    assert finish(simulate(load, Cluster(ring(2), make_system(), memory=own))) == [100, 100]
+    assert finish(simulate(load, Cluster(ring(2), system(), memory=own))) == [100, 100]
 
 
 def test_measured_times_keep_nanoseconds():
     nodes = [comp(0, 1, duration_ns=640), comp(1, 3, (0,))]
-    load = make_workload(nodes, nodes)
-    result = simulate(load, Cluster(ring(2), make_system()), compute=MeasuredCompute(scale=0.5))
+    load = workload(nodes, nodes)
+    result = simulate(load, Cluster(ring(2), system()), compute=MeasuredCompute(scale=0.5))
     assert finish(result) == [320 + 1500] * 2
 
 
@@ -482,7 +430,7 @@ def test_small_cluster_replays_what_the_model_does_not_know():
     barrier = coll(0, CollectiveType.BARRIER, 0)
     nodes = [barrier, all_reduce(1, 8, (0,), pg_name="1")]
     system, network = small_cluster(2)
-    load = make_workload(nodes, nodes, groups={"1": (0, 1)})
+    load = workload(nodes, nodes, groups={"1": (0, 1)})
     result = simulate(load, Cluster(network, system))
     # Barrier 1 ns; ring of 2 on a switch: 3 E + 2 T, T = floor(2 x 1000 + 4 B / 26.8 B/ns) = 2000.
     assert finish(result) == [1 + 30 + 4000] * 2
@@ -490,10 +438,10 @@ def test_small_cluster_replays_what_the_model_does_not_know():
 
 def test_ranks_that_share_a_trace_equal_ranks_that_do_not():
     nodes = [comp(0, 1), all_reduce(1, 4000, (0,)), comp(2, 2)]
-    shared = make_workload(*[nodes] * 4)
-    apart = make_workload(*[[*nodes, comp(10 + rank, 0)] for rank in range(4)])
-    left = simulate(shared, Cluster(ring(4), make_system()))
-    right = simulate(apart, Cluster(ring(4), make_system()))
+    shared = workload(*[nodes] * 4)
+    apart = workload(*[[*nodes, comp(10 + rank, 0)] for rank in range(4)])
+    left = simulate(shared, Cluster(ring(4), system()))
+    right = simulate(apart, Cluster(ring(4), system()))
     assert len(left.program.classes) == 1
     assert len(right.program.classes) == 4
     np.testing.assert_array_equal(
@@ -504,7 +452,7 @@ def test_ranks_that_share_a_trace_equal_ranks_that_do_not():
 def test_congestion_over_two_dimensions_crosses_them_one_after_the_other():
     # 2 x 2: rank 0 -> 3 goes over dimension 0 to rank 1, then over dimension 1. Each link takes
     # 100 + 400. Rank 1 -> 3 shares the second link, which is busy until 400.
-    load = make_workload(
+    load = workload(
         [send(0, 3, 400)],
         [send(0, 3, 400)],
         [comp(0, 1)],
@@ -512,9 +460,9 @@ def test_congestion_over_two_dimensions_crosses_them_one_after_the_other():
     )
     network = NetworkConfig(one_dimension(Topology.FULLY_CONNECTED, 2).dimensions * 2)
     options = RunOptions(congestion=Congestion.AWARE_MULTI)
-    result = simulate(load, Cluster(network, make_system(), options=options))
+    result = simulate(load, Cluster(network, system(), options=options))
     assert ticks(result, 3) == [(0, 1000), (0, 500)]
-    later = make_workload(
+    later = workload(
         [send(0, 3, 1000)],
         [comp(0, 1), send(1, 3, 1000, (0,))],
         [comp(0, 1)],
@@ -522,42 +470,40 @@ def test_congestion_over_two_dimensions_crosses_them_one_after_the_other():
     )
     # The first is at rank 1 at 1100, when rank 1's own message (from 1000 on) holds the link: it
     # leaves at 2000 and arrives at 3100.
-    result = simulate(later, Cluster(network, make_system(), options=options))
+    result = simulate(later, Cluster(network, system(), options=options))
     assert ticks(result, 3) == [(0, 3100), (0, 2100)]
 
 
 def test_congestion_through_switches_of_two_dimensions():
     # Up and down twice: 4 x (100 + 400).
     network = NetworkConfig(one_dimension(Topology.SWITCH, 2).dimensions * 2)
-    load = make_workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
+    load = workload([send(0, 3, 400)], [comp(0, 1)], [comp(0, 1)], [recv(0, 0, 400)])
     options = RunOptions(congestion=Congestion.AWARE_MULTI)
-    assert (
-        simulate(load, Cluster(network, make_system(), options=options)).rank_finish_ns[3] == 2000
-    )
+    assert simulate(load, Cluster(network, system(), options=options)).rank_finish_ns[3] == 2000
 
 
 def test_hierarchical_groups_run_phase_by_phase_in_the_dimensions_they_span():
     # 2 x 2 x 2; the group is the upper half (dimension 2 fixed). As two dimensions of 2 ranks:
     # (2 E + T) + (3 E + 2 T') + (2 E + T) with T = 100 + 2000, T' = 100 + 1000.
     member, other = [all_reduce(0, 4000, pg_name="1")], [comp(0, 1)]
-    load = make_workload(*[other] * 4, *[member] * 4, groups={"1": (4, 5, 6, 7)})
+    load = workload(*[other] * 4, *[member] * 4, groups={"1": (4, 5, 6, 7)})
     network = NetworkConfig(ring(2).dimensions * 3)
-    system = make_system(dimensions=3, group_collectives=GroupCollectives.HIERARCHICAL)
-    result = simulate(load, Cluster(network, system))
+    config = system(dimensions=3, group_collectives=GroupCollectives.HIERARCHICAL)
+    result = simulate(load, Cluster(network, config))
     assert finish(result)[4:] == [2120 + 2230 + 2120] * 4
     # Ranks 0, 1 and 2 span no whole dimensions: a flat ring, as in the reference.
-    load = make_workload(*[member] * 3, *[other] * 5, groups={"1": (0, 1, 2)})
-    flat = simulate(load, Cluster(network, make_system(dimensions=3)))
-    assert finish(simulate(load, Cluster(network, system))) == finish(flat)
+    load = workload(*[member] * 3, *[other] * 5, groups={"1": (0, 1, 2)})
+    flat = simulate(load, Cluster(network, system(dimensions=3)))
+    assert finish(simulate(load, Cluster(network, config))) == finish(flat)
 
 
 NODES = [comp(0, 4), all_reduce(1, 2000, (0,))]
-VARIATION_LOAD = workload(*[NODES] * 4)
+FOUR_RANKS = workload(*[NODES] * 4)
 
 
 def test_a_straggler_slows_its_compute_and_everyone_waits():
-    plain = simulate(VARIATION_LOAD, Cluster(ring(4), system()))
-    slow = simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({2: 1.5}))
+    plain = simulate(FOUR_RANKS, Cluster(ring(4), system()))
+    slow = simulate(FOUR_RANKS, Cluster(ring(4), system()), variation=Variation({2: 1.5}))
     assert slow.compute_ns.tolist() == [4000, 4000, 6000, 4000]
     assert slow.makespan_ns == plain.makespan_ns + 2000
     assert slow.rank_finish_ns.min() > plain.makespan_ns
@@ -565,14 +511,14 @@ def test_a_straggler_slows_its_compute_and_everyone_waits():
 
 def test_noise_depends_on_seed_and_rank_alone():
     noise = PowerLawNoise(exponent=2.5, scale=0.1, seed=3)
-    first = simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation(noise=noise))
-    again = simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation(noise=noise))
+    first = simulate(FOUR_RANKS, Cluster(ring(4), system()), variation=Variation(noise=noise))
+    again = simulate(FOUR_RANKS, Cluster(ring(4), system()), variation=Variation(noise=noise))
     np.testing.assert_array_equal(first.finish_ns, again.finish_ns)
     assert len(set(first.compute_ns.tolist())) == 4
     assert (first.compute_ns >= 4000).all()
     other = Variation(noise=PowerLawNoise(2.5, 0.1, seed=4))
     assert (
-        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=other).makespan_ns
+        simulate(FOUR_RANKS, Cluster(ring(4), system()), variation=other).makespan_ns
         != first.makespan_ns
     )
 
@@ -583,10 +529,10 @@ def test_noise_has_the_mean_and_tail_of_its_law():
     assert (factor > 1.5).mean() == pytest.approx(2.0**-3, rel=0.03)
 
 
-@pytest.mark.parametrize("factors", [{9: 2.0}, {0: 0.0}, {0: float("inf")}])
+@pytest.mark.parametrize("factors", [{4: 2.0}, {0: 0.0}, {0: float("inf")}])
 def test_impossible_speeds_are_refused(factors):
     with pytest.raises(ConfigError, match=f"rank {next(iter(factors))}"):
-        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation(factors))
+        simulate(FOUR_RANKS, Cluster(ring(4), system()), variation=Variation(factors))
 
 
 def test_noise_without_a_mean_is_refused():
@@ -601,24 +547,18 @@ def test_nothing_becomes_faster_than_a_nanosecond():
         assert found.compute_ns.tolist() == [expected]
 
 
-def test_a_speed_for_the_first_rank_beyond_the_cluster_is_refused():
-    simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({3: 1.0}))
-    with pytest.raises(ConfigError, match="rank 4 is given a speed, but ranks are 0 to 3"):
-        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({4: 1.0}))
-
-
 @pytest.mark.parametrize(("ranks", "ticks"), [(64, 4037238), (32, 3973212), (16, 3845089)])
 def test_halving_doubling_of_an_odd_size_takes_the_ticks_of_the_reference(ranks, ticks):
     # Recorded from ASTRA-sim: one chunk whose size 2n does not divide.
     nodes = [comp(0, 1), all_reduce(1, 2_201_321, (0,))]
     network = NetworkConfig.single(Topology.FULLY_CONNECTED, ranks, 1.0, 0.0)
     cluster = Cluster(network, SystemConfig.uniform("halvingDoubling"))
-    assert simulate(make_workload(*[nodes] * ranks), cluster).makespan_ns == ticks
+    assert simulate(workload(*[nodes] * ranks), cluster).makespan_ns == ticks
 
 
 def test_flat_rings_beside_a_slower_dimension_are_told_and_are_the_references_way():
     member, other = [comp(0, 1), all_reduce(1, 4000, (0,), pg_name="1")], [comp(0, 1)]
-    load = make_workload(*[member] * 4, *[other] * 4, groups={"1": (0, 1, 2, 3)})
+    load = workload(*[member] * 4, *[other] * 4, groups={"1": (0, 1, 2, 3)})
     fast, slow = Dimension(Topology.RING, 2, 50.0, 500.0), Dimension(Topology.RING, 4, 1.0, 500.0)
     cluster = Cluster(NetworkConfig((fast, slow)), SystemConfig.uniform("ring", 2))
     grid = simulate(load, cluster)
@@ -632,27 +572,27 @@ def test_flat_rings_beside_a_slower_dimension_are_told_and_are_the_references_wa
 
 @pytest.mark.parametrize("kind", [99, 1000])
 def test_a_collective_that_does_not_exist_is_refused_on_a_preset_too(kind):
-    load = make_workload(*[[coll(0, kind, 8)]] * 2)
+    load = workload(*[[coll(0, kind, 8)]] * 2)
     with pytest.raises(SimulationError, match=f"comm_type {kind}.*which the model does not know"):
         simulate(load)
 
 
 def test_a_factor_that_no_clock_holds_is_refused():
     with pytest.raises(ConfigError, match=r"a compute node would take 4e.* at most 1e15 ns"):
-        simulate(VARIATION_LOAD, Cluster(ring(4), system()), variation=Variation({0: 1e300}))
+        simulate(FOUR_RANKS, Cluster(ring(4), system()), variation=Variation({0: 1e300}))
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_ops", -5), ("tensor_size", -1)])
 def test_negative_costs_are_refused(name, value):
     costs = {"num_ops": 8, "tensor_size": 8, name: value}
     with pytest.raises(SimulationError, match=f"compute node 0 has {name} {value}; correct it"):
-        simulate(make_workload([comp(0, 1, **costs)]), compute="h100")
+        simulate(workload([comp(0, 1, **costs)]), compute="h100")
 
 
 def test_number_formats_have_their_rates_and_unknown_ones_are_told():
     def run(dtype):
         costs = {"num_ops": 10**12, "tensor_size": 8, "dtype": dtype}
-        return simulate(make_workload([comp(0, 1, **costs)]), compute="h100")
+        return simulate(workload([comp(0, 1, **costs)]), compute="h100")
 
     half, eight = run("bfloat16"), run("c10::Float8_e4m3fn")
     assert half.makespan_ns == pytest.approx(2 * eight.makespan_ns, rel=0.01)
@@ -662,10 +602,10 @@ def test_number_formats_have_their_rates_and_unknown_ones_are_told():
 
 def test_what_is_of_a_cpu_or_takes_no_time_is_told():
     on_cpu = [comp(0, 1, device="cpu"), node(1, NodeType.INVALID)]
-    result = simulate(make_workload(on_cpu))
+    result = simulate(workload(on_cpu))
     assert breakdown(result).time_ns_RP.sum() == result.makespan_ns
     notes = " ".join(result.notes)
     assert "those of the CPU on which the trace was recorded" in notes
     assert "nodes of type INVALID take no time, as in the reference (1 of them)" in notes
     on_both = [comp(0, 1, device="cpu"), comp(1, 1, device="cuda")]
-    assert not any("of the CPU" in n for n in simulate(make_workload(on_both)).notes)
+    assert not any("of the CPU" in n for n in simulate(workload(on_both)).notes)

@@ -65,7 +65,6 @@ class StandIn:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """Return the command line of a sweep over two networks."""
     write_workload(workload([all_reduce(0, 2048)], [all_reduce(0, 2048)]), tmp_path / "w")
     system = {
         "preferred-dataset-splits": 1,
@@ -286,36 +285,6 @@ def test_sweeps_of_one_folder_do_not_mix_even_under_the_same_names(folder, monke
     assert len(ran) == 3
 
 
-def row(workload: str, cost: float, makespan: int) -> SweepRow:
-    return SweepRow(workload, "s", f"n{cost}", "reference", "unaware", cost, 2, 2, makespan)
-
-
-def test_speed_up_counts_from_the_slowest_of_a_workload():
-    rows = [row("a", 1.0, 100), row("a", 2.0, 50), row("b", 1.0, 10)]
-    assert [gain for _, gain in speed_ups(rows)] == [1.0, 2.0, 1.0]
-
-
-def test_pareto_front_drops_what_is_beaten():
-    rows = [row("a", 1.0, 100), row("a", 2.0, 100), row("a", 3.0, 50), row("b", 9.0, 900)]
-    assert pareto_front(rows) == [rows[0], rows[2], rows[3]]
-
-
-def test_rows_are_written_as_csv_and_drawn(tmp_path):
-    rows = [row("a", 1.0, 100), row("a", 3.0, 50)]
-    write_rows(rows, tmp_path / "out.csv")
-    lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert lines[0].startswith("workload,system,network,compute,congestion,cost")
-    assert lines[1].startswith("a,s,n1.0,reference,unaware,1.0,2,2,100")
-    draw(rows, tmp_path / "out.svg")
-    assert "makespan" in (tmp_path / "out.svg").read_text()
-
-
-def test_rows_are_written_as_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    write_rows([row("a", 1.0, 100)], tmp_path / "out.parquet")
-    assert parquet.read_table(tmp_path / "out.parquet").to_pylist()[0]["makespan_ns"] == 100
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -340,19 +309,19 @@ def test_verb_prints_tables_and_fails_if_a_point_failed(folder, capsys):
 
 
 @pytest.mark.parametrize("text", ['{"name": "a"}\n', "my diary\n"])
-def test_nothing_is_appended_to_a_file_of_something_else(folder: Path, text: str) -> None:
+def test_nothing_is_appended_to_a_file_of_something_else(folder, text):
     (folder / "journal").write_text(text)
     with pytest.raises(UsageError, match="never changed"):
         list(run_sweep(read_sweep(folder / "sweep.yml"), folder / "journal"))
     assert (folder / "journal").read_text() == text
 
 
-def test_a_journal_whose_first_line_was_cut_off_is_gone_on_with(folder: Path) -> None:
+def test_a_journal_whose_first_line_was_cut_off_is_gone_on_with(folder):
     (folder / "journal").write_text('{"work')
     assert list(run_sweep(read_sweep(folder / "sweep.yml"), folder / "journal"))
 
 
-def row_tables(
+def row(
     workload: str = "w", cost: float = 1.0, makespan: int = 100, error: str = "", network: str = "n"
 ) -> SweepRow:
     return SweepRow(
@@ -362,7 +331,7 @@ def row_tables(
 
 rows_of = st.lists(
     st.builds(
-        row_tables,
+        row,
         workload=st.sampled_from(["a", "b"]),
         cost=st.integers(0, 4).map(float),
         makespan=st.integers(1, 5),
@@ -402,18 +371,16 @@ def test_speed_ups_are_against_the_slowest_of_the_same_workload(rows):
 
 
 def test_rows_of_equal_cost_and_time_all_stay_on_the_front():
-    rows = [row_tables(network="a"), row_tables(network="b")]
+    rows = [row(network="a"), row(network="b")]
     assert pareto_front(rows) == rows
 
 
 def test_rows_without_a_makespan_have_no_speed_up():
-    assert speed_ups([row_tables(makespan=0), row_tables(makespan=50)]) == [
-        (row_tables(makespan=50), 1.0)
-    ]
+    assert speed_ups([row(makespan=0), row(makespan=50)]) == [(row(makespan=50), 1.0)]
 
 
 def test_a_csv_file_has_a_column_for_everything_a_row_holds(tmp_path):
-    rows = [row_tables(), row_tables(error="rank 0 waits, forever")]
+    rows = [row(), row(error="rank 0 waits, forever")]
     write_rows(rows, tmp_path / "r.csv")
     with (tmp_path / "r.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
@@ -423,7 +390,7 @@ def test_a_csv_file_has_a_column_for_everything_a_row_holds(tmp_path):
 def test_parquet_without_its_package_names_the_remedy_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"needs the package pyarrow, .*; write \.csv instead"):
-        write_rows([row_tables()], tmp_path / "r.parquet")
+        write_rows([row()], tmp_path / "r.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -443,15 +410,15 @@ class FakeParquet:
 
 def test_parquet_gets_the_same_columns(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", FakeParquet)
-    write_rows([row_tables()], tmp_path / "r.parquet")
-    assert (tmp_path / "r.parquet").read_text() == repr([dataclasses.asdict(row_tables())])
+    write_rows([row()], tmp_path / "r.parquet")
+    assert (tmp_path / "r.parquet").read_text() == repr([dataclasses.asdict(row())])
 
 
 @pytest.mark.parametrize(
     ("name", "magic"), [("p.png", b"\x89PNG"), ("p.svg", b"<?xml"), ("p", b"\x89PNG")]
 )
 def test_pictures_have_the_format_of_their_name_and_png_without_one(tmp_path, name, magic):
-    draw([row_tables(), row_tables(makespan=50), row_tables(error="stuck")], tmp_path / name)
+    draw([row(), row(makespan=50), row(error="stuck")], tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(magic)
 
 
@@ -464,9 +431,9 @@ def test_a_picture_has_a_bar_for_each_complete_row_in_milliseconds(tmp_path, mon
 
     monkeypatch.setattr(Figure, "savefig", keep)
     rows = [
-        row_tables("b", makespan=3_000_000),
-        row_tables("a", makespan=2_000_000),
-        row_tables(error="stuck"),
+        row("b", makespan=3_000_000),
+        row("a", makespan=2_000_000),
+        row(error="stuck"),
     ]
     draw(rows, tmp_path / "p")
     (axes,) = drawn["figure"].axes

@@ -8,7 +8,7 @@ from layerdag.surrogates.data import Labeled
 SIZES = GraphSizes(attributes=(4, 3), edge_types=2)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sizes() -> GraphSizes:
     return SIZES
 
@@ -24,11 +24,17 @@ def labeled_graphs(rng: np.random.Generator, count: int) -> Labeled:
     return Labeled(tuple(dags), target_B)
 
 
-@pytest.fixture
-def real(rng: np.random.Generator) -> Labeled:
-    return labeled_graphs(rng, 60)
+@pytest.fixture(scope="session")
+def labeled_sets() -> tuple[Labeled, Labeled]:
+    rng = np.random.default_rng(20241)
+    return labeled_graphs(rng, 60), labeled_graphs(rng, 40)
 
 
-@pytest.fixture
-def test_set(rng: np.random.Generator) -> Labeled:
-    return labeled_graphs(rng, 40)
+@pytest.fixture(scope="session")
+def real(labeled_sets: tuple[Labeled, Labeled]) -> Labeled:
+    return labeled_sets[0]
+
+
+@pytest.fixture(scope="session")
+def test_set(labeled_sets: tuple[Labeled, Labeled]) -> Labeled:
+    return labeled_sets[1]

@@ -29,7 +29,7 @@ NOTES = {
 }
 
 
-def test_a_card_says_what_it_was_fitted_on_and_how_far_it_goes() -> None:
+def test_a_card_says_what_it_was_fitted_on_and_how_far_it_goes():
     text = card("boosting", NOTES)
     assert text.startswith("# Surrogate of label\n")
     for told in (
@@ -43,7 +43,7 @@ def test_a_card_says_what_it_was_fitted_on_and_how_far_it_goes() -> None:
     assert "test graphs" not in text
 
 
-def test_scores_stand_in_the_card_with_their_intervals() -> None:
+def test_scores_stand_in_the_card_with_their_intervals():
     value_B = np.arange(1.0, 20.0)
     found = evaluation("label", value_B, value_B * 1.05).to_dict()
     text = card("message_passing", {**NOTES, "evaluation": found})
@@ -53,7 +53,7 @@ def test_scores_stand_in_the_card_with_their_intervals() -> None:
     assert "| pearson_log | not defined |  |" in card("boosting", {**NOTES, "evaluation": signed})
 
 
-def test_a_surrogate_without_notes_has_a_card_too() -> None:
+def test_a_surrogate_without_notes_has_a_card_too():
     text = card("boosting", {})
     assert "| attributes that it does not see | none |" in text
     assert "gives no intervals" in text
@@ -63,7 +63,9 @@ def few_trees(dags, target_B, sizes, seed) -> SurrogateModel:
     return fit_boosting(dags, target_B, sizes, seed=seed, settings=BoostingSettings(trees=5))
 
 
-@pytest.fixture(params=["boosting", "message_passing", "dag_transformer", "additive", "stacked"])
+@pytest.fixture(
+    scope="module", params=["boosting", "message_passing", "dag_transformer", "additive", "stacked"]
+)
 def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> SurrogateModel:
     if request.param == "boosting":
         return few_trees(real.dags, real.target_B, sizes, 0)
@@ -78,9 +80,7 @@ def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> 
     return fit_message_passing(real.dags, real.target_B, sizes, settings=network)
 
 
-def test_a_saved_surrogate_predicts_the_same(
-    fitted: SurrogateModel, real: Labeled, tmp_path: Path
-) -> None:
+def test_a_saved_surrogate_predicts_the_same(fitted, real, tmp_path):
     save_surrogate(fitted, tmp_path / "model", {"unit": "ms"})
     loaded = load_surrogate(tmp_path / "model")
     assert loaded.family == fitted.family
@@ -89,7 +89,7 @@ def test_a_saved_surrogate_predicts_the_same(
     assert load_notes(tmp_path / "model") == {"unit": "ms"}
 
 
-def test_damaged_weights_are_refused(fitted: SurrogateModel, tmp_path: Path) -> None:
+def test_damaged_weights_are_refused(fitted, tmp_path):
     save_surrogate(fitted, tmp_path / "model")
     weights = tmp_path / "model" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-20])
@@ -104,9 +104,7 @@ def test_damaged_weights_are_refused(fitted: SurrogateModel, tmp_path: Path) -> 
     ("key", "value"),
     [("format", 99), ("family", "oracle"), ("config", {}), ("config", {"sizes": {}})],
 )
-def test_a_foreign_description_is_refused(
-    fitted: SurrogateModel, tmp_path: Path, key: str, value: object
-) -> None:
+def test_a_foreign_description_is_refused(fitted, tmp_path, key, value):
     save_surrogate(fitted, tmp_path / "model")
     path = tmp_path / "model" / "surrogate.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
@@ -114,16 +112,21 @@ def test_a_foreign_description_is_refused(
         load_surrogate(tmp_path / "model")
 
 
-def test_a_missing_directory_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_directory_is_one_sentence(tmp_path):
     with pytest.raises(CheckpointError, match="give the directory of a fitted surrogate"):
         load_surrogate(tmp_path / "nothing")
 
 
-@pytest.fixture
-def trees(real: Labeled, sizes: GraphSizes, tmp_path: Path) -> Path:
-    """Return the folder of saved boosted trees."""
+@pytest.fixture(scope="module")
+def fewest(real: Labeled, sizes: GraphSizes) -> SurrogateModel:
     few = BoostingSettings(trees=3, depth=2)
-    save_surrogate(fit_boosting(real.dags, real.target_B, sizes, settings=few), tmp_path / "m")
+    return fit_boosting(real.dags, real.target_B, sizes, settings=few)
+
+
+@pytest.fixture
+def trees(fewest: SurrogateModel, tmp_path: Path) -> Path:
+    """Return the folder of saved boosted trees."""
+    save_surrogate(fewest, tmp_path / "m")
     return tmp_path / "m"
 
 
@@ -155,7 +158,7 @@ def with_value(value: int):
         ({"value": lambda array: array[:, :-1]}, "arrays differ in shape"),
     ],
 )
-def test_trees_from_outside_lead_nowhere_else(trees: Path, changes, words: str) -> None:
+def test_trees_from_outside_lead_nowhere_else(trees, changes, words):
     change_arrays(trees, **changes)
     with pytest.raises(CheckpointError, match=words) as caught:
         load_surrogate(trees)
@@ -174,7 +177,7 @@ def test_trees_from_outside_lead_nowhere_else(trees: Path, changes, words: str) 
         (("start",), "x"),
     ],
 )
-def test_sizes_from_outside_are_bounded(trees: Path, path: tuple[str, ...], value: object) -> None:
+def test_sizes_from_outside_are_bounded(trees, path, value):
     facts = json.loads((trees / "surrogate.json").read_text())
     target = facts["config"]
     for step in path[:-1]:
@@ -186,9 +189,7 @@ def test_sizes_from_outside_are_bounded(trees: Path, path: tuple[str, ...], valu
 
 
 @pytest.mark.parametrize("settings", [{"width": 10**6}, {"rounds": 10**6}, {"width": 0}])
-def test_networks_from_outside_are_bounded(
-    real: Labeled, sizes: GraphSizes, tmp_path: Path, settings: dict[str, int]
-) -> None:
+def test_networks_from_outside_are_bounded(real, sizes, tmp_path, settings):
     small = NetworkSettings(width=8, epochs=1)
     save_surrogate(
         fit_message_passing(real.dags[:4], real.target_B[:4], sizes, settings=small), tmp_path / "m"
@@ -210,14 +211,14 @@ def test_networks_from_outside_are_bounded(
         ('{"format": 1, "family": "oracle"}', "the family is 'oracle'; known are boosting, mess"),
     ],
 )
-def test_a_description_that_is_none_is_told_by_its_file(trees: Path, text: str, words: str) -> None:
+def test_a_description_that_is_none_is_told_by_its_file(trees, text, words):
     (trees / "surrogate.json").write_text(text)
     with pytest.raises(CheckpointError, match=words) as caught:
         load_surrogate(trees)
     assert str(caught.value).startswith(f"{trees / 'surrogate.json'}: ")
 
 
-def test_notes_that_are_no_mapping_are_none(trees: Path) -> None:
+def test_notes_that_are_no_mapping_are_none(trees):
     facts = json.loads((trees / "surrogate.json").read_text())
     (trees / "surrogate.json").write_text(json.dumps({**facts, "notes": [1]}))
     assert load_notes(trees) == {}
@@ -231,9 +232,7 @@ def test_notes_that_are_no_mapping_are_none(trees: Path) -> None:
         ("surrogate.json", '{"format": "1"}', "surrogate.json that is not of a surrogate"),
     ],
 )
-def test_only_surrogates_are_ever_replaced(
-    trees: Path, real: Labeled, sizes: GraphSizes, name: str, text: str, reason: str
-) -> None:
+def test_only_surrogates_are_ever_replaced(trees, real, sizes, name, text, reason):
     (trees / name).write_text(text)
     before = {path.name: path.read_bytes() for path in trees.iterdir()}
     few = fit_boosting(real.dags, real.target_B, sizes, settings=BoostingSettings(trees=1, depth=1))
@@ -242,7 +241,7 @@ def test_only_surrogates_are_ever_replaced(
     assert {path.name: path.read_bytes() for path in trees.iterdir()} == before
 
 
-def test_a_surrogate_is_replaced_when_told(trees: Path, real: Labeled, sizes: GraphSizes) -> None:
+def test_a_surrogate_is_replaced_when_told(trees, real, sizes):
     few = fit_boosting(real.dags, real.target_B, sizes, settings=BoostingSettings(trees=1, depth=1))
     with pytest.raises(UsageError, match="overwrite"):
         save_surrogate(few, trees)
@@ -251,9 +250,7 @@ def test_a_surrogate_is_replaced_when_told(trees: Path, real: Labeled, sizes: Gr
 
 
 @pytest.mark.parametrize("family", ["boosting", "message_passing"])
-def test_families_are_fitted_by_name(
-    real: Labeled, sizes: GraphSizes, family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_families_are_fitted_by_name(real, sizes, family, monkeypatch):
     monkeypatch.setattr(BoostingSettings.__init__, "__defaults__", (2, 2, 0.05, 0.8, 0.3))
     monkeypatch.setattr(
         NetworkSettings.__init__,
@@ -279,9 +276,7 @@ def test_families_are_fitted_by_name(
         (("difficulty", "depth"), 10**9, "depth or feature"),
     ],
 )
-def test_members_from_outside_are_checked(
-    real: Labeled, sizes: GraphSizes, tmp_path: Path, path: tuple, value: object, words: str
-) -> None:
+def test_members_from_outside_are_checked(real, sizes, tmp_path, path, value, words):
     ensemble = fit_stacked(real.dags, real.target_B, sizes, {"trees": few_trees}, folds=2)
     save_surrogate(ensemble, tmp_path / "m")
     facts = json.loads((tmp_path / "m" / "surrogate.json").read_text())
@@ -297,9 +292,7 @@ def test_members_from_outside_are_checked(
 @pytest.mark.parametrize(
     "settings", [{"width": 10**6}, {"rounds": 10**6}, {"heads": 3}, {"heads": "x"}, {"colour": 1}]
 )
-def test_transformers_from_outside_are_bounded(
-    real: Labeled, sizes: GraphSizes, tmp_path: Path, settings: dict[str, object]
-) -> None:
+def test_transformers_from_outside_are_bounded(real, sizes, tmp_path, settings):
     small = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
     fitted = fit_dag_transformer(real.dags[:4], real.target_B[:4], sizes, settings=small)
     save_surrogate(fitted, tmp_path / "m")

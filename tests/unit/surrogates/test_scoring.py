@@ -1,4 +1,3 @@
-import itertools
 import json
 
 import numpy as np
@@ -25,23 +24,17 @@ def calibration(errors: list[float], log: bool = False) -> Calibration:
     return Calibration(log, np.sort(np.array(errors)))
 
 
-def test_an_interval_is_as_wide_as_the_error_that_the_level_stays_below() -> None:
+def test_intervals_stay_below_the_error_of_their_level_and_widen_with_the_spread():
     found = calibration([float(i) for i in range(1, 20)])
     # Rank ceil(20 * .9) = 18 of 19 graphs.
     one = found.around(np.array([100.0]), np.ones(1), 0.9)
     assert (one.low_B[0], one.value_B[0], one.high_B[0]) == (82.0, 100.0, 118.0)
     assert found.around(np.array([100.0]), np.ones(1), 0.5).high_B[0] == 110.0
-
-
-def test_positive_targets_have_factors() -> None:
     target_S = np.array([10.0] * 9)
     found = Calibration.measure(target_S, target_S * 2, np.ones(9))
     assert found is not None
     one = found.around(np.array([6.0]), np.ones(1), 0.9)
     np.testing.assert_allclose([one.low_B[0], one.high_B[0]], [3.0, 12.0])
-
-
-def test_intervals_widen_with_the_spread_of_the_model() -> None:
     spread_S = np.array([1.0, 4.0] * 5)
     found = Calibration.measure(np.zeros(10), spread_S * 2, spread_S)
     assert found is not None
@@ -49,24 +42,24 @@ def test_intervals_widen_with_the_spread_of_the_model() -> None:
     np.testing.assert_allclose(one.high_B, [2.0, 8.0])
 
 
-def test_fewer_graphs_than_an_interval_needs_give_no_calibration() -> None:
+def test_fewer_graphs_than_an_interval_needs_give_no_calibration():
     assert Calibration.measure(np.ones(8), np.ones(8), np.ones(8)) is None
     assert Calibration.measure(np.ones(9), np.ones(9), np.ones(9)) is not None
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 90.0])
-def test_a_level_that_is_no_fraction_is_refused(level: float) -> None:
+def test_a_level_that_is_no_fraction_is_refused(level):
     with pytest.raises(UsageError, match="give a fraction"):
         calibration([1.0] * 9).around(np.zeros(1), np.ones(1), level)
 
 
-def test_a_level_that_the_graphs_do_not_suffice_for_is_refused_with_the_highest() -> None:
+def test_a_level_that_the_graphs_do_not_suffice_for_is_refused_with_the_highest():
     with pytest.raises(UsageError, match=r"more than the 9 graphs.*at most 0\.9000"):
         calibration([1.0] * 9).around(np.zeros(1), np.ones(1), 0.95)
     assert calibration([1.0] * 9).highest_level == pytest.approx(0.9)
 
 
-def test_it_comes_back_from_plain_data() -> None:
+def test_it_comes_back_from_plain_data():
     found = calibration([3.0, 1.0, 2.0, *[4.0] * 6], log=True)
     back = Calibration.from_dict(found.to_dict())
     assert back is not None
@@ -87,7 +80,7 @@ def test_it_comes_back_from_plain_data() -> None:
         {"log": True, "errors": [[1.0]] * 9},
     ],
 )
-def test_what_is_no_calibration_is_none(data: object) -> None:
+def test_what_is_no_calibration_is_none(data):
     assert Calibration.from_dict(data) is None
 
 
@@ -120,7 +113,7 @@ def found(rng: np.random.Generator) -> SurrogateScores:
     return evaluation("label", target_B, predicted_B, [intervals(predicted_B, np.exp(0.3))])
 
 
-def test_every_score_has_an_interval_around_it(found: SurrogateScores) -> None:
+def test_every_score_has_an_interval_around_it(found):
     assert list(found.scores) == [score.name for score in EVALUATED]
     for score in found.scores.values():
         assert score.interval is not None
@@ -128,19 +121,19 @@ def test_every_score_has_an_interval_around_it(found: SurrogateScores) -> None:
         assert score.interval.high - score.interval.low > 0
 
 
-def test_scores_of_reports_are_the_first_and_stay() -> None:
+def test_scores_of_reports_are_the_first_and_stay():
     assert EVALUATED[: len(SCORES)] == SCORES
     assert [score.name for score in EVALUATED[len(SCORES) :]] == ["within_10_percent"]
 
 
-def test_predictions_within_a_tenth_are_counted() -> None:
+def test_predictions_within_a_tenth_are_counted():
     target_B = np.array([100.0, 100.0, 100.0, -10.0, 0.0])
     predicted_B = np.array([110.0, 89.0, 95.0, -10.5, 0.1])
     found = evaluation("label", target_B, predicted_B)
     assert found.scores["within_10_percent"].value == pytest.approx(3 / 5)
 
 
-def test_coverage_counts_targets_inside_and_tells_the_factor() -> None:
+def test_coverage_counts_targets_inside_and_tells_the_factor():
     target_B = np.array([1.0, 2.0, 4.0, 100.0])
     predicted_B = np.array([1.0, 2.0, 4.0, 10.0])
     (one,) = evaluation("label", target_B, predicted_B, [intervals(predicted_B, 2.0)]).coverage
@@ -149,14 +142,14 @@ def test_coverage_counts_targets_inside_and_tells_the_factor() -> None:
     assert (one.width, one.is_factor) == (4.0, True)
 
 
-def test_targets_of_either_sign_have_widths_in_their_unit() -> None:
+def test_targets_of_either_sign_have_widths_in_their_unit():
     value_B = np.array([-1.0, 1.0])
     one = Predictions(value_B, value_B - 1.5, value_B + 1.5, 0.5)
     (coverage,) = evaluation("label", value_B, value_B, [one]).coverage
     assert (coverage.width, coverage.is_factor) == (3.0, False)
 
 
-def test_groups_are_scored_alone_and_small_ones_left_out() -> None:
+def test_groups_are_scored_alone_and_small_ones_left_out():
     target_B = np.arange(1.0, 17.0)
     predicted_B = np.concatenate([target_B[:8], target_B[8:] * 3])
     group_B = ["good"] * 8 + ["bad"] * 5 + ["rare"] * 3
@@ -170,7 +163,7 @@ def test_groups_are_scored_alone_and_small_ones_left_out() -> None:
     assert found.scores == whole.scores
 
 
-def test_an_evaluation_is_plain_data_and_repeats(found: SurrogateScores) -> None:
+def test_an_evaluation_is_plain_data_and_repeats(found):
     written = json.loads(json.dumps(found.to_dict()))
     assert written["scores"]["mape"]["value"] == found.scores["mape"].value
     value_B = np.arange(-5.0, 6.0)
@@ -180,7 +173,7 @@ def test_an_evaluation_is_plain_data_and_repeats(found: SurrogateScores) -> None
     assert first == second
 
 
-def test_scores_equal_those_of_scipy_with_ties(rng: np.random.Generator) -> None:
+def test_scores_equal_those_of_scipy_with_ties(rng):
     target_B = rng.integers(1, 8, 50).astype(float)
     predicted_B = target_B + rng.integers(0, 4, 50)
     found = {name: float(draws_R[0]) for name, draws_R in scores(target_B, predicted_B).items()}
@@ -194,7 +187,7 @@ def test_scores_equal_those_of_scipy_with_ties(rng: np.random.Generator) -> None
     assert set(found) == {metric.name for metric in SCORES}
 
 
-def test_weights_count_like_repeated_graphs(rng: np.random.Generator) -> None:
+def test_weights_count_like_repeated_graphs(rng):
     target_B, predicted_B = rng.random(6), rng.random(6)
     weights_B = np.array([2, 0, 1, 1, 0, 2])
     weighted = scores(target_B, predicted_B, weights_B[None].astype(float))
@@ -203,59 +196,19 @@ def test_weights_count_like_repeated_graphs(rng: np.random.Generator) -> None:
         assert weighted[name][0] == pytest.approx(repeated[name][0])
 
 
-def test_correlations_do_not_depend_on_the_unit(rng: np.random.Generator) -> None:
-    target_B, predicted_B = rng.random(30), rng.random(30)
-    small = scores(target_B * 1e-9, predicted_B * 1e-9)
-    assert small["pearson"][0] == pytest.approx(scores(target_B, predicted_B)["pearson"][0])
-
-
-def test_logarithms_need_positive_numbers() -> None:
+def test_logarithms_need_positive_numbers():
     found = scores(np.array([1.0, 2.0, 3.0]), np.array([-1.0, 2.0, 3.0]))
     assert np.isnan(found["pearson_log"][0])
     assert np.isfinite(found["pearson"][0])
 
 
-def test_a_constant_prediction_has_no_correlation(rng: np.random.Generator) -> None:
+def test_a_constant_prediction_has_no_correlation(rng):
     found = scores(rng.random(9), np.ones(9))
     assert np.isnan([found[name][0] for name in ("pearson", "spearman", "kendall")]).all()
     assert np.isfinite(found["mae"][0])
 
 
-def slow_pearson(x: list[float], y: list[float]) -> float:
-    """Return the correlation by its definition, one graph after the other."""
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    cross = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    spread_x = sum((a - mean_x) ** 2 for a in x)
-    spread_y = sum((b - mean_y) ** 2 for b in y)
-    return cross / (spread_x * spread_y) ** 0.5
-
-
-def slow_kendall(x: list[float], y: list[float]) -> float:
-    """Return Kendall's tau-b by looking at every pair."""
-    agree = ties_x = ties_y = pairs = 0
-    for i, j in itertools.combinations(range(len(x)), 2):
-        a, b = np.sign(x[i] - x[j]), np.sign(y[i] - y[j])
-        agree += int(a * b)
-        ties_x += int(a == 0)
-        ties_y += int(b == 0)
-        pairs += 1
-    return agree / ((pairs - ties_x) * (pairs - ties_y)) ** 0.5
-
-
 pairs_of = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=12)
-
-
-@given(pairs_of)
-@tried(40)
-def test_correlations_are_those_of_their_definitions(pairs):
-    x, y = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
-    found = scores(x, y)
-    if len(set(x)) == 1 or len(set(y)) == 1:
-        assert np.isnan([found["pearson"][0], found["kendall"][0]]).all()
-        return
-    assert found["pearson"][0] == pytest.approx(slow_pearson(x.tolist(), y.tolist()))
-    assert found["kendall"][0] == pytest.approx(slow_kendall(x.tolist(), y.tolist()))
-    assert -1 - 1e-12 <= found["spearman"][0] <= 1 + 1e-12
 
 
 @given(pairs_of, st.floats(0.1, 10), st.floats(-5, 5))
@@ -269,23 +222,10 @@ def test_correlations_do_not_see_scale_and_shift_of_predictions(pairs, scale, sh
         np.testing.assert_allclose(turned[name], -plain[name], atol=1e-9)
 
 
-def test_relative_errors_leave_out_targets_of_0_and_their_weight() -> None:
+def test_relative_errors_leave_out_targets_of_0_and_no_weight_is_no_score():
     target, predicted = np.array([0.0, 2.0, -4.0]), np.array([5.0, 3.0, -5.0])
     found = scores(target, predicted, np.array([[1.0, 1.0, 1.0], [7.0, 1.0, 3.0]]))
     np.testing.assert_allclose(found["mape"], [(0.5 + 0.25) / 2, (0.5 + 3 * 0.25) / 4])
     np.testing.assert_allclose(found["mae"], [(5 + 1 + 1) / 3, (35 + 1 + 3) / 11])
-
-
-def test_no_weight_is_no_score() -> None:
     found = scores(np.array([1.0, 2.0]), np.array([1.0, 3.0]), np.zeros((1, 2)))
     assert all(np.isnan(values[0]) for values in found.values())
-
-
-def test_correlations_are_maximized_and_errors_minimized() -> None:
-    goals = {score.name: score.goal.name for score in SCORES}
-    assert {name for name, goal in goals.items() if goal == "MINIMIZE"} == {"mae", "mape"}
-    assert all(
-        (score.lower, score.upper) == (-1.0, 1.0)
-        for score in SCORES
-        if goals[score.name] == "MAXIMIZE"
-    )

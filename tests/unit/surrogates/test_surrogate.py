@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +26,7 @@ def known(*names: str) -> KnownTargets:
     return KnownTargets.from_dags(DATA.graphs["train"], DATA.schema, names, ())
 
 
-def test_graphs_with_any_target_are_kept_and_each_target_has_its_own() -> None:
+def test_graphs_with_any_target_are_kept_and_each_target_has_its_own():
     found = known("time", "memory")
     assert [dag.num_nodes for dag in found.dags] == [2, 3, 4]
     np.testing.assert_array_equal(found.target_B["time"], [1.0, 2.0, np.nan])
@@ -40,7 +38,7 @@ def test_graphs_with_any_target_are_kept_and_each_target_has_its_own() -> None:
     assert [dag.num_nodes for dag in some.dags] == [4, 2]
 
 
-def test_a_target_that_no_graph_has_or_that_is_no_number_is_told() -> None:
+def test_a_target_that_no_graph_has_or_that_is_no_number_is_told():
     with pytest.raises(DataError, match=r"No graph has a number 'power'.*--labels"):
         known("time", "power")
     first, *others = DATA.graphs["train"]
@@ -50,7 +48,7 @@ def test_a_target_that_no_graph_has_or_that_is_no_number_is_told() -> None:
 
 
 @pytest.mark.parametrize("family", ["boosting", "additive", "stacked"])
-def test_families_without_a_network_say_what_to_take_instead(family: str) -> None:
+def test_families_without_a_network_say_what_to_take_instead(family):
     with pytest.raises(UsageError, match=r"no network .* message_passing, dag_transformer, or"):
         fits_of(family, None, shared=True)
     with pytest.raises(UsageError, match=r"'message_passing' has no setting 'trees'"):
@@ -58,12 +56,12 @@ def test_families_without_a_network_say_what_to_take_instead(family: str) -> Non
 
 
 KINDS = "abc"
-SEEN_GRAPHS = [chain(f"g{i}", KINDS[: 1 + i % 3] * 3, label=1.0) for i in range(12)]
-SEEN_DATA = GraphDataset.build("toy", "flow", {"train": SEEN_GRAPHS, "test": SEEN_GRAPHS[:1]})
+FAMILIES = [chain(f"g{i}", KINDS[: 1 + i % 3] * 3, label=1.0) for i in range(12)]
+FAMILY_DATA = GraphDataset.build("toy", "flow", {"train": FAMILIES, "test": FAMILIES[:1]})
 
 
 def dag(letters: str) -> DAG:
-    return SEEN_DATA.schema.encode(chain("g", letters))
+    return FAMILY_DATA.schema.encode(chain("g", letters))
 
 
 @pytest.fixture
@@ -72,39 +70,29 @@ def seen() -> SeenCodes:
     return SeenCodes.from_dags([dag("aba"), dag("b" * 9)])
 
 
-def test_graphs_like_those_of_the_fit_are_familiar(seen: SeenCodes) -> None:
-    assert seen.outside(dag("aabb"), SEEN_DATA.schema) == ""
-
-
-def test_sizes_and_kinds_that_were_not_there_are_told(seen: SeenCodes) -> None:
-    assert seen.outside(dag("ab" * 10), SEEN_DATA.schema) == "20 nodes, fitted on 3 to 9"
-    told = seen.outside(dag("acca"), SEEN_DATA.schema)
+def test_graphs_are_familiar_unless_sizes_or_kinds_of_several_nodes_were_not_there(seen):
+    assert seen.outside(dag("aabb"), FAMILY_DATA.schema) == ""
+    assert seen.outside(dag("ab" * 10), FAMILY_DATA.schema) == "20 nodes, fitted on 3 to 9"
+    told = seen.outside(dag("acca"), FAMILY_DATA.schema)
     assert told == "50% of the nodes have a 'kind' that no graph of the fit has"
-    assert "; " in seen.outside(dag("c" * 10), SEEN_DATA.schema)
-
-
-def test_one_rare_node_of_many_is_no_reason(seen: SeenCodes) -> None:
+    assert "; " in seen.outside(dag("c" * 10), FAMILY_DATA.schema)
     large = SeenCodes(1, 100, seen.codes)
-    assert large.outside(dag("a" * 30 + "c"), SEEN_DATA.schema) == ""
+    assert large.outside(dag("a" * 30 + "c"), FAMILY_DATA.schema) == ""
 
 
-def test_it_comes_back_from_plain_data(seen: SeenCodes) -> None:
+def test_it_comes_back_from_plain_data(seen):
     assert SeenCodes.from_dict(seen.to_dict()) == seen
 
 
 @pytest.mark.parametrize(
     "data", [None, {}, {"fewest": 1, "most": "x", "codes": []}, {"fewest": 1, "most": 2}]
 )
-def test_anything_else_is_none(data: Any) -> None:
+def test_anything_else_is_none(data):
     assert SeenCodes.from_dict(data) is None
 
 
-SURROGATE_GRAPHS = [
-    chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)
-]
-SURROGATE_DATA = GraphDataset.build(
-    "toy", "flow", {"train": SURROGATE_GRAPHS[:30], "test": SURROGATE_GRAPHS[30:]}
-)
+CHAINS = [chain(f"g{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=5.0 + i % 7) for i in range(40)]
+CHAIN_DATA = GraphDataset.build("toy", "flow", {"train": CHAINS[:30], "test": CHAINS[30:]})
 NOISY = [
     chain(f"n{i}", "ab" * (1 + i % 7) + "b" * (i % 3), label=(5.0 + i % 7) * (1 + i % 5 / 10))
     for i in range(70)
@@ -116,117 +104,95 @@ CALIBRATED = GraphDataset.build(
 
 @pytest.fixture(scope="module")
 def fitted() -> FittedSurrogate:
-    return FittedSurrogate.fit(SURROGATE_DATA)
+    return FittedSurrogate.fit(CHAIN_DATA)
 
 
-def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(
-    fitted: FittedSurrogate,
-) -> None:
-    from_dags = fitted.predict(SURROGATE_DATA.graphs["test"])
-    assert from_dags.tolist() == fitted.predict(SURROGATE_GRAPHS[30:]).tolist()
-    found = fitted.score(SURROGATE_DATA)
+@pytest.fixture(scope="module")
+def calibrated() -> FittedSurrogate:
+    return FittedSurrogate.fit(CALIBRATED)
+
+
+def test_it_predicts_for_graphs_in_every_form_and_scores_on_a_split(fitted):
+    from_dags = fitted.predict(CHAIN_DATA.graphs["test"])
+    assert from_dags.tolist() == fitted.predict(CHAINS[30:]).tolist()
+    found = fitted.score(CHAIN_DATA)
     assert found["pearson"] > 0.9
-    error_B = np.abs(from_dags - [dag.conditions["label"] for dag in SURROGATE_DATA.graphs["test"]])
+    error_B = np.abs(from_dags - [dag.conditions["label"] for dag in CHAIN_DATA.graphs["test"]])
     assert found["mae"] == pytest.approx(error_B.mean())
 
 
-def test_scores_on_codes_of_another_schema_are_the_same(fitted: FittedSurrogate) -> None:
-    other = GraphDataset.build(
-        "other", "flow", {"train": SURROGATE_GRAPHS[5:], "test": SURROGATE_GRAPHS[30:]}
-    )
-    renamed = [chain(graph.name, "z", label=1.0) for graph in SURROGATE_GRAPHS[:1]]
-    wider = GraphDataset.build(
-        "wider", "flow", {"train": [*renamed, *SURROGATE_GRAPHS], "test": SURROGATE_GRAPHS[30:]}
-    )
-    assert wider.schema.attributes != SURROGATE_DATA.schema.attributes
-    assert fitted.score(wider) == fitted.score(other) == fitted.score(SURROGATE_DATA)
+def test_scores_on_codes_of_another_schema_are_the_same(fitted):
+    other = GraphDataset.build("other", "flow", {"train": CHAINS[5:], "test": CHAINS[30:]})
+    renamed = [chain(graph.name, "z", label=1.0) for graph in CHAINS[:1]]
+    wider = GraphDataset.build("wider", "flow", {"train": [*renamed, *CHAINS], "test": CHAINS[30:]})
+    assert wider.schema.attributes != CHAIN_DATA.schema.attributes
+    assert fitted.score(wider) == fitted.score(other) == fitted.score(CHAIN_DATA)
 
 
-def test_it_comes_back_from_its_folder(fitted: FittedSurrogate, tmp_path: Path) -> None:
+def test_it_comes_back_from_its_folder(fitted, tmp_path):
     fitted.save(tmp_path / "s")
     back = FittedSurrogate.load(tmp_path / "s")
-    assert back.predict(SURROGATE_GRAPHS).tolist() == fitted.predict(SURROGATE_GRAPHS).tolist()
+    assert back.predict(CHAINS).tolist() == fitted.predict(CHAINS).tolist()
     assert (back.target, back.excluded, back.notes) == ("label", (), fitted.notes)
     with pytest.raises(UsageError, match="overwrite"):
         back.save(tmp_path / "s")
 
 
-def test_excluded_attributes_are_not_seen_when_predicting() -> None:
-    blind = FittedSurrogate.fit(SURROGATE_DATA, exclude=("kind",))
+def test_excluded_attributes_are_not_seen_when_predicting():
+    blind = FittedSurrogate.fit(CHAIN_DATA, exclude=("kind",))
     swapped = [chain("g", "".join("ba"[letter == "b"] for letter in "aabb"))]
     assert blind.predict([chain("g", "aabb")]).tolist() == blind.predict(swapped).tolist()
 
 
-def test_other_graphs_than_the_training_part_can_be_fitted_on() -> None:
-    fitted = FittedSurrogate.fit(SURROGATE_DATA, graphs=SURROGATE_GRAPHS[:10])
-    assert fitted.notes["train"] == 10
-
-
-def test_an_unknown_family_is_refused_with_the_nearest() -> None:
+def test_an_unknown_family_is_refused_with_the_nearest():
     with pytest.raises(
         UsageError, match=r"no family of surrogates 'boost'\. Did you mean 'boosting'"
     ):
-        FittedSurrogate.fit(SURROGATE_DATA, "boost")
+        FittedSurrogate.fit(CHAIN_DATA, "boost")
 
 
-def test_a_model_that_was_saved_without_a_schema_is_refused(
-    fitted: FittedSurrogate, tmp_path: Path
-) -> None:
+def test_a_model_that_was_saved_without_a_schema_is_refused(fitted, tmp_path):
     save_surrogate(fitted.model, tmp_path / "bare", {"target": "label"})
     with pytest.raises(UsageError, match="was saved without a schema, so graphs cannot be encoded"):
         FittedSurrogate.load(tmp_path / "bare")
 
 
-def test_intervals_come_from_the_validation_part_and_survive_saving(tmp_path: Path) -> None:
-    fitted = FittedSurrogate.fit(CALIBRATED)
-    assert fitted.calibration is not None
-    assert fitted.calibration.error_S.size == 20
-    found = fitted.predict_intervals(SURROGATE_GRAPHS, level=0.8)
-    assert found.value_B.tolist() == fitted.predict(SURROGATE_GRAPHS).tolist()
+def test_intervals_come_from_the_validation_part_and_survive_saving(calibrated, tmp_path):
+    assert calibrated.calibration is not None
+    assert calibrated.calibration.error_S.size == 20
+    found = calibrated.predict_intervals(CHAINS, level=0.8)
+    assert found.value_B.tolist() == calibrated.predict(CHAINS).tolist()
     assert (found.low_B < found.value_B).all()
     assert (found.value_B < found.high_B).all()
-    fitted.save(tmp_path / "s")
-    back = FittedSurrogate.load(tmp_path / "s").predict_intervals(SURROGATE_GRAPHS, level=0.8)
+    calibrated.save(tmp_path / "s")
+    back = FittedSurrogate.load(tmp_path / "s").predict_intervals(CHAINS, level=0.8)
     assert back.low_B.tolist() == found.low_B.tolist()
     assert "20 validation graphs" in (tmp_path / "s" / "README.md").read_text()
 
 
-def test_a_higher_level_is_a_wider_interval() -> None:
-    fitted = FittedSurrogate.fit(CALIBRATED)
-    narrow, wide = (fitted.predict_intervals(SURROGATE_GRAPHS, level) for level in (0.5, 0.9))
-    assert (wide.high_B >= narrow.high_B).all()
-    assert wide.high_B.sum() > narrow.high_B.sum()
-
-
-def test_without_validation_graphs_there_are_no_intervals_and_the_reason_is_told(
-    fitted: FittedSurrogate,
-) -> None:
+def test_without_validation_graphs_there_are_no_intervals_and_the_reason_is_told(fitted):
     assert fitted.calibration is None
     with pytest.raises(UsageError, match="fewer than 9 validation graphs with 'label'"):
-        fitted.predict_intervals(SURROGATE_GRAPHS)
-    assert fitted.evaluate(SURROGATE_DATA).coverage == ()
+        fitted.predict_intervals(CHAINS)
+    assert fitted.evaluate(CHAIN_DATA).coverage == ()
 
 
-def test_an_evaluation_agrees_with_the_scores_and_measures_coverage() -> None:
-    fitted = FittedSurrogate.fit(CALIBRATED)
-    found = fitted.evaluate(CALIBRATED)
+def test_an_evaluation_agrees_with_the_scores_and_measures_coverage(calibrated):
+    found = calibrated.evaluate(CALIBRATED)
     assert found.graphs == 20
-    for name, value in fitted.score(CALIBRATED).items():
+    for name, value in calibrated.score(CALIBRATED).items():
         assert found.scores[name].value == pytest.approx(value)
     assert [one.level for one in found.coverage] == [0.5, 0.8, 0.9, 0.95]
     assert found.coverage[-1].covered > 0.5
 
 
-def test_groups_are_values_of_a_condition() -> None:
-    fitted = FittedSurrogate.fit(CALIBRATED)
-    groups = fitted.evaluate(CALIBRATED, by="num_nodes").groups
+def test_groups_are_values_of_a_condition(calibrated):
+    groups = calibrated.evaluate(CALIBRATED, by="num_nodes").groups
     assert groups is not None
-    assert set(fitted.evaluate(CALIBRATED, by="unheard").groups or {}) == {"unknown"}
+    assert set(calibrated.evaluate(CALIBRATED, by="unheard").groups or {}) == {"unknown"}
 
 
-def test_graphs_unlike_the_training_graphs_are_told(
-    fitted: FittedSurrogate, tmp_path: Path
-) -> None:
+def test_graphs_unlike_the_training_graphs_are_told(fitted, tmp_path):
     fitted.save(tmp_path / "s")
     back = FittedSurrogate.load(tmp_path / "s")
     familiar, large = back.out_of_distribution([chain("g", "abab"), chain("g", "ab" * 50)])
@@ -247,7 +213,7 @@ def two_targets() -> GraphDataset:
     return GraphDataset.build("toy", "flow", parts)
 
 
-def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_path: Path) -> None:
+def test_several_targets_share_a_folder_and_stay_what_each_alone_would_be(tmp_path):
     data = two_targets()
     both = FittedSurrogate.fit(data, target=("label", "memory"))
     assert both.targets == ("label", "memory")
@@ -275,8 +241,8 @@ def shared() -> FittedSurrogate:
 
 
 def test_targets_that_share_a_network_are_calibrated_each_and_saved_with_its_weights_once(
-    shared: FittedSurrogate, tmp_path: Path
-) -> None:
+    shared, tmp_path
+):
     assert [one.notes["train"] for one in (shared, *shared.others)] == [30, 24]
     shared.save(tmp_path / "s")
     assert [path.parent.name for path in tmp_path.rglob("*.safetensors")] == ["s"]
@@ -294,9 +260,7 @@ def test_targets_that_share_a_network_are_calibrated_each_and_saved_with_its_wei
     assert alone.predict(NOISY).tolist() == shared.for_target("memory").predict(NOISY).tolist()
 
 
-def test_files_of_shared_networks_alone_are_of_the_new_format(
-    shared: FittedSurrogate, tmp_path: Path
-) -> None:
+def test_files_of_shared_networks_alone_are_of_the_new_format(shared, tmp_path):
     alone = FittedSurrogate.fit(two_targets(), "message_passing", settings=SMALL)
     facts = {}
     for name, one in (("shared", shared), ("alone", alone)):
@@ -315,9 +279,7 @@ def test_files_of_shared_networks_alone_are_of_the_new_format(
         ({"scale": {}}, "is damaged"),
     ],
 )
-def test_an_output_that_the_network_does_not_have_is_told(
-    shared: FittedSurrogate, tmp_path: Path, changes: dict[str, object], words: str
-) -> None:
+def test_an_output_that_the_network_does_not_have_is_told(shared, tmp_path, changes, words):
     shared.save(tmp_path / "s")
     path = tmp_path / "s" / "target-2" / "surrogate.json"
     facts = json.loads(path.read_text())
@@ -329,17 +291,15 @@ def test_an_output_that_the_network_does_not_have_is_told(
         FittedSurrogate.load(tmp_path / "s" / "target-2")
 
 
-def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(
-    fitted: FittedSurrogate,
-) -> None:
+def test_a_target_that_it_does_not_predict_is_refused_with_the_nearest(fitted):
     assert fitted.for_target("label") is fitted
     with pytest.raises(UsageError, match=r"not predict 'lable'\. Did you mean 'label'"):
         fitted.for_target("lable")
     with pytest.raises(UsageError, match="name at least one target"):
-        FittedSurrogate.fit(SURROGATE_DATA, target=())
+        FittedSurrogate.fit(CHAIN_DATA, target=())
 
 
-def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> None:
+def test_folders_of_further_targets_hold_nothing_of_others(tmp_path):
     both = FittedSurrogate.fit(two_targets(), target=("label", "memory"))
     both.save(tmp_path / "s")
     (tmp_path / "s" / "target-2" / "thesis.tex").write_text("precious")
@@ -352,9 +312,7 @@ def test_folders_of_further_targets_hold_nothing_of_others(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", ["many", 7, None])
-def test_a_damaged_number_of_targets_is_told(
-    fitted: FittedSurrogate, tmp_path: Path, count: object
-) -> None:
+def test_a_damaged_number_of_targets_is_told(fitted, tmp_path, count):
     fitted.save(tmp_path / "s")
     facts = json.loads((tmp_path / "s" / "surrogate.json").read_text())
     facts["notes"]["further_targets"] = count

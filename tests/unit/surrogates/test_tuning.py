@@ -1,7 +1,5 @@
 """Choice of settings: by cross-validation on the training part, never worse than the defaults."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from tile_files import write_tile
@@ -31,9 +29,7 @@ def found(data: GraphDataset) -> Tuning:
     return tune(data, "boosting", FAST)
 
 
-def test_the_best_trial_is_fitted_and_the_defaults_are_among_them(
-    data: GraphDataset, found: Tuning
-) -> None:
+def test_the_best_trial_is_fitted_and_the_defaults_are_among_them(data, found):
     means = [trial.mean for trial in found.trials]
     assert len(means) == 2
     assert means == sorted(means)
@@ -45,20 +41,18 @@ def test_the_best_trial_is_fitted_and_the_defaults_are_among_them(
     np.testing.assert_array_equal(found.surrogate.predict(test), again.predict(test))
 
 
-def test_a_score_that_is_to_be_high_is_maximized(data: GraphDataset) -> None:
+def test_a_score_that_is_to_be_high_is_maximized(data):
     ranked = tune(data, "boosting", Search(trials=2, folds=2, score="spearman")).trials
     assert ranked[0].mean >= ranked[1].mean
 
 
-def test_the_same_seed_finds_the_same_whatever_validation_and_test_part(
-    data: GraphDataset, found: Tuning
-) -> None:
+def test_the_same_seed_finds_the_same_whatever_validation_and_test_part(data, found):
     parts = {**data.graphs, "val": data.graphs["test"], "test": data.graphs["val"]}
     swapped = data.replaced(graphs=parts)
     assert tune(swapped, "boosting", FAST).trials == found.trials
 
 
-def test_equal_graphs_are_in_one_fold(data: GraphDataset) -> None:
+def test_equal_graphs_are_in_one_fold(data):
     train = labeled([*data.graphs["train"], *data.graphs["train"]], data.schema, "label", ())
     fold_B = _folds(train.dags, 3, seed=0)
     half = len(fold_B) // 2
@@ -66,16 +60,14 @@ def test_equal_graphs_are_in_one_fold(data: GraphDataset) -> None:
     assert set(fold_B) == {0, 1, 2}
 
 
-def test_what_was_chosen_is_kept_with_the_surrogate(
-    data: GraphDataset, found: Tuning, tmp_path: Path
-) -> None:
+def test_what_was_chosen_is_kept_with_the_surrogate(data, found, tmp_path):
     scored(found.surrogate, data).save(tmp_path / "tuned")
     kept = FittedSurrogate.load(tmp_path / "tuned")
     assert kept.notes["tuning"]["settings"] == dict(found.best.settings)
     assert kept.notes["test"] == 12
 
 
-def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data: GraphDataset) -> None:
+def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data):
     twice = {
         part: tuple(
             dag.with_conditions({**dag.conditions, "twice": 2 * dag.conditions["label"]})
@@ -100,7 +92,7 @@ def test_a_shared_network_is_chosen_by_the_mean_over_its_targets(data: GraphData
         tune(both, "boosting", search, target=names, shared=True)
 
 
-def test_a_fold_without_a_graph_of_a_target_is_scored_by_the_others(data: GraphDataset) -> None:
+def test_a_fold_without_a_graph_of_a_target_is_scored_by_the_others(data):
     train = data.graphs["train"]
     rare = tuple(
         dag.with_conditions({**dag.conditions, "rare": float(i)}) if i < 20 else dag
@@ -115,7 +107,7 @@ def test_a_fold_without_a_graph_of_a_target_is_scored_by_the_others(data: GraphD
     assert np.isfinite(next(folds))
 
 
-def test_too_little_is_refused(data: GraphDataset) -> None:
+def test_too_little_is_refused(data):
     with pytest.raises(UsageError, match="score is 'mse'"):
         Search(score="mse")
     with pytest.raises(UsageError, match="folds is 1"):

@@ -3,7 +3,6 @@ import socket
 import subprocess
 import sys
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,31 +14,24 @@ from layerdag.training.batches import (
     BucketedSource,
     ProcessGroup,
     joined_world,
-    local_device,
     take_graphs,
 )
 from layerdag.training.checkpoint import load_checkpoint
 
 
-def test_every_graph_occurs_once_an_epoch(data: DAGBatch):
+def test_batches_hold_every_graph_once_and_to_the_number_of_nodes(data):
     plan = BucketedSource(data, batch_graphs=5, batch_nodes=1000, seed=0).epoch_batches(3)
     assert torch.cat(plan).sort().values.tolist() == list(range(12))
     assert max(len(graphs) for graphs in plan) == 5
-
-
-def test_batches_hold_to_the_number_of_nodes(data: DAGBatch):
     sizes = data.node_ptr.diff()
     limit = int(sizes.max())
     for graphs in BucketedSource(data, 12, limit, seed=0).epoch_batches(0):
         assert sizes[graphs].sum() <= limit
-
-
-def test_a_graph_beyond_the_limit_comes_alone(data: DAGBatch):
     plan = BucketedSource(data, 12, batch_nodes=1, seed=0).epoch_batches(0)
     assert [len(graphs) for graphs in plan] == [1] * 12
 
 
-def test_the_plan_depends_on_seed_and_epoch_alone(data: DAGBatch):
+def test_the_plan_depends_on_seed_and_epoch_alone(data):
     def flat(seed: int, epoch: int) -> list[int]:
         return torch.cat(BucketedSource(data, 3, 1000, seed).epoch_batches(epoch)).tolist()
 
@@ -48,13 +40,13 @@ def test_the_plan_depends_on_seed_and_epoch_alone(data: DAGBatch):
     assert flat(0, 1) != flat(1, 1)
 
 
-def test_taking_graphs_equals_collating_them(data: DAGBatch):
+def test_taking_graphs_equals_collating_them(data):
     whole = take_graphs(data, torch.arange(12))
     for column in fields(DAGBatch):
         assert torch.equal(getattr(whole, column.name), getattr(data, column.name))
 
 
-def test_taken_graphs_keep_their_own_nodes_and_edges(data: DAGBatch):
+def test_taken_graphs_keep_their_own_nodes_and_edges(data):
     taken = take_graphs(data, torch.tensor([7, 2]))
     for place, graph in enumerate((7, 2)):
         nodes = slice(data.node_ptr[graph], data.node_ptr[graph + 1])
@@ -68,7 +60,7 @@ def test_taken_graphs_keep_their_own_nodes_and_edges(data: DAGBatch):
         assert torch.equal(taken.numeric_BC[place], data.numeric_BC[graph])
 
 
-def test_an_empty_data_set_is_refused(data: DAGBatch):
+def test_an_empty_data_set_is_refused(data):
     with pytest.raises(ConfigError, match="no graph"):
         BucketedSource(take_graphs(data, torch.zeros(0, dtype=torch.int64)), 1, 1, 0)
 
@@ -142,13 +134,8 @@ def test_one_process_is_a_world_of_one():
         assert torch.equal(world.sum(values), values)
 
 
-def test_a_device_can_be_named():
-    assert local_device("cpu") == torch.device("cpu")
-    assert local_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-
-
 @pytest.mark.slow
-def test_two_processes_train_the_same_model_as_one_with_two_micro_batches(tmp_path: Path):
+def test_two_processes_train_the_same_model_as_one_with_two_micro_batches(tmp_path):
     script = tmp_path / "train_tiny.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -166,7 +153,7 @@ def test_two_processes_train_the_same_model_as_one_with_two_micro_batches(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_hook_that_fails_in_one_process_ends_the_run(tmp_path: Path):
+def test_a_hook_that_fails_in_one_process_ends_the_run(tmp_path):
     script = tmp_path / "train_failing.py"
     script.write_text(FAILING)
     done = subprocess.run(
@@ -196,7 +183,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def test_a_world_of_one_talks_to_nobody(pair: list[str]) -> None:
+def test_a_world_of_one_talks_to_nobody(pair):
     model = torch.nn.Linear(2, 1)
     alone, flags = ProcessGroup(), torch.tensor([1.0, 0.0])
     assert alone.average_gradients(list(model.parameters()), flags) is flags
@@ -206,7 +193,7 @@ def test_a_world_of_one_talks_to_nobody(pair: list[str]) -> None:
     assert pair == []
 
 
-def test_gradients_are_means_over_processes_and_flags_are_sums(pair: list[str]) -> None:
+def test_gradients_are_means_over_processes_and_flags_are_sums(pair):
     with_one, without, frozen = (torch.nn.Parameter(torch.ones(n)) for n in (2, 3, 1))
     frozen.requires_grad_(False)
     with_one.grad = torch.tensor([3.0, -1.0])
@@ -221,7 +208,7 @@ def test_gradients_are_means_over_processes_and_flags_are_sums(pair: list[str]) 
     assert pair == ["all_reduce"]
 
 
-def test_a_world_of_two_adds_up_waits_and_takes_the_weights_of_the_first(pair: list[str]) -> None:
+def test_a_world_of_two_adds_up_waits_and_takes_the_weights_of_the_first(pair):
     world, model = ProcessGroup(1, 2), torch.nn.Linear(2, 1)
     assert world.sum(torch.tensor([1.5])).tolist() == [3.0]
     world.same_weights(model)
@@ -242,21 +229,21 @@ def group(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
-def test_processes_join_and_leave_by_the_backend_of_their_device(group, device, backend) -> None:
+def test_processes_join_and_leave_by_the_backend_of_their_device(group, device, backend):
     with joined_world(torch.device(device)) as world:
         assert world == ProcessGroup(1, 2)
         assert group == [backend]
     assert group == [backend, "left"]
 
 
-def test_a_group_that_is_there_already_is_used_and_left_alone(group, monkeypatch) -> None:
+def test_a_group_that_is_there_already_is_used_and_left_alone(group, monkeypatch):
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
     with joined_world(torch.device("cpu")) as world:
         assert world == ProcessGroup(1, 2)
     assert group == []
 
 
-def test_a_failed_process_says_why_and_ends_without_waiting(group, monkeypatch, capsys) -> None:
+def test_a_failed_process_says_why_and_ends_without_waiting(group, monkeypatch, capsys):
     class EndedError(BaseException):
         pass
 

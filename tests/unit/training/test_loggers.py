@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from layerdag.dag.dag import DAGBatch
 from layerdag.errors import ConfigError
-from layerdag.models.base import ModelSpec
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger, WandbLogger, wandb_mode
 from layerdag.training.loop import train
 from layerdag.training.run import TrainingRun, TrainSettings
 
 
-def test_jsonl_holds_one_object_a_line(tmp_path: Path):
+def test_jsonl_holds_one_object_a_line(tmp_path):
     logger = JsonlLogger(tmp_path / "run" / "train.jsonl")
     logger.log(1, {"train/node": 0.5})
     logger.picture(1, "samples", tmp_path / "a.png")
@@ -31,14 +29,11 @@ def test_jsonl_holds_one_object_a_line(tmp_path: Path):
     assert lines[1]["picture"] == "samples"
 
 
-def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path):
+def test_a_log_goes_on_from_the_checkpoint_or_starts_anew(tmp_path):
     file = tmp_path / "train.jsonl"
     file.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"step')
     JsonlLogger(file, resumed_step=2).close()
     assert file.read_text() == '{"step": 1}\n{"step": 2}\n'
-
-
-def test_a_new_run_starts_a_new_file(tmp_path: Path):
     file = tmp_path / "train.jsonl"
     file.write_text('{"step": 1}\n')
     JsonlLogger(file).close()
@@ -53,7 +48,7 @@ def test_console_shows_validations_only():
     assert lines == ["step 2: node 0.25\n"]
 
 
-def test_what_is_no_number_is_null(tmp_path: Path):
+def test_what_is_no_number_is_null(tmp_path):
     logger = JsonlLogger(tmp_path / "train.jsonl")
     logger.log(1, {"a": float("nan"), "b": float("inf"), "c": 1.0})
     logger.close()
@@ -112,12 +107,12 @@ def use(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("word", [False, None, "off", "false", "no", "disabled"])
-def test_yamls_words_for_no_disable_it(word: object):
+def test_yamls_words_for_no_disable_it(word):
     assert wandb_mode(word) == "disabled"
 
 
 @pytest.mark.parametrize("word", ["sometimes", True, 3])
-def test_an_unknown_mode_is_refused_with_those_that_exist(word: object):
+def test_an_unknown_mode_is_refused_with_those_that_exist(word):
     with pytest.raises(ConfigError, match="one of disabled, offline, online"):
         wandb_mode(word)
 
@@ -127,14 +122,14 @@ def test_auto_is_refused_because_it_sent_figures_unasked():
         wandb_mode("auto")
 
 
-def test_a_mode_that_needs_a_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_mode_that_needs_a_missing_package_is_refused(monkeypatch):
     monkeypatch.setattr("layerdag.training.loggers.find_spec", lambda name: None)
     assert wandb_mode(False) == "disabled"
     with pytest.raises(ConfigError, match="pip install wandb"):
         wandb_mode("online")
 
 
-def test_figures_and_pictures_are_handed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_figures_and_pictures_are_handed_over(monkeypatch, tmp_path):
     run = install_fake(monkeypatch)
     told = use(tmp_path)
     assert run.logged == [
@@ -155,9 +150,7 @@ def test_figures_and_pictures_are_handed_over(monkeypatch: pytest.MonkeyPatch, t
         ("finish", "ValueError: malformed answer"),
     ],
 )
-def test_an_error_of_the_client_is_one_warning(
-    failing: str, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_an_error_of_the_client_is_one_warning(failing, reason, monkeypatch, tmp_path):
     install_fake(monkeypatch, failing)
     told = use(tmp_path)
     assert len(told) == 2
@@ -168,7 +161,7 @@ def test_an_error_of_the_client_is_one_warning(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of wandb's own making
-def test_an_offline_run_names_no_host(tmp_path: Path):
+def test_an_offline_run_names_no_host(tmp_path):
     pytest.importorskip("wandb")
     told = use(tmp_path)
     assert len(told) == 2  # the picture does not exist
@@ -180,9 +173,7 @@ def test_an_offline_run_names_no_host(tmp_path: Path):
 NAMES = ("layer_size", "node", "edge")
 
 
-def test_reference_losses_are_those_of_the_golden_file(
-    data: DAGBatch, spec: ModelSpec, tmp_path: Path, repository: Path
-):
+def test_reference_losses_are_those_of_the_golden_file(data, spec, tmp_path, repository):
     golden = repository / "tests" / "golden" / "reference_losses.json"
     settings = TrainSettings(
         max_steps=12, batch_graphs=4, evaluate_every=6, log_every=1, precision="float32"

@@ -16,42 +16,6 @@ from layerdag.training.run import (
     run_of,
 )
 
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("batch_graphs", 0),
-        ("ema_decay", 1.0),
-        ("precision", "float16"),
-        ("max_steps", 0),
-        ("max_seconds", -1.0),
-    ],
-)
-def test_a_value_out_of_bounds_is_named(name: str, value: object):
-    with pytest.raises(ConfigError, match=f"training.{name} must be"):
-        TrainSettings(**{name: value})
-
-
-def test_a_run_needs_some_budget():
-    with pytest.raises(ConfigError, match="max_seconds"):
-        TrainSettings(max_steps=None)
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "value"),
-    [
-        (OptimizerConfig, "learning_rate", 0.0),
-        (OptimizerConfig, "weight_decay", -0.1),
-        (OptimizerConfig, "gradient_clip", -1.0),
-        (LearningRateSchedule, "shape", "linear"),
-        (LearningRateSchedule, "warmup_steps", -1),
-    ],
-)
-def test_a_value_out_of_bounds_in_a_group_is_named(group: type, name: str, value: object):
-    with pytest.raises(ConfigError, match=rf"training\.\w+\.{name} must be"):
-        group(**{name: value})
-
-
 META = '{"format_version": 4, "layerdag_version": "0.1.0"}'
 
 
@@ -75,7 +39,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_run_is_in_the_way_of_another_unless_its_loss_is_allowed(run: Path) -> None:
+def test_a_run_is_in_the_way_of_another_unless_its_loss_is_allowed(run):
     with pytest.raises(UsageError, match=r"holds a run already .*resume=.*overwrite=true"):
         require_free(run, overwrite=False)
     require_free(run, overwrite=True)
@@ -100,18 +64,21 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_what_is_not_provably_of_a_run_is_never_replaced(run: Path, name: str) -> None:
+def test_what_is_not_provably_of_a_run_is_never_replaced(run, name):
     FOREIGN[name](run)
     with pytest.raises(UsageError, match=r"never replaced|is a file"):
         require_free(run, overwrite=True)
 
 
-def test_a_folder_of_other_things_is_no_run(tmp_path: Path) -> None:
+def test_files_and_folders_of_other_things_are_no_run(tmp_path):
     (tmp_path / "thesis.txt").touch()
     require_free(tmp_path, overwrite=False)
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file; name a folder"):
+        run_lock(tmp_path / "file").__enter__()
 
 
-def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
     with run_lock(tmp_path / "run"):
         with pytest.raises(UsageError, match=f"process {os.getpid()} is writing here"):
             run_lock(tmp_path / "run").__enter__()
@@ -119,13 +86,7 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="is a file; name a folder"):
-        run_lock(tmp_path / "file").__enter__()
-
-
-def test_a_checkpoint_that_a_killed_run_had_set_aside_is_found_again(run: Path) -> None:
+def test_a_checkpoint_that_a_killed_run_had_set_aside_is_found_again(run):
     draft = run / ".last.draft"
     draft.mkdir()
     (draft / "layerdag.lock").touch()
@@ -140,8 +101,43 @@ def test_a_checkpoint_that_a_killed_run_had_set_aside_is_found_again(run: Path) 
     assert names(run) == ["best", "last", "notes.txt", "pictures", "run.json", "train.jsonl"]
 
 
-def test_a_run_is_named_by_its_folder_or_its_checkpoints(run: Path, tmp_path: Path) -> None:
+def test_a_run_is_named_by_its_folder_or_its_checkpoints(run, tmp_path):
     assert run_of(run) == run_of(run / "last") == run_of(run / "best") == run
     named_last = tmp_path / "last"
     run.rename(named_last)
     assert run_of(named_last) == named_last
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_graphs", 0),
+        ("ema_decay", 1.0),
+        ("precision", "float16"),
+        ("max_steps", 0),
+        ("max_seconds", -1.0),
+    ],
+)
+def test_a_value_out_of_bounds_is_named(name, value):
+    with pytest.raises(ConfigError, match=f"training.{name} must be"):
+        TrainSettings(**{name: value})
+
+
+def test_a_run_needs_some_budget():
+    with pytest.raises(ConfigError, match="max_seconds"):
+        TrainSettings(max_steps=None)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        (OptimizerConfig, "learning_rate", 0.0),
+        (OptimizerConfig, "weight_decay", -0.1),
+        (OptimizerConfig, "gradient_clip", -1.0),
+        (LearningRateSchedule, "shape", "linear"),
+        (LearningRateSchedule, "warmup_steps", -1),
+    ],
+)
+def test_a_value_out_of_bounds_in_a_group_is_named(group, name, value):
+    with pytest.raises(ConfigError, match=rf"training\.\w+\.{name} must be"):
+        group(**{name: value})

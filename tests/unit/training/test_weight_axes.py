@@ -69,7 +69,7 @@ SEGMENTS: list[Segment] = [
 
 
 @pytest.mark.parametrize("segment", SEGMENTS, ids=lambda segment: type(segment).__name__)
-def test_on_the_same_data_every_row_comes_from_itself(segment: Segment, schema: GraphSchema):
+def test_on_the_same_data_every_row_comes_from_itself(segment, schema):
     source = segment.source(segment, schema, schema)
     assert source is not None
     assert np.array_equal(source.matrix_KJ, np.eye(segment.size(schema)))
@@ -77,7 +77,7 @@ def test_on_the_same_data_every_row_comes_from_itself(segment: Segment, schema: 
     assert len(source.how) == segment.size(schema)
 
 
-def test_keys_tell_all_segments_apart_but_those_of_the_same_thing(schema: GraphSchema):
+def test_keys_tell_all_segments_apart_but_those_of_the_same_thing(schema):
     keys = [segment.key(schema) for segment in SEGMENTS]
     again = [i for i, key in enumerate(keys) if key in keys[:i]]
     assert [SEGMENTS[i] for i in again] == [
@@ -87,18 +87,18 @@ def test_keys_tell_all_segments_apart_but_those_of_the_same_thing(schema: GraphS
     ]
 
 
-def test_keys_follow_the_name_and_not_the_place(schema: GraphSchema):
+def test_keys_follow_the_name_and_not_the_place(schema):
     turned = replace(schema, attributes=tuple(reversed(schema.attributes)))
     last = len(schema.attributes) - 1
     assert AttributeCodes(0).key(schema) == AttributeCodes(last).key(turned)
     assert AttributeCodes(0).key(schema) != AttributeCodes(0).key(turned)
 
 
-def test_another_number_of_fixed_rows_has_nothing_to_start_from(schema: GraphSchema):
+def test_another_number_of_fixed_rows_has_nothing_to_start_from(schema):
     assert Fixed("counts", 5).source(Fixed("counts", 4), schema, schema) is None
 
 
-def test_the_start_token_comes_from_the_start_token(schema: GraphSchema):
+def test_the_start_token_comes_from_the_start_token(schema):
     words = schema.attributes[0]
     assert isinstance(words, CategoryAttribute)
     fewer = replace(words, values=words.values[1:])
@@ -112,7 +112,7 @@ def test_the_start_token_comes_from_the_start_token(schema: GraphSchema):
     assert source.how[-1] == BY_NAME
 
 
-def test_unknown_comes_from_unknown(schema: GraphSchema):
+def test_unknown_comes_from_unknown(schema):
     words = schema.category_conditions[0]
     turned = replace(words, values=tuple(reversed(words.values)))
     here = replace(schema, category_conditions=(turned, *schema.category_conditions[1:]))
@@ -122,14 +122,14 @@ def test_unknown_comes_from_unknown(schema: GraphSchema):
     assert source.matrix_KJ.argmax(1).tolist() == [0, *range(count, 0, -1)]
 
 
-def test_a_condition_that_the_old_data_lacks_has_no_source(schema: GraphSchema):
+def test_a_condition_that_the_old_data_lacks_has_no_source(schema):
     there = replace(schema, numeric_conditions=(), category_conditions=())
     for segment in SEGMENTS:
         if isinstance(segment, CategoryCodes | NumericFeatures | NumericMean | NumericSpread):
             assert segment.source(segment, schema, there) is None
 
 
-def test_neutral_rows_are_absent_and_unknown(schema: GraphSchema):
+def test_neutral_rows_are_absent_and_unknown(schema):
     number, word = column_of(schema, NumericAttribute), column_of(schema, CategoryAttribute)
     assert AttributeCodes(number).neutral_row(schema) == 0
     assert AttributeCodes(word).neutral_row(schema) is None
@@ -138,7 +138,7 @@ def test_neutral_rows_are_absent_and_unknown(schema: GraphSchema):
     assert Fixed("counts", 3).neutral_row(schema) is None
 
 
-def test_predictions_are_moved_to_the_new_scale(schema: GraphSchema):
+def test_predictions_are_moved_to_the_new_scale(schema):
     old = schema.numeric_conditions[0]
     new = replace(old, mean=old.mean + 0.6, std=old.std * 2)
     here = replace(schema, numeric_conditions=(new,))
@@ -155,7 +155,7 @@ def test_predictions_are_moved_to_the_new_scale(schema: GraphSchema):
     assert NumericSpread(0).source(NumericSpread(0), logarithm, schema) is None
 
 
-def test_an_axis_is_its_segments_end_to_end(schema: GraphSchema):
+def test_an_axis_is_its_segments_end_to_end(schema):
     axis = WeightAxis((Fixed("a", 2), EdgeTypes(), InDegreeRows((0, 3))))
     source = axis.source(axis, schema, schema)
     rows = 2 + len(schema.edge_types) + 2
@@ -163,7 +163,7 @@ def test_an_axis_is_its_segments_end_to_end(schema: GraphSchema):
     assert source.how == (BY_VALUE,) * 2 + (BY_NAME,) * len(schema.edge_types) + (BY_VALUE,) * 2
 
 
-def test_segments_find_their_rows_wherever_they_stood(schema: GraphSchema):
+def test_segments_find_their_rows_wherever_they_stood(schema):
     old = WeightAxis((Fixed("a", 2), InDegreeRows((0, 3)), Fixed("b", 1)))
     new = WeightAxis((Fixed("b", 1), Fixed("c", 1), Fixed("a", 2)))
     source = new.source(old, schema, schema)
@@ -177,9 +177,7 @@ def test_segments_find_their_rows_wherever_they_stood(schema: GraphSchema):
 
 
 @pytest.mark.parametrize("summed", [True, False])
-def test_in_a_sum_the_unknown_of_what_is_gone_joins_the_first_segment(
-    summed: bool, schema: GraphSchema
-):
+def test_in_a_sum_the_unknown_of_what_is_gone_joins_the_first_segment(summed, schema):
     first, second = CategoryCodes(0, unknown=True), CategoryCodes(1, unknown=True)
     old = WeightAxis((first, second), summed=summed)
     here = replace(schema, category_conditions=schema.category_conditions[:1])
@@ -198,7 +196,7 @@ def number(mean: float, std: float, *, log: bool = False, name: str = "label") -
     return NumericCondition(name, float(mean), float(std), log, (0.5, 2.0))
 
 
-def test_conditions_of_the_same_name_are_a_pair_wherever_they_stand(schema: GraphSchema):
+def test_conditions_of_the_same_name_are_a_pair_wherever_they_stand(schema):
     first, second = number(0, 1, name="a"), number(3, 1, name="b")
     here = _with_numbers(schema, first, second)
     there = _with_numbers(schema, number(9, 1, name="b"))
@@ -220,12 +218,12 @@ def _with_numbers(schema: GraphSchema, *numbers: NumericCondition) -> GraphSchem
         (number(1.0, 2.0, log=True), False),
     ],
 )
-def test_a_scale_is_mean_spread_and_whether_it_is_a_logarithm(other: NumericCondition, same: bool):
+def test_a_scale_is_mean_spread_and_whether_it_is_a_logarithm(other, same):
     assert same_scale(number(1.0, 2.0), other) is same
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_between_scales_of_one_sort_values_are_a_line(log: bool):
+def test_between_scales_of_one_sort_values_are_a_line(log):
     new, old = number(1.3, 2.0, log=log), number(0.5, 4.0, log=log)
     scale = affine(new, old)
     assert scale is not None
@@ -249,12 +247,6 @@ def test_features_are_values_bumps_and_a_one():
     assert value_and_one(np.array([3.0])).tolist() == [[3, 1]]
 
 
-def test_on_the_same_scale_weights_are_copied():
-    source = feature_source(number(1, 2), number(1, 2), radial(CENTERS))
-    assert np.array_equal(source.matrix_KJ, np.eye(7))
-    assert source.how == (BY_VALUE,) * 7
-
-
 def test_a_line_of_the_old_value_is_the_same_line_of_the_new_one():
     """With value and one as features the mixture is exact: w z' + c = w (a z + b) + c."""
     new, old = number(0.2, 0.9), number(0.0, 1.0)
@@ -265,7 +257,7 @@ def test_a_line_of_the_old_value_is_the_same_line_of_the_new_one():
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.3, 1.0), (0.0, 1.3), (-0.4, 0.8)])
-def test_a_bumpy_function_of_the_number_stays_nearly_the_same(mean: float, std: float):
+def test_a_bumpy_function_of_the_number_stays_nearly_the_same(mean, std):
     new, old, features = number(mean, std), number(0.0, 1.0), radial(CENTERS)
     matrix = feature_source(new, old, features).matrix_KJ
     weight_J = np.random.default_rng(0).normal(size=7)
@@ -312,11 +304,11 @@ def bins(*rows: tuple[float, float]) -> NumericAttribute:
         ("float32", "value"),
     ],
 )
-def test_a_word_tells_its_kind(word: str, kind: str) -> None:
+def test_a_word_tells_its_kind(word, kind):
     assert word_kind(word) == kind
 
 
-def test_a_new_word_is_the_mean_of_its_kind_and_of_all_where_there_is_none() -> None:
+def test_a_new_word_is_the_mean_of_its_kind_and_of_all_where_there_is_none():
     old = ("aten::mm", "aten::add", "c10d::all_reduce")
     source = by_word(("c10d::all_to_all", "aten::add", "aten::bmm", "<other>"), old)
     wanted = [[0, 0, 1], [0, 1, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]
@@ -324,7 +316,7 @@ def test_a_new_word_is_the_mean_of_its_kind_and_of_all_where_there_is_none() -> 
     assert source.how == (BY_KIND, BY_NAME, BY_KIND, BY_KIND)
 
 
-def test_the_same_bin_is_copied_and_another_mixes_those_that_hold_its_values() -> None:
+def test_the_same_bin_is_copied_and_another_mixes_those_that_hold_its_values():
     old = bins((1, 1), (2, 4), (4, 8), (16, 16))
     new = bins((2, 4), (3, 5), (16, 16), (500, 600))
     matrix = by_bin(new, old).matrix_KJ
@@ -337,13 +329,13 @@ def test_the_same_bin_is_copied_and_another_mixes_those_that_hold_its_values() -
     assert matrix[4].tolist() == [0, 0, 0, 0, 1], "the nearest bin"
 
 
-def test_bins_of_numbers_that_were_always_absent_are_fresh() -> None:
+def test_bins_of_numbers_that_were_always_absent_are_fresh():
     source = by_bin(bins((1, 2)), bins())
     assert source.how[1] == FRESH
     assert source.matrix_KJ.tolist() == [[1], [0]]
 
 
-def test_counts_share_the_numbers_of_their_bins_and_the_last_bin_has_no_end() -> None:
+def test_counts_share_the_numbers_of_their_bins_and_the_last_bin_has_no_end():
     old, new = (0, 1, 2, 4, 8), (0, 1, 3, 9, 30)
     matrix = by_count(new, old).matrix_KJ
     assert matrix[0].tolist() == [1, 0, 0, 0]
@@ -352,12 +344,12 @@ def test_counts_share_the_numbers_of_their_bins_and_the_last_bin_has_no_end() ->
     assert matrix[3].tolist() == [0, 0, 0, 1]
 
 
-def test_degrees_start_from_the_largest_that_is_not_larger() -> None:
+def test_degrees_start_from_the_largest_that_is_not_larger():
     matrix = by_largest_below((0, 1, 5, 9), (0, 1, 2, 8)).matrix_KJ
     assert matrix.argmax(axis=1).tolist() == [0, 1, 2, 3]
 
 
-def test_edge_types_have_no_kinds() -> None:
+def test_edge_types_have_no_kinds():
     source = by_same_name(("control", "new"), ("data", "control"))
     assert source.matrix_KJ.tolist() == [[0, 1], [0, 0]]
     assert source.how == (BY_NAME, FRESH)

@@ -28,7 +28,210 @@ from layerdag.workloads.exploration import (
 )
 
 
-def test_replicas_take_the_ranks_that_are_left() -> None:
+@pytest.fixture(scope="module")
+def found() -> Exploration:
+    return explore(study())
+
+
+def outcome(name: str, seconds: float | None, cost: float, memory: float) -> PlanOutcome:
+    """Return an outcome of the tiny model on cluster ``name``."""
+    return PlanOutcome(
+        model="tiny", cluster=name, ranks=4, data=4, tensor=1, pipeline=1, context=1, expert=1,
+        micro_batches=1, zero=0, recompute="none", sequence_parallel=False, schedule="1f1b",
+        memory_gib=memory, fits=seconds is not None, step_s=seconds, cost=cost,
+    )  # fmt: skip
+
+
+def explored(*outcomes: PlanOutcome, priced: bool = True) -> Exploration:
+    clusters = {"near": cluster(cost_per_hour=3.6 if priced else 0.0)}
+    return Exploration(read_study(study(clusters=clusters)), outcomes, {})
+
+
+def test_outcomes_are_ordered_by_cluster_and_time_and_the_best_by_time(found):
+    assert len(found.outcomes) == 16
+    for name in ("near", "far"):
+        times = [o.step_s for o in found.outcomes if o.cluster == name and o.step_s]
+        assert times == sorted(times)
+    assert [o.cluster for o in found.outcomes] == ["far"] * 8 + ["near"] * 8
+    best = found.best()
+    assert {o.cluster for o in best} == {"near", "far"}
+    for one in best:
+        assert one.step_s == min(o.step_s for o in found.simulated if o.cluster == one.cluster)
+    assert [o.step_s for o in best] == sorted(o.step_s for o in best)
+
+
+def test_the_front_holds_what_nothing_beats_in_both_figures():
+    one, two, three, worse = (
+        outcome("near", 1.0, 9.0, 50.0), outcome("near", 2.0, 4.0, 60.0),
+        outcome("near", 3.0, 3.0, 10.0), outcome("near", 2.5, 4.0, 70.0),
+    )  # fmt: skip
+    unknown = outcome("near", None, 0.0, 1.0)
+    assert explored(worse, three, one, unknown, two).pareto_front() == (one, two, three)
+
+
+def test_without_prices_memory_is_the_second_figure():
+    one, two = outcome("near", 1.0, 0.0, 50.0), outcome("near", 2.0, 0.0, 40.0)
+    worse = outcome("near", 3.0, 0.0, 40.0)
+    assert explored(worse, two, one, priced=False).pareto_front() == (one, two)
+
+
+def test_plans_that_are_too_large_or_fail_come_last():
+    small = {"near": cluster(memory_gib=0.002)}
+    fits = [o.fits for o in explore(study(clusters=small)).outcomes]
+    assert True in fits
+    assert False in fits
+    assert fits == sorted(fits, reverse=True)
+
+
+def test_finished_points_are_taken_from_the_journal(tmp_path, monkeypatch, found):
+    journal = tmp_path / "runs" / "journal.jsonl"
+    explore(study(), journal=journal)
+    lines = journal.read_text().splitlines()
+    assert len(lines) == 16
+    journal.write_text("\n".join(lines[:10]) + "\n" + lines[10][:40])  # cut off in the 11th
+    tried = []
+
+    def counted(*point):
+        tried.append(point)
+        return evaluate_plan(*point)
+
+    monkeypatch.setattr("layerdag.workloads.exploration.evaluate_plan", counted)
+    again = explore(study(), journal=journal)
+    assert len(tried) == 6
+    assert [dataclasses.replace(o, key="") for o in again.outcomes] == [
+        dataclasses.replace(o, key="") for o in found.outcomes
+    ]
+    assert explore(study(), journal=journal).outcomes == again.outcomes
+    assert len(tried) == 6
+
+
+def test_another_price_or_network_is_another_point(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    for price in (1.0, 2.0):
+        clusters = {"near": cluster(cost_per_hour=price)}
+        costs = [o.cost for o in explore(study(clusters=clusters), journal=journal).simulated]
+        assert all(cost > 0 for cost in costs)
+    assert sum(1 for line in journal.read_text().splitlines() if line) == 16
+
+
+def test_worker_processes_find_the_same(found):
+    assert explore(study(), processes=2).outcomes == found.outcomes
+
+
+def test_a_summary_is_json_and_holds_every_outcome(found):
+    summary = json.loads(json.dumps(found.summary(), allow_nan=False))
+    assert (summary["points"], summary["simulated"]) == (16, len(found.simulated))
+    assert len(summary["outcomes"]) == 16
+    assert summary["too_large"] == sum(not o.fits for o in found.outcomes)
+    assert "key" not in summary["best"][0]
+
+
+def test_a_study_without_a_possible_plan_says_why():
+    with pytest.raises(
+        UsageError, match=r"No plan .* of 2 the reason is: tensor x pipeline x context = 3"
+    ):
+        explore(study(plans={"tensor": [3]}))
+    with pytest.raises(UsageError, match="processes is 0"):
+        explore(study(), processes=0)
+
+
+def test_each_model_has_its_own_best_and_its_own_front():
+    """A small model is no reason to leave out a large one."""
+    small = dataclasses.replace(outcome("near", 1.0, 1.0, 1.0), model="a")
+    large = dataclasses.replace(outcome("near", 9.0, 9.0, 9.0), model="b")
+    found = explored(small, large)
+    assert found.best() == (small, large)
+    assert found.pareto_front() == (small, large)
+
+
+def test_of_equal_times_the_cheaper_one_is_on_the_front():
+    dear, cheap = outcome("near", 1.0, 5.0, 1.0), outcome("near", 1.0, 4.0, 2.0)
+    assert explored(dear, cheap).pareto_front() == (cheap,)
+
+
+def test_a_study_whose_plans_are_all_too_large_has_no_best():
+    found = explore(study(clusters={"near": cluster(memory_gib=1e-5)}))
+    assert len(found.outcomes) == 8
+    assert (found.simulated, found.best(), found.pareto_front()) == ((), (), ())
+    assert found.summary()["too_large"] == 8
+
+
+def tried(plans: dict, **changes: object) -> tuple[Point, PlanOutcome]:
+    """Return the only point of a study of the near cluster, and what became of it."""
+    made: Study = read_study(study(plans=plans, clusters={"near": cluster(**changes)}))
+    [point] = points_of(made).possible
+    return point, evaluate_plan(point, made.clusters["near"])
+
+
+def test_times_are_those_of_the_simulated_step():
+    point, found = tried({"tensor": 2, "micro_batches": 2})
+    device = Device("own", dict.fromkeys(("f64", "f32", "bf16", "i8"), 1e12), 1e11)
+    near = read_study(study()).clusters["near"].simulated
+    result = ld.simulate(point.job.workload(), near, compute=RooflineCompute(device))
+    assert found.step_s == result.makespan_ns / 1e9
+    assert found.compute_s == pytest.approx(result.compute_ns.mean() / 1e9)
+    assert found.exposed_s == pytest.approx(found.step_s - found.compute_s)
+    assert found.tokens_per_s == pytest.approx(16 * 32 / found.step_s)
+    assert found.cost == pytest.approx(3.6 * 4 * found.step_s / 3600)
+    assert (found.fits, found.error) == (True, "")
+
+
+def test_what_is_computed_again_is_no_utilization():
+    point, plain = tried({"tensor": 2})
+    _, again = tried({"tensor": 2, "recompute": "full"})
+    useful = point.job.summary()["matrix_flops"]
+    assert plain.utilization == pytest.approx(useful / (plain.step_s * 4 * 1e12))
+    assert again.utilization == pytest.approx(useful / (again.step_s * 4 * 1e12))
+    assert again.step_s > plain.step_s
+    assert again.memory_gib < plain.memory_gib
+
+
+def test_a_plan_that_needs_more_memory_than_there_is_has_no_time():
+    point, found = tried({"tensor": 2}, memory_gib=1e-4)
+    assert not found.fits
+    assert found.step_s is None
+    assert found.memory_gib == pytest.approx(point.job.summary()["peak_memory"] / 2**30)
+
+
+def test_expanded_memory_holds_more_and_takes_longer():
+    _, local = tried({"tensor": 2}, memory_gib=1.0)
+    wider = {"memory_gib": 1e-4, "expanded_gib": 1.0, "expanded_gb_per_s": 1.0}
+    _, expanded = tried({"tensor": 2}, **wider)
+    assert expanded.fits
+    assert expanded.step_s > local.step_s
+    assert expanded.compute_s > 2 * local.compute_s
+
+
+def test_memory_that_is_just_enough_is_enough():
+    point, _ = tried({"tensor": 2})
+    exact = point.job.summary()["peak_memory"] / 2**30
+    assert tried({"tensor": 2}, memory_gib=exact)[1].fits
+    assert not tried({"tensor": 2}, memory_gib=exact * (1 - 1e-9))[1].fits
+
+
+def test_what_the_simulator_refuses_is_an_error_and_no_time():
+    _, found = tried({"tensor": 2}, collectives="inNetwork")
+    assert found.step_s is None
+    assert found.error
+
+
+def test_a_plan_is_told_by_what_it_splits():
+    _, found = tried({"tensor": 2, "zero": 3, "micro_batches": 2})
+    assert found.plan == "data 2, tensor 2, micro-batches 2, ZeRO 3"
+    more = dataclasses.replace(
+        found, data=1, tensor=1, pipeline=4, zero=0, recompute="full", sequence_parallel=True,
+        schedule="gpipe", context=2, expert=2,
+    )  # fmt: skip
+    assert more.plan == (
+        "pipeline 4, context 2, expert 2, micro-batches 2, recompute full, sequence parallel, gpipe"
+    )
+    alone = dataclasses.replace(found, data=1, tensor=1, zero=0, micro_batches=1, schedule="gpipe")
+    assert alone.plan == "one rank"
+    several = dataclasses.replace(alone, pipeline=2, virtual_stages=2, schedule="interleaved")
+    assert several.plan == "pipeline 2, 2 virtual stages"
+
+
+def test_replicas_take_the_ranks_that_are_left():
     found = points_of(read_study(study()))
     plans = [point.job.plan for point in found.possible]
     assert {plan.ranks for plan in plans} == {4}
@@ -40,7 +243,7 @@ def test_replicas_take_the_ranks_that_are_left() -> None:
     assert len(plans) == 2 * len(degrees)  # on each cluster
 
 
-def test_what_cannot_be_split_is_counted_by_its_reason() -> None:
+def test_what_cannot_be_split_is_counted_by_its_reason():
     found = points_of(read_study(study()))
     # tensor 3 with one and with two stages, two ZeRO stages, on two clusters
     assert found.left_out == {
@@ -54,49 +257,23 @@ def test_what_cannot_be_split_is_counted_by_its_reason() -> None:
     ]
 
 
-def test_values_that_stand_twice_are_tried_once() -> None:
+def test_values_are_tried_once_and_every_model_meets_every_cluster():
     twice = points_of(read_study(study(plans={"tensor": [2, 2, 2]}))).possible
     assert len(twice) == 2
-
-
-def test_every_model_meets_every_cluster() -> None:
     found = points_of(read_study(study(model=["gpt2", "gpt2-xl"], plans={})))
     assert [(point.job.shape.name, point.cluster) for point in found.possible] == [
         ("gpt2", "near"), ("gpt2-xl", "near"), ("gpt2", "far"), ("gpt2-xl", "far")
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 6, 8])
-def test_degrees_always_multiply_to_the_ranks_of_the_cluster(ranks: int) -> None:
-    ring = [{"topology": "Ring", "ranks": ranks, "gb_per_s": 1.0}]
-    plans = {"tensor": [1, 2, 4], "pipeline": [1, 2], "context": [1, 2]}
-    step = {"batch": 48, "sequence": 32}
-    clusters = {"one": cluster(network=ring)}
-    found = points_of(read_study(study(plans=plans, step=step, clusters=clusters)))
-    assert found.possible
-    for point in found.possible:
-        plan = point.job.plan
-        assert plan.data * plan.tensor * plan.pipeline * plan.context == ranks
-    assert len(found.possible) + sum(found.left_out.values()) == 3 * 2 * 2
-
-
-def test_a_cluster_of_one_rank_has_one_plan() -> None:
-    alone = cluster(network=[{"topology": "Ring", "ranks": 1, "gb_per_s": 1.0}])
-    found = points_of(read_study(study(clusters={"alone": alone})))
-    assert {point.job.plan.ranks for point in found.possible} == {1}
-    assert len(found.possible) == 2  # ZeRO 0 and 3
-    # tensor x pipeline of 2, 3, 2 x 2 and 3 x 2, each with two ZeRO stages
-    assert sum(found.left_out.values()) == 2 + 2 + 2 + 2 + 2
-
-
-def test_reasons_come_with_the_most_frequent_first() -> None:
+def test_reasons_come_with_the_most_frequent_first():
     plans = {"tensor": [3, 8], "pipeline": [1, 3], "zero": [0, 1]}
     counts = list(points_of(read_study(study(plans=plans))).left_out.values())
     assert counts == sorted(counts, reverse=True)
     assert sum(counts) == 2 * 2 * 2 * 2
 
 
-def test_the_step_is_that_of_the_study_with_the_micro_batches_of_the_plan() -> None:
+def test_the_step_is_that_of_the_study_with_the_micro_batches_of_the_plan():
     step = {"batch": 16, "sequence": 64, "precision": "fp32", "causal": "half"}
     found = points_of(read_study(study(step=step, plans={"micro_batches": [1, 4]})))
     near = [point.job.step for point in found.possible if point.cluster == "near"]
@@ -106,7 +283,7 @@ def test_the_step_is_that_of_the_study_with_the_micro_batches_of_the_plan() -> N
     }
 
 
-def test_images_have_as_many_tokens_as_they_have() -> None:
+def test_images_have_as_many_tokens_as_they_have():
     found = points_of(read_study(study(model="vit-b16", plans={})))
     for point in found.possible:
         assert point.job.shape.image is not None
@@ -117,29 +294,16 @@ STUDIES = sorted((Path(__file__).resolve().parents[3] / "examples" / "studies").
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
-def test_a_study_can_be_read_and_has_plans_on_every_cluster(path: Path) -> None:
+def test_a_study_can_be_read_and_has_plans_on_every_cluster(path):
     study = read_study(path)
     tried = Counter(point.cluster for point in points_of(study).possible)
     assert set(tried) == set(study.clusters)
 
 
-def test_a_trillion_parameters_on_1024_ranks() -> None:
-    (path,) = [path for path in STUDIES if path.stem == "transformer-1t"]
-    study = read_study(path)
-    (shape,) = study.models
-    assert shape.parameters == pytest.approx(1.008e12, rel=2e-3)
-    assert {cluster.ranks for cluster in study.clusters.values()} == {1024}
-    local = study.clusters["h100-pods-of-8"]
-    for name in ("h100-pods-of-8-expanded", "h100-pods-of-8-expanded-fast"):
-        expanded = study.clusters[name]
-        assert expanded.capacity == 500 * 2**30
-        assert expanded.network == local.network
-
-
 GIB = 2**30
 
 
-def test_a_file_holds_models_step_plans_and_clusters(tmp_path: Path) -> None:
+def test_a_file_holds_models_step_plans_and_clusters(tmp_path):
     (tmp_path / "study.yaml").write_text(
         yaml.safe_dump(study(model=["gpt2", "llama3-8b"]), sort_keys=False)
     )
@@ -153,7 +317,7 @@ def test_a_file_holds_models_step_plans_and_clusters(tmp_path: Path) -> None:
     assert found.clusters["far"].ranks == 4
 
 
-def test_a_network_has_decimal_gigabytes_where_the_simulator_has_binary_ones() -> None:
+def test_a_network_has_decimal_gigabytes_where_the_simulator_has_binary_ones():
     simulated = read_study(study()).clusters["far"].simulated
     first, second = simulated.network.dimensions
     assert (first.topology, first.npus, first.latency_ns) == (Topology.SWITCH, 2, 500.0)
@@ -163,7 +327,7 @@ def test_a_network_has_decimal_gigabytes_where_the_simulator_has_binary_ones() -
     assert simulated.system.all_reduce == ("ring", "ring")
 
 
-def test_own_rates_replace_those_of_a_device() -> None:
+def test_own_rates_replace_those_of_a_device():
     own = StudiedCluster((NetworkDimension("Ring", 2, 1.0),), device="h100", memory_gb_per_s=1000.0)
     assert own.rates.flops == DEVICES["h100"].flops
     assert own.rates.bytes_per_s == 1e12
@@ -172,7 +336,7 @@ def test_own_rates_replace_those_of_a_device() -> None:
     assert faster.rates.bytes_per_s == DEVICES["h100"].bytes_per_s
 
 
-def test_memory_that_does_not_fit_is_reached_over_the_slower_link() -> None:
+def test_memory_that_does_not_fit_is_reached_over_the_slower_link():
     made = StudiedCluster(
         (NetworkDimension("Ring", 2, 1.0),), tflops=1.0, memory_gb_per_s=1000.0, memory_gib=60.0,
         expanded_gib=40.0, expanded_gb_per_s=100.0,
@@ -209,13 +373,13 @@ def test_memory_that_does_not_fit_is_reached_over_the_slower_link() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(changes: dict, told: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(changes, told):
     with pytest.raises(LayerdagError) as caught:
         read_study(study(**changes))
     assert told in str(caught.value)
 
 
-def test_a_file_that_is_no_study_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_no_study_is_one_sentence(tmp_path):
     for content, told in (
         ("a: [", "cannot be read as YAML"),
         ("- 1", "is a mapping with the keys"),
@@ -227,7 +391,7 @@ def test_a_file_that_is_no_study_is_one_sentence(tmp_path: Path) -> None:
         read_study(tmp_path / "absent.yaml")
 
 
-def test_a_shape_of_ones_own_is_a_model() -> None:
+def test_a_shape_of_ones_own_is_a_model():
     assert read_study(study(model=[TINY])).models == (TINY,)
 
 
@@ -238,14 +402,14 @@ def test_a_shape_of_ones_own_is_a_model() -> None:
         ("Torus", "Known: "),
     ],
 )
-def test_a_topology_is_one_of_the_simulators(topology: str, told: str) -> None:
+def test_a_topology_is_one_of_the_simulators(topology, told):
     with pytest.raises(ConfigError, match=f"there is no topology '{topology}'") as caught:
         NetworkDimension(topology, 2, 1.0).dimension()
     assert told in str(caught.value)
     assert all(known.value in str(caught.value) for known in Topology)
 
 
-def test_ranks_of_all_dimensions_multiply_and_memory_adds_up() -> None:
+def test_ranks_of_all_dimensions_multiply_and_memory_adds_up():
     links = (
         NetworkDimension("Ring", 2, 1.0),
         NetworkDimension("Switch", 3, 1.0),
@@ -258,24 +422,13 @@ def test_ranks_of_all_dimensions_multiply_and_memory_adds_up() -> None:
     assert made.capacity == 64.5 * GIB
 
 
-def test_memory_that_fits_is_as_fast_as_it_is() -> None:
+def test_memory_that_fits_is_as_fast_as_it_is():
     made = StudiedCluster((NetworkDimension("Ring", 2, 1.0),), device="h100", memory_gib=80.0)
     for used in (0, 1, 80 * GIB):
         assert made.compute(used)._device == DEVICES["h100"]
 
 
-def test_more_memory_beyond_the_local_one_is_never_faster() -> None:
-    made = StudiedCluster(
-        (NetworkDimension("Ring", 2, 1.0),), device="h100", memory_gib=10.0, expanded_gib=100.0,
-        expanded_gb_per_s=50.0,
-    )  # fmt: skip
-    speeds = [made.compute(used * GIB)._device.bytes_per_s for used in (10, 11, 20, 50, 110)]
-    assert speeds == sorted(speeds, reverse=True)
-    assert len(set(speeds)) == len(speeds)
-    assert speeds[-1] > 50e9
-
-
-def test_single_values_are_lists_of_one_and_what_is_not_named_is_not_split() -> None:
+def test_single_values_are_lists_of_one_and_what_is_not_named_is_not_split():
     plans = read_study(study(plans={"tensor": 4, "recompute": "full", "sequence_parallel": True}))
     assert plans.plans.tensor == (4,)
     assert plans.plans.recompute == ("full",)
@@ -284,269 +437,33 @@ def test_single_values_are_lists_of_one_and_what_is_not_named_is_not_split() -> 
 
 
 @pytest.mark.parametrize("empty", [{"models": ()}, {"clusters": {}}])
-def test_a_study_of_nothing_is_refused(empty: dict) -> None:
+def test_a_study_of_nothing_is_refused(empty):
     found = read_study(study())
     with pytest.raises(ConfigError, match="at least one model and one cluster"):
         dataclasses.replace(found, **empty)
 
 
-def test_a_description_and_its_file_are_the_same_study(tmp_path: Path) -> None:
+def test_a_description_and_its_file_are_the_same_study(tmp_path):
     described = study(model=["gpt2"])
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(described))
     assert read_study(tmp_path / "s.yaml") == read_study(str(tmp_path / "s.yaml"))
     assert read_study(tmp_path / "s.yaml") == read_study(described)
 
 
-def test_a_fault_in_a_file_is_told_with_the_file(tmp_path: Path) -> None:
+def test_a_fault_in_a_file_is_told_with_the_file(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump(study(model="gpt2", plans={"tensor": ["two"]})))
     with pytest.raises(ConfigError, match=r"s\.yaml: .*plans\.tensor"):
         read_study(path)
 
 
-@pytest.fixture(scope="module")
-def found() -> Exploration:
-    return explore(study())
-
-
-def outcome(name: str, seconds: float | None, cost: float, memory: float) -> PlanOutcome:
-    """Return an outcome of the tiny model on cluster ``name``."""
-    return PlanOutcome(
-        model="tiny", cluster=name, ranks=4, data=4, tensor=1, pipeline=1, context=1, expert=1,
-        micro_batches=1, zero=0, recompute="none", sequence_parallel=False, schedule="1f1b",
-        memory_gib=memory, fits=seconds is not None, step_s=seconds, cost=cost,
-    )  # fmt: skip
-
-
-def explored(*outcomes: PlanOutcome, priced: bool = True) -> Exploration:
-    clusters = {"near": cluster(cost_per_hour=3.6 if priced else 0.0)}
-    return Exploration(read_study(study(clusters=clusters)), outcomes, {})
-
-
-def test_outcomes_are_ordered_by_cluster_and_time(found: Exploration) -> None:
-    assert len(found.outcomes) == 16
-    for name in ("near", "far"):
-        times = [o.step_s for o in found.outcomes if o.cluster == name and o.step_s]
-        assert times == sorted(times)
-    assert [o.cluster for o in found.outcomes] == ["far"] * 8 + ["near"] * 8
-
-
-def test_the_best_of_each_cluster_comes_with_the_fastest_cluster_first(found: Exploration) -> None:
-    best = found.best()
-    assert {o.cluster for o in best} == {"near", "far"}
-    for one in best:
-        assert one.step_s == min(o.step_s for o in found.simulated if o.cluster == one.cluster)
-    assert [o.step_s for o in best] == sorted(o.step_s for o in best)
-
-
-def test_the_front_holds_what_nothing_beats_in_both_figures() -> None:
-    one, two, three, worse = (
-        outcome("near", 1.0, 9.0, 50.0), outcome("near", 2.0, 4.0, 60.0),
-        outcome("near", 3.0, 3.0, 10.0), outcome("near", 2.5, 4.0, 70.0),
-    )  # fmt: skip
-    unknown = outcome("near", None, 0.0, 1.0)
-    assert explored(worse, three, one, unknown, two).pareto_front() == (one, two, three)
-
-
-def test_without_prices_memory_is_the_second_figure() -> None:
-    one, two = outcome("near", 1.0, 0.0, 50.0), outcome("near", 2.0, 0.0, 40.0)
-    worse = outcome("near", 3.0, 0.0, 40.0)
-    assert explored(worse, two, one, priced=False).pareto_front() == (one, two)
-
-
-def test_plans_that_are_too_large_or_fail_come_last() -> None:
-    small = {"near": cluster(memory_gib=0.002)}
-    fits = [o.fits for o in explore(study(clusters=small)).outcomes]
-    assert True in fits
-    assert False in fits
-    assert fits == sorted(fits, reverse=True)
-
-
-def test_finished_points_are_taken_from_the_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Exploration
-) -> None:
-    journal = tmp_path / "runs" / "journal.jsonl"
-    explore(study(), journal=journal)
-    lines = journal.read_text().splitlines()
-    assert len(lines) == 16
-    journal.write_text("\n".join(lines[:10]) + "\n" + lines[10][:40])  # cut off in the 11th
-    from layerdag.workloads import exploration as _exploration
-
-    tried = []
-    real = _exploration.evaluate_plan
-    monkeypatch.setattr(
-        _exploration, "evaluate_plan", lambda *point: tried.append(point) or real(*point)
-    )
-    again = explore(study(), journal=journal)
-    assert len(tried) == 6
-    assert [dataclasses.replace(o, key="") for o in again.outcomes] == [
-        dataclasses.replace(o, key="") for o in found.outcomes
-    ]
-    assert explore(study(), journal=journal).outcomes == again.outcomes
-    assert len(tried) == 6
-
-
-def test_another_price_or_network_is_another_point(tmp_path: Path) -> None:
-    journal = tmp_path / "journal.jsonl"
-    for price in (1.0, 2.0):
-        clusters = {"near": cluster(cost_per_hour=price)}
-        costs = [o.cost for o in explore(study(clusters=clusters), journal=journal).simulated]
-        assert all(cost > 0 for cost in costs)
-    assert sum(1 for line in journal.read_text().splitlines() if line) == 16
-
-
-def test_worker_processes_find_the_same(found: Exploration) -> None:
-    assert explore(study(), processes=2).outcomes == found.outcomes
-
-
-def test_a_summary_is_json_and_holds_every_outcome(found: Exploration) -> None:
-    summary = json.loads(json.dumps(found.summary(), allow_nan=False))
-    assert (summary["points"], summary["simulated"]) == (16, len(found.simulated))
-    assert len(summary["outcomes"]) == 16
-    assert summary["too_large"] == sum(not o.fits for o in found.outcomes)
-    assert "key" not in summary["best"][0]
-
-
-def test_a_study_without_a_possible_plan_says_why() -> None:
-    with pytest.raises(
-        UsageError, match=r"No plan .* of 2 the reason is: tensor x pipeline x context = 3"
-    ):
-        explore(study(plans={"tensor": [3]}))
-    with pytest.raises(UsageError, match="processes is 0"):
-        explore(study(), processes=0)
-
-
-def test_it_stands_at_the_front_door() -> None:
-    assert ld.explore is explore
-
-
-def test_each_model_has_its_own_best_and_its_own_front() -> None:
-    """A small model is no reason to leave out a large one."""
-    small = dataclasses.replace(outcome("near", 1.0, 1.0, 1.0), model="a")
-    large = dataclasses.replace(outcome("near", 9.0, 9.0, 9.0), model="b")
-    found = explored(small, large)
-    assert found.best() == (small, large)
-    assert found.pareto_front() == (small, large)
-
-
-def test_of_equal_times_the_cheaper_one_is_on_the_front() -> None:
-    dear, cheap = outcome("near", 1.0, 5.0, 1.0), outcome("near", 1.0, 4.0, 2.0)
-    assert explored(dear, cheap).pareto_front() == (cheap,)
-
-
-def test_nothing_on_the_front_is_beaten_in_both_figures(found: Exploration) -> None:
-    front = found.pareto_front()
-    assert set(front) <= set(found.simulated)
-    for one in found.simulated:
-        no_worse = [o for o in front if o.step_s <= one.step_s and o.cost <= one.cost]
-        assert no_worse
-    times, costs = [o.step_s for o in front], [o.cost for o in front]
-    assert (times, costs) == (sorted(times), sorted(costs, reverse=True))
-
-
-def test_a_study_whose_plans_are_all_too_large_has_no_best() -> None:
-    found = explore(study(clusters={"near": cluster(memory_gib=1e-5)}))
-    assert len(found.outcomes) == 8
-    assert (found.simulated, found.best(), found.pareto_front()) == ((), (), ())
-    assert found.summary()["too_large"] == 8
-
-
-def test_a_faster_network_is_no_slower() -> None:
-    def step(gb_per_s: float) -> float:
-        ring = [{"topology": "Ring", "ranks": 4, "gb_per_s": gb_per_s}]
-        only = {"near": cluster(network=ring)}
-        (best,) = ld.explore(study(plans={"tensor": 2}, clusters=only)).best()
-        return float(best.step_s or 0)
-
-    times = [step(speed) for speed in (1.0, 10.0, 100.0)]
-    assert times == sorted(times, reverse=True)
-    assert times[0] > times[-1] > 0
-
-
-def tried(plans: dict, **changes: object) -> tuple[Point, PlanOutcome]:
-    """Return the only point of a study of the near cluster, and what became of it."""
-    made: Study = read_study(study(plans=plans, clusters={"near": cluster(**changes)}))
-    [point] = points_of(made).possible
-    return point, evaluate_plan(point, made.clusters["near"])
-
-
-def test_times_are_those_of_the_simulated_step() -> None:
-    point, found = tried({"tensor": 2, "micro_batches": 2})
-    device = Device("own", dict.fromkeys(("f64", "f32", "bf16", "i8"), 1e12), 1e11)
-    near = read_study(study()).clusters["near"].simulated
-    result = ld.simulate(point.job.workload(), near, compute=RooflineCompute(device))
-    assert found.step_s == result.makespan_ns / 1e9
-    assert found.compute_s == pytest.approx(result.compute_ns.mean() / 1e9)
-    assert found.exposed_s == pytest.approx(found.step_s - found.compute_s)
-    assert found.tokens_per_s == pytest.approx(16 * 32 / found.step_s)
-    assert found.cost == pytest.approx(3.6 * 4 * found.step_s / 3600)
-    assert (found.fits, found.error) == (True, "")
-
-
-def test_what_is_computed_again_is_no_utilization() -> None:
-    point, plain = tried({"tensor": 2})
-    _, again = tried({"tensor": 2, "recompute": "full"})
-    useful = point.job.summary()["matrix_flops"]
-    assert plain.utilization == pytest.approx(useful / (plain.step_s * 4 * 1e12))
-    assert again.utilization == pytest.approx(useful / (again.step_s * 4 * 1e12))
-    assert again.step_s > plain.step_s
-    assert again.memory_gib < plain.memory_gib
-
-
-def test_a_plan_that_needs_more_memory_than_there_is_has_no_time() -> None:
-    point, found = tried({"tensor": 2}, memory_gib=1e-4)
-    assert not found.fits
-    assert found.step_s is None
-    assert found.memory_gib == pytest.approx(point.job.summary()["peak_memory"] / 2**30)
-
-
-def test_expanded_memory_holds_more_and_takes_longer() -> None:
-    _, local = tried({"tensor": 2}, memory_gib=1.0)
-    wider = {"memory_gib": 1e-4, "expanded_gib": 1.0, "expanded_gb_per_s": 1.0}
-    _, expanded = tried({"tensor": 2}, **wider)
-    assert expanded.fits
-    assert expanded.step_s > local.step_s
-    assert expanded.compute_s > 2 * local.compute_s
-
-
-def test_memory_that_is_just_enough_is_enough() -> None:
-    point, _ = tried({"tensor": 2})
-    exact = point.job.summary()["peak_memory"] / 2**30
-    assert tried({"tensor": 2}, memory_gib=exact)[1].fits
-    assert not tried({"tensor": 2}, memory_gib=exact * (1 - 1e-9))[1].fits
-
-
-def test_what_the_simulator_refuses_is_an_error_and_no_time() -> None:
-    _, found = tried({"tensor": 2}, collectives="inNetwork")
-    assert found.step_s is None
-    assert found.error
-
-
-def test_a_plan_is_told_by_what_it_splits() -> None:
-    _, found = tried({"tensor": 2, "zero": 3, "micro_batches": 2})
-    assert found.plan == "data 2, tensor 2, micro-batches 2, ZeRO 3"
-    more = dataclasses.replace(
-        found, data=1, tensor=1, pipeline=4, zero=0, recompute="full", sequence_parallel=True,
-        schedule="gpipe", context=2, expert=2,
-    )  # fmt: skip
-    assert more.plan == (
-        "pipeline 4, context 2, expert 2, micro-batches 2, recompute full, sequence parallel, gpipe"
-    )
-    alone = dataclasses.replace(found, data=1, tensor=1, zero=0, micro_batches=1, schedule="gpipe")
-    assert alone.plan == "one rank"
-    several = dataclasses.replace(alone, pipeline=2, virtual_stages=2, schedule="interleaved")
-    assert several.plan == "pipeline 2, 2 virtual stages"
-
-
-def test_a_product_of_lists_is_counted_before_it_is_tried() -> None:
+def test_a_product_of_lists_is_counted_before_it_is_tried():
     lists = {name: list(range(1, 1001)) for name in ("tensor", "pipeline", "context", "expert")}
     with pytest.raises(ConfigError, match="asks for 2,000,000,000,000 plans"):
         explore(study(plans=lists))
 
 
-def test_where_nothing_fits_the_least_memory_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_nothing_fits_the_least_memory_is_told(tmp_path, capsys):
     small = {"small": cluster(memory_gib=1e-6)}
     described = study(model="gpt2", plans={"tensor": [1, 2]}, clusters=small)
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(described))

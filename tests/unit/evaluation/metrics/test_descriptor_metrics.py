@@ -50,7 +50,7 @@ def by_name() -> dict[str, DescriptorMetric]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_items_of_a_descriptor_are_those_counted_by_hand(name: str, graphs: GraphSet) -> None:
+def test_items_of_a_descriptor_are_those_counted_by_hand(name, graphs):
     (items,) = by_name()[name].items(graphs)
     found = sorted(zip(items.graph.tolist(), items.value.tolist(), strict=True))
     values, owners = EXPECTED[name]
@@ -58,14 +58,14 @@ def test_items_of_a_descriptor_are_those_counted_by_hand(name: str, graphs: Grap
     assert items.part == ""
 
 
-def test_pairs_of_attributes_are_parts(graphs: GraphSet) -> None:
+def test_pairs_of_attributes_are_parts(graphs):
     parts = {items.part: items.value for items in by_name()["attribute_pairs"].items(graphs)}
     assert parts.keys() == {"op x size", "op x place", "size x place"}
     codes = np.array([*CODES, [1, 2, 0]])
     np.testing.assert_array_equal(parts["size x place"], codes[:, 1] * PAIR + codes[:, 2])
 
 
-def test_all_descriptors_are_listed_and_know_what_they_compare() -> None:
+def test_all_descriptors_are_listed_and_know_what_they_compare():
     known = by_name()
     assert known.keys() == {*EXPECTED, "attribute_pairs"}
     named = {"depth_profile", "edge_types", "edge_bigrams", "attribute:op", "attribute:place",

@@ -1,7 +1,6 @@
 """Random embeddings see structure and attributes, and nothing else."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics import descriptor_metrics as _pair_distances, kernels as _mmd
 from layerdag.evaluation.metrics.base import Comparison
 from layerdag.evaluation.metrics.kernels import (
     KERNEL_METRICS,
@@ -54,7 +52,7 @@ def without_an_edge(rng: np.random.Generator, dag: DAG) -> DAG:
     return DAG.build(dag.x_NA, dag.edge_index_2E[:, 1:])
 
 
-def test_one_row_per_graph_and_the_same_for_the_same_seed(rng: np.random.Generator) -> None:
+def test_one_row_per_graph_and_the_same_for_the_same_seed(rng):
     real, made = graphs(rng, 6), graphs(rng, 4)
     first, again, other = (embedded(real, made, seed=seed) for seed in (0, 0, 1))
     assert [one.shape for one in first] == [(6, WIDTH), (6, WIDTH), (4, WIDTH)]
@@ -63,22 +61,20 @@ def test_one_row_per_graph_and_the_same_for_the_same_seed(rng: np.random.Generat
     np.testing.assert_array_equal(first[0], first[1])
 
 
-def test_the_order_of_nodes_does_not_matter(rng: np.random.Generator) -> None:
+def test_the_order_of_nodes_does_not_matter(rng):
     real = graphs(rng, 8)
     *_, plain, shuffled = embedded(real, real, [relabeled(rng, dag) for dag in real])
     np.testing.assert_allclose(plain, shuffled, atol=1e-9)
 
 
 @pytest.mark.parametrize("change", [reversed_edges, moved_attribute, without_an_edge])
-def test_every_change_of_a_graph_is_seen(
-    change: Callable[[np.random.Generator, DAG], DAG], rng: np.random.Generator
-) -> None:
+def test_every_change_of_a_graph_is_seen(change, rng):
     real = graphs(rng, 8)
     *_, plain, changed = embedded(real, real, [change(rng, dag) for dag in real])
     assert (np.abs(plain - changed).max(axis=1) > 1e-3).all()
 
 
-def test_columns_are_standardized_by_the_real_graphs(rng: np.random.Generator) -> None:
+def test_columns_are_standardized_by_the_real_graphs(rng):
     train, test, made = (GraphSet.from_dags(graphs(rng, 30)) for _ in range(3))
     one, other, _ = random_embeddings([train, test, made])
     real = np.concatenate([one, other]) * np.sqrt(WIDTH)
@@ -88,18 +84,7 @@ def test_columns_are_standardized_by_the_real_graphs(rng: np.random.Generator) -
     assert np.isclose(spread, 1).mean() > 0.9
 
 
-def test_sets_share_their_weights(rng: np.random.Generator) -> None:
-    real, made = graphs(rng, 5), graphs(rng, 3)
-    *_, alone, among = embedded(real, made[:1], made)
-    np.testing.assert_allclose(alone[0], among[0])
-
-
-def test_one_distribution_scores_high_everywhere(rng: np.random.Generator) -> None:
-    found = manifold_scores(rng.normal(size=(300, 2)), rng.normal(size=(300, 2)))
-    assert min(found.values()) > 0.8
-
-
-def test_outliers_lower_precision_and_collapse_lowers_recall(rng: np.random.Generator) -> None:
+def test_outliers_lower_precision_and_collapse_lowers_recall(rng):
     real = rng.normal(size=(200, 2))
     half_outside = np.concatenate([rng.normal(size=(100, 2)), rng.normal(50, 1, size=(100, 2))])
     outside = manifold_scores(real, half_outside)
@@ -110,12 +95,12 @@ def test_outliers_lower_precision_and_collapse_lowers_recall(rng: np.random.Gene
     assert collapsed["coverage"] < 0.2
 
 
-def test_too_few_graphs_are_refused(rng: np.random.Generator) -> None:
+def test_too_few_graphs_are_refused(rng):
     with pytest.raises(DataError, match="more graphs than 5"):
         manifold_scores(rng.normal(size=(5, 2)), rng.normal(size=(9, 2)))
 
 
-def test_scores_are_counts_of_balls() -> None:
+def test_scores_are_counts_of_balls():
     # On a line, the ball of a point reaches to its fifth neighbor: 5 at the ends of 0 ... 5.
     real, other = np.arange(6.0)[:, None], np.array([[0.0], [1], [2], [3], [4], [100]])
     found = manifold_scores(real, other)
@@ -127,14 +112,7 @@ def test_scores_are_counts_of_balls() -> None:
     assert found["coverage"] == 1.0
 
 
-def test_scores_swap_with_the_sets(rng: np.random.Generator) -> None:
-    first, second = rng.normal(0, 1, (40, 2)), rng.normal(1, 2, (30, 2))
-    there, back = manifold_scores(first, second), manifold_scores(second, first)
-    assert there["precision"] == back["recall"]
-    assert there["recall"] == back["precision"]
-
-
-def test_as_metrics_they_stand_beside_as_many_training_graphs(rng: np.random.Generator) -> None:
+def test_as_metrics_they_stand_beside_as_many_training_graphs(rng):
     def graphs(count: int) -> GraphSet:
         return GraphSet.from_dags(
             [random_dag(rng, rng.integers(1, 4, 4).tolist(), [3]) for _ in range(count)]
@@ -177,7 +155,7 @@ def ones(*sizes: int) -> list[np.ndarray]:
     return [np.ones((1, size)) for size in sizes]
 
 
-def test_both_estimates_are_the_sums_of_the_definition(rng: np.random.Generator) -> None:
+def test_both_estimates_are_the_sums_of_the_definition(rng):
     train, test, made = (rng.normal(shift, 1, (n, 3)) for shift, n in ((0, 6), (0.2, 5), (1, 4)))
     found = discrepancy([train, test, made], ones(6, 5, 4))
     apart = sorted(math.dist(a, b) for a in train for b in test)
@@ -189,7 +167,7 @@ def test_both_estimates_are_the_sums_of_the_definition(rng: np.random.Generator)
     assert found.reference_unbiased == pytest.approx(plain_mmd(train, test, scale, False))
 
 
-def test_weights_count_graphs_as_often_as_they_say(rng: np.random.Generator) -> None:
+def test_weights_count_graphs_as_often_as_they_say(rng):
     train, test, made = (rng.normal(0, 1, (3, 2)) for _ in range(3))
     weights = [np.array([[1, 1, 1]]), np.array([[2, 0, 1]]), np.array([[0, 1, 3]])]
     found = discrepancy([train, test, made], [w.astype(float) for w in weights])
@@ -198,19 +176,7 @@ def test_weights_count_graphs_as_often_as_they_say(rng: np.random.Generator) -> 
     assert found.reference_R[0] == pytest.approx(plain_mmd(train, drawn_test, found.bandwidth))
 
 
-def test_the_biased_estimate_is_never_negative_and_the_unbiased_one_is_around_0() -> None:
-    rng = np.random.default_rng(4)
-    unbiased = []
-    for _ in range(60):
-        sets = [rng.normal(0, 1, (8, 2)) for _ in range(3)]
-        found = discrepancy(sets, ones(8, 8, 8))
-        assert found.generated_R[0] >= 0
-        unbiased.append(found.generated_unbiased)
-    assert min(unbiased) < 0
-    assert abs(np.mean(unbiased)) < 3 * np.std(unbiased) / math.sqrt(60)
-
-
-def test_where_most_real_graphs_are_alike_the_scale_is_the_mean_distance() -> None:
+def test_where_most_real_graphs_are_alike_the_scale_is_the_mean_distance():
     alike = np.zeros((5, 1))
     other = np.array([[0.0]] * 4 + [[10.0]])
     assert discrepancy([alike, other, other], ones(5, 5, 5)).bandwidth == pytest.approx(2.0)
@@ -218,15 +184,13 @@ def test_where_most_real_graphs_are_alike_the_scale_is_the_mean_distance() -> No
         discrepancy([alike, alike, other], ones(5, 5, 5))
 
 
-def test_many_graphs_are_weighed_as_few_are(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_graphs_are_weighed_as_few_are(rng, monkeypatch):
     sets = [rng.normal(shift, 1, (40, 3)) for shift in (0, 0.1, 0.5)]
     weights = [np.concatenate([np.ones((1, 40)), rng.poisson(1, (6, 40)) + 0.0]) for _ in sets]
     weights = [np.concatenate([one, one[:1]]) for one in weights]
     few = discrepancy(sets, weights)
-    monkeypatch.setattr(_mmd, "_MANY_GRAPHS", 8)
-    monkeypatch.setattr(_pair_distances, "_BLOCK", 300)
+    monkeypatch.setattr("layerdag.evaluation.metrics.kernels._MANY_GRAPHS", 8)
+    monkeypatch.setattr("layerdag.evaluation.metrics.descriptor_metrics._BLOCK", 300)
     many = discrepancy(sets, weights)
     assert many.generated_R[[0, -1]] == pytest.approx(few.generated_R[[0, -1]], rel=1e-12)
     np.testing.assert_allclose(many.generated_R, few.generated_R, atol=1e-7)
@@ -234,10 +198,10 @@ def test_many_graphs_are_weighed_as_few_are(
     assert many.generated_unbiased == pytest.approx(few.generated_unbiased)
 
 
-def test_of_many_graphs_the_bandwidth_is_that_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_graphs_the_bandwidth_is_that_of_some(monkeypatch):
     x_BF = np.arange(90.0)[:, None]
     whole = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
-    monkeypatch.setattr(_mmd, "MOST_FOR_BANDWIDTH", 30)
+    monkeypatch.setattr("layerdag.evaluation.metrics.kernels.MOST_FOR_BANDWIDTH", 30)
     some = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
     assert some != whole
     assert some == pytest.approx(whole, rel=0.05)
@@ -247,15 +211,13 @@ def comparison(*sets: list[DAG]) -> Comparison:
     return Comparison(*(GraphSet.from_dags(dags) for dags in sets), replicates=10)
 
 
-def graphs_mmd(rng: np.random.Generator, count: int, codes: int = 4) -> list[DAG]:
+def layered_graphs(rng: np.random.Generator, count: int, codes: int = 4) -> list[DAG]:
     return [random_dag(rng, rng.integers(1, 5, 5).tolist(), [codes]) for _ in range(count)]
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_row_has_bandwidth_and_unbiased_estimate_in_its_breakdown(
-    name: str, rng: np.random.Generator
-) -> None:
-    sets = comparison(graphs_mmd(rng, 9), graphs_mmd(rng, 8), graphs_mmd(rng, 7))
+def test_a_row_has_bandwidth_and_unbiased_estimate_in_its_breakdown(name, rng):
+    sets = comparison(layered_graphs(rng, 9), layered_graphs(rng, 8), layered_graphs(rng, 7))
     row = BY_NAME[name].compute(sets)
     assert row.metric is BY_NAME[name]
     assert row.generated.breakdown.keys() == {"bandwidth", "unbiased"}
@@ -268,10 +230,8 @@ def test_a_row_has_bandwidth_and_unbiased_estimate_in_its_breakdown(
     ("name", "feels"),
     [("mmd:first_attribute", True), ("mmd:embedding", True), ("mmd:sizes", False)],
 )
-def test_only_kernels_of_attributes_see_other_operators(
-    name: str, feels: bool, rng: np.random.Generator
-) -> None:
-    real, drawn = graphs_mmd(rng, 20), graphs_mmd(rng, 20)
+def test_only_kernels_of_attributes_see_other_operators(name, feels, rng):
+    real, drawn = layered_graphs(rng, 20), layered_graphs(rng, 20)
     renamed = [DAG.build(torch.zeros_like(dag.x_NA), dag.edge_index_2E) for dag in drawn]
     plain, other = (
         BY_NAME[name].compute(comparison(real, real, made)).generated.value
@@ -280,7 +240,7 @@ def test_only_kernels_of_attributes_see_other_operators(
     assert (other > 2 * plain) if feels else (other == plain)
 
 
-def test_one_vector_function_is_asked_once_per_comparison(rng: np.random.Generator) -> None:
+def test_one_vector_function_is_asked_once_per_comparison(rng):
     calls = []
 
     def vectors(of: Comparison) -> list[np.ndarray]:
@@ -288,7 +248,7 @@ def test_one_vector_function_is_asked_once_per_comparison(rng: np.random.Generat
         return [graphs.nodes_B[:, None].astype(float) for graphs in of.sets]
 
     own = [KernelMetric(name, "sizes", BY_NAME["mmd:sizes"].goal, vectors=vectors) for name in "ab"]
-    sets = comparison(graphs_mmd(rng, 5), graphs_mmd(rng, 5), graphs_mmd(rng, 5))
+    sets = comparison(layered_graphs(rng, 5), layered_graphs(rng, 5), layered_graphs(rng, 5))
     first, second = (metric.compute(sets) for metric in own)
     assert first.generated.value == second.generated.value
     assert len(calls) == 1

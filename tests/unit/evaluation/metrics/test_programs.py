@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from letters import layered, path, values as values_letters
+from letters import layered, path, values as values_of_letters
 
 from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
@@ -28,57 +28,45 @@ def blocks(dag: DAG) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_a_stack_of_four_equal_layers_is_one_block_of_four_copies() -> None:
+def test_blocks_are_counted_by_whole_copies_of_any_width():
     assert blocks(path("e" + "nmg" * 4 + "h")) == [(1, 3, 4)]
-
-
-def test_layers_may_be_wider_than_a_node_and_their_nodes_in_any_order() -> None:
     assert blocks(layered("x", "ab", "c", "ba", "c", "ab", "c", "y")) == [(1, 2, 3)]
     assert blocks(layered("ab", "c", "abb", "c", "y")) == []
-
-
-def test_a_copy_that_is_cut_off_belongs_to_the_repetition_but_is_not_counted() -> None:
     found = repeated_blocks(GraphSet.from_dags([path("abcabcab")]))
     assert found == [RepeatedBlock(graph=0, first=0, end=8, length=3)]
     assert found[0].count == 2
 
 
-def test_one_operator_after_another_like_it_is_no_block() -> None:
+def test_one_operator_after_another_like_it_is_no_block():
     assert blocks(path("aaaaaaaa")) == []
 
 
-def test_of_nested_repetitions_the_longest_counts() -> None:
+def test_the_longest_of_nested_repetitions_counts_and_none_across_graphs():
     assert blocks(path("x" + "aabab" * 3 + "y")) == [(1, 5, 3)]
-
-
-def test_blocks_beside_each_other_are_both_found() -> None:
     assert blocks(path("ababab" + "x" + "cdecde")) == [(0, 2, 3), (7, 3, 2)]
     # The b between both belongs to the longer one.
     assert blocks(path("abab" + "cbcbcb")) == [(3, 2, 3)]
-
-
-def test_nothing_repeats_across_two_graphs() -> None:
     assert repeated_blocks(GraphSet.from_dags([path("abc"), path("abc")])) == []
 
 
-def test_figures_are_means_over_graphs_and_length_and_count_over_those_with_blocks() -> None:
+def test_figures_are_means_over_graphs_and_length_and_count_over_those_with_blocks():
     made = [path("e" + "nmg" * 4 + "h"), path("abab"), path("xyz")]
-    found = values_letters(made, "repeated_blocks")
+    found = values_of_letters(made, "repeated_blocks")
     assert found["number"] == pytest.approx(2 / 3)
     assert found["length"] == pytest.approx((3 + 2) / 2)
     assert found["count"] == pytest.approx((4 + 2) / 2)
     assert found["nodes"] == pytest.approx((12 / 14 + 1 + 0) / 3)
 
 
-def test_without_blocks_there_is_no_length_and_the_row_says_so() -> None:
-    found = values_letters([path("xyz")], "repeated_blocks")
+def test_without_blocks_there_is_no_length_and_the_row_says_so():
+    found = values_of_letters([path("xyz")], "repeated_blocks")
     assert (found["number"], found["nodes"]) == (0.0, 0.0)
     assert found["length"] is None
     assert found["count"] is None
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_longest_repetition_of_a_plain_search_is_found_and_all_found_repeat(seed: int) -> None:
+def test_the_longest_repetition_of_a_plain_search_is_found_and_all_found_repeat(seed):
     word = "".join(np.random.default_rng(seed).choice(list("ab"), 14))
     found = blocks(path(word))
     first, end, period = max(repetitions(word), key=lambda run: (run[1] - run[0], -run[2], -run[0]))
@@ -128,7 +116,7 @@ def rows(test: list[DAG], made: list[DAG]) -> dict[str, SimilarityRow]:
     return {row.metric.name.partition(":")[2]: row for row in report.rows}
 
 
-def test_numbers_that_are_large_apart_are_told_by_pair() -> None:
+def test_numbers_that_are_large_apart_are_told_by_pair():
     found = rows([TOGETHER], [APART])
     values = {name: (row.generated.value, row.reference.value) for name, row in found.items()}
     assert values == {
@@ -138,18 +126,18 @@ def test_numbers_that_are_large_apart_are_told_by_pair() -> None:
     }
 
 
-def test_nodes_with_both_are_counted_beside_those_with_one() -> None:
+def test_nodes_with_both_are_counted_beside_those_with_one():
     # FLOPs are largest at 19 and 20, durations at 20 and 1.
     half = graph([(code, code, 21 if code == 1 else code) for code in CODES])
     assert rows([TOGETHER], [half])["flops x duration"].generated.value == pytest.approx(1 / 3)
 
 
-def test_only_the_order_of_numbers_counts() -> None:
+def test_only_the_order_of_numbers_counts():
     slower = graph([(code, code, code + 7) for code in CODES])
     assert {row.generated.value for row in rows([TOGETHER], [slower]).values()} == {1.0}
 
 
-def test_nodes_that_lack_a_number_are_left_out() -> None:
+def test_nodes_that_lack_a_number_are_left_out():
     lacking = graph([(code, code, code) for code in CODES] + [(0, 40, 0), (40, 0, 40)])
     found = rows([TOGETHER], [lacking])
     assert found["flops x bytes"].generated.value == 1.0
@@ -160,15 +148,7 @@ def test_nodes_that_lack_a_number_are_left_out() -> None:
     assert "larger number than the others" in alike["flops x bytes"].generated.error
 
 
-def test_graphs_with_the_pairs_are_resampled_whole() -> None:
-    mixed = [TOGETHER, APART] * 4
-    found = rows(mixed, mixed)["flops x bytes"]
-    assert found.ratio == pytest.approx(1.0)
-    assert found.generated.interval is not None
-    assert found.generated.interval.low < found.generated.value < found.generated.interval.high
-
-
-def test_one_number_has_no_joint_tail() -> None:
+def test_one_number_has_no_joint_tail():
     assert JointTails().of(VIEWS[:2]) == ()
     [metric] = JointTails().of((VIEWS[0], VIEWS[3], VIEWS[1]))
     assert (metric.name, metric.columns) == ("joint_tails:flops x duration", (2, 1))
@@ -198,19 +178,16 @@ def values(*made: DAG) -> dict[str, float | None]:
     return {row.metric.name: row.generated.value for row in report.rows}
 
 
-def test_a_backward_operator_needs_its_forward_operator_among_its_ancestors() -> None:
+def test_backward_operators_need_forward_ancestors_and_steps_a_backward_operator():
     assert values(chain(SILU, MM, SILU_BACKWARD))["backward_without_forward"] == 0.0
     assert values(chain(MM, SILU_BACKWARD, SILU))["backward_without_forward"] == 1.0
     beside = DAG.build(torch.tensor([[SILU], [MM], [SILU_BACKWARD]]), torch.tensor([[1], [2]]))
     assert values(beside)["backward_without_forward"] == 1.0
-
-
-def test_a_step_needs_a_backward_operator_of_any_kind() -> None:
     assert values(chain(SELECT_BACKWARD, MM, STEP))["step_without_gradient"] == 0.0
     assert values(chain(SILU, MM, STEP))["step_without_gradient"] == 1.0
 
 
-def test_fractions_are_of_the_operators_in_question_and_means_over_graphs_with_some() -> None:
+def test_fractions_are_of_the_operators_in_question_and_means_over_graphs_with_some():
     half = chain(SILU_BACKWARD, SILU, SILU_BACKWARD, MM)
     found = values(half, chain(SILU, SILU_BACKWARD), chain(MM, MM))
     assert found["backward_without_forward"] == pytest.approx((0.5 + 0.0) / 2)
@@ -230,11 +207,11 @@ def test_fractions_are_of_the_operators_in_question_and_means_over_graphs_with_s
         ("aten::max_pool2d_with_indices_backward", "aten::max_pool2d_with_indices"),
     ],
 )
-def test_names_pair_backward_and_forward_operators(backward: str, forward: str) -> None:
+def test_names_pair_backward_and_forward_operators(backward, forward):
     assert backward_needs(["aten::mm", forward, backward]) == ((2, (1,)),)
 
 
-def test_views_and_strangers_are_no_forward_operators() -> None:
+def test_views_and_strangers_are_no_forward_operators():
     assert backward_needs(["aten::select_backward", "aten::sel", "aten::mm"]) == ()
     assert backward_needs(["aten::silu_backwards", "aten::silu"]) == ()
 
@@ -243,16 +220,16 @@ def test_views_and_strangers_are_no_forward_operators() -> None:
     "step",
     ["aten::_fused_adamw_", "aten::_fused_sgd_", "aten::addcdiv_", "aten::_foreach_addcdiv_"],
 )
-def test_what_only_optimizers_call_is_a_step(step: str) -> None:
+def test_what_only_optimizers_call_is_a_step(step):
     assert optimizer_inputs([step, "aten::mm", "aten::silu_backward"]) == ((0, (2,)),)
 
 
-def test_what_others_call_too_is_no_step() -> None:
+def test_what_others_call_too_is_no_step():
     words = ["aten::mul_", "aten::add_", "aten::addcdiv", "aten::silu_backward"]
     assert optimizer_inputs(words) == ()
 
 
-def test_data_without_such_names_have_no_such_metric() -> None:
+def test_data_without_such_names_have_no_such_metric():
     metric = OperatorInputs()
     plain = CategoryAttribute("op", ("a", "b"))
     assert metric.of([AttributeView("op", attribute=plain)]) == ()
@@ -263,7 +240,7 @@ def test_data_without_such_names_have_no_such_metric() -> None:
     assert names == ["step_without_gradient"]
 
 
-def test_more_than_64_kinds_are_told_apart() -> None:
+def test_more_than_64_kinds_are_told_apart():
     words = [f"f{i}{ending}" for i in range(70) for ending in ("", "_backward")]
     views = (AttributeView("op", attribute=CategoryAttribute("op", tuple(words))),)
     sound = [chain(2 * i, 2 * i + 1) for i in range(70)]
@@ -272,8 +249,8 @@ def test_more_than_64_kinds_are_told_apart() -> None:
     assert (report.rows[0].generated.value, report.rows[0].reference.value) == (1.0, 0.0)
 
 
-SHAPES_WORDS = CategoryAttribute("op", ("aten::mm", "aten::convolution", "aten::add"))
-SHAPES_MM, CONVOLUTION, ADD = range(3)
+PRODUCT_WORDS = CategoryAttribute("op", ("aten::mm", "aten::convolution", "aten::add"))
+PRODUCT, CONVOLUTION, ADD = range(3)
 Node = tuple[int, float, float]
 
 
@@ -282,7 +259,7 @@ def exact(name: str, values: set[float]) -> NumericAttribute:
     return NumericAttribute(name, name, tuple((value,) * 5 for value in sorted(values)))
 
 
-def values_shapes(
+def violations(
     made: list[list[Node]], train: list[list[Node]] | None = None
 ) -> dict[str, float | None]:
     """Figures of graphs whose nodes have an operator, FLOPs and bytes."""
@@ -292,7 +269,7 @@ def values_shapes(
     flops = exact("flops", {node[1] for node in nodes if np.isfinite(node[1])})
     moved = exact("bytes", {node[2] for node in nodes if np.isfinite(node[2])})
     views = [
-        AttributeView("op", attribute=SHAPES_WORDS),
+        AttributeView("op", attribute=PRODUCT_WORDS),
         *(AttributeView(one.name, ordered=True, attribute=one) for one in (flops, moved)),
     ]
     sets = [[encoded(graph, flops, moved) for graph in graphs] for graphs in (real, real, made)]
@@ -302,7 +279,7 @@ def values_shapes(
     return {row.metric.name.partition(":")[2]: row.generated.value for row in report.rows}
 
 
-def product(m: int, n: int, k: int, op: int = SHAPES_MM) -> Node:
+def product(m: int, n: int, k: int, op: int = PRODUCT) -> Node:
     return op, 2.0 * m * n * k, 4.0 * (m * k + k * n + m * n)
 
 
@@ -315,65 +292,57 @@ def encoded(nodes: list[Node], flops: NumericAttribute, moved: NumericAttribute)
     return DAG.build(torch.from_numpy(x_NA), torch.zeros((2, 0), dtype=torch.int64))
 
 
-def test_products_of_any_shapes_break_no_law() -> None:
+def test_products_of_any_shapes_break_no_law():
     shapes = [(1, 1, 1), (1, 1, 900), (64, 64, 64), (512, 3, 7), (2, 1000, 1)]
-    assert values_shapes([[product(*shape) for shape in shapes]]) == {
+    assert violations([[product(*shape) for shape in shapes]]) == {
         "bytes": 0.0,
         "flops": 0.0,
         "bounds": 0.0,
     }
 
 
-def test_bytes_that_are_no_whole_elements_are_found() -> None:
-    good, bad = product(8, 8, 8), (SHAPES_MM, 1024.0, 770.0)
-    assert values_shapes([[good, bad, bad, bad]])["bytes"] == pytest.approx(0.75)
-    assert values_shapes([[good, bad], [good]])["bytes"] == pytest.approx(0.25)
+def test_bytes_are_whole_elements_of_the_size_of_training_products():
+    good, bad = product(8, 8, 8), (PRODUCT, 1024.0, 770.0)
+    assert violations([[good, bad, bad, bad]])["bytes"] == pytest.approx(0.75)
+    assert violations([[good, bad], [good]])["bytes"] == pytest.approx(0.25)
+    halves = [[(PRODUCT, 1024.0, 386.0), product(8, 8, 8)]]
+    assert violations([[(PRODUCT, 1024.0, 770.0)]], train=halves)["bytes"] == 0.0
+    assert violations([[(PRODUCT, 1024.0, 771.0)]], train=halves)["bytes"] == 1.0
 
 
-def test_the_size_of_an_element_is_that_of_training_products() -> None:
-    halves = [[(SHAPES_MM, 1024.0, 386.0), product(8, 8, 8)]]
-    assert values_shapes([[(SHAPES_MM, 1024.0, 770.0)]], train=halves)["bytes"] == 0.0
-    assert values_shapes([[(SHAPES_MM, 1024.0, 771.0)]], train=halves)["bytes"] == 1.0
+def test_operations_and_bytes_that_do_not_go_together_are_found():
+    assert violations([[(PRODUCT, 1023.0, 768.0), product(8, 8, 8)]])["flops"] == pytest.approx(0.5)
+    assert violations([[(CONVOLUTION, 1023.0, 768.0)]])["flops"] == 1.0
+    assert violations([[(PRODUCT, 1024.0, 764.0), product(8, 8, 8)]])["bounds"] == pytest.approx(
+        0.5
+    )
+    assert violations([[(PRODUCT, 2.0, 44.0)]])["bounds"] == 1.0
 
 
-def test_odd_operations_are_found_also_of_convolutions() -> None:
-    assert values_shapes([[(SHAPES_MM, 1023.0, 768.0), product(8, 8, 8)]])[
-        "flops"
-    ] == pytest.approx(0.5)
-    assert values_shapes([[(CONVOLUTION, 1023.0, 768.0)]])["flops"] == 1.0
-
-
-def test_too_few_and_too_many_bytes_for_the_operations_are_found() -> None:
-    assert values_shapes([[(SHAPES_MM, 1024.0, 764.0), product(8, 8, 8)]])[
-        "bounds"
-    ] == pytest.approx(0.5)
-    assert values_shapes([[(SHAPES_MM, 2.0, 44.0)]])["bounds"] == 1.0
-
-
-def test_other_operators_may_do_what_they_like_and_so_may_what_is_absent() -> None:
-    assert values_shapes([[product(8, 8, 8), (ADD, 7.0, 3.0)]])["bytes"] == 0.0
-    absent = values_shapes([[(SHAPES_MM, np.nan, np.nan), product(8, 8, 8)]])
+def test_other_operators_may_do_what_they_like_and_so_may_what_is_absent():
+    assert violations([[product(8, 8, 8), (ADD, 7.0, 3.0)]])["bytes"] == 0.0
+    absent = violations([[(PRODUCT, np.nan, np.nan), product(8, 8, 8)]])
     assert absent == {"bytes": 0.0, "flops": 0.0, "bounds": 0.0}
-    assert values_shapes([[(ADD, 7.0, 3.0)]]) == {"bytes": None, "flops": None, "bounds": None}
+    assert violations([[(ADD, 7.0, 3.0)]]) == {"bytes": None, "flops": None, "bounds": None}
 
 
-def test_numbers_that_positions_do_not_tell_are_left_out() -> None:
+def test_numbers_that_positions_do_not_tell_are_left_out():
     wide = NumericAttribute("bytes", "bytes", ((1e9, 2e9, 3e9, 4e9, 5e9),))
     near = NumericAttribute("bytes", "bytes", ((100.0, 200.0, 300.0, 400.0, 500.0),))
     flops = exact("flops", {1024.0})
     for moved, value, expected in ((wide, 3e9 + 1, None), (near, 301, 1.0), (near, 90, None)):
         views = [
-            AttributeView("op", attribute=SHAPES_WORDS),
+            AttributeView("op", attribute=PRODUCT_WORDS),
             *(AttributeView(one.name, ordered=True, attribute=one) for one in (flops, moved)),
         ]
         code_1, u_1 = moved.encode(np.array([value]))
         dag = DAG.build(
-            torch.tensor([[SHAPES_MM, 1, int(code_1[0])]]),
+            torch.tensor([[PRODUCT, 1, int(code_1[0])]]),
             torch.zeros((2, 0), dtype=torch.int64),
             u_NA=torch.tensor([[0.0, 0.0, float(u_1[0])]]),
         )
         real = DAG.build(
-            torch.tensor([[SHAPES_MM, 1, 1]]),
+            torch.tensor([[PRODUCT, 1, 1]]),
             torch.zeros((2, 0), dtype=torch.int64),
             u_NA=torch.tensor([[0.0, 0.0, float(near.encode(np.array([400]))[1][0])]]),
         )
@@ -384,13 +353,13 @@ def test_numbers_that_positions_do_not_tell_are_left_out() -> None:
             assert report.row("shape_violation:bytes").generated.error
 
 
-def test_graphs_without_operators_flops_or_bytes_have_no_such_metric() -> None:
+def test_graphs_without_operators_flops_or_bytes_have_no_such_metric():
     metrics = ShapeViolations()
     flops, moved = (
         AttributeView(name, ordered=True, attribute=exact(name, {1.0}))
         for name in ("flops", "bytes")
     )
-    op = AttributeView("op", attribute=SHAPES_WORDS)
+    op = AttributeView("op", attribute=PRODUCT_WORDS)
     assert len(metrics.of([op, flops, moved])) == 3
     assert metrics.of([op, flops]) == ()
     assert metrics.of([AttributeView("op"), flops, moved]) == ()

@@ -11,7 +11,7 @@ import layerdag as ld
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
-from layerdag.graph.formats.node_link import read_node_link as read_node_link_graphml
+from layerdag.graph.formats.node_link import read_node_link
 from layerdag.runtime.notes import NoteKind
 
 SPACE = "http://graphml.graphdrawing.org/xmlns"
@@ -22,8 +22,9 @@ DECLARED = f"""<graphml xmlns="{SPACE}">
   <key id="d1" for="node" attr.name="delay" attr.type="double"/>
   <key id="d2" for="edge" attr.name="type" attr.type="string"/>
   <key id="d3" for="graph" attr.name="latency" attr.type="int"/>
+  <key id="d4" for="graph" attr.name="version" attr.type="string"/>
   <graph edgedefault="directed">
-    <data key="d3">17</data>
+    <data key="d3">17</data><data key="d4">7</data>
     <node id="n0"><data key="d0">load</data><data key="d1">2.5</data></node>
     <node id="n1"><data key="d0">mul</data></node>
     <node id="n2"><data key="d0">7</data><data key="d1">1</data></node>
@@ -37,8 +38,8 @@ DECLARED = f"""<graphml xmlns="{SPACE}">
 LOOP = """<graphml><graph edgedefault="directed">
   <node id="a"><data key="area">3</data></node>
   <node id="b"><data key="area">4</data></node>
-  <edge source="a" target="b"><data key="distance">0</data></edge>
-  <edge source="b" target="a"><data key="distance">1</data></edge>
+  <edge source="a" target="b"><data key="deptype">Flow</data></edge>
+  <edge source="b" target="a"><data key="Distance">1</data></edge>
 </graph></graphml>"""
 
 
@@ -48,40 +49,27 @@ def read(tmp_path: Path, text: str) -> AttributedGraph:
     return read_graphml(file)
 
 
-def test_declared_keys_give_names_types_and_graph_values(tmp_path: Path) -> None:
+def test_declared_keys_give_names_types_and_graph_values(tmp_path):
     graph = read(tmp_path, DECLARED)
     assert graph.name == "graph"
     assert graph.categories == {"op": ["load", "mul", "7"]}  # declared as text, so "7" is a word
     np.testing.assert_array_equal(graph.numbers["delay"], [2.5, np.nan, 1])
-    assert graph.conditions == {"latency": 17.0}
+    assert graph.conditions == {"latency": 17.0, "version": "7"}
+    names = [graph.edge_type_names[code] for code in graph.edge_type_E]  # data, if none is given
+    assert list(zip(*graph.edge_index_2E.tolist(), names, strict=True)) == [
+        (0, 1, "data"), (0, 2, "control"), (1, 2, "data"),
+    ]  # fmt: skip
 
 
-def test_edges_without_a_type_are_data(tmp_path: Path) -> None:
-    graph = read(tmp_path, DECLARED)
-    names = [graph.edge_type_names[code] for code in graph.edge_type_E]
-    ends = zip(*graph.edge_index_2E.tolist(), strict=True)
-    assert dict(zip(ends, names, strict=True)) == {
-        (0, 1): "data",
-        (0, 2): "control",
-        (1, 2): "data",
-    }
-
-
-def test_an_edge_to_a_later_iteration_is_left_out(tmp_path: Path) -> None:
+def test_without_declared_keys_values_tell_numbers_from_words(tmp_path):
     graph = read(tmp_path, LOOP)
-    assert graph.edge_index_2E.T.tolist() == [[0, 1]]
-
-
-def test_without_declared_keys_values_tell_numbers_from_words(tmp_path: Path) -> None:
-    graph = read(tmp_path, LOOP)
+    assert graph.edge_index_2E.T.tolist() == [[0, 1]]  # not the edge to a later iteration
+    assert graph.edge_type_names[int(graph.edge_type_E[0])] == "Flow"
+    assert graph.categories == {"kind": ["node", "node"]}  # as no word tells them apart
     assert graph.numbers["area"].tolist() == [3, 4]
     words = read(tmp_path, LOOP.replace(">4<", ">four<"))
     assert words.categories["area"] == ["3", "four"]
     assert not words.numbers
-
-
-def test_nodes_without_words_get_a_kind_of_their_own(tmp_path: Path) -> None:
-    assert read(tmp_path, LOOP).categories == {"kind": ["node", "node"]}
 
 
 @pytest.mark.parametrize(
@@ -92,21 +80,14 @@ def test_nodes_without_words_get_a_kind_of_their_own(tmp_path: Path) -> None:
         ((DECLARED, "operator,parent\n"), "is not readable GraphML"),
         (("directed", "undirected"), "a DAG needs edgedefault='directed'"),
         (('id="n1"', 'id="n0"'), "two nodes have the same id"),
-        (('target="n1"', 'target="n9"'), "names node 'n9', which does not exist"),
+        (('target="n1"', 'target="n9"'), r"graph\.graphml.*names node 'n9', which does not exist"),
         ((DECLARED, f'<graphml xmlns="{SPACE}"><graph edgedefault="directed"/></graphml>'), "node"),
     ],
 )
-def test_what_is_no_directed_acyclic_graphml_is_refused(
-    tmp_path: Path, change: tuple[str, str], told: str
-) -> None:
+def test_what_is_no_directed_acyclic_graphml_is_refused(tmp_path, change, told):
     with pytest.raises(GraphError, match=told) as error:
         read(tmp_path, DECLARED.replace(*change))
     assert error.type is GraphError
-
-
-def test_a_refusal_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match=r"graph\.graphml"):
-        read(tmp_path, DECLARED.replace('target="n1"', 'target="n9"'))
 
 
 # Words that XML can hold; leading and trailing space does not survive, as other tools indent text.
@@ -118,9 +99,7 @@ WORDS = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_
     words=st.lists(WORDS, min_size=1, max_size=6),
     numbers=st.data(),
 )
-def test_what_is_written_is_read_again(
-    tmp_path_factory: pytest.TempPathFactory, words: list[str], numbers: st.DataObject
-) -> None:
+def test_what_is_written_is_read_again(tmp_path_factory, words, numbers):
     count = len(words)
     value = st.one_of(st.just(np.nan), st.floats(-1e9, 1e9, width=32))
     values = numbers.draw(st.lists(value, min_size=count, max_size=count))
@@ -146,13 +125,13 @@ def test_what_is_written_is_read_again(
     ]
 
 
-def read_node_link(tmp_path: Path, document: object) -> AttributedGraph:
+def linked(tmp_path: Path, document: object) -> AttributedGraph:
     path = tmp_path / "g.json"
     path.write_text(json.dumps(document))
-    return read_node_link_graphml(path)
+    return read_node_link(path)
 
 
-def test_control_and_data_flow_of_a_loop(tmp_path: Path) -> None:
+def test_control_and_data_flow_of_a_loop(tmp_path):
     document = {
         "directed": True,
         "multigraph": True,
@@ -170,7 +149,7 @@ def test_control_and_data_flow_of_a_loop(tmp_path: Path) -> None:
             {"source": 12, "target": 10, "is_back_edge": 1},
         ],
     }
-    graph = read_node_link(tmp_path, document)
+    graph = linked(tmp_path, document)
     assert graph.categories["text"] == ["br", "add", "mul"]
     assert graph.categories["features.full"] == ["x", "", ""]
     assert graph.categories["is_start"] == ["", "", "true"]
@@ -186,10 +165,10 @@ def test_control_and_data_flow_of_a_loop(tmp_path: Path) -> None:
     assert isinstance(sniffed, AttributedGraph)
 
 
-def test_edges_for_links_and_a_node_that_feeds_itself(tmp_path: Path) -> None:
+def test_edges_for_links_and_a_node_that_feeds_itself(tmp_path):
     nodes = [{"id": "a"}, {"id": "b"}]
     edges = [{"source": "a", "target": "b"}, {"source": "b", "target": "b"}]
-    graph = read_node_link(tmp_path, {"nodes": nodes, "edges": edges})
+    graph = linked(tmp_path, {"nodes": nodes, "edges": edges})
     assert graph.categories == {"kind": ["node", "node"]}
     assert graph.conditions == {"loop_edges": 1.0}
     assert graph.edge_type_names == ("data",)
@@ -207,15 +186,15 @@ def test_edges_for_links_and_a_node_that_feeds_itself(tmp_path: Path) -> None:
         ([], "no node-link JSON"),
     ],
 )
-def test_faults_are_told(tmp_path: Path, document: object, told: str) -> None:
+def test_faults_are_told(tmp_path, document, told):
     with pytest.raises(GraphError, match=told):
-        read_node_link(tmp_path, document)
+        linked(tmp_path, document)
 
 
-def test_a_chain_of_many_nodes_does_not_exhaust_the_stack(tmp_path: Path) -> None:
+def test_a_chain_of_many_nodes_does_not_exhaust_the_stack(tmp_path):
     nodes = [{"id": i} for i in range(5000)]
     links = [{"source": i, "target": i + 1} for i in range(4999)]
-    assert read_node_link(tmp_path, {"nodes": nodes, "links": links}).layer_N.max() == 4999
+    assert linked(tmp_path, {"nodes": nodes, "links": links}).layer_N.max() == 4999
 
 
 def keyed(keys: str, nodes: str, edges: str = "", space: str = f' xmlns="{SPACE}"') -> str:
@@ -364,7 +343,7 @@ PLAIN = [{"id": 0, "op": "mm"}, {"id": 1, "op": "add"}]
     ],
 )  # fmt: skip
 def test_related_formats_of_json_are_the_same_graph(tmp_path: Path, document: object) -> None:
-    graph = read_node_link(tmp_path, document)
+    graph = linked(tmp_path, document)
     assert ld.read(tmp_path / "g.json").node_names == graph.node_names == ("k", "l")
     assert graph.categories == {"op": ["mm", "add"]}
     assert graph.edge_index_2E.tolist() == [[0], [1]]
@@ -385,14 +364,14 @@ def test_related_formats_of_json_are_the_same_graph(tmp_path: Path, document: ob
 )  # fmt: skip
 def test_edges_that_would_vanish_are_an_error(tmp_path: Path, document: object, told: str) -> None:
     with pytest.raises(GraphError, match=told) as error:
-        read_node_link(tmp_path, document)
+        linked(tmp_path, document)
     assert str(tmp_path / "g.json") in str(error.value)
 
 
 def test_ends_that_are_all_positions_and_not_all_ids_count_positions(tmp_path: Path) -> None:
     nodes = [{"id": 1}, {"id": 2}, {"id": 3}]
     links = [{"source": 0, "target": 1}, {"source": 1, "target": 2}]
-    graph = read_node_link(tmp_path, {"nodes": nodes, "links": links})
+    graph = linked(tmp_path, {"nodes": nodes, "links": links})
     assert graph.edge_index_2E.tolist() == [[0, 1], [1, 2]]
     assert [note.kind for note in graph.notes] == [NoteKind.EDGE]
 
@@ -403,4 +382,4 @@ def test_attributes_of_each_node_alone_take_no_memory(
     monkeypatch.setattr("layerdag.graph.formats.rows.MOST_CELLS", 100)
     nodes = [{"id": i, f"a{i}": 1} for i in range(30)]
     with pytest.raises(GraphError, match="a table of 900 cells, of which 30 are filled"):
-        read_node_link(tmp_path, {"nodes": nodes, "links": []})
+        linked(tmp_path, {"nodes": nodes, "links": []})

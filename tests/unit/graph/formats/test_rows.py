@@ -4,80 +4,48 @@ import gzip
 import json
 import lzma
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from laws import tried
-from random_jobs import random_job
 from raw_graphs import chain
 
 from layerdag.codec.formats import flow_format, graph_suffix
-from layerdag.datasets.splits import content_key
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
-from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.graph.formats.rows import columns_of, is_number
 
 
-@pytest.mark.parametrize("text", ["0", "-1.5", "1e30", " 7 ", ".5", "1_000"])
-def test_finite_numbers(text: str) -> None:
-    assert is_number(text)
+def test_finite_numbers_are_told_from_words():
+    assert all(map(is_number, ["0", "-1.5", "1e30", " 7 ", ".5", "1_000"]))
+    words = ["", "nan", "inf", "-Infinity", "1e999", "0x10", "1,5", "one"]
+    assert not any(map(is_number, words))
 
 
-@pytest.mark.parametrize("text", ["", "nan", "inf", "-Infinity", "1e999", "0x10", "1,5", "one"])
-def test_what_is_no_finite_number(text: str) -> None:
-    assert not is_number(text)
-
-
-def test_a_column_is_numeric_if_every_value_is_and_nan_where_a_node_lacks_it() -> None:
+def test_a_column_is_numeric_only_if_every_value_is():
     categories, numbers = columns_of([{"op": "add", "cost": "2"}, {"op": "mul"}, {"cost": "-3"}])
     assert categories == {"op": ["add", "mul", ""]}
     np.testing.assert_array_equal(numbers["cost"], [2.0, math.nan, -3.0])
-
-
-def test_one_word_makes_a_column_a_category() -> None:
     categories, numbers = columns_of([{"size": "1"}, {"size": "large"}])
     assert categories == {"size": ["1", "large"]}
     assert numbers == {}
-
-
-def test_known_kinds_keep_digits_as_words_but_make_no_words_numbers() -> None:
     rows = [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]
     categories, numbers = columns_of(rows, {"id": False, "name": True})
     assert categories == {"id": ["1", "2"], "name": ["a", "b"]}
     assert numbers == {}
 
 
-def test_columns_stand_in_the_order_of_their_first_node() -> None:
+def test_columns_stand_in_the_order_of_their_first_node():
     categories, numbers = columns_of([{"b": "x", "n": "1"}, {"a": "y", "m": "2", "b": "z"}])
     assert list(categories) == ["b", "a"]
     assert list(numbers) == ["n", "m"]
 
 
 @pytest.mark.parametrize("rows", [[{}, {}], [{"cost": "1"}, {"cost": "2"}]])
-def test_nodes_without_a_category_are_of_one_kind(rows: list[dict[str, str]]) -> None:
+def test_nodes_without_a_category_are_of_one_kind(rows):
     assert columns_of(rows)[0] == {"kind": ["node", "node"]}
-
-
-def test_json_keeps_everything(tmp_path):
-    graph = random_job(1, 2)
-    write_json(tmp_path / "g.json", graph)
-    back = read_json(tmp_path / "g.json")
-    assert content_key(back) == content_key(graph)
-    assert back.conditions == graph.conditions
-    assert back.name == graph.name
-    assert np.array_equal(back.numbers["comm_bytes"], graph.numbers["comm_bytes"], equal_nan=True)
-
-
-def test_graphml_keeps_structure_words_and_numbers(tmp_path):
-    graph = replace(chain("g", "abc", label=2.5), numbers={"size": np.array([1.0, np.nan, 3.0])})
-    write_graphml(tmp_path / "g.graphml", graph)
-    back = read_graphml(tmp_path / "g.graphml")
-    assert content_key(back) == content_key(graph)
-    assert back.conditions == {"label": 2.5}
 
 
 @pytest.mark.parametrize(
@@ -104,40 +72,6 @@ def test_damaged_json_is_refused(tmp_path, change, message):
         read_json(path)
 
 
-UNDECLARED = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph>
-<node id="n1"><data key="op">Add</data><data key="delay">2</data></node>
-<node id="n2"><data key="op">Mul</data></node>
-<edge source="n1" target="n2"><data key="deptype">Data</data><data key="distance">0</data></edge>
-<edge source="n2" target="n1"><data key="deptype">Data</data><data key="distance">1</data></edge>
-</graph></graphml>"""
-
-
-def test_undeclared_keys_are_read_and_edges_of_a_loop_left_out(tmp_path):
-    (tmp_path / "g.graphml").write_text(UNDECLARED)
-    graph = read_graphml(tmp_path / "g.graphml")
-    assert graph.categories == {"op": ["Add", "Mul"]}
-    assert np.array_equal(graph.numbers["delay"], [2.0, np.nan], equal_nan=True)
-    assert graph.edge_index_2E.tolist() == [[0], [1]]
-    assert graph.edge_type_names[int(graph.edge_type_E[0])] == "Data"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("<graphml><graph>", "not readable GraphML"),
-        ("<html></html>", "no GraphML"),
-        ("<graphml><graph edgedefault='undirected'><node id='a'/></graph></graphml>", "undirected"),
-        ("<graphml><graph><node id='a'/><node id='a'/></graph></graphml>", "same id"),
-        ("<graphml><graph><node id='a'/><edge source='a' target='b'/></graph></graphml>", "'b'"),
-        ("<graphml><graph></graph></graphml>", "no node"),
-    ],
-)
-def test_what_is_no_directed_graphml_is_refused(tmp_path, text, message):
-    (tmp_path / "g.graphml").write_text(text)
-    with pytest.raises(GraphError, match=message):
-        read_graphml(tmp_path / "g.graphml")
-
-
 @given(
     st.lists(st.text("abc\u00e9 <&\"'", max_size=4), min_size=1, max_size=5),
     st.lists(
@@ -162,7 +96,7 @@ def test_any_graph_comes_back_from_json(tmp_path_factory, words, numbers, pairs)
     path = tmp_path_factory.mktemp("law") / "g.json"
     write_json(path, graph)
     again = read_json(path)
-    assert again.categories == graph.categories
+    assert (again.name, again.categories) == (graph.name, graph.categories)
     np.testing.assert_array_equal(again.numbers["x"], graph.numbers["x"])
     np.testing.assert_array_equal(again.edge_index_2E, graph.edge_index_2E)
     np.testing.assert_array_equal(again.edge_type_E, graph.edge_type_E)
@@ -176,68 +110,6 @@ def test_conditions_that_are_neither_numbers_nor_words_are_left_out(tmp_path):
     data["conditions"] = {"a": 1, "b": "x", "c": True, "d": None, "e": [1]}
     (tmp_path / "g.json").write_text(json.dumps(data))
     assert read_json(tmp_path / "g.json").conditions == {"a": 1.0, "b": "x"}
-
-
-def graphml(body: str, keys: str = "", attributes: str = "") -> str:
-    return f"<graphml>{keys}<graph edgedefault='directed' {attributes}>{body}</graph></graphml>"
-
-
-def test_types_of_declared_keys_decide_between_words_and_numbers(tmp_path):
-    keys = (
-        "<key id='d0' for='node' attr.name='size' attr.type='double'/>"
-        "<key id='d1' for='node' attr.name='code' attr.type='string'/>"
-        "<key id='d2' for='graph' attr.name='cost' attr.type='float'/>"
-        "<key id='d3' for='graph' attr.name='version' attr.type='string'/>"
-    )
-    body = (
-        "<data key='d2'>2.5</data><data key='d3'>7</data>"
-        "<node id='a'><data key='d0'>3</data><data key='d1'>1</data></node>"
-        "<node id='b'><data key='d1'>2</data></node><edge source='a' target='b'/>"
-    )
-    (tmp_path / "g.graphml").write_text(graphml(body, keys))
-    found = read_graphml(tmp_path / "g.graphml")
-    assert found.categories == {"code": ["1", "2"]}
-    np.testing.assert_array_equal(found.numbers["size"], [3.0, np.nan])
-    assert found.conditions == {"cost": 2.5, "version": "7"}
-    assert found.name == "g"
-
-
-def test_a_column_with_one_word_in_it_is_a_column_of_words(tmp_path):
-    body = "<node id='a'><data key='x'>3</data></node><node id='b'><data key='x'>many</data></node>"
-    (tmp_path / "g.graphml").write_text(graphml(body))
-    assert read_graphml(tmp_path / "g.graphml").categories == {"x": ["3", "many"]}
-
-
-def test_nodes_without_attributes_get_one(tmp_path):
-    (tmp_path / "g.graphml").write_text(graphml("<node id='a'/><node id='b'/>"))
-    assert read_graphml(tmp_path / "g.graphml").categories == {"kind": ["node", "node"]}
-
-
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("<node id='a'/><node id='a'/>", "two nodes have the same id; make ids unique"),
-        ("<node id='a'/><edge source='a' target='z'/>", "names node 'z', which does not exist"),
-    ],
-)
-def test_graphml_that_contradicts_itself_is_refused(tmp_path, body, told):
-    (tmp_path / "g.graphml").write_text(graphml(body))
-    with pytest.raises(GraphError, match=told):
-        read_graphml(tmp_path / "g.graphml")
-
-
-def test_types_of_edges_are_kept_and_the_usual_one_is_data(tmp_path):
-    body = (
-        "<node id='a'/><node id='b'/><node id='c'/>"
-        "<edge source='a' target='b'><data key='deptype'>anti</data></edge>"
-        "<edge source='b' target='c'/>"
-        "<edge source='c' target='a'><data key='Distance'>1</data></edge>"
-    )
-    (tmp_path / "g.graphml").write_text(graphml(body))
-    found = read_graphml(tmp_path / "g.graphml")
-    assert found.edge_type_names == ("anti", "data")
-    assert found.edge_index_2E.T.tolist() == [[0, 1], [1, 2]]
-    assert found.edge_type_E.tolist() == [0, 1]
 
 
 def name_of(path: Path) -> str | None:
@@ -263,34 +135,34 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("document", "expected"), DOCUMENTS)
-def test_json_is_told_from_its_keys(tmp_path: Path, document: object, expected: str | None) -> None:
+def test_json_is_told_from_its_keys(tmp_path, document, expected):
     path = tmp_path / "g.json"
     path.write_text(json.dumps(document))
     assert name_of(path) == expected
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b"text", b"3"])
-def test_json_that_is_no_object_is_no_graph(tmp_path: Path, content: bytes) -> None:
+def test_json_that_is_no_object_is_no_graph(tmp_path, content):
     path = tmp_path / "g.json"
     path.write_bytes(content)
     assert name_of(path) is None
 
 
 @pytest.mark.parametrize("before", [b"\xef\xbb\xbf", b"\n \t", b"\xef\xbb\xbf\r\n"])
-def test_a_mark_of_utf8_and_blanks_are_passed_over(tmp_path: Path, before: bytes) -> None:
+def test_a_mark_of_utf8_and_blanks_are_passed_over(tmp_path, before):
     path = tmp_path / "g.json"
     path.write_bytes(before + json.dumps({"directed": True, "nodes": []}).encode())
     assert name_of(path) == "node-link JSON"
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_an_archive_is_looked_into(tmp_path: Path, suffix: str, pack: object) -> None:
+def test_an_archive_is_looked_into(tmp_path, suffix, pack):
     path = tmp_path / f"g.json{suffix}"
     path.write_bytes(pack(b'{"format": "layerdag-graph-1"}'))
     assert name_of(path) == "JSON of layerdag"
 
 
-def test_a_damaged_archive_is_told_by_name(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_told_by_name(tmp_path):
     path = tmp_path / "g.json.gz"
     path.write_bytes(gzip.compress(b"{}")[:10] + b"\xff" * 20)  # the head of an archive
     with pytest.raises(GraphError, match=r"g\.json\.gz"):
@@ -307,9 +179,7 @@ def test_a_damaged_archive_is_told_by_name(tmp_path: Path) -> None:
         ("absent", None),
     ],
 )
-def test_other_suffixes_are_taken_at_their_word(
-    tmp_path: Path, name: str, expected: str | None
-) -> None:
+def test_other_suffixes_are_taken_at_their_word(tmp_path, name, expected):
     """The files are not there, so nothing is read."""
     assert name_of(tmp_path / name) == expected
 
@@ -325,5 +195,5 @@ def test_other_suffixes_are_taken_at_their_word(
         ("a", ""),
     ],
 )
-def test_the_suffix_before_that_of_an_archive(name: str, suffix: str) -> None:
+def test_the_suffix_before_that_of_an_archive(name, suffix):
     assert graph_suffix(Path("folder.d") / name) == suffix

@@ -29,7 +29,7 @@ from layerdag.models.fast.sampler_state import EncoderCache, Guidance, SamplerSt
 CPU = torch.device("cpu")
 
 
-def test_at_first_the_candidates_of_a_graph_are_alike() -> None:
+def test_at_first_the_candidates_of_a_graph_are_alike():
     alike = PrefixGroups.by_graph(2, 3, CPU)
     assert alike.group_P.tolist() == [0, 0, 0, 1, 1, 1]
     assert alike.option_P.tolist() == [0, 1, 2, 0, 1, 2]
@@ -38,7 +38,7 @@ def test_at_first_the_candidates_of_a_graph_are_alike() -> None:
 
 @tried(40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4]))
-def test_candidates_stay_together_while_they_decide_alike(seed: int, options: int) -> None:
+def test_candidates_stay_together_while_they_decide_alike(seed, options):
     generator = torch.Generator().manual_seed(seed)
     alike, history = (
         PrefixGroups.by_graph(3, options, CPU),
@@ -55,7 +55,7 @@ def test_candidates_stay_together_while_they_decide_alike(seed: int, options: in
     assert group_P == alike.of(alike.group_P)[alike.group_P].tolist()
 
 
-def test_each_candidate_draws_from_the_logits_of_its_group_with_its_own_uniform() -> None:
+def test_each_candidate_draws_from_the_logits_of_its_group_with_its_own_uniform():
     alike = PrefixGroups.by_graph(2, 4, CPU).split(torch.tensor([0, 1, 0, 1, 2, 2, 2, 0]))
     logits_GK = torch.randn((alike.groups, 5), generator=torch.Generator().manual_seed(0))
     uniform_P = torch.rand(8, generator=torch.Generator().manual_seed(1))
@@ -64,7 +64,7 @@ def test_each_candidate_draws_from_the_logits_of_its_group_with_its_own_uniform(
     assert len(set(alone_P.tolist())) > 2
 
 
-def test_a_single_candidate_draws_as_it_would_alone() -> None:
+def test_a_single_candidate_draws_as_it_would_alone():
     alike = PrefixGroups.by_graph(3, 1, CPU)
     logits_GK, uniform_P = torch.eye(3), torch.tensor([0.1, 0.5, 0.9])
     drawn_P = sample_from_logits(logits_GK, uniform_P)
@@ -73,7 +73,7 @@ def test_a_single_candidate_draws_as_it_would_alone() -> None:
     assert alike.keep(torch.tensor([2])).group_P.tolist() == [0]
 
 
-def test_states_follow_their_candidates_through_splits_and_selections() -> None:
+def test_states_follow_their_candidates_through_splits_and_selections():
     for weight in (1.0, 1.5):
         guidance = Guidance(weight, 1.0)
         alike = PrefixGroups.by_graph(3, 2, CPU)
@@ -86,11 +86,6 @@ def test_states_follow_their_candidates_through_splits_and_selections() -> None:
         assert found_RD[:, 0].tolist() == expected
 
 
-def test_no_candidate_has_no_group() -> None:
-    alike = PrefixGroups.by_graph(2, 2, CPU).keep(torch.zeros(0, dtype=torch.int64))
-    assert alike.groups == 0
-
-
 @pytest.fixture(scope="module")
 def model() -> FastLayerDAG:
     return small_model(small_dags())
@@ -101,9 +96,7 @@ def sampled(model: FastLayerDAG, guidance: float) -> SampleResult:
 
 
 @pytest.mark.parametrize("guidance", [1.0, 1.5])
-def test_the_first_candidate_is_the_node_that_is_drawn_alone(
-    model: FastLayerDAG, guidance: float, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_first_candidate_is_the_node_that_is_drawn_alone(model, guidance, monkeypatch):
     alone = sampled(model, guidance).dags
     draw = CandidateSampler.draw
 
@@ -123,7 +116,7 @@ def test_the_first_candidate_is_the_node_that_is_drawn_alone(
 
 
 def test_candidates_of_a_graph_differ_and_each_has_as_many_parents_as_its_degree(
-    model: FastLayerDAG, monkeypatch: pytest.MonkeyPatch
+    model, monkeypatch
 ):
     draw, distinct = CandidateSampler.draw, []
 
@@ -161,7 +154,7 @@ def test_one_selects_its_own_edges_and_states_under_new_numbers():
 
 
 @pytest.mark.parametrize(("weight", "rows"), [(1.0, 2), (1.5, 4)])
-def test_only_guidance_has_pairs_of_rows(weight: float, rows: int):
+def test_only_guidance_has_pairs_of_rows(weight, rows):
     guidance = Guidance(weight, 0.5)
     assert guidance.duplicate(torch.arange(2)).shape[0] == rows
     assert guidance.rows(torch.tensor([1]), 2).tolist() == [1, 3][: rows // 2]
@@ -173,9 +166,7 @@ def test_without_guidance_the_temperature_divides_the_logits():
     assert Guidance(1.0, 0.5).merge(logits_RK).tolist() == [[2.0, 4.0]]
 
 
-def test_without_lists_of_neighbors_one_candidate_is_drawn(
-    model: FastLayerDAG, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_lists_of_neighbors_one_candidate_is_drawn(model, monkeypatch):
     counts = []
     draw = CandidateSampler.draw
 
@@ -242,28 +233,14 @@ def probabilities(found: ParentScorer, low: int, high: int) -> dict[int, float]:
 
 @pytest.mark.parametrize("block", [1, 2, 3, 64])
 @pytest.mark.parametrize(("low", "high"), [(1, 10), (3, 4), (2, 7), (9, 10)])
-def test_exactly_the_tokens_of_the_range_can_be_parents(block: int, low: int, high: int):
+def test_exactly_the_tokens_of_the_range_can_be_parents(block, low, high):
     found = probabilities(scorer(block), low, high)
     assert {position for position, share in found.items() if share > 0} == set(range(low, high))
     assert sum(found.values()) == pytest.approx(1)
 
 
-def test_candidates_of_the_window_are_scored_by_the_pointer():
-    found = scorer(64)
-    scores = found.score_visible(hidden(), decisions(1, 10))
-    state, pointer = found.state, found.pointer
-    for column, position in enumerate(range(1, 10)):
-        # No child yet and three pending, no reference, never used, so many layers away.
-        codes = [3, 9, 0, [0, 1, 2, 3, 4, 5, 5, 6, 6, 6][NODES + 1 - position]]
-        terms = pointer.code_scores(hidden())[0][pointer.offset_F + torch.tensor(codes)]
-        key = found.cache.pointer_key.data[0, position]
-        wanted = pointer.query(hidden())[0] @ key / KEY**0.5 + terms.sum()
-        torch.testing.assert_close(scores.logits_QO[0, column], wanted)
-    assert state.used.data.sum() == 0
-
-
 @pytest.mark.parametrize("block", [1, 2, 64])
-def test_a_token_with_children_enough_is_ruled_out_if_there_is_another(block: int):
+def test_a_token_with_children_enough_is_ruled_out_if_there_is_another(block):
     found = probabilities(scorer(block, full=(8, 9)), 7, 10)
     assert found[7] == pytest.approx(1)
     assert found[8] == found[9] == 0

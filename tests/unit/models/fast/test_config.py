@@ -49,12 +49,12 @@ def sampled_pairs(attributes: str) -> set[tuple[int, int, int]]:
     return {tuple(row) for dag in dags for row in dag.x_NA.tolist()}
 
 
-def test_an_untrained_model_samples_only_what_goes_together() -> None:
+def test_an_untrained_model_samples_only_what_goes_together():
     assert sampled_pairs("observed") <= {(kind, *rest) for kind, rest in PAIRS.items()}
     assert len(sampled_pairs("unlimited")) > len(PAIRS)
 
 
-def test_later_attributes_restrict_those_after_them() -> None:
+def test_later_attributes_restrict_those_after_them():
     allowed = AllowedCodes(SIZES, shared_statistics(chains(), SIZES))
     after_BF = allowed.given(1, torch.tensor([3]))
     (fits_K,) = allowed.limit(torch.zeros(1, 5), after_BF, 2) > -torch.inf
@@ -63,7 +63,7 @@ def test_later_attributes_restrict_those_after_them() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True))
 @tried(20)
-def test_where_nothing_would_be_left_nothing_is_ruled_out(impossible: list[int]) -> None:
+def test_where_nothing_would_be_left_nothing_is_ruled_out(impossible):
     allowed = AllowedCodes(SIZES, shared_statistics(chains(), SIZES))
     logits_BK = torch.zeros(1, 4)
     logits_BK[0, impossible] = -torch.inf
@@ -74,7 +74,7 @@ def test_where_nothing_would_be_left_nothing_is_ruled_out(impossible: list[int])
         assert (limited_BK[0] > -torch.inf).tolist() == [False, True, False, False]
 
 
-def test_without_statistics_every_code_is_allowed() -> None:
+def test_without_statistics_every_code_is_allowed():
     allowed = AllowedCodes(SIZES, None)
     assert allowed.allowed_FF.all()
     logits_BK = torch.randn(2, 4)
@@ -110,7 +110,7 @@ CHOICES = [
         ("posterior", "dropout", 0, 1),
     ],
 )
-def test_every_setting_is_bounded_on_both_sides(group: str, name: str, low: int, high: int):
+def test_every_setting_is_bounded_on_both_sides(group, name, low, high):
     key = f"{group}.{name}" if group else name
     for value in (low - 1, high + 1):
         if (name, value) == ("width", 0) and group:
@@ -130,13 +130,13 @@ def test_every_setting_is_bounded_on_both_sides(group: str, name: str, low: int,
         ("constraints", "out_degree"),
     ],
 )
-def test_an_unknown_choice_is_refused_with_the_known_ones(group: str, name: str):
+def test_an_unknown_choice_is_refused_with_the_known_ones(group, name):
     with pytest.raises(ConfigError, match=rf"{group}\.{name}' must be '\w+' or '\w+', found 'al"):
         model_config("fast", {group: {name: "all"}})
 
 
 @pytest.mark.parametrize("starts", [(0, 1), (2, 1), (3, 3), (1, 2_000_000), (-4,)])
-def test_buckets_must_ascend_from_1(starts: tuple[int, ...]):
+def test_buckets_must_ascend_from_1(starts):
     with pytest.raises(ConfigError, match="must be ascending positions from 1 to 1,000,000, found"):
         ConditioningConfig(position_buckets=starts)
 
@@ -160,7 +160,7 @@ def test_without_a_data_set_out_degrees_are_predicted():
 
 
 @pytest.mark.parametrize("config", CHOICES)
-def test_every_choice_makes_a_model_with_another_loss(config: FastConfig):
+def test_every_choice_makes_a_model_with_another_loss(config):
     dags = small_dags(2)
     statistics = GraphStatistics.measure(dags, MODEL_SIZES)
 

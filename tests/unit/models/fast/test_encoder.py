@@ -15,7 +15,6 @@ from small_models import (
     tokens_of,
 )
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import layerdag as ld
 from layerdag.dag.dag import DAG, GraphSizes
@@ -31,7 +30,6 @@ from layerdag.models.fast.encoder import (
     ParentList,
     TokenGraphs,
     alibi_slopes,
-    attention,
     block_sum,
     register_encoder,
 )
@@ -47,104 +45,6 @@ from layerdag.models.fast.tokens import (
     noisy_sizes,
 )
 
-
-class Recurrent(Encoder):
-    """A GRU over the tokens of a graph."""
-
-    def __init__(self, width: int, depth: int, config: EncoderConfig) -> None:
-        super().__init__(width, depth, config)
-        self.cell = nn.GRU(width, width, depth, batch_first=True)
-
-    def full(self, x_TD: Tensor, tokens: TokenGraphs) -> Tensor:
-        return tokens.flat(self.cell(tokens.padded(x_TD))[0])
-
-    def start(self, like_RD: Tensor) -> Tensor:
-        return like_RD.new_zeros(like_RD.shape[0], self.depth, self.width)
-
-    def step(self, x_RD: Tensor, newest: NewestTokens, memory: Tensor) -> tuple[Tensor, Tensor]:
-        found, memory = self.cell(x_RD[:, None], memory.transpose(0, 1).contiguous())
-        return found[:, 0], memory.transpose(0, 1)
-
-
-@pytest.fixture
-def recurrent():
-    register_encoder("test-gru")(Recurrent)
-    yield "test-gru"
-    ENCODERS.unregister("test-gru")
-
-
-def test_step_after_step_gives_the_states_of_all_tokens_at_once():
-    layout, tokens = tokens_of(collated(small_dags(1)), 4)
-    torch.manual_seed(0)
-    encoder = Recurrent(8, 2, EncoderConfig()).eval()
-    x_TD = torch.randn(layout.num_tokens, 8)
-    none = torch.zeros(0, dtype=torch.int64)
-    memory, found = encoder.start(x_TD[:1]), []
-    with torch.no_grad():
-        for position in range(layout.num_tokens):
-            newest = NewestTokens(position, ParentList(none, none, torch.zeros(1).long()))
-            state, memory = encoder.step(x_TD[position : position + 1], newest, memory)
-            found.append(state)
-        torch.testing.assert_close(torch.cat(found), encoder.full(x_TD, tokens))
-
-
-def test_padded_and_flat_are_inverse_and_the_means_are_those_of_parents():
-    layout, tokens = tokens_of(collated(small_dags(3)), 4)
-    x_TD = torch.randn(layout.num_tokens, 5)
-    assert torch.equal(tokens.flat(tokens.padded(x_TD)), x_TD)
-    mean_TD = tokens.parents_mean(x_TD)
-    child = int(tokens.child_E[-1])
-    parents = tokens.parent_E[tokens.child_E == child]
-    torch.testing.assert_close(mean_TD[child], x_TD[parents].mean(0))
-
-
-def test_memory_of_tensors_tuples_and_dicts_is_selected_by_rows():
-    encoder = Recurrent(8, 1, EncoderConfig())
-    rows, a = torch.tensor([2, 0]), torch.arange(3.0)
-    kept = encoder.select({"a": a, "b": (a, [2 * a])}, rows)
-    assert kept["a"].tolist() == [2, 0]
-    assert kept["b"][1][0].tolist() == [4, 0]
-
-
-def test_the_model_samples_valid_graphs_whatever_the_seeds_beside_them(recurrent):
-    dags = small_dags()
-    config = FastConfig(width=32, depth=1, encoder=EncoderConfig(kind=recurrent))
-    torch.manual_seed(0)
-    model = FastLayerDAG(MODEL_SIZES, GraphStatistics.measure(dags, MODEL_SIZES), config).eval()
-    found = model.sample(request(3, best_of=2)).dags
-    assert len(found) == 3
-    for dag in found:
-        dag.check()
-
-
-def test_it_is_trained_sampled_and_saved_by_name(recurrent, tmp_path: Path):
-    data = ld.load_dataset("latent_preferential", num_train=12, num_val=3, num_test=3)
-    settings = ld.TrainSettings(max_steps=2)
-    checkpoint = ld.train(
-        data,
-        width=32,
-        depth=1,
-        encoder={"kind": recurrent},
-        settings=settings,
-        out=tmp_path / "run",
-    )
-    assert len(ld.sample(checkpoint, num=2, max_nodes=40)) == 2
-    best = tmp_path / "run/best"
-    assert ld.load_checkpoint(best).spec.config.encoder.kind == recurrent
-    ENCODERS.unregister(recurrent)
-    with pytest.raises(CheckpointError, match=r"no encoder 'test-gru'.*Register it"):
-        ld.load_checkpoint(best)
-
-
-def test_names_that_nothing_has_and_things_that_are_none_are_refused():
-    with pytest.raises(ConfigError, match=r"There is no encoder 'windo'\. Did you mean 'window'"):
-        ENCODERS.get("windo")
-    with pytest.raises(UsageError, match="encoder 'window' is one of layerdag itself"):
-        register_encoder("window")(Recurrent)
-    with pytest.raises(UsageError, match="must be a subclass of"):
-        ENCODERS.register("os", Path)
-
-
 NONE = torch.zeros(2, 0, dtype=torch.int64)
 
 
@@ -153,13 +53,6 @@ def test_an_unknown_number_is_not_taken_for_a_mean_one():
     found = encoder(Conditions(torch.tensor([[torch.nan, 1.0], [0.0, 1.0]]), NONE)).before_BJD
     assert found.isfinite().all()
     assert not torch.allclose(found[0], found[1])
-
-
-def test_nothing_known_of_numbers_alone_adds_nothing():
-    encoder = ConditionEncoder(GraphSizes((2,), numeric_conditions=2), 32)
-    found = encoder(Conditions(torch.full((2, 2), torch.nan), NONE))
-    assert not found.before_BJD.any()
-    assert not found.after_BJD.any()
 
 
 def test_each_bucket_learns_a_vector_of_its_own():
@@ -174,16 +67,16 @@ def test_each_bucket_learns_a_vector_of_its_own():
     assert not grown[:, [0, 1, 2, 3, 5]].any()
 
 
-def test_buckets_of_positions():
+def test_tokens_get_the_vector_of_their_graph_and_bucket():
     encoder = ConditionEncoder(GraphSizes((2,)), 32)
     stages = encoder.bucket(torch.tensor([0, 1, 2, 3, 4, 5, 8, 9, 512, 513, 9000])).tolist()
     assert stages == [0, 1, 2, 3, 3, 4, 4, 5, 10, 11, 11]
-
-
-def test_a_token_gets_the_vector_of_its_graph_and_bucket():
     vectors = torch.arange(6.0).view(2, 3, 1)
     found = at_tokens(vectors, torch.tensor([0, 0, 1]), torch.tensor([0, 2, 1]))
     assert found[:, 0].tolist() == [0.0, 2.0, 4.0]
+    encoder = ConditionEncoder(SIZES, 16, position_buckets=())
+    assert encoder(some_conditions()).before_BJD.shape == (4, 1, 16)
+    assert encoder.bucket(torch.tensor([0, 7, 10**6])).tolist() == [0, 0, 0]
 
 
 def test_dropping_hides_about_the_asked_fraction_and_nothing_at_zero():
@@ -266,18 +159,6 @@ def test_without_any_condition_there_is_nothing_to_add():
     found = encoder(Conditions(torch.zeros(3, 0), torch.zeros(3, 0, dtype=torch.int64)))
     assert found.before_BJD.shape == (3, 3, 16)
     assert not found.before_BJD.any()
-
-
-def test_without_buckets_all_positions_share_one_vector():
-    encoder = ConditionEncoder(SIZES, 16, position_buckets=())
-    assert encoder(some_conditions()).before_BJD.shape == (4, 1, 16)
-    assert encoder.bucket(torch.tensor([0, 7, 10**6])).tolist() == [0, 0, 0]
-
-
-def test_dropping_everything_leaves_nothing_known():
-    dropped = drop_conditions(some_conditions(), 1.0, torch.Generator())
-    assert dropped.numeric_BC.isnan().all()
-    assert (dropped.category_BM == -1).all()
 
 
 def trained_remaining() -> RemainingSizes:
@@ -373,7 +254,7 @@ def attended_by_hand(layer: EncoderBlock, x_TD: Tensor, layout: BatchLayout, blo
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 64])
-def test_attention_is_that_of_each_token_over_its_window_and_the_means_of_older_blocks(block: int):
+def test_attention_is_that_of_each_token_over_its_window_and_the_means_of_older_blocks(block):
     batch = collated(small_dags(2))
     layout, context = context_of(batch, block)
     layer, x_TD = encoder_block(messages="none"), noise(layout.num_tokens)
@@ -398,29 +279,11 @@ def test_messages_are_the_mean_of_the_parents_values():
     )
 
 
-@pytest.mark.parametrize("block", [1, 2, 4, 64])
-def test_a_token_changes_itself_and_later_tokens_of_its_graph_alone(block: int):
-    layout, context = context_of(collated(small_dags(2)), block)
-    layer, x_TD = encoder_block(), noise(layout.num_tokens)
-    plain = layer(x_TD, context)
-    for token in range(0, layout.num_tokens, 5):
-        changed = x_TD.clone()
-        # Not by a constant: the normalization would take it away.
-        changed[token] += torch.linspace(-1, 2, WIDTH)
-        moved_T = (layer(changed, context) != plain).any(1)
-        assert moved_T[token]
-        assert not moved_T[:token].any()
-        assert not moved_T[layout.graph_T != layout.graph_T[token]].any()
-
-
-def test_without_attention_and_messages_every_token_is_alone():
+def test_without_attention_and_messages_tokens_are_alone_with_the_same_parameters():
     layout, context = context_of(collated(small_dags(1)), 4)
     layer, x_TD = encoder_block(attention="none", messages="none"), noise(layout.num_tokens)
     one_by_one = [layer.finish(row, 0 * row, 0 * row) for row in x_TD[:, None]]
     torch.testing.assert_close(layer(x_TD, context), torch.cat(one_by_one))
-
-
-def test_variants_have_the_same_parameters_and_begin_with_the_same_weights():
     whole, bare = encoder_block(), encoder_block(attention="none", messages="none")
     assert whole.state_dict().keys() == bare.state_dict().keys()
     for name, weight in whole.state_dict().items():
@@ -428,35 +291,11 @@ def test_variants_have_the_same_parameters_and_begin_with_the_same_weights():
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 8])
-def test_the_penalty_halves_by_equal_steps_and_the_last_head_has_none(heads: int):
+def test_the_penalty_halves_by_equal_steps_and_the_last_head_has_none(heads):
     slopes = alibi_slopes(heads, torch.device("cpu"))
     assert slopes[-1] == 0
     wanted = [2 ** (-8 * h / heads) for h in range(1, heads)]
     assert slopes[:-1].tolist() == pytest.approx(wanted)
-
-
-def test_biases_hide_later_tokens_and_missing_blocks():
-    layout, context = context_of(collated(small_dags(3)), 2)
-    hidden_ww = context.first_bias_Hww.isinf()
-    width = hidden_ww.shape[-1]
-    assert (hidden_ww == torch.ones(width, width).triu(1).bool()).all()
-    pooled_ZHbz = context.later_bias_ZHbw[..., 4:]
-    valid_ZHbz = context.blocks.pooled_valid_Zz[:, None, None].expand_as(pooled_ZHbz)
-    assert torch.equal(pooled_ZHbz == 0, valid_ZHbz)
-    assert torch.equal(pooled_ZHbz.isinf(), ~valid_ZHbz)
-    assert layout.num_tokens > 4
-
-
-def test_attention_is_scaled_dot_product_attention(generator: torch.Generator):
-    query, key, value = torch.randn(3, 5, 4, WIDTH, generator=generator)
-    bias = torch.randn(HEADS, 4, 4, generator=generator)
-
-    def split(x: Tensor) -> Tensor:
-        return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-
-    wanted = F.scaled_dot_product_attention(split(query), split(key), split(value), attn_mask=bias)
-    found = attention(query, key, value, bias)
-    torch.testing.assert_close(found, wanted.transpose(1, 2).flatten(2))
 
 
 def test_block_sums_add_the_tokens_of_each_block_in_single_precision():
@@ -525,11 +364,6 @@ def test_pending_children_are_those_that_later_nodes_take():
         assert structure.open_before_T[token] == before.sum() - reached.sum()
 
 
-def test_a_whole_graph_leaves_no_child_pending():
-    layout, structure = features(*small_dags(3))
-    assert not structure.open_T[layout.end_B - 1].any()
-
-
 def test_without_out_degrees_only_edges_so_far_are_counted():
     layout, structure = features(*small_dags(2), plans=False)
     assert not structure.out_degree_T.any()
@@ -563,3 +397,93 @@ def test_negative_counts_are_embedded_as_zero():
     assert not torch.equal(
         embedding(codes, StructuralFeatures(**none)), embedding(codes, StructuralFeatures(**more))
     )
+
+
+class Recurrent(Encoder):
+    """A GRU over the tokens of a graph."""
+
+    def __init__(self, width: int, depth: int, config: EncoderConfig) -> None:
+        super().__init__(width, depth, config)
+        self.cell = nn.GRU(width, width, depth, batch_first=True)
+
+    def full(self, x_TD: Tensor, tokens: TokenGraphs) -> Tensor:
+        return tokens.flat(self.cell(tokens.padded(x_TD))[0])
+
+    def start(self, like_RD: Tensor) -> Tensor:
+        return like_RD.new_zeros(like_RD.shape[0], self.depth, self.width)
+
+    def step(self, x_RD: Tensor, newest: NewestTokens, memory: Tensor) -> tuple[Tensor, Tensor]:
+        found, memory = self.cell(x_RD[:, None], memory.transpose(0, 1).contiguous())
+        return found[:, 0], memory.transpose(0, 1)
+
+
+@pytest.fixture
+def recurrent():
+    register_encoder("test-gru")(Recurrent)
+    yield "test-gru"
+    ENCODERS.unregister("test-gru")
+
+
+def test_step_after_step_gives_the_states_of_all_tokens_at_once():
+    layout, tokens = tokens_of(collated(small_dags(1)), 4)
+    torch.manual_seed(0)
+    encoder = Recurrent(8, 2, EncoderConfig()).eval()
+    x_TD = torch.randn(layout.num_tokens, 8)
+    none = torch.zeros(0, dtype=torch.int64)
+    memory, found = encoder.start(x_TD[:1]), []
+    with torch.no_grad():
+        for position in range(layout.num_tokens):
+            newest = NewestTokens(position, ParentList(none, none, torch.zeros(1).long()))
+            state, memory = encoder.step(x_TD[position : position + 1], newest, memory)
+            found.append(state)
+        torch.testing.assert_close(torch.cat(found), encoder.full(x_TD, tokens))
+
+
+def test_padded_and_flat_are_inverse_and_the_means_are_those_of_parents():
+    layout, tokens = tokens_of(collated(small_dags(3)), 4)
+    x_TD = torch.randn(layout.num_tokens, 5)
+    assert torch.equal(tokens.flat(tokens.padded(x_TD)), x_TD)
+    mean_TD = tokens.parents_mean(x_TD)
+    child = int(tokens.child_E[-1])
+    parents = tokens.parent_E[tokens.child_E == child]
+    torch.testing.assert_close(mean_TD[child], x_TD[parents].mean(0))
+
+
+def test_memory_of_tensors_tuples_and_dicts_is_selected_by_rows():
+    encoder = Recurrent(8, 1, EncoderConfig())
+    rows, a = torch.tensor([2, 0]), torch.arange(3.0)
+    kept = encoder.select({"a": a, "b": (a, [2 * a])}, rows)
+    assert kept["a"].tolist() == [2, 0]
+    assert kept["b"][1][0].tolist() == [4, 0]
+
+
+def test_the_model_samples_valid_graphs_whatever_the_seeds_beside_them(recurrent):
+    dags = small_dags()
+    config = FastConfig(width=32, depth=1, encoder=EncoderConfig(kind=recurrent))
+    torch.manual_seed(0)
+    model = FastLayerDAG(MODEL_SIZES, GraphStatistics.measure(dags, MODEL_SIZES), config).eval()
+    found = model.sample(request(3, best_of=2)).dags
+    assert len(found) == 3
+    for dag in found:
+        dag.check()
+
+
+def test_it_is_trained_sampled_and_saved_by_name(recurrent, tmp_path):
+    data = ld.load_dataset("latent_preferential", num_train=6, num_val=2, num_test=2)
+    plain = {"width": 32, "depth": 1, "settings": ld.TrainSettings(max_steps=1)}
+    checkpoint = ld.train(data, encoder={"kind": recurrent}, out=tmp_path / "run", **plain)
+    assert len(ld.sample(checkpoint, num=1, max_nodes=10)) == 1
+    best = tmp_path / "run/best"
+    assert ld.load_checkpoint(best).spec.config.encoder.kind == recurrent
+    ENCODERS.unregister(recurrent)
+    with pytest.raises(CheckpointError, match=r"no encoder 'test-gru'.*Register it"):
+        ld.load_checkpoint(best)
+
+
+def test_names_that_nothing_has_and_things_that_are_none_are_refused():
+    with pytest.raises(ConfigError, match=r"There is no encoder 'windo'\. Did you mean 'window'"):
+        ENCODERS.get("windo")
+    with pytest.raises(UsageError, match="encoder 'window' is one of layerdag itself"):
+        register_encoder("window")(Recurrent)
+    with pytest.raises(UsageError, match="must be a subclass of"):
+        ENCODERS.register("os", Path)

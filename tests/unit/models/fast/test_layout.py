@@ -19,7 +19,6 @@ from layerdag.models.fast.layout import (
     ParentHistory,
     log_code,
     no_token_codes,
-    split_ranges,
     stub_code,
     token_codes,
 )
@@ -47,7 +46,7 @@ def tokens() -> Iterator[tuple[int, int]]:
         yield from ((graph, node) for node in range(dag.num_nodes))
 
 
-def test_every_graph_is_a_start_token_and_its_nodes(layout: BatchLayout):
+def test_every_graph_is_a_start_token_and_its_nodes(layout):
     graphs, nodes = zip(*tokens(), strict=True)
     assert layout.num_tokens == len(graphs)
     assert layout.graph_T.tolist() == list(graphs)
@@ -58,7 +57,7 @@ def test_every_graph_is_a_start_token_and_its_nodes(layout: BatchLayout):
     assert layout.token_N.tolist() == [token for token, node in enumerate(nodes) if node >= 0]
 
 
-def test_layers_sizes_and_places_are_those_of_each_graph(layout: BatchLayout):
+def test_layers_sizes_and_places_are_those_of_each_graph(layout):
     layers, places, sizes = [], [], []
     for graph, node in tokens():
         layer_N = DAGS[graph].layers().tolist()
@@ -71,7 +70,7 @@ def test_layers_sizes_and_places_are_those_of_each_graph(layout: BatchLayout):
     assert layout.size_T.tolist() == sizes
 
 
-def test_each_node_knows_where_its_layer_and_the_one_before_begin(layout: BatchLayout):
+def test_each_node_knows_where_its_layer_and_the_one_before_begin(layout):
     graph_T, layer_T = layout.graph_T.tolist(), layout.layer_T.tolist()
     where = list(zip(graph_T, layer_T, strict=True))
     for node, token in enumerate(layout.token_N.tolist()):
@@ -81,7 +80,7 @@ def test_each_node_knows_where_its_layer_and_the_one_before_begin(layout: BatchL
             assert layout.parent_start_N[node] == where.index((graph, layer - 1))
 
 
-def test_layers_of_the_batch_are_listed_in_order(layout: BatchLayout):
+def test_layers_of_the_batch_are_listed_in_order(layout):
     where = list(zip(layout.graph_T.tolist(), layout.layer_T.tolist(), strict=True))
     distinct = [key for key in dict.fromkeys(where) if key[1] >= 0]
     assert layout.first_token_L.tolist() == [where.index(key) for key in distinct]
@@ -89,38 +88,13 @@ def test_layers_of_the_batch_are_listed_in_order(layout: BatchLayout):
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 64])
-def test_blocks_cut_every_graph_anew(layout: BatchLayout, block: int):
+def test_blocks_cut_every_graph_anew(layout, block):
     blocks = AttentionBlocks.from_layout(layout, block)
     cut = list(zip(layout.graph_T.tolist(), (layout.position_T // block).tolist(), strict=True))
     number = {key: index for index, key in enumerate(dict.fromkeys(cut))}
     assert blocks.of_T.tolist() == [number[key] for key in cut]
     assert blocks.num_blocks == len(number)
     assert blocks.offset_T.tolist() == (layout.position_T % block).tolist()
-
-
-@pytest.mark.parametrize("block", [1, 2, 3, 7, 64])
-def test_the_slot_of_a_token_asks_for_that_token(layout: BatchLayout, block: int):
-    blocks = AttentionBlocks.from_layout(layout, block)
-    rows = torch.cat([blocks.first.query_Zb.flatten(), blocks.later.query_Zb.flatten()])
-    assert rows[blocks.slot_T].tolist() == list(range(layout.num_tokens))
-
-
-@pytest.mark.parametrize("block", [1, 2, 3, 7])
-def test_a_later_block_sees_itself_and_the_block_before_and_pools_the_rest(
-    layout: BatchLayout, block: int
-):
-    blocks = AttentionBlocks.from_layout(layout, block)
-    later = layout.position_T >= block
-    first_slot = blocks.first.query_Zb.numel()
-    for token in later.nonzero()[:, 0].tolist():
-        row = int(blocks.slot_T[token] - first_slot) // block
-        start = token - int(blocks.offset_T[token]) - block
-        last = layout.num_tokens - 1
-        window = [min(place, last) for place in range(start, start + 2 * block)]
-        assert blocks.later.key_Zw[row].tolist() == window
-        pooled = blocks.pooled_Zz[row][blocks.pooled_valid_Zz[row]].tolist()
-        first = int(blocks.of_T[layout.start_B[layout.graph_T[token]]])
-        assert pooled == list(range(first, int(blocks.of_T[token]) - 1))
 
 
 def test_small_graphs_have_windows_no_wider_than_they_are():
@@ -130,9 +104,7 @@ def test_small_graphs_have_windows_no_wider_than_they_are():
     assert blocks.pooled_Zz.shape == (0, 0)
 
 
-def test_edges_are_listed_by_child_with_the_latest_parent_first(
-    batch: DAGBatch, layout: BatchLayout
-):
+def test_edges_are_listed_by_child_with_the_latest_parent_first(batch, layout):
     edges = Edges.from_batch(batch, layout)
     wanted = []
     offset = 0
@@ -150,21 +122,13 @@ def test_edges_are_listed_by_child_with_the_latest_parent_first(
     assert edges.degree_E.tolist() == [children.count(child) for child in children]
 
 
-def test_degrees_count_the_edges_at_both_ends(batch: DAGBatch, layout: BatchLayout):
+def test_degrees_count_the_edges_at_both_ends(batch, layout):
     edges = Edges.from_batch(batch, layout)
     source, target = batch.edge_index_2E
     assert edges.in_degree_N.tolist() == torch.bincount(target, minlength=batch.num_nodes).tolist()
     out_degree_N = torch.bincount(source, minlength=batch.num_nodes)
     assert edges.out_degree_T[layout.token_N].tolist() == out_degree_N.tolist()
     assert not edges.out_degree_T[layout.start_B].any()
-
-
-def test_the_first_parent_lies_in_the_layer_before(batch: DAGBatch, layout: BatchLayout):
-    edges = Edges.from_batch(batch, layout)
-    first = edges.rank_E == 0
-    gap = layout.layer_T[edges.child_E] - layout.layer_T[edges.parent_E]
-    assert (gap[first] == 1).all()
-    assert (gap >= 1).all()
 
 
 def test_graphs_without_edges_have_none():
@@ -220,32 +184,7 @@ def test_ranges_pair_each_decision_with_every_integer_of_its_range():
     assert pairs.candidate_P.tolist() == [3, 4, 5, 0, 1]
 
 
-@pytest.mark.parametrize("block", [1, 2, 4, 64])
-def test_the_window_and_the_older_blocks_hold_every_earlier_token_once(block: int):
-    layout, _, decisions = decided(collated(small_dags(3)))
-    blocks = AttentionBlocks.from_layout(layout, block)
-    window_Q, far_Q = split_ranges(decisions, layout, blocks)
-    for child, window, far in zip(
-        decisions.child_Q.tolist(), window_Q.tolist(), far_Q.tolist(), strict=True
-    ):
-        start = int(layout.start_B[layout.graph_T[child]])
-        first = int(blocks.of_T[start])
-        older = [t for t in range(start, child) if first <= blocks.of_T[t] < far]
-        assert older + list(range(window, child)) == list(range(start, child))
-        assert child - window <= 2 * block
-
-
-def test_uses_count_what_came_before_the_child_and_the_last_of_them():
-    parent, child = torch.tensor([1, 1, 2, 1]), torch.tensor([2, 3, 3, 5])
-    history = ParentHistory(parent, child, num_groups=4, num_tokens=6)
-    asked = [(1, 2), (1, 3), (1, 5), (1, 6 - 1), (2, 3), (2, 4), (3, 5), (0, 5)]
-    group, when = torch.tensor(asked).T
-    used, last = history.before(group, when)
-    assert used.tolist() == [0, 1, 2, 2, 0, 1, 0, 0]
-    assert last.tolist() == [NEVER, 2, 3, 3, NEVER, 3, NEVER, NEVER]
-
-
-def test_uses_equal_those_counted_one_by_one(generator: torch.Generator):
+def test_uses_equal_those_counted_one_by_one(generator):
     _, edges, decisions = decided(collated(small_dags(5)))
     tokens = int(edges.child_E.max()) + 1
     history = ParentHistory(edges.parent_E, edges.child_E, tokens, tokens)
@@ -265,23 +204,14 @@ def test_without_edges_nothing_was_ever_used():
     assert last.tolist() == [NEVER, NEVER]
 
 
-def test_log_codes_are_exact_up_to_4_and_then_ever_wider():
+def test_codes_of_counts_widen_and_those_of_stubs_tell_pending_children():
     borders = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 9: 6, 10: 7, 16: 7, 17: 8, 32: 8}
     counts = torch.tensor([*borders, 33, 10**6])
     assert log_code(counts).tolist() == [*borders.values(), 9, 9]
     assert int(log_code(counts).max()) == BLOCK_CODES - 1
-
-
-def test_stub_codes_tell_children_so_far_from_pending_ones():
     used = torch.tensor([0, 0, 2, 3, 9, 4, 1])
     out_degree = torch.tensor([0, 9, 3, 3, 10, 1, 3])
     assert stub_code(used, out_degree).tolist() == [0, 3, 9, 12, 13, 12, 6]
-
-
-def test_all_stub_codes_occur_and_none_beyond():
-    used, pending = torch.meshgrid(torch.arange(6), torch.arange(-2, 6), indexing="ij")
-    codes = stub_code(used.flatten(), (used + pending).flatten())
-    assert codes.unique().tolist() == list(range(TOKEN_CODES[0]))
 
 
 def test_token_codes_clamp_the_offset_and_mark_a_missing_reference():
@@ -296,7 +226,7 @@ def test_token_codes_clamp_the_offset_and_mark_a_missing_reference():
     assert (found < torch.tensor(TOKEN_CODES)).all()
 
 
-def test_without_parent_features_all_candidates_look_alike(generator: torch.Generator):
+def test_without_parent_features_all_candidates_look_alike(generator):
     five = [torch.randint(9, (6,), generator=generator) for _ in range(4)]
     found = no_token_codes(five[0], five[1], five[2] > 3, five[2], five[3])
     assert found.shape == (6, len(TOKEN_CODES))

@@ -1,12 +1,11 @@
 """The settings of the reference model: what cannot work is refused where it is asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 
-from layerdag.dag.dag import GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError
 from layerdag.models.base import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, model_config
@@ -37,7 +36,7 @@ def test_nested_plain_data_makes_the_tree_and_leaves_the_rest_alone():
         ("conditioning", "dropout", 0, 1),
     ],
 )
-def test_every_setting_is_bounded_on_both_sides(group: str, name: str, low: int, high: int):
+def test_every_setting_is_bounded_on_both_sides(group, name, low, high):
     for value in (low - 1, high + 1):
         with pytest.raises(ConfigError, match=rf"'{group}\.{name}' must be from {low} to {high}"):
             model_config("reference", {group: {name: value}})
@@ -49,7 +48,7 @@ def test_a_negative_budget_is_refused():
 
 
 @pytest.mark.parametrize("group", ["layer_size", "node", "edge"])
-def test_an_odd_width_is_refused(group: str):
+def test_an_odd_width_is_refused(group):
     """Numbers enter as sines and cosines, half of the width each."""
     with pytest.raises(ConfigError, match=rf"'{group}\.width' must be even, found 7"):
         model_config("reference", {group: {"width": 7}})
@@ -75,9 +74,7 @@ NARROW: list[Mapping[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", NARROW)
-def test_what_is_accepted_works(
-    changes: Mapping[str, Any], sizes: GraphSizes, make_dag: Callable, make_batch: Callable
-):
+def test_what_is_accepted_works(changes, sizes, make_dag, make_batch):
     tiny: dict[str, Any] = {
         "layer_size": {"width": 4, "rounds": 1},
         "node": {"width": 4, "heads": 2, "steps": 3},

@@ -11,8 +11,6 @@ from torch_geometric.data import Batch
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.datasets.dataset import columns_to_pyg
 from layerdag.errors import DataError, GraphError, UsageError
-from layerdag.surrogates.data import Labeled
-from layerdag.surrogates.families import dag_transformer as _reachability
 from layerdag.surrogates.families.dag_transformer import (
     DAGAttention,
     DAGTransformer,
@@ -28,17 +26,13 @@ SMALL = TransformerSettings(
 BRIEF = replace(SMALL, width=8, epochs=1)
 
 
-def test_the_transformer_learns_a_sum_over_nodes(
-    real: Labeled, test_set: Labeled, sizes: GraphSizes
-) -> None:
+def test_the_transformer_learns_a_sum_over_nodes(real, test_set, sizes):
     model = fit_dag_transformer(real.dags, real.target_B, sizes, settings=SMALL)
     assert model.family == "dag_transformer"
     assert np.corrcoef(model.predict(test_set.dags), test_set.target_B)[0, 1] > 0.6
 
 
-def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(
-    real: Labeled, sizes: GraphSizes
-) -> None:
+def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(real, sizes):
     before = torch.get_rng_state()
     first, second, other = (
         fit_dag_transformer(real.dags, real.target_B, sizes, seed=seed, settings=BRIEF)
@@ -49,9 +43,7 @@ def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(
     assert first.predict(real.dags).tolist() != other.predict(real.dags).tolist()
 
 
-def test_a_prediction_does_not_depend_on_node_order_or_batch(
-    real: Labeled, sizes: GraphSizes, rng: np.random.Generator
-) -> None:
+def test_a_prediction_does_not_depend_on_node_order_or_batch(real, sizes, rng):
     model = fit_dag_transformer(real.dags, real.target_B, sizes, settings=BRIEF)
     dag = real.dags[0]
     shuffled = dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes)))
@@ -59,7 +51,7 @@ def test_a_prediction_does_not_depend_on_node_order_or_batch(
     assert together[-1] == pytest.approx(model.predict([dag])[0], rel=1e-4)
 
 
-def test_edge_direction_matters(real: Labeled, sizes: GraphSizes) -> None:
+def test_edge_direction_matters(real, sizes):
     model = fit_dag_transformer(real.dags, real.target_B, sizes, settings=BRIEF)
     dag = real.dags[0]
     turned = DAG.build(
@@ -68,7 +60,7 @@ def test_edge_direction_matters(real: Labeled, sizes: GraphSizes) -> None:
     assert model.predict([turned])[0] != pytest.approx(model.predict([dag])[0], rel=1e-6)
 
 
-def test_a_node_hears_what_reaches_it_and_what_it_reaches_alone() -> None:
+def test_a_node_hears_what_reaches_it_and_what_it_reaches_alone():
     torch.manual_seed(0)
     attention = DAGAttention(width=4, heads=2)
     # 0 -> 1; 2 stands apart.
@@ -85,7 +77,7 @@ def test_a_node_hears_what_reaches_it_and_what_it_reaches_alone() -> None:
     assert not torch.allclose(after[1], attention(h_ND, masks)[1])
 
 
-def test_the_module_alone_takes_any_pyg_batch(real: Labeled, sizes: GraphSizes) -> None:
+def test_the_module_alone_takes_any_pyg_batch(real, sizes):
     network = DAGTransformer(sizes, BRIEF).eval()
     data = [columns_to_pyg(dag, 0.0) for dag in real.dags[:3]]
     bare = network(Batch.from_data_list([one.clone() for one in data]))
@@ -97,12 +89,12 @@ def test_the_module_alone_takes_any_pyg_batch(real: Labeled, sizes: GraphSizes) 
 
 
 @pytest.mark.parametrize(("heads", "width"), [(3, 48), (0, 48), (4, 46)])
-def test_heads_that_cannot_be_halved_are_refused(heads: int, width: int) -> None:
+def test_heads_that_cannot_be_halved_are_refused(heads, width):
     with pytest.raises(UsageError, match="heads must be even"):
         TransformerSettings(heads=heads, width=width)
 
 
-def test_a_graph_of_another_schema_is_refused(real: Labeled) -> None:
+def test_a_graph_of_another_schema_is_refused(real):
     with pytest.raises(DataError, match="2 node attributes but the surrogate knows 1"):
         fit_dag_transformer(real.dags, real.target_B, GraphSizes(attributes=(4,)), settings=BRIEF)
 
@@ -127,19 +119,16 @@ def test_ancestors_are_the_transitive_closure_whatever_the_order_of_nodes(seed, 
     np.testing.assert_array_equal(found, slow_ancestors(dag.num_nodes, dag.edge_index_2E))
 
 
-def test_a_graph_without_edges_has_no_ancestors() -> None:
+def test_ancestors_of_a_graph_without_edges_and_of_a_cycle():
     layer_N, bits = layers_and_ancestors(3, torch.zeros((2, 0), dtype=torch.int64))
     assert layer_N.tolist() == [0, 0, 0]
     assert bits.numel() == 2
     assert not ancestors_of(bits, 3).any()
-
-
-def test_a_cycle_is_refused() -> None:
     with pytest.raises(GraphError):
         layers_and_ancestors(2, torch.tensor([[0, 1], [1, 0]]))
 
 
-def test_a_graph_that_attention_cannot_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reachability, "MOST_NODES", 2)
+def test_a_graph_that_attention_cannot_take_is_refused(monkeypatch):
+    monkeypatch.setattr("layerdag.surrogates.families.dag_transformer.MOST_NODES", 2)
     with pytest.raises(DataError, match="3 nodes; attention among all of them takes at most 2"):
         layers_and_ancestors(3, torch.zeros((2, 0), dtype=torch.int64))

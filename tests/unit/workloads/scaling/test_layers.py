@@ -34,9 +34,7 @@ from layerdag.workloads.transformer.shapes import ModelShape
 
 @tried(60)
 @given(st.integers(0, 90), st.integers(-9, 9), st.integers(2, 9))
-def test_names_that_count_evenly_are_made_again_from_their_steps(
-    first: int, step: int, count: int
-) -> None:
+def test_names_that_count_evenly_are_made_again_from_their_steps(first, step, count):
     low = first + 9 * 9  # so that no number falls below zero
     names = [f"layer.{low + step * at}.weight2" for at in range(count)]
     steps = number_steps(names)
@@ -45,28 +43,19 @@ def test_names_that_count_evenly_are_made_again_from_their_steps(
         assert renumbered(names[0], [a + s * at for a, s in steps]) == name
 
 
-def test_one_name_has_no_step_and_a_name_without_numbers_has_none_to_count() -> None:
+def test_steps_of_numbers_need_two_even_names_of_the_same_words():
     assert number_steps(["layer.7"]) == [(7, 0)]
     assert number_steps(["norm", "norm"]) == []
+    assert number_steps(["layer.0", "layer.1", "layer.3"]) == []
+    assert number_steps(["layer.0", "block.1"]) == []
+    assert number_steps(["a.4.b.0", "a.3.b.0", "a.2.b.0"]) == [(4, -1), (0, 0)]
 
 
-def test_blocks_of_one_count_are_added_and_tiny_ones_are_left_out() -> None:
+def test_blocks_of_one_count_are_added_and_tiny_ones_are_left_out():
     runs = [Run(start=0, period=5, count=4), Run(start=30, period=3, count=4)]
     runs += [Run(start=50, period=2, count=9), Run(start=70, period=6, count=2)]
     # 5 * 4 + 3 * 4 nodes in four blocks, 6 * 2 in two; blocks of two nodes are too small.
     assert covered_by_count(runs) == {4: 32, 2: 12}
-
-
-def test_nodes_of_one_color_agree_in_costs_and_kind() -> None:
-    program = EditableProgram.from_trace(small(GPT, data=2).workload().traces[0], (0, 1))
-    first: dict[int, tuple[int, ...]] = {}
-    columns = (program.trace.type_N, program.ops_N, program.bytes_N, program.comm_N)
-    for color, *costs in zip(colors(program).tolist(), *columns, strict=True):
-        assert first.setdefault(color, tuple(costs)) == tuple(costs)
-    assert 1 < len(first) < program.num_nodes
-
-
-# ---- layers of programs by hand ----
 
 
 def chain(*names: str) -> EditableProgram:
@@ -96,20 +85,17 @@ def training(layers: int) -> EditableProgram:
 
 
 @pytest.mark.parametrize("layers", [2, 3, 7])
-def test_numbered_blocks_are_layers(layers: int) -> None:
+def test_numbered_blocks_are_layers(layers):
     found = Layers.from_program(inference(layers)).blocks
     assert found.runs == (Run(1, 3, layers),)
     assert (found.count, found.backward) == (layers, (False,))
 
 
-def test_a_backward_pass_has_the_deepest_layer_first() -> None:
+def test_layers_are_found_by_number_depth_or_order():
     found = Layers.from_program(training(4)).blocks
     # Twelve nodes forward from 1 on, a loss at 13, sixteen backward.
     assert found.runs == (Run(1, 3, 4), Run(14, 4, 4))
     assert found.backward == (False, True)
-
-
-def test_blocks_without_numbers_are_layers_in_their_order() -> None:
     found = Layers.from_program(
         chain("look-up", *["aten::mm", "aten::gelu", "aten::add"] * 5)
     ).blocks
@@ -117,7 +103,7 @@ def test_blocks_without_numbers_are_layers_in_their_order() -> None:
     assert found.backward == (False,)
 
 
-def test_folded_layers_are_unrolled_to_the_program_that_they_were() -> None:
+def test_folded_layers_are_unrolled_to_the_program_that_they_were():
     made = training(3)
     unrolled = Layers.from_program(made).blocks.unrolled()
     assert unrolled.row_N.tolist() == list(range(made.num_nodes))
@@ -125,24 +111,18 @@ def test_folded_layers_are_unrolled_to_the_program_that_they_were() -> None:
     assert set(edges) == set(zip(*made.data_edges_2E.tolist(), strict=True))
 
 
-def test_nothing_that_repeats_is_no_layer() -> None:
+def test_blocks_that_do_not_repeat_or_are_too_small_are_no_layers():
     with pytest.raises(UsageError, match="no block of operators repeats") as error:
         Layers.from_program(chain("look-up", "aten::mm", "aten::gelu", "norm"))
     assert str(error.value).startswith("job.0.et: ")
-
-
-def test_blocks_of_two_nodes_are_too_small_to_be_layers() -> None:
     with pytest.raises(UsageError, match="no block of operators repeats"):
         Layers.from_program(chain("look-up", *["aten::mm", "aten::gelu"] * 4))
-
-
-def test_a_stated_count_that_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(UsageError, match="no blocks of operators repeat 4 times") as error:
         Layers.from_program(inference(6), 4)
     assert "found 6 x (18 nodes)" in str(error.value)
 
 
-def test_two_counts_of_equal_weight_are_asked_back() -> None:
+def test_two_counts_of_equal_weight_are_asked_back():
     names = ["aten::mm", "aten::gelu", "aten::add"] * 5 + ["loss"]
     made = chain(*names, *["b.mm", "aten::relu", "aten::mul", "aten::sum", "aten::exp"] * 3)
     with pytest.raises(UsageError, match="several numbers of blocks repeat") as error:
@@ -153,7 +133,7 @@ def test_two_counts_of_equal_weight_are_asked_back() -> None:
     assert "Say with --layers-now" in told
 
 
-def test_a_backward_pass_that_does_not_repeat_is_refused() -> None:
+def test_a_backward_pass_that_does_not_repeat_is_refused():
     """One bucket of gradients cuts each layer in another place."""
     forward = [f"layer.{at}.{word}" for at in range(3) for word in ("mm", "gelu", "add")]
     backward = ["2.dw.mm", "bucket", "2.dx.mm", "1.dx.mm", "1.dw.mm", "flush", "0.dw.mm", "0.dx.mm"]
@@ -161,7 +141,7 @@ def test_a_backward_pass_that_does_not_repeat_is_refused() -> None:
         Layers.from_program(chain(*forward, "loss.dx", *[f"layer.{name}" for name in backward]))
 
 
-def test_nodes_with_other_costs_are_of_another_color() -> None:
+def test_nodes_with_other_costs_are_of_another_color():
     made = program(
         operator(0, "layer.0", (6, 12)), operator(1, "layer.1", (6, 12)),
         operator(2, "layer.2", (6, 13)), operator(3, "layer.3", (7, 12)), sums(4, 12), sums(5, 13),
@@ -169,36 +149,17 @@ def test_nodes_with_other_costs_are_of_another_color() -> None:
     assert colors(made).tolist() == [0, 0, 1, 2, 3, 4]
 
 
-def test_uneven_numbers_and_other_words_do_not_count() -> None:
-    assert number_steps(["layer.0", "layer.1", "layer.3"]) == []
-    assert number_steps(["layer.0", "block.1"]) == []
-    assert number_steps(["a.4.b.0", "a.3.b.0", "a.2.b.0"]) == [(4, -1), (0, 0)]
-
-
-@pytest.mark.parametrize(
-    ("count", "stages", "each"),
-    [(8, 4, [2, 2, 2, 2]), (9, 2, [5, 4]), (11, 4, [3, 3, 3, 2]), (3, 3, [1, 1, 1]), (5, 1, [5])],
-)
-def test_the_first_stages_take_the_layers_that_are_left_over(
-    count: int, stages: int, each: list[int]
-) -> None:
-    assert _shared(count, stages) == each
-
-
 @tried(60)
 @given(st.integers(1, 500), st.integers(1, 40))
-def test_no_layer_is_lost_and_stages_differ_by_one_at_most(count: int, stages: int) -> None:
+def test_no_layer_is_lost_and_stages_differ_by_one_at_most(count, stages):
     each = _shared(count, stages)
     assert (len(each), sum(each)) == (stages, count)
     assert max(each) - min(each) <= 1
     assert each == sorted(each, reverse=True)
 
 
-# ---- jobs ----
-
-
-def made(layers: int, **plan: Any) -> Workload:
-    return small(replace(LLAMA, layers=layers), **plan).workload()
+def made(layers: int, shape: ModelShape = LLAMA, **plan: Any) -> Workload:
+    return small(replace(shape, layers=layers), **plan).workload()
 
 
 def deepened(workload: Workload, count: int, now: int | None = None) -> tuple[Job, dict[str, Any]]:
@@ -214,39 +175,7 @@ def nodes(workload: Workload) -> list[int]:
     return [trace.num_nodes for trace in workload.traces]
 
 
-def test_each_layer_adds_the_nodes_of_its_blocks() -> None:
-    job, found = deepened(made(3, data=2), 5)
-    (before,) = set(nodes(made(3, data=2)))
-    block = sum(part["nodes"] for part in found["blocks"])
-    assert (found["before"], found["after"]) == (3, 5)
-    assert [part["backward"] for part in found["blocks"]] == [False, True]
-    assert job.programs[0].num_nodes == before + 2 * block
-
-
-def test_operations_of_added_layers_are_all_the_same() -> None:
-    """Total operations are a + b * layers: equal steps between three, four and nine layers."""
-    source = made(3, data=2)
-    total = {n: int(deepened(source, n)[0].programs[0].ops_N.sum()) for n in (3, 4, 9)}
-    assert total[4] > total[3]
-    assert total[9] - total[4] == 5 * (total[4] - total[3])
-
-
-def test_as_many_layers_as_there_are_leave_the_operators() -> None:
-    source = made(3, data=2, zero=1)
-    job, found = deepened(source, 3)
-    assert found["before"] == found["after"] == 3
-    assert operators(job.programs[0].trace) == operators(source.traces[0])
-
-
-def test_groups_and_ranks_stay() -> None:
-    source = made(2, data=2, tensor=2)
-    job, _ = deepened(source, 6)
-    assert job.mesh.num_ranks == source.num_ranks
-    assert {tuple(ranks) for ranks in source.groups.values()} <= set(job.groups.values())
-    assert sorted(rank for program in job.programs for rank in program.ranks) == [0, 1, 2, 3]
-
-
-def test_stages_that_got_one_layer_more_keep_the_first_places() -> None:
+def test_stages_that_got_one_layer_more_keep_the_first_places():
     """Seven layers on two stages are four and three; ten are five and five."""
     _, found = deepened(made(7, pipeline=2, data=2, zero=3), 10)
     counts = {part["class"]: part["count"] for part in found["blocks"]}
@@ -254,35 +183,27 @@ def test_stages_that_got_one_layer_more_keep_the_first_places() -> None:
     assert (found["before"], found["after"]) == (7, 10)
 
 
-def test_there_and_back_are_the_same_operators() -> None:
+def test_there_and_back_are_the_same_operators():
     source = made(3, data=2, zero=3)
     larger = scale(source, layers=8).workload
     assert_same(scale(larger, layers=3).workload, source, 2)
 
 
-def test_one_layer_is_left_but_tells_of_no_second() -> None:
+def test_one_layer_does_not_tell_of_a_second():
     one = scale(made(3, data=2), layers=1).workload
     assert_same(one, made(1, data=2), 2)
     with pytest.raises(UsageError, match="A job of one layer does not tell"):
         scale(one, layers=2)
-
-
-def test_a_stage_of_one_layer_is_told_by_its_number() -> None:
-    """Three layers on two stages: the second stage has one."""
+    # Three layers on two stages: the second stage has one.
     with pytest.raises(UsageError, match="stage 1: no block of operators repeats"):
         deepened(made(3, pipeline=2), 8)
 
 
-def test_a_stated_number_is_that_of_all_stages() -> None:
+def test_a_stated_number_is_that_of_all_stages():
     source = made(6, pipeline=2, data=2, zero=3)
     assert deepened(source, 8, now=6)[1]["before"] == 6
     with pytest.raises(UsageError, match=r"no blocks of operators repeat 2 times; found 3 x"):
         deepened(source, 8, now=4)
-
-
-def made_layers(shape: ModelShape, layers: int, **plan: Any) -> Workload:
-    """Return a job of a model of so many layers."""
-    return small(replace(shape, layers=layers), **plan).workload()
 
 
 PLANS: list[tuple[ModelShape, dict[str, Any]]] = [
@@ -296,33 +217,25 @@ PLANS: list[tuple[ModelShape, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("shape", "plan"), PLANS)
-def test_more_layers_are_what_the_symbolic_generator_makes(
-    shape: ModelShape, plan: dict[str, Any]
-) -> None:
-    assert_same(
-        scale(made_layers(shape, 2, **plan), layers=8).workload, made_layers(shape, 8, **plan), 2
-    )
+def test_more_layers_are_what_the_symbolic_generator_makes(shape, plan):
+    assert_same(scale(made(2, shape, **plan), layers=8).workload, made(8, shape, **plan), 2)
 
 
-def test_stages_of_a_pipeline_share_the_layers() -> None:
+def test_stages_of_a_pipeline_share_the_layers():
     plan: dict[str, Any] = {"data": 2, "pipeline": 2, "micro_batches": 2}
-    grown = scale(made_layers(LLAMA, 6, **plan), layers=9, layers_now=6).workload
-    assert_same(grown, made_layers(LLAMA, 9, **plan))
+    grown = scale(made(6, **plan), layers=9, layers_now=6).workload
+    assert_same(grown, made(9, **plan))
     assert match_communication(grown).mismatches == ()
 
 
-def test_layers_and_ranks_change_together() -> None:
-    grown = scale(made_layers(LLAMA, 2, data=2, zero=3), layers=5, data=8)
-    assert_same(grown.workload, made_layers(LLAMA, 5, data=8, batch=32, zero=3))
+def test_layers_and_ranks_change_together():
+    grown = scale(made(2, data=2, zero=3), layers=5, data=8)
+    assert_same(grown.workload, made(5, data=8, batch=32, zero=3))
     assert (grown.found["layers"]["before"], grown.found["layers"]["after"]) == (2, 5)
     assert simulate(grown.workload, Cluster.preset("small"), compute="h100").makespan_ns > 0
 
 
-def test_fewer_layers_are_left() -> None:
-    assert_same(scale(made_layers(GPT, 6, data=2), layers=3).workload, made_layers(GPT, 3, data=2))
-
-
-def test_measured_jobs_get_the_layers_of_their_twins() -> None:
+def test_measured_jobs_get_the_layers_of_their_twins():
     names = ["0798_gpt_tp_ws2.deep6", "0719_mlp_fsdp2_ws2.deep8"]
     twins = {r.run: r for r in read_index("data/twins") if r.run in names}
     sources = [r for r in read_index("data") if r.run in {name.split(".")[0] for name in names}]
@@ -334,42 +247,22 @@ def test_measured_jobs_get_the_layers_of_their_twins() -> None:
         assert simulate(grown, Cluster.preset("small")).makespan_ns > 0
 
 
-def test_a_job_of_one_layer_is_refused() -> None:
-    with pytest.raises(UsageError, match="A job of one layer does not tell"):
-        scale(made_layers(GPT, 1, data=2), layers=4)
-    with pytest.raises(UsageError, match="no blocks of operators repeat 7 times"):
-        scale(made_layers(GPT, 2, data=2), layers=4, layers_now=7)
-
-
-def test_fewer_layers_than_stages_are_refused() -> None:
+def test_what_works_on_all_layers_at_once_is_refused():
     with pytest.raises(UsageError, match="1 layers do not fill 2 pipeline stages"):
-        scale(made_layers(LLAMA, 6, data=2, pipeline=2), layers=1)
-
-
-def test_an_optimizer_on_weights_of_unknown_share_is_refused() -> None:
-    """Without gradient sums nothing tells how many weights a layer has."""
+        scale(made(6, data=2, pipeline=2), layers=1)
+    # Without gradient sums nothing tells how many weights a layer has.
     with pytest.raises(TraceError, match=r"\(adam\) works on all layers at once"):
-        scale(made_layers(GPT, 2), layers=4)
-
-
-def test_a_sum_over_norms_of_all_layers_is_refused() -> None:
-    """Its size does not tell how much of it each layer has."""
+        scale(made(2, GPT), layers=4)
+    # Its size does not tell how much of it each layer has.
     with pytest.raises(TraceError, match=r"\(gradients.norms\) works on all layers at once"):
-        scale(made_layers(GPT, 2, data=2, tensor=2, sequence_parallel=True), layers=4)
+        scale(made(2, GPT, data=2, tensor=2, sequence_parallel=True), layers=4)
 
 
-def test_micro_batches_are_not_taken_for_layers() -> None:
+def test_micro_batches_are_not_taken_for_layers():
     plan: dict[str, Any] = {"data": 2, "pipeline": 2, "micro_batches": 4, "schedule": "gpipe"}
     with pytest.raises(UsageError, match="Say with --layers-now"):
-        scale(made_layers(LLAMA, 4, **plan), layers=8)
+        scale(made(4, **plan), layers=8)
     assert_same(
-        scale(made_layers(LLAMA, 4, **plan), layers=8, layers_now=4).workload,
-        made_layers(LLAMA, 8, **plan),
+        scale(made(4, **plan), layers=8, layers_now=4).workload,
+        made(8, **plan),
     )
-
-
-def test_numbers_in_names_go_on() -> None:
-    assert number_steps(["a.0.B1", "a.1.B1", "a.2.B1"]) == [(0, 1), (1, 0)]
-    assert number_steps(["a.0", "b.1"]) == []
-    assert number_steps(["a.0", "a.1", "a.5"]) == []
-    assert renumbered("a.0.B1", [7, 1]) == "a.7.B1"

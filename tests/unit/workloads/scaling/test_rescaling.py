@@ -3,14 +3,13 @@
 import json
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import given, strategies as st
 from laws import tried
-from same_jobs import assert_same, operators
+from same_jobs import assert_same
 from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
 import layerdag as ld
@@ -20,9 +19,8 @@ from layerdag.runtime.reading import Limits
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import match_communication
-from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
 from layerdag.traces.chakra.workload import read_workload, write_workload
-from layerdag.traces.trace import CollectiveType, NodeType, Workload
+from layerdag.traces.trace import Workload
 from layerdag.workloads.scaling.rescaling import Degrees, DetectedDegrees, new_sizes, scale
 from layerdag.workloads.transformer.shapes import ModelShape
 
@@ -51,33 +49,21 @@ def sizes(found: DetectedDegrees, **words: int | None) -> tuple[int, ...]:
         ({"tensr": 2}, r"no setting 'tensr'.*Did you mean 'tensor'"),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_sentence(words: dict[str, int], told: str) -> None:
+def test_what_cannot_be_asked_for_is_one_sentence(words, told):
     with pytest.raises(UsageError, match=told):
         Degrees.from_values(words)
 
 
-def test_what_is_not_mentioned_stays() -> None:
+def test_degrees_that_are_not_named_stay_but_for_data():
     assert asked(layers=8, data=None) == Degrees(layers=8)
     assert sizes(MESH, layers=8) == MESH.sizes
-
-
-def test_ranks_go_to_data_parallelism() -> None:
     assert sizes(DATA, ranks=1024) == (1024,)
     assert sizes(MESH, ranks=1024) == (2, 4, 128)
-
-
-def test_a_stated_degree_leaves_the_rest_to_data_parallelism() -> None:
     assert sizes(MESH, tensor=4) == (4, 4, 8)
     assert sizes(MESH, tensor=4, ranks=256) == (4, 4, 16)
     assert sizes(MESH, tensor=4, data=2) == (4, 4, 2)
-
-
-def test_without_data_parallelism_the_only_other_axis_grows() -> None:
     tensor = DetectedDegrees(("tensor", "pipeline"), (2, 2), (False, False))
     assert sizes(tensor, ranks=16) == (8, 2)
-
-
-def test_a_degree_of_one_is_what_a_trace_without_the_axis_has() -> None:
     assert sizes(DATA, tensor=1, data=8) == (8,)
     assert sizes(ONE, tensor=1) == ()
 
@@ -97,9 +83,7 @@ def test_a_degree_of_one_is_what_a_trace_without_the_axis_has() -> None:
         (MESH, {"ranks": 100}, "100 ranks are no multiple of the 8 ranks along the other axes"),
     ],
 )
-def test_what_a_trace_does_not_tell_is_refused_by_name(
-    found: DetectedDegrees, words: dict[str, int], told: str
-) -> None:
+def test_what_a_trace_does_not_tell_is_refused_by_name(found, words, told):
     with pytest.raises(UsageError, match=told) as error:
         sizes(found, **words)
     assert str(error.value).startswith("job: ")
@@ -111,9 +95,7 @@ def test_what_a_trace_does_not_tell_is_refused_by_name(
     before=st.tuples(*[st.integers(1, 6)] * 3),
     ranks=st.integers(1, 400),
 )
-def test_the_sizes_multiply_to_the_ranks_and_only_data_changes(
-    kinds: list[str], before: tuple[int, int, int], ranks: int
-) -> None:
+def test_the_sizes_multiply_to_the_ranks_and_only_data_changes(kinds, before, ranks):
     found = DetectedDegrees(tuple(kinds), before, (False,) * 3)
     data = kinds.index("data")
     others = prod(before) // before[data]
@@ -126,18 +108,6 @@ def test_the_sizes_multiply_to_the_ranks_and_only_data_changes(
     assert [a for axis, a in enumerate(after) if axis != data] == [
         b for axis, b in enumerate(before) if axis != data
     ]
-
-
-@tried(50)
-@given(degree=st.integers(1, 64), size=st.integers(1, 64))
-def test_asking_for_what_is_there_changes_nothing(degree: int, size: int) -> None:
-    assume(degree * size > 1)
-    found = DetectedDegrees(("tensor", "data"), (degree, size), (False, False))
-    assert sizes(found, ranks=degree * size) == (degree, size)
-    assert sizes(found, tensor=degree, data=size) == (degree, size)
-
-
-_RECORDS = {record.run: record for record in read_index(embedded_corpus())}
 
 
 def made(shape: ModelShape, data: int, **plan: Any) -> Workload:
@@ -159,38 +129,36 @@ PLANS: list[tuple[ModelShape, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("shape", "plan"), PLANS)
-def test_more_data_ranks_are_what_the_symbolic_generator_makes_for_them(
-    shape: ModelShape, plan: dict[str, Any]
-) -> None:
+def test_more_data_ranks_are_what_the_symbolic_generator_makes_for_them(shape, plan):
     for degree in (4, 24):
         assert_same(
             scale(made(shape, 2, **plan), data=degree).workload, made(shape, degree, **plan)
         )
 
 
-def test_fewer_data_ranks_are_scaled_back_where_shards_divide() -> None:
+def test_fewer_data_ranks_are_scaled_back_where_shards_divide():
     large = made(LLAMA, 16, zero=3)
     assert_same(scale(large, data=2).workload, made(LLAMA, 2, zero=3))
 
 
-def test_expert_ranks_stay_while_data_grows_around_them() -> None:
+def test_expert_ranks_stay_while_data_grows_around_them():
     """``data`` of the generator counts expert ranks, too; here they are an axis of their own."""
     source = made(MIXTURE, 4, expert=2, zero=1)
     assert_same(scale(source, ranks=16).workload, made(MIXTURE, 16, expert=2, zero=1))
 
 
-def test_an_inference_job_has_no_degree_that_may_grow() -> None:
+def test_an_inference_job_has_no_degree_that_may_grow():
     with pytest.raises(UsageError, match=r"a trace of one rank does not tell"):
         scale(small(GPT, phase="prefill").workload(), ranks=8)
 
 
-def test_the_result_runs_and_all_communication_matches() -> None:
+def test_the_result_runs_and_all_communication_matches():
     found = scale(made(GPT, 2, tensor=2, pipeline=2, micro_batches=2, zero=1), data=8)
     assert match_communication(found.workload).mismatches == ()
     assert simulate(found.workload, Cluster.preset("small"), compute="h100").makespan_ns > 0
 
 
-def test_a_measured_job_of_two_ranks_runs_on_a_thousand() -> None:
+def test_a_measured_job_of_two_ranks_runs_on_a_thousand():
     source = read_workload("data/examples/ddp_mlp")
     found = scale(source, ranks=1024)
     assert len({id(column) for column in (found.workload.traces[r].id_N for r in (0, 9))}) == 1
@@ -198,31 +166,7 @@ def test_a_measured_job_of_two_ranks_runs_on_a_thousand() -> None:
     assert found.found["plan"] == [{"kind": "data", "before": 2, "after": 1024, "sharded": False}]
 
 
-def test_measured_times_of_collectives_on_other_ranks_are_dropped() -> None:
-    source = read_workload("data/examples/ddp_mlp")
-    before, after = source.traces[0], scale(source, ranks=4).workload.traces[0]
-    joins_N = before.type_N == NodeType.COMM_COLL
-    assert before.integers("duration_ns")[0][joins_N].all()
-    assert not after.integers("duration_ns")[0][joins_N].any()
-    kept = (before.integers("duration_ns")[0], after.integers("duration_ns")[0])
-    np.testing.assert_array_equal(kept[0][~joins_N], kept[1][~joins_N])
-
-
-def test_durations_follow_the_costs_of_shards() -> None:
-    run = next(
-        run for run in read_runs(embedded_corpus(), [_RECORDS["0732_cnn_fsdp2_ws2"]])
-    ).workload()
-    before, after = run.traces[0], scale(run, ranks=4).workload.traces[0]
-    copies = [row for row, name in enumerate(before.names()) if name == "aten::copy_"]
-    old, new = (trace.integers("duration_ns")[0][copies] for trace in (before, after))
-    np.testing.assert_allclose(new[1:-1] / old[1:-1], 0.5, atol=0.01)
-
-
-def test_a_name_or_a_path_is_read() -> None:
-    assert scale("data/examples/ddp_mlp", data=4).workload.num_ranks == 4
-
-
-def test_a_plan_may_be_stated() -> None:
+def test_a_plan_may_be_stated():
     source = read_workload("data/examples/ddp_mlp")
     assert scale(source, ranks=8, plan="data").found["plan"][0]["kind"] == "data"
     with pytest.raises(
@@ -233,39 +177,12 @@ def test_a_plan_may_be_stated() -> None:
         scale(source, ranks=8, plan="dat")
 
 
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        ({}, "Say what should change"),
-        ({"rank": 4}, "no setting 'rank'. Did you mean 'ranks'"),
-        ({"ranks": 0}, "ranks is 0; it must be a whole number"),
-        ({"tensor": 4}, "has no tensor parallelism"),
-        ({"ranks": 70_000}, "70,000 ranks are more than max_ranks"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_refused(asked: dict[str, int], sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence):
-        scale("data/examples/ddp_mlp", **asked)
-
-
-def test_ranks_that_the_other_degrees_do_not_divide_are_refused() -> None:
-    with pytest.raises(UsageError, match="9 ranks are no multiple of the 2 ranks"):
-        scale(made(GPT, 2, tensor=2), ranks=9)
-
-
-def test_a_pipeline_does_not_grow() -> None:
-    with pytest.raises(UsageError, match="None of these can grow by a rule"):
-        scale(small(GPT, pipeline=2).workload(), ranks=4)
-    with pytest.raises(UsageError, match="has no data parallelism"):
-        scale(small(GPT, pipeline=2).workload(), data=4)
-
-
-def test_what_is_called_pipeline_is_not_taken_for_data() -> None:
+def test_what_is_called_pipeline_is_not_taken_for_data():
     with pytest.raises((UsageError, TraceError)):
         scale(small(GPT, pipeline=2).workload(), ranks=4, plan="data")
 
 
-def test_groups_of_some_ranks_of_a_growing_axis_are_refused() -> None:
+def test_groups_of_some_ranks_of_a_growing_axis_are_refused():
     """Ranks 0, 1 and 3 of four."""
     source = read_workload("data/examples/ddp_mlp")
     odd = Workload((source.traces[0],) * 4, {"0": (0, 1, 2, 3), "1": (0, 1, 3)}, "odd")
@@ -276,19 +193,19 @@ def test_groups_of_some_ranks_of_a_growing_axis_are_refused() -> None:
         scale(odd, data=8, plan="data")
 
 
-def test_bytes_are_limited() -> None:
-    with pytest.raises(UsageError, match="more than max_bytes"):
-        scale("data/examples/ddp_mlp", ranks=64, limits=Limits(max_bytes=1000))
+@pytest.mark.parametrize(
+    ("ranks", "limits", "sentence"),
+    [
+        (70_000, Limits(), "70,000 ranks are more than max_ranks"),
+        (64, Limits(max_bytes=1000), "more than max_bytes"),
+    ],
+)
+def test_ranks_and_bytes_are_limited(ranks, limits, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        scale("data/examples/ddp_mlp", ranks=ranks, limits=limits)
 
 
-def test_degrees_say_what_is_known() -> None:
-    assert Degrees.from_values({"ranks": 8, "data": None}) == Degrees(ranks=8)
-
-
-# ---- what is told ----
-
-
-def test_nodes_and_classes_are_told_as_they_were_before() -> None:
+def test_nodes_and_classes_are_told_as_they_were_before():
     """Layers are added to every rank, and what the trace had is still told."""
     source = made(LLAMA, 2)
     found = scale(source, layers=6, data=4).found
@@ -299,7 +216,7 @@ def test_nodes_and_classes_are_told_as_they_were_before() -> None:
     assert found["classes"] == [{"ranks": 2, "nodes": before // 2}]
 
 
-def test_changes_are_told_by_class_with_their_sums() -> None:
+def test_changes_are_told_by_class_with_their_sums():
     """A shard of ZeRO-3 is half as large on twice the ranks; what is sent shrinks with it."""
     source = made(LLAMA, 2, zero=3)
     scaled = scale(source, data=4)
@@ -312,13 +229,13 @@ def test_changes_are_told_by_class_with_their_sums() -> None:
     assert told["communication"]["after"] < told["communication"]["before"]
 
 
-def test_nothing_is_told_to_change_where_degrees_stay() -> None:
+def test_nothing_is_told_to_change_where_degrees_stay():
     found = scale("data/examples/ddp_mlp", ranks=2).found
     assert (found["changes"], found["notes"], found["layers"]) == ([], [], {})
     assert found["ranks"]["before"] == found["ranks"]["after"]
 
 
-def test_notes_say_what_happened_and_nothing_else() -> None:
+def test_notes_say_what_happened_and_nothing_else():
     plain = " ".join(scale(made(GPT, 2), data=4).found["notes"])
     assert "were dropped" in plain
     assert "Each rank keeps its batch" in plain
@@ -328,51 +245,24 @@ def test_notes_say_what_happened_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("zero", "sharded"), [(0, False), (1, True), (3, True)])
-def test_shards_are_told_by_axis(zero: int, *, sharded: bool) -> None:
+def test_shards_are_told_by_axis(zero, sharded):
     (axis,) = scale(made(GPT, 2, zero=zero), data=4).found["plan"]
     assert axis == {"kind": "data", "before": 2, "after": 4, "sharded": sharded}
 
 
-# ---- laws ----
-
-
 @pytest.mark.parametrize("zero", [0, 3])
-def test_two_steps_lead_where_one_does(zero: int) -> None:
+def test_two_steps_lead_where_one_does(zero):
     source = made(LLAMA, 2, zero=zero)
     steps = scale(scale(source, data=4).workload, data=16).workload
     assert_same(steps, scale(source, data=16).workload)
 
 
-def test_a_rank_without_shards_does_the_same_work_on_any_number_of_ranks() -> None:
-    source = made(GPT, 2)
-    for degree in (1, 3, 64):
-        scaled = scale(source, data=degree).workload
-        assert scaled.num_ranks == degree
-        assert operators(scaled.traces[degree - 1]) == operators(source.traces[0])
-
-
-def test_shards_of_all_ranks_together_are_the_weights() -> None:
-    """What a rank sends to a gather, by the ranks that gather, is the same on each degree."""
-    source = made(LLAMA, 2, zero=3)
-
-    def gathered(workload: Workload) -> int:
-        trace = workload.traces[0]
-        gathers_N = trace.integers("comm_type")[0] == CollectiveType.ALL_GATHER
-        return int(trace.integers("comm_size")[0][gathers_N].sum()) * workload.num_ranks
-
-    assert gathered(source) > 0
-    assert gathered(scale(source, data=16).workload) == gathered(source)
-
-
-def test_the_source_is_left_as_it_was() -> None:
+def test_the_source_is_left_as_it_was():
     source = made(LLAMA, 2, zero=3)
     words = [trace.attributes.word_A.copy() for trace in source.traces]
     _ = scale(source, data=8, layers=2).workload.traces[7]
     for trace, word_A in zip(source.traces, words, strict=True):
         np.testing.assert_array_equal(trace.attributes.word_A, word_A)
-
-
-# ---- the front doors ----
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -390,9 +280,7 @@ def written_job(tmp_path_factory: pytest.TempPathFactory) -> str:
     return prefix
 
 
-def test_the_verb_writes_what_the_call_makes(
-    written_job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_writes_what_the_call_makes(written_job, tmp_path, capsys):
     out = str(tmp_path / "larger")
     code, text = told(capsys, written_job, "--data", "3", "--layers", "5", "--out", out)
     assert code == 0
@@ -401,9 +289,7 @@ def test_the_verb_writes_what_the_call_makes(
     assert_same(read_workload(out), ld.scale(written_job, data=3, layers=5).workload)
 
 
-def test_figures_of_the_verb_are_those_of_the_call(
-    written_job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_of_the_verb_are_those_of_the_call(written_job, capsys):
     code, text = told(capsys, written_job, "--ranks", "16", "--plan", "tensor,data", "--json")
     assert code == 0
     found = ld.scale(written_job, ranks=16, plan="tensor,data").found
@@ -422,10 +308,7 @@ def test_figures_of_the_verb_are_those_of_the_call(
         (["--tensor", "4"], 1, "leave that degree at 2"),  # a vocabulary that is split
     ],
 )
-def test_refusals_of_the_verb_write_nothing(
-    words: list[str], code: int, sentence: str,
-    written_job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_refusals_of_the_verb_write_nothing(words, code, sentence, written_job, tmp_path, capsys):
     found, text = told(capsys, written_job, *words, "--out", str(tmp_path / "job"))
     assert found == code
     assert sentence in text

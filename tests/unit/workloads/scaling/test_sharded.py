@@ -40,9 +40,7 @@ def chunks(rows: int, members: int) -> list[int]:
 
 @tried(80)
 @given(st.lists(WHOLE, min_size=1, max_size=4), st.integers(1, 6), st.integers(1, 9))
-def test_ranks_hold_what_torch_gives_them(
-    parameters: list[tuple[int, int]], before: int, after: int
-) -> None:
+def test_ranks_hold_what_torch_gives_them(parameters, before, after):
     unit = padded_unit(parameters, before)
     held = [unit.held(after, place) for place in range(after)]
     expected = [
@@ -55,9 +53,7 @@ def test_ranks_hold_what_torch_gives_them(
 
 @tried(80)
 @given(st.lists(WHOLE, min_size=1, max_size=4), st.integers(1, 6), st.integers(1, 9))
-def test_shards_are_of_one_size_and_hold_the_fullest_rank(
-    parameters: list[tuple[int, int]], before: int, after: int
-) -> None:
+def test_shards_are_of_one_size_and_hold_the_fullest_rank(parameters, before, after):
     unit = padded_unit(parameters, before)
     assert unit.shard(after) == padded_unit(parameters, after).elements
     assert unit.shard(after) == max(unit.held(after, place) for place in range(after))
@@ -66,15 +62,13 @@ def test_shards_are_of_one_size_and_hold_the_fullest_rank(
 
 @tried(60)
 @given(st.integers(1, 500), st.integers(1, 6), st.integers(1, 12))
-def test_parameters_whose_rows_are_not_known_are_taken_to_divide(
-    elements: int, before: int, after: int
-) -> None:
+def test_parameters_whose_rows_are_not_known_are_taken_to_divide(elements, before, after):
     unit = FSDPUnit(elements, before, 2, False)
     assert unit.shard(after) == -(-elements * before // after)
     assert unit.held(after, after - 1) == unit.shard(after)
 
 
-def test_one_parameter_of_a_unit_is_found_by_its_size() -> None:
+def test_one_parameter_of_a_unit_is_found_by_its_size():
     # Seven rows of five and three rows of two, on two ranks: four and three rows, two and one.
     unit = padded_unit([(7, 5), (3, 2)], 2)
     assert unit.elements == 4 * 5 + 2 * 2
@@ -85,11 +79,11 @@ def test_one_parameter_of_a_unit_is_found_by_its_size() -> None:
 
 @tried(200)
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
-def test_factors_are_found_again_from_product_and_sum(first: int, second: int) -> None:
+def test_factors_are_found_again_from_product_and_sum(first, second):
     assert factors(first * second, first + second) == (min(first, second), max(first, second))
 
 
-def test_numbers_without_whole_factors_have_none() -> None:
+def test_numbers_without_whole_factors_have_none():
     found = [
         (product, total)
         for product in range(1, 60)
@@ -103,15 +97,7 @@ def test_numbers_without_whole_factors_have_none() -> None:
     assert np.array(found).min() > 0
 
 
-def test_ten_rows_on_two_and_four_ranks() -> None:
-    unit = FSDPUnit(45, 2, 4, True, ((10, 8), (10, 1)))
-    assert [unit.shard(n) for n in (2, 4)] == [45, 27]
-    assert [unit.held(4, place) for place in range(4)] == [27, 27, 27, 9]
-    assert unit.resized(40, 4, 3) == 8
-    assert unit.resized(41, 4, 3) is None
-
-
-def test_shards_of_shards_are_rounded_up_once() -> None:
+def test_shards_of_shards_are_rounded_up_once():
     for size in range(1, 60):
         once = -(-size // 12)
         assert ShardCountChange(3, 12).shard(-(-size // 3)) == once
@@ -127,9 +113,7 @@ def test_shards_of_shards_are_rounded_up_once() -> None:
         ("0784_bert_fsdp2_ws4", [(0, 1), (2, 3)]),  # an embedding table of two rows
     ],
 )
-def test_ranks_that_hold_less_are_a_class_of_their_own(
-    run: str, classes: list[tuple[int, ...]]
-) -> None:
+def test_ranks_that_hold_less_are_a_class_of_their_own(run, classes):
     (record,) = [r for r in read_index("data") if r.run == run]
     (target,) = read_runs("data", [record])
     (twin,) = [r for r in read_index("data/twins") if r.run == f"{run}.ws2"]
@@ -138,9 +122,6 @@ def test_ranks_that_hold_less_are_a_class_of_their_own(
     assert [part.ranks for part in rank_classes(made)] == classes
     for rank, trace in enumerate(target.workload().traces):
         assert operators(made.traces[rank]) == operators(trace)
-
-
-# ---- a weight by hand ----
 
 
 def sharded(elements: int, members: int) -> EditableProgram:
@@ -168,7 +149,7 @@ def on(made: EditableProgram, new: int, old: int = 2, place: int = 0) -> Editabl
     return Resharding(made, [(rows_N, ShardCountChange(old, new))], place).done()
 
 
-def test_a_weight_of_twelve_elements_by_hand() -> None:
+def test_a_weight_of_twelve_elements_by_hand():
     """Six elements on each of two ranks, three on each of four."""
     made = on(sharded(12, 2), 4)
     assert made.comm_N.tolist() == [ITEM * 3, 0, 0, ITEM * 12, 0]  # a shard is sent, or the whole
@@ -181,16 +162,14 @@ def test_a_weight_of_twelve_elements_by_hand() -> None:
 
 @tried(40)
 @given(each=st.integers(1, 40), old=st.integers(1, 6), new=st.integers(1, 6))
-def test_a_weight_that_divides_is_as_if_it_had_been_shared_by_the_new_ranks(
-    each: int, old: int, new: int
-) -> None:
+def test_a_weight_that_divides_is_as_if_it_had_been_shared_by_the_new_ranks(each, old, new):
     elements = each * old * new
     made, wanted = on(sharded(elements, old), new, old), sharded(elements, new)
     for column in ("ops_N", "bytes_N", "comm_N"):
         np.testing.assert_array_equal(getattr(made, column), getattr(wanted, column), column)
 
 
-def test_a_shard_that_does_not_divide_is_rounded_up() -> None:
+def test_a_shard_that_does_not_divide_is_rounded_up():
     """Ten elements, five on each of two ranks; three on each of four, of which two are filling."""
     made = on(sharded(10, 2), 4)
     assert made.comm_N[0] == ITEM * 3
@@ -199,14 +178,7 @@ def test_a_shard_that_does_not_divide_is_rounded_up() -> None:
     assert costs(made, 4) == (2 * 3, 3 * 3)
 
 
-def test_as_many_ranks_change_nothing() -> None:
-    before = sharded(12, 2)
-    after = on(before, 2)
-    for column in ("ops_N", "bytes_N", "comm_N"):
-        np.testing.assert_array_equal(getattr(after, column), getattr(before, column))
-
-
-def test_what_a_rank_holds_of_each_unit_is_told_without_changing_it() -> None:
+def test_what_a_rank_holds_of_each_unit_is_told_without_changing_it():
     before = sharded(12, 2)
     rows_N = flags(before, 0, 3)
     assert Resharding(before, [(rows_N, ShardCountChange(2, 4))]).held() == (3,)
@@ -214,7 +186,7 @@ def test_what_a_rank_holds_of_each_unit_is_told_without_changing_it() -> None:
     assert before.comm_N[0] == ITEM * 6
 
 
-def test_only_gathers_of_weights_change_where_nothing_is_scattered() -> None:
+def test_only_gathers_of_weights_change_where_nothing_is_scattered():
     """Inference with sharded weights: no gradients, and no optimizer."""
     before = program(
         gathers(0, 6), product(1, (3, 12, 1), 0), operator(2, "aten::relu", (6, 12), 1)
@@ -233,33 +205,24 @@ def two_units(optimizer: NodeSpec) -> EditableProgram:
     )  # fmt: skip
 
 
-def test_an_optimizer_in_one_operator_follows_the_sum_of_all_shards() -> None:
+def test_an_optimizer_follows_the_shards_that_it_updates():
     """Sixteen elements of both shards on two ranks, eight on four."""
     made = on(two_units(operator(8, "aten::_foreach_add_", (16, 3 * 16), 5, 7)), 4)
     assert costs(made, 8) == (8, 3 * 8)
-
-
-def test_an_optimizer_of_one_weight_follows_its_shard() -> None:
     made = on(two_units(operator(8, "aten::add_", (10, 3 * 10), 5)), 4)
     assert costs(made, 8) == (5, 3 * 5)
-
-
-def test_a_step_counter_is_not_a_shard() -> None:
-    """One element beside shards is a scalar; on a thousand ranks it is one still."""
+    # One element beside shards is a scalar; on a thousand ranks it is one still.
     made = on(two_units(operator(8, "aten::add_", (1, 2), 5)), 1024)
     assert costs(made, 8) == (1, 2)
 
 
-def test_micro_batches_scatter_each_gradient_more_than_once_but_hold_it_once() -> None:
+def test_micro_batches_scatter_each_gradient_more_than_once_but_hold_it_once():
     """Two scatters of 12 elements; the optimizer updates the six of the rank's shard once."""
     nodes = (
         gathers(0, 6), product(1, (3, 12, 1), 0), scatters(2, 12, 1),
         product(3, (3, 12, 1), 2), scatters(4, 12, 3), operator(5, "aten::_fused", (6, 18), 2, 4),
     )  # fmt: skip
     assert costs(on(program(*nodes), 4), 5) == (3, 9)
-
-
-# ---- FSDP2: parameters are cut by rows ----
 
 
 def padded_program() -> EditableProgram:
@@ -281,7 +244,7 @@ def padded_program() -> EditableProgram:
     )
 
 
-def test_filled_rows_are_gathered_and_scattered_but_not_updated() -> None:
+def test_filled_rows_are_gathered_and_scattered_but_not_updated():
     """On four ranks two rows each, ceil(5 / 4): the third holds one of them, the last none."""
     first, third = (on(padded_program(), 4, place=place) for place in (0, 2))
     shard, whole = 2 * (3 + 1), 4 * 2 * (3 + 1)
@@ -295,7 +258,7 @@ def test_filled_rows_are_gathered_and_scattered_but_not_updated() -> None:
     assert [costs(third, row) for row in (7, 8)] == [(3, 9), (1, 3)]
 
 
-def test_the_ranks_together_hold_each_weight_once() -> None:
+def test_the_ranks_together_hold_each_weight_once():
     rows_N = flags(padded_program(), 1, 6)
     for members in (2, 3, 4, 5, 7):
         change = ShardCountChange(2, members)
@@ -306,9 +269,6 @@ def test_the_ranks_together_hold_each_weight_once() -> None:
         assert sum(unit for (unit,) in held) == 5 * (3 + 1)
 
 
-# ---- columns while they change ----
-
-
 @pytest.mark.parametrize(
     ("size", "moved", "wanted"),
     [
@@ -317,9 +277,7 @@ def test_the_ranks_together_hold_each_weight_once() -> None:
         (9, 9, (9, 9)),  # less than the elements: a scalar
     ],
 )
-def test_costs_follow_the_elements_and_keep_the_rest(
-    size: int, moved: int, wanted: tuple[int, int]
-) -> None:
+def test_costs_follow_the_elements_and_keep_the_rest(size, moved, wanted):
     made = program(operator(0, "op", (size, 0)))
     numbers = Numbers(made)
     numbers.bytes_N[0] = moved
@@ -327,7 +285,7 @@ def test_costs_follow_the_elements_and_keep_the_rest(
     assert (int(numbers.ops_N[0]), int(numbers.bytes_N[0])) == wanted
 
 
-def test_a_program_is_not_changed_by_the_columns_made_of_it() -> None:
+def test_a_program_is_not_changed_by_the_columns_made_of_it():
     made = program(operator(0, "op", (10, 10)))
     numbers = Numbers(made)
     numbers.follow(0, 10, 5)
@@ -337,9 +295,7 @@ def test_a_program_is_not_changed_by_the_columns_made_of_it() -> None:
 
 
 @pytest.mark.parametrize(("moved", "wanted"), [(120 + 40, 140), (2 * 120 + 40, 260), (77, 77)])
-def test_memory_of_a_collective_follows_only_where_it_is_understood(
-    moved: int, wanted: int
-) -> None:
+def test_memory_of_a_collective_follows_only_where_it_is_understood(moved, wanted):
     """Shards of 40 bytes, later 20; a whole of 120, read as well where it is written in place."""
     numbers = Numbers(program(memory(gathers(0, 10), 0)))
     numbers.bytes_N[0] = moved

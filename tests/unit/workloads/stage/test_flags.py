@@ -38,42 +38,36 @@ _PRODUCTS = st.lists(st.sampled_from(sorted(_NUMBERS)), min_size=1, max_size=3)
         ("S*D/S", 10),
     ],
 )
-def test_a_size_is_exact(text: str, value: Fraction) -> None:
+def test_a_size_is_exact(text, value):
     assert parse_dim(text, {}).value(_NUMBERS) == value
 
 
-def test_equal_forms_are_equal_whatever_their_order() -> None:
+def test_forms_are_equal_whatever_their_order_and_not_by_size():
     assert parse_dim("(2*K+H)/tp", {}) == parse_dim("(H+2*K)/tp", {})
     assert parse_dim("S/cp*D/tp", {}) == parse_dim("D*S/(tp*cp)", {})
     assert parse_dim("S*D/S", {}) == Dim.symbol("D")
-
-
-def test_equal_sizes_of_other_form_differ() -> None:
     numbers = {"S": 8, "D": 8}
     left, right = Dim.symbol("S"), Dim.symbol("D")
     assert left.value(numbers) == right.value(numbers)
     assert left != right
 
 
-def test_a_degree_set_to_one_is_gone() -> None:
+def test_degrees_of_one_are_gone_and_names_mean_what_the_model_says():
     dim = parse_dim("(D*D/tp + D*K/cp)/dp", {})
     assert dim.symbols == {"D", "K", "tp", "cp", "dp"}
     assert dim.without(["dp", "cp"]) == parse_dim("D*D/tp + D*K", {})
-
-
-def test_names_of_a_table_mean_what_the_model_says() -> None:
     meaning = {"Q": parse_dim("S/cp", {})}
     assert parse_dims("Q, D", meaning) == parse_dims("S/cp, D", {})
     assert parse_dims(" ", meaning) == ()
 
 
-def test_a_table_with_anything_else_is_refused() -> None:
+def test_a_table_with_anything_else_is_refused():
     with pytest.raises(TypeError, match="a table has"):
         parse_dim("len(S)", {})
 
 
 @given(st.tuples(_PRODUCTS, _PRODUCTS, _PRODUCTS))
-def test_laws_of_arithmetic(names: tuple[list[str], ...]) -> None:
+def test_laws_of_arithmetic(names):
     a, b, c = (product(map(Dim.symbol, part)) for part in names)
     assert (a + b) * c == a * c + b * c
     assert (a * b) / b == a
@@ -89,7 +83,7 @@ JOB = StageJob(
 )
 
 
-def test_a_rank_reads_as_it_was_made(tmp_path: Path) -> None:
+def test_a_rank_reads_as_it_was_made(tmp_path):
     """Ranks with groups and peers of one digit and of two, which are patched into one form."""
     workload = JOB.workload()
     write_workload(workload, tmp_path / "w")
@@ -100,7 +94,7 @@ def test_a_rank_reads_as_it_was_made(tmp_path: Path) -> None:
     assert read_workload(tmp_path / "w").groups == workload.groups
 
 
-def test_the_layout_of_stage(tmp_path: Path) -> None:
+def test_the_layout_of_stage(tmp_path):
     layout = StageLayout(tmp_path / "new", "w")
     layout.write(JOB.workload())
     assert sorted(path.name for path in layout.folder.iterdir())[:3] == [
@@ -126,31 +120,28 @@ def test_the_layout_of_stage(tmp_path: Path) -> None:
         ("trace_%d.et", "trace_7.et", "trace_%d.json"),  # as STAGE names it
     ],
 )
-def test_names(name: str, file: str, groups: str) -> None:
+def test_names(name, file, groups):
     layout = StageLayout(Path("there"), name)
     assert layout.file(7) == Path("there") / file
     assert layout.groups == Path("there") / groups
 
 
 @pytest.mark.parametrize("name", ["", "a/w", ".%d"])
-def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_are_none_are_refused(tmp_path, name):
     with pytest.raises(UsageError, match="--output_name"):
         StageLayout(tmp_path, name).require_free(overwrite=False)
 
 
-def test_a_workload_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_a_workload_of_another_kind_is_refused(tmp_path):
     with pytest.raises(TypeError, match="StageJob"):
         StageLayout(tmp_path, "w").write(Workload(()))
 
 
-def test_the_defaults_are_those_of_stage() -> None:
+def test_defaults_are_those_of_stage_and_only_mixtures_have_expert_ranks():
     flags = StageFlags()
     assert (flags.num_stacks, flags.dmodel, flags.dff, flags.head) == (80, 8192, 28672, 64)
     assert flags.micro_batches == 1
     assert flags.ranks == 1
-
-
-def test_only_mixtures_have_expert_ranks() -> None:
     assert StageFlags(tp=2, ep=4).degrees == {"dp": 1, "tp": 8, "cp": 1}
     mixture = StageFlags(model_type="moe", tp=2, ep=4)
     assert mixture.degrees == {"dp": 1, "tp": 2, "cp": 1, "ep": 4}
@@ -166,18 +157,15 @@ def test_only_mixtures_have_expert_ranks() -> None:
         ("moe", True, False),
     ],
 )
-def test_mixed_precision_chooses_the_gated_model(model: str, mixed: bool, gated: bool) -> None:
+def test_mixed_precision_chooses_the_gated_model(model, mixed, gated):
     assert StageFlags(model_type=model, mixed_precision=mixed).is_gated is gated
 
 
-def test_early_stages_take_the_remainder_and_the_output_may_lie_elsewhere() -> None:
+def test_layers_and_output_are_spread_over_stages():
     flags = StageFlags(num_stacks=6, pp=4)
     assert flags.stage_of_layer == (0, 0, 1, 1, 2, 3)
     assert flags.stage_of_output == 1
     assert StageFlags(num_stacks=6, pp=4, mixed_precision=True).stage_of_output == 3
-
-
-def test_the_output_alone_may_be_a_stage() -> None:
     assert StageFlags(num_stacks=3, pp=4, mixed_precision=True).stage_of_layer == (0, 1, 2)
 
 
@@ -195,6 +183,6 @@ def test_the_output_alone_may_be_a_stage() -> None:
         ({"num_stacks": 2, "pp": 4, "mixed_precision": True}, "leaves stage 2 without a layer"),
     ],
 )
-def test_what_stage_cannot_do_is_told(settings: dict[str, object], sentence: str) -> None:
+def test_what_stage_cannot_do_is_told(settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         StageFlags(**settings)

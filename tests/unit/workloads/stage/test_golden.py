@@ -1,7 +1,6 @@
 """Counts, sizes and groups equal those of STAGE."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from stage_words import flags_of
@@ -18,7 +17,7 @@ def _stages(flags: StageFlags) -> list[dict[str, Any]]:
     ]
 
 
-def test_open_golden_configurations_of_stage_are_equal(shared_data: Path) -> None:
+def test_open_golden_configurations_of_stage_are_equal(shared_data):
     cases = json.loads((shared_data / "stage" / "cases.json").read_text())["cases"]
     assert len(cases) == 7
     for case in cases:
@@ -30,7 +29,7 @@ def test_open_golden_configurations_of_stage_are_equal(shared_data: Path) -> Non
             assert made["per_rank"][name] == figures, (case["id"], name)
 
 
-def test_figures_of_a_transcription_of_stage_are_equal(repository: Path) -> None:
+def test_figures_of_a_transcription_of_stage_are_equal(repository):
     """Of plans that the open configurations leave out; the file tells how it was made."""
     cases = json.loads((repository / "tests" / "golden" / "stage" / "figures.json").read_text())
     for case in cases["cases"]:

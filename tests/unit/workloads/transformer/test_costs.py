@@ -1,6 +1,5 @@
 """Costs of operators: by hand for a small model, and conserved by every way to split it."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, VIT, sizes, small
 
 from layerdag.errors import ConfigError
-from layerdag.workloads.exploration import points_of, read_study
 from layerdag.workloads.transformer.costs import (
     Costs,
     Linear,
@@ -26,22 +24,15 @@ STEP = Step(batch=8, sequence=128)
 
 
 def costs(shape: ModelShape = LLAMA, step: Step = STEP, **plan: Any) -> Costs:
-    """Return the costs on one rank of a plan."""
     return Costs(shape, Plan(**plan), step)
 
 
-# ---- by hand ----
-
-
-def test_a_product_of_three_tokens_by_hand() -> None:
+def test_products_and_experts_by_hand():
     """4 inputs, 5 outputs, bf16: 20 weights; 3 * 9 activations of two bytes."""
     one, layer = costs(), Linear(4, 5)
     assert one.linear(layer, 3) == (2 * 3 * 20, 3 * 9 * 2 + 20 * 2)
     assert one.linear_dx(layer, 3) == one.linear(layer, 3)
     assert one.linear_dw(layer, 3) == (2 * 3 * 20, 3 * 9 * 2 + 20 * 2 * 2)  # read and written
-
-
-def test_experts_read_each_copy_of_the_weights() -> None:
     operations, moved = costs().linear(Linear(4, 5, 3), 6)
     assert operations == 2 * 6 * 20  # each token passes one of them
     assert moved == 6 * 9 * 2 + 3 * 20 * 2
@@ -52,13 +43,13 @@ def test_experts_read_each_copy_of_the_weights() -> None:
     [("bf16", 2 + 24 + 2), ("fp16", 28), ("bf16-fp32-gradients", 30), ("fp32", 4 + 16 + 4)],
 )
 def test_an_update_reads_gradients_and_states_and_writes_states_and_weights(
-    precision: str, bytes_per_parameter: int
-) -> None:
+    precision, bytes_per_parameter
+):
     _, moved = costs(step=replace(STEP, precision=precision)).adam(1000)
     assert moved == 1000 * bytes_per_parameter
 
 
-def test_decode_reads_the_cache_and_its_own_token() -> None:
+def test_decode_reads_the_cache_and_its_own_token():
     decode = costs(step=replace(STEP, phase="decode"))
     operations, moved = decode.attention()
     assert decode.tokens == 8
@@ -66,95 +57,18 @@ def test_decode_reads_the_cache_and_its_own_token() -> None:
     assert moved == (2 * 8 * LLAMA.query_width + 2 * 8 * 129 * LLAMA.kv_width) * 2
 
 
-def test_unfused_attention_moves_its_scores_as_well() -> None:
+def test_unfused_attention_moves_its_scores_as_well():
     flash, unfused = costs().attention(), costs(attention="unfused").attention()
     assert unfused[0] == flash[0]
     assert unfused[1] - flash[1] == 4 * (8 * 128) * 128 * LLAMA.heads * 2
 
 
-def test_the_causal_triangle_is_half_of_the_square() -> None:
-    full, half = costs().attention(), costs(step=replace(STEP, causal="half")).attention()
-    assert (2 * half[0], half[1]) == full
-
-
-def test_inference_computes_the_last_token_of_each_sequence_only() -> None:
-    assert costs().head_tokens == 8 * 128
-    assert costs(step=replace(STEP, phase="prefill")).head_tokens == 8
-
-
-# ---- conserved ----
-
-SPLITS: list[dict[str, int]] = [
-    {"tensor": 2},
-    {"tensor": 4},
-    {"data": 4},
-    {"context": 2},
-    {"data": 2, "tensor": 2, "context": 2},
-]
-
-
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("layer", ["qkv", "out", "up", "down"])
-@pytest.mark.parametrize("shape", [GPT, LLAMA], ids=lambda shape: shape.name)
-def test_ranks_together_compute_each_product_once(
-    shape: ModelShape, layer: str, split: dict[str, int]
-) -> None:
-    whole, part = costs(shape), costs(shape, **split)
-    for name in ("linear", "linear_dx", "linear_dw"):
-        once = getattr(whole, name)(getattr(whole, layer), whole.tokens)[0]
-        each = getattr(part, name)(getattr(part, layer), part.tokens)[0]
-        assert each * math.prod(split.values()) == once
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_ranks_together_attend_once(split: dict[str, int]) -> None:
-    assert costs(**split).attention()[0] * math.prod(split.values()) == costs().attention()[0]
-
-
-@pytest.mark.parametrize("micro_batches", [1, 2, 4, 8])
-def test_micro_batches_share_the_tokens(micro_batches: int) -> None:
-    part = costs(step=replace(STEP, micro_batches=micro_batches))
-    assert part.tokens * micro_batches == costs().tokens
-    assert part.attention()[0] * micro_batches == costs().attention()[0]
-
-
-@pytest.mark.parametrize("tensor", [1, 2, 4])
-def test_sequence_parallel_ranks_share_the_residual_stream(tensor: int) -> None:
-    part = costs(tensor=tensor, sequence_parallel=True)
-    assert part.own_tokens * tensor == part.tokens
-    assert part.own_stream * tensor == part.stream == costs().stream
-
-
-@pytest.mark.parametrize("expert", [1, 2, 4])
-def test_expert_ranks_share_the_experts_and_nothing_else(expert: int) -> None:
-    whole, part = costs(MIXTURE, data=4), costs(MIXTURE, data=4, expert=expert)
-    assert part.layer_experts * expert == whole.layer_experts
-    assert part.layer_dense == whole.layer_dense
-
-
-@pytest.mark.parametrize("tensor", [2, 4])
-def test_tensor_ranks_share_all_parameters_but_norms(tensor: int) -> None:
-    whole, part = costs(), costs(tensor=tensor)
-    norms = 2 * LLAMA.norm_parameters
-    assert (part.layer_dense - norms) * tensor == whole.layer_dense - norms
-
-
-def test_a_vocabulary_that_does_not_divide_is_padded() -> None:
+def test_vocabularies_are_padded_and_tied_tables_held_once():
     odd = replace(LLAMA, vocabulary=1001)
     assert [costs(odd, tensor=n).logits.outputs for n in (1, 2, 4)] == [1001, 501, 251]
-
-
-def test_a_tied_table_is_held_once_on_a_rank() -> None:
     tied = costs(replace(LLAMA, tied=True))
     assert tied.exit(shared=False) - tied.exit(shared=True) == tied.table
     assert costs(replace(LLAMA, tied=False)).exit(shared=True) == tied.exit(shared=False)
-
-
-@pytest.mark.parametrize("name", ["attention", "attention_back"])
-def test_longer_sequences_cost_more_than_their_share(name: str) -> None:
-    shorter, longer = costs(), costs(step=replace(STEP, sequence=256))
-    assert getattr(longer, name)()[0] == 4 * getattr(shorter, name)()[0]
-    assert getattr(longer, name)()[1] == 2 * getattr(shorter, name)()[1]
 
 
 STATES = [
@@ -171,9 +85,7 @@ STATES = [
 
 
 @pytest.mark.parametrize(("tensor", "pipeline", "data", "gibibytes"), STATES)
-def test_states_of_a_trillion_parameters_under_zero(
-    tensor: int, pipeline: int, data: int, gibibytes: tuple[float, ...]
-) -> None:
+def test_states_of_a_trillion_parameters_under_zero(tensor, pipeline, data, gibibytes):
     for zero, expected in enumerate(gibibytes):
         made = transformer_job(
             "transformer-1t", tensor=tensor, pipeline=pipeline, data=data, zero=zero, batch=data
@@ -193,7 +105,7 @@ def test_states_of_a_trillion_parameters_under_zero(
          lambda s, h, a, t: 34 / t),
     ],
 )  # fmt: skip
-def test_activations_of_a_layer_are_those_of_korthikanti(plan, factor) -> None:
+def test_activations_of_a_layer_are_those_of_korthikanti(plan, factor):
     """Table 2 of Korthikanti et al. 2022, in units of sbh bytes."""
     made = small(GPT, attention="unfused", **plan)
     s, h, a = 128, GPT.hidden, GPT.heads
@@ -201,14 +113,14 @@ def test_activations_of_a_layer_are_those_of_korthikanti(plan, factor) -> None:
     assert layer_activations(made.costs) == expected
 
 
-def test_full_recompute_keeps_the_input_of_each_layer() -> None:
+def test_full_recompute_keeps_the_input_of_each_layer():
     made = small(LLAMA, recompute="full", micro_batches=4, pipeline=2)
     stream = 2 * 128 * LLAMA.hidden * 2
     held = made.summary()["memory"][0]["activations"]
     assert held == 2 * 2 * stream + layer_activations(made.costs)  # 2 layers, 2 in flight
 
 
-def test_1f1b_keeps_fewer_micro_batches_than_gpipe() -> None:
+def test_1f1b_keeps_fewer_micro_batches_than_gpipe():
     flying = {"1f1b": (4, 3, 2, 1), "gpipe": (8, 8, 8, 8)}
     for schedule, counts in flying.items():
         made = small(LLAMA, pipeline=4, micro_batches=8, schedule=schedule)
@@ -217,7 +129,7 @@ def test_1f1b_keeps_fewer_micro_batches_than_gpipe() -> None:
             assert held == count * layer_activations(made.costs)
 
 
-def test_virtual_stages_keep_more_and_zb_h1_on_no_stage_more_than_1f1b_on_the_first() -> None:
+def test_virtual_stages_keep_more_and_zb_h1_on_no_stage_more_than_1f1b_on_the_first():
     plan = {"pipeline": 2, "micro_batches": 4}
     whole = [held["activations"] for held in small(LLAMA, **plan).summary()["memory"]]
     several = small(LLAMA, **plan, virtual_stages=2).summary()["memory"][0]["activations"]
@@ -232,7 +144,7 @@ def test_virtual_stages_keep_more_and_zb_h1_on_no_stage_more_than_1f1b_on_the_fi
 @pytest.mark.parametrize(
     "plan", [{}, {"tensor": 4}, {"pipeline": 4}, {"tensor": 2, "pipeline": 2, "data": 4}]
 )
-def test_ranks_together_hold_every_parameter(shape: ModelShape, plan: dict[str, int]) -> None:
+def test_ranks_together_hold_every_parameter(shape, plan):
     """Up to what is on several ranks: norms, biases of sums, positions, routers, tied tables."""
     tensor, pipeline = plan.get("tensor", 1), plan.get("pipeline", 1)
     made = small(shape, **plan)
@@ -252,15 +164,13 @@ def test_ranks_together_hold_every_parameter(shape: ModelShape, plan: dict[str, 
         ("dit-s-2", 6.06), ("dit-b-2", 23.01), ("dit-l-2", 80.71), ("dit-xl-2", 118.64),
     ],
 )  # fmt: skip
-def test_a_forward_pass_takes_the_published_operations(name: str, billions: float) -> None:
+def test_a_forward_pass_takes_the_published_operations(name, billions):
     found = transformer_job(name, phase="inference").summary()["matrix_flops"] / 2
     assert found / 1e9 == pytest.approx(billions, rel=2e-3)
 
 
 @pytest.mark.parametrize("shape", [VIT, DIT])
-def test_the_backward_pass_takes_twice_the_forward_pass_but_for_the_gradients_of_inputs(
-    shape: ModelShape,
-) -> None:
+def test_the_backward_pass_takes_twice_the_forward_pass_but_for_the_gradients_of_inputs(shape):
     """Neither pixels nor the time step have gradients."""
     forward = small(shape, phase="inference").summary()["matrix_flops"]
     assert shape.image is not None
@@ -279,7 +189,7 @@ def test_the_backward_pass_takes_twice_the_forward_pass_but_for_the_gradients_of
         {"pipeline": 2, "schedule": "zb-h1", "micro_batches": 2}, {"tensor": 4},
     ],
 )  # fmt: skip
-def test_splitting_changes_no_matrix_operation(shape: ModelShape, plan: dict[str, Any]) -> None:
+def test_splitting_changes_no_matrix_operation(shape, plan):
     whole, split = small(shape), small(shape, **plan)
     replicated = 0
     if "tensor" in plan:  # embeddings are the same on all tensor ranks
@@ -293,20 +203,20 @@ def test_splitting_changes_no_matrix_operation(shape: ModelShape, plan: dict[str
 
 @pytest.mark.parametrize("shape", [VIT, DIT])
 @pytest.mark.parametrize("pipeline", [1, 4])
-def test_stages_together_hold_every_parameter(shape: ModelShape, pipeline: int) -> None:
+def test_stages_together_hold_every_parameter(shape, pipeline):
     costs = small(shape, pipeline=pipeline).costs
     held = sum(sum(rank_parameters(costs, stage)) for stage in range(pipeline))
     assert held == shape.parameters
 
 
-def test_stages_of_a_diffusion_transformer_pass_the_condition_on() -> None:
+def test_stages_of_a_diffusion_transformer_pass_the_condition_on():
     image = 64 * DIT.hidden * 2
     made = small(DIT, pipeline=2, micro_batches=4)
     assert sizes(made, "send") == [2 * (image + DIT.hidden * 2)] * 4
     assert sizes(small(VIT, pipeline=2), "send") == [8 * 65 * VIT.hidden * 2]
 
 
-def test_tensor_ranks_gather_scales_and_shifts_and_sum_the_gradient_of_the_condition() -> None:
+def test_tensor_ranks_gather_scales_and_shifts_and_sum_the_gradient_of_the_condition():
     made = small(DIT, tensor=2)
     vector = 8 * DIT.hidden * 2
     gathered = sizes(made, "gather_modulation")
@@ -314,12 +224,6 @@ def test_tensor_ranks_gather_scales_and_shifts_and_sum_the_gradient_of_the_condi
     assert sizes(made, "sum_modulation") == [vector] * (DIT.layers + 1)
     assert sizes(made, "loss_max", "loss_sum") == [8 * 64 * 4]  # a squared error has no maximum
     assert sizes(small(VIT, tensor=2), "loss_max", "loss_sum") == [8 * 4] * 2
-
-
-def test_inference_has_no_cache_and_no_gradients() -> None:
-    for shape in (VIT, DIT, LLAMA):
-        held = small(shape, phase="inference").summary()["memory"][0]
-        assert (held["kv_cache"], held["gradients"], held["optimizer"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -332,24 +236,6 @@ def test_inference_has_no_cache_and_no_gradients() -> None:
         (DIT, {"phase": "inference", "zero": 1}, "inference has no optimizer"),
     ],
 )
-def test_steps_that_images_do_not_have_are_refused(
-    shape: ModelShape, settings: dict[str, Any], sentence: str
-) -> None:
+def test_steps_that_images_do_not_have_are_refused(shape, settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         small(shape, **settings)
-
-
-def test_a_study_names_models_of_images_and_schedules() -> None:
-    network = [{"topology": "Ring", "ranks": 4, "gb_per_s": 100.0}]
-    study = read_study({
-        "model": ["dit-xl-2", "vit-b16"],
-        "step": {"batch": 8},
-        "plans": {"pipeline": 2, "micro_batches": 2, "virtual_stages": [1, 2],
-                  "schedule": ["1f1b", "zb-h1"]},
-        "clusters": {"one": {"device": "h100", "network": network}},
-    })  # fmt: skip
-    found = points_of(study)
-    assert {point.job.step.sequence for point in found.possible} == {256, 197}
-    assert len(found.possible) == 2 * 3
-    (reason,) = found.left_out
-    assert "zb-h1 has one virtual stage only" in reason

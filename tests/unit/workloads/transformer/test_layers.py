@@ -8,7 +8,7 @@ from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, small
 from written_programs import costs, messages, needs, roles
 
 from layerdag.errors import ConfigError
-from layerdag.traces.trace import CollectiveType, NodeType, Trace
+from layerdag.traces.trace import CollectiveType, Trace
 from layerdag.workloads.transformer.layers import ProgramBuilder
 from layerdag.workloads.transformer.shapes import ModelShape
 
@@ -27,15 +27,9 @@ def of_layer(trace: Trace, part: str) -> list[str]:
     return [name.replace(f".0.{part}", "") for name in found]
 
 
-# ---- order ----
-
-
-def test_forward_is_attention_then_feed_forward() -> None:
+def test_a_layer_forward_and_backward_with_two_products_for_each():
     expected = "norm1 mm.qkv attention mm.out norm2 mm.up act mm.down"
     assert of_layer(one_layer(), "F0") == expected.split()
-
-
-def test_backward_is_the_reverse_with_two_products_for_each() -> None:
     expected = (
         "mm.down.dx mm.down.dw act mm.up.dx mm.up.dw norm2 mm.out.dx mm.out.dw attention "
         "mm.qkv.dx mm.qkv.dw norm1"
@@ -43,7 +37,7 @@ def test_backward_is_the_reverse_with_two_products_for_each() -> None:
     assert of_layer(one_layer(), "B0") == expected.split()
 
 
-def test_tensor_ranks_sum_after_each_block() -> None:
+def test_tensor_ranks_sum_after_each_block():
     forward = of_layer(one_layer(tensor=2), "F0")
     expected = "norm1 mm.qkv attention mm.out sum1 norm2 mm.up act mm.down sum2"
     assert forward == expected.split()
@@ -54,7 +48,7 @@ def test_tensor_ranks_sum_after_each_block() -> None:
     assert split.index("gather2") == split.index("mm.up") - 1
 
 
-def test_a_mixture_routes_exchanges_and_mixes() -> None:
+def test_a_mixture_routes_exchanges_and_mixes():
     forward = of_layer(one_layer(MIXTURE, data=2, expert=2), "F0")
     expected = "mm.router dispatch mm.up act mm.down combine mix"
     assert forward[forward.index("norm2") + 1 :] == expected.split()
@@ -63,15 +57,12 @@ def test_a_mixture_routes_exchanges_and_mixes() -> None:
     assert "mm.router" in alone
 
 
-def test_adaptive_layers_compute_their_scales_first() -> None:
+def test_adaptive_layers_compute_their_scales_first():
     assert of_layer(one_layer(DIT), "F0")[:2] == ["mm.modulation", "norm1"]
     assert "mm.modulation" not in of_layer(one_layer(), "F0")
 
 
-# ---- costs by hand ----
-
-
-def test_costs_of_a_dense_layer_by_hand() -> None:
+def test_costs_of_a_dense_layer_by_hand():
     """1,024 tokens of 256 numbers, 8 heads, feed-forward 1,024, bf16."""
     of = costs(one_layer())
     assert of["mm.qkv.0.F0"][0] == 2 * TOKENS * 256 * (3 * 256)
@@ -84,7 +75,7 @@ def test_costs_of_a_dense_layer_by_hand() -> None:
     assert of["attention.0.B0"] == tuple(2 * cost for cost in of["attention.0.F0"])
 
 
-def test_a_gate_doubles_the_outputs_of_the_first_product() -> None:
+def test_a_gate_doubles_the_outputs_of_the_first_product():
     """Grouped heads: four key heads of 32 numbers beside eight query heads."""
     of = costs(one_layer(LLAMA))
     assert of["mm.qkv.0.F0"][0] == 2 * TOKENS * 256 * (256 + 2 * 128)
@@ -93,7 +84,7 @@ def test_a_gate_doubles_the_outputs_of_the_first_product() -> None:
     assert of["act.0.F0"] == (5 * TOKENS * 512, TOKENS * (1024 + 512) * 2)
 
 
-def test_two_of_four_experts_see_every_token_and_all_four_are_read() -> None:
+def test_two_of_four_experts_see_every_token_and_all_four_are_read():
     of, dense = costs(one_layer(MIXTURE)), costs(one_layer(LLAMA))
     assert of["mm.up.0.F0"][0] == 2 * dense["mm.up.0.F0"][0]
     weights, activations = 4 * 256 * 1024, 2 * TOKENS * (256 + 1024)
@@ -106,7 +97,7 @@ def test_two_of_four_experts_see_every_token_and_all_four_are_read() -> None:
     ("recompute", "again"),
     [("none", []), ("selective", ["attention"]), ("full", "all")],
 )
-def test_recomputation_repeats_what_it_names(recompute: str, again: list[str] | str) -> None:
+def test_recomputation_repeats_what_it_names(recompute, again):
     trace = one_layer(recompute=recompute)
     repeated = [name for name in trace.names() if name.endswith(".again")]
     forward = [name for name in trace.names() if name.endswith(".0.F0")]
@@ -118,10 +109,7 @@ def test_recomputation_repeats_what_it_names(recompute: str, again: list[str] | 
         assert of[f"{name}.0.B0.again"] == of[f"{name}.0.F0"]
 
 
-# ---- messages ----
-
-
-def test_sums_of_tensor_ranks_are_the_stream_and_one_rank_has_none() -> None:
+def test_sums_of_tensor_ranks_are_the_stream_and_one_rank_has_none():
     trace = one_layer(tensor=2)
     inside = {name: size for name, size in messages(trace).items() if ".0." in name}
     assert inside == dict.fromkeys(
@@ -131,7 +119,7 @@ def test_sums_of_tensor_ranks_are_the_stream_and_one_rank_has_none() -> None:
     assert messages(one_layer()) == {}
 
 
-def test_context_ranks_gather_keys_and_values_before_attention() -> None:
+def test_context_ranks_gather_keys_and_values_before_attention():
     """512 tokens here, four key heads of 32 numbers, keys and values."""
     trace = one_layer(LLAMA, context=2)
     own = 2 * 512 * 128 * 2
@@ -141,7 +129,7 @@ def test_context_ranks_gather_keys_and_values_before_attention() -> None:
     assert needs(trace, "mm.qkv.0.B0.dx") == {"sum_dkv.0.B0"}
 
 
-def test_expert_ranks_send_each_token_to_two_experts_and_back() -> None:
+def test_expert_ranks_send_each_token_to_two_experts_and_back():
     trace = one_layer(MIXTURE, data=4, expert=4)
     sizes = messages(trace)
     copies = 2 * (2 * 128) * 256 * 2  # two experts; two sequences of 128 tokens a rank
@@ -150,31 +138,25 @@ def test_expert_ranks_send_each_token_to_two_experts_and_back() -> None:
     assert {sizes[name] for name in exchanged} == {copies}
 
 
-def test_sequence_parallel_experts_gather_and_scatter_token_copies() -> None:
+def test_sequence_parallel_experts_gather_and_scatter_token_copies():
     sizes = messages(one_layer(MIXTURE, tensor=2, sequence_parallel=True))
     assert sizes["gather2.0.F0"] == 2 * STREAM // 2  # two copies of half of the tokens
     assert sizes["sum2.0.F0"] == 2 * STREAM
     assert sizes["gather1.0.F0"] == STREAM // 2
 
 
-# ---- what waits for what ----
-
-
-def test_the_gradient_of_a_weight_is_computed_while_that_of_the_input_is_summed() -> None:
+def test_gradients_of_weights_wait_for_no_sum_and_for_inputs_gathered_again():
     trace = one_layer(tensor=2)
     assert needs(trace, "sum_dx1.0.B0") == {"mm.qkv.0.B0.dx"}
     assert needs(trace, "mm.qkv.0.B0.dw") == {"attention.0.B0"}
     assert needs(trace, "norm1.0.B0") == {"sum_dx1.0.B0"}
-
-
-def test_an_input_kept_in_shards_is_gathered_again_for_the_gradient_of_the_weight() -> None:
     trace = one_layer(tensor=2, sequence_parallel=True)
     assert needs(trace, "mm.up.0.B0.dw") == {"act.0.B0", "gather_again2.0.B0"}
     assert needs(trace, "mm.up.0.B0.dx") == {"act.0.B0"}
     assert messages(trace)["gather_again2.0.B0"] == STREAM // 2
 
 
-def test_zb_h1_writes_gradients_of_weights_after_all_gradients_of_inputs() -> None:
+def test_zb_h1_writes_gradients_of_weights_after_all_gradients_of_inputs():
     made = small(replace(GPT, layers=2), pipeline=2, micro_batches=2, schedule="zb-h1")
     names = made.stages[1].names()
     late = [place for place, name in enumerate(names) if ".B0" in name and name.endswith(".dw")]
@@ -202,24 +184,7 @@ def column(trace: Trace, name: str) -> list[int]:
     return trace.integers(name)[0].tolist()
 
 
-# ---- what is written ----
-
-
-def test_nodes_are_numbered_in_the_order_in_which_they_are_written() -> None:
-    made = tape()
-    first = made.compute("mm", (8, 16), ())
-    second = made.collective("sum", SUM, "tensor", 64, first)
-    third = made.receive("recv", "previous", 32, 5)
-    assert (first, second, third) == ((0,), (1,), (2,))
-    trace = made.trace()
-    assert trace.names() == ["mm", "sum", "recv"]
-    assert trace.id_N.tolist() == [0, 1, 2]
-    kinds = [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_RECV]
-    assert trace.type_N.tolist() == kinds
-    assert set(trace.dtypes()) == {"bfloat16"}
-
-
-def test_costs_are_stated_and_never_zero() -> None:
+def test_costs_are_stated_and_never_zero():
     made = tape()
     made.compute("mm", (8, 16), ())
     made.compute("nothing", (0, 0), ())
@@ -228,30 +193,7 @@ def test_costs_are_stated_and_never_zero() -> None:
     assert column(trace, "tensor_size") == [16, 1]
 
 
-def test_a_collective_states_its_kind_its_bytes_and_the_role_of_its_group() -> None:
-    made = tape()
-    made.collective("gather", CollectiveType.ALL_GATHER, "data", 96, ())
-    trace = made.trace()
-    assert (column(trace, "comm_type"), column(trace, "comm_size")) == ([2], [96])
-    assert trace.texts("pg_name")[0] == ["data"]
-
-
-def test_messages_state_the_place_of_their_peer_bytes_and_tag() -> None:
-    made = tape()
-    made.send("send", "next", 64, 7, ())
-    made.receive("recv", "previous", 32, 8)
-    trace = made.trace()
-    assert column(trace, "comm_size") == [64, 32]
-    assert column(trace, "comm_tag") == [7, 8]
-    assert trace.integers("comm_dst")[0][0] == 1  # "next"
-    assert trace.integers("comm_src")[0][1] == 0  # "previous"
-    assert trace.integers("comm_src")[1].tolist() == [False, True]
-
-
-# ---- what waits ----
-
-
-def test_operators_wait_for_data_alone_inside_a_task() -> None:
+def test_operators_wait_for_data_alone_inside_a_task():
     made = tape()
     a = made.compute("a", (1, 1), ())
     made.compute("b", (1, 1), ())
@@ -259,7 +201,7 @@ def test_operators_wait_for_data_alone_inside_a_task() -> None:
     assert waits(made.trace()) == [([], []), ([], []), ([0], [])]
 
 
-def test_the_first_operator_of_a_task_waits_for_the_last_of_the_task_before() -> None:
+def test_the_first_operator_of_a_task_waits_for_the_last_of_the_task_before():
     made = tape()
     made.begin_task()
     made.compute("a", (1, 1), ())
@@ -270,7 +212,7 @@ def test_the_first_operator_of_a_task_waits_for_the_last_of_the_task_before() ->
     assert waits(made.trace()) == [([], []), ([], []), ([], [1]), ([], [])]
 
 
-def test_who_needs_the_data_of_the_last_operator_waits_for_it_once() -> None:
+def test_who_needs_the_data_of_the_last_operator_waits_for_it_once():
     made = tape()
     a = made.compute("a", (1, 1), ())
     made.begin_task()
@@ -278,7 +220,7 @@ def test_who_needs_the_data_of_the_last_operator_waits_for_it_once() -> None:
     assert waits(made.trace())[1] == ([0], [])
 
 
-def test_collectives_and_sends_are_chained_in_the_order_of_the_program() -> None:
+def test_collectives_and_sends_are_chained_in_the_order_of_the_program():
     made = tape()
     made.collective("one", SUM, "tensor", 8, ())
     made.send("two", "next", 8, 1, ())
@@ -286,7 +228,7 @@ def test_collectives_and_sends_are_chained_in_the_order_of_the_program() -> None
     assert waits(made.trace()) == [([], []), ([], [0]), ([], [1])]
 
 
-def test_a_chain_that_data_makes_needs_no_control() -> None:
+def test_a_chain_that_data_makes_needs_no_control():
     """The second sum needs an operator that needs the first sum."""
     made = tape()
     first = made.collective("one", SUM, "tensor", 8, ())
@@ -296,7 +238,7 @@ def test_a_chain_that_data_makes_needs_no_control() -> None:
     assert waits(made.trace())[2:] == [([1], []), ([1], [2])]
 
 
-def test_a_receive_waits_for_nobody_and_nobody_for_its_place() -> None:
+def test_a_receive_waits_for_nobody_and_nobody_for_its_place():
     made = tape()
     made.collective("one", SUM, "tensor", 8, ())
     got = made.receive("recv", "previous", 8, 1)
@@ -307,14 +249,14 @@ def test_a_receive_waits_for_nobody_and_nobody_for_its_place() -> None:
 @pytest.mark.parametrize(
     ("operations", "moved"), [(2**63, 1), (1, 2**63), (6 * 10**24, 6 * 10**24)]
 )
-def test_costs_that_64_bits_cannot_state_are_refused(operations: int, moved: int) -> None:
+def test_costs_that_64_bits_cannot_state_are_refused(operations, moved):
     made = tape()
     made.compute("fits", (2**63 - 1, 2**63 - 1), ())
     with pytest.raises(ConfigError, match=r"tiny, stage 0: 'mm' takes .* give a smaller batch"):
         made.compute("mm", (operations, moved), ())
 
 
-def test_messages_that_64_bits_cannot_state_are_refused() -> None:
+def test_messages_that_64_bits_cannot_state_are_refused():
     for write in (
         lambda size: tape().collective("it", SUM, "data", size, ()),
         lambda size: tape().send("it", "next", size, 1, ()),

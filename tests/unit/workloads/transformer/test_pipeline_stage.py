@@ -4,12 +4,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, VIT, small
 from written_programs import costs, messages, needs, roles
 
-from layerdag.traces.trace import NodeType, Trace
+from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.costs import rank_parameters
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -24,7 +23,6 @@ def program(shape: ModelShape = GPT, **settings: Any) -> Trace:
 
 
 def before(trace: Trace) -> list[str]:
-    """The nodes before the layer."""
     names = trace.names()
     return names[: next(place for place, name in enumerate(names) if ".0.F0" in name)]
 
@@ -36,10 +34,7 @@ def after(trace: Trace, last: str = "mm.down.0.F0") -> list[str]:
     return [name for name in rest if name.endswith(".F0")]
 
 
-# ---- before ----
-
-
-def test_tokens_are_looked_up_and_summed_over_ranks_that_share_the_table() -> None:
+def test_tokens_are_looked_up_and_summed_over_ranks_that_share_the_table():
     assert before(program()) == ["embedding.F0"]
     assert costs(program())["embedding.F0"] == (TOKENS * 256, 2 * TOKENS * 256 * 2)
     split = program(tensor=2)
@@ -47,15 +42,17 @@ def test_tokens_are_looked_up_and_summed_over_ranks_that_share_the_table() -> No
     assert messages(split)["sum.embedding.F0"] == STREAM
 
 
-def test_patches_are_multiplied_and_not_summed() -> None:
+def test_patches_are_multiplied_and_not_summed_and_have_no_gradient():
     """64 patches of 8 x 8 pixels of three channels; the class token is none of them."""
     trace = program(VIT)
     assert before(trace) == ["mm.patches.F0"]
     assert costs(trace)["mm.patches.F0"][0] == 2 * (8 * 64) * 192 * 256
     assert "sum.embedding.F0" not in messages(program(VIT, tensor=2))
+    assert not {"mm.patches.B0.dx", "mm.condition.B0.dx"} & set(program(DIT).names())
+    assert "mm.patches.B0.dw" in program(VIT).names()
 
 
-def test_a_diffusion_transformer_embeds_time_step_and_label_first() -> None:
+def test_a_diffusion_transformer_embeds_time_step_and_label_first():
     trace = program(DIT)
     assert before(trace)[:2] == ["mm.condition.F0", "mm.patches.F0"]
     assert costs(trace)["mm.condition.F0"][0] == 2 * 8 * (256 * 256 + 256 * 256)
@@ -63,15 +60,7 @@ def test_a_diffusion_transformer_embeds_time_step_and_label_first() -> None:
     assert costs(trace)["mm.condition.B0.dw"][0] == 2 * 8 * 3 * 256 * 256
 
 
-def test_pixels_and_tokens_have_no_gradient() -> None:
-    assert not {"mm.patches.B0.dx", "mm.condition.B0.dx"} & set(program(DIT).names())
-    assert "mm.patches.B0.dw" in program(VIT).names()
-
-
-# ---- after ----
-
-
-def test_one_rank_ends_with_norm_output_layer_and_loss() -> None:
+def test_one_rank_ends_with_norm_output_layer_and_loss():
     trace = program()
     assert after(trace) == ["norm.F0", "mm.logits.F0", "loss.F0"]
     of = costs(trace)
@@ -79,7 +68,7 @@ def test_one_rank_ends_with_norm_output_layer_and_loss() -> None:
     assert of["loss.F0"] == (5 * TOKENS * 512, 2 * TOKENS * 512 * 2)
 
 
-def test_a_split_vocabulary_takes_three_sums_of_a_number_for_each_token() -> None:
+def test_a_split_vocabulary_takes_three_sums_of_a_number_for_each_token():
     trace = program(tensor=4)
     expected = [
         "norm.F0",
@@ -95,7 +84,7 @@ def test_a_split_vocabulary_takes_three_sums_of_a_number_for_each_token() -> Non
     assert costs(trace)["loss.F0"][0] == 5 * TOKENS * 512 // 4
 
 
-def test_split_tokens_are_gathered_for_the_output_layer_and_for_its_gradient() -> None:
+def test_split_tokens_are_gathered_for_the_output_layer_and_for_its_gradient():
     trace = program(tensor=2, sequence_parallel=True)
     sizes = messages(trace)
     assert sizes["gather.head.F0"] == sizes["gather_again.head.B0"] == STREAM // 2
@@ -104,37 +93,31 @@ def test_split_tokens_are_gathered_for_the_output_layer_and_for_its_gradient() -
     assert needs(trace, "mm.logits.B0.dx") == {"loss.B0"}
 
 
-def test_the_gradient_of_the_last_norm_is_a_sum_over_the_vocabulary() -> None:
+def test_the_backward_pass_begins_with_the_loss_and_sums_the_last_norm():
     trace = program(tensor=2)
     assert messages(trace)["sum_dx.head.B0"] == STREAM
     assert needs(trace, "norm.B0") == {"sum_dx.head.B0"}
     assert needs(program(), "norm.B0") == {"mm.logits.B0.dx"}
-
-
-def test_the_backward_pass_begins_when_the_loss_is_there() -> None:
     assert needs(program(), "loss.B0") == {"loss.F0"}
     assert needs(program(tensor=2), "loss.B0") == {"loss_sum.F0"}
 
 
-# ---- inference ----
-
-
 @pytest.mark.parametrize("phase", ["prefill", "inference"])
-def test_of_a_prompt_the_next_token_only_is_computed(phase: str) -> None:
+def test_of_a_prompt_the_next_token_only_is_computed(phase):
     trace = program(phase=phase)
     assert after(trace) == ["norm.F0", "mm.logits.F0", "sample.F0"]
     assert costs(trace)["mm.logits.F0"][0] == 2 * 8 * 256 * 512  # eight sequences
     assert costs(trace)["sample.F0"] == (5 * 8 * 512, 8 * 512 * 2)
 
 
-def test_ranks_that_share_the_vocabulary_gather_it_to_choose_a_token() -> None:
+def test_ranks_that_share_the_vocabulary_gather_it_to_choose_a_token():
     """501 words are padded to 2 x 251."""
     trace = small(replace(GPT, layers=1, vocabulary=501), phase="prefill", tensor=2).stages[0]
     assert messages(trace)["gather_logits.F0"] == 8 * 251 * 2
     assert costs(trace)["sample.F0"][0] == 5 * 8 * 502
 
 
-def test_images_have_classes_and_no_next_token() -> None:
+def test_images_have_classes_and_no_next_token():
     trace = program(VIT, phase="inference")
     assert after(trace) == ["norm.F0", "mm.logits.F0"]
     assert costs(trace)["mm.logits.F0"][0] == 2 * 8 * 256 * 100
@@ -148,50 +131,37 @@ def beginning(trace: Trace, word: str) -> dict[str, int]:
 
 
 def layers(trace: Trace) -> set[int]:
-    """The layers whose operators a program has."""
     return {int(name.split(".")[1]) for name in trace.names() if name.startswith("norm1.")}
 
 
-# ---- who does what ----
-
-
-def test_stages_share_the_layers_and_the_ends() -> None:
+def test_stages_share_layers_and_ends_and_virtual_ones_take_turns():
     stages = small(GPT, pipeline=2, micro_batches=2).stages
     assert [layers(trace) for trace in stages] == [{0, 1}, {2, 3}]
     first, last = (set(trace.names()) for trace in stages)
     assert {"embedding.F0", "embedding.B0"} <= first - last
     assert {"mm.logits.F0", "loss.F0"} <= last - first
-
-
-def test_virtual_stages_take_turns() -> None:
     stages = small(GPT, pipeline=2, virtual_stages=2, micro_batches=2).stages
     assert [layers(trace) for trace in stages] == [{0, 2}, {1, 3}]
 
 
-def test_each_micro_batch_passes_forward_and_backward_once() -> None:
+def test_micro_batches_pass_once_each_way_and_take_turns_under_1f1b():
     trace = small(LLAMA, micro_batches=4).stages[0]
     passes = Counter(name.split(".")[-1] for name in trace.names() if name.startswith("norm1."))
     assert passes == {f"{way}{part}": 4 for way in "FB" for part in range(4)}
-
-
-def test_a_stage_of_1f1b_takes_turns_once_the_pipeline_is_full() -> None:
     names = small(GPT, pipeline=2, micro_batches=4).stages[0].names()
     order = [name.split(".")[-1] for name in names if name.startswith("norm1.0.")]
     assert order == ["F0", "F1", "B0", "F2", "B1", "F3", "B2", "B3"]
 
 
-# ---- gradients and the optimizer ----
-
-
 @pytest.mark.parametrize("pipeline", [1, 2, 4])
-def test_replicas_sum_the_gradient_of_every_parameter_once(pipeline: int) -> None:
+def test_replicas_sum_the_gradient_of_every_parameter_once(pipeline):
     made = small(LLAMA, data=2, pipeline=pipeline, micro_batches=4)
     total = sum(sum(beginning(trace, "gradients").values()) for trace in made.stages)
     assert total == 2 * LLAMA.parameters
     assert {roles(t)[name] for t in made.stages for name in beginning(t, "gradients")} == {"data"}
 
 
-def test_the_optimizer_updates_every_parameter_of_the_stage() -> None:
+def test_the_optimizer_updates_every_parameter_of_the_stage():
     made = small(GPT, pipeline=2)
     for stage, trace in enumerate(made.stages):
         held = sum(rank_parameters(made.costs, stage))
@@ -199,7 +169,7 @@ def test_the_optimizer_updates_every_parameter_of_the_stage() -> None:
 
 
 @pytest.mark.parametrize("zero", [1, 2, 3])
-def test_under_zero_a_rank_updates_its_share(zero: int) -> None:
+def test_under_zero_a_rank_updates_its_share(zero):
     """Rounded up bucket by bucket: six of them."""
     whole = costs(small(LLAMA, data=4).stages[0])["adam"][0] // 12
     share = costs(small(LLAMA, data=4, zero=zero).stages[0])["adam"][0] // 12
@@ -207,7 +177,7 @@ def test_under_zero_a_rank_updates_its_share(zero: int) -> None:
 
 
 @pytest.mark.parametrize("zero", [1, 2])
-def test_zero_gathers_updated_weights_behind_the_optimizer(zero: int) -> None:
+def test_zero_gathers_updated_weights_behind_the_optimizer(zero):
     trace = small(LLAMA, data=4, zero=zero).stages[0]
     gathered = beginning(trace, "weights")
     assert list(gathered) == ["weights.L0", "weights.L1", "weights.L2", "weights.L3",
@@ -216,7 +186,7 @@ def test_zero_gathers_updated_weights_behind_the_optimizer(zero: int) -> None:
     assert sum(gathered.values()) * 4 == pytest.approx(2 * LLAMA.parameters, rel=1e-4)
 
 
-def test_zero_3_gathers_weights_for_each_pass_while_the_layer_before_is_computed() -> None:
+def test_zero_3_gathers_weights_for_each_pass_while_the_layer_before_is_computed():
     trace = small(LLAMA, data=4, zero=3).stages[0]
     gathered = Counter(name.split(".")[1] for name in beginning(trace, "weights"))
     twice = dict.fromkeys(["L0", "L1", "L2", "L3", "head"], 2)
@@ -226,15 +196,13 @@ def test_zero_3_gathers_weights_for_each_pass_while_the_layer_before_is_computed
 
 
 @pytest.mark.parametrize(("zero", "sums"), [(0, 1), (1, 1), (2, 4), (3, 4)])
-def test_ranks_that_keep_shards_of_gradients_sum_those_of_each_micro_batch(
-    zero: int, sums: int
-) -> None:
+def test_ranks_that_keep_shards_of_gradients_sum_those_of_each_micro_batch(zero, sums):
     trace = small(LLAMA, data=2, micro_batches=4, zero=zero).stages[0]
     found = [name for name in beginning(trace, "gradients") if ".L1." in name]
     assert found == [f"gradients.L1.B{part}" for part in range(4 - sums, 4)]
 
 
-def test_experts_are_summed_over_the_ranks_that_hold_the_same_ones() -> None:
+def test_experts_are_summed_over_the_ranks_that_hold_the_same_ones():
     trace = small(MIXTURE, data=4, expert=2).stages[0]
     of = roles(trace)
     assert of["gradients.L0.B0"] == "data"
@@ -242,7 +210,7 @@ def test_experts_are_summed_over_the_ranks_that_hold_the_same_ones() -> None:
     assert messages(trace)["gradients.L0.experts.B0"] == 2 * 2 * MIXTURE.expert_parameters
 
 
-def test_a_tied_table_is_summed_over_both_ends_of_the_pipeline() -> None:
+def test_a_tied_table_is_summed_over_both_ends_of_the_pipeline():
     """512 words of 256 numbers; with one stage there is one table only."""
     stages = small(GPT, pipeline=4, micro_batches=4).stages
     found = [beginning(trace, "gradients.tied") for trace in stages]
@@ -252,7 +220,7 @@ def test_a_tied_table_is_summed_over_both_ends_of_the_pipeline() -> None:
     assert beginning(small(LLAMA, pipeline=2).stages[0], "gradients") == {}
 
 
-def test_norms_are_summed_over_tensor_ranks_that_split_the_tokens() -> None:
+def test_norms_are_summed_over_tensor_ranks_that_split_the_tokens():
     """Weight and bias of two norms per layer, and of the last one; 256 numbers each."""
     trace = small(GPT, tensor=2, sequence_parallel=True).stages[0]
     assert messages(trace)["gradients.norms"] == (2 * 4 + 1) * 2 * 256 * 2
@@ -263,57 +231,29 @@ def test_norms_are_summed_over_tensor_ranks_that_split_the_tokens() -> None:
     assert messages(last)["gradients.norms"] == (2 * 2 + 1) * 2 * 256 * 2
 
 
-def test_inference_has_no_gradients_and_no_optimizer() -> None:
+def test_inference_has_no_gradients_and_no_optimizer():
     for shape, phase in ((GPT, "prefill"), (GPT, "decode"), (VIT, "inference")):
         trace = small(shape, phase=phase, data=2).stages[0]
         assert "adam" not in trace.names()
         assert messages(trace) == {}
 
 
-# ---- decode ----
-
-
 def decode(**plan: Any) -> SymbolicJob:
     return small(LLAMA, phase="decode", tokens=3, **plan)
 
 
-def ends(made: SymbolicJob, kind: NodeType) -> list[tuple[int, int, int, int]]:
-    """Return (from, to, tag, bytes) of all sends or receives of a job."""
-    found = []
-    for rank, trace in enumerate(made.workload().traces):
-        columns = (trace.integers(f"comm_{name}")[0] for name in ("src", "dst", "tag", "size"))
-        source_N, target_N, tag_N, size_N = (column.tolist() for column in columns)
-        for row in np.flatnonzero(trace.type_N == kind).tolist():
-            sends = kind == NodeType.COMM_SEND
-            pair = (rank, target_N[row]) if sends else (source_N[row], rank)
-            found.append((*pair, tag_N[row], size_N[row]))
-    return sorted(found)
-
-
-@pytest.mark.parametrize("plan", [{"pipeline": 2}, {"pipeline": 4, "micro_batches": 2},
-    {"pipeline": 2, "tensor": 2, "data": 2}])  # fmt: skip
-def test_every_message_of_decode_has_its_receive(plan: dict[str, int]) -> None:
-    made = decode(**plan)
-    sent = ends(made, NodeType.COMM_SEND)
-    assert sent == ends(made, NodeType.COMM_RECV)
-    assert len({message[:3] for message in sent}) == len(sent)
-
-
-def test_the_last_stage_sends_each_token_but_the_last_to_the_first() -> None:
+def test_tokens_go_from_the_last_stage_to_the_first_and_one_stage_sends_nothing():
     """Four sequences of a micro-batch, a token of eight bytes each."""
     first, last = decode(pipeline=2, micro_batches=2).stages
     assert list(beginning(last, "send_token").values()) == [4 * 8] * (2 * 2)
     assert list(beginning(first, "recv_token").values()) == [4 * 8] * (2 * 2)
     assert needs(first, "embedding.F1.T1") == {"recv_token.F1.T1"}
-
-
-def test_one_stage_takes_its_own_token_and_sends_nothing() -> None:
     (trace,) = decode().stages
     assert messages(trace) == {}
     assert needs(trace, "embedding.F0.T2") == {"sample.F0.T1"}
 
 
-def test_the_cache_grows_by_the_tokens_made() -> None:
+def test_the_cache_grows_by_the_tokens_made():
     of = costs(decode().stages[0])
     spans = [of[f"attention.0.F0.T{token}"][0] // (4 * 8 * 256) for token in range(3)]
     assert spans == [128 + 1, 128 + 2, 128 + 3]

@@ -1,24 +1,20 @@
 """Ranks as coordinates: which ranks are in a group, and who is a neighbor."""
 
 import itertools
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
-import layerdag as ld
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.errors import ConfigError, UsageError
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.files import encode_trace, normalize
 from layerdag.traces.chakra.workload import read_workload, write_workload
-from layerdag.traces.trace import NodeType, Workload
+from layerdag.traces.trace import Workload
 from layerdag.workloads.transformer.job import transformer_job
 from layerdag.workloads.transformer.plan import (
-    PEERS,
     PRECISIONS,
     ROLES,
     Attention,
@@ -35,7 +31,6 @@ from layerdag.workloads.transformer.plan import (
     layers_of_stage,
     stage_tasks,
 )
-from layerdag.workloads.transformer.shapes import ModelShape
 
 PLANS = [
     Plan(),
@@ -59,9 +54,7 @@ def place(plan: Plan, rank: int) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize(
     ("role", "free"), [("tensor", (3,)), ("context", (2,)), ("data", (1, 2))], ids=str
 )
-def test_members_of_a_group_differ_in_the_coordinates_of_its_role_alone(
-    role: str, free: tuple[int, ...], plan: Plan
-) -> None:
+def test_members_of_a_group_differ_in_the_coordinates_of_its_role_alone(role, free, plan):
     for members in DeviceMesh(plan).groups(role).tolist():
         places = [place(plan, rank) for rank in members]
         for axis in range(4):
@@ -71,7 +64,7 @@ def test_members_of_a_group_differ_in_the_coordinates_of_its_role_alone(
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_groups_have_the_size_of_their_degree(plan: Plan) -> None:
+def test_groups_have_the_size_of_their_degree(plan):
     sizes = {role: DeviceMesh(plan).groups(role).shape[1] for role in ROLES}
     assert sizes == {
         "tensor": plan.tensor,
@@ -84,7 +77,7 @@ def test_groups_have_the_size_of_their_degree(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_expert_ranks_and_their_replicas_make_up_the_data_ranks(plan: Plan) -> None:
+def test_expert_ranks_and_their_replicas_make_up_the_data_ranks(plan):
     """Each pair of ranks that share dense weights shares experts, or shares tokens of experts."""
     grid = DeviceMesh(plan)
     same = {
@@ -100,7 +93,7 @@ def test_expert_ranks_and_their_replicas_make_up_the_data_ranks(plan: Plan) -> N
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_neighbors_are_one_stage_away_at_the_same_place(plan: Plan) -> None:
+def test_neighbors_are_one_stage_away_at_the_same_place(plan):
     grid = DeviceMesh(plan)
     after = grid.peer_R("next")
     for rank, other in enumerate(after.tolist()):
@@ -110,13 +103,7 @@ def test_neighbors_are_one_stage_away_at_the_same_place(plan: Plan) -> None:
     assert grid.peer_R("previous")[after].tolist() == list(range(plan.ranks))
 
 
-def test_one_rank_is_alone_in_every_group_and_its_own_neighbor() -> None:
-    grid = DeviceMesh(Plan())
-    assert all(grid.groups(role).tolist() == [[0]] for role in ROLES)
-    assert all(grid.peer_R(peer).tolist() == [0] for peer in PEERS)
-
-
-def test_tied_embeddings_join_the_first_and_the_last_stage_and_no_other() -> None:
+def test_tied_embeddings_join_the_first_and_the_last_stage_and_no_other():
     groups = DeviceMesh(Plan(pipeline=4, tensor=2)).groups("embedding")
     np.testing.assert_array_equal(groups, [[0, 6], [1, 7]])
 
@@ -150,49 +137,28 @@ def test_tied_embeddings_join_the_first_and_the_last_stage_and_no_other() -> Non
         (LLAMA, {"tensr": 2}, "no setting 'tensr'. Did you mean 'tensor'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(
-    shape: ModelShape, settings: dict[str, Any], sentence: str
-) -> None:
+def test_what_cannot_be_is_refused(shape, settings, sentence):
     with pytest.raises(UsageError, match=sentence):
         small(shape, **settings)
 
 
-def test_the_front_door_makes_a_workload() -> None:
-    workload = ld.workload(LLAMA, tensor=2, data=2, batch=4, sequence=64)
-    assert workload.num_ranks == 4
-    assert ld.workload("gpt2", sequence=128).num_ranks == 1
-
-
-def test_a_micro_batch_has_one_sequence_unless_told_otherwise() -> None:
+def test_a_micro_batch_has_one_sequence_unless_told_otherwise():
     made = transformer_job(LLAMA, data=2, micro_batches=3, sequence=64)
     assert (made.step.batch, made.tokens) == (6, 6 * 64)
 
 
-def test_the_ranks_of_a_plan_are_the_product_of_its_degrees_but_for_experts() -> None:
+def test_the_ranks_of_a_plan_are_the_product_of_its_degrees_but_for_experts():
     plan = Plan(data=4, tensor=2, pipeline=3, context=5, expert=10)
     assert plan.ranks == 4 * 2 * 3 * 5
     assert plan.replicas == 4 * 5  # contexts hold the same weights as well
     assert plan.expert_replicas == 20 // 10
 
 
-def test_only_the_zero_bubble_schedule_splits_the_backward_pass() -> None:
-    splits = {
-        name: Plan(pipeline=2, schedule=name, virtual_stages=virtual).splits_backward
-        for name, virtual in (("1f1b", 1), ("interleaved", 2), ("gpipe", 1), ("zb-h1", 1))
-    }
-    assert splits == {"1f1b": False, "interleaved": False, "gpipe": False, "zb-h1": True}
-
-
-def test_every_precision_of_two_bytes_keeps_a_copy_of_four_and_both_moments() -> None:
+def test_every_precision_of_two_bytes_keeps_a_copy_of_four_and_both_moments():
     """ZeRO's 16 bytes per parameter; 18 with gradients of four bytes."""
     held = {name: p.weights + p.gradients + p.optimizer for name, p in PRECISIONS.items()}
     assert held == {"bf16": 16, "fp16": 16, "bf16-fp32-gradients": 18, "fp32": 16}
     assert Step(precision="fp32").numbers is PRECISIONS["fp32"]
-
-
-@pytest.mark.parametrize("phase", ["training", "prefill", "decode", "inference"])
-def test_only_training_trains(phase: Any) -> None:
-    assert Step(phase=phase).training is (phase == "training")
 
 
 @pytest.mark.parametrize(
@@ -206,8 +172,8 @@ def test_only_training_trains(phase: Any) -> None:
     ],
 )
 def test_an_unknown_word_is_told_with_the_nearest_one_and_all_that_are_known(
-    where: str, name: str, word: str, words: Any, nearest: str
-) -> None:
+    where, name, word, words, nearest
+):
     """Plans of the command line hold words of any kind, which types do not refuse there."""
     sentence = rf"{where}: {name} is '{word}'\. Did you mean '{nearest}'\? Known: .*{nearest}"
     with pytest.raises(ConfigError, match=sentence):
@@ -267,7 +233,7 @@ def _in_flight(tasks: list[Task], last: str) -> int:
 
 
 @pytest.mark.parametrize(("plan", "count"), SINGLE + INTERLEAVED)
-def test_all_stages_run_every_pass_to_the_end_each_in_its_own_order(plan: Plan, count: int) -> None:
+def test_all_stages_run_every_pass_to_the_end_each_in_its_own_order(plan, count):
     kinds = ("forward", "backward", "weights")[: 3 if plan.schedule == "zb-h1" else 2]
     for stage in range(plan.pipeline):
         tasks = stage_tasks(plan, stage, count)
@@ -277,9 +243,7 @@ def test_all_stages_run_every_pass_to_the_end_each_in_its_own_order(plan: Plan, 
 
 
 @pytest.mark.parametrize(("stages", "virtual", "count"), [(4, 1, 8), (4, 2, 8), (8, 3, 16)])
-def test_interleaving_divides_the_idle_share_by_the_virtual_stages(
-    stages: int, virtual: int, count: int
-) -> None:
+def test_interleaving_divides_the_idle_share_by_the_virtual_stages(stages, virtual, count):
     """(p - 1) / (m v): Narayanan et al. 2021, section 2.2.2."""
     plan = Plan(pipeline=stages, virtual_stages=virtual)
     ideal = count * virtual * (1 + 2)
@@ -289,9 +253,7 @@ def test_interleaving_divides_the_idle_share_by_the_virtual_stages(
 
 @pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 3), (5, 6, 4)])
 @pytest.mark.parametrize(("stages", "count"), [(2, 2), (4, 8), (8, 8), (4, 13)])
-def test_zb_h1_is_idle_for_f_plus_b_minus_w(
-    stages: int, count: int, times: tuple[int, int, int]
-) -> None:
+def test_zb_h1_is_idle_for_f_plus_b_minus_w(stages, count, times):
     """(p - 1)(F + B - W): Qi et al. 2024, table 2; 1F1B has (p - 1)(F + B + W)."""
     f, b, w = times
     split = Plan(pipeline=stages, schedule="zb-h1")
@@ -303,8 +265,8 @@ def test_zb_h1_is_idle_for_f_plus_b_minus_w(
 
 @pytest.mark.parametrize(("stages", "count"), [(4, 8), (4, 2), (1, 4), (8, 8)])
 def test_in_flight_are_the_stages_left_and_under_zb_h1_as_many_as_the_first_stage_has(
-    stages: int, count: int
-) -> None:
+    stages, count
+):
     for stage in range(stages):
         tasks = stage_tasks(Plan(pipeline=stages), stage, count)
         assert _in_flight(tasks, "backward") == min(stages - stage, count)
@@ -313,9 +275,7 @@ def test_in_flight_are_the_stages_left_and_under_zb_h1_as_many_as_the_first_stag
 
 
 @pytest.mark.parametrize(("stages", "virtual", "count"), [(4, 2, 8), (2, 4, 4), (8, 3, 16)])
-def test_interleaved_passes_in_flight_are_those_of_megatron(
-    stages: int, virtual: int, count: int
-) -> None:
+def test_interleaved_passes_in_flight_are_those_of_megatron(stages, virtual, count):
     """Of the first stage (1 + (p - 1) / (p v)) times those of 1F1B: Korthikanti et al. 2022."""
     plan = Plan(pipeline=stages, virtual_stages=virtual)
     for stage in range(stages):
@@ -325,7 +285,7 @@ def test_interleaved_passes_in_flight_are_those_of_megatron(
     assert first == pytest.approx(stages * (1 + (stages - 1) / (stages * virtual)))
 
 
-def test_layers_are_spread_evenly_the_remainder_over_early_stages() -> None:
+def test_layers_are_spread_evenly_the_remainder_over_early_stages():
     assert [list(layers_of_stage(6, s, 4)) for s in range(4)] == [[0, 1], [2, 3], [4], [5]]
     chunks = layers_of_chunks(8, Plan(pipeline=2, virtual_stages=2), 1)
     assert [list(layers) for layers in chunks] == [[2, 3], [6, 7]]
@@ -337,19 +297,7 @@ def _with_role(workload: Workload, rank: int) -> dict[str, tuple[int, ...]]:
     return {texts[row]: workload.groups[texts[row]] for row in np.flatnonzero(named_N).tolist()}
 
 
-def test_tensor_varies_fastest_then_context_data_pipeline() -> None:
-    """The default order of Megatron-LM, tp-cp-ep-dp-pp."""
-    grid = DeviceMesh(Plan(tensor=2, context=2, data=2, pipeline=2, expert=2))
-    assert grid.groups("tensor")[0].tolist() == [0, 1]
-    assert grid.groups("context")[0].tolist() == [0, 2]
-    assert grid.groups("data")[0].tolist() == [0, 2, 4, 6]
-    assert grid.groups("expert")[0].tolist() == [0, 2]
-    assert grid.groups("expert_data")[0].tolist() == [0, 4]
-    assert grid.groups("embedding")[0].tolist() == [0, 8]
-    assert grid.peer_R("next")[[0, 8]].tolist() == [8, 0]
-
-
-def test_each_rank_is_in_one_group_of_each_role() -> None:
+def test_each_rank_is_in_one_group_of_each_role():
     plan = Plan(tensor=2, context=2, data=4, pipeline=3, expert=4)
     for role in ROLES:
         member = np.sort(DeviceMesh(plan).groups(role).reshape(-1))
@@ -359,7 +307,7 @@ def test_each_rank_is_in_one_group_of_each_role() -> None:
             assert member.tolist() == list(range(48))
 
 
-def test_ranks_communicate_in_groups_that_hold_them_and_nobody_else() -> None:
+def test_ranks_communicate_in_groups_that_hold_them_and_nobody_else():
     workload = small(GPT, tensor=2, data=2, pipeline=2, micro_batches=2).workload()
     for rank in range(workload.num_ranks):
         groups = _with_role(workload, rank)
@@ -367,25 +315,7 @@ def test_ranks_communicate_in_groups_that_hold_them_and_nobody_else() -> None:
         assert all(rank in members for members in groups.values())
 
 
-def test_sends_and_receives_match_one_to_one() -> None:
-    workload = small(LLAMA, pipeline=4, tensor=2, micro_batches=4).workload()
-    sent, received = [], []
-    for rank, trace in enumerate(workload.traces):
-        tag_N, size_N = trace.integers("comm_tag")[0], trace.integers("comm_size")[0]
-        for kind, end, found in (
-            (NodeType.COMM_SEND, "comm_dst", sent),
-            (NodeType.COMM_RECV, "comm_src", received),
-        ):
-            other_N = trace.integers(end)[0]
-            for row in np.flatnonzero(trace.type_N == kind).tolist():
-                ends = (rank, int(other_N[row]))
-                ends = ends if kind == NodeType.COMM_SEND else ends[::-1]
-                found.append((*ends, int(tag_N[row]), int(size_N[row])))
-    assert sorted(sent) == sorted(received)
-    assert len({message[:3] for message in sent}) == len(sent)
-
-
-def test_a_file_is_what_encoding_the_trace_of_its_rank_gives() -> None:
+def test_a_file_is_what_encoding_the_trace_of_its_rank_gives():
     """With numbers of one to three digits and of one and two bytes."""
     workload = small(MIXTURE, tensor=2, data=64, expert=4, pipeline=2, batch=64).workload()
     assert len(workload.groups) > 100
@@ -398,7 +328,7 @@ def test_a_file_is_what_encoding_the_trace_of_its_rank_gives() -> None:
     assert ranks == list(reversed(range(256)))
 
 
-def test_a_written_workload_reads_as_it_was(tmp_path: Path) -> None:
+def test_a_written_workload_reads_as_it_was(tmp_path):
     workload = small(LLAMA, tensor=2, data=2, pipeline=2).workload()
     write_workload(workload, tmp_path / "w")
     read = read_workload(tmp_path / "w")
@@ -408,7 +338,7 @@ def test_a_written_workload_reads_as_it_was(tmp_path: Path) -> None:
         assert mine.metadata[0].value == "bfloat16"
 
 
-def test_traces_are_made_once_and_share_their_columns() -> None:
+def test_traces_are_made_once_and_share_their_columns():
     traces = small(LLAMA, tensor=2, data=2).workload().traces
     assert traces[3] is traces[-1]
     assert len(traces) == 4
@@ -417,7 +347,7 @@ def test_traces_are_made_once_and_share_their_columns() -> None:
     assert traces[1:3] == (traces[1], traces[2])
 
 
-def test_the_number_format_of_the_trace_holds_for_its_nodes() -> None:
+def test_the_number_format_of_the_trace_holds_for_its_nodes():
     trace = small(LLAMA).stages[0]
     assert set(trace.dtypes()) == {"bfloat16"}
     assert set(small(LLAMA, precision="fp32").stages[0].dtypes()) == {"float32"}
@@ -430,7 +360,7 @@ def test_the_number_format_of_the_trace_holds_for_its_nodes() -> None:
     assert fast < slow
 
 
-def test_a_job_folds_into_one_class_of_ranks_a_stage() -> None:
+def test_a_job_folds_into_one_class_of_ranks_a_stage():
     workload = small(LLAMA, tensor=2, pipeline=2, data=2, micro_batches=2).workload()
     classes = rank_classes(workload)
     assert [found.ranks for found in classes] == [(0, 1, 2, 3), (4, 5, 6, 7)]

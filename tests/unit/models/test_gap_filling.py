@@ -15,7 +15,6 @@ from layerdag.dag.dag import DAGBatch
 from layerdag.dag.partial import Gap, Prefix, Replacement
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
-from layerdag.models import posterior as _filling
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.posterior import GapFilling, LogLikelihood
 
@@ -24,7 +23,7 @@ DAGS = small_dags(8)
 
 @pytest.fixture(autouse=True)
 def _few_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_filling, "WAYS", 3)
+    monkeypatch.setattr("layerdag.models.posterior.WAYS", 3)
 
 
 def small_gap() -> Gap:
@@ -38,7 +37,7 @@ def filled(gap: Gap, count: int = 2, predict_out_degree: bool = False, **changes
 
 
 @pytest.mark.parametrize(("best_of", "predict_out_degree"), [(1, False), (2, True)])
-def test_first_and_last_layers_are_kept(best_of: int, predict_out_degree: bool) -> None:
+def test_first_and_last_layers_are_kept(best_of, predict_out_degree):
     gap = small_gap()
     result = filled(gap, predict_out_degree=predict_out_degree, best_of=best_of)
     assert not any(result.truncated)
@@ -53,14 +52,14 @@ def test_first_and_last_layers_are_kept(best_of: int, predict_out_degree: bool) 
     assert len(new) == 2
 
 
-def test_a_graph_depends_on_its_own_seed_alone() -> None:
+def test_a_graph_depends_on_its_own_seed_alone():
     gap = small_gap()
     together, alone = filled(gap).dags, filled(gap, 1, seeds=(101,)).dags
     assert torch.equal(alone[0].x_NA, together[1].x_NA)
     assert torch.equal(alone[0].edge_index_2E, together[1].edge_index_2E)
 
 
-def test_a_limit_that_leaves_no_room_for_new_layers_is_refused() -> None:
+def test_a_limit_that_leaves_no_room_for_new_layers_is_refused():
     gap = small_gap()
     with pytest.raises(UsageError, match="nothing is left to complete; raise max_nodes"):
         filled(gap, max_nodes=gap.start + gap.num_later)
@@ -73,7 +72,6 @@ def filling(gap: Gap, log_likelihood: LogLikelihood) -> GapFilling:
 
 
 def own_layers(gap: Gap) -> Callable[[SampleRequest], SampleResult]:
-    """Return a sampler that draws the removed layers again."""
 
     def sample(asked: SampleRequest) -> SampleResult:
         assert asked.min_layers == asked.max_layers == gap.end_layer
@@ -83,7 +81,7 @@ def own_layers(gap: Gap) -> Callable[[SampleRequest], SampleResult]:
     return sample
 
 
-def test_the_weight_is_the_likelihood_of_what_follows() -> None:
+def test_the_weight_is_the_likelihood_of_what_follows():
     gap = small_gap()
     found = filling(gap, lambda batch, _: -2.0 * batch.num_nodes).sample(
         request(1, gap=gap, max_nodes=200), own_layers(gap)
@@ -92,8 +90,8 @@ def test_the_weight_is_the_likelihood_of_what_follows() -> None:
     assert found.truncated == (False,)
 
 
-def test_the_likeliest_way_to_connect_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_filling, "SPREAD", 50.0)
+def test_the_likeliest_way_to_connect_is_chosen(monkeypatch):
+    monkeypatch.setattr("layerdag.models.posterior.SPREAD", 50.0)
     gap = small_gap()
 
     def chosen(sign: float) -> int:

@@ -6,27 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sample_parts import TEN, written
-from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.datasets.samples import part_samples
 from layerdag.errors import UsageError
-from layerdag.sampling.parts import SampleBatches, _runs
+from layerdag.sampling.parts import SampleBatches
 from layerdag.training.checkpoint import LoadedCheckpoint
 
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return job_checkpoint(tmp_path_factory.mktemp("jobs"))
-
-
-@pytest.fixture(scope="module")
-def rows(jobs: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+def rows(trace: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     """Return the rows of ten samples as parts hold them."""
     from pyarrow import parquet
 
-    out = written(jobs, tmp_path_factory.mktemp("parts") / "s", "parquet", part_size=10)
+    out = written(trace, tmp_path_factory.mktemp("parts") / "s", "parquet", part_size=10)
     return parquet.read_table(out / "part-000000.parquet").to_pylist()
 
 
@@ -34,10 +28,8 @@ def row_of(mapped, number: int) -> dict:
     return mapped({"id": np.array([number])}).to_pylist()[0]
 
 
-def test_rows_are_those_of_a_table_of_parts_in_the_order_asked_for(
-    jobs: LoadedCheckpoint, rows: list[dict]
-) -> None:
-    mapped = SampleBatches(jobs.path, TEN)
+def test_rows_are_those_of_a_table_of_parts_in_the_order_asked_for(trace, rows):
+    mapped = SampleBatches(trace.path, TEN)
     numbers = [3, 4, 9, 0, 3]
     table = mapped({"id": np.array(numbers)})
     # Text compares NaN as equal.
@@ -45,14 +37,14 @@ def test_rows_are_those_of_a_table_of_parts_in_the_order_asked_for(
     assert str(row_of(mapped, 5)) == str(rows[5])
 
 
-def test_no_number_makes_a_table_of_no_row(jobs: LoadedCheckpoint) -> None:
-    table = SampleBatches(jobs.path, TEN)({"id": np.zeros(0, np.int64)})
+def test_no_number_makes_a_table_of_no_row(trace):
+    table = SampleBatches(trace.path, TEN)({"id": np.zeros(0, np.int64)})
     assert table.num_rows == 0
     assert table.schema.names[:2] == ["name", "seed"]
 
 
-def test_graphs_that_are_no_jobs_have_no_ranks(tmp_path: Path) -> None:
-    row = row_of(SampleBatches(chain_checkpoint(tmp_path).path, TEN), 2)
+def test_graphs_that_are_no_jobs_have_no_ranks(flow):
+    row = row_of(SampleBatches(flow.path, TEN), 2)
     assert (row["name"], row["seed"], row["ranks"]) == ("sample-00002", 9, None)
 
 
@@ -60,38 +52,21 @@ def test_graphs_that_are_no_jobs_have_no_ranks(tmp_path: Path) -> None:
     ("batch", "said"),
     [({}, "needs the column 'id'"), ({"x": [1]}, "found x"), ({"id": [2, -1]}, "found -1")],
 )
-def test_other_batches_are_one_sentence(
-    jobs: LoadedCheckpoint, batch: dict[str, list[int]], said: str
-) -> None:
-    mapped = SampleBatches(jobs.path, TEN)
+def test_other_batches_are_one_sentence(trace, batch, said):
+    mapped = SampleBatches(trace.path, TEN)
     with pytest.raises(UsageError, match=said):
         mapped({name: np.array(values) for name, values in batch.items()})
 
 
-def test_without_pyarrow_the_extra_is_named(
-    jobs: LoadedCheckpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyarrow_the_extra_is_named(trace, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match="needs the package pyarrow"):
-        SampleBatches(jobs.path)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "runs"),
-    [
-        ([], []), ([4], [range(4, 5)]), ([0, 1, 2], [range(3)]),
-        ([1, 3, 4, 9], [range(1, 2), range(3, 5), range(9, 10)]),
-    ],
-)  # fmt: skip
-def test_consecutive_numbers_are_one_run(numbers: list[int], runs: list[range]) -> None:
-    assert list(_runs(numbers)) == runs
+        SampleBatches(trace.path)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_a_local_ray_writes_the_same_rows(
-    jobs: LoadedCheckpoint, rows: list[dict], tmp_path: Path
-) -> None:
+def test_a_local_ray_writes_the_same_rows(trace, rows, tmp_path):
     ray = pytest.importorskip("ray", reason="needs Ray: pip install 'layerdag[ray]'")
     pytest.importorskip("ray.data", reason="needs Ray Data: pip install 'layerdag[ray]'")
     helpers = str(Path(__file__).parents[3] / "helpers")
@@ -102,7 +77,7 @@ def test_a_local_ray_writes_the_same_rows(
     try:
         made = ray.data.range(10).map_batches(
             SampleBatches,
-            fn_constructor_kwargs={"checkpoint": str(jobs.path), "settings": TEN},
+            fn_constructor_kwargs={"checkpoint": str(trace.path), "settings": TEN},
             batch_size=4,
             concurrency=1,
         )

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from layerdag.evaluation.metrics import descriptor_metrics as _pair_distances
 from layerdag.evaluation.metrics.descriptor_metrics import (
     neighbor_distances,
     squared_distances,
@@ -28,18 +27,18 @@ def vectors(request: pytest.FixtureRequest, rng: np.random.Generator) -> np.ndar
 
 @pytest.fixture(params=[1, 300, 1 << 20], autouse=True)
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pair_distances, "_BLOCK", request.param)
-    monkeypatch.setattr(_pair_distances, "_FEW_COLUMNS", 20)
+    monkeypatch.setattr("layerdag.evaluation.metrics.descriptor_metrics._BLOCK", request.param)
+    monkeypatch.setattr("layerdag.evaluation.metrics.descriptor_metrics._FEW_COLUMNS", 20)
 
 
-def test_blocks_are_the_rows_of_the_matrix(vectors: np.ndarray) -> None:
+def test_blocks_are_the_rows_of_the_matrix(vectors):
     x_XF, y_YF = vectors[:40], vectors[25:]
     rows = [d2.copy() for _, _, d2 in squared_distances(x_XF, y_YF, factor=-0.5)]
     wanted = -0.5 * cdist(x_XF, y_YF, "sqeuclidean")
     np.testing.assert_allclose(np.concatenate(rows), wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_the_upper_half_leaves_out_what_a_block_before_has(vectors: np.ndarray) -> None:
+def test_the_upper_half_leaves_out_what_a_block_before_has(vectors):
     wanted = cdist(vectors, vectors, "sqeuclidean")
     seen = 0
     for first, last, d2 in squared_distances(vectors, vectors, upper=True):
@@ -48,7 +47,7 @@ def test_the_upper_half_leaves_out_what_a_block_before_has(vectors: np.ndarray) 
     assert seen == len(vectors)
 
 
-def test_neighbors_are_those_of_the_whole_matrix(vectors: np.ndarray) -> None:
+def test_neighbors_are_those_of_the_whole_matrix(vectors):
     wanted = np.sort(cdist(vectors, vectors), axis=1)
     for neighbor in (1, 5):
         np.testing.assert_allclose(
@@ -56,7 +55,7 @@ def test_neighbors_are_those_of_the_whole_matrix(vectors: np.ndarray) -> None:
         )
 
 
-def test_balls_hold_what_lies_at_their_radius(vectors: np.ndarray) -> None:
+def test_balls_hold_what_lies_at_their_radius(vectors):
     x_XF, y_YF = vectors[:45], vectors[20:]
     x_radius, y_radius = neighbor_distances(x_XF, 2), neighbor_distances(y_YF, 2)
     around_x, around_y = (
