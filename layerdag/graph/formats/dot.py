@@ -365,7 +365,8 @@ _QUOTED = "\0"
 
 def _edge_type(attributes: Mapping[str, str]) -> str:
     """Return the type of an edge."""
-    attributes = {name.removeprefix(_QUOTED): value for name, value in attributes.items()}
+    if any(name[0:1] == _QUOTED for name in attributes):
+        attributes = {name.removeprefix(_QUOTED): value for name, value in attributes.items()}
     named = next((attributes[name] for name in _EDGE_TYPE if attributes.get(name)), None)
     if named is not None:
         return named

@@ -193,6 +193,7 @@ class _Reader:
     def __init__(self, path: str, root: Element) -> None:
         self._path, self._root = path, root
         self._notes = NoteCollector(path)
+        self._names: dict[str, str] = {}
         self._space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
         graphs = list(self._children(root, "graph"))
         if self._local(root) != "graphml" or not graphs:
@@ -203,6 +204,8 @@ class _Reader:
         if next(self._all(self._body, "hyperedge"), None) is not None:
             raise GraphError(f"{path}: has hyperedges; a DAG needs edges between two nodes.")
         self._keys = {key: found for key, found in map(self._declared, self._all(root, "key"))}
+        self._is_drawn = any(key.drawn for key in self._keys.values())
+        self._defaults = {scope: self._defaults_of(scope) for scope in ("graph", "node", "edge")}
 
     def graph(self) -> AttributedGraph:
         """Return the graph."""
@@ -225,9 +228,11 @@ class _Reader:
 
     def _local(self, element: Element) -> str:
         """Return the name of an element of GraphML, "" of any other."""
-        space, _, name = element.tag.rpartition("}")
-        known = not space or space == self._space[:-1] or _SPACE in space
-        return name if known else ""
+        if element.tag not in self._names:
+            space, _, name = element.tag.rpartition("}")
+            known = not space or space == self._space[:-1] or _SPACE in space
+            self._names[element.tag] = name if known else ""
+        return self._names[element.tag]
 
     def _children(self, element: Element, name: str) -> Iterator[Element]:
         """Yield the children of a name."""
@@ -307,13 +312,17 @@ class _Reader:
                 "is undirected; a DAG needs directed edges."
             )
 
-    def _row(self, element: Element, scope: str) -> Row:
-        """Return the data of a graph, node or edge by name, defaults among them."""
-        found = {
+    def _defaults_of(self, scope: str) -> Row:
+        """Return the values of nodes, edges or the graph that have none of their own."""
+        return {
             key.name: key.default
             for key in self._keys.values()
             if key.default is not None and key.scope in (scope, "all")
         }
+
+    def _row(self, element: Element, scope: str) -> Row:
+        """Return the data of a graph, node or edge by name, defaults among them."""
+        found = dict(self._defaults[scope])
         for data in self._children(element, "data"):
             identity = str(data.get("key"))
             key = self._keys.get(identity)
@@ -361,6 +370,8 @@ class _Reader:
 
     def _is_dashed(self, edge: Element) -> bool:
         """Return whether yEd draws an edge as a dashed or dotted line."""
+        if not self._is_drawn:
+            return False
         styles = (line.get("type") or "" for line in edge.iter(f"{_YED}LineStyle"))
         return any(style.startswith(("dashed", "dotted")) for style in styles)
 
