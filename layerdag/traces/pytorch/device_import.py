@@ -401,8 +401,10 @@ def note_untold(
         notes.add(_MISSING[missing], word, effect, where=where, count=len(kernels))
     if world > 1 and not num_communication:
         like = sorted({word for _, word in kinds})
-        listed = f"look like it: {', '.join(like[:8])}" if like else "none looks like it"
-        effect = f"the trace has no communication; of its kernels {listed}"
+        listed = (
+            f"kernels that look like it: {', '.join(like[:8])}" if like else "no kernel looks so"
+        )
+        effect = f"the trace has no communication; {listed}"
         notes.add(NoteKind.COLLECTIVE, f"none of {world} ranks", effect)
 
 
