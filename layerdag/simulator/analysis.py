@@ -94,9 +94,13 @@ def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
         NodeType.MEM_LOAD: "memory",
         NodeType.MEM_STORE: "memory",
         NodeType.COMM_COLL: "replayed",
+        NodeType.STORAGE: "storage",
+        NodeType.BATCH: "compute",  # these two take no time
+        NodeType.CHECKPOINT: "compute",
     }
     labels = [fixed[NodeType(kind)] for kind in nodes.type_N.tolist()]
-    for row in np.flatnonzero(nodes.slot_N == Slot.CPU).tolist():
+    on_cpu_N = (nodes.slot_N == Slot.CPU) & (nodes.type_N != NodeType.STORAGE)
+    for row in np.flatnonzero(on_cpu_N).tolist():
         labels[row] = "cpu"
     for row in np.flatnonzero(nodes.kind_N == NodeKind.COLLECTIVE).tolist():
         phases = program.plans[nodes.peer_N[row]].phases

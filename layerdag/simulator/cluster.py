@@ -392,6 +392,7 @@ _SYSTEM_KEYS = frozenset(
         "broadcast-implementation",
         *_UNREAD,
         _SHARED_BUS,
+        "storage-bw",
         "track-local-mem",
         "local-mem-trace-filename",
         *_CUSTOM,
@@ -446,6 +447,7 @@ def _system(section: Section) -> SystemConfig:
         reduce_scatter=section.texts("reduce-scatter-implementation"),
         all_to_all=section.texts("all-to-all-implementation"),
         broadcast=section.texts("broadcast-implementation"),
+        storage_bw_gb=section.optional_number("storage-bw"),
         track_local_mem=section.flag("track-local-mem"),
         local_mem_trace=section.text("local-mem-trace-filename", "local_mem_trace"),
     )

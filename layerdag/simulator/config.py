@@ -174,6 +174,8 @@ class SystemConfig:
             BROADCAST.
         missing: What becomes of a collective of all ranks whose list has no entry for a dimension.
         group_collectives: How collectives of smaller groups run; FLAT for the reference's way.
+        storage_bw_gb: Bandwidth of a rank's storage in GB/s (1e9 bytes), beyond the reference; None
+            where operations on storage take their recorded durations.
         track_local_mem: Whether the local memory of each rank is told as the reference tells it.
         local_mem_trace: Prefix of the files that the reference writes of it.
     """
@@ -195,6 +197,7 @@ class SystemConfig:
     unsupported_collectives: UnsupportedCollectives = UnsupportedCollectives.REFUSE
     missing: MissingImplementations = MissingImplementations.REFUSE
     group_collectives: GroupCollectives = GroupCollectives.HIERARCHICAL
+    storage_bw_gb: float | None = None
     track_local_mem: bool = False
     local_mem_trace: str = "local_mem_trace"
 
@@ -211,6 +214,9 @@ class SystemConfig:
             ("collective-optimization", self.collective_optimization, OPTIMIZATIONS),
         ):
             _require(value in known, key, value, "one of " + ", ".join(known))
+        storage = self.storage_bw_gb
+        fine = storage is None or (math.isfinite(storage) and storage > 0)
+        _require(fine, "storage-bw", storage, "a positive number")
         for key, rate in (
             ("local-mem-bw", self.local_mem_bw_gb),
             ("peak-perf", self.peak_perf_tflops),

@@ -13,7 +13,7 @@ from layerdag.runtime.native import library
 from layerdag.simulator.config import Congestion
 from layerdag.simulator.lowering import ClassProgram, NodeKind, positions_in
 from layerdag.simulator.program import LoweredProgram, TopologyCode, endpoint_delay, memory_ranks
-from layerdag.traces.trace import CollectiveType, NodeType, Trace
+from layerdag.traces.trace import CollectiveType, NodeType, Trace, communicates
 
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
 GROUP_DELAY_NS = 10
@@ -356,7 +356,7 @@ def describe(program: LoweredProgram, rank: int, row: int) -> str:
 def _kind(trace: Trace, position: int) -> str:
     """Return type and size of a node in words."""
     kind = NodeType(int(trace.type_N[position]))
-    if kind < NodeType.COMM_SEND:
+    if not communicates(np.array([kind]))[0]:
         return kind.name
     size = int(trace.integers("comm_size")[0][position])
     label = kind.name

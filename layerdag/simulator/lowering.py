@@ -27,7 +27,8 @@ from layerdag.simulator.config import (
     UnsupportedCollectives,
 )
 from layerdag.traces.builder import value_of
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire, wire_name
+from layerdag.traces.chakra.storage import storage_bytes
+from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire, communicates, wire_name
 
 
 class NodeKind(IntEnum):
@@ -192,8 +193,11 @@ def slots(type_N: np.ndarray, on_cpu_N: np.ndarray) -> np.ndarray:
     by_type = np.full(256, Slot.COMM, dtype=np.uint8)
     by_type[[NodeType.INVALID, NodeType.COMM_RECV]] = Slot.NONE
     by_type[NodeType.COMP] = Slot.COMPUTE
+    by_type[[NodeType.BATCH, NodeType.CHECKPOINT]] = Slot.NONE
     slot_N = by_type[type_N]
-    slot_N[on_cpu_N & (type_N != NodeType.INVALID)] = Slot.CPU
+    slot_N[on_cpu_N & (slot_N != Slot.NONE)] = Slot.CPU
+    slot_N[type_N == NodeType.COMM_RECV] = Slot.NONE
+    slot_N[type_N == NodeType.STORAGE] = Slot.CPU  # the host issues it and waits
     return slot_N
 
 
@@ -366,6 +370,7 @@ class Lowering:
         else:
             self._lower_compute(nodes)
             self._lower_memory(nodes)
+            self._lower_storage(nodes)
             lower_messages(nodes, self._num_ranks, self._slowest)
             self._lower_collectives(nodes)
         used = nodes.tag_N[nodes.kind_N == NodeKind.COLLECTIVE]
@@ -391,7 +396,7 @@ class Lowering:
         metadata = type_N == NodeType.METADATA
         if metadata.any():
             raise nodes.error(metadata, "is a METADATA node, which cannot run; convert the trace")
-        comm = (type_N >= NodeType.COMM_SEND) & nodes.on_cpu_N
+        comm = communicates(type_N) & nodes.on_cpu_N
         if comm.any():
             raise nodes.error(comm, "is a communication node with is_cpu_op; set is_cpu_op to 0")
 
@@ -404,6 +409,24 @@ class Lowering:
         nodes.cost_N[rows] = np.maximum(time_ns, 0)
         nodes.kind_N[rows[time_ns == SKIPPED]] = NodeKind.SKIP
         nodes.kind_N[nodes.type_N == NodeType.INVALID] = NodeKind.SKIP
+
+    def _lower_storage(self, nodes: KernelColumns) -> None:
+        """Give operations on storage their bytes over its bandwidth, or their recorded time.
+
+        Batches and checkpoints span other nodes and take no time of their own.
+        """
+        nodes.kind_N[np.isin(nodes.type_N, (NodeType.BATCH, NodeType.CHECKPOINT))] = NodeKind.SKIP
+        rows = np.flatnonzero(nodes.type_N == NodeType.STORAGE)
+        if not rows.size:
+            return
+        order = nodes.order[rows]
+        time_ns = self._compute.replayed_ns(nodes.trace, order)
+        if self._system.storage_bw_gb is not None:
+            size_M = storage_bytes(nodes.trace)[0][order]
+            nodes.check_time(rows, size_M, self._system.storage_bw_gb)
+            moved = np.maximum(size_M / self._system.storage_bw_gb // 1, 1).astype(np.int64)
+            time_ns = np.where(size_M > 0, moved, time_ns)
+        nodes.cost_N[rows] = time_ns
 
     def _lower_memory(self, nodes: KernelColumns) -> None:
         wanted = (nodes.type_N == NodeType.MEM_LOAD) | (nodes.type_N == NodeType.MEM_STORE)

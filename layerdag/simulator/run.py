@@ -95,6 +95,7 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     if _on_cpu(program, compute):
         notes.append(_CPU_TIMES)
     notes += _skipped(program)
+    notes += _stored(program)
     if not isinstance(compute, ReferenceCompute):
         return tuple(notes)
     if program.cluster.system.local_mem_bw_gb is None and any(map(_reduces, plans)):
@@ -175,6 +176,27 @@ def _skipped(program: LoweredProgram) -> Iterator[str]:
     count = int(np.dot(ranks_C, count_C))
     if count:
         yield f"nodes of type INVALID take no time, as in the reference ({count:,} of them)."
+
+
+def _stored(program: LoweredProgram) -> Iterator[str]:
+    """Yield sentences on operations on storage, and on what spans other nodes."""
+    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
+
+    def count(*kinds: NodeType) -> int:
+        found_C = [int(np.isin(nodes.type_N, kinds).sum()) for nodes in program.classes]
+        return int(np.dot(ranks_C, found_C))
+
+    stored, spans = count(NodeType.STORAGE), count(NodeType.BATCH, NodeType.CHECKPOINT)
+    if stored and program.cluster.system.storage_bw_gb is None:
+        yield (
+            f"operations on storage take their recorded durations ({stored:,} of them); state "
+            "storage-bw (GB/s) in system.json for their bytes over a bandwidth."
+        )
+    if spans:
+        yield (
+            "nodes that span a batch or a checkpoint take no time of their own "
+            f"({spans:,} of them)."
+        )
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:

@@ -48,6 +48,7 @@ from layerdag.simulator.run import (
     write_timeline,
 )
 from layerdag.traces.builder import NodeSpec
+from layerdag.traces.chakra.storage import storage_attribute
 from layerdag.traces.trace import CollectiveType, NodeType
 
 LOAD = workload(
@@ -609,3 +610,27 @@ def test_what_is_of_a_cpu_or_takes_no_time_is_told():
     assert "nodes of type INVALID take no time, as in the reference (1 of them)" in notes
     on_both = [comp(0, 1, device="cpu"), comp(1, 1, device="cuda")]
     assert not any("of the CPU" in n for n in simulate(workload(on_both)).notes)
+
+
+def test_operations_on_storage_take_their_bytes_over_a_bandwidth_or_their_recorded_time():
+    read = NodeSpec(
+        0, "read", NodeType.STORAGE, duration_us=7,
+        attributes=(storage_attribute("fs.read", 2_000_000),),
+    )  # fmt: skip
+    flush = NodeSpec(
+        1, "flush", NodeType.STORAGE, data_deps=(0,), duration_us=3,
+        attributes=(storage_attribute("block.flush"),),
+    )  # fmt: skip
+    load = workload([read, flush, comp(2, 1, (1,)), node(3, NodeType.CHECKPOINT, (2,), 99)])
+    recorded = simulate(load)
+    assert recorded.makespan_ns == 7000 + 3000 + 1000
+    told = " ".join(recorded.notes)
+    assert "recorded durations (2 of them); state storage-bw" in told
+    assert "span a batch or a checkpoint take no time of their own (1 of them)" in told
+    system = dataclasses.replace(SystemConfig.uniform(), storage_bw_gb=2.0)
+    cluster = Cluster(NetworkConfig.single(Topology.RING, 1), system)
+    fast = simulate(load, cluster, compute="measured")
+    assert fast.makespan_ns == 1_000_000 + 3000 + 1000
+    parts = breakdown(fast)
+    assert parts.time_ns_RP[0, parts.parts.index("storage")] == 1_003_000
+    assert not any("storage-bw" in note for note in fast.notes)
