@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from multiprocessing import active_children
@@ -314,6 +316,21 @@ def test_a_process_that_is_killed_is_told() -> None:
     assert next(found) == 0
     with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
         next(found)
+
+
+def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from functools import partial\n"
+        "from operator import concat\n"
+        "from layerdag.sampling.feasibility import sample_in_processes\n"
+        "list(sample_in_processes(partial(concat, b'-' * 4_000_000), [b'a', b'b'], 2))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "A process that draws samples ended early" in done.stderr
+    assert done.returncode == 1
 
 
 def test_no_process_stays_where_nobody_wants_the_rest() -> None:
