@@ -23,9 +23,9 @@ from layerdag.codec.formats import (
     read_any,
     read_flow,
 )
-from layerdag.codec.vocabulary import private_strings
+from layerdag.codec.vocabulary import private_strings, require_operators
 from layerdag.datasets.corpus import run_graph
-from layerdag.datasets.folder import align_schemas, is_public, publish
+from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
 from layerdag.graph.attributed_graph import (
@@ -537,7 +537,10 @@ def _found(
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
     kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    plain, renamed = publish(graphs, checked=CATEGORIES if kind == "trace" else ())
+    known = (*CATEGORIES, WORLD_SIZE) if kind == "trace" else ()
+    plain, renamed = publish(graphs, checked=known)
+    if kind == "trace" and not as_they_are:
+        require_operators(graphs, str(folder))
     graphs = graphs if as_they_are else plain
     if kind == "trace":
         graphs = [

@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 
 from layerdag.codec.folding import EDGE_TYPES
+from layerdag.codec.vocabulary import require_operators
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import (
@@ -404,6 +405,8 @@ class _Plan:
         edge_types = tuple(survey.edge_types)
         example = with_attributes(survey.kept()[0], texts, list(survey.numbers), edge_types)
         kind, checked = kind_of(example, rolled=survey.rolled)
+        if kind == "trace":
+            require_operators(survey.kept(), str(config.folder))
         found = {name: set(words) for name, words in survey.words.items()}
         renamed = new_words(found, config.public_words, checked=checked)
         return cls(
