@@ -42,7 +42,7 @@ from layerdag.graph.attributed_graph import (
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed
-from layerdag.schema.schema import MEASURED
+from layerdag.schema.programs import MEASURED
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (

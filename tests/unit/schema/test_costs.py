@@ -107,7 +107,7 @@ def test_every_shape_fits_the_laws_and_odd_or_starved_products_do_not() -> None:
 
 JOBS = costed_jobs([8, 16] * 125)
 TABLE = fit_costs(JOBS, 5)
-SCHEMA = json.dumps(GraphSchema.fit("trace", JOBS).to_dict())
+SCHEMA = json.dumps(replace(GraphSchema.fit("trace", JOBS), costs=TABLE).to_dict())
 
 
 def test_a_table_comes_back_from_json() -> None:
