@@ -89,6 +89,7 @@ class GraphSchema:
         *,
         num_bins: int = 16,
         numbers: NumberForm = "absolute",
+        program_G: np.ndarray | None = None,
     ) -> "GraphSchema":
         """Learn vocabularies, bins and scales from training graphs.
 
@@ -97,6 +98,8 @@ class GraphSchema:
             graphs: Training graphs.
             num_bins: Bins of each numeric attribute.
             numbers: "relative" to learn how numbers follow from conditions, and bins of the rest.
+            program_G: Number of the program of each graph, of which only distinct ones count; by
+                default it is found (``program_numbers``).
 
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
@@ -113,7 +116,7 @@ class GraphSchema:
                     f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
                     "set need the same."
                 )
-        program_G = program_numbers(graphs)
+        program_G = program_numbers(graphs) if program_G is None else program_G
         shared = needed_programs(program_G)
         laws = fit_laws(graphs, shared, program_G) if numbers == "relative" else NO_LAWS
         graphs = [laws.relative(graph) for graph in graphs]

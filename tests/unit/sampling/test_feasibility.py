@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from costed_jobs import costed_job, costed_jobs
+from costed_jobs import costed_job, costed_jobs, schema_of_jobs
 from other_processes import first_waits_for_last, killed_at_one, refused_at_two, whose
 from random_jobs import random_job
 from raw_graphs import chain as chain_raw_graphs
@@ -110,7 +110,7 @@ ONE, TWO = {"world_size": "1"}, {"world_size": "2"}
 
 def schema(ranks: str) -> GraphSchema:
     jobs = [replace(job, conditions={"world_size": ranks}) for job in costed_jobs([8, 16] * 10)]
-    return GraphSchema.fit("trace", jobs, num_bins=2)
+    return schema_of_jobs(jobs, 2)
 
 
 SCHEMA = schema("2")
@@ -196,7 +196,7 @@ def test_a_package_without_its_checkpoint_says_so(
 
 
 JOBS = [random_job(seed, 3, layers=5) for seed in range(12)]
-POSSIBLE_SCHEMA = GraphSchema.fit("trace", JOBS, num_bins=2)
+POSSIBLE_SCHEMA = schema_of_jobs(JOBS, 2)
 
 
 def column(name: str, word: str) -> int:
@@ -276,7 +276,7 @@ def test_candidates_of_a_graph_have_its_rules() -> None:
 
 
 def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more() -> None:
-    schema = GraphSchema.fit("trace", costed_jobs([8, 16] * 10), num_bins=2)
+    schema = schema_of_jobs(costed_jobs([8, 16] * 10), 2)
     assert any(is_communication(word) for word in schema.attributes[0].values)
     possible = possible_codes(schema, [{"world_size": "1"}])
     assert possible is not None

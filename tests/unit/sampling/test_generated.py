@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from costed_jobs import costed_job, costed_jobs
+from costed_jobs import costed_job, costed_jobs, schema_of_jobs
 from random_jobs import random_job
 from tiny_checkpoints import chain_checkpoint, costed_checkpoint, job_checkpoint
 
@@ -114,7 +114,7 @@ def test_sizes_are_told_in_the_unit_that_fits(size: int, words: str) -> None:
     assert format_size(size) == words
 
 
-SCHEMA = GraphSchema.fit("trace", costed_jobs([8, 16] * 10), num_bins=2)
+SCHEMA = schema_of_jobs(costed_jobs([8, 16] * 10), 2)
 QUIET = GraphSchema.fit(
     "trace",
     [
