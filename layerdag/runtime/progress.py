@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from layerdag.runtime.terminal import plain_stream
+
 Item = TypeVar("Item")
 
 _LOG = logging.getLogger("layerdag.stages")
@@ -24,7 +26,8 @@ def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterat
     """
     from tqdm import tqdm
 
-    yield from tqdm(items, desc=label, total=total, disable=not sys.stderr.isatty(), leave=False)
+    hidden, out = not sys.stderr.isatty(), plain_stream(sys.stderr)
+    yield from tqdm(items, desc=label, total=total, disable=hidden, leave=False, file=out)
 
 
 @contextlib.contextmanager
@@ -38,7 +41,8 @@ def stages(total: int) -> Iterator[None]:
 
     shape = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
     hidden = not sys.stderr.isatty()
-    with tqdm(total=total, bar_format=shape, disable=hidden, leave=False) as bar:
+    out = plain_stream(sys.stderr)
+    with tqdm(total=total, bar_format=shape, disable=hidden, leave=False, file=out) as bar:
         token = _BAR.set(bar)
         try:
             yield

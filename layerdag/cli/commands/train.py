@@ -471,12 +471,13 @@ def open_loggers(
     """Return the loggers of a run; the JSONL file goes on after a resumed step."""
     from tqdm import tqdm
 
+    from layerdag.runtime.terminal import plain_stream
     from layerdag.training.checkpoint import LOG
     from layerdag.training.loggers import DISABLED, ConsoleLogger, JsonlLogger, Logger, WandbLogger
 
     step = _resumed_step(directory) if resume else 0
     loggers: list[Logger] = [JsonlLogger(directory / LOG, step)]
-    say = partial(tqdm.write, file=sys.stderr, end="")
+    say = partial(tqdm.write, file=plain_stream(sys.stderr), end="")
     if settings.console:
         loggers.append(ConsoleLogger(say))
     if settings.wandb != DISABLED:
