@@ -1,11 +1,13 @@
 """Find the jobs and labels in a folder."""
 
+import hashlib
 import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -430,6 +432,16 @@ class FoundJobs:
         """Number of distinct runs."""
         return len(set(self.runs))
 
+    @cached_property
+    def programs(self) -> Mapping[str, str]:
+        """Program of each graph by its name: runs that differ in sizes and edges alone share it."""
+        return {graph.name: operators_of(graph) for graph in self.graphs}
+
+    @property
+    def num_programs(self) -> int:
+        """Number of distinct programs."""
+        return len(set(self.programs.values()))
+
     def sentences(self) -> Iterator[str]:
         """Yield what was found and what was left out, to be printed."""
         what = "jobs" if self.kind == "trace" else "flow graphs"
@@ -439,8 +451,13 @@ class FoundJobs:
         yield f"{len(self.graphs)} {what}{sizes} ({formats})" if nodes else f"no usable {what}"
         if len(self.graphs) > self.num_runs:
             yield (
-                f"{self.num_runs} distinct programs: jobs with the same operators, edges and sizes "
+                f"{self.num_runs} distinct runs: jobs with the same operators, edges and sizes "
                 "count as one run and stay together"
+            )
+        if self.num_programs < self.num_runs:
+            yield (
+                f"{_counted(self.num_runs, 'run')}, {_counted(self.num_programs, 'program')}: runs "
+                "with equally many of each operator differ in sizes alone"
             )
         if self.labeled:
             stated = ", ".join(self.labels.sources[:3]) or "the traces themselves"
@@ -470,6 +487,17 @@ class FoundJobs:
         if self.others:
             counts = ", ".join(f"{count} {name}" for name, count in sorted(self.others.items()))
             yield f"not looked at, for they are no traces: {counts}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def operators_of(graph: AttributedGraph) -> str:
+    """Return a hash of how often each operator occurs in a graph, whatever sizes and edges."""
+    kinds = next(iter(graph.categories.values()), [])
+    counts = sorted(Counter(graph.categories.get("op", kinds)).items())
+    return hashlib.sha256(repr(counts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

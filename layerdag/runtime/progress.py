@@ -13,11 +13,15 @@ from layerdag.runtime.terminal import plain_stream
 Item = TypeVar("Item")
 
 _LOG = logging.getLogger("layerdag.stages")
+QUIET_SECONDS = 30.0
+"""Seconds after which a log hears of work that goes on."""
 _BAR: ContextVar[Any] = ContextVar("bar", default=None)
 
 
 def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterator[Item]:
     """Yield ``items`` while a bar on standard error shows how many are done and the time left.
+
+    Where that is no terminal, the log says every ``QUIET_SECONDS`` how many are done.
 
     Args:
         items: What to go through.
@@ -27,7 +31,13 @@ def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterat
     from tqdm import tqdm
 
     hidden, out = not sys.stderr.isatty(), plain_stream(sys.stderr)
-    yield from tqdm(items, desc=label, total=total, disable=hidden, leave=False, file=out)
+    bar = tqdm(items, desc=label, total=total, disable=hidden, leave=False, file=out)
+    last = time.monotonic()
+    for done, item in enumerate(bar):
+        if hidden and time.monotonic() - last >= QUIET_SECONDS:
+            last = time.monotonic()
+            _LOG.info("%s: %d%s", label, done, "" if bar.total is None else f" of {bar.total}")
+        yield item
 
 
 @contextlib.contextmanager

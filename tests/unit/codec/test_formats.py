@@ -51,7 +51,7 @@ def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path: Path, 
 def test_what_is_handed_on_says_nothing_of_folders(tmp_path: Path) -> None:
     folder = tmp_path / "secret"
     folder.mkdir()
-    (folder / "a.et").write_bytes(encode_trace(build_trace([comp(0)])))
+    ld.write(job((compute(1),)), folder / "a.et")
     assert recognize(folder / "a.et").graph().name == "a.et"
     found = ld.diff(folder / "a.et", folder / "a.et").summary()
     assert (found["a"], found["b"]) == ("a.et", "a.et")
