@@ -475,13 +475,13 @@ def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[
 
 
 def _texts(content: bytes, path: Path) -> Iterator[str]:
-    """Yield a file as text; of a zip archive, such as numpy's, each member.
+    """Yield a file as text; of a zip archive, such as numpy's, each member, too.
 
     Raises:
         DataError: If the members are larger than memory allows.
     """
-    if not content.startswith(b"PK\x03\x04"):
-        yield content.decode("utf-8", errors="replace")
+    yield content.decode("utf-8", errors="replace")
+    if not zipfile.is_zipfile(io.BytesIO(content)):
         return
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -490,8 +490,8 @@ def _texts(content: bytes, path: Path) -> Iterator[str]:
                 raise DataError(f"{path}: unpacks to {size:,} bytes, too many to be searched.")
             for name in archive.namelist():
                 yield f"{name} {archive.read(name).decode('utf-8', errors='replace')}"
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{path}: is no archive that can be searched ({error}).") from error
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return  # damaged or encrypted: what holds it is told as not read
 
 
 def _is_phrase(word: str) -> bool:

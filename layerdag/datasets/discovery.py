@@ -27,7 +27,7 @@ from layerdag.codec.formats import (
 )
 from layerdag.codec.vocabulary import private_strings, require_operators
 from layerdag.datasets.corpus import run_graph
-from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish
+from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish, words_of
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
 from layerdag.graph.attributed_graph import (
@@ -622,7 +622,10 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
                 graph = job_graph(source.name, rank_classes(thing), thing.groups, {})
                 words = frozenset(private_strings(thing))
             else:
-                graph, words = replace(thing, name=source.name), frozenset()
+                graph = replace(thing, name=source.name)
+                # Those of conditions that are not used, too.
+                held = (word for column in words_of(graph).values() for word in column)
+                words = frozenset(word for word in held if not is_public(word))
             if graph.num_nodes == 0:
                 raise DataError("holds no node.")
             graph.layer_N.max(initial=0)  # refuses cycles

@@ -21,22 +21,23 @@ from layerdag.training.checkpoint import (
 def chain_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of flow graphs, written to ``folder/model``."""
     graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
-    return _untrained(folder, GraphDataset.build("chains", "flow", {"train": graphs}))
+    return untrained(folder, GraphDataset.build("chains", "flow", {"train": graphs}))
 
 
 def job_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of jobs, written to ``folder/model``."""
     jobs = [random_job(seed, 2, layers=4) for seed in range(6)]
-    return _untrained(folder, GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2))
+    return untrained(folder, GraphDataset.build("jobs", "trace", {"train": jobs}, num_bins=2))
 
 
 def costed_checkpoint(folder: Path) -> LoadedCheckpoint:
     """Return a checkpoint of jobs that share what operators cost, written to ``folder/model``."""
     jobs = costed_jobs([8, 16] * 10)
-    return _untrained(folder, GraphDataset.build("costed", "trace", {"train": jobs}, num_bins=2))
+    return untrained(folder, GraphDataset.build("costed", "trace", {"train": jobs}, num_bins=2))
 
 
-def _untrained(folder: Path, data: GraphDataset) -> LoadedCheckpoint:
+def untrained(folder: Path, data: GraphDataset) -> LoadedCheckpoint:
+    """Return a checkpoint of a data set, written to ``folder/model``."""
     sizes = data.schema.sizes()
     statistics = GraphStatistics.measure(data.graphs["train"], sizes)
     spec = ModelSpec("fast", sizes, statistics, {"width": 32, "depth": 1})
