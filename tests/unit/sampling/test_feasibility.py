@@ -327,7 +327,7 @@ def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path: Path) -> Non
         "list(sample_in_processes(partial(concat, b'-' * 4_000_000), [b'a', b'b'], 2))\n"
     )
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script], capture_output=True, text=True, timeout=600, check=False
     )
     assert "A process that draws samples ended early" in done.stderr
     assert done.returncode == 1
