@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
@@ -65,6 +64,7 @@ from layerdag.report.gather import (
 from layerdag.report.page import require_replaceable_report, write_report
 from layerdag.report.sections import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
+from layerdag.runtime.processes import Worker
 from layerdag.runtime.progress import track
 from layerdag.sampling.folder import why_not_sampled_jobs
 from layerdag.sampling.generated import GeneratedGraph
@@ -112,17 +112,12 @@ def submit_in_background(work: Callable[[], Found]) -> Callable[[], Found]:
     Args:
         work: A function of a module, or a ``functools.partial`` of one, that pickles.
     """
-    # Not forked: threads of the libraries would not survive that.
-    context = get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    # As bytes: tensors would be handed over by file descriptors, more than a process may have.
-    sent = pickle.dumps((work, torch.get_num_threads()))
-    context.Process(target=_answer, args=(there, sent), daemon=True).start()
-    there.close()
+    worker = Worker.start(_answer)
+    worker.send(pickle.dumps((work, torch.get_num_threads())))
 
     def found() -> Found:
         try:
-            result: Found = pickle.loads(here.recv_bytes())
+            result: Found = worker.receive()
         except EOFError:
             return work()
         return result
@@ -130,9 +125,9 @@ def submit_in_background(work: Callable[[], Found]) -> Callable[[], Found]:
     return found
 
 
-def _answer(there: Connection, sent: bytes) -> None:
-    """Do in this process what another one sent, and send the result back."""
-    work, threads = pickle.loads(sent)
+def _answer(there: Connection) -> None:
+    """Do in this process what another one sends, and send the result back."""
+    work, threads = pickle.loads(there.recv_bytes())
     torch.set_num_threads(threads)
     there.send_bytes(pickle.dumps(work()))
 

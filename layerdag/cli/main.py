@@ -32,6 +32,7 @@ from typing import Any
 from layerdag.cli.flags import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.terminal import escaped_output
 from layerdag.version import __version__
 
 INVALID, MISUSED, FAULTY = 1, 2, 70
@@ -269,6 +270,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
+    # Names in files of others are printed by every verb; none may command the terminal.
+    with escaped_output():
+        return _exit_code_of(arguments)
+
+
+def _exit_code_of(arguments: list[str]) -> int:
+    """Run a verb; say in one line why it ended early."""
     try:
         _check_verb(arguments)
         verb = build_parser().parse_args(arguments[:1] or ["--help"]).verb

@@ -28,11 +28,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from layerdag.codec.vocabulary import public_device, public_dtype, public_name
+from layerdag.codec.vocabulary import (
+    OTHER,
+    PublicWords,
+    operator_name,
+    operators,
+    public_device,
+    public_dtype,
+)
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, size_conditions
 from layerdag.graph.topology import longest_path_layers, pointers
-from layerdag.runtime.notes import merge_notes
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD_NAMES, group_names, program_order
 from layerdag.traces.chakra.files import without_nodes
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload, dependency_edges
@@ -264,6 +271,8 @@ def job_graph(
     classes: Sequence[RankClassTrace],
     groups: Mapping[str, tuple[int, ...]],
     conditions: Mapping[str, Condition],
+    *,
+    public_words: PublicWords = (),
 ) -> AttributedGraph:
     """Return the graph of a job.
 
@@ -274,6 +283,7 @@ def job_graph(
         classes: At least one, covering all ranks.
         groups: Ranks of each communicator group by integer name.
         conditions: What is known of the job; sizes are added.
+        public_words: Operators that are kept beside the public ones; "all" keeps every name.
 
     Raises:
         TraceError: If a dependency dangles, or messages or collectives of the classes do not match.
@@ -284,7 +294,11 @@ def job_graph(
     if start_C[-1] == 0:
         raise GraphError(f"{name}: the traces hold no work, only metadata; collect them again.")
     roles = JobGroups(name, [part.ranks for part in classes], groups)
-    columns = _joined(_categories(stage, trace, roles) for stage, trace in enumerate(traces))
+    words = [operators(trace, public_words) for trace in traces]
+    columns = _joined(
+        _categories(stage, trace, roles, op_N)
+        for stage, (trace, op_N) in enumerate(zip(traces, words, strict=True))
+    )
     owner_N = np.arange(start_C[-1])
     for merge in matched_nodes(name, traces, roles):
         first, *others = (int(start_C[stage]) + row for stage, row in (merge.kept, *merge.others))
@@ -312,8 +326,37 @@ def job_graph(
         },
         open_vocabularies=OPEN_VOCABULARIES,
         vocabularies=VOCABULARIES,
-        notes=merge_notes(note for trace in traces for note in trace.notes),
+        notes=merge_notes(
+            note
+            for trace, op_N in zip(traces, words, strict=True)
+            for note in (*trace.notes, *_unknown_operators(trace, op_N))
+        ),
     )
+
+
+_NAMELESS = frozenset({"", OTHER, *(kind.name for kind in NodeType)})
+"""Names that say of no operator what it is: nobody has to be told that they are not kept."""
+
+
+def _unknown_operators(trace: Trace, op_N: Sequence[str]) -> Sequence[Note]:
+    """Return the notes of the operators of a trace that are not public."""
+    if OTHER not in op_N:
+        return ()
+    found = NoteCollector(trace.source)
+    firsts: dict[str, tuple[int, int]] = {}
+    for row, (name, word) in enumerate(zip(trace.names(), op_N, strict=True)):
+        if word == OTHER and name not in _NAMELESS:
+            first, count = firsts.get(name, (row, 0))
+            firsts[name] = first, count + 1
+    for name, (row, count) in firsts.items():
+        found.add(
+            NoteKind.OPERATOR,
+            operator_name(name),
+            f"not public; '{OTHER}' in graphs of jobs unless public_words allows it",
+            where=f"node {int(trace.id_N[row])}",
+            count=count,
+        )
+    return found.notes
 
 
 def _joined(parts: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
@@ -337,7 +380,9 @@ def _numbers(trace: Trace) -> dict[str, list[float]]:
     return found
 
 
-def _categories(stage: int, trace: Trace, groups: JobGroups) -> dict[str, list[str]]:
+def _categories(
+    stage: int, trace: Trace, groups: JobGroups, op_N: list[str]
+) -> dict[str, list[str]]:
     """Return the words of each categorical attribute of a class, before merging."""
     collective_N, _ = trace.integers("comm_type")
     group_N, _ = group_names(trace)
@@ -346,7 +391,7 @@ def _categories(stage: int, trace: Trace, groups: JobGroups) -> dict[str, list[s
     dtype_N = trace.dtypes()
     joins_N = (trace.type_N == NodeType.COMM_COLL).tolist()
     return {
-        "op": [public_name(word) for word in trace.names()],
+        "op": op_N,
         "type": [NodeType(kind).name for kind in trace.type_N.tolist()],
         "collective": [
             CollectiveType(code).name if joins else NONE

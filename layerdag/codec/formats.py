@@ -486,7 +486,9 @@ class Recognized:
         read = self.read()
         if isinstance(read, AttributedGraph):
             return read
-        return job_graph(str(self.found.path), rank_classes(read), read.groups, {})
+        graph = job_graph(str(self.found.path), rank_classes(read), read.groups, {})
+        # What is written of it is handed on, so its name says nothing of folders.
+        return replace(graph, name=self.found.path.name)
 
 
 def _what_else(found: Candidate) -> str:

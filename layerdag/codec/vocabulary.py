@@ -22,17 +22,22 @@ words of the text.
 """
 
 import functools
+import io
 import re
+import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from layerdag.errors import DataError
-from layerdag.runtime.reading import read_whole
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.runtime.notes import Note, NoteKind, merge_notes
+from layerdag.runtime.reading import available_memory, read_whole
 from layerdag.traces.analysis import WORLD_NAMES, program_order
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
 from layerdag.traces.chakra.files import decode_trace
@@ -247,29 +252,130 @@ SEND, RECEIVE = "c10d::send", "c10d::recv"
 _COMMUNICATION = frozenset({*COLLECTIVE_NAMES.values(), SEND, RECEIVE})
 
 
-# Operators of ``layerdag.workloads.transformer``: what, layer, pass, micro-batch, gradient of what.
-_OF_WORKLOADS = re.compile(
-    r"(?P<what>(mm\.)?(absorb|act|adam|attention|compress|condition|down|embedding|kv_up|logits|loss"
-    r"|mix|modulation|norm|norm1|norm2|norm_latent|out|patches|q_up|qkv|router|sample|shared_act"
-    r"|shared_down|shared_up|up|value_up))(\.[0-9]+)?(\.(?P<pass>[FB])[0-9]*)?"
-    r"(?P<of>\.(again|dx|dw))?"
-)
+PublicWords = Sequence[str] | Literal["all"]
+"""Words that a user allows beside the public ones; "all" for every word."""
+ALL_WORDS = "all"
+MOST_OTHER = 0.5
+"""Largest share of nodes without a known operator that a data set may have."""
+STATED = "op_type"
+"""Attribute of a node that states the kind of its operator, as STAGE writes it."""
+_STAGE_KINDS = frozenset(("A", "B", "C", "CUSTOM", "E", "E2", "I", "M", "R", "SLICE", "T", "W"))
+
+# Names of ``layerdag workload`` are words between dots: product, layer, pass, what of it.
+_LAYERS = frozenset(
+    ("absorb", "act", "adam", "attention", "compress", "condition", "down", "embedding", "kv_up",
+     "logits", "look_up", "loss", "mix", "modulation", "norm", "norm1", "norm2", "norm_latent",
+     "out", "patches", "q_up", "qkv", "router", "sample", "shared_act", "shared_down", "shared_up",
+     "up", "update_rows", "value_up", "bottom", "cross", "top")
+)  # fmt: skip
+_PARTS = _LAYERS | {"mm", "head", "F", "B", "again", "dx", "dw"}
+_REGION = "region"
+"""First word of the names that computation of a compiled program has (``traces/hlo``)."""
+_DIGITS = "0123456789"
+_LONE_NUMBER = re.compile(r"[^A-Za-z0-9]?(?<![A-Za-z0-9])[0-9]+(?![A-Za-z0-9])")
 
 
 def public_name(name: str) -> str:
     """Return the operator without its overload if it is a public one, else ``<other>``.
 
-    An operator of ``layerdag workload`` loses its layer and micro-batch: "mm.qkv.3.B1.dx" is
-    "mm.qkv.B.dx".
+    An operator of ``layerdag workload`` loses its layer, micro-batch and token: "mm.qkv.3.B1.dx" is
+    "mm.qkv.B.dx". So does a region of a compiled program.
     """
     operator = name.partition(".")[0]
     if operator in _COMMUNICATION or operator in public_operators():
         return operator
-    found = _OF_WORKLOADS.fullmatch(name)
-    if found is None:
-        return OTHER
-    passed = f".{found['pass']}" if found["pass"] else ""
-    return f"{found['what']}{passed}{found['of'] or ''}"
+    if name.rstrip(_DIGITS) == f"{_REGION} ":
+        return _REGION
+    parts = [_without_number(part) for part in name.split(".")]
+    known = [part for part in parts if part]
+    if not _LAYERS.isdisjoint(known) and _PARTS.issuperset(known):
+        return ".".join(known)
+    return OTHER
+
+
+def _without_number(part: str) -> str:
+    """Return a part of a name without the number of its layer, micro-batch or token."""
+    return part if part in _PARTS else part.rstrip(_DIGITS).removesuffix("T")
+
+
+def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:
+    """Return the operator of each node, ``<other>`` where it is not public.
+
+    Communication that has a name of its own is called by what it does ("c10d::all_reduce"). Of
+    computation the name counts if it is public or allowed, then what ``op_type`` states.
+
+    Args:
+        trace: Of a rank.
+        allowed: Further operators that are kept: names as in the trace, or as ``operator_name``
+            shortens them; "all" keeps every one.
+    """
+    words = frozenset() if allowed == ALL_WORDS else frozenset(allowed)
+    collective_N, _ = trace.integers("comm_type")
+    stated_N, _ = trace.texts(STATED)
+    columns = (trace.names(), stated_N, trace.type_N.tolist(), collective_N.tolist())
+    found: dict[tuple[str, str, int, int], str] = {}
+    for key in zip(*columns, strict=True):
+        if key not in found:
+            name, stated, kind, collective = key
+            word = public_name(name)
+            if word == OTHER and kind in _EXCHANGES:
+                word = _communication_name(kind, collective)
+            elif word == OTHER:
+                word = _allowed_name(name, words, every=allowed == ALL_WORDS)
+            if word == OTHER and stated in _STAGE_KINDS:
+                word = stated
+            found[key] = word
+    return [found[key] for key in zip(*columns, strict=True)]
+
+
+_EXCHANGES = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+
+def operator_name(name: str) -> str:
+    """Return the name of an operator without the numbers between its words.
+
+    "triton_poi_fused_add_3" is "triton_poi_fused_add", "mb0.transformer.7.mha.qkv@1_COMP" is
+    "mb0.transformer.mha.qkv_COMP".
+    """
+    return _LONE_NUMBER.sub("", _CALL_NUMBER.sub("", name)).strip() or name
+
+
+def _allowed_name(name: str, words: frozenset[str], *, every: bool) -> str:
+    """Return the operator under which a user keeps a name, ``<other>`` if under none."""
+    short = operator_name(name)
+    if every:
+        return short or OTHER
+    return next((word for word in (name, name.partition(".")[0], short) if word in words), OTHER)
+
+
+def require_operators(graphs: Iterable[AttributedGraph], source: str) -> None:
+    """Refuse jobs of whose nodes more than half are ``<other>``: nothing is to be learned there.
+
+    Raises:
+        DataError: If it is more than half; it names the most frequent words, and the way out.
+    """
+    nodes = unknown = 0
+    noted: list[Note] = []
+    for graph in graphs:
+        nodes += graph.num_nodes
+        unknown += graph.categories["op"].count(OTHER)
+        noted += (note for note in graph.notes if note.kind == NoteKind.OPERATOR)
+    if unknown > MOST_OTHER * nodes:
+        often = sorted(merge_notes(noted), key=lambda note: -note.count)[:3]
+        names = ", ".join(f"'{note.word}'" for note in often) or "nodes without a name"
+        raise DataError(
+            f"{source}: {unknown:,} of {nodes:,} nodes have operators that are not public, most "
+            f"often {names}, and would all become '{OTHER}'. To keep their names, list them in "
+            "'public_words', or set public_words=all."
+        )
+
+
+def _communication_name(kind: int, collective: int) -> str:
+    """Return the public name of communication by what it does."""
+    if kind != NodeType.COMM_COLL:
+        return SEND if kind == NodeType.COMM_SEND else RECEIVE
+    known = collective in list(CollectiveType) and collective != CollectiveType.INVALID
+    return COLLECTIVE_NAMES[CollectiveType(collective).name] if known else OTHER
 
 
 def is_communication(name: str) -> bool:
@@ -298,8 +404,11 @@ OWN_NAMES = frozenset(
 """Words in names of files that say nothing, private traces may use them or not."""
 _TOKEN = re.compile(r"[\w./:+@~-]{4,}")
 _SEPARATOR = re.compile(r"([./:+@~-])")
-# A plain word cannot be told from prose; in traces it counts all the same.
-_PLAIN = re.compile(r"[a-z]{1,11}|[A-Z]?[a-z]{1,10}|[\d.,:+-]+")
+# A plain word or a short number cannot be told from prose; in traces and as a value of a graph it
+# counts all the same.
+_PLAIN = re.compile(r"[a-z]{1,11}|[A-Z]?[a-z]{1,10}|(?!\d{9})[\d.,:+-]+")
+_GRAPH = re.compile(r".*\.(graphml|xml|json)(\.gz|\.xz)?")
+_VALUE = re.compile(r'>([^<>]{4,})<|"([^"\n]{4,})"\s*[,\]}]')
 _TRACE = re.compile(r".*\.et(\.gz|\.xz)?")
 
 
@@ -354,10 +463,35 @@ def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[
             found |= in_trace
         else:
             content = read_whole(path, error=DataError) if path.stat().st_size else b""
-            text = content.decode("utf-8", errors="replace")
-            found |= set(_tokens(text)) & in_prose
-            found |= {word for word in spaced if word in text}
+            for text in _texts(content, path):
+                found |= set(_tokens(text)) & in_prose
+                found |= {word for word in spaced if word in text}
+                if _GRAPH.fullmatch(path.name):
+                    values = {value for match in _VALUE.findall(text) for value in match}
+                    found |= {
+                        word for word in values & wanted if word in in_prose or not word.isdigit()
+                    }
         yield from (LeakedString(name, word) for word in sorted(found))
+
+
+def _texts(content: bytes, path: Path) -> Iterator[str]:
+    """Yield a file as text; of a zip archive, such as numpy's, each member, too.
+
+    Raises:
+        DataError: If the members are larger than memory allows.
+    """
+    yield content.decode("utf-8", errors="replace")
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > available_memory() // 2:
+                raise DataError(f"{path}: unpacks to {size:,} bytes, too many to be searched.")
+            for name in archive.namelist():
+                yield f"{name} {archive.read(name).decode('utf-8', errors='replace')}"
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return  # damaged or encrypted: what holds it is told as not read
 
 
 def _is_phrase(word: str) -> bool:

@@ -1,11 +1,13 @@
 """Find the jobs and labels in a folder."""
 
+import hashlib
 import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,9 @@ from layerdag.codec.formats import (
     read_any,
     read_flow,
 )
-from layerdag.codec.vocabulary import private_strings
+from layerdag.codec.vocabulary import private_strings, require_operators
 from layerdag.datasets.corpus import run_graph
-from layerdag.datasets.folder import align_schemas, is_public, publish
+from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish, words_of
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
 from layerdag.graph.attributed_graph import (
@@ -42,7 +44,7 @@ from layerdag.graph.attributed_graph import (
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed
-from layerdag.schema.schema import MEASURED
+from layerdag.schema.programs import MEASURED
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (
@@ -430,6 +432,16 @@ class FoundJobs:
         """Number of distinct runs."""
         return len(set(self.runs))
 
+    @cached_property
+    def programs(self) -> Mapping[str, str]:
+        """Program of each graph by its name: runs that differ in sizes and edges alone share it."""
+        return {graph.name: operators_of(graph) for graph in self.graphs}
+
+    @property
+    def num_programs(self) -> int:
+        """Number of distinct programs."""
+        return len(set(self.programs.values()))
+
     def sentences(self) -> Iterator[str]:
         """Yield what was found and what was left out, to be printed."""
         what = "jobs" if self.kind == "trace" else "flow graphs"
@@ -439,8 +451,13 @@ class FoundJobs:
         yield f"{len(self.graphs)} {what}{sizes} ({formats})" if nodes else f"no usable {what}"
         if len(self.graphs) > self.num_runs:
             yield (
-                f"{self.num_runs} distinct programs: jobs with the same operators, edges and sizes "
+                f"{self.num_runs} distinct runs: jobs with the same operators, edges and sizes "
                 "count as one run and stay together"
+            )
+        if self.num_programs < self.num_runs:
+            yield (
+                f"{_counted(self.num_runs, 'run')}, {_counted(self.num_programs, 'program')}: runs "
+                "with equally many of each operator differ in sizes alone"
             )
         if self.labeled:
             stated = ", ".join(self.labels.sources[:3]) or "the traces themselves"
@@ -470,6 +487,17 @@ class FoundJobs:
         if self.others:
             counts = ", ".join(f"{count} {name}" for name, count in sorted(self.others.items()))
             yield f"not looked at, for they are no traces: {counts}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def operators_of(graph: AttributedGraph) -> str:
+    """Return a hash of how often each operator occurs in a graph, whatever sizes and edges."""
+    kinds = next(iter(graph.categories.values()), [])
+    counts = sorted(Counter(graph.categories.get("op", kinds)).items())
+    return hashlib.sha256(repr(counts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -537,7 +565,10 @@ def _found(
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
     kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    plain, renamed = publish(graphs, checked=CATEGORIES if kind == "trace" else ())
+    known = (*CATEGORIES, WORLD_SIZE) if kind == "trace" else ()
+    plain, renamed = publish(graphs, checked=known)
+    if kind == "trace" and not as_they_are:
+        require_operators(graphs, str(folder))
     graphs = graphs if as_they_are else plain
     if kind == "trace":
         graphs = [
@@ -591,7 +622,10 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
                 graph = job_graph(source.name, rank_classes(thing), thing.groups, {})
                 words = frozenset(private_strings(thing))
             else:
-                graph, words = replace(thing, name=source.name), frozenset()
+                graph = replace(thing, name=source.name)
+                # Those of conditions that are not used, too.
+                held = (word for column in words_of(graph).values() for word in column)
+                words = frozenset(word for word in held if not is_public(word))
             if graph.num_nodes == 0:
                 raise DataError("holds no node.")
             graph.layer_N.max(initial=0)  # refuses cycles

@@ -27,7 +27,7 @@ from layerdag.codec.folding import (
 from layerdag.codec.foreign import GRAPHS, foreign_format
 from layerdag.codec.formats import flow_format, read_flow
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
-from layerdag.codec.vocabulary import public_operators
+from layerdag.codec.vocabulary import PublicWords, public_operators, require_operators
 from layerdag.datasets.dataset import Blocks, GraphDataset
 from layerdag.datasets.loading import FolderConfig
 from layerdag.datasets.packed import is_packed, load_packed
@@ -57,11 +57,12 @@ from layerdag.runtime.progress import track
 from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import NumberForm
 from layerdag.traces.chakra.workload import RankFile, read_workload
+from layerdag.traces.trace import Workload
 
 ALL = "all"
 EDGE = "edge"
+WORLD_SIZE = "world_size"
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[\s_.\-]+")
 
 Renamed = Mapping[str, Mapping[str, str]]
@@ -121,8 +122,12 @@ def new_words(
 
 
 def is_public(word: str) -> bool:
-    """Return whether a word is a number, a single character or on the list of public words."""
-    return len(word) <= 1 or bool(_NUMBER.fullmatch(word)) or _normal(word) in _public_words()
+    """Return whether a word is empty, a single letter or on the list of public words.
+
+    The whole word counts, with its namespace or path. Numbers are no public words: they may be
+    those of a customer or a project.
+    """
+    return word == "" or (len(word) == 1 and word.isalpha()) or _normal(word) in _public_words()
 
 
 def _is_public(word: str, allowed: set[str]) -> bool:
@@ -164,9 +169,8 @@ def with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _normal(word: str) -> str:
-    """Return a word without case and separators, and without namespace and overload."""
-    bare = word.rpartition("::")[2] if "::" in word else word
-    return _SEPARATORS.sub("", bare).lower()
+    """Return a word without case and separators."""
+    return _SEPARATORS.sub("", word).lower()
 
 
 @cache
@@ -174,14 +178,16 @@ def _public_words() -> frozenset[str]:
     text = resources.files("layerdag.datasets").joinpath("public_words.txt")
     lines = text.read_text("utf-8").splitlines()
     listed = [word for line in lines if not line.startswith("#") for word in line.split()]
-    return frozenset(_normal(word) for word in (*listed, *public_operators()))
+    # Operators count with their namespace and without: "aten::mm" and "mm".
+    bare = (name.rpartition("::")[2] for name in public_operators())
+    return frozenset(map(_normal, (*listed, *public_operators(), *bare)))
 
 
 # A text attribute with more words than this is a name of nodes, not a category.
 MAX_WORDS = 512
 _TRACE = re.compile(r"(?P<single>.+)\.et(?:\.gz|\.xz)?")
 
-Reader = Callable[[Path, str], AttributedGraph]
+Reader = Callable[[Path, str, PublicWords], AttributedGraph]
 
 
 def load_folder(  # noqa: PLR0913
@@ -257,7 +263,7 @@ def folder_graphs(
         DataError: If there is no graph, or labels and graphs share no name.
     """
     names, values = [], set[str]()
-    for name, read in _graphs_in(config.folder, config.labels, left_out):
+    for name, read in _graphs_in(config, left_out):
         try:
             graph = read()
         except DataError as error:
@@ -296,6 +302,7 @@ def dataset_of(
     kind, checked = kind_of(aligned[0], rolled=rolled)
     public, renamed = publish(aligned, config.public_words, checked=checked)
     if kind == "trace":
+        require_operators(public, str(config.folder))
         public = [as_job(graph) for graph in public]
     parts = (
         named_splits(public, known.splits)
@@ -320,11 +327,21 @@ def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ..
     Args:
         graph: One of them.
         rolled: Whether they are jobs with repeated blocks rolled up.
+
+    Raises:
+        DataError: If they are jobs with too many different operators to be learned.
     """
-    if not set(CATEGORIES) <= set(graph.categories):
+    missing = set(CATEGORIES) - set(graph.categories)
+    if missing == {"op"}:
+        raise DataError(
+            f"{graph.name} and the jobs beside it have more than {MAX_WORDS} different operators; "
+            "list those to keep in 'public_words' instead of all."
+        )
+    if missing:
         return "flow", ()
-    # Their words were looked at when they were folded.
-    return "trace", ((*CATEGORIES, BLOCK, EDGE) if rolled else CATEGORIES)
+    # Their words were looked at when they were folded; the number of ranks is a word, too.
+    known = (*CATEGORIES, WORLD_SIZE)
+    return "trace", ((*known, BLOCK, EDGE) if rolled else known)
 
 
 def as_job(graph: AttributedGraph) -> AttributedGraph:
@@ -392,24 +409,24 @@ def _words(graph: AttributedGraph, name: str) -> list[str]:
 
 
 def _graphs_in(
-    folder: Path, labels: Path | None, left_out: list[str]
+    config: FolderConfig, left_out: list[str]
 ) -> Iterator[tuple[str, Callable[[], AttributedGraph]]]:
     """Yield name and reader of each graph; samples in parts are read as a stream."""
+    folder, words = config.folder, config.public_words
     if is_run(folder):
         num = SampleRun.read(folder).num
         for sample in track(iter_samples(folder), "reading samples", num):
-            yield sample.name, partial(_sample, sample)
+            yield sample.name, partial(_sample, sample, words)
     else:
-        sources = _sources(folder, labels, left_out)
+        sources = _sources(folder, config.labels, left_out)
         for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
-            yield name, partial(reader, path, name)
+            yield name, partial(reader, path, name, words)
 
 
-def _sample(sample: StoredSample) -> AttributedGraph:
+def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
     """Return the graph of a sample without what was requested of it: that is no measurement."""
     if sample.is_job:
-        workload = sample.workload()
-        return job_graph(sample.name, rank_classes(workload), workload.groups, {})
+        return _job(sample.name, sample.workload(), public_words)
     return _sized(sample.graph, sample.name)
 
 
@@ -469,14 +486,17 @@ def _other_graph(path: Path) -> str:
     return what if GRAPHS in what or "is packed" in what else ""
 
 
-def _workload(prefix: Path, name: str) -> AttributedGraph:
+def _workload(prefix: Path, name: str, public_words: PublicWords) -> AttributedGraph:
     """Read all ranks of a job as one graph."""
-    workload = read_workload(prefix)
-    return job_graph(name, rank_classes(workload), workload.groups, {})
+    return _job(name, read_workload(prefix), public_words)
 
 
-def _flow(path: Path, name: str) -> AttributedGraph:
-    """Read a flow graph of any format."""
+def _job(name: str, workload: Workload, public_words: PublicWords) -> AttributedGraph:
+    return job_graph(name, rank_classes(workload), workload.groups, {}, public_words=public_words)
+
+
+def _flow(path: Path, name: str, public_words: PublicWords) -> AttributedGraph:
+    """Read a flow graph of any format; its words are renamed beside those of the others."""
     return _sized(read_flow(path), name)
 
 

@@ -65,7 +65,7 @@ class PackedHeader:
         numbers: Names of the numeric conditions, in the order of their columns.
         words: Words of the other conditions, by name in the order of their columns.
         left_out: Graphs that could not be used, with the reason.
-        renamed: New word -> old word, by the attribute or condition.
+        renamed: Empty; new words and old ones are in a file beside the folder (``renamed_file``).
         learned_from: Number of training graphs that the schema was learned from.
         sha256: Of each other file.
         version: Of the format.
@@ -140,6 +140,29 @@ def _checked(data: dict[str, Any]) -> dict[str, Any]:
         "renamed": renamed,
         "sha256": {str(name): str(word) for name, word in data["sha256"].items()},
     }
+
+
+def renamed_file(folder: str | Path) -> Path:
+    """Return where the words that were renamed stand: beside the folder, which may be handed on."""
+    folder = Path(folder)
+    return folder.with_name(f"{folder.name}.renamed.json")
+
+
+def _renamed(folder: Path) -> Mapping[str, Mapping[str, str]]:
+    """Return new word -> old word by what holds it; nothing if the file is not there."""
+    path = renamed_file(folder)
+    if not path.is_file():
+        return {}
+    try:
+        data = json.loads(read_parsed(path))
+        return {
+            str(name): {str(new): str(old) for new, old in table.items()}
+            for name, table in data.items()
+        }
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{path}: says of no words how they were renamed ({error!r:.200}); remove it."
+        ) from None
 
 
 def is_packed(folder: str | Path) -> bool:
@@ -333,7 +356,13 @@ def load_packed(config: FolderConfig) -> GraphDataset:
     except ValueError as error:
         raise DataError(f"{folder}: {error}; pack the data again.") from None
     return GraphDataset.of_splits(
-        header.name, schema, parts, names, header.left_out, contents, renamed=header.renamed
+        header.name,
+        schema,
+        parts,
+        names,
+        header.left_out,
+        contents,
+        renamed=header.renamed or _renamed(folder),
     )
 
 

@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 
 from layerdag.codec.folding import EDGE_TYPES
+from layerdag.codec.vocabulary import require_operators
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import (
@@ -36,7 +37,7 @@ from layerdag.datasets.folder import (
     words_of,
 )
 from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packed import NAMES, PACKED, PackedHeader, plain_settings
+from layerdag.datasets.packed import NAMES, PACKED, PackedHeader, plain_settings, renamed_file
 from layerdag.datasets.splits import Sizes, content_key, split_keys, split_priority
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Condition, Labels, Split
@@ -355,11 +356,16 @@ def pack_folder(
             numbers=(),
             words={},
             left_out=(),
-            renamed=data.renamed,
+            renamed={},
             learned_from=learned_from,
             notes=survey.notes.notes,
         )
-        return _written(draft, ready, len(data.schema.attributes), header, left_out)
+        made = _written(draft, ready, len(data.schema.attributes), header, left_out)
+    renamed = {name: dict(table) for name, table in data.renamed.items()}
+    renamed_file(out).unlink(missing_ok=True)
+    if renamed:
+        write_text(renamed_file(out), json.dumps(renamed, indent=1) + "\n")
+    return made
 
 
 def _of_data(data: GraphDataset) -> Iterator[Ready]:
@@ -404,6 +410,8 @@ class _Plan:
         edge_types = tuple(survey.edge_types)
         example = with_attributes(survey.kept()[0], texts, list(survey.numbers), edge_types)
         kind, checked = kind_of(example, rolled=survey.rolled)
+        if kind == "trace":
+            require_operators(survey.kept(), str(config.folder))
         found = {name: set(words) for name, words in survey.words.items()}
         renamed = new_words(found, config.public_words, checked=checked)
         return cls(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -401,8 +402,12 @@ class Difference:
         return "\n".join(lines(self))
 
     def summary(self) -> dict[str, object]:
-        """Return everything as plain JSON types, with "equal" and "differing"."""
-        return {"equal": self.equal, "differing": list(self.differing), **asdict(self)}
+        """Return everything as plain JSON types, with "equal" and "differing".
+
+        A and B are named without their folders, for what is written is handed on.
+        """
+        names = {"a": Path(self.a).name, "b": Path(self.b).name}
+        return {"equal": self.equal, "differing": list(self.differing), **asdict(self), **names}
 
 
 def lines(found: Difference, most_rows: int | None = MOST_ROWS) -> list[str]:

@@ -434,16 +434,20 @@ def draw_samples(
     samples: list[GeneratedGraph] = []
     outcomes: list[str] = []
     index = 0
+    slowest = 0.0
     bar = iter(track(range(settings.num), "sampling", settings.num))
     while True:
         kept = sum(word == KEPT for word in outcomes)
         file = folder / f"{index:05d}.npz"
         spent = time.monotonic() - began
-        time_is_up = spent >= seconds or index >= _finished_batches(work, settings)
+        # A batch that would end too late is not begun: it cannot be stopped inside.
+        time_is_up = spent + slowest >= seconds or index >= _finished_batches(work, settings)
         enough = kept >= settings.num or len(outcomes) >= _most(settings.num, kept)
         if enough or (not file.is_file() and time_is_up and index):
             break
+        is_new = not file.is_file()
         batch = _read_or_draw(file, settings, checkpoint, data, index)
+        slowest = max(slowest, (time.monotonic() - began - spent) * is_new)
         for sample, word in sieve.filter(batch):
             samples.append(sample)
             outcomes.append(word)

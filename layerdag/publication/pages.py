@@ -17,13 +17,22 @@ from typing import Any
 from layerdag.codec.unfolding import repair_in_words
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.discovery import FoundJobs
+from layerdag.datasets.discovery import FoundJobs, operators_of
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.publication.cross_fitting import RunRequirement
-from layerdag.publication.drawing import KEPT, AcceptedSamples, drawing_plan
+from layerdag.publication.drawing import KEPT, AcceptedSamples, drawing_plan, written_graph
 from layerdag.publication.evaluation import ReleaseDecision, ReleaseVerdict, SampleEvaluation
-from layerdag.publication.settings import SAMPLES, TABLE, ReleaseSettings
+from layerdag.publication.settings import (
+    CARD,
+    FIGURES,
+    MODEL_CARD,
+    REPORT,
+    SAMPLES,
+    TABLE,
+    WEIGHTS,
+    ReleaseSettings,
+)
 from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit
 from layerdag.report.content import (
     MAY_BE_SHARED,
@@ -100,7 +109,7 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         summary=tuple(_summary(results)),
         structure=evaluation.structure if evaluation else None,
         novelty=evaluation.novelty if evaluation else None,
-        leaks=evaluation.leaks if evaluation else (),
+        leaks=evaluation.leaks[-1:] if evaluation else (),  # each attack once
         similarity=evaluation.similarity if evaluation else None,
         transfer=evaluation.transfer if evaluation else None,
         target="the step time in seconds",
@@ -109,7 +118,7 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         simulated_on=next(iter(systems())),
         pictures=_samples_drawn(results),
         provenance=tuple(_provenance(results)),
-        caveats=(*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))),
+        caveats=_caveats(results),
         weight_attacks=_published_weight_attacks(results),
     )
 
@@ -128,6 +137,7 @@ def owners_content(results: ReleaseFindings) -> ReportContent:
         content,
         title="Release: the owner's report (not to be shared)",
         real_structure=evaluation.real_structure,
+        leaks=evaluation.leaks,
         weight_attacks=evaluation.weights,
         distributions=structure_distributions(*sets, views),
         shares=attribute_shares(*sets, views, vocabularies(data)),
@@ -210,9 +220,18 @@ def _use(results: ReleaseFindings) -> Answer:
 def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
     """Yield what was looked for, and what it cost."""
     drawn, evaluation = results.drawn, results.evaluation
+    jobs = results.jobs
+    runs = f"{jobs.num_runs:,} runs, {jobs.num_programs:,} programs"
+    yield SummaryRow("real graphs", runs, "", "runs of a program differ in sizes and edges alone")
     if drawn is not None:
         yield SummaryRow("samples", f"{len(results.kept):,}", "", _price_in_words(drawn))
         yield from _rejected(drawn)
+        yield SummaryRow(
+            "samples with the operators of a real run",
+            f"{_of_real_operators(results):,}",
+            "",
+            "equally many of each; their sizes, edges and times are others",
+        )
         yield SummaryRow(
             "nodes with numbers of a single real run",
             "0",
@@ -289,18 +308,11 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
         "50%",
         _verdict_word(last.nearness.verdict),
     )
+    # Attacks on all samples stand in the section on membership, those on folds nowhere else.
     folded = evaluation.cross_fit
-    pairs = [("membership attack", attack) for attack in last.attacks]
     if folded is not None:
-        pairs += [(f"membership attack, {folded.in_words()}", each) for each in folded.attacks]
-    yield from (_attack_row(what, attack) for what, attack in pairs)
-    for read in last.inferences:
-        yield SummaryRow(
-            f"read from samples, {read.description}",
-            percent(read.of_training),
-            f"{percent(read.of_held_out)} of held-out graphs",
-            read.in_words(),
-        )
+        what = f"membership attack, {folded.in_words()}"
+        yield from (_attack_row(what, attack) for attack in folded.attacks)
 
 
 def _attack_row(what: str, attack: Attack) -> SummaryRow:
@@ -421,9 +433,14 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         ),
         "version": "1.0.0",
         "datePublished": datetime.now(UTC).date().isoformat(),
-        "creator": {"@type": "sc:Organization", "name": "The owner of the private traces"},
-        "url": "https://example.org/replace-by-where-it-is-published",
-        "citeAs": "The publisher of this folder has not said how to cite it.",
+        "creator": {
+            "@type": "sc:Organization",
+            "name": results.settings.creator or "The owner of the private traces",
+        },
+        # Croissant requires both.
+        "url": results.settings.url or "https://example.org/replace-by-where-it-is-published",
+        "citeAs": results.settings.cite
+        or "The publisher of this folder has not said how to cite it.",
         "isLiveDataset": False,
         "distribution": [_table_file(folder), _sample_files(kind)],
         "recordSet": [_records(columns)],
@@ -432,6 +449,75 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
     if results.settings.license:
         card["license"] = results.settings.license
     return card
+
+
+def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
+    """Return the text that tells whoever gets the folder what is in it.
+
+    Args:
+        results: What was found.
+        has_samples: Whether samples are in the folder.
+    """
+    settings = results.settings
+    what = "execution traces" if results.jobs.kind == "trace" else "flow graphs"
+    if not has_samples:
+        return f"# No synthetic {what}\n\n{results.verdict.line}\n\n`{REPORT}` has the figures.\n"
+    suffix = "/*.et" if results.jobs.kind == "trace" else ".graphml"
+    files = [
+        f"- `{SAMPLES}/*{suffix}`: the samples",
+        f"- `{TABLE}`: a line for each sample",
+        f"- `{CARD}`: the data card (Croissant)",
+        f"- `{REPORT}`, `{FIGURES}`: what was looked for, and found",
+        *([f"- `{WEIGHTS}`, `{MODEL_CARD}`: the model"] if results.gives_weights else ()),
+    ]
+    stated = {"Publisher": settings.creator, "Where": settings.url, "Cite as": settings.cite}
+    stated["License"] = settings.license
+    facts = [f"{name}: {value}" for name, value in stated.items() if value]
+    return "\n".join(
+        [
+            f"# {len(results.kept):,} synthetic {what}",
+            "",
+            f"They were sampled from a model that learned from private {what} (layerdag "
+            f"{__version__}); none is a measurement.",
+            "",
+            results.verdict.line,
+            "",
+            *files,
+            "",
+            *(f"{fact}  " for fact in facts),
+            *([""] if facts else ()),
+            *(f"- {caveat}" for caveat in _caveats(results)),
+            "",
+        ]
+    )
+
+
+def held_out_alike(data: GraphDataset, jobs: FoundJobs) -> str | None:
+    """Return a sentence where held-out runs are of programs that are trained on, else None."""
+    known = {jobs.programs.get(name) for name in data.names["train"]}
+    held = [jobs.programs.get(name) for part in ("val", "test") for name in data.names[part]]
+    alike = sum(program in known for program in held)
+    if not alike:
+        return None
+    return (
+        f"{alike} of {len(held)} held-out graphs are runs of programs that are trained on, too, at "
+        "other sizes: similarity and attacks compare like with like."
+    )
+
+
+def _caveats(results: ReleaseFindings) -> tuple[str, ...]:
+    """Return what the figures do not say."""
+    alike = None if results.data is None else held_out_alike(results.data, results.jobs)
+    alone = () if results.gives_weights else (SAMPLES_ALONE,)
+    return (*CAVEATS, *([alike] if alike else ()), *alone)
+
+
+def _of_real_operators(results: ReleaseFindings) -> int:
+    """Return how many samples have equally many of each operator as a real run."""
+    real = set(results.jobs.programs.values())
+    if not real:
+        return 0
+    return sum(operators_of(written_graph(sample)) in real for sample in results.kept)
 
 
 def _table_file(folder: Path) -> dict[str, Any]:
@@ -516,7 +602,7 @@ def _rai(results: ReleaseFindings) -> dict[str, Any]:
             "Training and testing performance models",
             "Testing tools that read execution traces",
         ],
-        "rai:dataLimitations": [*CAVEATS, *(() if results.gives_weights else (SAMPLES_ALONE,))],
+        "rai:dataLimitations": [*_caveats(results)],
         "rai:dataBiases": [
             "Frequencies of models, sizes and operators are those of the private traces, about."
         ],

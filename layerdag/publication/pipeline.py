@@ -40,15 +40,18 @@ from layerdag.publication.evaluation import (
 from layerdag.publication.pages import (
     ReleaseFindings,
     data_card,
+    held_out_alike,
     model_card,
     owners_content,
     public_content,
+    read_me,
 )
 from layerdag.publication.settings import (
     CARD,
     FOUND,
     MANIFEST,
     MODEL_CARD,
+    PUBLIC_READ_ME,
     REFUSED,
     RELEASE,
     REPORT,
@@ -98,6 +101,12 @@ def write_release(
                 (draft / name).unlink(missing_ok=True)
             _write_about(results, draft, None)
     write_report(owners_content(results), work.path / REPORT)
+    flags = {"creator": settings.creator, "url": settings.url, "cite": settings.cite}
+    missing = [
+        f"--{name}" for name, value in (flags | {"license": settings.license}).items() if not value
+    ]
+    if missing and results.verdict.outcome is not ReleaseDecision.NO:
+        tell(f"{CARD} does not say yet what {', '.join(missing)} would state")
     tell(f"report: {settings.out / REPORT}")
     tell(f"the owner's report, not to be shared: {work.path / REPORT}")
     if refused.is_dir():
@@ -121,6 +130,7 @@ def _write_about(results: ReleaseFindings, draft: Path, columns: list[str] | Non
     if columns is not None:
         card = data_card(results, draft, columns)
         write_text(draft / CARD, json.dumps(card, indent=1) + "\n")
+    write_text(draft / PUBLIC_READ_ME, read_me(results, has_samples=columns is not None))
 
 
 def _write_weights(results: ReleaseFindings, draft: Path) -> None:
@@ -303,8 +313,8 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, best_of, license, init, with_weights, public,
-            shadows, cross_fit, until, overwrite.
+            temperature, best_of, license, creator, url, cite, init, with_weights, public, shadows,
+            cross_fit, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.
@@ -351,7 +361,7 @@ def run_release(settings: ReleaseSettings, tell: Tell) -> Release:
             return _finished(work, empty, tell)
         data = dataset_of(jobs, settings.seed)
         needs = _needs(data, jobs.num_runs)
-        _tell_split(data, needs, tell)
+        _tell_split(data, jobs, needs, tell)
         work.require_same("read", "fingerprint", data.fingerprint)
         work.note("read", {"fingerprint": data.fingerprint})
         if settings.until == "read":
@@ -436,6 +446,7 @@ def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:
     document = {
         "jobs": [graph.name for graph in jobs.graphs],
         "distinct_runs": jobs.num_runs,
+        "programs": jobs.num_programs,
         "labeled": jobs.labeled,
         "labels": list(jobs.labels.sources),
         "left_out": list(jobs.left_out),
@@ -444,12 +455,17 @@ def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:
     write_text(work.path / FOUND, json.dumps(document, indent=1) + "\n")
 
 
-def _tell_split(data: GraphDataset, needs: Sequence[RunRequirement], tell: Tell) -> None:
+def _tell_split(
+    data: GraphDataset, jobs: FoundJobs, needs: Sequence[RunRequirement], tell: Tell
+) -> None:
     """Say how many graphs each part and each test has."""
     sizes = [len(data.graphs[part]) for part in SPLITS]
     tell("split by run: {} for training, {} for validation, {} for test".format(*sizes))
     for reason in data.left_out[:5]:
         tell(f"  left out of the split: {reason}")
+    alike = held_out_alike(data, jobs)
+    if alike is not None:
+        tell(f"  {alike}")
     for need in needs:
         tell(f"  {need.sentence()}")
 

@@ -44,8 +44,19 @@ FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS = (
     "shadows",
     "folds",
 )
-READ_ME = "README.txt"
-_PUBLIC = {MANIFEST, REPORT, FIGURES, VERDICT, CARD, TABLE, SAMPLES, WEIGHTS, MODEL_CARD}
+READ_ME, PUBLIC_READ_ME = "README.txt", "README.md"
+_PUBLIC = {
+    PUBLIC_READ_ME,
+    MANIFEST,
+    REPORT,
+    FIGURES,
+    VERDICT,
+    CARD,
+    TABLE,
+    SAMPLES,
+    WEIGHTS,
+    MODEL_CARD,
+}
 _PRIVATE = {
     *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS),
     *(READ_ME, REPORT, FIGURES),
@@ -191,6 +202,9 @@ class ReleaseSettings:
         temperature: Of sampling; None is the usual one, with weights 1.
         best_of: Graphs drawn for each sample; None is the usual number, with weights 1.
         license: Of the samples, for the data card; an SPDX name or a URL.
+        creator: Who publishes the samples, for the data card.
+        url: Where they are published, for the data card.
+        cite: How to cite them, for the data card.
         init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
             for random weights. It must not have learned from the traces themselves.
         with_weights: Whether weights are to be published, too: those of a student, which learns
@@ -219,6 +233,9 @@ class ReleaseSettings:
     temperature: float | None = None
     best_of: int | None = None
     license: str = ""
+    creator: str = ""
+    url: str = ""
+    cite: str = ""
     init: str | Path | None = PRETRAINED
     with_weights: bool = False
     public: Path | None = None

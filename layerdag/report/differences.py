@@ -194,7 +194,8 @@ def _render(found: Difference) -> str:
     """Return the page as one HTML document."""
     differing = ", ".join(found.differing)
     sentence = f"differ in {differing}." if differing else "are equal in all that counts."
-    lead = f"A is {found.a}, B is {found.b}. They {sentence}"
+    # The page is handed on, so it says nothing of folders.
+    lead = f"A is {Path(found.a).name}, B is {Path(found.b).name}. They {sentence}"
     if found.ignored:
         lead += f" Not counted: {', '.join(found.ignored)}."
     made = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from layerdag.runtime.settings import shorten
+from layerdag.runtime.terminal import one_line
 
 MAX_WORDS = 1_000
 """Most notes of one reader; what comes after them is counted in one note of each kind."""
@@ -64,7 +65,7 @@ class Note:
     def __str__(self) -> str:
         """Return one sentence without a full stop."""
         times = f" ({self.count:,} times)" if self.count > 1 else ""
-        return f"{self.place}: {self.kind} '{self.word}'{times}: {self.effect}"
+        return one_line(f"{self.place}: {self.kind} '{self.word}'{times}: {self.effect}")
 
     def to_json(self) -> dict[str, str | int]:
         """Return plain JSON types."""

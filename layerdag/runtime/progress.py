@@ -8,14 +8,20 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from layerdag.runtime.terminal import plain_stream
+
 Item = TypeVar("Item")
 
 _LOG = logging.getLogger("layerdag.stages")
+QUIET_SECONDS = 30.0
+"""Seconds after which a log hears of work that goes on."""
 _BAR: ContextVar[Any] = ContextVar("bar", default=None)
 
 
 def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterator[Item]:
     """Yield ``items`` while a bar on standard error shows how many are done and the time left.
+
+    Where that is no terminal, the log says every ``QUIET_SECONDS`` how many are done.
 
     Args:
         items: What to go through.
@@ -24,7 +30,14 @@ def track(items: Iterable[Item], label: str, total: int | None = None) -> Iterat
     """
     from tqdm import tqdm
 
-    yield from tqdm(items, desc=label, total=total, disable=not sys.stderr.isatty(), leave=False)
+    hidden, out = not sys.stderr.isatty(), plain_stream(sys.stderr)
+    bar = tqdm(items, desc=label, total=total, disable=hidden, leave=False, file=out)
+    last = time.monotonic()
+    for done, item in enumerate(bar):
+        if hidden and time.monotonic() - last >= QUIET_SECONDS:
+            last = time.monotonic()
+            _LOG.info("%s: %d%s", label, done, "" if bar.total is None else f" of {bar.total}")
+        yield item
 
 
 @contextlib.contextmanager
@@ -38,7 +51,8 @@ def stages(total: int) -> Iterator[None]:
 
     shape = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
     hidden = not sys.stderr.isatty()
-    with tqdm(total=total, bar_format=shape, disable=hidden, leave=False) as bar:
+    out = plain_stream(sys.stderr)
+    with tqdm(total=total, bar_format=shape, disable=hidden, leave=False, file=out) as bar:
         token = _BAR.set(bar)
         try:
             yield

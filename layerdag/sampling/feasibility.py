@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
 from typing import TypeVar
 
 import torch
@@ -32,6 +30,7 @@ from layerdag.datasets.dataset import encode_batch
 from layerdag.errors import CheckpointError, LayerdagError
 from layerdag.graph.attributed_graph import NUM_NODES, AttributedGraph, Condition
 from layerdag.models.base import DAGModel, JointCodeMasks, SampleRequest, SampleResult
+from layerdag.runtime.processes import Worker, wait_for_any
 from layerdag.sampling.generated import requested_ranks
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.attributes import CategoryAttribute
@@ -316,60 +315,41 @@ def sample_in_processes(
     if processes < 2:
         yield from map(draw, parts)
         return
-    workers: list[BaseProcess] = []
-    drawing: dict[Connection, int] = {}
+    workers: list[Worker] = []
+    drawing: dict[Worker, int] = {}
     finished: dict[int, Drawn | LayerdagError] = {}
     todo = iter(range(len(parts)))
+    sent = pickle.dumps((draw, torch.get_num_threads()))
     try:
-        for index in (next(todo) for _ in range(processes)):
-            worker, connection = _started(draw)
-            workers.append(worker)
-            _send(connection, parts[index])
-            drawing[connection] = index
+        # All start side by side; a large model is taken only when a process listens.
+        for _ in range(processes):
+            workers.append(Worker.start(_draw_parts))
+        for worker, index in zip(workers, todo, strict=False):
+            worker.send(sent)
+            worker.send(pickle.dumps(parts[index]))
+            drawing[worker] = index
         for index in range(len(parts)):
             while index not in finished:
-                ready = wait([*drawing])
-                for connection in [one for one in drawing if one in ready]:
-                    finished[drawing.pop(connection)] = _received(connection)
+                for worker in wait_for_any(drawing):
+                    finished[drawing.pop(worker)] = _received(worker)
                     following = next(todo, None)
                     if following is not None:
-                        _send(connection, parts[following])
-                        drawing[connection] = following
+                        worker.send(pickle.dumps(parts[following]))
+                        drawing[worker] = following
             found = finished.pop(index)
             if isinstance(found, LayerdagError):
                 raise found
             yield found
     finally:
         for worker in workers:
-            worker.terminate()
+            worker.stop()
 
 
-def _started(draw: Callable[[Part], Drawn]) -> tuple[BaseProcess, Connection]:
-    """Start a process that draws the parts it is sent; return it with the way to it."""
-    # Not forked: threads of the libraries would not survive that.
-    context = get_context("spawn")
-    here, there = context.Pipe()
-    sent = pickle.dumps((draw, torch.get_num_threads()))
-    worker = context.Process(target=_draw_parts, args=(there, sent), daemon=True)
-    worker.start()
-    there.close()
-    return worker, here
-
-
-def _send(connection: Connection, what: object) -> None:
-    """Send something as bytes; a process that has ended says so where its answer is received.
-
-    Tensors would be handed over by file descriptors, more than a process may have.
-    """
-    with suppress(ConnectionError):
-        connection.send_bytes(pickle.dumps(what))
-
-
-def _received(connection: Connection) -> Drawn | LayerdagError:
+def _received(worker: Worker) -> Drawn | LayerdagError:
     """Return what a process has drawn, or why there is nothing."""
     try:
-        found: Drawn | LayerdagError = pickle.loads(connection.recv_bytes())
-    except (EOFError, ConnectionResetError):
+        found: Drawn | LayerdagError = worker.receive()
+    except EOFError:
         return LayerdagError(
             "A process that draws samples ended early: it was killed, perhaps for lack of memory, "
             "or failed as said above. Ask for fewer with 'processes'. A script that asks for "
@@ -378,16 +358,17 @@ def _received(connection: Connection) -> Drawn | LayerdagError:
     return found
 
 
-def _draw_parts(connection: Connection, sent: bytes) -> None:
+def _draw_parts(connection: Connection) -> None:
     """Draw, in a process of its own, each part that comes, until nobody is there any more."""
     # The process that reads the results is the one to interrupt; it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    draw, threads = pickle.loads(sent)
-    torch.set_num_threads(threads)
-    with suppress(EOFError, ConnectionResetError):
+    with suppress(EOFError, ConnectionError):
+        draw, threads = pickle.loads(connection.recv_bytes())
+        torch.set_num_threads(threads)
         while True:
             part = pickle.loads(connection.recv_bytes())
             try:
-                _send(connection, draw(part))
+                found = draw(part)
             except LayerdagError as error:
-                _send(connection, error)
+                found = error
+            connection.send_bytes(pickle.dumps(found))

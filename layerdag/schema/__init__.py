@@ -14,8 +14,8 @@ from layerdag.schema.costs import (
     data_edges,
 )
 from layerdag.schema.durations import Durations, costs_and_ranks, ranks_of
+from layerdag.schema.programs import MEASURED
 from layerdag.schema.schema import (
-    MEASURED,
     GraphSchema,
     NumberForm,
     complete_conditions,

@@ -21,7 +21,7 @@ import numpy as np
 
 from layerdag.dag.statistics import SHARED_BY
 from layerdag.errors import VocabularyError
-from layerdag.graph.attributed_graph import Condition
+from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.runtime.settings import did_you_mean
 from layerdag.schema.attributes import words_of
 
@@ -262,7 +262,9 @@ MEAN_STEP = 0.5
 SPREAD_STEP = 0.25
 
 
-def fit_table(category_BM: np.ndarray, numeric_BC: np.ndarray) -> ConditionTable:
+def fit_table(
+    category_BM: np.ndarray, numeric_BC: np.ndarray, program_B: np.ndarray | None = None
+) -> ConditionTable:
     """Learn the table from the encoded conditions of training graphs.
 
     Graphs with equal categories form a cell. Cells of fewer than ``SHARED_BY`` graphs are merged
@@ -273,19 +275,23 @@ def fit_table(category_BM: np.ndarray, numeric_BC: np.ndarray) -> ConditionTable
     Args:
         category_BM: Codes, -1 for unknown.
         numeric_BC: Standardized numbers, NaN for unknown.
+        program_B: Number of the program of each graph, of which only distinct ones count; all
+            differ by default.
 
     Returns:
         The table; an empty one for fewer than ``SHARED_BY`` graphs, or without conditions.
     """
-    if len(category_BM) < SHARED_BY or category_BM.shape[1] + numeric_BC.shape[1] == 0:
+    program_B = np.arange(len(category_BM)) if program_B is None else program_B
+    few = _count(program_B) < SHARED_BY
+    if few or category_BM.shape[1] + numeric_BC.shape[1] == 0:
         return ConditionTable()
-    wide = _merged(category_BM, NUMBERS_BY)
+    wide = _merged(category_BM, NUMBERS_BY, program_B)
     cells, residuals = [], []
-    for rows in _merged(category_BM, SHARED_BY):
+    for rows in _merged(category_BM, SHARED_BY, program_B):
         values = tuple(tuple(sorted(set(column))) for column in category_BM[rows].T.tolist())
-        for part in _halved(rows, numeric_BC):
-            of = part if len(part) >= NUMBERS_BY else _widest(part, wide)
-            mean_C, spread_C = _moments(numeric_BC[of])
+        for part in _halved(rows, numeric_BC, program_B):
+            of = part if _count(program_B[part]) >= NUMBERS_BY else _widest(part, wide)
+            mean_C, spread_C = _moments(numeric_BC[of], program_B[of])
             residuals.append(numeric_BC[part] - mean_C)
             count = max(SHARED_BY, round(len(part) / SHARED_BY) * SHARED_BY)
             moments = tuple(mean_C.tolist()), tuple(spread_C.tolist())
@@ -293,17 +299,24 @@ def fit_table(category_BM: np.ndarray, numeric_BC: np.ndarray) -> ConditionTable
     return ConditionTable(tuple(cells), _correlation(np.concatenate(residuals)))
 
 
-def _merged(category_BM: np.ndarray, least: int) -> list[np.ndarray]:
+def _count(program_R: np.ndarray) -> int:
+    """Return the number of distinct programs."""
+    return len(np.unique(program_R))
+
+
+def _merged(category_BM: np.ndarray, least: int, program_B: np.ndarray) -> list[np.ndarray]:
     """Return the rows of each cell: equal categories, small cells merged with the most similar."""
     codes, cell_B = np.unique(category_BM, axis=0, return_inverse=True)
     rows = [np.flatnonzero(cell_B.ravel() == i) for i in range(len(codes))]
     sets = [[{code} for code in line] for line in codes.tolist()]
-    while len(rows) > 1 and min(map(len, rows)) < least:
-        small = min(range(len(rows)), key=lambda i: (len(rows[i]), i))
-        own, own_rows = sets.pop(small), rows.pop(small)
+    counts = [_count(program_B[row_R]) for row_R in rows]
+    while len(rows) > 1 and min(counts) < least:
+        small = min(range(len(rows)), key=lambda i: (counts[i], i))
+        own, own_rows, _ = sets.pop(small), rows.pop(small), counts.pop(small)
         near = min(range(len(rows)), key=lambda i: _distance(own, sets[i], len(rows[i])))
         sets[near] = [a | b for a, b in zip(own, sets[near], strict=True)]
         rows[near] = np.sort(np.concatenate([own_rows, rows[near]]))
+        counts[near] = _count(program_B[rows[near]])
     return rows
 
 
@@ -314,19 +327,26 @@ def _distance(own: list[set[int]], other: list[set[int]], size: int) -> tuple[in
     return sum(differing), weight, size
 
 
-def _halved(rows: np.ndarray, numeric_BC: np.ndarray) -> list[np.ndarray]:
+def _halved(rows: np.ndarray, numeric_BC: np.ndarray, program_B: np.ndarray) -> list[np.ndarray]:
     """Halve at the median of the most spread number while both halves have enough graphs."""
-    if len(rows) < 2 * HALVED_BY or not numeric_BC.shape[1]:
+    if _count(program_B[rows]) < 2 * HALVED_BY or not numeric_BC.shape[1]:
         return [rows]
-    known_C = (~np.isnan(numeric_BC[rows])).sum(axis=0)
+    known_C = _known(numeric_BC[rows], program_B[rows])
     if known_C.max() < 2 * HALVED_BY:
         return [rows]
-    spread_C = np.where(known_C >= 2 * HALVED_BY, _moments(numeric_BC[rows])[1], -1)
+    spread_C = _moments(numeric_BC[rows], program_B[rows])[1]
+    spread_C = np.where(known_C >= 2 * HALVED_BY, spread_C, -1)
     value_R = numeric_BC[rows, int(spread_C.argmax())]
     low = value_R <= np.nanmedian(value_R)
-    if min(low.sum(), (~low).sum()) < HALVED_BY:
+    halves = rows[low], rows[~low]
+    if min(_count(program_B[half]) for half in halves) < HALVED_BY:
         return [rows]
-    return [part for half in (rows[low], rows[~low]) for part in _halved(half, numeric_BC)]
+    return [part for half in halves for part in _halved(half, numeric_BC, program_B)]
+
+
+def _known(number_RC: np.ndarray, program_R: np.ndarray) -> np.ndarray:
+    """Return for each number how many programs have it."""
+    return np.array([_count(program_R[~np.isnan(column_R)]) for column_R in number_RC.T])
 
 
 def _widest(part: np.ndarray, wide: list[np.ndarray]) -> np.ndarray:
@@ -335,10 +355,10 @@ def _widest(part: np.ndarray, wide: list[np.ndarray]) -> np.ndarray:
     return np.union1d(part, most)
 
 
-def _moments(number_RC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moments(number_RC: np.ndarray, program_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return rounded mean and spread of each number; NaN and one step where too few have it."""
     known_C = (~np.isnan(number_RC)).sum(axis=0)
-    enough_C = known_C >= SHARED_BY
+    enough_C = _known(number_RC, program_R) >= SHARED_BY
     kept_RC = np.where(np.isnan(number_RC), 0.0, number_RC)
     mean_C = kept_RC.sum(axis=0) / np.maximum(known_C, 1)
     away_RC = np.where(np.isnan(number_RC), 0.0, number_RC - mean_C)
@@ -398,10 +418,20 @@ class NumericCondition:
         return self.quantiles[0], self.quantiles[-1]
 
     @classmethod
-    def fit(cls, name: str, values: Sequence[float]) -> "NumericCondition":
-        """Learn the scale from training values; those that are not finite are unknown."""
+    def fit(
+        cls, name: str, values: Sequence[float], program_B: np.ndarray | None = None
+    ) -> "NumericCondition":
+        """Learn the scale from training values; those that are not finite are unknown.
+
+        Args:
+            name: Condition name.
+            values: Of each graph that has one.
+            program_B: Number of the program of each of these graphs; all differ by default.
+        """
         value_B = np.asarray(values, dtype=np.float64)
-        value_B = value_B[np.isfinite(value_B)]
+        known_B = np.isfinite(value_B)
+        program_B = np.arange(value_B.size) if program_B is None else program_B
+        value_B, program_B = value_B[known_B], program_B[known_B]
         if not value_B.size:
             return cls(name, mean=0.0, std=1.0, log=False, quantiles=(0.0,))
         log = bool(value_B.min() > 0 and value_B.max() / value_B.min() > LOG_SPREAD)
@@ -409,7 +439,7 @@ class NumericCondition:
         std = float(f"{max(float(scaled_B.std()), 1e-6):.3g}")
         unit = 10.0 ** (math.floor(math.log10(std)) - 2)
         mean = round(float(scaled_B.mean()) / unit) * unit
-        return cls(name, mean, std, log, _shared_quantiles(value_B))
+        return cls(name, mean, std, log, _shared_quantiles(_of_programs(value_B, program_B)))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
@@ -447,6 +477,15 @@ class NumericCondition:
         """Return the value in its own unit for a standardized one."""
         number = scaled * self.std + self.mean
         return math.exp(min(number, _LARGEST_LOG)) if self.log else number
+
+
+def _of_programs(value_B: np.ndarray, program_B: np.ndarray) -> np.ndarray:
+    """Return one value for each program: the median of its runs."""
+    if _count(program_B) == value_B.size:
+        return value_B
+    order_B = np.argsort(program_B, kind="stable")
+    starts = np.unique(program_B[order_B], return_index=True)[1]
+    return np.array([np.median(run) for run in np.split(value_B[order_B], starts[1:])])
 
 
 def _shared_quantiles(value_B: np.ndarray) -> tuple[float, ...]:
@@ -494,13 +533,27 @@ class CategoryCondition:
 
 def fit_conditions(
     rows: Sequence[Mapping[str, Condition]],
+    program_B: np.ndarray | None = None,
 ) -> tuple[tuple[NumericCondition, ...], tuple[CategoryCondition, ...]]:
-    """Return the conditions of training graphs; one that any graph gives in words is a category."""
+    """Return the conditions of training graphs; one that any graph gives in words is a category.
+
+    The label is a number in any case: as a category it would keep the exact label of every graph.
+
+    Args:
+        rows: Conditions of each graph.
+        program_B: Number of the program of each graph; all differ by default.
+
+    Raises:
+        VocabularyError: If a label is no number.
+    """
+    program_B = np.arange(len(rows)) if program_B is None else program_B
     names = dict.fromkeys(name for row in rows for name in row)
     found = {name: [row[name] for row in rows if name in row] for name in names}
     texts = {name for name, values in found.items() if any(isinstance(v, str) for v in values)}
+    texts -= {LABEL}
+    having = {name: np.array([name in row for row in rows], dtype=bool) for name in names}
     numeric = tuple(
-        NumericCondition.fit(name, [float(v) for v in values])
+        NumericCondition.fit(name, [_number(name, v) for v in values], program_B[having[name]])
         for name, values in found.items()
         if name not in texts
     )
@@ -510,3 +563,18 @@ def fit_conditions(
         if name in texts
     )
     return numeric, category
+
+
+def _number(name: str, value: Condition) -> float:
+    """Return a condition as a number.
+
+    Raises:
+        VocabularyError: If it is none.
+    """
+    try:
+        return float(value)
+    except ValueError:
+        raise VocabularyError(
+            f"Condition '{name}' must be a number, found '{value}'; leave it out where it is not "
+            "known."
+        ) from None

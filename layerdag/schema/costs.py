@@ -24,6 +24,7 @@ import numpy as np
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.graph.rolled_blocks import in_copy
 from layerdag.schema.durations import Durations, StepTime, fit_durations, fit_step_time
+from layerdag.schema.programs import all_distinct, condition_units
 
 _SLACK = 1e-9
 _LARGEST_ELEMENT = 8
@@ -246,12 +247,15 @@ class _Shared:
     count_R: np.ndarray
 
 
-def fit_costs(graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
-    """Return the costs that at least ``needed`` graphs share; none for other graphs than jobs.
+def fit_costs(
+    graphs: Sequence[AttributedGraph], needed: int, program_G: np.ndarray | None = None
+) -> CostTable:
+    """Return the costs that at least ``needed`` programs share; none for other graphs than jobs.
 
     Args:
         graphs: Training graphs.
-        needed: Graphs that must stand behind everything.
+        needed: Programs that must stand behind everything.
+        program_G: Number of the program of each graph; all differ by default.
     """
     if not graphs or "op" not in graphs[0].categories or set(COST_NAMES) - set(graphs[0].numbers):
         return NO_COSTS
@@ -259,7 +263,8 @@ def fit_costs(graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
     code_of = {operator: code for code, operator in enumerate(operators)}
     op_N = np.array([code_of[w] for graph in graphs for w in graph.categories["op"]])
     size_G = [graph.num_nodes for graph in graphs]
-    graph_N = np.repeat(np.arange(len(graphs)), size_G)
+    program_G = all_distinct(graphs) if program_G is None else program_G
+    graph_N = np.repeat(program_G, size_G)
     cost_NC = np.concatenate([cost_columns(graph.numbers, graph.num_nodes) for graph in graphs])
     nodes = _shared(np.column_stack([op_N, cost_NC]), graph_N, needed)
     rules = _rules(op_N, cost_NC, graph_N, needed)
@@ -271,27 +276,34 @@ def fit_costs(graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
     offset_G = np.cumsum([0, *size_G[:-1]])
     table = CostTable(
         dict(sorted(costs_of.items())),
-        _steps(graphs, operators, (op_N, sizes_of(cost_NC), offset_G), needed),
+        _steps(graphs, operators, (op_N, sizes_of(cost_NC), offset_G), needed, program_G),
         _products(operators, op_N, cost_NC),
     )
-    return with_times(table, graphs, needed)
+    return with_times(table, graphs, needed, program_G)
 
 
-def with_times(table: CostTable, graphs: Sequence[AttributedGraph], needed: int) -> CostTable:
+def with_times(
+    table: CostTable,
+    graphs: Sequence[AttributedGraph],
+    needed: int,
+    program_G: np.ndarray | None = None,
+) -> CostTable:
     """Return costs with the times of these jobs, which may be other jobs than the costs are from.
 
     Args:
         table: Costs; none stay none.
         graphs: Training graphs, as ``fit_costs`` needs them.
-        needed: Graphs that must stand behind everything.
+        needed: Programs that must stand behind everything.
+        program_G: Number of the program of each graph; all differ by default.
     """
     if not table or not graphs:
         return table
     cost_NC = np.concatenate([cost_columns(graph.numbers, graph.num_nodes) for graph in graphs])
+    unit_G = None if program_G is None else condition_units(program_G)
     return replace(
         table,
-        time=fit_step_time(graphs, LABEL, needed),
-        durations=fit_durations(graphs, cost_NC, LABEL, needed),
+        time=fit_step_time(graphs, LABEL, needed, unit_G),
+        durations=fit_durations(graphs, cost_NC, LABEL, needed, program_G),
     )
 
 
@@ -308,7 +320,7 @@ def sizes_of(cost_NC: np.ndarray) -> np.ndarray:
 
 
 def _shared(rows_NC: np.ndarray, graph_N: np.ndarray, needed: int) -> _Shared:
-    """Return the distinct rows that at least ``needed`` graphs have."""
+    """Return the distinct rows that at least ``needed`` graphs, or programs, have."""
     order_N = np.lexsort((graph_N, *rows_NC.T[::-1]))
     rows_NC, graph_N = rows_NC[order_N], graph_N[order_N]
     new_N = np.ones(len(rows_NC), dtype=bool)
@@ -372,6 +384,7 @@ def _steps(
     operators: Sequence[str],
     nodes: tuple[np.ndarray, np.ndarray, np.ndarray],
     needed: int,
+    program_G: np.ndarray,
 ) -> dict[tuple[str, str], dict[Fraction, float]]:
     """Return how sizes change from parents to children, by their operators."""
     op_N, size_N, offset_G = nodes
@@ -384,7 +397,9 @@ def _steps(
     common_E = np.gcd(below_E, above_E)
     op_2E = op_N[edge_2E]
     shared = _shared(
-        np.column_stack([*op_2E, above_E // common_E, below_E // common_E]), graph_E, needed
+        np.column_stack([*op_2E, above_E // common_E, below_E // common_E]),
+        program_G[graph_E],
+        needed,
     )
     total = np.bincount(op_2E[0] * len(operators) + op_2E[1], minlength=len(operators) ** 2)
     steps: dict[tuple[str, str], dict[Fraction, float]] = defaultdict(dict)

@@ -35,6 +35,7 @@ import numpy as np
 
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import copies_of
+from layerdag.schema.programs import all_distinct, condition_units
 
 LEVELS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.995, 0.999, 1.0)
 """Levels of the quantiles of a factor."""
@@ -223,7 +224,11 @@ _DIGITS = 2
 
 
 def fit_durations(
-    graphs: Sequence[AttributedGraph], cost_NC: np.ndarray, label: str, needed: int
+    graphs: Sequence[AttributedGraph],
+    cost_NC: np.ndarray,
+    label: str,
+    needed: int,
+    program_G: np.ndarray | None = None,
 ) -> Durations | None:
     """Return how long nodes take; None where nothing is shared.
 
@@ -231,11 +236,14 @@ def fit_durations(
         graphs: Training graphs, jobs.
         cost_NC: FLOPs, bytes, bytes of communication of all of their nodes, 0 for absent.
         label: Name of the condition that is the step time.
-        needed: Jobs that must stand behind everything.
+        needed: Programs that must stand behind everything.
+        program_G: Number of the program of each job; all differ by default.
     """
     if not graphs or any("duration" not in graph.numbers for graph in graphs):
         return None
+    program_G = all_distinct(graphs) if program_G is None else program_G
     graph_N = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
+    program_N = program_G[graph_N]
     log_N = _logs(np.concatenate([graph.numbers["duration"] for graph in graphs]))
     row_N4 = np.column_stack([cost_NC, _ranks(graphs, cost_NC, graph_N)])
     op_N = np.concatenate([graph.categories["op"] for graph in graphs])
@@ -244,7 +252,7 @@ def fit_durations(
         str(name): found
         for name in np.unique(op_N[told_N])
         if (mine := told_N & (op_N == name)).any()
-        and (found := _points(row_N4[mine], log_N[mine], graph_N[mine], needed))
+        and (found := _points(row_N4[mine], log_N[mine], program_N[mine], needed))
     }
     if not points:
         return None
@@ -265,18 +273,20 @@ def fit_durations(
         for job, weight, graph in zip(jobs, weights, graphs, strict=True)
     ]
     over_G = np.array([np.nan if one is None else one for one in over])
-    per_label, middle, left_G = _line(over_G, speed_G, needed)
+    per_label, middle, left_G = _line(over_G, speed_G, needed, condition_units(program_G))
     beyond_N = log_N - usual_N - np.nan_to_num(speed_G)[graph_N]
     known_N = np.isfinite(beyond_N)
-    common = _duration_quantiles(beyond_N[known_N], graph_N[known_N], needed)
+    common = _duration_quantiles(beyond_N[known_N], program_N[known_N], needed)
     operators = {}
     for name, found in points.items():
         mine_N = known_N & (op_N == name)
         own = mine_N.sum() >= LEAST_NODES
-        factors = _duration_quantiles(beyond_N[mine_N], graph_N[mine_N], needed) if own else common
+        factors = (
+            _duration_quantiles(beyond_N[mine_N], program_N[mine_N], needed) if own else common
+        )
         operators[name] = OperatorDurations(found, factors)
     told_G = np.isfinite(left_G)
-    factors = _duration_quantiles(left_G[told_G], np.flatnonzero(told_G), needed)
+    factors = _duration_quantiles(left_G[told_G], program_G[told_G], needed)
     return Durations(operators, factors, per_label, middle)
 
 
@@ -351,10 +361,13 @@ def _medians(
     return tuple(found)
 
 
-def _line(over_G: np.ndarray, speed_G: np.ndarray, needed: int) -> tuple[float, float, np.ndarray]:
+def _line(
+    over_G: np.ndarray, speed_G: np.ndarray, needed: int, unit_G: np.ndarray
+) -> tuple[float, float, np.ndarray]:
     """Return slope and median of how speeds go with labels, and what it leaves of the speeds."""
     told_G = np.isfinite(over_G) & np.isfinite(speed_G)
-    if told_G.sum() < max(LEAST_NODES, needed) or not np.ptp(over_G[told_G]) > 0:
+    count = len(np.unique(unit_G[told_G]))
+    if count < max(LEAST_NODES, needed) or not np.ptp(over_G[told_G]) > 0:
         return 0.0, 0.0, speed_G
     middle = round(float(np.median(over_G[told_G])), _DIGITS)
     slope = round(float(np.polyfit(over_G[told_G], speed_G[told_G], 1)[0]), _DIGITS)
@@ -362,9 +375,11 @@ def _line(over_G: np.ndarray, speed_G: np.ndarray, needed: int) -> tuple[float, 
 
 
 def _duration_quantiles(value_N: np.ndarray, graph_N: np.ndarray, needed: int) -> tuple[float, ...]:
-    """Return quantiles of values moved to where ``needed`` jobs reach."""
+    """Return quantiles of values moved to where ``needed`` jobs, or programs, reach."""
     if not value_N.size:
         return (0.0,) * len(LEVELS)
+    order_N = np.argsort(graph_N, kind="stable")
+    value_N, graph_N = value_N[order_N], graph_N[order_N]
     starts = np.unique(graph_N, return_index=True)[1]
     low_G = np.sort(np.minimum.reduceat(value_N, starts))
     high_G = np.sort(np.maximum.reduceat(value_N, starts))
@@ -432,25 +447,32 @@ class StepTime:
         return found
 
 
-def fit_step_time(graphs: Sequence[AttributedGraph], label: str, needed: int) -> StepTime | None:
+def fit_step_time(
+    graphs: Sequence[AttributedGraph],
+    label: str,
+    needed: int,
+    program_G: np.ndarray | None = None,
+) -> StepTime | None:
     """Return how sums of durations go with labels; None where too few graphs tell.
 
     Args:
         graphs: Training graphs.
         label: Name of the condition.
-        needed: Graphs that must lie outside the range of usual sums, on each side.
+        needed: Programs that must lie outside the range of usual sums, on each side.
+        program_G: Number of the program of each graph; all differ by default.
     """
+    numbers = all_distinct(graphs) if program_G is None else program_G
     rows = [
-        (math.log(float(y)), math.log(int(copies_of(graph).sum())), math.log(total))
-        for graph in graphs
+        (math.log(float(y)), math.log(int(copies_of(graph).sum())), math.log(total), program)
+        for graph, program in zip(graphs, numbers.tolist(), strict=True)
         if isinstance(y := graph.conditions.get(label), int | float)
         and y > 0
         and "duration" in graph.numbers
         and (total := float(np.nansum(graph.numbers["duration"] * copies_of(graph)))) > 0
     ]
-    if len(rows) * OUTSIDE < needed:
+    if len({program for *_, program in rows}) * OUTSIDE < needed:
         return None
-    row_GX = np.array(rows)
+    row_GX = np.array([row[:3] for row in rows])
     line_GX = np.column_stack([np.ones(len(rows)), row_GX[:, :2]])
     slopes = np.linalg.lstsq(line_GX, row_GX[:, 2], rcond=1e-6)[0]
     beyond_G = row_GX[:, 2] - line_GX @ slopes

@@ -22,6 +22,7 @@ from layerdag.errors import DataError, VocabularyError
 from layerdag.graph.attributed_graph import LABEL, SIZE_CONDITIONS, AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import BLOCK, OUTSIDE
 from layerdag.schema.costs import data_edges
+from layerdag.schema.programs import all_distinct
 
 _MOST_TERMS = 4
 _EQUAL = 1e-6
@@ -380,12 +381,15 @@ _FIT_DIGITS = 6
 _TWO = 2
 
 
-def fit_laws(graphs: Sequence[AttributedGraph], needed: int) -> ScalingLaws:
+def fit_laws(
+    graphs: Sequence[AttributedGraph], needed: int, program_G: np.ndarray | None = None
+) -> ScalingLaws:
     """Return how numbers of nodes follow from the conditions of graphs.
 
     Args:
         graphs: Training graphs.
-        needed: Graphs that must stand behind a law, and twice as many as it has parameters.
+        needed: Programs that must stand behind a law, and twice as many as it has parameters.
+        program_G: Number of the program of each graph; all differ by default.
 
     Raises:
         DataError: If no number goes with any condition.
@@ -406,6 +410,7 @@ def fit_laws(graphs: Sequence[AttributedGraph], needed: int) -> ScalingLaws:
         {n: tuple(w) for n, w in words.items() if len(w) == _TWO},
         {n: tuple(w) for n, w in words.items() if len(w) > _TWO},
         values,
+        all_distinct(graphs) if program_G is None else program_G,
     )
     laws = dict(sorted(table.laws(_means(graphs), needed).items()))
     if not laws:
@@ -460,12 +465,15 @@ class _Table:
         switches: Words of conditions of two words.
         factors: Words of conditions of more words.
         values: Every condition of every graph.
+        program_G: Number of the program of each graph.
     """
 
     def __init__(
         self, numbers: tuple[str, ...], log_GC: np.ndarray, switches: Mapping[str, tuple[str, ...]],
         factors: Mapping[str, tuple[str, ...]], values: Mapping[str, Sequence[object]],
+        program_G: np.ndarray,
     ) -> None:  # fmt: skip
+        self._program_G = program_G
         self.log_GC, self.switches, self.factors = log_GC, switches, factors
         self._center_C = log_GC.mean(axis=0)
         states = zip(*([str(v) for v in values[name]] for name in switches), strict=True)
@@ -497,7 +505,8 @@ class _Table:
         center_P = design_RP.mean(axis=0)
         used_P = np.ptp(design_RP, axis=0) > 0
         parameters = 1 + int(used_P.sum())
-        if len(graph_R) < max(needed, _ROWS_PER_PARAMETER * parameters):
+        count = len(np.unique(self._program_G[graph_R]))
+        if count < max(needed, _ROWS_PER_PARAMETER * parameters):
             return None
         slope_P = np.zeros(design_RP.shape[1])
         centered_RP = (design_RP - center_P)[:, used_P]

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from layerdag.codec.folding import EDGE_TYPES
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.dag.statistics import SHARED_BY
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
@@ -37,12 +36,16 @@ from layerdag.schema.conditions import (
     fit_table,
 )
 from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
+from layerdag.schema.programs import (
+    MEASURED,
+    condition_units,
+    needed_programs,
+    program_numbers,
+)
 from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
 
 KINDS = ("trace", "flow")
 NO_TABLE = ConditionTable()
-MEASURED = ("duration",)
-"""Node attributes that are measurements of a run, and no property of its program."""
 
 Attribute = CategoryAttribute | NumericAttribute
 NumberForm = Literal["absolute", "relative"]
@@ -86,6 +89,7 @@ class GraphSchema:
         *,
         num_bins: int = 16,
         numbers: NumberForm = "absolute",
+        program_G: np.ndarray | None = None,
     ) -> "GraphSchema":
         """Learn vocabularies, bins and scales from training graphs.
 
@@ -94,6 +98,8 @@ class GraphSchema:
             graphs: Training graphs.
             num_bins: Bins of each numeric attribute.
             numbers: "relative" to learn how numbers follow from conditions, and bins of the rest.
+            program_G: Number of the program of each graph, of which only distinct ones count; by
+                default it is found (``program_numbers``).
 
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
@@ -110,39 +116,50 @@ class GraphSchema:
                     f"{graph.name}: has other attributes than {first.name}; all graphs of a data "
                     "set need the same."
                 )
-        shared = min(SHARED_BY, len(graphs))
-        laws = fit_laws(graphs, shared) if numbers == "relative" else NO_LAWS
+        program_G = program_numbers(graphs) if program_G is None else program_G
+        shared = needed_programs(program_G)
+        laws = fit_laws(graphs, shared, program_G) if numbers == "relative" else NO_LAWS
         graphs = [laws.relative(graph) for graph in graphs]
         categories = [fit_category(name, graphs) for name in first.categories]
         numeric = [
             NumericAttribute.fit(
                 name, first.units.get(name, "1"),
                 np.concatenate([g.numbers[name] for g in graphs]), num_bins,
-                np.repeat(np.arange(len(graphs)), [g.num_nodes for g in graphs]),
+                np.repeat(program_G, [g.num_nodes for g in graphs]),
             )
             for name in first.numbers
         ]  # fmt: skip
-        conditions = fit_conditions([graph.conditions for graph in graphs])
+        rows, unit_G = [graph.conditions for graph in graphs], condition_units(program_G)
+        conditions = fit_conditions(rows, unit_G)
         schema = cls(
             kind=kind,
             attributes=(*categories, *numeric),
             edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
             numeric_conditions=conditions[0],
             category_conditions=conditions[1],
-            costs=NO_COSTS if laws else fit_costs(graphs, shared),
+            costs=NO_COSTS if laws else fit_costs(graphs, shared, program_G),
             laws=laws,
         )
-        return schema.with_table([graph.conditions for graph in graphs])
+        return schema.with_table(rows, unit_G)
 
-    def with_table(self, rows: Iterable[Mapping[str, Condition]]) -> "GraphSchema":
-        """Return the schema with a table of the conditions of training graphs."""
+    def with_table(
+        self, rows: Iterable[Mapping[str, Condition]], program_B: np.ndarray | None = None
+    ) -> "GraphSchema":
+        """Return the schema with a table of the conditions of training graphs.
+
+        Args:
+            rows: Conditions of each graph.
+            program_B: Number of the program of each graph; all differ by default.
+        """
         numeric_BC, category_BM = self.encode_conditions(rows)
-        table = fit_table(category_BM.numpy(), numeric_BC.double().numpy())
+        table = fit_table(category_BM.numpy(), numeric_BC.double().numpy(), program_B)
         return replace(self, condition_table=table)
 
     def with_times(self, graphs: Sequence[AttributedGraph]) -> "GraphSchema":
         """Return the schema with the times that nodes have in these training graphs, jobs."""
-        return replace(self, costs=with_times(self.costs, graphs, min(SHARED_BY, len(graphs))))
+        program_G = program_numbers(graphs)
+        costs = with_times(self.costs, graphs, needed_programs(program_G), program_G)
+        return replace(self, costs=costs)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
         """Return the schema with these conditions alone.

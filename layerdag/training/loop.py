@@ -21,6 +21,7 @@ from layerdag.errors import CheckpointError, UsageError
 from layerdag.models.base import DAGModel, build_model
 from layerdag.runtime.native import set_openmp_passive
 from layerdag.runtime.rng import derive_seed
+from layerdag.runtime.terminal import plain_stream
 from layerdag.training.batches import (
     BatchSource,
     BucketedSource,
@@ -135,6 +136,7 @@ class Budget:
             desc="training",
             disable=not sys.stderr.isatty(),
             leave=False,
+            file=plain_stream(sys.stderr),
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
 

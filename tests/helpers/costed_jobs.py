@@ -4,6 +4,7 @@ import numpy as np
 
 from layerdag.codec.folding import CATEGORIES, EDGE_TYPES
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.schema.schema import GraphSchema
 
 ROWS = 16
 OPS = ("aten::mm", "aten::relu", "aten::threshold_backward", "aten::mm", "c10d::all_reduce")
@@ -45,6 +46,11 @@ def costed_job(
         edge_type_names=EDGE_TYPES,
         conditions={"world_size": "1"} | ({} if label is None else {"label": label}),
     )
+
+
+def schema_of_jobs(jobs: list[AttributedGraph], num_bins: int = 16) -> GraphSchema:
+    """Return the schema of jobs that all count, equal ones too."""
+    return GraphSchema.fit("trace", jobs, num_bins=num_bins, program_G=np.arange(len(jobs)))
 
 
 def costed_jobs(widths: list[int]) -> list[AttributedGraph]:

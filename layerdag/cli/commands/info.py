@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import UsageError
+from layerdag.runtime.terminal import one_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,7 +175,8 @@ def _rank_lines(rank: "RankSummary") -> list[str]:
         ("tensors", memory),
         ("operators", _counts(dict(list(rank.operators.items())[:6]))),
     ]
-    return [f"rank {rank_ranges(rank.ranks)}", *(f"  {name:<14}{text}" for name, text in rows)]
+    lines = (f"  {name:<14}{one_line(text)}" for name, text in rows)
+    return [f"rank {rank_ranges(rank.ranks)}", *lines]
 
 
 def _recorded(rank: "RankSummary") -> list[tuple[str, str]]:

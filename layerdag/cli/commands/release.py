@@ -64,6 +64,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--license", default="", metavar="NAME", help="of the samples, for the data card"
     )
     parser.add_argument(
+        "--creator", default="", metavar="NAME", help="who publishes them, for the data card"
+    )
+    parser.add_argument(
+        "--url", default="", metavar="URL", help="where they are published, for the data card"
+    )
+    parser.add_argument(
+        "--cite", default="", metavar="TEXT", help="how to cite them, for the data card"
+    )
+    parser.add_argument(
         "--until",
         default="evaluate",
         metavar="STAGE",
@@ -116,10 +125,12 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import tell
     from layerdag.publication.pipeline import run_release
     from layerdag.publication.settings import ReleaseSettings
+    from layerdag.runtime.progress import log_stages
     from layerdag.runtime.settings import seconds_of
 
     budget = seconds_of(args.budget, "--budget")
 
+    log_stages()
     torch.set_num_threads(1)  # its model is small: two threads take longer than one
     found = run_release(
         ReleaseSettings(
@@ -134,6 +145,9 @@ def run(args: argparse.Namespace) -> int:
             temperature=args.temperature,
             best_of=args.best_of,
             license=args.license,
+            creator=args.creator,
+            url=args.url,
+            cite=args.cite,
             init=None if args.init == "none" else args.init,
             with_weights=args.with_weights,
             public=args.public,

@@ -141,4 +141,7 @@ def _bar(total: int) -> "tqdm":
     """Return a bar of progress, which only a terminal shows."""
     from tqdm import tqdm
 
-    return tqdm(total=total, desc="sampling", disable=not sys.stderr.isatty())
+    from layerdag.runtime.terminal import plain_stream
+
+    hidden, out = not sys.stderr.isatty(), plain_stream(sys.stderr)
+    return tqdm(total=total, desc="sampling", disable=hidden, file=out)

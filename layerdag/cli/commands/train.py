@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -282,6 +283,33 @@ def _renamings(data: "GraphDataset") -> list[str]:
     ]
 
 
+_LOOKED_AT = 1000
+"""Graphs at most that are looked at for words that were not known."""
+
+
+def _unknown_operators(data: "GraphDataset") -> list[str]:
+    """Return a sentence on the nodes of jobs whose operator is not known, where there are any."""
+    from layerdag.codec.vocabulary import OTHER
+    from layerdag.schema.attributes import CategoryAttribute
+
+    first = data.schema.attributes[0]
+    if data.schema.kind != "trace" or not isinstance(first, CategoryAttribute):
+        return []
+    if OTHER not in first.values:
+        return []
+    code = first.values.index(OTHER)
+    graphs = list(islice(data.graphs["train"], _LOOKED_AT))
+    nodes = sum(dag.num_nodes for dag in graphs)
+    unknown = sum(int((dag.x_NA[:, 0] == code).sum()) for dag in graphs)
+    if not unknown:
+        return []
+    return [
+        f"{100 * unknown / nodes:.1f} % of the training nodes have operators that are not public "
+        f"and stand as {OTHER}; name those to keep in data.public_words, or set "
+        "data.public_words=all."
+    ]
+
+
 def _is_first() -> bool:
     """Return whether this is the first or only process of a run, before they have met."""
     return int(os.environ.get("RANK", "0")) == 0
@@ -399,7 +427,7 @@ def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
         clear_run(directory)
     write_run_file(directory, to_plain_dict(config), data.renamed)
     print_notes(data.notes)
-    for sentence in _renamings(data):
+    for sentence in (*_renamings(data), *_unknown_operators(data)):
         warn(sentence)
     if (advice := too_few_held_out(data)) is not None:
         warn(advice)
@@ -471,12 +499,13 @@ def open_loggers(
     """Return the loggers of a run; the JSONL file goes on after a resumed step."""
     from tqdm import tqdm
 
+    from layerdag.runtime.terminal import plain_stream
     from layerdag.training.checkpoint import LOG
     from layerdag.training.loggers import DISABLED, ConsoleLogger, JsonlLogger, Logger, WandbLogger
 
     step = _resumed_step(directory) if resume else 0
     loggers: list[Logger] = [JsonlLogger(directory / LOG, step)]
-    say = partial(tqdm.write, file=sys.stderr, end="")
+    say = partial(tqdm.write, file=plain_stream(sys.stderr), end="")
     if settings.console:
         loggers.append(ConsoleLogger(say))
     if settings.wandb != DISABLED:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -50,28 +51,32 @@ from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 
 
-class Context:
-    """Stands in for a way to start processes: does their work when one is started."""
+class Worker:
+    """Stands in for a process: answers where this one is, or dies while it starts."""
 
     def __init__(self, *, dies: bool) -> None:
         self.dies = dies
-        self.Pipe = Pipe
+        self.here, self.there = Pipe()
 
-    def Process(self, target: object, args: tuple, daemon: bool) -> "Context":
-        self.begin = partial(target, *args)
-        assert daemon
+    def start(self, target: Callable[[Connection], object]) -> "Worker":
+        self.target = target
         return self
 
-    def start(self) -> None:
-        if not self.dies:
-            self.begin()
+    def send(self, sent: bytes) -> None:
+        self.here.send_bytes(sent)
+
+    def receive(self) -> object:
+        if self.dies:
+            raise EOFError
+        self.target(self.there)
+        return pickle.loads(self.here.recv_bytes())
 
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_the_result_comes_back_and_is_found_here_if_the_process_died(
     dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_api, "get_context", lambda name: Context(dies=dies))
+    monkeypatch.setattr(demo_api, "Worker", Worker(dies=dies))
     found = submit_in_background(partial(operator.add, torch.arange(3), 1))
     assert found().tolist() == [1, 2, 3]
 
@@ -79,16 +84,16 @@ def test_the_result_comes_back_and_is_found_here_if_the_process_died(
 def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(demo_api, "get_context", lambda name: Context(dies=True))
+    monkeypatch.setattr(demo_api, "Worker", Worker(dies=True))
     found = submit_in_background(partial(operator.truediv, 1, 0))
     with pytest.raises(ZeroDivisionError):
         found()
 
 
 def test_the_other_process_has_as_many_threads() -> None:
-    here, there = Pipe(duplex=False)
-    demo_api._answer(there, pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
-    assert pickle.loads(here.recv_bytes()) == torch.get_num_threads()
+    worker = Worker(dies=False).start(demo_api._answer)
+    worker.send(pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
+    assert worker.receive() == torch.get_num_threads()
 
 
 @pytest.mark.slow
@@ -309,7 +314,7 @@ def test_the_median_makespan_of_real_jobs_is_that_of_the_small_cluster(ran: Ran)
     assert row.note == "on switch, 25 GB/s, 1 us"
 
 
-def test_samples_stand_beside_the_real_jobs_nearest_to_them(ran: Ran) -> None:
+def test_samples_standdemo_api_the_real_jobs_nearest_to_them(ran: Ran) -> None:
     pair, *_ = ran.content.neighbors
     # Samples are training jobs here, so that each finds itself.
     assert pair.distance == pytest.approx(0, abs=1e-6)

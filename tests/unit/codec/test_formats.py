@@ -48,6 +48,15 @@ def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path: Path, 
         ld.read(tmp_path / name)
 
 
+def test_what_is_handed_on_says_nothing_of_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "secret"
+    folder.mkdir()
+    ld.write(job((compute(1),)), folder / "a.et")
+    assert recognize(folder / "a.et").graph().name == "a.et"
+    found = ld.diff(folder / "a.et", folder / "a.et").summary()
+    assert (found["a"], found["b"]) == ("a.et", "a.et")
+
+
 def test_flow_graphs_are_told_by_their_content(tmp_path: Path) -> None:
     graph = chain("g", "aba", label=2.0)
     write_json(tmp_path / "g.json", graph)
@@ -70,7 +79,7 @@ def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path: Path) -> None:
     for path in (tmp_path / "w", tmp_path / "w.json"):
         found = read_graph(path)
         assert found.categories == expected.categories
-        assert found.name == str(path)
+        assert found.name == path.name
 
 
 @pytest.mark.parametrize("name", ["gone.json", "gone.graphml", "gone", "gone.0.et"])

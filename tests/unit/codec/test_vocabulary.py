@@ -13,6 +13,7 @@ from layerdag.codec.vocabulary import (
     OTHER,
     find_leaked_strings,
     is_communication,
+    operators,
     private_strings,
     public_device,
     public_dtype,
@@ -51,9 +52,51 @@ def test_only_operators_of_pytorch_are_public(name, public):
     assert public_name(name) == public
 
 
+STAGE_NAME = "mb0.transformer.7.mha.qkv@1_COMP"
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "usual", "every"),
+    [
+        ("aten::add.Tensor", "", "aten::add", "aten::add"),
+        (STAGE_NAME, "M", "M", "mb0.transformer.mha.qkv_COMP"),
+        (STAGE_NAME, "acme", OTHER, "mb0.transformer.mha.qkv_COMP"),
+        ("region 12", "", "region", "region"),
+        ("flash_attn::fwd", "", OTHER, "flash_attn::fwd"),
+        ("triton_poi_fused_add_3", "", OTHER, "triton_poi_fused_add"),
+        ("12", "", OTHER, "12"),
+        ("", "", OTHER, OTHER),
+    ],
+)
+def test_operators_have_the_name_that_is_public_allowed_or_stated(name, stated, usual, every):
+    attributes = (Attribute("op_type", Wire.STRING, stated),) if stated else ()
+    trace = build_trace([NodeSpec(0, name, NodeType.COMP, attributes=attributes)])
+    assert operators(trace) == [usual]
+    assert operators(trace, "all") == [every]
+    assert operators(trace, [every]) == [every if every != OTHER else usual]
+
+
+def test_communication_is_called_by_what_it_does():
+    nodes = [
+        NodeSpec(0, "all_reduce:data", NodeType.COMM_COLL, attributes=(_collective(0),)),
+        NodeSpec(1, "c10d::barrier", NodeType.COMM_COLL, attributes=(_collective(5),)),
+        NodeSpec(2, "acme", NodeType.COMM_COLL, attributes=(_collective(77),)),
+        NodeSpec(3, "send.F0", NodeType.COMM_SEND),
+        NodeSpec(4, "recv.F0", NodeType.COMM_RECV),
+    ]
+    names = ["c10d::all_reduce", "c10d::barrier", OTHER, "c10d::send", "c10d::recv"]
+    assert operators(build_trace(nodes)) == names
+
+
+def _collective(code: int) -> Attribute:
+    return Attribute("comm_type", Wire.INT64, code)
+
+
 @pytest.mark.parametrize(
     ("name", "public"),
     [
+        ("mm.bottom2.B0.dw", "mm.bottom.B.dw"),
+        ("act.3.F0.T7", "act.F"),
         ("mm.qkv.31.F0", "mm.qkv.F"),
         ("mm.qkv.3.B12.dx", "mm.qkv.B.dx"),
         ("attention.0.B1.again", "attention.B.again"),

@@ -109,7 +109,7 @@ def test_copies_of_a_job_are_one_run(tmp_path: Path) -> None:
     found = read(folder)
     assert len(found.graphs) == 4
     assert found.num_runs == 3
-    assert any("3 distinct programs" in line for line in found.sentences())
+    assert any("3 distinct runs" in line for line in found.sentences())
 
 
 def test_names_and_the_folder_are_private_words(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ from random_jobs import random_job
 from raw_graphs import chain
 
 from layerdag.codec.unfolding import unfold
+from layerdag.codec.vocabulary import OTHER
 from layerdag.datasets.folder import is_public, load_folder, publish
 from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.graph.rolled_blocks import rolled
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.trace import NodeType
 
 
 def test_workloads_are_read_with_their_labels(tmp_path):
@@ -164,14 +168,20 @@ def flow(name: str, *kinds: str, edge: str = "data", **conditions: float | str) 
 
 
 @pytest.mark.parametrize(
-    "word", ["Conv2D", "aten::mm", "layer_norm", "MatMul", "gpt", "3.5e-2", "-7", "", "x", "H100"]
+    "word", ["Conv2D", "aten::mm", "mm", "layer_norm", "MatMul", "gpt", "", "x", "H100"]
 )
-def test_words_of_public_frameworks_and_numbers_are_public(word: str):
+def test_words_of_public_frameworks_are_public(word: str):
     assert is_public(word)
 
 
-@pytest.mark.parametrize("word", [SECRET, "gpt-acme", "user@host", "/home/me", "1.2.3.4", "Bobnet"])
-def test_other_words_are_not(word: str):
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(SECRET, "gpt-acme", "user@host", "/home/me", "1.2.3.4", "Bobnet", "acme::mm"),
+        *("acme/a::add", "acme/conv2d", "4815162342", "3.5e-2", "-7", "7", "nan", "²"),
+    ],
+)
+def test_other_words_and_numbers_are_not(word: str):
     assert not is_public(word)
 
 
@@ -190,6 +200,30 @@ def test_private_words_are_renamed_everywhere_and_the_same_in_all_graphs():
         "edge": {"edge-0": "acme-bus"},
         "family": {"family-0": "acmenet"},
     }
+
+
+def other_jobs(tmp_path: Path, known: int, unknown: int) -> Path:
+    """Write a job of operators that PyTorch has, and of a team's own."""
+    nodes = ["aten::mm"] * known + [f"acme::fused_{i}" for i in range(unknown)]
+    specs = [NodeSpec(i, name, NodeType.COMP) for i, name in enumerate(nodes)]
+    for job, name in enumerate("abc"):
+        write_trace(build_trace(specs[: len(specs) - job]), tmp_path / f"{name}.et")
+    return tmp_path
+
+
+def test_a_data_set_of_unknown_operators_is_refused_and_the_way_out_is_named(tmp_path: Path):
+    folder = other_jobs(tmp_path, known=2, unknown=6)
+    with pytest.raises(DataError, match=r"most often 'acme::fused'.*public_words=all"):
+        load_folder(folder)
+    for words in ("all", ["acme::fused"]):
+        schema = load_folder(folder, public_words=words).schema
+        assert schema.attributes[0].values == ("acme::fused", "aten::mm", OTHER)
+
+
+def test_jobs_with_some_unknown_operators_are_a_data_set(tmp_path: Path):
+    schema = load_folder(other_jobs(tmp_path, known=6, unknown=4)).schema
+    assert schema.attributes[0].values == ("aten::mm", OTHER)
+    assert {c.name: c.values for c in schema.category_conditions} == {"world_size": ("1",)}
 
 
 def test_a_new_word_never_means_an_old_one():

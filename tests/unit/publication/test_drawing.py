@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from costed_jobs import costed_job, costed_jobs
+from costed_jobs import costed_job, costed_jobs, schema_of_jobs
 from hypothesis import given, strategies as st
 from raw_graphs import chain
 from traced_jobs import invented, write_jobs
@@ -137,7 +137,7 @@ def test_what_is_asked_for_counts(settings: ReleaseSettings, with_weights: bool)
 
 
 JOBS = costed_jobs([8, 16, 32] * 20 + [48, 56])
-SCHEMA = GraphSchema.fit("trace", JOBS, num_bins=4)
+SCHEMA = schema_of_jobs(JOBS, 4)
 
 
 def sampled(width: int, seed: int = 3) -> GeneratedGraph:

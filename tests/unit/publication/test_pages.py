@@ -49,6 +49,7 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
     plain: dict[str, Any] = {
         "settings": ReleaseSettings(tmp_path / "traces", tmp_path / "out", license=license_),
         "jobs": SimpleNamespace(kind=kind),
+        "data": None,
         "kept": (1, 2, 3),
         "verdict": SimpleNamespace(line="The samples may be published: all is well."),
         "drawn": SimpleNamespace(price=1.25),
@@ -116,6 +117,13 @@ def test_records_are_the_columns_of_the_table(tmp_path: Path) -> None:
         assert source["extract"]["column"] == field["name"]
 
 
+def test_the_card_says_who_where_and_how_to_cite(tmp_path: Path) -> None:
+    (tmp_path / "traces").mkdir()
+    stated = {"creator": "Acme", "url": "https://acme.example/data", "cite": "Acme (2026)"}
+    made = card(tmp_path, settings=ReleaseSettings(tmp_path / "traces", tmp_path / "out", **stated))
+    assert (made["creator"]["name"], made["url"], made["citeAs"]) == tuple(stated.values())
+
+
 def test_a_license_is_what_the_owner_said_or_nothing(tmp_path: Path) -> None:
     assert card(tmp_path)["license"] == "CC-BY-4.0"
     assert "license" not in card(tmp_path, license_="")
@@ -175,7 +183,7 @@ def results(tmp_path: Path) -> ReleaseFindings:
     (tmp_path / "traces").mkdir()
     settings = ReleaseSettings(tmp_path / "traces", tmp_path / "out", seed=7)
     words = (KEPT,) * 20 + ("copy of a real graph",) * 5
-    made: Any = SimpleNamespace(kind="trace")
+    made: Any = SimpleNamespace(kind="trace", num_runs=30, num_programs=5, programs={})
     drawn = AcceptedSamples(tuple(SimpleNamespace() for _ in words), words, 3, 0.25, 9.0)
     kept: Any = drawn.samples[:20]
     return ReleaseFindings(
@@ -217,6 +225,7 @@ def test_nothing_is_said_of_samples_that_were_not_judged(results: ReleaseFinding
 def test_the_summary_tells_the_price_of_rejection(results: ReleaseFindings) -> None:
     lines = {row.what: (row.synthetic, row.real, row.note) for row in _summary(results)}
     assert lines["samples"] == ("20", "", "25 drawn, 1.2 for each one kept")
+    assert lines["real graphs"][0] == "30 runs, 5 programs"
     assert lines["drawn and rejected: copy of a real graph"] == ("5", "", "20.0% of all")
     assert lines["nodes with numbers of a single real run"][2].startswith(
         "3 nodes of these samples"

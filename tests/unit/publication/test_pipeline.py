@@ -23,7 +23,7 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.chakra.workload import read_workload
 
 PUBLIC = {"samples", "samples.csv", "croissant.json", "report.html", "report.json",
-    "verdict.txt", "release.json"}  # fmt: skip
+    "verdict.txt", "release.json", "README.md"}  # fmt: skip
 REFUSED = PUBLIC - {"samples", "samples.csv", "croissant.json"}
 Make = Callable[..., ReleaseFindings]
 

@@ -64,7 +64,7 @@ def test_a_release_holds_samples_card_report_and_verdict(ran: Release) -> None:
     assert "too few graphs to tell" in found.verdict.line
     assert files(found.out) == {
         "samples", "samples.csv", "croissant.json", "report.html", "report.json",
-        "verdict.txt", "release.json",
+        "verdict.txt", "release.json", "README.md",
     }  # fmt: skip
     jobs = sorted((found.out / "samples").iterdir())
     assert 8 <= len(jobs) <= 12
@@ -99,7 +99,9 @@ def test_too_few_runs_are_a_verdict_and_not_an_error(tmp_path: Path) -> None:
     assert not found.released
     assert found.verdict is not None
     assert "3 distinct runs were found, and a release needs at least 8" in found.verdict.line
-    assert files(found.out) == {"report.html", "report.json", "verdict.txt", "release.json"}
+    assert files(found.out) == {
+        "report.html", "report.json", "verdict.txt", "release.json", "README.md"
+    }  # fmt: skip
 
 
 def test_copies_are_rejected_and_their_price_is_told(

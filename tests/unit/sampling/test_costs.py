@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from costed_jobs import EDGES, ROWS, costed_job, costed_jobs
+from costed_jobs import EDGES, ROWS, costed_job, costed_jobs, schema_of_jobs
 
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.rng import numpy_generator
@@ -31,9 +31,8 @@ from layerdag.schema.costs import (
     fit_costs,
 )
 from layerdag.schema.durations import LEVELS, Durations, OperatorDurations
-from layerdag.schema.schema import GraphSchema
 
-SCHEMA = GraphSchema.fit("trace", costed_jobs([8, 16, 32] * 20), num_bins=1)
+SCHEMA = schema_of_jobs(costed_jobs([8, 16, 32] * 20), 1)
 ONE_BIN = {name: NumericAttribute(name, "1", ((1.0, 1e2, 1e4, 1e6, 1e8),)) for name in COST_NAMES}
 ASSIGNER = CostAssigner(SCHEMA.costs, ONE_BIN)
 
@@ -99,7 +98,7 @@ def test_kept_nodes_keep_their_costs_wherever_they_are():
 WIDTHS = [8] * 20 + [16] * 20 + [24, 40, 48, 56, 72]
 NUMBERS: Mapping[str, NumericAttribute] = {
     a.name: a
-    for a in GraphSchema.fit("trace", costed_jobs(WIDTHS), num_bins=2).attributes
+    for a in schema_of_jobs(costed_jobs(WIDTHS), 2).attributes
     if isinstance(a, NumericAttribute)
 }
 
@@ -311,7 +310,7 @@ def test_given_numbers_take_the_place_of_drawn_ones(given, numbers, rows):
 
 
 JOBS = costed_jobs([8, 16, 32] * 84)
-JOBS_SCHEMA = GraphSchema.fit("trace", JOBS, num_bins=4)
+JOBS_SCHEMA = schema_of_jobs(JOBS, 4)
 BEFORE = replace(JOBS_SCHEMA, costs=replace(JOBS_SCHEMA.costs, durations=None))
 
 

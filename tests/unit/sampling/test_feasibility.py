@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from multiprocessing import active_children
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from costed_jobs import costed_job, costed_jobs
+from costed_jobs import costed_job, costed_jobs, schema_of_jobs
 from other_processes import first_waits_for_last, killed_at_one, refused_at_two, whose
 from random_jobs import random_job
 from raw_graphs import chain
@@ -102,7 +104,7 @@ ONE, TWO = {"world_size": "1"}, {"world_size": "2"}
 
 def schema(ranks: str) -> GraphSchema:
     jobs = [replace(job, conditions={"world_size": ranks}) for job in costed_jobs([8, 16] * 10)]
-    return GraphSchema.fit("trace", jobs, num_bins=2)
+    return schema_of_jobs(jobs, 2)
 
 
 SCHEMA = schema("2")
@@ -177,7 +179,7 @@ def test_a_package_without_its_checkpoint_says_so(tmp_path, monkeypatch):
 
 
 JOBS = [random_job(seed, 3, layers=5) for seed in range(12)]
-JOBS_SCHEMA = GraphSchema.fit("trace", JOBS, num_bins=2)
+JOBS_SCHEMA = schema_of_jobs(JOBS, 2)
 
 
 def column(name: str, word: str) -> int:
@@ -251,7 +253,7 @@ def test_candidates_of_a_graph_have_its_rules():
 
 
 def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more():
-    schema = GraphSchema.fit("trace", costed_jobs([8, 16] * 10), num_bins=2)
+    schema = schema_of_jobs(costed_jobs([8, 16] * 10), 2)
     assert any(is_communication(word) for word in schema.attributes[0].values)
     possible = possible_codes(schema, [{"world_size": "1"}])
     assert possible is not None
@@ -287,6 +289,21 @@ def test_a_process_that_is_killed_is_told():
     assert next(found) == 0
     with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
         next(found)
+
+
+def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from functools import partial\n"
+        "from operator import concat\n"
+        "from layerdag.sampling.feasibility import sample_in_processes\n"
+        "list(sample_in_processes(partial(concat, b'-' * 4_000_000), [b'a', b'b'], 2))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert "A process that draws samples ended early" in done.stderr
+    assert done.returncode == 1
 
 
 def test_no_process_stays_where_nobody_wants_the_rest():

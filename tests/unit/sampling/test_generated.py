@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from costed_jobs import costed_job, costed_jobs
+from costed_jobs import costed_job, costed_jobs, schema_of_jobs
 from random_jobs import random_job
 
 from layerdag.dag.statistics import GraphStatistics
@@ -90,7 +90,7 @@ def test_the_estimate_of_a_sample_is_near_its_files(tmp_path):
         assert written / 3 < files.num_bytes < written * 3
 
 
-SCHEMA = GraphSchema.fit("trace", costed_jobs([8, 16] * 10), num_bins=2)
+SCHEMA = schema_of_jobs(costed_jobs([8, 16] * 10), 2)
 QUIET = GraphSchema.fit(
     "trace",
     [

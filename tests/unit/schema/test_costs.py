@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from costed_jobs import ROWS, costed_job, costed_jobs
+from costed_jobs import ROWS, costed_job, costed_jobs, schema_of_jobs
 
 from layerdag.errors import CheckpointError
 from layerdag.schema.costs import NO_COSTS, PRODUCTS, ByteRule, CostTable, fit_costs, fits_shapes
@@ -102,7 +102,7 @@ def test_every_shape_fits_the_laws_and_odd_or_starved_products_do_not():
 
 JOBS = costed_jobs([8, 16] * 125)
 TABLE = fit_costs(JOBS, 5)
-SCHEMA = json.dumps(GraphSchema.fit("trace", JOBS).to_dict())
+SCHEMA = json.dumps(schema_of_jobs(JOBS).to_dict())
 
 
 def test_a_table_comes_back_from_json():

@@ -4,10 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from costed_jobs import costed_job
 from raw_graphs import chain
 
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph
+from layerdag.schema.programs import program_numbers
 from layerdag.schema.schema import GraphSchema, complete_conditions, out_of_range_conditions
 
 GRAPHS = [
@@ -31,6 +33,52 @@ def test_each_request_depends_on_its_own_seed():
     rows = complete_conditions(SCHEMA, {}, [3, 4, 5])
     assert complete_conditions(SCHEMA, {}, [5])[0] == rows[2]
     assert rows[0] != rows[1]
+
+
+SECRET = 48151623421.0
+
+
+def secret_run(duration: float, width: int = 8) -> AttributedGraph:
+    """Return a run of a job with a number that no other job has."""
+    job = costed_job(width, label=815.0)
+    columns = {"flops": SECRET, "duration": duration}
+    numbers = {name: np.full(job.num_nodes, value) for name, value in columns.items()}
+    return replace(job, numbers={**job.numbers, **numbers})
+
+
+@pytest.mark.parametrize("copies", [1, 8])
+def test_runs_of_one_program_count_as_one(copies: int):
+    jobs = [costed_job(8 * i, label=float(i)) for i in range(1, 37)]
+    schema = GraphSchema.fit("trace", [*jobs, *(secret_run(1e5 + i) for i in range(copies))])
+    told = json.dumps(schema.to_dict())
+    assert not any(found in told for found in ("48151623421", "4815162", "48200000000", "815.0"))
+
+
+def test_a_number_of_several_programs_is_kept():
+    jobs = [secret_run(1e5, width=8 * i) for i in range(1, 9)]
+    assert "48151623421" in json.dumps(GraphSchema.fit("trace", jobs).to_dict())
+
+
+def test_programs_are_told_apart_by_what_they_are_not_by_how_they_are_listed():
+    first, again, other = secret_run(1.0), secret_run(2.0), secret_run(1.0, width=16)
+    turned = replace(
+        again,
+        categories={name: column[::-1] for name, column in again.categories.items()},
+        numbers={name: column[::-1] for name, column in again.numbers.items()},
+        edge_index_2E=again.num_nodes - 1 - again.edge_index_2E,
+    )
+    edges = {"edge_index_2E": again.edge_index_2E[:, 1:], "edge_type_E": again.edge_type_E[1:]}
+    rewired = replace(again, **edges)
+    found = program_numbers([first, turned, other, rewired, again])
+    assert found.tolist() == [0, 0, 1, 2, 0]
+
+
+def test_a_label_is_a_number_even_where_it_is_a_word():
+    graphs = [chain(f"g{i}", "ab", label=word) for i, word in enumerate(("1.5", 2.0, "nan"))]
+    schema = GraphSchema.fit("flow", graphs)
+    assert (schema.numeric_conditions[0].name, schema.category_conditions) == (LABEL, ())
+    with pytest.raises(VocabularyError, match="'label' must be a number, found 'failed'"):
+        GraphSchema.fit("flow", [*graphs, chain("f", "ab", label="failed")])
 
 
 def test_drawn_labels_stay_in_the_training_range():

@@ -1,0 +1,69 @@
+"""Other processes that are told over a connection what to do.
+
+A process starts with small arguments alone: its function and its end of the connection. What it
+works on is sent afterwards, so that one that dies while it starts is noticed instead of waited for:
+arguments go through a pipe that this process holds open itself.
+"""
+
+import pickle
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """A process with the way to it.
+
+    Attributes:
+        process: The process.
+        connection: This process's end.
+    """
+
+    process: BaseProcess
+    connection: Connection
+
+    @classmethod
+    def start(cls, target: Callable[[Connection], object]) -> "Worker":
+        """Start a process that calls a function of a module with its end of the connection."""
+        # Not forked: threads of the libraries would not survive that.
+        context = get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=target, args=(there,), daemon=True)
+        process.start()
+        there.close()
+        return cls(process, here)
+
+    def send(self, sent: bytes) -> None:
+        """Send what pickle wrote; a process that has ended says so where its answer is received.
+
+        Bytes, because tensors would be handed over by file descriptors, more than a process may
+        have.
+        """
+        with suppress(ConnectionError):
+            self.connection.send_bytes(sent)
+
+    def receive(self) -> Any:
+        """Wait for an answer and return it. Raises EOFError if the process ended without one."""
+        wait([self.connection, self.process.sentinel])
+        if not self.connection.poll():
+            raise EOFError
+        try:
+            sent = self.connection.recv_bytes()
+        except OSError:  # it ended on the way
+            raise EOFError from None
+        return pickle.loads(sent)
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.terminate()
+
+
+def wait_for_any(workers: Collection[Worker]) -> list[Worker]:
+    """Wait until workers have answered or ended; return them."""
+    found = wait([end for one in workers for end in (one.connection, one.process.sentinel)])
+    return [one for one in workers if one.connection in found or one.process.sentinel in found]

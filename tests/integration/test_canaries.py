@@ -1,0 +1,114 @@
+"""What only the private graphs hold stands in nothing that is made of them to be handed on."""
+
+import gzip
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_graphs import chain
+from tiny_checkpoints import untrained
+
+import layerdag as ld
+from layerdag.datasets.folder import load_folder
+from layerdag.datasets.loading import FolderConfig
+from layerdag.datasets.packed import renamed_file
+from layerdag.datasets.packing import pack_folder
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.graphml import write_graphml
+from layerdag.privacy.audit_inputs import private_words_of, search_words
+
+KINDS = ("zqvcorp::mm", "zqvcorp/acme::add", "projects/zqvfalcon::conv2d", "4815162342", "conv2d")
+CLIENTS = ("zqvclient::mm", "48151623420", "10.23.42.108", "gpt")
+SIZE, LABEL_OF_ONE = 48151623421.0, 815.0
+CANARIES = ("zqv", "4815162342", "10.23.42.108", "4815162", "48200000000", "815.0")
+"""As written, and as rounding of sizes and labels would leave them."""
+
+
+def private_graphs(count: int, copies: int) -> Iterator[AttributedGraph]:
+    """Yield different graphs, and one of them traced several times, with a size of its own."""
+    for i in range(count + copies):
+        program = min(i, count)
+        words = [KINDS[(program + k) % len(KINDS)] for k in range(4 + program % 5)]
+        size = SIZE if i >= count else 1000.0 + 10 * program
+        label = LABEL_OF_ONE if i >= count else 1.0 + program / 10
+        graph = chain("g", "a" * len(words), label=label, client=CLIENTS[program % len(CLIENTS)])
+        numbers = {"size": np.full(len(words), size), "duration": np.full(len(words), 5.0 + i)}
+        yield replace(graph, categories={"op": words}, numbers=numbers)
+
+
+def write_private(folder: Path, count: int = 32, copies: int = 8) -> Path:
+    """Write the graphs as files."""
+    folder.mkdir()
+    for i, graph in enumerate(private_graphs(count, copies)):
+        write_graphml(folder / f"g{i:02d}.graphml", graph)
+    return folder
+
+
+def contents(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield each file below a folder as text, unpacked."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".npz", ".zip"):
+            with zipfile.ZipFile(path) as archive:
+                yield from (
+                    (path.name, archive.read(n).decode("latin-1")) for n in archive.namelist()
+                )
+        elif path.is_file():
+            data = path.read_bytes()
+            data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+            yield path.name, data.decode("latin-1")
+
+
+def leaks(folder: Path) -> list[tuple[str, str]]:
+    """Return each canary with the file that holds it."""
+    return [(name, word) for name, text in contents(folder) for word in CANARIES if word in text]
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_private(tmp_path_factory.mktemp("private") / "traces")
+
+
+def test_the_canaries_are_there(traces: Path):
+    assert {word for _, word in leaks(traces)} >= {"zqv", "4815162342", "10.23.42.108", "815.0"}
+
+
+def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(
+    traces: Path, tmp_path: Path
+):
+    model = untrained(tmp_path, load_folder(traces))
+    for i, graph in enumerate(ld.sample(model, num=6, seed=1, max_nodes=12, best_of=1)):
+        ld.write(graph, tmp_path / f"s{i}.graphml")
+        ld.write(graph, tmp_path / f"s{i}.json")
+    pack_folder(FolderConfig(folder=traces), tmp_path / "packed")
+    renamed_file(tmp_path / "packed").unlink()  # stays with the owner
+    assert leaks(tmp_path) == []
+
+
+def test_the_search_finds_what_was_renamed_in_whatever_file(traces: Path, tmp_path: Path):
+    words = private_words_of(traces)
+    assert {*KINDS[:4], *CLIENTS[:3]} <= words
+    assert not {"conv2d", "gpt"} & words
+    handed_on = tmp_path / "out"
+    handed_on.mkdir()
+    (handed_on / "a.graphml").write_text("<data>4815162342</data>")
+    (handed_on / "b.json.gz").write_bytes(gzip.compress(b'{"op": "zqvcorp::mm"}'))
+    np.savez_compressed(handed_on / "c.npz", words=np.frombuffer(b"zqvcorp/acme::add", np.uint8))
+    (handed_on / "d.txt").write_text("of conv2d, gpt and 1000 others")
+    found = search_words(handed_on, words)
+    assert {(each.file, each.word) for each in found.found} >= {
+        ("a.graphml", "4815162342"),
+        ("b.json.gz", "zqvcorp::mm"),
+        ("c.npz", "zqvcorp/acme::add"),
+    }
+    assert "d.txt" not in {each.file for each in found.found}
+
+
+@pytest.mark.slow
+def test_a_release_holds_no_canary(traces: Path, tmp_path: Path):
+    found = ld.release(traces, tmp_path / "out", num=20, budget=120)
+    assert found.verdict is not None
+    assert leaks(tmp_path / "out") == []
+    assert leaks(tmp_path / "out.private" / "refused-samples") == []
