@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from raw_graphs import chain
-from tiny_checkpoints import untrained
+from tiny_checkpoints import untrained_checkpoint
 
 import layerdag as ld
 from layerdag.datasets.folder import load_folder
@@ -78,7 +78,7 @@ def test_the_canaries_are_there(traces: Path):
 def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(
     traces: Path, tmp_path: Path
 ):
-    model = untrained(tmp_path, load_folder(traces))
+    model = untrained_checkpoint(tmp_path, load_folder(traces))
     for i, graph in enumerate(ld.sample(model, num=6, seed=1, max_nodes=12, best_of=1)):
         ld.write(graph, tmp_path / f"s{i}.graphml")
         ld.write(graph, tmp_path / f"s{i}.json")

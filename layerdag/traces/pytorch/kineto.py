@@ -88,7 +88,7 @@ _CALLS = {
 
 DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 _OPERATORS = frozenset({"cpu_op", "Operator"})
-# Categories of ``libkineto/include/ActivityType.h`` and of torch that do not say what ran where.
+# Categories of libkineto (``ActivityType``) and of torch that do not say what ran where.
 _BESIDE = frozenset(
     {
         *("user_annotation", "gpu_user_annotation", "python_function", "cpu_instant_event"),
