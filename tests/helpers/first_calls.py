@@ -9,6 +9,7 @@ functions that the same lines make inside of another function.
 import dataclasses
 import functools
 import inspect
+import random
 import threading
 from collections.abc import Callable
 from types import CodeType
@@ -40,7 +41,10 @@ class Calls:
             if count & (count - 1) or jaxtyping.config.jaxtyping_disable:
                 return plain(*args, **kwargs)
             if checked is None:
+                # Writing a check draws random names, which Hypothesis forbids inside strategies.
+                state = random.getstate()
                 checked = check()
+                random.setstate(state)
             return checked(*args, **kwargs)
 
         return call

@@ -242,7 +242,10 @@ def own(tmp_path: Path) -> OwnRun:
         path.mkdir()
     rows = ["name,label,split"]
     for i in range(32):
-        write_json(folder / f"g{i}.json", chain(f"g{i}", f"{i:05b}".replace("0", "a") + "a" * i))
+        write_json(
+            folder / f"g{i}.json",
+            chain(f"g{i}", f"{i:05b}".translate({48: "a", 49: "b"}) + "a" * i),
+        )
         rows.append(f"g{i},{i + 1},{'train' if i < 26 else 'val' if i < 29 else 'test'}")
     labels.write_text("\n".join(rows))
     data = load_folder(folder, labels=labels)
