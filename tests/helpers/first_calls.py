@@ -41,11 +41,13 @@ class Calls:
             if count & (count - 1) or jaxtyping.config.jaxtyping_disable:
                 return plain(*args, **kwargs)
             if checked is None:
-                # Writing a check draws random names, which Hypothesis forbids inside strategies.
-                state = random.getstate()
                 checked = check()
+            # A check of a sequence looks at a random item, which Hypothesis forbids in strategies.
+            state = random.getstate()
+            try:
+                return checked(*args, **kwargs)
+            finally:
                 random.setstate(state)
-            return checked(*args, **kwargs)
 
         return call
 
