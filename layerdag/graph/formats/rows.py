@@ -107,9 +107,12 @@ def _numbers(
         found = np.array([float(value) for value in values])
     except ValueError:
         found, words = _numbers_and_gaps(values)
-        if words and declared and notes is not None:
+        # One word makes words of all the numbers beside it.
+        mostly = 2 * int(np.isfinite(found).sum()) > len(values)
+        if words and (declared or mostly) and notes is not None:
+            says = "as its key says" if declared else "as most are"
             notes.add(
-                NoteKind.NUMBER, words[0], "no number, as its key says; the attribute is words",
+                NoteKind.NUMBER, words[0], f"no number, {says}; the attribute is words",
                 where=f"attribute '{name}'", count=len(words),
             )  # fmt: skip
         if words:

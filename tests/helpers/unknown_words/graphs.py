@@ -168,6 +168,8 @@ CASES = [
         _file("g.dot", "digraph { x -> y -> x }")),
     UnknownWord(ROWS, NoteKind.NUMBER, "nan",
         _file("g.dot", "digraph { a [cost=1]; b [cost=nan] }")),
+    UnknownWord(ROWS, NoteKind.NUMBER, "1O",
+        _file("g.dot", "digraph { a [cost=1]; b [cost=2]; c [cost=\"1O\"] }")),
     UnknownWord(ROWS, NoteKind.ATTRIBUTE, "palette", lambda folder: from_networkx(
         nx.DiGraph([(0, 1)], palette=[1])).notes),
     UnknownWord(ROWS, NoteKind.NUMBER, "many",
