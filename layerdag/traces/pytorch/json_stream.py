@@ -23,6 +23,7 @@ from layerdag.runtime.reading import Unpacked, open_unpacked
 CHUNK = 1 << 20
 LONGEST_OBJECT = 1 << 26
 """Characters of one object of a list; events and nodes have a few thousand."""
+_SHOWN = 40
 
 Raw = dict[str, Any]
 
@@ -49,6 +50,7 @@ def stream_objects(
         window.enter(key)
         while (raw := window.next_object()) is not None:
             yield raw
+        window.note_rest(key)
 
 
 def read_head(path: str | Path, key: str) -> str:
@@ -162,6 +164,29 @@ class _Window:
             self.at = end
             return raw
 
+    def note_rest(self, key: str) -> None:
+        """Note what follows the list and does not end its object, such as a second profile."""
+        self.at += 1
+        while True:
+            start = '{"": 0'
+            try:
+                _, end = _DECODE(start + self.text[self.at :])
+                break
+            except (ValueError, RecursionError):
+                if len(self.text) - self.at > LONGEST_OBJECT or not self.grow():
+                    # Names of files have lone backslashes there; nothing of it is needed.
+                    if not _is_readable(start + self.text[self.at :].rstrip()):
+                        effect = "the object around the list does not end there"
+                        self._note(f"end of '{key}'", effect)
+                    return
+        self.at += end - len(start)
+        while not self.text[self.at :].strip():
+            self.at = len(self.text)
+            if not self.grow():
+                return
+        behind = self.text[self.at :].strip()
+        self._note(behind[:_SHOWN], f"stands behind the object with '{key}'; not read")
+
     def _read_on(self, error: json.JSONDecodeError) -> Raw | None:
         """Read on where an object is not whole yet, or return what one that is no JSON means."""
         behind = error.pos - self.at
@@ -209,6 +234,17 @@ class _Window:
             f"{self.source}: no valid JSON from character {self.dropped + self.at} on "
             f"({fault}); the trace is cut short or damaged, collect or copy it again."
         )
+
+
+def _is_readable(text: str) -> bool:
+    """Return whether a text is one JSON value, but for letters that writers did not escape."""
+    for _, candidate in _candidates(text):
+        try:
+            json.loads(candidate, strict=False)
+        except (ValueError, RecursionError):
+            continue
+        return True
+    return False
 
 
 def _candidates(text: str) -> Iterator[tuple[str, str]]:

@@ -42,6 +42,15 @@ def _raw_profile(folder: Path) -> Sequence[Note]:
     return read_any(path).notes
 
 
+def _two_profiles(end: str, more: str):
+    def read(folder: Path) -> Sequence[Note]:
+        path = write_profile(folder / "p.json", [launch(1, 0), kernel(1, 5, 2)])
+        path.write_text(path.read_text().removesuffix("}") + end + more)
+        return read_any(path).notes
+
+    return read
+
+
 def _timings(folder: Path) -> Sequence[Note]:
     told = {"Record function id": 42}
     events = [event("cpu_op", "a", 1, 2, **told), event("cpu_op", "b", 1, -7, **told)]
@@ -103,6 +112,13 @@ STORAGE = length_delimited(
 
 CASES = (
     UnknownWord(P + "json_stream.py", NoteKind.ENCODING, "raw control character", _raw_profile),
+    UnknownWord(
+        P + "json_stream.py", NoteKind.ENCODING, '{"traceEvents": []}',
+        _two_profiles("}\n", '{"traceEvents": []}'),
+    ),
+    UnknownWord(
+        P + "json_stream.py", NoteKind.ENCODING, "end of 'traceEvents'", _two_profiles(', "a"', ""),
+    ),
     UnknownWord(
         P + "kineto.py", NoteKind.CATEGORY, "gcu_runtime", _profile(event("gcu_runtime", "x", 1, 1))
     ),
