@@ -283,6 +283,9 @@ def _mapping(path: Path, content: dict[str, Any], key: str) -> dict[str, str]:
     texts = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
     if not texts or not value:
         raise ConfigError(f"{path}: '{key}' must map names to paths.")
+    for item in value.values():
+        if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in item):
+            raise ConfigError(f"{path}: '{key}' holds {item!r}, which is no name of a file.")
     return {str(name): item for name, item in value.items()}
 
 

@@ -239,3 +239,16 @@ def test_an_old_trace_that_fills_the_memory_with_its_nodes_is_stopped(
     monkeypatch.setattr(_legacy, "_LOOK", 8)
     with pytest.raises(LayerdagError, match="x: does not fit into memory"):
         list(_legacy.length_prefixed_messages(b"\x00" * 20, "x"))
+
+
+@pytest.mark.parametrize("key", ["workloads", "systems", "networks"])
+@pytest.mark.parametrize("letter", [r"\0", r"\ud800"])
+def test_a_letter_that_no_path_has_is_refused(tmp_path: Path, key: str, letter: str) -> None:
+    (tmp_path / "sweep.yml").write_text(
+        "".join(
+            f'{each}: {{x: "a{letter if each == key else ""}"}}\n'
+            for each in ("workloads", "systems", "networks")
+        )
+    )
+    with pytest.raises(LayerdagError, match=f"sweep.yml: '{key}' holds .* no name of a file"):
+        read_sweep(tmp_path / "sweep.yml")

@@ -9,6 +9,7 @@ need. Ranks that only send each other messages are stages of a pipeline.
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -42,7 +43,8 @@ class Mesh:
     @cached_property
     def num_ranks(self) -> int:
         """Number of ranks."""
-        return int(np.prod(self.sizes, dtype=np.int64))
+        # Of what a user asks for, which may be more than 64 bits hold.
+        return math.prod(map(int, self.sizes))
 
     @cached_property
     def position_RA(self) -> np.ndarray:
