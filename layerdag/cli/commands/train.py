@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.flags import STRICT
-from layerdag.cli.notes import print_notes, strict_code
+from layerdag.cli.notes import print_notes, strict_code, unknown_share
 from layerdag.errors import ConfigError, DataError, UsageError
 
 if TYPE_CHECKING:
@@ -294,25 +294,12 @@ _LOOKED_AT = 1000
 
 def _unknown_operators(data: "GraphDataset") -> list[str]:
     """Return a sentence on the nodes of jobs whose operator is not known, where there are any."""
-    from layerdag.codec.vocabulary import OTHER
-    from layerdag.schema.attributes import CategoryAttribute
+    from layerdag.datasets.folder import unknown_operators
 
-    first = data.schema.attributes[0]
-    if data.schema.kind != "trace" or not isinstance(first, CategoryAttribute):
-        return []
-    if OTHER not in first.values:
-        return []
-    code = first.values.index(OTHER)
     graphs = list(islice(data.graphs["train"], _LOOKED_AT))
+    unknown = sum(unknown_operators(data.schema, dag) for dag in graphs)
     nodes = sum(dag.num_nodes for dag in graphs)
-    unknown = sum(int((dag.x_NA[:, 0] == code).sum()) for dag in graphs)
-    if not unknown:
-        return []
-    return [
-        f"{100 * unknown / nodes:.1f} % of the training nodes have operators that are not public "
-        f"and stand as {OTHER}; name those to keep in data.public_words, or set "
-        "data.public_words=all."
-    ]
+    return unknown_share(unknown, nodes, "data.public_words", "data.public_words=all")
 
 
 def _is_first() -> bool:
