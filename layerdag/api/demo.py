@@ -505,7 +505,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         f"{len(data.graphs['test'])} jobs it never saw.",
         answers=(
             privacy_verdict(evaluation.novelty, evaluation.leaks),
-            similarity_verdict(median_ratio(evaluation.similarity)),
+            similarity_verdict(median_ratio(evaluation.similarity), evaluation.similarity),
             utility_verdict(transfer),
         ),
         summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),

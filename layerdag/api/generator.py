@@ -540,6 +540,7 @@ def private_run(
         run_config=run_config or {},
         overwrite=overwrite,
         left_out=data.left_out,
+        notes=data.notes,
     )
 
 

@@ -44,11 +44,13 @@ from layerdag.cli.flags import (
     usual_choices,
     value_in,
 )
+from layerdag.cli.notes import notes_json
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import data_config, kind_of_folder, load_config
 from layerdag.errors import CheckpointError, ConfigError, DataError, UsageError
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.files import write_text
+from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
 from layerdag.training.checkpoint import LAST, RUN_FILE, checkpoint_path, read_schema
 from layerdag.training.run import run_of
@@ -402,6 +404,7 @@ def write_run_file(
     directory: Path,
     config: Mapping[str, Any],
     substitutes: Mapping[str, Mapping[str, str]] | None = None,
+    notes: Sequence[Note] = (),
 ) -> None:
     """Write every setting of a run to its ``run.json``, which only its owner may read.
 
@@ -409,6 +412,7 @@ def write_run_file(
         directory: Of the run.
         config: All settings.
         substitutes: New word -> private word that it stands for, by attribute or condition.
+        notes: What the readers of its data did not understand.
     """
     data = dict(config.get("data") or {})
     for name in _DATA_PATHS:
@@ -416,7 +420,12 @@ def write_run_file(
             data[name] = os.path.relpath(os.path.realpath(data[name]), os.path.realpath(directory))
     settings = {k: v for k, v in config.items() if k not in _PLACES} | {"data": data}
     file = directory / RUN_FILE
-    content = {"notice": _NOTICE, "config": settings, "words": dict(substitutes or {})}
+    content = {
+        "notice": _NOTICE,
+        "config": settings,
+        "words": dict(substitutes or {}),
+        "notes": notes_json(notes),
+    }
     _write_for_the_owner(file, json.dumps(content, indent=1) + "\n")
 
 

@@ -374,7 +374,8 @@ _VERBS = {
         "Every setting is a flag, --name VALUE or --name=VALUE (--no-name for what is true or "
         "false), or a word of Hydra, group.name=VALUE: --max-steps 9 is training.max_steps=9. "
         "--experiment NAME takes the settings of an experiment. Several values, separated by "
-        "commas, with --multirun: one run for each.",
+        "commas, with --multirun: one run for each. --strict trains nothing and exits with 1 if "
+        "anything in the graphs was not understood.",
     ),
     "sample": _Verb(
         "Sample graphs or execution traces from a checkpoint. Writes one file or folder per sample "
@@ -388,6 +389,9 @@ _VERBS = {
     ),
 }
 VERBS_WITH_SETTINGS = tuple(_VERBS)
+
+STRICT = "--strict"
+"""Of ``train``, and no setting: a run that goes on with another one takes its settings alone."""
 
 
 def help_text(verb: str) -> str:
@@ -442,6 +446,7 @@ def flags_of_verb(verb: str) -> list[str]:
         for setting in every:
             flag = flag_of(setting, every)
             flags += [flag, f"--no-{flag[2:]}"] if setting.kind == "bool" else [flag]
+    flags += [STRICT] if verb == "train" else []
     return list(dict.fromkeys(flags))
 
 

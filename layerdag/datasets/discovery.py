@@ -472,9 +472,6 @@ class FoundJobs:
         if self.renamed:
             what = "word that is" if self.renamed == 1 else "words that are"
             yield f"{self.renamed} {what} not public, renamed"
-        yield from (f"note: {note}" for note in self.notes[:SHOWN])
-        if len(self.notes) > SHOWN:
-            yield f"and {len(self.notes) - SHOWN} more notes (layerdag info of each file shows all)"
         yield from self._left_out_sentences()
 
     def _left_out_sentences(self) -> Iterator[str]:

@@ -27,7 +27,8 @@ from layerdag.codec.folding import (
 from layerdag.codec.foreign import GRAPHS, foreign_format
 from layerdag.codec.formats import flow_format, read_flow
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
-from layerdag.codec.vocabulary import PublicWords, public_operators, require_operators
+from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
+from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import Blocks, GraphDataset
 from layerdag.datasets.loading import FolderConfig
 from layerdag.datasets.packed import is_packed, load_packed
@@ -55,7 +56,8 @@ from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.progress import track
 from layerdag.runtime.settings import shorten
-from layerdag.schema.schema import NumberForm
+from layerdag.schema.attributes import CategoryAttribute
+from layerdag.schema.schema import GraphSchema, NumberForm
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.trace import Workload
 
@@ -504,6 +506,16 @@ def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
     """Return a flow graph under its name in the folder, with its sizes as conditions."""
     conditions = {**graph.conditions, **size_conditions(graph.layer_N)}
     return replace(graph, name=name, conditions=conditions)
+
+
+def unknown_operators(schema: GraphSchema, dag: DAG) -> int:
+    """Return the number of nodes of a job whose operator is not public and not kept."""
+    first = schema.attributes[0]
+    if schema.kind != "trace" or not isinstance(first, CategoryAttribute):
+        return 0
+    if OTHER not in first.values:
+        return 0
+    return int((dag.x_NA[:, 0] == first.values.index(OTHER)).sum())
 
 
 def unmatched_labels(

@@ -53,6 +53,10 @@ conditions with -1 for unknown.
 FILES = (HEADER, NAMES, *(f"{name}.npy" for name in ARRAYS))
 
 
+_TOLD = ("notes", "unknown", "nodes")
+"""What is not written: it is of the graphs as they were read."""
+
+
 @dataclass(frozen=True)
 class PackedHeader:
     """What the arrays mean.
@@ -71,6 +75,8 @@ class PackedHeader:
         version: Of the format.
         layerdag_version: What wrote it.
         notes: What the readers of the graphs did not understand; told when they are packed.
+        unknown: Of the nodes of training graphs, those whose operator is not known; as ``notes``.
+        nodes: All nodes of training graphs; as ``notes``.
     """
 
     name: str
@@ -86,12 +92,14 @@ class PackedHeader:
     version: int = VERSION
     layerdag_version: str = __version__
     notes: tuple[Note, ...] = ()
+    unknown: int = 0
+    nodes: int = 0
 
     def write(self, folder: Path) -> None:
         """Write the header of a folder whose other files are complete."""
         sha256 = {name: digest_of(folder / name) for name in FILES if name != HEADER}
         entries = {**asdict(self), "sha256": sha256}
-        del entries["notes"]
+        entries = {name: entries[name] for name in entries if name not in _TOLD}
         write_text(folder / HEADER, json.dumps(entries, indent=1) + "\n")
 
     @classmethod
@@ -106,7 +114,7 @@ class PackedHeader:
             data = json.loads(read_parsed(path))
             version = data["version"]
             if version == VERSION:
-                stored = [one.name for one in fields(cls) if one.name != "notes"]
+                stored = [one.name for one in fields(cls) if one.name not in _TOLD]
                 return cls(**_checked({name: data[name] for name in stored}))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(

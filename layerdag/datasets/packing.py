@@ -31,6 +31,7 @@ from layerdag.datasets.folder import (
     kind_of,
     new_words,
     sizes_of_parts,
+    unknown_operators,
     unmatched_labels,
     with_attributes,
     with_words,
@@ -45,6 +46,7 @@ from layerdag.graph.rolled_blocks import is_rolled
 from layerdag.graph.topology import expand_ranges, pointers
 from layerdag.runtime.files import atomic_folder, write_text
 from layerdag.runtime.notes import NoteCollector
+from layerdag.schema.schema import GraphSchema
 
 _TYPES = {
     "x": np.int32,
@@ -360,7 +362,7 @@ def pack_folder(
             learned_from=learned_from,
             notes=survey.notes.notes,
         )
-        made = _written(draft, ready, len(data.schema.attributes), header, left_out)
+        made = _written(draft, ready, data.schema, header, left_out)
     renamed = {name: dict(table) for name, table in data.renamed.items()}
     renamed_file(out).unlink(missing_ok=True)
     if renamed:
@@ -474,10 +476,15 @@ class _Plan:
 
 
 def _written(
-    draft: Path, ready: Iterable[Ready], attributes: int, header: PackedHeader, left_out: list[str]
+    draft: Path,
+    ready: Iterable[Ready],
+    schema: GraphSchema,
+    header: PackedHeader,
+    left_out: list[str],
 ) -> PackedHeader:
     """Write all files; ``left_out`` is complete when the graphs are."""
-    spool = Spool(draft, attributes)
+    spool = Spool(draft, len(schema.attributes))
+    nodes = unknown = 0
     splits, places, names, contents = list[int](), list[int](), list[str](), list[str]()
     with spool.writing():
         for split, place, name, content, dag in ready:
@@ -486,6 +493,9 @@ def _written(
             names.append(name)
             contents.append(content)
             spool.add(dag)
+            if split == "train":
+                nodes += dag.num_nodes
+                unknown += unknown_operators(schema, dag)
     order = np.lexsort((places, splits))
     counts = {split: splits.count(number) for number, split in enumerate(SPLITS)}
     if not counts["train"]:
@@ -497,7 +507,15 @@ def _written(
     listed = {"names": [names[i] for i in order], "contents": [contents[i] for i in order]}
     write_text(draft / NAMES, json.dumps(listed) + "\n")
     numbers, words = _write_conditions(draft, [spool.conditions[i] for i in order])
-    header = replace(header, splits=counts, numbers=numbers, words=words, left_out=tuple(left_out))
+    header = replace(
+        header,
+        splits=counts,
+        numbers=numbers,
+        words=words,
+        left_out=tuple(left_out),
+        unknown=unknown,
+        nodes=nodes,
+    )
     header.write(draft)
     return header
 

@@ -35,6 +35,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.dp.gradients import Adapters, SecretGenerator, UnitDecisions, clipped
 from layerdag.dp.settings import Privacy, Units, accountant_name, noise_multiplier
 from layerdag.models.base import ModelSpec, build_model
+from layerdag.runtime.notes import Note
 from layerdag.runtime.rng import numpy_generator
 from layerdag.training.batches import take_graphs
 from layerdag.training.checkpoint import (
@@ -352,6 +353,7 @@ class PrivateRun:
         run_config: Configuration on record; must not follow from the private graphs.
         overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
         left_out: Private graphs that the schema cannot express, with the reason: for the owner.
+        notes: What the readers of the private graphs did not understand: for the owner, too.
     """
 
     spec: ModelSpec
@@ -364,6 +366,7 @@ class PrivateRun:
     run_config: Mapping[str, Any] = field(default_factory=dict)
     overwrite: bool = False
     left_out: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,11 @@ def folded_half_width(runs: int, folds: int) -> float:
     return NORMAL_95 * math.sqrt(variance)
 
 
+LEAST_PROGRAMS = LEAST_RUNS
+"""Programs from which on whole ones are held out, as a release needs so many runs to split them."""
+_DRAWS = 20
+
+
 def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]:
     """Return the graphs of each part; those of one run are in one part.
 
@@ -114,20 +119,55 @@ def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]
     blocks as there are runs to hold out, of each of which one run is drawn. With few runs a plain
     draw may hold out one family and train on another, and every attack would tell that apart. A
     corpus comes with its own split.
+
+    Where there are programs enough they are what is drawn, so that held-out runs are of programs
+    that training never saw; of few programs it is runs, which the release then warns of.
     """
     if jobs.parts:
         return _given_parts(jobs)
     runs = runs_by_similarity(jobs, seed)
-    rng = numpy_generator(seed, "release split")
-    held = [str(rng.choice(block)) for block in np.array_split(runs, choose_held_out(len(runs)))]
-    pairs = zip(held[::2], held[1::2], strict=False)  # a last one without partner is for the test
-    for_validation = {str(rng.choice(pair)) for pair in pairs} or set(held[:1])
-    part: dict[str, Split] = dict.fromkeys(runs, "train")
-    part |= {run: "val" if run in for_validation else "test" for run in held}
+    part = _program_split(jobs, runs, seed) or _drawn(runs, numpy_generator(seed, "release split"))
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
         parts[part[run]].append(graph)
     return parts
+
+
+def _drawn(units: Sequence[str], rng: np.random.Generator) -> dict[str, Split]:
+    """Return a stratified split of runs or programs that are in an order of likeness."""
+    held = [str(rng.choice(block)) for block in np.array_split(units, choose_held_out(len(units)))]
+    pairs = zip(held[::2], held[1::2], strict=False)  # a last one without partner is for the test
+    for_validation = {str(rng.choice(pair)) for pair in pairs} or set(held[:1])
+    part: dict[str, Split] = dict.fromkeys(units, "train")
+    return part | {unit: "val" if unit in for_validation else "test" for unit in held}
+
+
+def _program_split(jobs: FoundJobs, runs: Sequence[str], seed: int) -> dict[str, Split] | None:
+    """Return the part of each run where whole programs can be held out, else None.
+
+    Programs differ in their numbers of runs: of several draws it is the one that holds out nearly
+    as many runs as a split by run, neither too few to tell anything nor too many to learn.
+    """
+    if not LEAST_PROGRAMS <= jobs.num_programs <= len(runs) / 2:
+        return None
+    program = {
+        run: jobs.programs[graph.name] for graph, run in zip(jobs.graphs, jobs.runs, strict=True)
+    }
+    programs = list(dict.fromkeys(program[run] for run in runs))
+    wanted = choose_held_out(len(runs))
+    rng = numpy_generator(seed, "release split by program")
+    best: dict[str, Split] = {}
+    for _ in range(_DRAWS):
+        drawn = _drawn(programs, rng)
+        part: dict[str, Split] = {run: drawn[program[run]] for run in runs}
+        if not best or abs(_held(part) - wanted) < abs(_held(best) - wanted):
+            best = part
+    return best if wanted / 2 <= _held(best) <= len(runs) / 2 else None
+
+
+def _held(part: Mapping[str, Split]) -> int:
+    """Return how many runs are held out."""
+    return sum(split != "train" for split in part.values())
 
 
 def runs_by_similarity(jobs: FoundJobs, seed: int) -> list[str]:

@@ -201,7 +201,7 @@ def _answers(results: ReleaseFindings) -> Iterator[Answer]:
         "membership" if results.evaluation and results.evaluation.leaks else "summary",
     )
     if results.evaluation is not None:
-        yield similarity_verdict(results.evaluation.ratio)
+        yield similarity_verdict(results.evaluation.ratio, results.evaluation.similarity)
         yield _use(results)
 
 

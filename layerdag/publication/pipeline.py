@@ -68,6 +68,7 @@ from layerdag.publication.training import TRAINING_FRACTION, train_teacher
 from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
 from layerdag.report.page import write_report
 from layerdag.runtime.files import atomic_folder, write_text
+from layerdag.runtime.notes import Note
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.training.checkpoint import export_checkpoint
@@ -207,12 +208,14 @@ class Release:
         private: The folder beside it that stays with the owner.
         verdict: May the samples be published, and why not; None if a stage before was the last.
         results: All figures; None as above.
+        notes: What the readers of the traces did not understand.
     """
 
     out: Path
     private: Path
     verdict: ReleaseVerdict | None
     results: ReleaseFindings | None
+    notes: tuple[Note, ...] = ()
 
     def __repr__(self) -> str:
         """Return the folder and the verdict; ``print`` shows the figures."""
@@ -244,6 +247,7 @@ class Release:
             "outcome": "unfinished" if verdict is None else verdict.outcome.value,
             "out": str(self.out),
             "private": str(self.private),
+            "notes": [note.to_json() for note in self.notes],
         }
         if verdict is None or results is None:
             return document
@@ -353,7 +357,7 @@ def run_release(settings: ReleaseSettings, tell: Tell) -> Release:
         clock.lap("read")
         if jobs.num_runs < LEAST_RUNS and settings.until == "read":
             tell(f"a release needs at least {LEAST_RUNS} distinct runs")
-            return Release(settings.out, work.path, None, None)
+            return Release(settings.out, work.path, None, None, jobs.notes)
         if jobs.num_runs < LEAST_RUNS:
             empty = ReleaseFindings(
                 settings, jobs, None, (), None, (), None, too_few_runs(jobs.num_runs), {}, {}
@@ -365,7 +369,7 @@ def run_release(settings: ReleaseSettings, tell: Tell) -> Release:
         work.require_same("read", "fingerprint", data.fingerprint)
         work.note("read", {"fingerprint": data.fingerprint})
         if settings.until == "read":
-            return Release(settings.out, work.path, None, None)
+            return Release(settings.out, work.path, None, None, jobs.notes)
         return _learned(settings, work, jobs, data, needs, clock, tell)
 
 
@@ -384,7 +388,7 @@ def _learned(
     checkpoint = train_teacher(settings, data, work, seconds)
     clock.lap("train")
     if settings.until == "train":
-        return Release(settings.out, work.path, None, None)
+        return Release(settings.out, work.path, None, None, jobs.notes)
     left = max((1 - TRAINING_FRACTION) * settings.budget - clock.seconds["read"], 0.0)
     allowed = max(min(SAMPLING_SHARE * settings.budget, 0.6 * left), _LEAST_SECONDS)
     tell(f"sampling for at most {allowed:.0f} s")
@@ -393,7 +397,7 @@ def _learned(
     clock.lap("sample")
     tell(f"kept {len(kept)} of {len(drawn.outcomes)} drawn samples")
     if settings.until == "sample":
-        return Release(settings.out, work.path, None, None)
+        return Release(settings.out, work.path, None, None, jobs.notes)
     tell("evaluating and attacking the samples")
     parts = split_jobs(jobs, settings.seed)
     held = set((*data.names["val"], *data.names["test"]))
@@ -450,6 +454,7 @@ def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:
         "labeled": jobs.labeled,
         "labels": list(jobs.labels.sources),
         "left_out": list(jobs.left_out),
+        "notes": [note.to_json() for note in jobs.notes],
         "other_files": dict(jobs.others),
     }
     write_text(work.path / FOUND, json.dumps(document, indent=1) + "\n")
@@ -479,4 +484,5 @@ def _named(samples: Sequence[GeneratedGraph]) -> Iterator[GeneratedGraph]:
 def _finished(work: PrivateWorkspace, results: ReleaseFindings, tell: Tell) -> Release:
     """Write what was found."""
     written = write_release(work, results, tell)
-    return Release(written.settings.out, work.path, written.verdict, written)
+    out, notes = written.settings.out, written.jobs.notes
+    return Release(out, work.path, written.verdict, written, notes)

@@ -14,8 +14,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "dev" / "defaults.md"
 READERS: tuple[str, ...] = (
+    "cli/settings.py",
     "codec/foreign.py",
     "codec/formats.py",
+    "codec/vocabulary.py",
     "datasets/dgrl.py",
     "datasets/discovery.py",
     "datasets/folder.py",
@@ -30,6 +32,10 @@ READERS: tuple[str, ...] = (
     "graph/formats/node_link.py",
     "graph/formats/rows.py",
     "graph/formats/wfformat.py",
+    "runtime/settings.py",
+    "schema/attributes.py",
+    "schema/scaling_laws.py",
+    "schema/schema.py",
     "simulator/calibration.py",
     "simulator/calibration_fit.py",
     "simulator/cluster.py",

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from layerdag.cli.notes import add_strict, print_notes, strict_code
+from layerdag.cli.notes import add_strict, print_notes, strict_code, unknown_share
 
 SUMMARY = "Write a folder of graphs as flat arrays, to train on more than memory holds."
 EXAMPLE = "  layerdag pack traces --out traces-packed\n  layerdag train --folder traces-packed"
@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack, and print what was written."""
+    from layerdag.cli.settings import warn
     from layerdag.datasets.loading import LABEL_FILES, FolderConfig
     from layerdag.datasets.packing import SCHEMA_NODES, pack_folder
 
@@ -61,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
         overwrite=args.overwrite,
     )
     print_notes(header.notes)
+    share = unknown_share(header.unknown, header.nodes, "--public-words", "--public-words all")
+    for sentence in share:
+        warn(sentence)
     for sentence in header.left_out:
         print(f"layerdag: left out: {sentence}", file=sys.stderr)
     counts = ", ".join(f"{count} {split}" for split, count in header.splits.items())

@@ -4,6 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
+from layerdag.cli.notes import add_strict, print_notes, strict_code
+
 SUMMARY = (
     "Make a package that you may publish from your own traces, in one command: read them, split "
     "them by run, train, sample without copies, evaluate, attack, and write synthetic traces with "
@@ -116,10 +118,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--overwrite", action="store_true", help="replace a release, or start one anew"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the release; 1 if nothing may be published."""
+    """Make the release; 1 if nothing may be published, or strictly if something is not known."""
     import torch
 
     from layerdag.cli.main import tell
@@ -162,4 +165,6 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(found.to_dict(), indent=1, allow_nan=False))
     else:
         print(found)
-    return int(found.verdict is not None and not found.complete)
+    print_notes(found.notes)
+    refused = found.verdict is not None and not found.complete
+    return max(int(refused), strict_code(found.notes, strict=args.strict))

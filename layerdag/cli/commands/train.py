@@ -13,8 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.notes import print_notes
-from layerdag.errors import ConfigError, UsageError
+from layerdag.cli.flags import STRICT
+from layerdag.cli.notes import print_notes, strict_code, unknown_share
+from layerdag.errors import ConfigError, DataError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
     from layerdag.dp.tuning import PrivateResult, PrivateRun
     from layerdag.models.base import DAGModel, ModelSpec
+    from layerdag.runtime.notes import Note
     from layerdag.sampling.parts import PartSettings
     from layerdag.training.checkpoint import InitialWeights
     from layerdag.training.loggers import Logger, LoggerSettings
@@ -233,10 +235,13 @@ def main(overrides: Sequence[str]) -> int:
     """Run ``train`` with flags and overrides; with ``resume=RUN`` on top of its settings."""
     from layerdag.cli.compose import in_hydras_words, run, with_own_settings
 
-    return run("train", _task, with_own_settings(in_hydras_words("train", overrides)))
+    # No setting of a run: what is trained is the same, or nothing is.
+    task = partial(_task, strict=STRICT in overrides)
+    words = in_hydras_words("train", [word for word in overrides if word != STRICT])
+    return run("train", task, with_own_settings(words))
 
 
-def _task(config: "DictConfig") -> float | None:
+def _task(config: "DictConfig", *, strict: bool) -> float | None:
     """Train once; the return value is what a sweeper minimizes."""
     import torch
     from omegaconf import OmegaConf
@@ -268,7 +273,7 @@ def _task(config: "DictConfig") -> float | None:
         make = _tuned if asked.privacy.is_on else _trained
         resumed = _is_first() and asked.resume
         with resumed_run_file(directory) if resumed else contextlib.nullcontext():
-            result = make(config, asked, directory)
+            result = make(config, asked, directory, strict=strict)
     return sum(result.metrics.values()) if result.metrics else math.inf
 
 
@@ -289,25 +294,12 @@ _LOOKED_AT = 1000
 
 def _unknown_operators(data: "GraphDataset") -> list[str]:
     """Return a sentence on the nodes of jobs whose operator is not known, where there are any."""
-    from layerdag.codec.vocabulary import OTHER
-    from layerdag.schema.attributes import CategoryAttribute
+    from layerdag.datasets.folder import unknown_operators
 
-    first = data.schema.attributes[0]
-    if data.schema.kind != "trace" or not isinstance(first, CategoryAttribute):
-        return []
-    if OTHER not in first.values:
-        return []
-    code = first.values.index(OTHER)
     graphs = list(islice(data.graphs["train"], _LOOKED_AT))
+    unknown = sum(unknown_operators(data.schema, dag) for dag in graphs)
     nodes = sum(dag.num_nodes for dag in graphs)
-    unknown = sum(int((dag.x_NA[:, 0] == code).sum()) for dag in graphs)
-    if not unknown:
-        return []
-    return [
-        f"{100 * unknown / nodes:.1f} % of the training nodes have operators that are not public "
-        f"and stand as {OTHER}; name those to keep in data.public_words, or set "
-        "data.public_words=all."
-    ]
+    return unknown_share(unknown, nodes, "data.public_words", "data.public_words=all")
 
 
 def _is_first() -> bool:
@@ -315,22 +307,50 @@ def _is_first() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def _trained(config: "DictConfig", asked: "TrainConfig", directory: Path) -> "TrainResult":
+def _tell_notes(notes: Sequence["Note"], *, strict: bool) -> None:
+    """Print what the readers of the graphs did not understand, before anything is written.
+
+    Raises:
+        DataError: If there is something, and that is not allowed.
+    """
+    if _is_first():
+        print_notes(notes)
+    if strict_code(notes, strict=strict):
+        raise DataError(
+            f"{notes[0].place}: was not understood in full (see the notes above); mend the graphs, "
+            f"or leave {STRICT} out. Nothing was trained."
+        )
+
+
+def _read(asked: "TrainConfig", *, strict: bool) -> "GraphDataset":
+    """Return the data set with the conditions that are asked for, once its notes are printed.
+
+    Raises:
+        DataError: As ``_tell_notes``, or if it cannot be read.
+    """
+    from layerdag.datasets.loading import load_config
+
+    data = load_config(asked.data)
+    _tell_notes(data.notes, strict=strict)
+    return data if asked.conditions is None else data.conditioned_on(asked.conditions)
+
+
+def _trained(
+    config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool
+) -> "TrainResult":
     """Load the data, train, and print the outcome.
 
     Raises:
+        DataError: If ``strict`` does not allow what was read.
         KeyboardInterrupt: If a signal ended the run; says how to go on.
     """
     from layerdag.cli.main import Terminated
-    from layerdag.datasets.loading import load_config
     from layerdag.training.batches import joined_world
     from layerdag.training.checkpoint import PICTURES
     from layerdag.training.loop import train
     from layerdag.training.weight_transfer import spec_for
 
-    data, logging = load_config(asked.data), asked.logger
-    if asked.conditions is not None:
-        data = data.conditioned_on(asked.conditions)
+    data, logging = _read(asked, strict=strict), asked.logger
     device = pick_device(asked.device)
     warm = _warm_start(config, data)
     spec = spec_for(data, asked.model.name, asked.model.config) if warm is None else warm.spec
@@ -372,7 +392,9 @@ def _trained(config: "DictConfig", asked: "TrainConfig", directory: Path) -> "Tr
     return result
 
 
-def _tuned(config: "DictConfig", asked: "TrainConfig", directory: Path) -> "TrainResult":
+def _tuned(
+    config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool
+) -> "TrainResult":
     """Tune ``init`` under differential privacy, and print the promise.
 
     Raises:
@@ -400,8 +422,9 @@ def _tuned(config: "DictConfig", asked: "TrainConfig", directory: Path) -> "Trai
         asked.data, asked.init, asked.privacy, directory, seed=asked.seed,
         run_config=public_config(plain),
     )  # fmt: skip
+    _tell_notes(tuning.notes, strict=strict)
     clear_run(directory)
-    write_run_file(directory, plain)
+    write_run_file(directory, plain, notes=tuning.notes)
     sys.stderr.write(before_tuning(tuning))
     loggers = open_loggers(asked.logger, directory, {}, None)
     try:
@@ -425,8 +448,7 @@ def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
 
     if not config.resume:
         clear_run(directory)
-    write_run_file(directory, to_plain_dict(config), data.renamed)
-    print_notes(data.notes)
+    write_run_file(directory, to_plain_dict(config), data.renamed, data.notes)
     for sentence in (*_renamings(data), *_unknown_operators(data)):
         warn(sentence)
     if (advice := too_few_held_out(data)) is not None:

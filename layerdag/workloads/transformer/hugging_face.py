@@ -40,6 +40,8 @@ _READ = {
     *("model_type", "_name_or_path", "resid_pdrop", "mlp_only_layers"),
     "shared_expert_intermediate_size",
 }
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
+"""``model`` or ``owner/model``; longer ones, and those with other signs, are paths."""
 _WITHOUT_SHAPES = re.compile(
     # Names, versions, and how the weights are stored or made.
     r"_\w+|architectures|auto_map|torch_?dtype|dtype|transformers\w*|initializer\w*|pretraining_tp"
@@ -119,14 +121,23 @@ def read_hugging_face(path: Path) -> ModelShape:
     _check_mixture(config)
     _refuse_parts(config)
     read = _latent_config if kind in _LATENT else _gpt_config if kind == "gpt2" else _llama_config
-    label = str(values.get("_name_or_path") or path.parent.name or path.stem)
     try:
-        shape = read(label, config)
+        shape = read(_name(config), config)
     except KeyError as error:
         raise DataError(f"{path}: lacks {error.args[0]!r}, which a {kind} has; add it.") from None
     except ConfigError as error:
         raise DataError(f"{path}: {error}") from None
     return replace(shape, notes=_unknown(config))
+
+
+def _name(config: _Config) -> str:
+    """Return the name that the file states, else the type of the model.
+
+    The name is in all that is handed on, so it is no path: neither the folder of the file nor the
+    one that the file may say the model was loaded from.
+    """
+    stated = str(config.values.get("_name_or_path") or "")
+    return stated if _HUB_NAME.fullmatch(stated) else config.kind
 
 
 def _check_values(config: _Config) -> None:

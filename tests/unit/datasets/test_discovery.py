@@ -252,4 +252,3 @@ def test_graphs_of_every_format_are_found(tmp_path: Path) -> None:
     found = read_folder(tmp_path)
     assert found.formats == {"DOT": 1, "node-link JSON": 1}
     assert [note.word for note in found.notes] == ["0 -> 0"]
-    assert any("note: " in sentence for sentence in found.sentences())

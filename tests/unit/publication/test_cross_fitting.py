@@ -34,6 +34,7 @@ from layerdag.publication.cross_fitting import (
     runs_for_membership,
     split_jobs,
 )
+from layerdag.publication.pages import held_out_alike
 from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings, read_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
@@ -108,6 +109,50 @@ def jobs_of(families: Sequence[str]) -> FoundJobs:
         for i, family in enumerate(families)
     )
     return found_jobs(graphs)
+
+
+def of_programs(sizes: Sequence[int]) -> FoundJobs:
+    """Return runs of programs: so many of each, which differ in sizes alone."""
+
+    def operators(nodes: int, program: int) -> list[str]:
+        return ["aten::mm"] * (program + 1) + ["aten::add"] * (nodes - program - 1)
+
+    return found_jobs(
+        [
+            replace(
+                job := random_job(program, 1),
+                name=f"{program}-{run}",
+                categories={**job.categories, "op": operators(job.num_nodes, program)},
+                numbers={**job.numbers, "bytes": job.numbers["bytes"] + run},
+            )
+            for program, size in enumerate(sizes)
+            for run in range(size)
+        ]
+    )
+
+
+@pytest.mark.parametrize("sizes", [[3] * 10, [1, 2, 3, 4, 5, 6, 7, 8], [12, *[2] * 9]])
+def test_whole_programs_are_held_out(sizes: list[int]) -> None:
+    jobs = of_programs(sizes)
+    assert jobs.num_programs == len(sizes)
+    for seed in range(5):
+        parts = split_jobs(jobs, seed)
+        seen = [{graph.name.split("-")[0] for graph in graphs} for graphs in parts.values()]
+        assert sum(map(len, seen)) == len(set().union(*seen)) == len(sizes)
+        assert all(seen)
+        assert len(parts["train"]) >= jobs.num_runs / 2
+        assert held_out_alike(dataset_of(jobs, seed), jobs) is None
+
+
+@pytest.mark.parametrize("sizes", [[6] * 5, [40, *[1] * 7]])
+def test_runs_of_programs_that_cannot_be_held_out_whole_are_warned_of(sizes: list[int]) -> None:
+    jobs = of_programs(sizes)
+    parts = split_jobs(jobs, 0)
+    held = len(parts["val"]) + len(parts["test"])
+    assert held == choose_held_out(jobs.num_runs)
+    told = held_out_alike(dataset_of(jobs, 0), jobs)
+    assert told is not None
+    assert "are runs of programs that are trained on" in told
 
 
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=6), st.integers(0, 1000))

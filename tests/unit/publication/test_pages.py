@@ -161,7 +161,7 @@ NEEDS = (
 def evaluation(**changes: Any) -> Any:
     plain: dict[str, Any] = {
         "ratio": 1.0, "ratio_with_copies": 1.1, "leaks": (), "transfer": None, "systems": None,
-        "simulations": (), "failed": (), "repairs": {},
+        "simulations": (), "failed": (), "repairs": {}, "similarity": None,
         "structure": SimpleNamespace(validity=0.75),
         "real_structure": SimpleNamespace(validity=1.0),
     }  # fmt: skip
@@ -260,7 +260,7 @@ def with_samples(results: ReleaseFindings, jobs: GraphDataset) -> ReleaseFinding
     kept: Any = tuple(
         SimpleNamespace(dag=dag, name=f"sample-{i}") for i, dag in enumerate(jobs.graphs["train"])
     )
-    nothing = dict.fromkeys(("novelty", "similarity", "weights"), ())
+    nothing = dict.fromkeys(("novelty", "weights"), ())
     return replace(results, data=jobs, kept=kept, evaluation=evaluation(**nothing))
 
 

@@ -1,12 +1,15 @@
 """Which real graph is most like a sample."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from layerdag.dag.dag import DAG
 from layerdag.evaluation.metrics.base import Interval
+from layerdag.evaluation.similarity import QualityReport
 from layerdag.privacy.copies import DistanceToClosestRecord, Novelty
 from layerdag.privacy.leak_curve import LeakRow
 from layerdag.privacy.membership import Attack, Verdict
@@ -159,6 +162,25 @@ def test_copies_are_counted() -> None:
 def test_likeness_follows_from_the_median_ratio(ratio: float | None, told: tuple[str, str]) -> None:
     answer = similarity_verdict(ratio)
     assert (answer.answer, answer.tone) == told
+
+
+@pytest.mark.parametrize(
+    ("ratios", "word", "far"),
+    [
+        ((1.0, 1.1, 2.4), "as real", 0),
+        ((1.0, 1.1, 2.6), "mixed", 1),
+        ((1.0, 2.4, 2.6), "mixed", 1),
+        ((1.0, 2.6, 2.7), "far", 0),
+    ],
+)
+def test_no_answer_says_close_above_rows_that_say_far(
+    ratios: tuple[float, ...], word: str, far: int
+) -> None:
+    rows = [SimpleNamespace(matched_ratio=ratio, is_distance=True) for ratio in ratios]
+    report = Mock(spec=QualityReport, rows=rows)
+    answer = similarity_verdict(median_ratio(report), report)
+    assert answer.answer == word
+    assert (f"By {far} of 3 measures they lie far away." in answer.reason) is bool(far)
 
 
 @pytest.mark.parametrize(

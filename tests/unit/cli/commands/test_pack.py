@@ -9,6 +9,9 @@ from raw_graphs import chain
 from layerdag.cli.main import main
 from layerdag.datasets.folder import load_folder
 from layerdag.graph.attributed_graph import write_json
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.chakra.files import write_trace
+from layerdag.traces.trace import NodeType
 
 
 @pytest.fixture
@@ -48,6 +51,27 @@ def test_what_stands_there_is_kept_unless_it_may_be_replaced(
     assert main(words) == 2
     assert str(out) in capsys.readouterr().err
     assert main([*words, "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize("schema_nodes", ["5", "2000000"])
+def test_the_share_of_operators_that_lose_their_name_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], schema_nodes: str
+) -> None:
+    specs = [
+        NodeSpec(i, name, NodeType.COMP)
+        for i, name in enumerate(["aten::mm"] * 3 + ["acme::fused"])
+    ]
+    (tmp_path / "in").mkdir()
+    rows = ["name,label,split"]
+    for name in "abc":
+        write_trace(build_trace(specs), tmp_path / f"in/{name}.et")
+        rows.append(f"{name},1,train")
+    (tmp_path / "in/labels.csv").write_text("\n".join(rows))
+    words = ["pack", str(tmp_path / "in"), "--schema-nodes", schema_nodes, "--out"]
+    assert main([*words, str(tmp_path / "packed")]) == 0
+    assert "25.0 % of the training nodes have operators" in capsys.readouterr().err
+    assert main([*words, str(tmp_path / "all"), "--public-words", "all"]) == 0
+    assert "of the training nodes" not in capsys.readouterr().err
 
 
 def test_graphs_that_are_left_out_are_listed(

@@ -10,7 +10,7 @@ from traced_jobs import write_jobs
 from layerdag.cli.main import main
 from layerdag.publication.evaluation import ReleaseDecision, ReleaseVerdict
 from layerdag.publication.pipeline import Release
-from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.settings import FOUND, ReleaseSettings
 
 
 def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release(
@@ -62,6 +62,24 @@ def test_a_folder_that_is_not_there_is_wrong_use(
 ) -> None:
     assert main(["release", str(tmp_path / "no"), "--out", str(tmp_path / "out")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_what_was_not_understood_is_printed_kept_and_refused_strictly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_jobs(tmp_path / "traces", 3)
+    words = ["release", str(folder), "--out", str(tmp_path / "out"), "--until", "read", "--strict"]
+    assert main(words) == 0
+    assert "note: " not in capsys.readouterr().err
+    times = tmp_path / "times.jsonl"
+    times.write_text('{"name": "secretproj-0", "label": "soon"}\n')
+    assert main([*words, "--labels", str(times), "--overwrite", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.count("note: ") == 1
+    (told,) = json.loads(printed.out)["notes"]
+    assert told["word"] == "soon"
+    assert json.loads((tmp_path / "out.private" / FOUND).read_text())["notes"] == [told]
+    assert main([*words[:-1], "--overwrite"]) == 0
 
 
 def test_three_runs_are_too_few_and_say_so(

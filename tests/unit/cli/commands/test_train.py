@@ -40,7 +40,7 @@ from layerdag.models.base import SampleRequest, SampleResult, build_model
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import load_checkpoint
+from layerdag.training.checkpoint import RUN_FILE, load_checkpoint
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger
 from layerdag.training.run import TrainResult
 from layerdag.training.weight_transfer import spec_for
@@ -303,6 +303,30 @@ def test_what_cannot_be_trained_is_one_line_and_leaves_no_checkpoint(
     assert told in error
     assert not list(tmp_path.rglob("meta.json"))
     assert not (tmp_path / "outputs").exists()
+
+
+def test_graphs_that_are_not_understood_are_told_kept_and_strictly_not_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = tmp_path / "graphs", tmp_path / "run"
+    folder.mkdir()
+    for i in range(10):
+        loop = '{"source": 0, "target": 0}' if i == 0 else ""
+        nodes = ", ".join(f'{{"id": {k}, "op": "mm"}}' for k in range(i + 1))
+        (folder / f"g{i}.json").write_text(f'{{"nodes": [{nodes}], "links": [{loop}]}}')
+    words = [f"--folder={folder}", f"--out={out}", *TINY[4:], "--max-steps=1"]
+    assert main(["train", *words, "--strict"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("note: ") == 1
+    assert "g0.json" in told.splitlines()[-1]
+    assert not out.exists()
+    assert main(["train", *words]) == 0
+    assert capsys.readouterr().err.count("note: ") == 1
+    (note,) = json.loads((out / RUN_FILE).read_text())["notes"]
+    assert note["word"] == "0 -> 0"
+    (folder / "g0.json").unlink()
+    assert main(["train", *words, "--strict", "--overwrite"]) == 0
+    assert json.loads((out / RUN_FILE).read_text())["notes"] == []
 
 
 def test_a_dry_run_prints_the_resolved_settings_and_writes_nothing(

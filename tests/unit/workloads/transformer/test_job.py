@@ -266,11 +266,28 @@ def test_a_hugging_face_config_becomes_traces(tmp_path, capsys):
     assert ld.workload(path, tensor=2, sequence=32).num_ranks == 2
 
 
-def test_a_model_is_named_after_its_folder_where_the_config_has_no_name(tmp_path):
-    folder = tmp_path / "my-model"
+@pytest.mark.parametrize(
+    ("stated", "name"),
+    [
+        ("", "llama"),
+        ("/home/secret/runs/step-9", "llama"),
+        ("./secret", "llama"),
+        ("../secret/x", "llama"),
+        ("secret/runs/step-9", "llama"),
+        ("C:\\secret\\x", "llama"),
+        ("~/secret", "llama"),
+        ("tiny-llama-1.1B", "tiny-llama-1.1B"),
+        ("someone/tiny-llama", "someone/tiny-llama"),
+    ],
+)
+def test_a_model_is_named_by_its_config_and_never_by_a_path(tmp_path, capsys, stated, name):
+    folder = tmp_path / "secret"
     folder.mkdir()
-    config(folder)
-    assert transformer_job(folder).shape.name == "my-model"
+    path = config(folder, _name_or_path=stated)
+    assert main(["workload", str(path), "--sequence", "32", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert json.loads(told)["model"] == name
+    assert "secret" not in told
 
 
 @pytest.mark.parametrize(("value", "dropout"), [(None, False), (0.0, False), (0.1, True)])
