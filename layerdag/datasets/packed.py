@@ -156,16 +156,26 @@ def renamed_file(folder: str | Path) -> Path:
     return folder.with_name(f"{folder.name}.renamed.json")
 
 
-def _renamed(folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return new word -> old word by what holds it; nothing if the file is not there."""
+def renamed_by_header(folder: str | Path) -> dict[str, dict[str, dict[str, str]]]:
+    """Return new word -> old word by what holds it, by the digest of the header that they are of.
+
+    While a folder is replaced there are those of the older one, too, so that a process that is
+    killed leaves each folder with its own words.
+
+    Raises:
+        DataError: If the file is none.
+    """
     path = renamed_file(folder)
     if not path.is_file():
         return {}
     try:
         data = json.loads(read_parsed(path))
         return {
-            str(name): {str(new): str(old) for new, old in table.items()}
-            for name, table in data.items()
+            str(header): {
+                str(name): {str(new): str(old) for new, old in table.items()}
+                for name, table in tables.items()
+            }
+            for header, tables in data.items()
         }
     except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(
@@ -370,7 +380,7 @@ def load_packed(config: FolderConfig) -> GraphDataset:
         names,
         header.left_out,
         contents,
-        renamed=header.renamed or _renamed(folder),
+        renamed=header.renamed or renamed_by_header(folder).get(digest_of(folder / HEADER), {}),
     )
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -37,8 +37,16 @@ from layerdag.datasets.folder import (
     with_words,
     words_of,
 )
-from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packed import NAMES, PACKED, PackedHeader, plain_settings, renamed_file
+from layerdag.datasets.loading import HEADER, FolderConfig
+from layerdag.datasets.packed import (
+    NAMES,
+    PACKED,
+    PackedHeader,
+    digest_of,
+    plain_settings,
+    renamed_by_header,
+    renamed_file,
+)
 from layerdag.datasets.splits import Sizes, content_key, split_keys, split_priority
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Condition, Labels, Split
@@ -363,11 +371,30 @@ def pack_folder(
             notes=survey.notes.notes,
         )
         made = _written(draft, ready, data.schema, header, left_out)
-    renamed = {name: dict(table) for name, table in data.renamed.items()}
-    renamed_file(out).unlink(missing_ok=True)
-    if renamed:
-        write_text(renamed_file(out), json.dumps(renamed, indent=1) + "\n")
+        renamed = {name: dict(table) for name, table in data.renamed.items()}
+        words = {digest_of(draft / HEADER): renamed} if renamed else {}
+        _write_renamed(out, words, _older_renamed(out))
+    _write_renamed(out, words)
     return made
+
+
+def _older_renamed(out: str | Path) -> Mapping[str, Any]:
+    """Return the words of the folder that is replaced; none if their file is damaged."""
+    try:
+        return renamed_by_header(out)
+    except DataError:
+        return {}
+
+
+def _write_renamed(
+    out: str | Path, words: Mapping[str, Any], older: Mapping[str, Any] | None = None
+) -> None:
+    """Write the words that were renamed, or take their file away where there are none."""
+    tables = {**(older or {}), **words}
+    if tables:
+        write_text(renamed_file(out), json.dumps(tables, indent=1) + "\n")
+    else:
+        renamed_file(out).unlink(missing_ok=True)
 
 
 def _of_data(data: GraphDataset) -> Iterator[Ready]:
