@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -166,6 +166,8 @@ class CollectedStep:
         world_size: Number of ranks.
         step_times_s: Wall time of the steps that were measured without the profiler, the slowest
             rank of each.
+        left: What the script left behind. Taking its distributed modules apart can wait for ever
+            for threads of torch, so that a rank of several ends while this is held.
     """
 
     path: Path
@@ -173,6 +175,7 @@ class CollectedStep:
     rank: int
     world_size: int
     step_times_s: tuple[float, ...]
+    left: object = field(default=None, repr=False)
 
 
 class _Done(BaseException):
@@ -254,13 +257,15 @@ def collect_step(
     """
     hook = _StepHook(start, step, repeats, keep_going)
     handle = register_optimizer_step_post_hook(hook)
+    left: object = None
     try:
-        _run_script(script, arguments)
-    except _Done:
-        pass
-    except DataError:
+        left = _run_script(script, arguments)
+    except _Done as done:
+        left = done  # its traceback holds the globals of the script
+    except DataError as error:
         if keep_going or hook.captured is None or hook.captured.path is None:
             raise  # else the trace is written, and what came later is not asked for
+        left = error
     finally:
         handle.remove()
     captured = hook.captured
@@ -272,20 +277,21 @@ def collect_step(
         )
     nodes = captured.imported().trace.num_nodes
     times = tuple(hook.times)
-    return CollectedStep(captured.path, nodes, captured.rank, captured.world_size, times)
+    return CollectedStep(captured.path, nodes, captured.rank, captured.world_size, times, left)
 
 
-def _run_script(script: Path, arguments: list[str]) -> None:
-    """Run the script as the main program; its faults become one sentence."""
+def _run_script(script: Path, arguments: list[str]) -> dict[str, object]:
+    """Run the script as the main program and return its globals; its faults become one sentence."""
     old_argv, old_path = sys.argv, list(sys.path)
     sys.argv, sys.path[0] = [str(script), *arguments], str(script.resolve().parent)
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        return runpy.run_path(str(script), run_name="__main__")
     except LayerdagError:
         raise
     except SystemExit as stop:
         if stop.code not in (None, 0):
             raise DataError(f"{script} stopped itself with exit code {stop.code}.") from None
+        return {"stop": stop}
     except Exception as error:
         raise DataError(f"{script} failed{_line(error, script)}: {_say(error)}") from error
     finally:

@@ -1,10 +1,12 @@
+import gc
 import json
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from layerdag.capturing.running import capture, record
+from layerdag.capturing.running import capture, collect_step, record
 from layerdag.errors import TraceError, UsageError
 from layerdag.traces.chakra.files import read_trace
 
@@ -90,3 +92,35 @@ def test_a_workload_that_lies_there_is_not_replaced_unasked(step, tmp_path):
     with capture(tmp_path / "mine", overwrite=True):
         step()
     assert [path.name for path in tmp_path.iterdir()] == ["mine.0.et"]
+
+
+SCRIPT = """
+from pathlib import Path
+import torch
+
+class Group:
+    def __del__(self, gone=Path({gone!r})):
+        gone.touch()
+
+group, model = Group(), torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range({steps}):
+    model(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "end"), [(9, ""), (4, ""), (4, "raise SystemExit"), (4, "raise ValueError('late')")]
+)
+def test_what_a_script_leaves_is_not_taken_apart_while_its_step_is_held(steps, end, tmp_path):
+    """Torch may wait for ever where ranks take their modules apart."""
+    script, gone = tmp_path / "script.py", tmp_path / "gone"
+    script.write_text(SCRIPT.format(gone=str(gone), steps=steps, end=end))
+    step = collect_step(script, [], partial(capture, tmp_path / "mine"), 3, repeats=5)
+    gc.collect()
+    assert not gone.exists()
+    del step
+    gc.collect()
+    assert gone.exists()
