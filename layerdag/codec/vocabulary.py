@@ -25,6 +25,7 @@ import functools
 import io
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -474,11 +475,14 @@ def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[
         yield from (LeakedString(name, word) for word in sorted(found))
 
 
+_ARCHIVE = b"PK\x03\x04"
+
+
 def _texts(content: bytes, path: Path) -> Iterator[str]:
     """Yield a file as text; of a zip archive, such as numpy's, each member, too.
 
     Raises:
-        DataError: If the members are larger than memory allows.
+        DataError: If the members are larger than memory allows, damaged or encrypted.
     """
     yield content.decode("utf-8", errors="replace")
     if not zipfile.is_zipfile(io.BytesIO(content)):
@@ -490,8 +494,13 @@ def _texts(content: bytes, path: Path) -> Iterator[str]:
                 raise DataError(f"{path}: unpacks to {size:,} bytes, too many to be searched.")
             for name in archive.namelist():
                 yield f"{name} {archive.read(name).decode('utf-8', errors='replace')}"
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
-        return  # damaged or encrypted: what holds it is told as not read
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        if not content.startswith(_ARCHIVE):
+            return  # no archive, but a file that happens to end like one
+        raise DataError(
+            f"{path}: is an archive that cannot be searched for private words ({error}); take it "
+            "out of the folder, or unpack it there."
+        ) from error
 
 
 def _is_phrase(word: str) -> bool:

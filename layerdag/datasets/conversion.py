@@ -109,7 +109,7 @@ def _named(graph: GraphLike, name: str) -> AttributedGraph:
     if isinstance(graph, str | Path):
         return read_graph(graph)
     if is_networkx(graph):
-        return from_networkx(graph, str(graph.name or name))  # type: ignore[union-attr]
+        return from_networkx(graph, str(graph.name or name))
     if isinstance(graph, CodedGraph | StoredSample):
         return graph.graph
     raise UsageError(f"Found a {type(graph).__name__} where a graph belongs; known are {ACCEPTED}.")

@@ -373,7 +373,7 @@ def pack_folder(
         made = _written(draft, ready, data.schema, header, left_out)
         renamed = {name: dict(table) for name, table in data.renamed.items()}
         words = {digest_of(draft / HEADER): renamed} if renamed else {}
-        _write_renamed(out, words, _older_renamed(out))
+        _write_renamed(out, {**_older_renamed(out), **words})
     _write_renamed(out, words)
     return made
 
@@ -386,11 +386,8 @@ def _older_renamed(out: str | Path) -> Mapping[str, Any]:
         return {}
 
 
-def _write_renamed(
-    out: str | Path, words: Mapping[str, Any], older: Mapping[str, Any] | None = None
-) -> None:
+def _write_renamed(out: str | Path, tables: Mapping[str, Any]) -> None:
     """Write the words that were renamed, or take their file away where there are none."""
-    tables = {**(older or {}), **words}
     if tables:
         write_text(renamed_file(out), json.dumps(tables, indent=1) + "\n")
     else:

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -218,13 +218,13 @@ def distinct(names: Sequence[str], clean: Callable[[str], str]) -> list[str]:
 _EDGE_TYPE = ("type", "deptype")
 
 
-def is_networkx(thing: object) -> bool:
+def is_networkx(thing: object) -> "TypeGuard[nx.Graph]":
     """Return whether something is a graph of networkx, without importing networkx."""
     networkx = sys.modules.get("networkx")
     return networkx is not None and isinstance(thing, networkx.Graph)
 
 
-def from_networkx(graph: "nx.DiGraph", name: str = "") -> AttributedGraph:
+def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
     """Return a directed graph of networkx: texts of nodes are categories, numbers are numbers.
 
     Nodes keep their order. An attribute that is None is absent. An edge attribute "type" or

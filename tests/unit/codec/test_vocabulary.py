@@ -21,7 +21,7 @@ from layerdag.codec.vocabulary import (
     public_operators,
     scrub,
 )
-from layerdag.errors import TraceError
+from layerdag.errors import DataError, TraceError
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
 from layerdag.traces.chakra.files import encode_trace
@@ -169,6 +169,16 @@ def test_a_word_inside_a_path_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"at": "/data/acme_77/run.et", "b": "with acme_78."}')
     found = {one.word for one in find_leaked_strings(tmp_path, ["acme_77", "acme_78", "acme_79"])}
     assert found == {"acme_77", "acme_78"}
+
+
+def test_an_archive_is_searched_or_refused_but_never_passed_over(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", words=np.array(["acme_77"]), acme_78=np.zeros(2))
+    assert {one.word for one in find_leaked_strings(tmp_path, ["acme_78"])} == {"acme_78"}
+    path = tmp_path / "a.npz"
+    content = path.read_bytes()
+    path.write_bytes(content[:60] + b"xxxx" + content[64:])
+    with pytest.raises(DataError, match=r"a\.npz: is an archive that cannot be searched"):
+        list(find_leaked_strings(tmp_path, ["acme_78"]))
 
 
 def test_plain_words_and_numbers_are_no_evidence_in_prose(tmp_path: Path) -> None:

@@ -98,4 +98,4 @@ def test_half_of_a_pair_of_surrogates_is_refused_by_every_writer(
 ) -> None:
     assert writer.write is not None
     with pytest.raises(GraphError, match=r"'\\ud800' is no text"):
-        writer.write(tmp_path / "g", chain("g", ["a", "\ud800"]))  # type: ignore[arg-type]
+        writer.write(tmp_path / "g", chain("g", ["a", "\ud800"]))
