@@ -11,27 +11,6 @@
 #include "cursor.h"
 
 typedef struct {
-    int64_t offset; /* byte in the file at which reading stopped */
-    int64_t node;   /* position of the node, from 0 */
-    uint64_t id;    /* its id, if it was read before the fault */
-    int64_t has_id;
-    int64_t detail; /* field number or node type */
-} fault_t;
-
-/* Fields that no known schema has, by the message that holds them. */
-enum { IN_NODE = 0, IN_ATTRIBUTE = 1, IN_IO = 2, IN_STORAGE = 3, MOST_UNKNOWN = 16,
-    MOST_FIELDS = (1 << 29) - 1 /* of protobuf */ };
-
-typedef struct {
-    int64_t message, number, count, node;
-} unknown_t;
-
-typedef struct {
-    int64_t nodes, data_deps, ctrl_deps, attributes, kinds_unknown;
-    unknown_t unknown[MOST_UNKNOWN];
-} totals_t;
-
-typedef struct {
     const uint8_t *base;
     totals_t n;
     const columns_t *out; /* NULL while counting */
