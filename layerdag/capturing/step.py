@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -498,12 +498,16 @@ class UserProgram:
     tensor_plan: TensorPlan | None = None
 
 
-def load_program(text: str) -> UserProgram:
+def load_program(text: str, mode: AbstractContextManager[Any] | None = None) -> UserProgram:
     """Run ``FILE.py:FUNCTION`` and return what it made.
 
     The file runs as code with your rights: name only files that you trust. The function takes
-    nothing, and tensors that it makes have no content. It returns a function that runs a step, or
-    (module, inputs) or (module, inputs, tensor plan).
+    nothing. It returns a function that runs a step, or (module, inputs) or (module, inputs, tensor
+    plan).
+
+    Args:
+        text: File and function.
+        mode: Under which the function runs; by default, tensors that it makes have no content.
 
     Raises:
         UsageError: If there is no such file or function, if it fails or returns something else.
@@ -514,7 +518,7 @@ def load_program(text: str) -> UserProgram:
         raise UsageError(f"{file} does not exist; give FILE.py:FUNCTION of a Python file.")
     found = _function(path, name)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with mode or FakeTensorMode(allow_non_fake_inputs=True):
             made = found()
     except LayerdagError:
         raise

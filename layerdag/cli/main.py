@@ -203,6 +203,7 @@ COMMAND_GROUPS = {
     "workloads": {
         "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
         "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
+        "program": "Record a model's operators and sizes; resize, run and print the program.",
         "scale": "Write your own trace on more ranks or with more layers, by rules.",
         "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
     },

@@ -50,8 +50,9 @@ _SWITCHES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("model", nargs="?",
-        help="a model of 'layerdag workload --list', a config.json, or FILE.py:FUNCTION, whose "
-        "function returns (module, inputs), (module, inputs, tensor plan) or a step")  # fmt: skip
+        help="a model of 'layerdag workload --list', a config.json, a .program.json, or "
+        "FILE.py:FUNCTION, whose function returns (module, inputs), (module, inputs, tensor plan) "
+        "or a step")  # fmt: skip
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
     parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
@@ -102,6 +103,10 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
     from layerdag.capturing.step import capture_model, capture_step, load_program
 
     settings = _settings(args)
+    if args.model.endswith((".program.json", ".program.json.gz")):
+        from layerdag.programs.program import Program
+
+        return Program.load(args.model).step(**settings)
     if ".py:" not in args.model and not args.model.endswith(".py"):
         return capture_model(args.model, **settings)
     program = load_program(args.model)

@@ -1,0 +1,110 @@
+"""``layerdag program``: the forward program of a model or a host trace, at any size."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from layerdag.errors import UsageError
+
+if TYPE_CHECKING:
+    from layerdag.programs.execution import Finding
+    from layerdag.programs.program import Program
+
+SUMMARY = (
+    "Record the forward program of a model: its operators with their arguments, sizes as "
+    "expressions of a small table. A program can be resized, run, and turned into the trace of a "
+    "training step on any number of ranks. FILE.py is run as code with your rights; name only "
+    "files that you trust."
+)
+EXAMPLE = (
+    "  layerdag program my_model.py:make_step --out mine.program.json\n"
+    "  layerdag program host_trace.json.gz --print\n"
+    "  layerdag program mine.program.json --size B0=64 --size w0=4096 --out wide.program.json\n"
+    "  layerdag capture wide.program.json --data 8 --out traces/wide"
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("source",
+        help="FILE.py:FUNCTION, whose function returns (module, inputs); a host trace of "
+        "PyTorch; or a .program.json")  # fmt: skip
+    parser.add_argument("--out", metavar="FILE", help="write the program, NAME.program.json")
+    parser.add_argument("--size", action="append", default=[], metavar="NAME=N",
+        help="another number in the table of sizes, such as B0=64; may be given again")  # fmt: skip
+    parser.add_argument("--print", action="store_true", dest="show",
+        help="print the program as readable Python")  # fmt: skip
+    parser.add_argument("--phase", choices=("training", "inference"), default="training",
+        help="whether it must end in a loss (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
+        help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the program, check it, write it and tell its figures; 1 if it cannot run."""
+    from layerdag.cli.main import print_figures
+
+    sizes = _sizes(args.size)
+    found = _program(args.source).resize(**sizes)
+    findings = found.check(training=args.phase == "training")
+    if args.out:
+        found.save(args.out)
+    figures = {
+        "name": found.name,
+        "calls": len(found),
+        "sizes": dict(found.sizes),
+        "parameters": found.parameters() if _runs(findings) else None,
+        "operators": found.operator_counts(),
+        "findings": [{"kind": f.kind, "node": f.node, "text": f.text} for f in findings],
+        "notes": list(found.notes),
+    }
+    lines = found.source().splitlines() if args.show else []
+    print_figures(args.json, figures, [*lines, *_lines(figures, findings)])
+    return 0 if _runs(findings) else 1
+
+
+def _runs(findings: Sequence["Finding"]) -> bool:
+    return not any(finding.kind == "cannot-run" for finding in findings)
+
+
+def _sizes(given: Sequence[str]) -> dict[str, int]:
+    """Return the numbers that --size gives."""
+    found = {}
+    for text in given:
+        name, equals, number = text.partition("=")
+        if not equals or not number.isascii() or not number.isdigit():
+            raise UsageError(f"--size {text}: write NAME=NUMBER, such as B0=64.")
+        found[name] = int(number)
+    return found
+
+
+def _program(source: str) -> "Program":
+    """Return the program of what was named."""
+    from contextlib import nullcontext
+
+    from torch import nn
+
+    from layerdag.capturing.step import load_program
+    from layerdag.programs.sources import program
+
+    if ".py:" not in source and not source.endswith(".py"):
+        return program(source)
+    made = load_program(source, nullcontext())
+    if not isinstance(made.model, nn.Module):
+        raise UsageError(f"{source}: return (module, inputs); a function has no program.")
+    return program(made.model, made.inputs, name=source.rpartition(":")[2])
+
+
+def _lines(figures: dict[str, Any], findings: Sequence["Finding"]) -> list[str]:
+    """Return the figures for people."""
+    parameters = figures["parameters"]
+    lines = [
+        f"{figures['name']}: {figures['calls']:,} calls"
+        + ("" if parameters is None else f", {parameters:,} parameters"),
+        "sizes: " + ", ".join(f"{name}={number}" for name, number in figures["sizes"].items()),
+    ]
+    most = list(figures["operators"].items())[:8]
+    lines.append("operators: " + ", ".join(f"{count} {name}" for name, count in most))
+    lines += [f"note: {note}" for note in figures["notes"]]
+    lines += [f"{finding.kind}: {finding.text}" for finding in findings]
+    return lines

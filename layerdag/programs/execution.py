@@ -1,0 +1,274 @@
+"""Running a program's nodes: on fake tensors to check them, or for real.
+
+Every size is derived from the shapes that arrive at a node, so that a program runs, or fails at a
+node that can be named, for any table of sizes.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from layerdag.errors import DataError
+from layerdag.programs.nodes import EDGE, EDGES, ForwardGraph, Leaf, Node, Symbol, Word
+from layerdag.programs.operators import GETITEM, LEAVES, in_place, operator
+from layerdag.programs.sizes import evaluate
+
+MakeLeaf = Callable[[Leaf, tuple[int, ...]], Tensor]
+"""Makes the tensor of a leaf, given its shape as numbers."""
+
+_MOST_ELEMENTS = 2**44  # 64 TiB of float32: more is a mistake in the table of sizes
+
+
+@final
+class NodeError(DataError):
+    """A node of a program that cannot run.
+
+    Attributes:
+        at: Position of the node.
+        reason: Why, without the place.
+    """
+
+    def __init__(self, program: ForwardGraph, at: int, reason: str) -> None:
+        node = program.nodes[at]
+        place = f" of module {node.module}" if node.module else ""
+        super().__init__(f"{program.name}: node {at} ({node.operator}{place}) cannot run: {reason}")
+        self.at, self.reason = at, reason
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """Why a program is no training step that runs.
+
+    Attributes:
+        kind: "cannot-run", "no-loss", "unused-parameter" or "unused-result".
+        node: Position of the node; None for the program as a whole.
+        text: The sentence.
+    """
+
+    kind: str
+    node: int | None
+    text: str
+
+
+def fake_leaf(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
+    """Make a leaf of zeros: a parameter, or a tensor, of the mode that is on."""
+    tensor = torch.zeros(shape, dtype=getattr(torch, leaf.dtype))
+    if leaf.kind == "parameter" and tensor.is_floating_point():
+        return nn.Parameter(tensor, requires_grad=leaf.trained)
+    return tensor
+
+
+def run_node(node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], make: MakeLeaf) -> Any:
+    """Run one node.
+
+    Args:
+        node: The node.
+        inputs: Results of its inputs.
+        sizes: The table of sizes.
+        make: Makes, or returns, the tensors of its leaves in order.
+
+    Raises:
+        DataError: If a size has no value, or inputs are of the wrong kind; PyTorch's own errors
+            where an operator refuses its arguments.
+    """
+    called = _Call(inputs, sizes, make, sum(part == EDGE for part in node.parts()))
+    positional = [called.value(given) for given in node.arguments]
+    if node.operator in LEAVES:
+        return positional[0]
+    if node.operator == GETITEM:
+        return _part(*positional)
+    keywords = {name: called.value(given) for name, given in node.keywords}
+    if any(not isinstance(tensor, Tensor) for tensor in inputs):
+        raise DataError("an input is a list of tensors; take one of them by getitem.")
+    return operator(node.operator)(*positional, **keywords)
+
+
+@final
+class _Call:
+    """Makes the values of one call's arguments, in order.
+
+    Args:
+        inputs: Results of its inputs.
+        sizes: The table of sizes.
+        make: Makes the tensors of its leaves.
+        single: Inputs that are arguments alone; the others are one list.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Any], sizes: Mapping[str, int], make: MakeLeaf, single: int
+    ) -> None:
+        self._sizes, self._make = sizes, make
+        self._edges, self._listed = iter(inputs), len(inputs) - single
+        tensors = [(at, value) for at, value in enumerate(inputs) if isinstance(value, Tensor)]
+        self._shapes: dict[str, Sequence[int]] = {f"a{at}": value.shape for at, value in tensors}
+        self._device = tensors[0][1].device if tensors else torch.device("cpu")
+        self._made = 0
+
+    def value(self, given: Any) -> Any:
+        """Return what an argument stands for."""
+        if isinstance(given, tuple):
+            return [self.value(part) for part in given]
+        if isinstance(given, Symbol):
+            return evaluate(given.size, self._shapes, self._sizes)
+        if isinstance(given, Word):
+            return self._device if given.kind == "device" else getattr(torch, given.name)
+        if isinstance(given, Leaf):
+            return self._leaf(given)
+        if isinstance(given, str) and given == EDGE:
+            return next(self._edges)
+        if isinstance(given, str) and given == EDGES:
+            return [next(self._edges) for _ in range(self._listed)]
+        return given
+
+    def _leaf(self, leaf: Leaf) -> Tensor:
+        shape = tuple(evaluate(size, self._shapes, self._sizes) for size in leaf.shape)
+        if math.prod(shape) > _MOST_ELEMENTS:
+            raise DataError(f"a {leaf.kind} of {list(shape)} has more than 2**44 elements.")
+        self._shapes[f"p{self._made}"] = shape
+        self._made += 1
+        return self._make(leaf, shape)
+
+
+def _part(parts: Any, at: Any) -> Any:
+    """Return one tensor of a list."""
+    if not isinstance(parts, list | tuple) or not isinstance(at, int) or not 0 <= at < len(parts):
+        raise DataError(f"there is no part {at} in what its input returns.")
+    return parts[at]
+
+
+_MODES: dict[str, Callable[[], Any]] = {
+    "no_grad": torch.no_grad,
+    "autocast:bfloat16": lambda: torch.autocast("cpu", torch.bfloat16),
+    "autocast:float16": lambda: torch.autocast("cpu", torch.float16),
+}
+
+
+@contextmanager
+def switched(mode: Sequence[str]) -> Iterator[None]:
+    """Switch on what a node was recorded under."""
+    with ExitStack() as stack:
+        for word in mode:
+            stack.enter_context(_MODES[word]())
+        yield
+
+
+def run(program: ForwardGraph, make: MakeLeaf = fake_leaf) -> Iterator[Any]:
+    """Run a program node by node under the mode that is on, and yield each result.
+
+    Raises:
+        NodeError: If a node cannot run.
+    """
+    results: list[Any] = []
+    for at, node in enumerate(program.nodes):
+        try:
+            with switched(node.mode):
+                result = run_node(node, [results[i] for i in node.inputs], program.sizes, make)
+        except Exception as error:  # an operator's own refusals are of many classes
+            raise NodeError(program, at, _first_line(error)) from error
+        if not isinstance(result, Tensor | list | tuple):
+            raise NodeError(program, at, f"it returns {type(result).__name__}, no tensor.")
+        results.append(result)
+        yield result
+
+
+def run_fake(program: ForwardGraph) -> list[Any]:
+    """Run a program on fake tensors, which have shapes but no content, and return all results.
+
+    Raises:
+        NodeError: If a node cannot run.
+    """
+    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+        return list(run(program))
+
+
+def count_parameters(program: ForwardGraph) -> int:
+    """Return the number of parameters, those that no node reads included.
+
+    Raises:
+        NodeError: If a node cannot run.
+    """
+    total = sum(
+        math.prod(size for size in leaf.shape if isinstance(size, int))
+        for _, leaf in program.unused
+    )
+
+    def make(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
+        nonlocal total
+        total += math.prod(shape) if leaf.kind == "parameter" else 0
+        return fake_leaf(leaf, shape)
+
+    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+        for _ in run(program, make):
+            pass
+    return total
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep PyTorch from logging the traceback of each operator that refuses its arguments."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def check(program: ForwardGraph, training: bool = True) -> list[Finding]:
+    """Return why a program is no step that runs; nothing if it is one.
+
+    Args:
+        program: The program.
+        training: Whether it must end in a loss that every parameter has a part in.
+    """
+    try:
+        results = run_fake(program)
+    except NodeError as error:
+        return [Finding("cannot-run", error.at, str(error))]
+    found = [*_unused_results(program)]
+    if not training:
+        return found
+    loss = results[program.outputs[0]] if len(program.outputs) == 1 else None
+    if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
+        text = f"{program.name}: its output is no scalar that depends on a parameter, so no loss."
+        return [*found, Finding("no-loss", program.outputs[0] if program.outputs else None, text)]
+    return [*found, *_unreached(program)]
+
+
+def _unused_results(program: ForwardGraph) -> Iterator[Finding]:
+    """Yield the calls of which no other reads the result."""
+    read = {i for node in program.nodes for i in node.inputs} | set(program.outputs)
+    for at, node in enumerate(program.nodes):
+        if at not in read and node.operator not in LEAVES and not in_place(node.operator):
+            yield Finding(
+                "unused-result",
+                at,
+                f"{program.name}: the result of node {at} ({node.operator}) is used by nothing.",
+            )
+
+
+def _unreached(program: ForwardGraph) -> Iterator[Finding]:
+    """Yield the nodes with parameters from which no path leads to the output."""
+    reached = set(program.outputs)
+    for at in range(len(program.nodes) - 1, -1, -1):
+        if at in reached:
+            reached.update(program.nodes[at].inputs)
+    for at, node in enumerate(program.nodes):
+        owns = any(leaf.kind == "parameter" and leaf.trained for leaf in node.leaves)
+        if owns and at not in reached:
+            text = f"{program.name}: the parameters of node {at} ({node.operator}) get no gradient."
+            yield Finding("unused-parameter", at, text)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,348 @@
+"""Programs from host traces: PyTorch's ExecutionTraceObserver writes every argument of a call.
+
+The outermost operators before the backward pass are the forward program. Tensors are told apart by
+their ids, parameters are those that the optimizer changes, in the order in which it does. What a
+trace does not say is not guessed: the content of constants, module paths without scopes of their
+own, numbers that PyTorch passed as tensors.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from layerdag.errors import DataError, TraceError
+from layerdag.programs.operators import GETITEM, arguments, operator
+from layerdag.programs.recording import (
+    Described,
+    RecordedCall,
+    RecordedLeaf,
+    Recording,
+    Reference,
+)
+from layerdag.traces.pytorch.host_trace import argument_values, attribute
+from layerdag.traces.pytorch.json_stream import Raw, stream_objects
+from layerdag.traces.pytorch.scalar_types import scalar_type
+
+MODULE_SCOPE = "module:"
+"""Begins the name of a scope that says which module runs, as ``layerdag collect`` writes it."""
+
+_OPERATOR = re.compile(r"(?:aten|torchvision|c10d|_c10d_functional|fsdp)::")
+_SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
+_LISTED = re.compile(r"Tensor\((?:[^()]|\([^()]*\))*\)|None|\w+")
+_EMPTY = "nullptr"
+_BACKWARD = "autograd::engine::evaluate_function"
+_ASKS_CONTENT = ("aten::is_nonzero", "aten::item", "aten::_local_scalar_dense")
+_PLAN = frozenset(
+    ("c10d::broadcast_", "c10d::send", "c10d::recv_", "c10d::allreduce_", "c10d::barrier")
+)
+"""Communication that belongs to the plan, not to the program."""
+
+_COALESCED = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
+"""Operators around DDP's broadcast of buffers, which copies then put in their places."""
+
+# Codes of c10/core/ScalarType.h and c10/core/MemoryFormat.h that occur among arguments.
+_DTYPES = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
+    7: "float64", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
+}  # fmt: skip
+_MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last",
+                   3: "channels_last_3d"}  # fmt: skip
+_NUMBERS = ("float64", "int64")
+"""Dtypes of tensors without dimensions that Python's numbers become."""
+
+
+def recording_of_host_trace(path: str | Path) -> Recording:
+    """Return the forward pass of a host trace.
+
+    Raises:
+        TraceError: If the file is no host trace.
+        DataError: If it holds no forward pass whose arguments are known, as traces before schema
+            1.0.3 do, or FSDP's gathers stand where parameters were.
+    """
+    nodes = sorted(stream_objects(path, "nodes"), key=lambda node: int(node.get("id", 0)))
+    if not nodes:
+        raise TraceError(f"{path} has no nodes.")
+    return _Reader(str(path), nodes).recording()
+
+
+@dataclass
+class _Values:
+    """The values of the recording while it grows.
+
+    Attributes:
+        rows: Leaves and calls.
+        at: Position of the value that a tensor id names now.
+        leaves: Position of each leaf by id, shape and dtype.
+    """
+
+    rows: list[RecordedLeaf | RecordedCall] = field(default_factory=list)
+    at: dict[int, int] = field(default_factory=dict)
+    leaves: dict[Any, int] = field(default_factory=dict)
+
+
+@final
+class _Reader:
+    """Reads the nodes of one host trace."""
+
+    def __init__(self, source: str, nodes: list[Raw]) -> None:
+        self._source, self._nodes = source, nodes
+        self._by_id = {int(node["id"]): node for node in nodes if "id" in node}
+        self._above: dict[int, tuple[Raw, ...]] = {}
+        self._values = _Values()
+        self._updated = self._parameters()
+        self._branches: list[str] = []
+        self._flat: set[int] = set()
+
+    def recording(self) -> Recording:
+        """Return the forward pass."""
+        trained = False
+        for node in self._nodes:
+            name = str(node.get("name", ""))
+            if _BACKWARD in name:
+                trained = True
+                break
+            if _OPERATOR.match(name) and not self._inside(node):
+                self._add(node, name)
+        rows = self._values.rows
+        if trained and rows and _operator_of(rows[-1]) == "aten.ones_like.default":
+            rows.pop()  # where the backward pass begins
+        outputs = self._outputs(trained)
+        if not outputs:
+            raise DataError(f"{self._source} has no forward pass on floating-point tensors.")
+        order = sorted(self._updated, key=lambda tensor: self._updated[tensor])
+        return Recording(
+            name=Path(self._source).name.split(".")[0],
+            values=tuple(rows),
+            outputs=outputs,
+            order=tuple(f"t{tensor}" for tensor in order),
+            branches=tuple(self._branches),
+        )
+
+    def _ancestors(self, node: Raw) -> tuple[Raw, ...]:
+        """Return the nodes that enclose a node, innermost first."""
+        key = int(node.get("id", -1))
+        if key not in self._above:
+            parent = node.get("ctrl_deps", node.get("parent"))
+            above = None if parent is None else self._by_id.get(int(parent))
+            outer = above is not None and int(above["id"]) < key
+            self._above[key] = (above, *self._ancestors(above)) if above and outer else ()
+        return self._above[key]
+
+    def _inside(self, node: Raw) -> bool:
+        """Return whether a node is part of another operator or of the optimizer."""
+        return any(
+            _OPERATOR.match(str(above.get("name", "")))
+            or str(above.get("name", "")).startswith("Optimizer")
+            for above in self._ancestors(node)
+        )
+
+    def _parameters(self) -> dict[int, int]:
+        """Return the rank of each tensor that the optimizer changes."""
+        found: dict[int, int] = {}
+        for node in self._nodes:
+            names = (str(above.get("name", "")) for above in self._ancestors(node))
+            if not any(name.startswith("Optimizer.step") for name in names):
+                continue
+            for value, kind, _ in _inputs(node):
+                for tensor in _tensor_ids(value, kind):
+                    found.setdefault(tensor, len(found))
+        return found
+
+    def _add(self, node: Raw, name: str) -> None:
+        """Add an outermost operator."""
+        if name in _ASKS_CONTENT:
+            self._branches.append(f"{self._module(node) or 'the model'}: {name}")
+            return
+        if name in _PLAN or self._moves_buffers(node, name):
+            return
+        found = _SCHEMA.match(str(attribute(node, "op_schema") or ""))
+        if found is None or name.startswith(("c10d", "_c10d_functional", "fsdp")):
+            raise DataError(
+                f"{self._source}: node {node.get('id')} ({name}) has no operator schema, or "
+                "belongs to FSDP or tensor parallelism; its forward program cannot be taken out. "
+                "Record a run on one rank or with DDP, by PyTorch 2.1 or later."
+            )
+        overload = f"{found[1]}.{found[2]}.{found[3] or 'default'}"
+        operator(overload)
+        try:
+            given = tuple(self._arguments(node, overload))
+            self._result(node, overload, given)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{self._source}: node {node.get('id')} ({name}) has arguments that do not fit its "
+                f"schema ({type(error).__name__}: {error})."
+            ) from error
+
+    def _moves_buffers(self, node: Raw, name: str) -> bool:
+        """Return whether a node is part of DDP's broadcast of buffers, and follow what it makes."""
+        given = {t for value, kind, _ in _inputs(node) for t in _tensor_ids(value, kind)}
+        if name not in _COALESCED and not (name == "aten::copy_" and given & self._flat):
+            return False
+        made = node.get("outputs", {})
+        for value, kind in zip(made.get("values", ()), made.get("types", ()), strict=False):
+            if name in _COALESCED:
+                self._flat.update(_tensor_ids(value, str(kind)))
+        return True
+
+    def _arguments(self, node: Raw, overload: str) -> Iterator[tuple[str, Any]]:
+        for part, (value, kind, shape) in zip(arguments(overload), _inputs(node), strict=False):
+            if part.runtime:
+                if not part.has_default:
+                    yield part.name, Described("device", "run")
+                continue
+            made = self._value(value, kind, shape, part.name, overload)
+            if not (part.has_default and made == part.default) and not (
+                part.keyword and made is None
+            ):
+                yield part.name, made
+
+    def _value(self, value: Any, kind: str, shape: Any, name: str, overload: str) -> Any:
+        if value == "<None>" or kind == "None":
+            return None
+        if kind.startswith("Tensor("):
+            return None if _EMPTY in kind else self._tensor(value[0], kind, shape, name, overload)
+        if kind.startswith("GenericList[") and "Tensor(" in kind:
+            return tuple(
+                None if k == "None" or _EMPTY in k else self._tensor(v[0], k, s, name, overload)
+                for v, k, s in zip(value, _listed(kind), shape, strict=True)
+            )
+        if name == "dtype" and isinstance(value, int):
+            return Described("dtype", _DTYPES[value])
+        if name == "memory_format":
+            return Described("memory_format", _MEMORY_FORMATS[value])
+        if isinstance(value, str) and value.lower() in ("inf", "-inf", "infinity", "-infinity"):
+            return float(value)
+        return _frozen(value)
+
+    def _tensor(self, tensor: int, kind: str, shape: Any, name: str, overload: str) -> Any:
+        """Return the reference to a tensor, or the number that became one."""
+        values, dtype = self._values, _dtype(kind, self._source)
+        if tensor in values.at:
+            return Reference(values.at[tensor])
+        known = tensor in self._updated
+        if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":
+            return 0.5 if dtype == "float64" else 3  # a number of Python's; a trace has no content
+        key = (tensor, tuple(shape), dtype)
+        if key not in values.leaves:
+            kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
+            if not self._updated and name in ("weight", "bias"):
+                kind_of_leaf = "parameter"
+            values.leaves[key] = len(values.rows)
+            trained = kind_of_leaf == "parameter"
+            values.rows.append(
+                RecordedLeaf(kind_of_leaf, f"t{tensor}", tuple(shape), dtype, trained)
+            )
+        return Reference(values.leaves[key])
+
+    def _result(self, node: Raw, overload: str, given: tuple[tuple[str, Any], ...]) -> None:
+        """Add a call with what it returned."""
+        values, outputs = self._values, node["outputs"]
+        ids: list[int] = []
+        shapes: list[tuple[int, ...]] = []
+        dtypes: list[str] = []
+        listed = False
+        found = zip(outputs["values"], outputs["types"], outputs["shapes"], strict=True)
+        for value, kind, shape in found:
+            if str(kind).startswith("GenericList[") and "Tensor(" in kind:
+                listed = True
+                parts = list(zip(value, _listed(kind), shape, strict=True))
+            elif str(kind).startswith("Tensor("):
+                parts = [(value, kind, shape)]
+            else:
+                continue
+            for own, own_kind, own_shape in parts:
+                ids.append(own[0])
+                shapes.append(tuple(own_shape))
+                dtypes.append(_dtype(own_kind, self._source))
+        if not ids:
+            return
+        several = listed or len(operator(overload)._schema.returns) > 1
+        call, module = len(values.rows), self._module(node)
+        values.rows.append(RecordedCall(overload, given, module, (), tuple(shapes), tuple(dtypes)))
+        if not several:
+            values.at[ids[0]] = call
+            return
+        for part, tensor in enumerate(ids):
+            values.at[tensor] = len(values.rows)
+            taken = (("self", Reference(call)), ("index", part))
+            values.rows.append(
+                RecordedCall(GETITEM, taken, module, (), (shapes[part],), (dtypes[part],))
+            )
+
+    def _module(self, node: Raw) -> str:
+        """Return the path of the module that a node runs in, "" if no scope says it."""
+        for above in self._ancestors(node):
+            name = str(above.get("name", ""))
+            if name.startswith(MODULE_SCOPE):
+                return name.removeprefix(MODULE_SCOPE)
+        return ""
+
+    def _outputs(self, trained: bool) -> tuple[int, ...]:
+        """Return the last result that nothing reads: in training, the last scalar."""
+        rows = self._values.rows
+        read = {at for row in rows if isinstance(row, RecordedCall) for at in _read(row.arguments)}
+        ends = [
+            at
+            for at, row in enumerate(rows)
+            if isinstance(row, RecordedCall)
+            and at not in read
+            and len(row.shapes) == 1
+            and row.dtypes[0].startswith(("float", "bfloat"))
+        ]
+        scalars = [at for at in ends if rows[at].shapes[0] == ()]  # type: ignore[union-attr]
+        return tuple((scalars if trained and scalars else ends)[-1:])
+
+
+def _inputs(node: Raw) -> Iterable[tuple[Any, str, Any]]:
+    """Return value, type and shape of each argument."""
+    inputs = node.get("inputs")
+    if not isinstance(inputs, Mapping) or "values" not in inputs:
+        return ()
+    kinds = [str(kind) for kind in inputs.get("types", ())]
+    return zip(argument_values(node), kinds, inputs.get("shapes", ()), strict=False)
+
+
+def _tensor_ids(value: Any, kind: str) -> Iterator[int]:
+    if kind.startswith("Tensor(") and isinstance(value, list) and value:
+        yield int(value[0])
+    elif kind.startswith("GenericList[") and isinstance(value, list):
+        for part, own in zip(value, _listed(kind), strict=False):
+            yield from _tensor_ids(part, own)
+
+
+def _listed(kind: str) -> list[str]:
+    """Return the types of the parts of a list."""
+    return _LISTED.findall(kind.removeprefix("GenericList[").removesuffix("]"))
+
+
+def _dtype(kind: str, source: str) -> str:
+    """Return the dtype of a type such as "Tensor(float)"."""
+    found = scalar_type(kind.removeprefix("Tensor(").removesuffix(")"))
+    if found is None:
+        raise DataError(f"{source}: {kind} is no dtype that PyTorch is known to have.")
+    return found.name
+
+
+def _leaf_kind(name: str, overload: str, dtype: str, shape: tuple[int, ...], updated: bool) -> str:
+    if updated and dtype.startswith(("float", "bfloat")):
+        return "parameter"
+    counts = overload.startswith("aten.add_.") and dtype == "int64" and shape == ()
+    return "buffer" if name in ("running_mean", "running_var") or counts else "input"
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
+
+
+def _read(value: Any) -> Iterator[int]:
+    if isinstance(value, Reference):
+        yield value.value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _read(part)
+
+
+def _operator_of(row: RecordedLeaf | RecordedCall) -> str:
+    return row.operator if isinstance(row, RecordedCall) else ""

@@ -1,0 +1,282 @@
+"""A program as a module that runs: on a CPU, a GPU, or fake tensors."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from layerdag.errors import UsageError
+from layerdag.programs.execution import NodeError, quiet, run_node, switched
+from layerdag.programs.nodes import ForwardGraph, Leaf, Node
+from layerdag.programs.operators import LEAVES
+
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A leaf of a node, with the module and the name under which its tensor is held."""
+
+    leaf: Leaf
+    shape: tuple[int, ...]
+    attribute: str
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Nodes in a row that belong to one unit.
+
+    Attributes:
+        unit: Position of the unit; None for the module itself.
+        first: First node.
+        end: Node after the last.
+        taken: Nodes before, whose results are used inside.
+        given: Nodes inside, whose results are used after.
+    """
+
+    unit: int | None
+    first: int
+    end: int
+    taken: tuple[int, ...]
+    given: tuple[int, ...]
+
+
+@final
+class ProgramUnit(nn.Module):
+    """A part of a program that ``fully_shard`` gathers at once; it holds parameters of its own."""
+
+    def __init__(self, owner: "ProgramModule") -> None:
+        super().__init__()
+        self.__dict__["owner"] = owner  # no child: it would hold its own parent
+
+    def forward(self, segment: int, *taken: Tensor) -> tuple[Any, ...]:
+        """Run a segment of the program on what it takes from before."""
+        return tuple(self.__dict__["owner"].run_segment(segment, taken))
+
+
+@final
+class ProgramModule(nn.Module):
+    """Runs a program; its parameters are random, drawn as PyTorch's layers draw theirs.
+
+    Args:
+        program: The program.
+
+    Attributes:
+        program: The program.
+        units: Parts that are gathered at once under ``fully_shard``.
+
+    Raises:
+        NodeError: If a node cannot run with the program's table of sizes.
+    """
+
+    def __init__(self, program: ForwardGraph) -> None:
+        super().__init__()
+        self.program = program
+        unit_of = _unit_of(program)
+        names = [name for name in program.units if name in set(unit_of)]
+        position = {name: at for at, name in enumerate(names)}
+        self._unit_N = [position.get(name) for name in unit_of]
+        self.units = nn.ModuleList(ProgramUnit(self) for _ in names)
+        self._held = _held_leaves(program)
+        self._register(position)
+        self._segments = _segments(program, self._unit_N)
+        self._results: dict[int, Any] = {}
+        self._inputs: Iterator[Any] = iter(())
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Return the program's outputs: one alone as it is, several as a tuple.
+
+        Args:
+            *inputs: Tensors in the order of the program's input nodes (``example_inputs``).
+        """
+        expected = sum(node.operator == "input" for node in self.program.nodes)
+        if len(inputs) != expected:
+            raise UsageError(
+                f"{self.program.name} takes {expected} inputs; {len(inputs)} are given "
+                "(example_inputs() makes them)."
+            )
+        self._inputs, self._results = iter(inputs), {}
+        for at, segment in enumerate(self._segments):
+            taken = [self._results[i] for i in segment.taken]
+            if segment.unit is None:
+                made = self.run_segment(at, taken)
+            else:
+                made = self.units[segment.unit](at, *taken)
+            self._results.update(zip(segment.given, made, strict=True))
+        found = [self._results[i] for i in self.program.outputs]
+        self._results = {}
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def run_segment(self, at: int, taken: Sequence[Any]) -> list[Any]:
+        """Run the nodes of a segment and return what later ones use."""
+        segment, program = self._segments[at], self.program
+        results = dict(zip(segment.taken, taken, strict=True))
+        for number in range(segment.first, segment.end):
+            node = program.nodes[number]
+            if node.operator == "input":
+                results[number] = next(self._inputs)
+                continue
+            held = iter(self._held[number])
+            owner = self._owner(self._unit_N[number])
+
+            def stored(leaf: Leaf, shape: tuple[int, ...], held: Iterator[_Held] = held,
+                       owner: nn.Module = owner) -> Tensor:  # fmt: skip
+                tensor = getattr(owner, next(held).attribute)
+                assert isinstance(tensor, Tensor)
+                return tensor
+
+            with switched(node.mode):
+                inputs = [results[i] for i in node.inputs]
+                results[number] = run_node(node, inputs, program.sizes, stored)
+        return [results[i] for i in segment.given]
+
+    def example_inputs(self) -> list[Tensor]:
+        """Return inputs of the right shapes: normal numbers, and zeros for indices and masks."""
+        generator = torch.Generator().manual_seed(_SEED)
+        return [
+            _content(node.arguments[0], held[0].shape, generator)
+            for node, held in zip(self.program.nodes, self._held, strict=True)
+            if node.operator == "input"
+        ]
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the parameters in the order in which the recorded model registered them."""
+        found = list(super().named_parameters(prefix, recurse, remove_duplicate))
+        rank = self._rank
+        last = len(rank)
+        return iter(sorted(found, key=lambda pair: rank.get(pair[0].rsplit(".", 1)[-1], last)))
+
+    def _owner(self, unit: int | None) -> nn.Module:
+        return self if unit is None else self.units[unit]
+
+    def _register(self, position: dict[str, int]) -> None:
+        """Give every leaf a tensor."""
+        order = {name: at for at, name in enumerate(self.program.order)}
+        generator = torch.Generator().manual_seed(_SEED)
+        todo: list[tuple[int, str, nn.Module, _Held]] = []
+        for number, node in enumerate(self.program.nodes):
+            if node.operator == "input":
+                continue
+            names = iter(node.names)
+            for held in self._held[number]:
+                named = held.leaf.kind in ("parameter", "buffer")
+                name = next(names, "") if named or node.names else ""
+                owner = self._owner(self._unit_N[number])
+                todo.append((order.get(name, len(order)), name, owner, held))
+        for at, (name, leaf) in enumerate(self.program.unused):
+            unit = next((u for u in self.program.units if name.startswith(f"{u}.")), None)
+            owner = self._owner(None if unit is None else position.get(unit))
+            shape = tuple(size for size in leaf.shape if isinstance(size, int))
+            held = _Held(leaf, shape, f"unused{at}")
+            todo.append((order.get(name, len(order)), name, owner, held))
+        todo.sort(key=lambda entry: entry[0])
+        self._rank = {entry[3].attribute: at for at, entry in enumerate(todo)}
+        for _, _, owner, held in todo:
+            tensor = _content(held.leaf, held.shape, generator)
+            if held.leaf.kind == "parameter" and tensor.is_floating_point():
+                parameter = nn.Parameter(tensor, requires_grad=held.leaf.trained)
+                owner.register_parameter(held.attribute, parameter)
+            else:
+                owner.register_buffer(held.attribute, tensor)
+
+
+def _unit_of(program: ForwardGraph) -> list[str]:
+    """Return the unit of each node, "" for none.
+
+    A leaf that several nodes read belongs to their unit if they agree, else to the module.
+    """
+    found = [_enclosing(node.module, program.units) for node in program.nodes]
+    readers: dict[int, set[str]] = {}
+    for at, node in enumerate(program.nodes):
+        for i in node.inputs:
+            readers.setdefault(i, set()).add(found[at])
+    for at, node in enumerate(program.nodes):
+        if node.operator in LEAVES:
+            units = readers.get(at, set())
+            found[at] = units.pop() if len(units) == 1 and node.operator != "input" else ""
+    return found
+
+
+def _enclosing(module: str, units: Sequence[str]) -> str:
+    for unit in units:
+        if module == unit or module.startswith(f"{unit}."):
+            return unit
+    return ""
+
+
+def _segments(program: ForwardGraph, units: Sequence[int | None]) -> list[_Segment]:
+    """Return the runs of nodes of one unit, with what they take and give."""
+    last_use = list(range(len(program.nodes)))
+    for at, node in enumerate(program.nodes):
+        for i in node.inputs:
+            last_use[i] = at
+    for i in program.outputs:
+        last_use[i] = len(program.nodes)
+    bounds = [0] + [at for at in range(1, len(units)) if units[at] != units[at - 1]] + [len(units)]
+    found = []
+    for first, end in pairwise(bounds):
+        used = (i for at in range(first, end) for i in program.nodes[at].inputs if i < first)
+        given = tuple(at for at in range(first, end) if last_use[at] >= end)
+        found.append(_Segment(units[first], first, end, tuple(dict.fromkeys(used)), given))
+    return found
+
+
+def _held_leaves(program: ForwardGraph) -> list[list[_Held]]:
+    """Return the leaves of each node with their shapes, found by a run on fake tensors.
+
+    Raises:
+        NodeError: If a node cannot run.
+    """
+    found: list[list[_Held]] = []
+    results: list[Any] = []
+    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+        for at, node in enumerate(program.nodes):
+            held: list[_Held] = []
+            try:
+                with switched(node.mode):
+                    results.append(_run_holding(at, node, results, program, held))
+            except Exception as error:  # an operator's own refusals are of many classes
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                raise NodeError(program, at, lines[0][:300]) from error
+            found.append(held)
+    return found
+
+
+def _run_holding(
+    at: int, node: Node, results: Sequence[Any], program: ForwardGraph, held: list[_Held]
+) -> Any:
+    """Run a node on fake tensors and note its leaves."""
+
+    def make(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
+        held.append(_Held(leaf, shape, f"node{at}_{len(held)}"))
+        tensor = torch.empty(shape, dtype=getattr(torch, leaf.dtype))
+        grows = leaf.kind == "parameter" and tensor.is_floating_point()
+        return nn.Parameter(tensor, requires_grad=leaf.trained) if grows else tensor
+
+    return run_node(node, [results[i] for i in node.inputs], program.sizes, make)
+
+
+def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Return the numbers of a leaf.
+
+    Integers are zeros, which are valid indices for every table; booleans are true. Matrices are
+    uniform as in PyTorch's layers, vectors are ones; a variance among the buffers may not be zero.
+    """
+    dtype = getattr(torch, leaf.dtype)
+    if leaf.content is not None:
+        return torch.tensor(leaf.content, dtype=dtype).reshape(shape)
+    if dtype is torch.bool or not (dtype.is_floating_point or dtype.is_complex):
+        return torch.full(shape, dtype is torch.bool, dtype=dtype)
+    if leaf.kind == "input":
+        return torch.randn(shape, generator=generator).to(dtype)
+    if len(shape) < 2:
+        return torch.ones(shape, dtype=dtype)
+    fan_in = max(1, int(torch.Size(shape[1:]).numel()))
+    uniform = torch.rand(shape, generator=generator) * 2 - 1
+    return (uniform / fan_in**0.5).to(dtype)

@@ -1,0 +1,640 @@
+"""From recordings to a program: each number of a shape becomes an expression.
+
+One observation is ambiguous: a batch of 64 may be a width of 64. Recordings of one model at several
+sizes are held side by side, so that each size is a vector of numbers, and only an expression that
+is true in all of them names it. What a single recording leaves open is found by trying: the program
+is run with another batch, and where a node then fails, the batch is no part of its sizes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, final
+
+from torch import Tensor
+
+from layerdag.errors import DataError
+from layerdag.programs.execution import NodeError, run_fake
+from layerdag.programs.nodes import EDGE, EDGES, Leaf, Node, Symbol, Word
+from layerdag.programs.operators import GETITEM, arguments, base_name
+from layerdag.programs.program import Program
+from layerdag.programs.recording import (
+    Described,
+    RecordedCall,
+    RecordedLeaf,
+    Recording,
+    Reference,
+    dtype_name,
+    same_structure,
+)
+from layerdag.programs.sizes import MOST, Size
+
+Vector = tuple[int, ...]
+"""A size in each of the recordings."""
+
+_RATIOS = tuple(
+    Fraction(*ratio)
+    for ratio in (
+        *((2, 1), (3, 1), (4, 1), (1, 2), (1, 3), (1, 4), (6, 1), (8, 1), (1, 6), (1, 8)),
+        *((3, 2), (2, 3), (9, 1), (16, 1), (1, 16), (8, 3)),
+    )
+)
+"""Multiples of a width that models have, the usual ones first."""
+_SUMS = (1, -1, 2, -2)
+_WIDTH_FROM = 16  # smaller widths are no multiples of one another by anything but chance
+_LITERAL_TO = 8
+_MOST_TRIES = 40
+_EMBEDDINGS = ("embedding", "embedding_bag")
+_VIEWS = ("view", "reshape", "unflatten")
+_WORDS_OF_VIEWS = (-1, 0, 1, 2, 3)
+"""Numbers in views that are written as they are: pairs of rotary positions, query, key, value."""
+
+
+def program_of(recordings: Sequence[Recording]) -> Program:
+    """Return the program of recordings that differ in sizes alone.
+
+    Args:
+        recordings: Of one model at several sizes; the table holds those of the first.
+
+    Raises:
+        DataError: If they are not of the same structure.
+    """
+    first = recordings[0]
+    for other in recordings[1:]:
+        if not same_structure(first, other):
+            raise DataError(
+                f"{first.name}: another size makes other calls, not the same with other numbers."
+            )
+    naming = _Naming(recordings)
+    named = naming.program()
+    naming.verify(named)
+    return named if len(recordings) > 1 else _tried(recordings, named)
+
+
+def _tried(recordings: Sequence[Recording], program: Program) -> Program:
+    """Return the program after trying other batches; batch expressions that fail are replaced."""
+    batch = program.sizes.get("B0")
+    if batch is None:
+        return program
+    without: set[int] = set()
+    for _ in range(_MOST_TRIES):
+        failed = _first_failure(program, (batch + 3, 2 * batch))
+        if failed is None:
+            return program
+        at = _blamed(program, failed, without)
+        if at is None:
+            break
+        without.add(at)
+        program = _Naming(recordings, frozenset(without)).program()
+    note = "With another batch this program does not run: sizes of its views are those recorded."
+    return replace(program, notes=(*program.notes, note))
+
+
+def _first_failure(program: Program, batches: Sequence[int]) -> int | None:
+    for batch in batches:
+        try:
+            run_fake(program.resize(B0=batch))
+        except NodeError as error:
+            return error.at
+    return None
+
+
+def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
+    """Return the nearest node before a failure whose sizes name the batch, itself included."""
+    todo, seen = [failed], set()
+    while todo:
+        at = todo.pop(0)
+        if at in seen:
+            continue
+        seen.add(at)
+        node = program.nodes[at]
+        named = any(str(size).startswith(("B0", "a0.0", "a1.0")) for size in node.slots)
+        if named and at not in without and node.operator != "input":
+            return at
+        todo += node.inputs
+        if len(seen) > 60:
+            return None
+    return None
+
+
+@dataclass
+class _Table:
+    """The table of sizes while it grows."""
+
+    entries: dict[str, Vector] = field(default_factory=dict)
+
+    def find(self, number: Vector, roles: str) -> str | None:
+        """Return an entry of some roles that has a number in all recordings."""
+        for name, known in self.entries.items():
+            if name[0] in roles and known == number:
+                return name
+        return None
+
+    def entry(self, role: str, number: Vector) -> str:
+        """Return the entry of a role for a number, a new one if there is none."""
+        found = self.find(number, role)
+        if found is None:
+            found = f"{role}{sum(name[0] == role for name in self.entries)}"
+            self.entries[found] = number
+        return found
+
+
+@dataclass
+class _Context:
+    """What the expressions of one node may refer to.
+
+    Attributes:
+        base: Name of the operator, such as "linear".
+        inputs: Shape of each input, by position: one vector for each dimension; () for lists.
+        leaves: Shapes of the node's leaves so far.
+        batch: Whether the batch may be named.
+    """
+
+    base: str
+    inputs: list[tuple[Vector, ...]]
+    leaves: list[tuple[Vector, ...]]
+    batch: bool
+
+    @property
+    def first(self) -> tuple[Vector, ...]:
+        """Shape of the first input."""
+        return self.inputs[0] if self.inputs else ()
+
+
+def _times(number: Vector, ratio: Fraction) -> tuple[Fraction, ...]:
+    return tuple(n * ratio for n in number)
+
+
+def _product(shape: Sequence[Vector]) -> Vector:
+    found = list(shape[0])
+    for length in shape[1:]:
+        found = [a * b for a, b in zip(found, length, strict=True)]
+    return tuple(found)
+
+
+@final
+class _Naming:
+    """Names the sizes of recordings.
+
+    Args:
+        recordings: Of the same structure.
+        without: Nodes of the program whose sizes are not the batch.
+    """
+
+    def __init__(self, recordings: Sequence[Recording], without: frozenset[int] = frozenset()):
+        self._recordings, self._without = recordings, without
+        self._rows = list(zip(*(recording.values for recording in recordings), strict=True))
+        self._table = _Table()
+        self._nodes: list[Node] = []
+        self._at: dict[int, int] = {}
+        self._uses = [0] * len(self._rows)
+        for row in self._rows:
+            if isinstance(row[0], RecordedCall):
+                for value in _references(row[0].arguments):
+                    self._uses[value] += 1
+        self._parts: dict[int, list[int]] = {}
+        self._tables: set[int] = set()  # parameters whose rows an embedding looks up
+        for at, row in enumerate(self._rows):
+            if isinstance(row[0], RecordedCall) and base_name(row[0].operator) in _EMBEDDINGS:
+                self._tables.add(next(_references(row[0].arguments)))
+            if isinstance(row[0], RecordedCall) and row[0].operator == GETITEM:
+                whole = next(_references(row[0].arguments))
+                self._parts.setdefault(whole, []).append(at)
+
+    def program(self) -> Program:
+        """Return the program."""
+        first = self._recordings[0]
+        for at, row in enumerate(self._rows):
+            if isinstance(row[0], RecordedLeaf) and row[0].kind == "input":
+                self._shared(at, row)
+        for at, row in enumerate(self._rows):
+            if isinstance(row[0], RecordedLeaf):
+                if row[0].kind != "input" and (self._uses[at] > 1 or at in first.outputs):
+                    self._shared(at, row)
+            elif row[0].operator != GETITEM:
+                self._call(at, row)
+                for part in self._parts.get(at, ()):  # beside it: taking a part runs nothing
+                    self._call(part, self._rows[part])
+        unused = tuple((leaf.name, Leaf("parameter", leaf.shape, leaf.dtype, leaf.trained))
+                       for leaf in first.unused)  # fmt: skip
+        return Program(
+            name=first.name,
+            nodes=tuple(self._nodes),
+            sizes={name: number[0] for name, number in self._table.entries.items()},
+            outputs=tuple(self._at[at] for at in first.outputs),
+            order=first.order,
+            unused=unused,
+            units=first.units,
+            notes=tuple(
+                f"The branch that was taken is kept: {place} asked for the content of a tensor."
+                for place in dict.fromkeys(first.branches)
+            ),
+        )
+
+    def verify(self, program: Program) -> None:
+        """Run the program at every recorded size and compare all shapes and dtypes.
+
+        Raises:
+            DataError: If one differs, or a node cannot run.
+        """
+        for number, recording in enumerate(self._recordings):
+            table = {name: known[number] for name, known in self._table.entries.items()}
+            results = run_fake(program.resize(**table))
+            for at, position in self._at.items():
+                value, found = recording.values[at], _described(results[position])
+                if found != _recorded(value):
+                    raise DataError(
+                        f"{program.name}: node {position} ({program.nodes[position].operator}) "
+                        f"gives {found}; recorded was {_recorded(value)}."
+                    )
+
+    def _shared(self, at: int, row: Sequence[Any]) -> None:
+        """Add a leaf as a node of its own."""
+        leaf = row[0]
+        shape = _vectors(row)
+        sizes: list[Size] = []
+        for place, number in enumerate(shape):
+            if leaf.kind == "input":
+                sizes.append(self._input_size(number, place))
+            elif leaf.kind == "parameter":
+                rows = place == 0 and at in self._tables
+                sizes.append(self._table.entry("r", number) if rows else
+                             self._width(number, (), "w"))  # fmt: skip
+            elif leaf.content is not None:
+                sizes.append(number[0])
+            else:
+                known = self._table.find(number, "nwrh")
+                sizes.append(number[0] if _small(number) else known or self._view(number))
+        made = Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
+                    leaf.content)  # fmt: skip
+        names = (leaf.name,) if leaf.kind in ("parameter", "buffer") else ()
+        self._at[at] = len(self._nodes)
+        self._nodes.append(Node(leaf.kind, (made,), names=names))
+
+    def _input_size(self, number: Vector, place: int) -> Size:
+        if set(number) in ({1}, {3}):
+            return number[0]
+        batch = self._table.entries.get("B0")
+        if batch is None or (batch == number and place == 0):
+            return self._table.entry("B", number) if batch is None else "B0"
+        if batch == number and len(self._recordings) > 1:
+            return "B0"
+        multiple = {n // b for n, b in zip(number, batch, strict=True) if n % b == 0}
+        exact = all(n % b == 0 for n, b in zip(number, batch, strict=True))
+        if place == 0 and exact and len(multiple) == 1:
+            return f"B0*{multiple.pop()}"
+        return self._table.find(number, "nwr") or self._table.entry("n", number)
+
+    def _call(self, at: int, row: Sequence[RecordedCall]) -> None:
+        call = row[0]
+        references = [value for value in _references(call.arguments) if value in self._at]
+        context = _Context(
+            base_name(call.operator),
+            [self._shape_of(value) for value in references],
+            [],
+            len(self._nodes) not in self._without,
+        )
+        names: list[str] = []
+        known = {part.name: part for part in _arguments(call.operator)}
+        positional: list[Any] = []
+        keywords: list[tuple[str, Any]] = []
+        reached = 0
+        for place, (name, _) in enumerate(call.arguments):
+            values = tuple(other.arguments[place][1] for other in row)
+            sized = known[name].sized if name in known else False
+            made = self._value(values, name, sized, context, names)
+            position = list(known).index(name)
+            if not known[name].keyword and position == reached and not keywords:
+                positional.append(made)
+                reached += 1
+            else:
+                keywords.append((name, made))
+        self._at[at] = len(self._nodes)
+        self._nodes.append(
+            Node(
+                call.operator,
+                tuple(positional),
+                tuple(keywords),
+                tuple(self._at[value] for value in references),
+                call.module,
+                tuple(names),
+                call.mode,
+            )
+        )
+
+    def _shape_of(self, value: int) -> tuple[Vector, ...]:
+        row = self._rows[value]
+        if isinstance(row[0], RecordedCall):
+            lone = len(row[0].shapes) == 1
+            return _columns([call.shapes[0] for call in row]) if lone else ()
+        return _vectors(row)
+
+    def _value(
+        self, values: tuple[Any, ...], name: str, sized: bool, context: _Context, names: list[str]
+    ) -> Any:
+        first = values[0]
+        if isinstance(first, Reference):
+            if first.value in self._at:
+                return EDGE
+            row = self._rows[first.value]
+            names.append(row[0].name)
+            return self._own_leaf(row, context)
+        if isinstance(first, Described):
+            return Word(first.kind, first.name)
+        if isinstance(first, tuple):
+            return self._tuple(values, name, sized, context, names)
+        if isinstance(first, bool) or not isinstance(first, int):
+            return first
+        number = tuple(values)
+        return self._number(number, name, context) if sized else self._plain(number, name)
+
+    def _plain(self, number: Vector, name: str) -> Any:
+        """Return a number that is no size; if it differs between recordings it must be one."""
+        if len(set(number)) == 1:
+            return number[0]
+        found = self._table.find(number, "Bnwrh")
+        return Symbol(found or self._table.entry("h", number))
+
+    def _tuple(
+        self, values: tuple[Any, ...], name: str, sized: bool, context: _Context, names: list[str]
+    ) -> Any:
+        first = values[0]
+        tensors = [p for p in first if isinstance(p, Reference) and p.value in self._at]
+        if first and len(tensors) == len(first):
+            return EDGES
+        whole = all(isinstance(p, int) and not isinstance(p, bool) for p in first)
+        if sized and whole and first:
+            columns = [tuple(value[at] for value in values) for at in range(len(first))]
+            return self._listed(columns, context)
+        parts = zip(*values, strict=True)
+        return tuple(self._value(tuple(part), name, sized, context, names) for part in parts)
+
+    def _own_leaf(self, row: Sequence[RecordedLeaf], context: _Context) -> Leaf:
+        """Return a leaf that is folded into the only node that reads it."""
+        leaf, shape = row[0], _vectors(row)
+        sizes: list[Size] = []
+        for place, number in enumerate(shape):
+            if leaf.kind == "constant" and leaf.content is not None:
+                sizes.append(number[0])
+            else:
+                sizes.append(self._leaf_size(leaf.kind, number, place, len(shape), context))
+        context.leaves.append(shape)
+        return Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
+                    leaf.content)  # fmt: skip
+
+    def _leaf_size(
+        self, kind: str, number: Vector, place: int, rank: int, context: _Context
+    ) -> Size:
+        if set(number) in ({0}, {1}):
+            return number[0]
+        if kind == "parameter":
+            return self._parameter_size(number, place, rank, context)
+        own = self._own_first(number, context) if rank == 1 else None
+        if own is not None:
+            return own
+        if rank > 1:
+            return self._scalar(number, context)
+        return self._width(number, _channel(context.base, context.first), "w")
+
+    def _own_first(self, number: Vector, context: _Context) -> Size | None:
+        """Return the first dimension of an earlier leaf of the node, as that of a bias."""
+        for at, known in enumerate(context.leaves):
+            if known and known[0] == number:
+                return f"p{at}.0"
+        return None
+
+    def _parameter_size(self, number: Vector, place: int, rank: int, context: _Context) -> Size:
+        base, first = context.base, context.first
+        if base.startswith("conv"):
+            if place >= 2:
+                return number[0] if len(set(number)) == 1 else self._width(number, (), "w")
+            if place == (0 if base.startswith("conv_transpose") else 1):
+                return self._channels(number, first)
+        if base == "linear" and place == 1 and first and first[-1] == number:
+            return "a0.-1"
+        if base.startswith("embedding") and place == 0:
+            return self._table.entry("r", number)
+        own = self._own_first(number, context) if rank == 1 else None
+        return own or self._width(number, _channel(base, first), "w")
+
+    def _channels(self, number: Vector, first: tuple[Vector, ...]) -> Size:
+        """Return the input channels of a convolution's weight, a part of the input's."""
+        channels = first[1] if len(first) > 1 else None
+        if channels == number:
+            return "a0.1"
+        if channels is not None and all(c % n == 0 for c, n in zip(channels, number, strict=True)):
+            parts = {c // n for c, n in zip(channels, number, strict=True)}
+            if len(parts) == 1:
+                return f"a0.1*1/{parts.pop()}"
+        return self._width(number, (), "w")
+
+    def _width(self, number: Vector, channel: tuple[tuple[str, Vector], ...], role: str) -> Size:
+        """Return a width: that of the input, a known one, a multiple of the input's, a new one."""
+        for text, known in channel:
+            if known == number:
+                return text
+        found = self._table.find(number, role)
+        if found is not None:
+            return found
+        if min(number) > _WIDTH_FROM:
+            for text, known in channel:
+                if self._table.find(known, "n") and not self._table.find(known, "w"):
+                    continue  # features of an input: a first layer's width is its own
+                for ratio in _RATIOS:
+                    if min(known) > 4 and _times(known, ratio) == number:
+                        return f"{text}*{ratio}"
+        return self._table.find(number, "wr") or self._table.entry(role, number)
+
+    def _view(self, number: Vector) -> str:
+        return self._table.entry("h", number)
+
+    def _listed(self, numbers: list[Vector], context: _Context) -> tuple[Any, ...]:
+        """Return the numbers of a list that is a shape, such as that of a view.
+
+        A view may leave one dimension to PyTorch; it is the first that nothing known gives.
+        """
+        open_one = context.base in _VIEWS and not any(set(number) == {-1} for number in numbers)
+        found: list[Any] = []
+        for place, number in enumerate(numbers):
+            if len(set(number)) == 1 and number[0] in _WORDS_OF_VIEWS:
+                found.append(number[0])
+                continue
+            size: Size | None = None
+            if context.base != "unflatten":
+                size = next(self._from_shape(numbers, place, context), None)
+            if size is None and open_one and place > 0 and place == len(numbers) - 1:
+                size, open_one = -1, False
+            if size is None:
+                size = self._from_table(number, place, numbers, context)
+            found.append(Symbol(size) if isinstance(size, str) else size)
+        return tuple(found)
+
+    def _from_shape(self, numbers: list[Vector], place: int, context: _Context) -> Iterator[Size]:
+        """Yield what the shape of the first input, or the batch, says of one number."""
+        number, first, count = numbers[place], context.first, len(numbers)
+        batch = self._table.entries.get("B0")
+        begins = place < len(first) and tuple(numbers[: place + 1]) == first[: place + 1]
+        if begins and (context.batch or first[place] != batch):
+            yield f"a0.{place}"
+        rest = count - place
+        if rest <= len(first) and tuple(numbers[place:]) == first[len(first) - rest :]:
+            yield f"a0.{place - count}"
+        yield from self._products(number, first)
+        if place == 0 and batch is not None and context.batch:
+            if number == batch:
+                yield "B0"
+            for ratio in _RATIOS:
+                if _times(batch, ratio) == number:
+                    yield f"B0*{ratio}"
+
+    def _from_table(
+        self, number: Vector, place: int, numbers: list[Vector], context: _Context
+    ) -> Size:
+        """Return an entry of the table, or a part of the first input's shape."""
+        first, batch = context.first, self._table.entries.get("B0")
+        known = self._table.find(number, "h")
+        if known is not None and (not first or place >= 1 or context.base == "unflatten"):
+            return known
+        for size in self._quotients(number, first):
+            return size
+        for at in range(len(first) - 1, -1, -1):
+            if first[at] == number and number != batch and place != 1:
+                return f"a0.{at - len(first)}"
+        known = self._table.find(number, "nwrh")
+        if known is not None:
+            return known
+        if place != len(numbers) - 1 and min(number) > _LITERAL_TO:
+            for at in range(len(first) - 1, 0, -1):
+                for ratio in (Fraction(1, 2), Fraction(2), Fraction(1, 4), Fraction(4)):
+                    if _times(first[at], ratio) == number:
+                        return f"a0.{at - len(first)}*{ratio}"
+        return self._view(number)
+
+    def _products(self, number: Vector, first: tuple[Vector, ...]) -> Iterator[Size]:
+        for start in range(len(first) - 1):
+            for end in range(start + 2, len(first) + 1):
+                if _product(first[start:end]) == number:
+                    inner = start == 0 or end < len(first)
+                    yield f"a0.{start}:{end}" if inner else f"a0.{start - len(first)}:"
+
+    def _quotients(self, number: Vector, first: tuple[Vector, ...]) -> Iterator[Size]:
+        for at in range(len(first) - 1, 0, -1):
+            for name, known in self._table.entries.items():
+                if name[0] != "h" or min(known) < 2:
+                    continue
+                if all(a == b * n for a, b, n in zip(first[at], known, number, strict=True)):
+                    yield f"a0.{at - len(first)}/{name}"
+
+    def _number(self, number: Vector, name: str, context: _Context) -> Any:
+        """Return a size that stands alone among the arguments."""
+        if set(number) == {MOST}:
+            return Symbol("max")
+        constant = len(set(number)) == 1
+        if constant and (number[0] in (0, 1) or number[0] < 0):
+            return number[0]
+        if name == "groups":
+            channels = context.first[1] if len(context.first) > 1 else None
+            return Symbol("a0.1") if channels == number else self._plain(number, name)
+        if constant and name == "num_groups" and number[0] <= 64:
+            return number[0]
+        if constant and name == "output_size" and number[0] <= _LITERAL_TO:
+            return number[0]
+        found = self._scalar(number, context)
+        return found if isinstance(found, int) else Symbol(found)
+
+    def _scalar(self, number: Vector, context: _Context) -> Size:
+        batch = self._table.entries.get("B0")
+        for at, shape in enumerate(context.inputs):
+            for dim in range(len(shape) - 1, -1, -1):
+                if shape[dim] == number and number != batch:
+                    return f"a{at}.{dim - len(shape)}"
+        found = self._table.find(number, "nwrh")
+        if found is not None:
+            return found
+        if number == batch and context.batch:
+            return "B0"
+        found = self._multiple(number, context.first)
+        if found is not None:
+            return found
+        if len(set(number)) == 1 and number[0] <= _LITERAL_TO:
+            return number[0]
+        return self._sum(number, context.first) or self._view(number)
+
+    def _multiple(self, number: Vector, first: tuple[Vector, ...]) -> str | None:
+        """Return a multiple of a dimension of the first input; of the batch there are none."""
+        batch = self._table.entries.get("B0")
+        for dim in range(len(first) - 1, -1, -1):
+            if min(first[dim]) <= 4 or (dim == 0 and first[dim] == batch):
+                continue
+            for ratio in _RATIOS:
+                if _times(first[dim], ratio) == number:
+                    return f"a0.{dim - len(first)}*{ratio}"
+        return None
+
+    def _sum(self, number: Vector, first: tuple[Vector, ...]) -> str | None:
+        for dim in range(len(first) - 1, -1, -1):
+            for plus in _SUMS:
+                if min(first[dim]) > _LITERAL_TO and tuple(n + plus for n in first[dim]) == number:
+                    return f"a0.{dim - len(first)}+{plus}"
+        return None
+
+
+def _described(result: Any) -> list[tuple[tuple[int, ...], str]]:
+    """Return shape and dtype of each tensor of a result."""
+    parts = [result] if isinstance(result, Tensor) else list(result)
+    return [(tuple(part.shape), dtype_name(part.dtype)) for part in parts]
+
+
+def _recorded(value: RecordedLeaf | RecordedCall) -> list[tuple[tuple[int, ...], str]]:
+    if isinstance(value, RecordedLeaf):
+        return [(value.shape, value.dtype)]
+    return list(zip(value.shapes, value.dtypes, strict=True))
+
+
+def _small(number: Vector) -> bool:
+    return len(set(number)) == 1 and number[0] <= 1
+
+
+def _channel(base: str, first: tuple[Vector, ...]) -> tuple[tuple[str, Vector], ...]:
+    """Return the dimension of the first input that a layer's width may equal."""
+    if not first or base.startswith("embedding"):
+        return ()
+    by_channel = base.startswith("batch_norm") or (
+        base.startswith(("conv", "group_norm", "instance_norm")) and len(first) > 2
+    )
+    if by_channel:
+        return (("a0.1", first[1]),) if len(first) > 1 else ()
+    return (("a0.-1", first[-1]),)
+
+
+def _arguments(operator: str) -> Any:
+    if operator == GETITEM:
+        return _GETITEM
+    return arguments(operator)
+
+
+@dataclass(frozen=True)
+class _Plain:
+    name: str
+    sized: bool = False
+    keyword: bool = False
+
+
+_GETITEM = (_Plain("self"), _Plain("index"))
+
+
+def _columns(shapes: Sequence[Sequence[int]]) -> tuple[Vector, ...]:
+    return tuple(zip(*shapes, strict=True))
+
+
+def _vectors(row: Sequence[RecordedLeaf]) -> tuple[Vector, ...]:
+    return _columns([leaf.shape for leaf in row])
+
+
+def _references(value: Any) -> Iterator[int]:
+    """Yield the positions of the values that arguments refer to, in order."""
+    if isinstance(value, Reference):
+        yield value.value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _references(part)

@@ -1,0 +1,363 @@
+"""Nodes of a forward program: calls of operators, and the tensors that no call makes."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, final, runtime_checkable
+
+from layerdag.errors import DataError
+from layerdag.programs.operators import LEAVES
+from layerdag.programs.sizes import Shape, Size, read_expression
+from layerdag.runtime.settings import did_you_mean
+
+EDGE = "#"
+"""Stands for the next of a node's inputs among its arguments."""
+
+EDGES = "#*"
+"""Stands for a list of all inputs that no other argument takes."""
+
+_MOST_INPUTS = 4_096
+_DTYPES = frozenset(
+    (
+        *("bool", "uint8", "int8", "int16", "int32", "int64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+        *("float8_e4m3fn", "float8_e5m2"),
+    )
+)
+_MEMORY_FORMATS = frozenset(
+    ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+)
+_WORDS: Mapping[str, frozenset[str]] = {
+    "dtype": _DTYPES,
+    "memory_format": _MEMORY_FORMATS,
+    "device": frozenset(("run",)),
+}
+_MODE = re.compile(r"no_grad|autocast:(bfloat16|float16)")
+
+
+@final
+@dataclass(frozen=True)
+class Symbol:
+    """A size among the arguments of a call, as an expression."""
+
+    size: str
+
+
+@final
+@dataclass(frozen=True)
+class Word:
+    """A dtype, memory format or device among the arguments of a call.
+
+    Attributes:
+        kind: "dtype", "memory_format" or "device".
+        name: Such as "float32"; of a device always "run": that of the run.
+    """
+
+    kind: str
+    name: str
+
+
+@final
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor that belongs to one node alone, or that an "input" or other leaf node makes.
+
+    Attributes:
+        kind: "input", "parameter", "buffer" or "constant".
+        shape: Its sizes.
+        dtype: Such as "float32".
+        trained: Whether a parameter gets a gradient.
+        content: Numbers of a small constant, flat.
+    """
+
+    kind: str
+    shape: Shape
+    dtype: str
+    trained: bool = True
+    content: tuple[float, ...] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Node:
+    """One call, or a leaf that several calls read.
+
+    Attributes:
+        operator: Overload such as "aten.linear.default", "getitem", or one of ``LEAVES``.
+        arguments: In the order of the schema, without trailing defaults: numbers, ``Symbol``,
+            ``Word``, ``Leaf``, ``EDGE``, ``EDGES``, texts, None, and tuples of these. A leaf node
+            has its ``Leaf`` alone.
+        keywords: Arguments that are given by name.
+        inputs: Positions of the nodes whose results are the edges, in order.
+        module: Path of the module that called it, "" for the model itself.
+        names: Names of the leaves among the arguments, in order.
+        mode: "no_grad" and "autocast:DTYPE" where they are on.
+    """
+
+    operator: str
+    arguments: tuple[Any, ...] = ()
+    keywords: tuple[tuple[str, Any], ...] = ()
+    inputs: tuple[int, ...] = ()
+    module: str = ""
+    names: tuple[str, ...] = ()
+    mode: tuple[str, ...] = ()
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaves among the arguments, in order."""
+        return tuple(part for part in self.parts() if isinstance(part, Leaf))
+
+    @cached_property
+    def slots(self) -> tuple[Size, ...]:
+        """The size expressions of the arguments, in order: what ``form`` leaves open."""
+        found: list[Size] = []
+        for part in self.parts():
+            if isinstance(part, Symbol):
+                found.append(part.size)
+            elif isinstance(part, Leaf):
+                found += [size for size in part.shape if isinstance(size, str)]
+        return tuple(found)
+
+    @cached_property
+    def form(self) -> str:
+        """The call without its size expressions and numbers of no effect on shapes, as text."""
+        given = {"arguments": _form(self.arguments)}
+        if self.keywords:
+            given["keywords"] = {name: _form(value) for name, value in self.keywords}
+        if self.mode:
+            given["mode"] = list(self.mode)
+        return json.dumps([self.operator, given], separators=(",", ":"))
+
+    def parts(self) -> Iterator[Any]:
+        """Yield the arguments, those of lists one by one."""
+        yield from _flat(self.arguments)
+        for _, value in self.keywords:
+            yield from _flat(value)
+
+
+@runtime_checkable
+class ForwardGraph(Protocol):
+    """What running a program needs of it."""
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """In program order; inputs of a node come before it."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Number of each entry of the table of sizes."""
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Positions of what the program returns."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Names of the parameters in the order of their registration."""
+
+    @property
+    def unused(self) -> tuple[tuple[str, Leaf], ...]:
+        """Parameters that no node reads."""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Paths of the modules that ``fully_shard`` gathers at once."""
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _form(value: Any) -> Any:
+    """Return an argument without sizes, and without floats other than 0 and 1."""
+    if isinstance(value, tuple):
+        return [_form(part) for part in value]
+    if isinstance(value, Symbol):
+        return "?"
+    if isinstance(value, Word):
+        return {value.kind: value.name}
+    if isinstance(value, Leaf):
+        shape = ["?" if isinstance(size, str) else size for size in value.shape]
+        flags = [] if value.trained else ["frozen"]
+        return {value.kind: shape, "dtype": value.dtype, "flags": flags}
+    if isinstance(value, float) and value not in (0.0, 1.0):
+        return "~"
+    return value
+
+
+def node_to_json(node: Node) -> dict[str, Any]:
+    """Return a node as JSON data, without loss."""
+    data: dict[str, Any] = {"operator": node.operator, "arguments": value_to_json(node.arguments)}
+    if node.keywords:
+        data["keywords"] = {name: value_to_json(value) for name, value in node.keywords}
+    if node.inputs:
+        data["inputs"] = list(node.inputs)
+    if node.module:
+        data["module"] = node.module
+    if node.names:
+        data["names"] = list(node.names)
+    if node.mode:
+        data["mode"] = list(node.mode)
+    return data
+
+
+_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+
+
+def value_to_json(value: Any) -> Any:
+    """Return an argument as JSON data."""
+    if isinstance(value, tuple):
+        return [value_to_json(part) for part in value]
+    if isinstance(value, Symbol):
+        return {"size": value.size}
+    if isinstance(value, Word):
+        return {value.kind: value.name}
+    if isinstance(value, Leaf):
+        data: dict[str, Any] = {value.kind: list(value.shape), "dtype": value.dtype}
+        if not value.trained:
+            data["trained"] = False
+        if value.content is not None:
+            data["content"] = [value_to_json(number) for number in value.content]
+        return data
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"float": str(value)}
+    if value in (EDGE, EDGES):
+        return {"edge": value}
+    return value
+
+
+def read_node(data: Any, where: str) -> Node:
+    """Return the node of JSON data.
+
+    Raises:
+        DataError: If it is none; names the place.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("operator"), str):
+        raise DataError(f"{where} is no object with an 'operator'.")
+    for key in data:
+        known = {"operator", "arguments", "keywords", "inputs", "module", "names", "mode"}
+        if key not in known:
+            raise DataError(f"{where}: unknown key '{key}'.{did_you_mean(str(key), known)}")
+    keywords = data.get("keywords", {})
+    if not isinstance(keywords, Mapping):
+        raise DataError(f"{where}: 'keywords' must be an object.")
+    mode = read_texts(data, "mode", where)
+    for word in mode:
+        if _MODE.fullmatch(word) is None:
+            raise DataError(f"{where}: mode '{word[:40]}' is neither no_grad nor autocast:DTYPE.")
+    inputs = read_numbers(data, "inputs", where)
+    if len(inputs) > _MOST_INPUTS:
+        raise DataError(f"{where} has {len(inputs):,} inputs; at most {_MOST_INPUTS:,} are read.")
+    node = Node(
+        operator=data["operator"],
+        arguments=tuple(value_from_json(v, where) for v in read_list(data, "arguments", where)),
+        keywords=tuple((str(k), value_from_json(v, where)) for k, v in keywords.items()),
+        inputs=tuple(inputs),
+        module=str(data.get("module", "")),
+        names=tuple(read_texts(data, "names", where)),
+        mode=tuple(mode),
+    )
+    _require_edges(node, where)
+    return node
+
+
+def _require_edges(node: Node, where: str) -> None:
+    """Refuse a node whose arguments take other inputs than it has."""
+    parts = list(node.parts())
+    single, lists = parts.count(EDGE), parts.count(EDGES)
+    fits = single == len(node.inputs) if not lists else lists == 1 and single <= len(node.inputs)
+    if not fits:
+        raise DataError(
+            f"{where} ({node.operator}): its arguments take {single} inputs"
+            f"{' and a list of them' if lists else ''}, but it has {len(node.inputs)}."
+        )
+    alone = len(node.arguments) == 1 and isinstance(node.arguments[0], Leaf)
+    if node.operator in LEAVES and not (alone and node.arguments[0].kind == node.operator):
+        raise DataError(f"{where}: a node '{node.operator}' has one argument, its leaf.")
+
+
+def value_from_json(value: Any, where: str) -> Any:
+    """Return the argument of JSON data; ``DataError`` if a program can have none such."""
+    if isinstance(value, list):
+        return tuple(value_from_json(part, where) for part in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping) and len(value) == 1:
+        (key, inner), *_ = value.items()
+        if key == "size" and isinstance(inner, str):
+            return _symbol(inner, where)
+        if inner in _WORDS.get(key, ()):
+            return Word(key, inner)
+        if key == "edge" and inner in (EDGE, EDGES):
+            return inner
+        if key == "float" and inner in _SPECIAL:
+            return _SPECIAL[inner]
+    if isinstance(value, Mapping):
+        kinds = [kind for kind in LEAVES if kind in value]
+        if len(kinds) == 1 and set(value) <= {kinds[0], "dtype", "trained", "content"}:
+            return _leaf(kinds[0], value, where)
+    raise DataError(f"{where}: {json.dumps(value)[:80]} is no argument that a program can have.")
+
+
+def _symbol(text: str, where: str) -> Symbol:
+    if text != "max":
+        try:
+            read_expression(text)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+    return Symbol(text)
+
+
+def _leaf(kind: str, value: Mapping[str, Any], where: str) -> Leaf:
+    shape = value[kind]
+    dtype, content = value.get("dtype"), value.get("content")
+    if not isinstance(shape, list) or dtype not in _DTYPES or len(shape) > 16:
+        raise DataError(f"{where}: a {kind} has a list of sizes and a dtype that PyTorch knows.")
+    sizes: list[Size] = []
+    for size in shape:
+        if isinstance(size, str):
+            sizes.append(_symbol(size, where).size)
+        elif type(size) is int and 0 <= size <= 2**40:
+            sizes.append(size)
+        else:
+            raise DataError(f"{where}: {size!r} is no size of a {kind}.")
+    numbers = None
+    if content is not None:
+        numbers = tuple(value_from_json(number, where) for number in content)
+        if len(numbers) > 64 or any(not isinstance(n, bool | int | float) for n in numbers):
+            raise DataError(f"{where}: the content of a {kind} is at most 64 numbers.")
+    return Leaf(kind, tuple(sizes), str(dtype), bool(value.get("trained", True)), numbers)
+
+
+def read_list(data: Mapping[str, Any], key: str, where: str) -> list[Any]:
+    """Return the list under a key, empty where there is none; ``DataError`` for anything else."""
+    found = data.get(key, [])
+    if not isinstance(found, list):
+        raise DataError(f"{where}: '{key}' must be a list.")
+    return found
+
+
+def read_numbers(data: Mapping[str, Any], key: str, where: str) -> list[int]:
+    """Return the whole numbers under a key; ``DataError`` for anything else."""
+    found = read_list(data, key, where)
+    if any(type(number) is not int for number in found):
+        raise DataError(f"{where}: '{key}' must be a list of whole numbers.")
+    return found
+
+
+def read_texts(data: Mapping[str, Any], key: str, where: str) -> list[str]:
+    """Return the texts under a key; ``DataError`` for anything else."""
+    found = read_list(data, key, where)
+    if any(not isinstance(text, str) for text in found):
+        raise DataError(f"{where}: '{key}' must be a list of texts.")
+    return found

@@ -1,0 +1,275 @@
+"""The forward program of a model: calls of operators, sizes as expressions, a table of sizes.
+
+A program is what a traced training step is a function of, beside its plan: the backward pass, the
+optimizer and all communication follow from running it (``layerdag.programs.steps``).
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, final
+
+from layerdag.capturing.step import CapturedStep
+from layerdag.errors import DataError, UsageError
+from layerdag.programs.execution import Finding, check, count_parameters
+from layerdag.programs.module import ProgramModule
+from layerdag.programs.nodes import (
+    EDGE,
+    EDGES,
+    Leaf,
+    Node,
+    Symbol,
+    Word,
+    node_to_json,
+    read_list,
+    read_node,
+    read_numbers,
+    read_texts,
+    value_from_json,
+    value_to_json,
+)
+from layerdag.programs.operators import LEAVES
+from layerdag.programs.sizes import ROLES, is_entry
+from layerdag.programs.steps import derive_step
+from layerdag.runtime.files import write_text
+from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.settings import did_you_mean
+
+FORMAT = "layerdag-program/1"
+_MOST_NODES = 100_000
+
+
+@final
+@dataclass(frozen=True)
+class Program:
+    """A forward program with its table of sizes.
+
+    Attributes:
+        name: Of the model.
+        nodes: In program order; inputs of a node come before it.
+        sizes: Number of each entry of the table of sizes.
+        outputs: Positions of what the program returns: its loss, or outputs of an inference.
+        order: Names of the parameters in the order of their registration; empty for that of use.
+        unused: Parameters that no node reads: (name, leaf).
+        units: Paths of the modules that ``fully_shard`` gathers at once.
+        notes: What was recorded but cannot be kept exactly, as sentences.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    sizes: Mapping[str, int]
+    outputs: tuple[int, ...]
+    order: tuple[str, ...] = ()
+    unused: tuple[tuple[str, Leaf], ...] = ()
+    units: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        for name, number in self.sizes.items():
+            if not is_entry(name) or type(number) is not int or not 0 < number <= 2**40:
+                raise DataError(
+                    f"{self.name}: '{name}' = {number!r} is no entry of a table of sizes; entries "
+                    f"are numbers from 1 to 2**40 and begin with {', '.join(ROLES)}."
+                )
+        for at, node in enumerate(self.nodes):
+            if any(not 0 <= i < at for i in node.inputs):
+                raise DataError(
+                    f"{self.name}: node {at} ({node.operator}) has input {list(node.inputs)[:8]}; "
+                    "inputs are nodes before it."
+                )
+        if any(not 0 <= at < len(self.nodes) for at in self.outputs):
+            raise DataError(f"{self.name}: its outputs {list(self.outputs)[:8]} are no nodes.")
+
+    def __repr__(self) -> str:
+        table = ", ".join(f"{name}={number}" for name, number in self.sizes.items())
+        return f"Program({self.name!r}, {len(self)} calls, {table})"
+
+    def __len__(self) -> int:
+        """Return the number of calls."""
+        return sum(node.operator not in LEAVES for node in self.nodes)
+
+    def resize(self, **sizes: int) -> "Program":
+        """Return the program with other numbers in its table, such as ``resize(B0=64)``.
+
+        Raises:
+            UsageError: If the table has no such entry.
+        """
+        for name in sizes:
+            if name not in self.sizes:
+                raise UsageError(
+                    f"{self.name} has no size '{name}'.{did_you_mean(name, list(self.sizes))} "
+                    f"Known: {', '.join(self.sizes)}."
+                )
+        return replace(self, sizes={**self.sizes, **sizes})
+
+    def operator_counts(self) -> dict[str, int]:
+        """Return how many calls of each operator there are, the most frequent first."""
+        calls = (node.operator for node in self.nodes if node.operator not in LEAVES)
+        return dict(Counter(calls).most_common())
+
+    def parameters(self) -> int:
+        """Return the number of parameters at the program's sizes.
+
+        Raises:
+            NodeError: If a node cannot run.
+        """
+        return count_parameters(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the program as JSON data, without loss."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "sizes": dict(self.sizes),
+            "outputs": list(self.outputs),
+            "order": list(self.order),
+            "unused": [[name, value_to_json(leaf)] for name, leaf in self.unused],
+            "units": list(self.units),
+            "notes": list(self.notes),
+            "nodes": [node_to_json(node) for node in self.nodes],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, source: str = "the program") -> "Program":
+        """Return the program of JSON data.
+
+        Raises:
+            DataError: If the data are no program; names the node.
+        """
+        return _read_program(data, source)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Program":
+        """Return the program of a file, ``NAME.program.json`` or the same compressed.
+
+        Raises:
+            DataError: If the file holds no program; names the node.
+        """
+        try:
+            data = json.loads(read_parsed(path))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path} is no JSON ({error}); it cannot hold a program.") from error
+        return cls.from_json(data, str(path))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the program to a file and return its path."""
+        write_text(path, json.dumps(self.to_json(), separators=(",", ":")) + "\n")
+        return Path(path)
+
+    def check(self, training: bool = True) -> list[Finding]:
+        """Return why this is no training step that runs (``layerdag.programs.execution``)."""
+        return check(self, training)
+
+    def module(self) -> ProgramModule:
+        """Return a module that runs the program for real; ``example_inputs()`` fit it.
+
+        Raises:
+            NodeError: If a node cannot run with the table of sizes.
+        """
+        return ProgramModule(self)
+
+    def step(self, **settings: Any) -> CapturedStep:
+        """Return one step on every rank of a plan, such as ``step(data=8, optimizer="adamw")``.
+
+        Its ``workload()`` is what ``layerdag.simulate`` takes. Settings are those of
+        ``layerdag.capture_model``.
+
+        Raises:
+            NodeError: If a node cannot run with the table of sizes.
+            UsageError: If a setting is unknown or the plan does not fit.
+        """
+        return derive_step(self, **settings)
+
+    def source(self) -> str:
+        """Return the program as readable Python, one line for each call."""
+        return "\n".join(_lines(self))
+
+    def print(self) -> None:
+        """Print the program as readable Python."""
+        print(self.source())  # noqa: T201 - what the method is for
+
+
+def _read_program(data: Any, source: str) -> Program:
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        raise DataError(f"{source} is no program: its 'format' must be '{FORMAT}'.")
+    known = {"format", "name", "sizes", "outputs", "order", "unused", "units", "notes", "nodes"}
+    for key in data:
+        if key not in known:
+            raise DataError(f"{source}: unknown key '{key}'.{did_you_mean(str(key), known)}")
+    nodes = read_list(data, "nodes", source)
+    if len(nodes) > _MOST_NODES:
+        raise DataError(f"{source} has {len(nodes):,} nodes; at most {_MOST_NODES:,} are read.")
+    sizes = data.get("sizes")
+    if not isinstance(sizes, Mapping):
+        raise DataError(f"{source}: 'sizes' must be an object of numbers.")
+    unused = []
+    for entry in read_list(data, "unused", source):
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise DataError(f"{source}: 'unused' holds [name, leaf] pairs.")
+        leaf = value_from_json(entry[1], f"{source}: unused {entry[0]}")
+        if not isinstance(leaf, Leaf):
+            raise DataError(f"{source}: unused {entry[0]} is no parameter.")
+        unused.append((entry[0], leaf))
+    return Program(
+        name=str(data.get("name", "program")),
+        nodes=tuple(read_node(node, f"{source}: node {at}") for at, node in enumerate(nodes)),
+        sizes=dict(sizes),
+        outputs=tuple(read_numbers(data, "outputs", source)),
+        order=tuple(read_texts(data, "order", source)),
+        unused=tuple(unused),
+        units=tuple(read_texts(data, "units", source)),
+        notes=tuple(read_texts(data, "notes", source)),
+    )
+
+
+def _lines(program: Program) -> Iterator[str]:
+    """Yield the lines of a program as Python."""
+    table = ", ".join(f"{name}={number}" for name, number in program.sizes.items())
+    given = [f"v{at}" for at, node in enumerate(program.nodes) if node.operator == "input"]
+    yield f"def {_identifier(program.name)}({', '.join(given)}):  # {table}"
+    for at, node in enumerate(program.nodes):
+        beside = f"  # {node.module}" if node.module else ""
+        if node.operator in LEAVES:
+            yield f"    v{at} = {_leaf_text(node.arguments[0], node.names)}"
+            continue
+        edges, names = iter(f"v{i}" for i in node.inputs), iter(node.names)
+        rest = len(node.inputs) - list(node.parts()).count(EDGE)
+        parts = [_text(value, edges, names, rest) for value in node.arguments]
+        parts += [f"{key}={_text(value, edges, names, rest)}" for key, value in node.keywords]
+        if node.operator == "getitem":
+            yield f"    v{at} = {parts[0]}[{parts[1]}]{beside}"
+            continue
+        word = node.operator.removeprefix("aten.").removesuffix(".default")
+        yield f"    v{at} = {word}({', '.join(parts)}){beside}"
+    yield f"    return {', '.join(f'v{at}' for at in program.outputs)}"
+
+
+def _identifier(name: str) -> str:
+    text = re.sub(r"\W", "_", name)
+    return text if text and not text[0].isdigit() else f"program_{text}"
+
+
+def _leaf_text(leaf: Leaf, names: Sequence[str]) -> str:
+    sizes = ", ".join(str(size) for size in leaf.shape)
+    label = f"'{names[0]}', " if names and names[0] else ""
+    return f"{leaf.kind}({label}[{sizes}], {leaf.dtype})"
+
+
+def _text(value: Any, edges: Iterator[str], names: Iterator[str], rest: int) -> str:
+    """Return an argument as Python."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(_text(part, edges, names, rest) for part in value)}]"
+    if isinstance(value, Symbol):
+        return value.size
+    if isinstance(value, Word):
+        return value.name
+    if isinstance(value, Leaf):
+        return _leaf_text(value, [next(names, "")])
+    if value == EDGE:
+        return next(edges)
+    if value == EDGES:
+        return f"[{', '.join(next(edges) for _ in range(rest))}]"
+    return repr(value)

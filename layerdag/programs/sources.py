@@ -1,0 +1,71 @@
+"""``program``: from a module, or from a file, to its program."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from layerdag.errors import UsageError
+from layerdag.programs.host_traces import recording_of_host_trace
+from layerdag.programs.naming import program_of
+from layerdag.programs.program import Program
+from layerdag.programs.recording import other_sizes, record, same_structure
+from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
+
+
+def program(
+    source: nn.Module | Sequence[nn.Module] | str | Path,
+    inputs: Sequence[Any] = (),
+    *,
+    loss: Callable[[Any], Tensor] | None = None,
+    name: str | None = None,
+) -> Program:
+    """Return the forward program of a module, of a host trace, or of a program file.
+
+    A module is run once, really and on its own device, for each size that is tried; its weights,
+    buffers and random numbers stay as they were. Sizes are named by comparing what it calls for a
+    larger batch and for shorter inputs. Several modules are one model at several widths, which
+    tells widths apart that are equal by chance.
+
+    Args:
+        source: A module, several of one structure, a host trace of PyTorch
+            (``ExecutionTraceObserver``), or a ``.program.json``.
+        inputs: What the module is called with; for several modules one such list for each.
+        loss: Scalar of the module's output; by default the output itself.
+        name: Of the program; the module's class or the file's name by default.
+
+    Raises:
+        UsageError: If shapes depend on data, or an own ``autograd.Function`` hides operators.
+        DataError: If a file holds no program.
+
+    Example:
+        >>> import torch, layerdag as ld
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU())
+        >>> ld.program(model, [torch.zeros(4, 8)], loss=torch.sum)
+        Program('Sequential', 3 calls, B0=4, n0=8, w0=32)
+    """
+    if isinstance(source, str | Path):
+        return _of_file(Path(source))
+    if isinstance(source, nn.Module):
+        first = record(source, inputs, loss, name)
+        others = [other for other in other_sizes(source, inputs, loss)]
+        return program_of([first, *(other for other in others if same_structure(first, other))])
+    modules = list(source)
+    if not modules or len(modules) != len(inputs):
+        raise UsageError(
+            f"{len(modules)} modules and {len(inputs)} lists of inputs are given; give one list of "
+            "inputs for each module."
+        )
+    recordings = [record(m, i, loss, name) for m, i in zip(modules, inputs, strict=True)]
+    again = other_sizes(modules[0], inputs[0], loss)
+    return program_of([*recordings, *(o for o in again if same_structure(recordings[0], o))])
+
+
+def _of_file(path: Path) -> Program:
+    """Return the program of a file."""
+    if path.name.endswith((".program.json", ".program.json.gz", ".program.json.xz")):
+        return Program.load(path)
+    if pytorch_format(path) is PyTorchFile.HOST:
+        return program_of([recording_of_host_trace(path)])
+    return Program.load(path)

@@ -1,0 +1,29 @@
+"""Deriving a step from a program: backward pass, optimizer and communication by running it.
+
+Nothing here is a formula: PyTorch's autograd, optimizers and ``fully_shard`` run on fake tensors in
+a process group that does not exist (``layerdag.capturing``), so that a step on 1,024 ranks takes as
+long as one on 8.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from layerdag.capturing.step import CapturedStep, capture_model
+from layerdag.programs.module import ProgramModule
+from layerdag.programs.nodes import ForwardGraph
+
+
+def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
+    """Return one step of a program on every rank of a plan.
+
+    Args:
+        program: The program; its table of sizes is what one rank works on.
+        **settings: As of ``layerdag.capture_model``: ``data``, ``fsdp``, ``optimizer``,
+            ``phase`` and so on.
+
+    Raises:
+        NodeError: If a node cannot run.
+        UsageError: If a setting is unknown or the plan does not fit.
+    """
+    module = ProgramModule(program)
+    return replace(capture_model(module, module.example_inputs(), **settings), name=program.name)

@@ -1,0 +1,68 @@
+"""Small models whose programs are recorded in the tests."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Attention(nn.Module):
+    """Attention with joint query, key and value, beside a residual."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm, self.heads = nn.LayerNorm(width), heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        parts = self.qkv(self.norm(x)).view(rows, length, 3, self.heads, width // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return cast(Tensor, x + self.out(mixed.transpose(1, 2).reshape(rows, length, width)))
+
+
+class Language(nn.Module):
+    """A small language model with its loss; embedding and output share their weights."""
+
+    def __init__(self, width: int = 24, layers: int = 2, heads: int = 4, rows: int = 90) -> None:
+        super().__init__()
+        self.token = nn.Embedding(rows, width)
+        self.layers = nn.ModuleList(Attention(width, heads) for _ in range(layers))
+        self.output = nn.Linear(width, rows, bias=False)
+        self.output.weight = self.token.weight
+
+    def forward(self, token: Tensor, target: Tensor) -> Tensor:
+        x = self.token(token)
+        for layer in self.layers:
+            x = layer(x)
+        return functional.cross_entropy(self.output(x).flatten(0, 1), target.flatten())
+
+
+class Images(nn.Module):
+    """Convolutions with batch norm, of which one is grouped; activations work in place."""
+
+    def __init__(self, channels: int = 12) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 3, stride=2, groups=channels // 4)
+        self.head = nn.Linear(channels, 10)
+
+    def forward(self, image: Tensor, target: Tensor) -> Tensor:
+        x = functional.relu_(self.norm(self.first(image)))
+        x = self.second(x).mean((-2, -1))
+        return functional.cross_entropy(self.head(x), target)
+
+
+def language(batch: int = 4, length: int = 6, **sizes: int) -> tuple[Language, list[Tensor]]:
+    """Return the language model with inputs."""
+    model = Language(**sizes)
+    rows = model.token.num_embeddings
+    return model, [torch.randint(0, rows, (batch, length)) for _ in range(2)]
+
+
+def images(batch: int = 4, side: int = 16) -> tuple[Images, list[Tensor]]:
+    """Return the image model with inputs."""
+    return Images(), [torch.randn(batch, 3, side, side), torch.zeros(batch, dtype=torch.long)]

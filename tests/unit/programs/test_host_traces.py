@@ -1,0 +1,58 @@
+"""Programs taken from host traces of real training steps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_programs import images, language
+from torch.profiler import ExecutionTraceObserver
+
+import layerdag as ld
+from layerdag.errors import DataError, LayerdagError
+
+
+def traced(model: torch.nn.Module, inputs: list[Any], path: Path) -> Path:
+    """Write the host trace of one training step of AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    for observer in (None, ExecutionTraceObserver().register_callback(str(path))):
+        if observer is not None:
+            observer.start()
+        model(*inputs).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if observer is not None:
+            observer.stop()
+            observer.unregister_callback()
+    return path
+
+
+@pytest.mark.parametrize("make", [language, images])
+def test_the_program_of_a_trace_is_that_of_the_module(make: Any, tmp_path: Path) -> None:
+    model, inputs = make()
+    own = ld.program(model, inputs)
+    found = ld.program(traced(model, inputs, tmp_path / "host.json"))
+    assert sorted(n.operator for n in found.nodes) == sorted(n.operator for n in own.nodes)
+    assert found.parameters() == own.parameters()
+    assert found.check() == []
+    derived, step = found.step(data=4).program, own.step(data=4).program
+    assert derived.names() == step.names()
+    for name in ("num_ops", "tensor_size", "comm_size"):
+        assert derived.integers(name)[0].tolist() == step.integers(name)[0].tolist()
+
+
+def test_a_file_without_a_forward_pass_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}')
+    with pytest.raises(DataError, match="has no forward pass"):
+        ld.program(path)
+
+
+def test_fsdp_is_refused_with_the_operator(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text(
+        '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": '
+        '[{"id": 1, "name": "fsdp::all_gather_copy_in", "inputs": {}, "outputs": {}}]}'
+    )
+    with pytest.raises(LayerdagError, match=r"node 1 \(fsdp::all_gather_copy_in\) has no operator"):
+        ld.program(path)

@@ -1,0 +1,46 @@
+"""Programs that run for real."""
+
+from typing import Any
+
+import pytest
+import torch
+from small_programs import images, language
+
+import layerdag as ld
+from layerdag.errors import UsageError
+
+
+@pytest.mark.parametrize("make", [language, images])
+def test_a_training_step_runs_with_a_finite_loss(make: Any) -> None:
+    module = ld.program(*make()).module()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    loss = module(*module.example_inputs())
+    loss.backward()
+    optimizer.step()
+    assert torch.isfinite(loss)
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in module.parameters())
+
+
+@pytest.mark.parametrize("make", [language, images])
+def test_it_computes_what_the_model_computes(make: Any) -> None:
+    model, inputs = make()
+    module = ld.program(model, inputs).module()
+    own, derived = list(model.parameters()), list(module.parameters())
+    assert [p.shape for p in derived] == [p.shape for p in own]
+    with torch.no_grad():
+        for mine, theirs in zip(derived, own, strict=True):
+            mine.copy_(theirs)
+    assert torch.allclose(module(*inputs), model(*inputs))
+
+
+def test_numbers_do_not_depend_on_when_it_is_made() -> None:
+    found = ld.program(*language())
+    torch.manual_seed(1)
+    first = list(found.module().parameters())
+    torch.manual_seed(2)
+    assert all(torch.equal(a, b) for a, b in zip(first, found.module().parameters(), strict=True))
+
+
+def test_other_inputs_than_it_takes_are_refused() -> None:
+    with pytest.raises(UsageError, match="takes 2 inputs; 1 are given"):
+        ld.program(*language()).module()(torch.zeros(4, 6))

@@ -1,0 +1,67 @@
+"""Steps that are derived from a program, held against those of the module itself."""
+
+from typing import Any
+
+import pytest
+import torch
+from small_programs import images, language
+from torch import Tensor, nn
+
+import layerdag as ld
+from layerdag.capturing.step import CapturedStep
+from layerdag.errors import UsageError
+
+
+def told(step: CapturedStep) -> list[tuple[object, ...]]:
+    """Return operator, operations, bytes, message and phase of each node."""
+    trace = step.program
+    numbers = (trace.integers(name)[0].tolist() for name in ("num_ops", "tensor_size", "comm_size"))
+    return list(zip(trace.names(), *numbers, trace.texts("phase")[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [{}, {"data": 8}, {"data": 1024}, {"fsdp": 4}, {"data": 2, "fsdp": 2}, {"optimizer": "sgd"}],
+    ids=str,
+)
+@pytest.mark.parametrize("make", [language, images])
+def test_a_derived_step_is_the_step_of_the_module(make: Any, plan: dict[str, Any]) -> None:
+    model, inputs = make()
+    derived, own = ld.program(model, inputs).step(**plan), ld.capture_model(model, inputs, **plan)
+    assert told(derived) == told(own)
+    assert derived.parameters == own.parameters
+    assert derived.workload().num_ranks == own.workload().num_ranks
+
+
+def test_sizes_never_seen_give_the_step_of_that_model() -> None:
+    wide = ld.program(*language()).resize(B0=2, w0=96, r0=500)
+    assert told(wide.step(fsdp=2)) == told(
+        ld.capture_model(*language(2, width=96, rows=500), fsdp=2)
+    )
+
+
+def test_all_reduced_bytes_are_those_of_the_parameters() -> None:
+    step = ld.program(*language()).step(data=4)
+    collectives = step.summary()["collectives"]
+    assert sum(held["bytes"] for held in collectives.values()) == 4 * step.parameters
+
+
+def test_a_parameter_that_nothing_reads_is_kept() -> None:
+    class Spare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.spare = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.used(x).sum()
+            return found
+
+    model, inputs = Spare(), [torch.randn(4, 8)]
+    found = ld.program(model, inputs)
+    assert [name for name, _ in found.unused] == ["spare.weight", "spare.bias"]
+    assert told(found.step(fsdp=2)) == told(ld.capture_model(model, inputs, fsdp=2))
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(UsageError, match="no setting 'dta'"):
+        ld.program(*language()).step(dta=2)
