@@ -59,24 +59,25 @@ class Enough(Exception):  # noqa: N818 - no error
 class StepWatch:
     """A logger that observes phases one after the other and then raises ``Enough``.
 
-    The first line of the log begins the first phase, so that what a run does once is in none.
+    Attributes:
+        windows: The first is all that comes before the first line of the log, the model's making
+            and the first steps; then one for each phase.
     """
 
     def __init__(self, phases: Sequence[Phase]) -> None:
-        self.windows: list[Window] = []
-        self._phases = list(phases)
+        self.windows = [Window()]
+        self._phases = [Phase(), *phases]
         self._exit = contextlib.ExitStack()
-        self._since = 0.0
+        self._since = time.perf_counter()
         self._step, self._logged = 0, 0.0
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """End a window, and its phase if that took long enough."""
         if "train/graphs_per_second" not in values:  # a validation
             return
-        _finish_device_work()
-        if self.windows:
-            self._add(step, values)
-        if not self.windows or self.windows[-1].seconds >= self._phase.seconds:
+        finish_device_work()
+        self._add(step, values)
+        if self.windows[-1].seconds >= self._phase.seconds:
             self._exit.close()
             if len(self.windows) == len(self._phases):
                 raise Enough
@@ -110,7 +111,11 @@ def watched(
     device: torch.device | str,
     phases: Sequence[Phase],
 ) -> list[Window]:
-    """Train on ``graphs`` until every phase is over; return what each found."""
+    """Train on ``graphs`` until every phase is over.
+
+    Returns:
+        What came before the first line of the log, then what each phase found.
+    """
     watch = StepWatch(phases)
     endless = _without_end(settings)
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +134,7 @@ def _without_end(settings: TrainSettings) -> TrainSettings:
     return replace(settings, max_steps=10**9, max_seconds=None, evaluate_every=10**9)
 
 
-def _finish_device_work() -> None:
+def finish_device_work() -> None:
     """Wait until the device has done what it was given."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
