@@ -157,12 +157,14 @@ def gpu_tests(seconds: float) -> Row:
             code = subprocess.run(
                 command, cwd=ROOT, stdout=shown, stderr=subprocess.STDOUT, timeout=seconds
             ).returncode
-            error = {} if code == 0 else {"error": f"pytest ended with {code}"}
+            error = {"error": f"pytest ended with {code}"} if code else {}
         except subprocess.TimeoutExpired:
             error = {"error": f"not done in {seconds:g} s"}
         shown.seek(0)
         lines = shown.read().splitlines() or ["nothing was printed"]
     print("\n".join(lines), flush=True)
+    if "passed" not in lines[-1]:
+        error = error or {"error": "no test passed; they need a GPU that torch sees"}
     return {"summary": lines[-1], "tail": lines[-200:], **error}
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 from documentation import ROOT
-from gpu import cpu_parts, gpu_parts, line
+from gpu import cpu_parts, gpu_parts, gpu_tests, line
 
 QUICK = ("machine", "training")
 
@@ -45,6 +46,12 @@ def test_every_part_is_measured_on_a_processor(tmp_path: Path) -> None:
     assert shipped["nodes_per_graph"] == drawn["nodes_per_graph"] == 24
     assert drawn["position_ms"] == pytest.approx(2e3 / drawn["graphs_per_s"] / 24)
     assert found["same"]["same_share"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the tests pass on this machine")
+def test_tests_that_are_all_skipped_are_an_error() -> None:
+    assert gpu_tests(300)["error"] == "no test passed; they need a GPU that torch sees"
 
 
 def test_a_part_that_there_is_not_is_refused(tmp_path: Path) -> None:
