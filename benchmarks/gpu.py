@@ -74,12 +74,12 @@ def gpu_parts(tests: bool) -> list[Part]:
         Part("training, cpu", 40, [on_cpu("fast", batch_nodes=n) for n in (2_000, 16_000)]),
         Part("shipped, cpu", 30, [_shipped(num=32, device="cpu")]),
         Part("corpus, cpu", 45, [_corpus("cpu", 12.0)]),
+        Part("jobs", 60, [jobs(best_of=n, device="cuda") for n in (1, None)]),
         Part("sampling, cpu", 30, [drawn("fast", graphs=n, device="cpu") for n in (64, 1024)]),
         Part("reference, cpu", 30, [
             on_cpu("reference", arguments=ALL_PREFIXES, batch_nodes=1_200),
             drawn("reference", arguments=SINGLE, graphs=64, nodes=40, device="cpu"),
         ]),
-        Part("jobs", 60, [jobs(best_of=n, device="cuda") for n in (1, None)]),
         Part("jobs, cpu", 60, [jobs(best_of=n, device="cpu") for n in (1, None)]),
     ]  # fmt: skip
 

@@ -50,7 +50,9 @@ def test_the_command_line_trains_and_samples(
     small_corpus: Path, tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert local_device(device) == GPU
-    before = torch.cuda.max_memory_allocated()
+    torch.cuda.init()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
     assert train(small_corpus, tmp_path / "run", f"device={device}") == 0
     assert "on cuda:0" in capsys.readouterr().err
     lines = [json.loads(line) for line in (tmp_path / "run/train.jsonl").read_text().splitlines()]
