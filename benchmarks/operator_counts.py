@@ -1,0 +1,234 @@
+"""Operators that a training step and a sampling position hand to the device, and those that wait.
+
+    python benchmarks/operator_counts.py
+
+Small graphs leave a GPU idle while Python prepares the next operator, and each operator whose
+result the host must see before it goes on drains the queue. Both can be counted on a processor, in
+every run alike. One JSON: the corpus model (default settings), and the shipped checkpoint at the
+defaults of ``layerdag sample``.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from step_watch import Phase, watched
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from layerdag.cli.main import limit_openmp_spin
+from layerdag.dag.dag import DAGBatch
+from layerdag.datasets.loading import load_dataset
+from layerdag.models.base import DAGModel, ModelSpec, SampleRequest, SampleResult
+from layerdag.sampling.generation import generate
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import (
+    LoadedCheckpoint,
+    checkpoint_schema,
+    load_checkpoint,
+    pretrained_checkpoint,
+)
+from layerdag.training.run import TrainSettings
+from layerdag.training.weight_transfer import spec_for
+
+WAITING = frozenset(
+    {
+        "_local_scalar_dense",  # item, float, bool, int
+        "nonzero",
+        "masked_select",
+        "bincount",
+        "equal",
+        "_unique2",
+        "unique_dim",
+        "unique_consecutive",
+    }
+)
+"""Operators whose result, or its size, the host reads before it goes on."""
+
+VIEWS = frozenset({"_unsafe_view", "lift_fresh"})
+"""Views that do not say so."""
+
+READS = {
+    Tensor.tolist: "tolist",
+    Tensor.numpy: "numpy",
+    Tensor.__array__: "numpy",
+}
+"""Calls that copy a tensor to the host; on a processor there is no operator for it."""
+
+
+@dataclass
+class OperatorCounts:
+    """What was counted.
+
+    Attributes:
+        operators: Times that each operator was dispatched.
+        kernels: The same without views, for which the device has nothing to do.
+        waits: Times that the host waited for one, by its name.
+    """
+
+    operators: Counter[str] = field(default_factory=Counter)
+    kernels: Counter[str] = field(default_factory=Counter)
+    waits: Counter[str] = field(default_factory=Counter)
+
+    def per(self, times: int, before: "OperatorCounts | None" = None) -> dict[str, float]:
+        """Return operators, those that are no views, and waits a time.
+
+        Args:
+            times: Steps or positions.
+            before: Counts to take off, such as those of a shorter run.
+        """
+        less = before or OperatorCounts()
+        return {
+            name: (getattr(self, name).total() - getattr(less, name).total()) / times
+            for name in ("operators", "kernels", "waits")
+        }
+
+
+class _Dispatched(TorchDispatchMode):
+    """Counts operators where they are dispatched, composite ones by their parts."""
+
+    def __init__(self, counts: OperatorCounts) -> None:
+        super().__init__()
+        self._counts = counts
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        with self:
+            parts = func.decompose(*args, **kwargs)
+        if parts is not NotImplemented:
+            return parts
+        name = func._schema.name.removeprefix("aten::")
+        self._counts.operators[name] += 1
+        if not func.is_view and name not in VIEWS:
+            self._counts.kernels[name] += 1
+        if name in WAITING or _sized_by_values(name, args, kwargs):
+            self._counts.waits[name] += 1
+        return func(*args, **kwargs)
+
+
+def _sized_by_values(name: str, args: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the size of the result follows from the values of a tensor."""
+    if name == "repeat_interleave":
+        return kwargs.get("output_size") is None
+    if name in ("index", "index_put", "index_put_", "_index_put_impl_"):
+        return any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
+    return False
+
+
+class _Read(TorchFunctionMode):
+    """Counts copies to the host that are no operator on a processor."""
+
+    def __init__(self, counts: OperatorCounts) -> None:
+        super().__init__()
+        self._counts = counts
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in READS:
+            self._counts.waits[READS[func]] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[OperatorCounts]:
+    """Count inside the block, the backward pass included."""
+    counts = OperatorCounts()
+    with _Dispatched(counts), _Read(counts):
+        yield counts
+
+
+def training_counts(
+    spec: ModelSpec, graphs: DAGBatch, settings: TrainSettings, steps: int = 5
+) -> dict[str, float]:
+    """Return operators and waits of an optimizer step, the mean over the second few steps.
+
+    Args:
+        spec: The model.
+        graphs: For training and validation.
+        settings: How it is trained; lines of the log are ``steps`` apart.
+        steps: To be counted.
+    """
+    phases = [Phase(), Phase(counted)]
+    *_, last = watched(spec, graphs, replace(settings, log_every=steps), "cpu", phases)
+    assert isinstance(last.found, OperatorCounts)
+    return last.found.per(last.steps)
+
+
+class _AskedFor(Exception):  # noqa: N818 - no error
+    """Carries what a model was asked to sample."""
+
+    def __init__(self, request: SampleRequest) -> None:
+        self.request = request
+
+
+def request_of(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> SampleRequest:
+    """Return the first request that sampling makes of the model; nothing is sampled."""
+    model = checkpoint.model
+
+    def asked(request: SampleRequest) -> SampleResult:
+        raise _AskedFor(request)
+
+    model.sample = asked  # type: ignore[method-assign]
+    try:
+        list(generate(model, checkpoint_schema(checkpoint), settings))
+    except _AskedFor as found:
+        return found.request
+    finally:
+        del model.sample
+    raise AssertionError("generate() asked the model for nothing")
+
+
+def of_so_many_nodes(request: SampleRequest, nodes: int) -> SampleRequest:
+    """Return the request for graphs that do not end before they have so many nodes."""
+    return replace(request, max_nodes=nodes, max_layers=nodes, min_layers=nodes + 1)
+
+
+def sampling_counts(
+    model: DAGModel, request: SampleRequest, nodes: tuple[int, int] = (8, 24)
+) -> dict[str, float]:
+    """Return operators and waits of a position, by two runs of as many positions.
+
+    What happens once, such as encoding conditions, is in neither figure.
+    """
+    first, second = (_sampled(model, of_so_many_nodes(request, count)) for count in nodes)
+    return second.per(nodes[1] - nodes[0], first)
+
+
+def _sampled(model: DAGModel, request: SampleRequest) -> OperatorCounts:
+    """Return what sampling a request takes."""
+    with counted() as counts:
+        model.sample(request)
+    return counts
+
+
+def main() -> int:
+    """Count and print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--num", type=int, default=32, help="graphs sampled side by side")
+    options = parser.parse_args()
+    limit_openmp_spin()
+    data = load_dataset("corpus")
+    spec = spec_for(data, "fast", {})
+    checkpoint = load_checkpoint(pretrained_checkpoint("pretrained"))
+    request = request_of(checkpoint, GenerationSettings(num=options.num))
+    found = {
+        "training_step": training_counts(spec, data.batch("train"), TrainSettings()),
+        "sampling_position": sampling_counts(checkpoint.model, request),
+    }
+    json.dump(found, sys.stdout, indent=1)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""How many operators a training step and a sampling position take; these numbers only fall.
+
+Graphs of jobs are small, so a GPU waits for the host to launch its kernels, and a processor for
+Python: time is proportional to these numbers (benchmarks/operator_counts.py).
+"""
+
+import pytest
+import torch
+from corpus_cut import cut_corpus
+from operator_counts import counted, request_of, sampling_counts, training_counts
+
+from layerdag.dag.dag import DAGBatch
+from layerdag.datasets.encoding import load_with_schema
+from layerdag.datasets.loading import CorpusConfig
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import (
+    LoadedCheckpoint,
+    checkpoint_schema,
+    load_checkpoint,
+    pretrained_checkpoint,
+)
+from layerdag.training.run import TrainSettings
+
+TRAINING_STEP = {"operators": 2655, "kernels": 1620, "waits": 35}
+"""Of the model of the shipped checkpoint, in single precision."""
+
+SAMPLING_POSITION = {"operators": 2500, "kernels": 2070, "waits": 55}
+"""Of four jobs of the shipped checkpoint, at the defaults: 2,375, 1,971 and 53 where this was
+written. A processor that rounds otherwise may draw other graphs, whose nodes have other parents."""
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> LoadedCheckpoint:
+    return load_checkpoint(pretrained_checkpoint("pretrained"))
+
+
+@pytest.fixture(scope="module")
+def graphs(checkpoint: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> DAGBatch:
+    folder = cut_corpus(tmp_path_factory.mktemp("corpus"), {"train": 12}, max_nodes=60)
+    data = load_with_schema(CorpusConfig(folder=folder), checkpoint_schema(checkpoint))
+    return data.batch("train")
+
+
+def test_a_training_step_takes_no_more_operators_and_waits(
+    checkpoint: LoadedCheckpoint, graphs: DAGBatch
+) -> None:
+    found = training_counts(checkpoint.spec, graphs, TrainSettings(precision="float32"))
+    assert {name: found[name] for name in found if found[name] > TRAINING_STEP[name]} == {}
+
+
+def test_a_sampling_position_takes_no_more_operators_and_waits(
+    checkpoint: LoadedCheckpoint,
+) -> None:
+    request = request_of(checkpoint, GenerationSettings(num=4))
+    found = sampling_counts(checkpoint.model, request)
+    assert {name: found[name] for name in found if found[name] > SAMPLING_POSITION[name]} == {}
+
+
+def test_every_way_to_wait_is_counted() -> None:
+    x = torch.arange(4.0)
+    twice = torch.tensor([1, 2])
+    ways = {
+        "_local_scalar_dense": lambda: float(x[0]),
+        "nonzero": lambda: (x > 1).nonzero(),
+        "index": lambda: x[x > 1],
+        "index_put_": lambda: x.clone().__setitem__(x > 1, 0.0),
+        "masked_select": lambda: x.masked_select(x > 1),
+        "bincount": lambda: twice.bincount(),
+        "equal": lambda: torch.equal(x, x + 1),
+        "_unique2": lambda: twice.unique(),
+        "repeat_interleave": lambda: x[:2].repeat_interleave(twice),
+        "tolist": lambda: x.tolist(),
+        "numpy": lambda: x.numpy(),
+    }
+    for name, wait in ways.items():
+        with counted() as counts, torch.inference_mode():
+            wait()
+        assert dict(counts.waits) == {name: 1}, name
+
+
+def test_what_does_not_wait_counts_as_operators_and_views_as_no_kernels() -> None:
+    x = torch.arange(4.0)
+    index = torch.tensor([0, 1])
+    with counted() as counts:
+        (x[index] + x[:2].repeat_interleave(index, output_size=1)).view(2, 1)
+    assert counts.waits == {}
+    assert counts.kernels == {"index": 1, "repeat_interleave": 1, "index_select": 1, "add": 1}
+    assert counts.operators == {**counts.kernels, "slice": 1, "view": 1}
+
+
+def test_the_backward_pass_is_counted() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with counted() as forward:
+        loss = x.exp().sum()
+    with counted() as both:
+        loss.backward()
+    assert both.kernels.total() > 0
+    assert "mul" in both.kernels
+    assert "mul" not in forward.kernels

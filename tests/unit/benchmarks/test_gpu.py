@@ -1,0 +1,81 @@
+"""benchmarks/gpu.py in small, on a processor."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from documentation import ROOT
+from gpu import cpu_parts, gpu_parts, gpu_tests, line
+
+QUICK = ("machine", "training")
+
+
+def run(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "benchmarks/gpu.py"), "--out", str(out), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def measured(out: Path, names: Sequence[str]) -> dict[str, dict]:
+    """Run parts; return their first rows by part."""
+    done = run(out, "--cpu", "--parts", *names)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(out.read_text())["rows"]
+    assert [row for row in rows if "error" in row] == []
+    assert done.stdout.splitlines()[-1] == f"{len(rows)} rows, 0 with an error, in {out}"
+    return {row["part"]: row for row in reversed(rows)}
+
+
+def test_a_training_step_is_measured_on_a_processor(tmp_path: Path) -> None:
+    found = measured(tmp_path / "gpu.json", QUICK)
+    assert found["machine"]["cpu_product_flops"] > 0
+    row = found["training"]
+    assert row["nodes_per_step"] == pytest.approx(100)
+    assert row["nodes_per_s"] == pytest.approx(100 / row["step_ms"] * 1e3)
+    assert 0 < row["mfu"] < 1
+    assert row["operators"] > row["kernels"] > row["waits"] > 0
+
+
+@pytest.mark.slow
+def test_every_part_is_measured_on_a_processor(tmp_path: Path) -> None:
+    found = measured(tmp_path / "gpu.json", [part.name for part in cpu_parts()])
+    shipped, drawn = found["shipped"], found["sampling"]
+    assert shipped["nodes_per_graph"] == drawn["nodes_per_graph"] == 24
+    assert drawn["position_ms"] == pytest.approx(2e3 / drawn["graphs_per_s"] / 24)
+    assert found["same"]["same_share"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the tests pass on this machine")
+def test_tests_that_are_all_skipped_are_an_error() -> None:
+    assert gpu_tests(300)["error"] == "no test passed; they need a GPU that torch sees"
+
+
+def test_a_part_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path / "gpu.json", "--cpu", "--parts", "trainig")
+    assert done.returncode == 2
+    assert "There is no part 'trainig'; known are machine, training" in done.stderr
+    assert not (tmp_path / "gpu.json").exists()
+
+
+def test_parts_have_names_of_their_own_and_tests_are_one_on_demand() -> None:
+    for parts in (cpu_parts(), gpu_parts(tests=True)):
+        assert len({part.name for part in parts}) == len(parts)
+    added = {part.name for part in gpu_parts(tests=True)} - {p.name for p in gpu_parts(tests=False)}
+    assert added == {"tests"}
+
+
+def test_a_line_of_the_table_has_label_and_figures_or_the_error() -> None:
+    row = {
+        "part": "p",
+        "what": "training",
+        "device": "cuda",
+        "width": 32,
+        "step_ms": 2.5,
+        "mfu": 0.1,
+    }
+    assert line(row) == "training cuda width=32: 2.5 ms a step, 0.1 MFU"
+    assert line({"part": "p", "what": "jobs", "error": "not done"}) == "jobs: ERROR not done"
