@@ -57,28 +57,31 @@ def gpu_parts(tests: bool) -> list[Part]:
     on_cpu = partial(_training, device="cpu", seconds=3.0)
     drawn = partial(_sampling, nodes=90)
     jobs = partial(_jobs, num=64, max_nodes=600)
-    tested = Measurement({"what": "tests"}, partial(gpu_tests, 90))
+    tested = Measurement({"what": "tests"}, partial(gpu_tests, 190))
     return [
-        Part("machine", 40, [Measurement({"what": "machine"}, machine)]),
-        Part("training", 60, [on_gpu("fast", batch_nodes=n) for n in BATCHES]),
-        Part("wide", 50, [on_gpu("fast", arguments=a, batch_nodes=64_000) for a in (WIDE, WIDER)]),
-        Part("sampling", 60, [drawn("fast", graphs=n, device="cuda") for n in (64, 1024, 4096)]),
-        Part("shipped", 50, [_shipped(num=n, device="cuda") for n in (32, 128)]),
+        Part("training", 100, [
+            Measurement({"what": "machine"}, machine),
+            *(on_gpu("fast", batch_nodes=n) for n in BATCHES),
+            *(on_gpu("fast", arguments=a, batch_nodes=64_000) for a in (WIDE, WIDER)),
+        ]),
+        Part("sampling", 90, [
+            *(drawn("fast", graphs=n, device="cuda") for n in (64, 1024, 4096)),
+            *(_shipped(num=n, device="cuda") for n in (32, 128)),
+        ]),
         Part("corpus", 60, [_corpus("cuda", 15.0)]),
-        *([Part("tests", 100, [tested])] if tests else []),
+        *([Part("tests", 200, [tested])] if tests else []),
+        Part("jobs", 60, [jobs(best_of=n, device="cuda") for n in (1, None)]),
+        Part("cpu", 90, [
+            _shipped(num=32, device="cpu"),
+            *(on_cpu("fast", batch_nodes=n) for n in (2_000, 16_000)),
+            *(drawn("fast", graphs=n, device="cpu") for n in (64, 1024)),
+            _corpus("cpu", 12.0),
+        ]),
         Part("same", 40, [_same(best_of=n, num=32, max_nodes=60) for n in (1, 8)]),
-        Part("reference", 30, [
+        Part("reference", 40, [
             on_gpu("reference", arguments=ALL_PREFIXES, batch_nodes=1_200),
             drawn("reference", arguments=SINGLE, graphs=64, nodes=40, device="cuda"),
-        ]),
-        Part("training, cpu", 40, [on_cpu("fast", batch_nodes=n) for n in (2_000, 16_000)]),
-        Part("shipped, cpu", 30, [_shipped(num=32, device="cpu")]),
-        Part("corpus, cpu", 45, [_corpus("cpu", 12.0)]),
-        Part("jobs", 60, [jobs(best_of=n, device="cuda") for n in (1, None)]),
-        Part("sampling, cpu", 30, [drawn("fast", graphs=n, device="cpu") for n in (64, 1024)]),
-        Part("reference, cpu", 30, [
             on_cpu("reference", arguments=ALL_PREFIXES, batch_nodes=1_200),
-            drawn("reference", arguments=SINGLE, graphs=64, nodes=40, device="cpu"),
         ]),
         Part("jobs, cpu", 60, [jobs(best_of=n, device="cpu") for n in (1, None)]),
     ]  # fmt: skip
@@ -227,7 +230,8 @@ def main() -> int:
     os.environ.setdefault("LAYERDAG_CACHE", "off")
     results = Results(options.out)
     chosen = [part for part in parts if not options.parts or part.name in options.parts]
-    run_parts(chosen, options.seconds, results.add)
+    # Once a driver is initialized, as imports may do, a forked process cannot use it.
+    run_parts(chosen, options.seconds, results.add, "fork" if options.cpu else "spawn")
     failed = sum("error" in row for row in results.rows)
     print(f"{len(results.rows)} rows, {failed} with an error, in {options.out}")
     return 0
