@@ -37,7 +37,7 @@ from .evaluation.validity import VUN as VUN, novelty as novelty, vun as vun
 from .models.base import register_model as register_model
 from .models.fast.encoder import register_encoder as register_encoder
 from .privacy.shadows import ShadowSettings as ShadowSettings
-from .programs.program import Program as Program
+from .programs.forward_program import Program as Program
 from .programs.sources import program as program
 from .publication.pipeline import release as release
 from .sampling.generated import GeneratedGraph as GeneratedGraph, as_workload as as_workload

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from layerdag.errors import DataError
 from layerdag.programs.execution import NodeError, run_fake
+from layerdag.programs.forward_program import Program
 from layerdag.programs.nodes import EDGE, EDGES, Leaf, Node, Symbol, Word
 from layerdag.programs.operators import GETITEM, arguments, base_name
-from layerdag.programs.program import Program
 from layerdag.programs.recording import (
     Described,
     RecordedCall,

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from layerdag.errors import UsageError
+from layerdag.programs.forward_program import Program
 from layerdag.programs.host_traces import recording_of_host_trace
 from layerdag.programs.naming import program_of
-from layerdag.programs.program import Program
 from layerdag.programs.recording import other_sizes, record, same_structure
 from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 

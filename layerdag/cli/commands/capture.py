@@ -104,7 +104,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
     settings = _settings(args)
     if args.model.endswith((".program.json", ".program.json.gz")):
-        from layerdag.programs.program import Program
+        from layerdag.programs.forward_program import Program
 
         return Program.load(args.model).step(**settings)
     if ".py:" not in args.model and not args.model.endswith(".py"):

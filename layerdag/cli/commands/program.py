@@ -8,7 +8,7 @@ from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.programs.execution import Finding
-    from layerdag.programs.program import Program
+    from layerdag.programs.forward_program import Program
 
 SUMMARY = (
     "Record the forward program of a model: its operators with their arguments, sizes as "

@@ -9,7 +9,7 @@ from small_programs import images, language
 
 import layerdag as ld
 from layerdag.errors import DataError, UsageError
-from layerdag.programs.program import Program
+from layerdag.programs.forward_program import Program
 
 
 def test_a_file_holds_a_program_without_loss(tmp_path: Path) -> None:

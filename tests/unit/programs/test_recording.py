@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from layerdag.errors import UsageError
-from layerdag.programs.program import Program
+from layerdag.programs.forward_program import Program
 from layerdag.programs.sources import program
 
 

@@ -7,7 +7,7 @@ optimizer and all communication follow from running it (``layerdag.programs.step
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -31,8 +31,8 @@ from layerdag.programs.nodes import (
     value_from_json,
     value_to_json,
 )
-from layerdag.programs.operators import LEAVES
-from layerdag.programs.sizes import ROLES, is_entry
+from layerdag.programs.operators import GETITEM, LEAVES
+from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
 from layerdag.programs.steps import derive_step
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_parsed
@@ -232,18 +232,7 @@ def _lines(program: Program) -> Iterator[str]:
     yield f"def {_identifier(program.name)}({', '.join(given)}):  # {table}"
     for at, node in enumerate(program.nodes):
         beside = f"  # {node.module}" if node.module else ""
-        if node.operator in LEAVES:
-            yield f"    v{at} = {_leaf_text(node.arguments[0], node.names)}"
-            continue
-        edges, names = iter(f"v{i}" for i in node.inputs), iter(node.names)
-        rest = len(node.inputs) - list(node.parts()).count(EDGE)
-        parts = [_text(value, edges, names, rest) for value in node.arguments]
-        parts += [f"{key}={_text(value, edges, names, rest)}" for key, value in node.keywords]
-        if node.operator == "getitem":
-            yield f"    v{at} = {parts[0]}[{parts[1]}]{beside}"
-            continue
-        word = node.operator.removeprefix("aten.").removesuffix(".default")
-        yield f"    v{at} = {word}({', '.join(parts)}){beside}"
+        yield f"    v{at} = {_Text(node).call()}{beside}"
     yield f"    return {', '.join(f'v{at}' for at in program.outputs)}"
 
 
@@ -252,24 +241,58 @@ def _identifier(name: str) -> str:
     return text if text and not text[0].isdigit() else f"program_{text}"
 
 
-def _leaf_text(leaf: Leaf, names: Sequence[str]) -> str:
-    sizes = ", ".join(str(size) for size in leaf.shape)
-    label = f"'{names[0]}', " if names and names[0] else ""
-    return f"{leaf.kind}({label}[{sizes}], {leaf.dtype})"
+@final
+class _Text:
+    """Writes one node as Python."""
 
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._edges, self._names = iter(node.inputs), iter(node.names)
+        self._listed = len(node.inputs) - sum(part == EDGE for part in node.parts())
 
-def _text(value: Any, edges: Iterator[str], names: Iterator[str], rest: int) -> str:
-    """Return an argument as Python."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(_text(part, edges, names, rest) for part in value)}]"
-    if isinstance(value, Symbol):
-        return value.size
-    if isinstance(value, Word):
-        return value.name
-    if isinstance(value, Leaf):
-        return _leaf_text(value, [next(names, "")])
-    if value == EDGE:
-        return next(edges)
-    if value == EDGES:
-        return f"[{', '.join(next(edges) for _ in range(rest))}]"
-    return repr(value)
+    def call(self) -> str:
+        """Return the call."""
+        node = self._node
+        parts = [self._value(value) for value in node.arguments]
+        if node.operator in LEAVES:
+            return parts[0]
+        if node.operator == GETITEM:
+            return f"{parts[0]}[{parts[1]}]"
+        parts += [f"{name}={self._value(value)}" for name, value in node.keywords]
+        word = node.operator.removeprefix("aten.").removesuffix(".default")
+        return f"{word}({', '.join(parts)})"
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, tuple):
+            return f"[{', '.join(self._value(part) for part in value)}]"
+        if isinstance(value, Symbol):
+            return self._size(value.size)
+        if isinstance(value, Word):
+            return value.name
+        if isinstance(value, Leaf):
+            sizes = ", ".join(self._size(size) for size in value.shape)
+            name = next(self._names, "")
+            return f"{value.kind}({f'{name!r}, ' if name else ''}[{sizes}], {value.dtype})"
+        if isinstance(value, str) and value == EDGE:
+            return f"v{next(self._edges)}"
+        if isinstance(value, str) and value == EDGES:
+            return f"[{', '.join(f'v{next(self._edges)}' for _ in range(self._listed))}]"
+        return repr(value)
+
+    def _size(self, size: Size) -> str:
+        """Return a size: an entry, or a part of the shape of a value."""
+        if isinstance(size, int) or size == "max":
+            return str(size)
+        found = read_expression(size)
+        text = found.source
+        if found.first is not None:
+            number = int(text[1:])
+            owner = f"v{self._node.inputs[number]}" if text[0] == "a" else text
+            dims = f"{found.first}:{'' if found.end is None else found.end}"
+            one = f"{owner}.shape[{found.first}]"
+            text = one if found.end == 0 else f"prod({owner}.shape[{dims}])"
+        if found.ratio != 1:
+            over = "" if found.ratio.denominator == 1 else f"//{found.ratio.denominator}"
+            text += ("" if found.ratio.numerator == 1 else f"*{found.ratio.numerator}") + over
+        text += f"//{found.divisor}" if found.divisor else ""
+        return text + (f"{found.plus:+d}" if found.plus else "")
