@@ -18,6 +18,11 @@ from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_js
 from layerdag.graph.formats.dot import read_dot, write_dot
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.graph.formats.node_link import read_node_link
+from layerdag.graph.formats.program_json import (
+    FORMAT as PROGRAM_FORMAT,
+    read_program_json,
+    write_program_json,
+)
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
@@ -207,6 +212,11 @@ def _has_keys_of_graph(found: Candidate, *keys: bytes) -> bool:
     if any(key in found.start for key in _OF_TRACES) or b'"layerdag-trace' in found.start[:200]:
         return False
     return all(key in found.start for key in keys)
+
+
+def _is_forward_program(found: Candidate) -> bool:
+    """Return whether a file is a forward program of layerdag."""
+    return found.is_json and PROGRAM_FORMAT.encode() in found.start[:200]
 
 
 def _is_wfformat(found: Candidate) -> bool:
@@ -406,6 +416,15 @@ FORMATS: Sequence[Format] = (
         write_wfformat,
         "wfformat",
         ending=".wf.json",
+    ),
+    Format(
+        "forward program",
+        _GRAPH,
+        _is_forward_program,
+        _of_path(read_program_json),
+        write_program_json,
+        "program",
+        ending=".program.json",
     ),
     Format("node-link JSON", _GRAPH, _is_node_link, _of_path(read_node_link)),
     Format("StableHLO or HLO text", Content.PROGRAM, _is_program, _read_program),

@@ -1,0 +1,186 @@
+"""Forward programs (``.program.json``, see ``layerdag.programs``) as flow graphs, both ways.
+
+A node is a call, an edge leads from a result to the call that takes it; its type names the places
+among the inputs, "0" or "0+2" where one tensor is taken twice. Words of a node: its operator, the
+pattern of its arguments, the size expressions and the other numbers that stand in the pattern's
+gaps. The numbers of the table of sizes are conditions of the graph.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerdag.errors import GraphError
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.runtime.files import write_text
+from layerdag.runtime.notes import NoteCollector, NoteKind
+from layerdag.runtime.reading import read_parsed
+
+FORMAT = "layerdag-program/1"
+SUFFIX = ".program.json"
+OPERATOR, ARGUMENTS, SIZES, NUMBERS = "operator", "arguments", "sizes", "numbers"
+_ATTRIBUTES = (OPERATOR, ARGUMENTS, SIZES, NUMBERS)
+_GAP = "?"
+_LEAVES = ("input", "parameter", "buffer", "constant")
+_KNOWN = frozenset(
+    ("format", "name", "sizes", "outputs", "order", "unused", "units", "notes", "nodes")
+)
+_PLAIN = (0.0, 1.0)
+"""Numbers that stay in the pattern: they switch something off or on."""
+
+
+def read_program_json(path: str | Path) -> AttributedGraph:
+    """Return the graph of a program; the file is not trusted.
+
+    Raises:
+        GraphError: If the file is no program.
+    """
+    source = str(path)
+    try:
+        data = json.loads(read_parsed(path, GraphError))
+        if data.get("format") != FORMAT:
+            raise ValueError(f"its format is {data.get('format')!r}, not {FORMAT!r}")
+        notes = NoteCollector(source)
+        for key in sorted(data.keys() - _KNOWN):
+            notes.add(NoteKind.KEY, key, "unknown; left out")
+        return _graph(data, notes)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        raise GraphError(f"{source} is no program of layerdag: {error}.") from error
+
+
+def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
+    columns: dict[str, list[str]] = {name: [] for name in _ATTRIBUTES}
+    places: dict[tuple[int, int], list[int]] = {}
+    names = []
+    for at, node in enumerate(data["nodes"]):
+        sizes: list[str] = []
+        numbers: list[float] = []
+        given = {"arguments": node["arguments"], **_if(node, "keywords"), **_if(node, "mode")}
+        pattern = _opened(given, sizes, numbers)
+        columns[OPERATOR].append(str(node["operator"]))
+        columns[ARGUMENTS].append(json.dumps(pattern, separators=(",", ":")))
+        columns[SIZES].append(" ".join(sizes))
+        columns[NUMBERS].append(" ".join(map(repr, numbers)))
+        for place, source in enumerate(node.get("inputs", ())):
+            places.setdefault((int(source), at), []).append(place)
+        names.append(f"v{at} {node.get('module', '')}".rstrip())
+    kinds = ["+".join(map(str, held)) for held in places.values()]
+    known = tuple(sorted(set(kinds))) or ("0",)
+    return AttributedGraph(
+        name=str(data["name"]),
+        categories=columns,
+        numbers={},
+        edge_index_2E=np.array(list(places), dtype=np.int64).reshape(-1, 2).T,
+        edge_type_E=np.array([known.index(kind) for kind in kinds], dtype=np.int64),
+        edge_type_names=known,
+        conditions={str(name): float(number) for name, number in data["sizes"].items()},
+        open_vocabularies=(OPERATOR, ARGUMENTS, SIZES, NUMBERS),
+        node_names=tuple(names),
+        notes=notes.notes,
+    ).checked()
+
+
+def _if(node: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {key: node[key]} if node.get(key) else {}
+
+
+def _opened(value: Any, sizes: list[str], numbers: list[float]) -> Any:
+    """Return arguments with gaps, and collect what stood there."""
+    if isinstance(value, list):
+        return [_opened(part, sizes, numbers) for part in value]
+    if isinstance(value, float) and value not in _PLAIN:
+        numbers.append(value)
+        return {"number": _GAP}
+    if not isinstance(value, Mapping):
+        return value
+    if "size" in value:
+        sizes.append(str(value["size"]))
+        return {"size": _GAP}
+    kind = next((kind for kind in _LEAVES if kind in value), None)
+    if kind is None:
+        return {key: _opened(part, sizes, numbers) for key, part in value.items()}
+    shape = []
+    for size in value[kind]:
+        if isinstance(size, str):
+            sizes.append(size)
+        shape.append(_GAP if isinstance(size, str) else size)
+    return {**value, kind: shape}
+
+
+def write_program_json(path: str | Path, graph: AttributedGraph) -> None:
+    """Write a graph whose nodes are calls as a program; the last node is its output.
+
+    Raises:
+        GraphError: If the nodes are no calls, an edge type names no places, a gap has no content,
+            or a size that is named has no number among the graph's conditions.
+    """
+    missing = [name for name in _ATTRIBUTES if name not in graph.categories]
+    if missing:
+        raise GraphError(
+            f"{graph.name}: its nodes have no attribute '{missing[0]}', so it is no program."
+        )
+    inputs = _inputs(graph)
+    nodes = [_node(graph, at, inputs[at]) for at in range(graph.num_nodes)]
+    document = {
+        "format": FORMAT,
+        "name": graph.name,
+        "sizes": {
+            name: int(number)
+            for name, number in graph.conditions.items()
+            if isinstance(number, float) and number == int(number) and name[1:].isdigit()
+        },
+        "outputs": [graph.num_nodes - 1],
+        "nodes": nodes,
+    }
+    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
+
+
+def _inputs(graph: AttributedGraph) -> list[list[int]]:
+    """Return the inputs of each node in their places."""
+    held: list[dict[int, int]] = [{} for _ in range(graph.num_nodes)]
+    for (source, target), code in zip(graph.edges, graph.edge_type_E.tolist(), strict=True):
+        for place in graph.edge_type_names[code].split("+"):
+            if not place.isdigit() or int(place) in held[target]:
+                raise GraphError(
+                    f"{graph.name}: the edge from node {source} to {target} has the type "
+                    f"'{graph.edge_type_names[code]}', which names no free place of an input."
+                )
+            held[target][int(place)] = source
+    for target, places in enumerate(held):
+        if sorted(places) != list(range(len(places))):
+            raise GraphError(f"{graph.name}: node {target} lacks an input between its others.")
+    return [[places[place] for place in sorted(places)] for places in held]
+
+
+def _node(graph: AttributedGraph, at: int, inputs: list[int]) -> dict[str, Any]:
+    words = {name: graph.categories[name][at] for name in _ATTRIBUTES}
+    try:
+        sizes, numbers = iter(words[SIZES].split()), iter(words[NUMBERS].split())
+        given = _filled(json.loads(words[ARGUMENTS]), sizes, numbers)
+        if next(sizes, None) is not None or next(numbers, None) is not None:
+            raise ValueError("there are more sizes or numbers than gaps")
+    except (ValueError, StopIteration, RecursionError) as error:
+        raise GraphError(
+            f"{graph.name}: the arguments of node {at} ({words[OPERATOR]}) cannot be filled: "
+            f"{error or 'there are fewer sizes or numbers than gaps'}."
+        ) from error
+    return {"operator": words[OPERATOR], **given, "inputs": inputs}
+
+
+def _filled(value: Any, sizes: Iterator[str], numbers: Iterator[str]) -> Any:
+    """Return arguments with content in their gaps."""
+    if isinstance(value, list):
+        return [_filled(part, sizes, numbers) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    if value == {"number": _GAP}:
+        return float(next(numbers))
+    if value == {"size": _GAP}:
+        return {"size": next(sizes)}
+    kind = next((kind for kind in _LEAVES if kind in value), None)
+    if kind is None:
+        return {key: _filled(part, sizes, numbers) for key, part in value.items()}
+    return {**value, kind: [next(sizes) if size == _GAP else size for size in value[kind]]}
