@@ -30,6 +30,7 @@ READERS: tuple[str, ...] = (
     "graph/formats/graphml.py",
     "graph/formats/listed.py",
     "graph/formats/node_link.py",
+    "graph/formats/program_json.py",
     "graph/formats/rows.py",
     "graph/formats/wfformat.py",
     "runtime/settings.py",

@@ -163,9 +163,11 @@ def _node(graph: AttributedGraph, at: int, inputs: list[int]) -> dict[str, Any]:
         if next(sizes, None) is not None or next(numbers, None) is not None:
             raise ValueError("there are more sizes or numbers than gaps")
     except (ValueError, StopIteration, RecursionError) as error:
+        few = isinstance(error, StopIteration)
+        reason = "there are fewer sizes or numbers than gaps" if few else str(error)
         raise GraphError(
             f"{graph.name}: the arguments of node {at} ({words[OPERATOR]}) cannot be filled: "
-            f"{error or 'there are fewer sizes or numbers than gaps'}."
+            f"{reason}."
         ) from error
     return {"operator": words[OPERATOR], **given, "inputs": inputs}
 

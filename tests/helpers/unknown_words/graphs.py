@@ -24,6 +24,7 @@ GRAPHML = "graph/formats/graphml.py"
 NODE_LINK = "graph/formats/node_link.py"
 ROWS = "graph/formats/rows.py"
 WFFORMAT = "graph/formats/wfformat.py"
+PROGRAM = "graph/formats/program_json.py"
 LABELS = "graph/attributed_graph.py"
 
 Read = Callable[[Path], Sequence[Note]]
@@ -181,6 +182,9 @@ CASES = [
     UnknownWord(WFFORMAT, NoteKind.LABEL, "long", _wfformat(makespanInSeconds="long")),
     UnknownWord(WFFORMAT, NoteKind.VERSION, "0.7",
         _file("w.json", '{"schemaVersion": "0.7", "workflow": {"tasks": []}}')),
+    UnknownWord(PROGRAM, NoteKind.KEY, "palette", _file("p.program.json", json.dumps({
+        "format": "layerdag-program/1", "name": "p", "sizes": {}, "palette": 1, "nodes": [
+            {"operator": "input", "arguments": [{"input": [2], "dtype": "float32"}]}]}))),
     UnknownWord("codec/foreign.py", NoteKind.VERSION, "GEXF", _file("g.xml", "<gexf></gexf> " * 9)),
     UnknownWord(LABELS, NoteKind.LABEL, "nan", _labels("name,label\na,1\nb,nan\n")),
     UnknownWord(LABELS, NoteKind.LABEL, "true", _labels("name,label\na,1\nb,true\n")),
