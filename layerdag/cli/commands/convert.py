@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.notes import add_strict, print_notes, strict_code
+from layerdag.cli.printing import add_strict, print_notes, strict_code
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _without_dangling(workload: "Workload") -> "Workload":
 
 def _evened(workload: "Workload", size: str) -> "Workload":
     """Give the members of uneven all-to-alls one size and say what that changed."""
-    from layerdag.traces.uneven import EvenSize, even_all_to_all
+    from layerdag.validation.fixes import EvenSize, even_all_to_all
 
     even, found = even_all_to_all(workload, EvenSize(size))
     print_status(

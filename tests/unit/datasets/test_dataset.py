@@ -10,7 +10,8 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv
 
-from layerdag.datasets.dataset import GraphDataset, encode_batch, from_pyg, to_pyg
+from layerdag.datasets.conversion import from_pyg, to_pyg
+from layerdag.datasets.dataset import GraphDataset, encode_batch
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph
 
