@@ -165,6 +165,8 @@ def test_plain_data_is_enough():
     dag = from_pyg(Data(x=torch.tensor([0.0, 1.0]), edge_index=torch.tensor([[0], [1]])))
     assert dag.x_NA.tolist() == [[0], [1]]
     assert dag.conditions == {}
+    labeled = Data(x=torch.tensor([0]), edge_index=torch.zeros(2, 0).long(), y=2.5)
+    assert from_pyg(labeled).conditions == {"label": 2.5}
 
 
 @pytest.mark.parametrize(
