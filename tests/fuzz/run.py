@@ -23,7 +23,12 @@ NATIVE = ROOT / "native"
 CC = os.environ.get("CC", "gcc")
 CHECKS = ("-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COVERAGE = "-fsanitize-coverage=trace-pc"
-TESTS = ("tests/unit/graph", "tests/unit/simulator", "tests/unit/traces")
+TESTS = (
+    "tests/unit/graph",
+    "tests/unit/simulator",
+    "tests/unit/traces",
+    "tests/unit/validation/test_fixes.py",
+)
 
 
 @dataclass(frozen=True)
