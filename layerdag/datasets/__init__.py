@@ -6,7 +6,6 @@ from layerdag.datasets.conversion import (
     attributed_graph,
     attributed_graphs,
     columns_to_pyg,
-    from_pyg,
     is_pyg,
 )
 from layerdag.datasets.corpus import load_corpus
@@ -68,7 +67,6 @@ __all__ = [
     "data_config",
     "encode_batch",
     "encoded",
-    "from_pyg",
     "is_pyg",
     "is_valid",
     "iter_samples",

@@ -179,8 +179,3 @@ def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
 def columns_to_pyg(dag: DAG, y: float) -> "Data":
     """Return nodes and edges of a graph with one number to predict, as PyG ``Data``."""
     return dag.with_conditions({LABEL: y}).to_pyg()
-
-
-def from_pyg(data: "Data") -> DAG:
-    """Return PyG ``Data`` as a DAG; see ``DAG.from_pyg``."""
-    return DAG.from_pyg(data)
