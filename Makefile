@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests start hundreds of processes that import the same files: each is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-short release test test-slow coverage docs-test pages-test sanitize search lint docs wheel mutation corpus pretrained clean help
 

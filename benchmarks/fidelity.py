@@ -19,7 +19,7 @@ import numpy as np
 from replay import replay
 
 from layerdag.errors import TraceError
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.traces.pytorch.importer import ImportResult, import_host, import_pytorch
 from layerdag.traces.pytorch.kineto import read_durations
 

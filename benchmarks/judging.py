@@ -32,8 +32,8 @@ from layerdag.evaluation.similarity import DEFAULT_METRICS, comparison_of, row_o
 from layerdag.graph.attributed_graph import Split
 from layerdag.privacy.auditing import audit_of
 from layerdag.privacy.copies import count_copies, novelty
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.terminal import track
 
 BAR_SECONDS, BAR_MB, BAR_STREAM_MB = 60, 2000, 4000
 FOREIGN_ROWS = 0.05

@@ -47,7 +47,7 @@ from layerdag.evaluation.metrics.base import AttributeView
 from layerdag.evaluation.similarity import compare
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, read_json
 from layerdag.graph.topology import neighborhood_colors
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.sampling.generated import as_workload
 from layerdag.sampling.generation import sample_like
 from layerdag.sampling.settings import GenerationSettings

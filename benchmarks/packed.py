@@ -28,8 +28,8 @@ import numpy as np
 
 from layerdag.datasets.packed import ARRAYS, NAMES, PackedHeader, open_array
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.terminal import track
 
 KINDS = tuple(f"op{i}" for i in range(20))
 

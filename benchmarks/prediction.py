@@ -25,7 +25,7 @@ from gpu_steps import FIGURES, RESNETS, over_peak, predicted
 from scipy.stats import kendalltau
 
 from layerdag.runtime.files import write_text
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.simulator.calibration import CalibratedMachine, PredictionSpread
 from layerdag.simulator.calibration_fit import MeasuredRun, calibrate, fit_link, read_runs_of
 

@@ -53,7 +53,7 @@ from layerdag.graph.attributed_graph import Split
 from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.models.posterior import resample
 from layerdag.privacy.copies import novelty
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.sampling.generation import sample_like
 from layerdag.sampling.settings import REQUESTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema

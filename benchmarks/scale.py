@@ -24,7 +24,7 @@ import numpy as np
 from layerdag.errors import LayerdagError
 from layerdag.graph.repeats import RepeatedProgram, repeated_runs
 from layerdag.runtime.files import write_text
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import group_names, match_communication

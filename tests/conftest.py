@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -36,10 +37,20 @@ settings.load_profile("fixed")
 # logging. That may be the one in which pytest catches standard error.
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 
+# Torch and ten thousand tests are millions of objects that stay. The search for cycles, which would
+# go through them again and again, waits until all are collected, and then leaves them alone.
+gc.disable()
+
 # Before the package is imported: pytest's plugin of jaxtyping decorates its functions then.
 first_calls.install()
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_finish() -> None:
+    """Search for cycles from here on, among what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 WHOLE_COMMANDS = (

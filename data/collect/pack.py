@@ -15,8 +15,8 @@ from plan import RunPlan
 
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.runtime.files import write_text
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import derive_seed
+from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.corpus import INDEX, RankClass, RunRecord, read_run, write_shard
 from layerdag.traces.chakra.files import encode_trace

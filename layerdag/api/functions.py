@@ -30,8 +30,7 @@ from layerdag.evaluation.similarity import (
 )
 from layerdag.evaluation.validity import GRAPH_RULES, check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
-from layerdag.graph.formats.listed import LOOP
-from layerdag.graph.formats.rows import is_networkx
+from layerdag.graph.formats.rows import LOOP, is_networkx
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.schema import GraphSchema

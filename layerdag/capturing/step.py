@@ -38,8 +38,8 @@ from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
 from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload, communicates
+from layerdag.workloads.transformer.hugging_face import model as shape_of
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.models import model as shape_of
 from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 

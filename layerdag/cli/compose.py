@@ -44,7 +44,7 @@ from layerdag.cli.flags import (
     usual_choices,
     value_in,
 )
-from layerdag.cli.notes import notes_json
+from layerdag.cli.printing import notes_json
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import data_config, kind_of_folder, load_config
 from layerdag.errors import CheckpointError, ConfigError, DataError, UsageError

@@ -318,22 +318,32 @@ def _run(verb: str, arguments: list[str]) -> int:
     name = [verb]
     if arguments[:1] and arguments[0] in MODES.get(verb, ()):
         name.append(arguments.pop(0))
-    module = importlib.import_module(f"layerdag.cli.commands.{'_'.join(name)}")
     if has_settings:
-        return int(module.main(arguments))
-    parser = _parser_of(name, module)
-    return int(module.run(_parsed(parser, arguments)))
+        return int(_module_of(verb).main(arguments))
+    command = _command_of(name)
+    parser = _parser_of(name, command)
+    return int(command.run(_parsed(parser, arguments)))
 
 
-def _parser_of(name: Sequence[str], module: ModuleType) -> argparse.ArgumentParser:
+def _module_of(verb: str) -> ModuleType:
+    return importlib.import_module(f"layerdag.cli.commands.{verb}")
+
+
+def _command_of(name: Sequence[str]) -> Any:
+    """Return the module of a verb, or what its module has for a mode of the verb."""
+    module = _module_of(name[0])
+    return module.MODES[name[1]] if name[1:] else module
+
+
+def _parser_of(name: Sequence[str], command: Any) -> argparse.ArgumentParser:
     """Return the parser of a verb with its flags."""
     parser = argparse.ArgumentParser(
         prog=f"layerdag {' '.join(name)}",
-        description=textwrap.fill(module.SUMMARY, WIDTH),
-        epilog=f"example:\n{module.EXAMPLE}\n\n{_EXIT_CODES}",
+        description=textwrap.fill(command.SUMMARY, WIDTH),
+        epilog=f"example:\n{command.EXAMPLE}\n\n{_EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.configure(parser)
+    command.configure(parser)
     return parser
 
 
@@ -344,8 +354,7 @@ def words_of_verb(verb: str) -> list[str]:
     modes = MODES.get(verb, ())
     words: list[str] = [*modes]
     for name in ([verb], *([verb, mode] for mode in modes)):
-        module = importlib.import_module(f"layerdag.cli.commands.{'_'.join(name)}")
-        words += _words_of(_parser_of(name, module))
+        words += _words_of(_parser_of(name, _command_of(name)))
     return list(dict.fromkeys(words))
 
 

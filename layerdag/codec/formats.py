@@ -564,6 +564,12 @@ def _recognized(found: Candidate) -> Recognized:
     )
 
 
+def words(content: Content) -> tuple[str, ...]:
+    """Return the words of ``--to`` by which such content is written, in the order of the table."""
+    written = (each.word for each in FORMATS if each.content is content and each.write)
+    return tuple(dict.fromkeys(filter(None, written)))
+
+
 def writer(word: str, content: Content) -> Callable[..., object]:
     """Return what writes a format by its word in ``--to``, given the path and the thing.
 

@@ -42,8 +42,7 @@ from layerdag.runtime.reading import available_memory, read_whole
 from layerdag.traces.analysis import WORLD_NAMES, program_order
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
 from layerdag.traces.chakra.files import decode_trace
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
-from layerdag.traces.pytorch.scalar_types import DTYPES, UNKNOWN_DTYPE
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, DTYPES, UNKNOWN_DTYPE
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Workload
 
 # Attributes whose numbers are part of the workload; strings among them are checked one by one.

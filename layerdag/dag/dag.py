@@ -1,5 +1,6 @@
 """``DAG`` and ``DAGBatch`` as tensors, their sizes, and Weisfeiler-Leman hashes."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -289,9 +290,10 @@ def _of_pyg(data: "Data") -> DAG:
         raise GraphError("PyG data without x or edge_index cannot be read as a DAG.")
     x_NA = _integers(data.x, "x")
     x_NA = x_NA[:, None] if x_NA.ndim == 1 else x_NA
-    edge_attr, u_NA, y = data.get("edge_attr"), data.get("u"), data.get("y")
+    edge_attr, u_NA, label = data.get("edge_attr"), data.get("u"), data.get("y")
     edge_type_E = None if edge_attr is None else _integers(edge_attr, "edge_attr").reshape(-1)
-    known = y is not None and y.numel() == 1 and bool(torch.isfinite(y).all())
+    y = torch.as_tensor(math.nan if label is None else label)  # PyG takes plain numbers, too
+    known = y.numel() == 1 and bool(torch.isfinite(y).all())
     conditions: dict[str, Condition] = {LABEL: float(y)} if known else {}
     return DAG(x_NA, data.edge_index, edge_type_E, u_NA, conditions)
 

@@ -5,15 +5,14 @@ from layerdag.datasets.conversion import (
     GraphLike,
     attributed_graph,
     attributed_graphs,
+    columns_to_pyg,
     is_pyg,
 )
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import (
     GraphDataset,
     GraphSplit,
-    columns_to_pyg,
     encode_batch,
-    from_pyg,
 )
 from layerdag.datasets.discovery import FoundJobs, read_folder
 from layerdag.datasets.encoding import (
@@ -68,7 +67,6 @@ __all__ = [
     "data_config",
     "encode_batch",
     "encoded",
-    "from_pyg",
     "is_pyg",
     "is_valid",
     "iter_samples",

@@ -1,4 +1,10 @@
-"""Graphs of any kind as attributed graphs, for ``GraphDataset``, ``validate`` and ``write``."""
+"""Graphs of any kind as attributed graphs, for ``GraphDataset``, ``validate`` and ``write``.
+
+Graphs as PyTorch Geometric ``Data``, both ways. ``Data`` carries ``x`` (attribute codes), ``u``
+(positions inside bins), ``layer`` (longest-path layer), ``edge_index``, ``edge_attr`` (edge types,
+one column), and of the conditions ``y`` (the label, (1, 1) float32, NaN if unknown), ``numeric``
+(1, C) and ``category`` (1, M) as the schema encodes them.
+"""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +18,7 @@ from layerdag.codec.formats import read_graph
 from layerdag.codec.sample_files import StoredSample
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.graph.formats.rows import from_networkx, is_networkx
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Trace, Workload
@@ -155,3 +161,21 @@ def _with_words(dag: DAG, name: str, sizes: Mapping[str, int]) -> AttributedGrap
         conditions=dag.conditions,
         vocabularies=words,
     )
+
+
+def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
+    """Return a graph as PyG ``Data``; tensors are shared, not copied.
+
+    Raises:
+        VocabularyError: If the graph carries a condition that the schema does not know.
+        GraphError: If it has a cycle.
+    """
+    data = dag.to_pyg()
+    data.numeric, data.category = schema.encode_conditions([dag.conditions])
+    data.layer = dag.layer_N
+    return data
+
+
+def columns_to_pyg(dag: DAG, y: float) -> "Data":
+    """Return nodes and edges of a graph with one number to predict, as PyG ``Data``."""
+    return dag.with_conditions({LABEL: y}).to_pyg()

@@ -8,7 +8,7 @@ from layerdag.codec.folding import RankClassTrace, job_graph
 from layerdag.datasets.dataset import Blocks, GraphDataset
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.corpus import (
     CollectedRun,
     RunRecord,

@@ -1,12 +1,4 @@
-"""``GraphDataset`` and ``GraphSplit``: encoded DAGs with their schema and split, also as PyG data.
-
-Graphs as PyTorch Geometric ``Data``, so that any PyG model or loader can use a data set.
-
-``Data`` carries ``x`` (attribute codes), ``u`` (positions inside bins), ``layer`` (longest-path
-layer), ``edge_index``, ``edge_attr`` (edge types, one column), and of the conditions ``y`` (the
-label, (1, 1) float32, NaN if unknown), ``numeric`` (1, C) and ``category`` (1, M) as the schema
-encodes them.
-"""
+"""``GraphDataset`` and ``GraphSplit``: encoded DAGs with their schema and split."""
 
 import hashlib
 import importlib
@@ -16,8 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
-
-from torch_geometric.data import InMemoryDataset
 
 from layerdag.dag.dag import DAG, DAGBatch, graph_hashes, layers_of
 from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graphs
@@ -35,7 +25,8 @@ from layerdag.traces.trace import Trace, Workload
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
-    from torch_geometric.data import Data
+
+    from layerdag.datasets.pyg_dataset import PygDataset
 
 
 class StoredGraphs(Sequence[DAG]):
@@ -95,6 +86,8 @@ class GraphSplit(Sequence[DAG]):
 
     def to_pyg(self) -> "PygDataset":
         """Return PyG's ``InMemoryDataset``; see ``GraphDataset.to_pyg``."""
+        from layerdag.datasets.pyg_dataset import PygDataset  # PyG takes seconds
+
         return PygDataset(self.schema, self.graphs, self.names)
 
     def to_networkx(self) -> "list[nx.DiGraph]":
@@ -421,6 +414,8 @@ class GraphDataset:
         Raises:
             GraphError: If the split is empty.
         """
+        from layerdag.datasets.pyg_dataset import PygDataset  # PyG takes seconds
+
         self._require_graphs(split)
         return PygDataset(self.schema, self.graphs[split], self.names[split])
 
@@ -609,50 +604,3 @@ def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:
     rows = [{k: v for k, v in dag.conditions.items() if k in known} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)
     return DAGBatch.from_dags(dags, numeric_BC, category_BM)
-
-
-def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
-    """Return a graph as PyG ``Data``; tensors are shared, not copied.
-
-    Raises:
-        VocabularyError: If the graph carries a condition that the schema does not know.
-        GraphError: If it has a cycle.
-    """
-    data = dag.to_pyg()
-    data.numeric, data.category = schema.encode_conditions([dag.conditions])
-    data.layer = dag.layer_N
-    return data
-
-
-def columns_to_pyg(dag: DAG, y: float) -> "Data":
-    """Return nodes and edges of a graph with one number to predict, as PyG ``Data``."""
-    return dag.with_conditions({LABEL: y}).to_pyg()
-
-
-def from_pyg(data: "Data") -> DAG:
-    """Return PyG ``Data`` as a DAG; see ``DAG.from_pyg``."""
-    return DAG.from_pyg(data)
-
-
-@final
-class PygDataset(InMemoryDataset):
-    """The graphs of one split, for any PyG model, loader or transform; no file is written.
-
-    Attributes:
-        node_columns: Name of each column of ``x``.
-        codes: Number of codes of each column of ``x``, for embedding tables.
-        edge_types: Name of each code in ``edge_attr``.
-        numeric_columns: Name of each column of ``numeric``.
-        category_columns: Name of each column of ``category``.
-        names: Name of each graph.
-    """
-
-    def __init__(self, schema: GraphSchema, dags: Sequence[DAG], names: Sequence[str]) -> None:
-        super().__init__(None)
-        self.node_columns = tuple(attribute.name for attribute in schema.attributes)
-        self.codes = schema.sizes().attributes
-        self.edge_types = schema.edge_types
-        self.numeric_columns = tuple(c.name for c in schema.numeric_conditions)
-        self.category_columns = tuple(c.name for c in schema.category_conditions)
-        self.names = tuple(names)
-        self.data, self.slices = self.collate([to_pyg(dag, schema) for dag in dags])

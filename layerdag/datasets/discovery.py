@@ -26,6 +26,7 @@ from layerdag.codec.formats import (
     read_flow,
 )
 from layerdag.codec.vocabulary import private_strings, require_operators
+from layerdag.dag.statistics import MEASURED
 from layerdag.datasets.corpus import run_graph
 from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish, words_of
 from layerdag.datasets.splits import content_key
@@ -42,9 +43,8 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
-from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed
-from layerdag.schema.programs import MEASURED
+from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (

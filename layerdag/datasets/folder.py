@@ -54,8 +54,8 @@ from layerdag.graph.attributed_graph import (
 )
 from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
-from layerdag.runtime.progress import track
 from layerdag.runtime.settings import shorten
+from layerdag.runtime.terminal import track
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema, NumberForm
 from layerdag.traces.chakra.workload import RankFile, read_workload

@@ -26,8 +26,8 @@ from layerdag.differences.difference import (
 from layerdag.errors import TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.topology import longest_path
-from layerdag.runtime.progress import track
 from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.terminal import track
 from layerdag.simulator.cluster import Cluster, ClusterPreset
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import collective_name, gather_communication

@@ -21,8 +21,8 @@ from layerdag.codec.unfolding import unfold_sampled
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.terminal import track
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute
 from layerdag.simulator.config import NetworkConfig, SystemConfig, Topology, UnsupportedCollectives

@@ -15,9 +15,9 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.similarity import DEFAULT_METRICS, QualityReport, compare
 from layerdag.evaluation.validity import VUN, ValidityRule, vun_of_codes
-from layerdag.runtime.progress import stage
 from layerdag.runtime.registry import Registry
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.terminal import stage
 
 TRAINING = "training graphs"
 

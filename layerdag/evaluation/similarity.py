@@ -57,8 +57,8 @@ from layerdag.evaluation.metrics.programs import (
     ShapeViolations,
 )
 from layerdag.runtime.files import write_text
-from layerdag.runtime.progress import stage, track
 from layerdag.runtime.settings import did_you_mean, shorten
+from layerdag.runtime.terminal import stage, track
 
 if TYPE_CHECKING:
     import pandas as pd

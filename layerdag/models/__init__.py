@@ -3,9 +3,6 @@
 import importlib
 
 from layerdag.models.base import (
-    MAX_DEPTH,
-    MAX_STEPS,
-    MAX_WIDTH,
     NO_PREFIX,
     Conditions,
     DAGModel,
@@ -17,10 +14,9 @@ from layerdag.models.base import (
     build_model,
     build_without_weights,
     model_config,
-    require_between,
-    require_choices,
     require_request,
 )
+from layerdag.models.config import FastConfig
 from layerdag.models.draws import (
     SampleStreams,
     assemble_dags,
@@ -54,15 +50,13 @@ from layerdag.models.layers import (
 from layerdag.models.posterior import GapFilling, Posterior, resample
 
 __all__ = [
-    "MAX_DEPTH",
-    "MAX_STEPS",
-    "MAX_WIDTH",
     "MLP",
     "NO_PREFIX",
     "Conditions",
     "CountCode",
     "CountEncoder",
     "DAGModel",
+    "FastConfig",
     "GapFilling",
     "JointCodeMasks",
     "LossTerm",
@@ -85,8 +79,6 @@ __all__ = [
     "guided",
     "gumbel",
     "model_config",
-    "require_between",
-    "require_choices",
     "require_request",
     "resample",
     "row_dropout",

@@ -381,10 +381,10 @@ class Conditions:
 
 
 _HOMES = {
-    "fast": ("layerdag.models.fast.model:FastLayerDAG", "layerdag.models.fast.config:FastConfig"),
+    "fast": ("layerdag.models.fast.model:FastLayerDAG", "layerdag.models.config:FastConfig"),
     "reference": (
         "layerdag.models.reference.model:ReferenceLayerDAG",
-        "layerdag.models.reference.config:ReferenceConfig",
+        "layerdag.models.config:ReferenceConfig",
     ),
 }
 _REGISTERED: dict[str, tuple[type[Any], type[Any]]] = {}

@@ -33,7 +33,6 @@ from statistics import NormalDist
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from scipy.stats import norm
 
 from layerdag.dag.dag import DAG
 from layerdag.evaluation.metrics.base import NORMAL_95, Interval
@@ -316,6 +315,8 @@ def _identified(
     together: int,
 ) -> Inference:
     """Return the outcome for one trait."""
+    from scipy.stats import norm
+
     read_K = trait.code_P[roles.sample_K]
     code_S = trait.code_P[real_S]
     right = [

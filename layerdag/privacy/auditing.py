@@ -49,7 +49,7 @@ from layerdag.privacy.membership import (
     needed,
 )
 from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attacks
-from layerdag.runtime.progress import stage, stages, track
+from layerdag.runtime.terminal import stage, stages, track
 from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import read_manifest, stream_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint

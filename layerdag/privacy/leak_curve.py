@@ -42,8 +42,8 @@ from layerdag.privacy.membership_attacks import (
     UniqueMotifs,
     traits_of,
 )
-from layerdag.runtime.progress import stage
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.terminal import stage
 
 NUMBERS = (30, 100, 400, 1000)
 MOST_HELD = 10_000

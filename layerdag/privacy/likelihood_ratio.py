@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import rankdata
 
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
@@ -82,6 +81,8 @@ class ModelScores:
 
     def ranked(self) -> "ModelScores":
         """Return the scores as shares of the scored graphs that lie below, ties in the middle."""
+        from scipy.stats import rankdata
+
         known_G = ~np.isnan(self.score_G)
         rank_G = np.full(self.score_G.size, np.nan)
         rank_G[known_G] = (rankdata(self.score_G[known_G]) - 0.5) / known_G.sum()

@@ -29,7 +29,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import encode_batch
@@ -416,6 +415,8 @@ def graph_losses(
 
 def auroc(member_T: np.ndarray, other_H: np.ndarray) -> float:
     """Return the chance that a member scores above another graph; a tie counts half."""
+    from scipy.stats import rankdata
+
     rank_G = rankdata(np.concatenate([member_T, other_H]))
     wins = rank_G[: member_T.size].sum() - member_T.size * (member_T.size + 1) / 2
     return float(wins / (member_T.size * other_H.size))

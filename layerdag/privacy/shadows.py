@@ -36,9 +36,9 @@ from layerdag.runtime.files import (
     unexpected_files,
     write_text,
 )
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.runtime.settings import build_settings
+from layerdag.runtime.terminal import track
 from layerdag.training.batches import BucketedSource
 from layerdag.training.checkpoint import (
     InitialWeights,

@@ -22,8 +22,8 @@ from layerdag.programs.recording import (
     Reference,
 )
 from layerdag.traces.pytorch.host_trace import argument_values, attribute
-from layerdag.traces.pytorch.json_stream import Raw, stream_objects
-from layerdag.traces.pytorch.scalar_types import scalar_type
+from layerdag.traces.pytorch.kineto import Raw, stream_objects
+from layerdag.traces.pytorch.operators import scalar_type
 
 MODULE_SCOPE = "module:"
 """Begins the name of a scope that says which module runs, as ``layerdag collect`` writes it."""

@@ -25,8 +25,8 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.privacy.copies import CopyComparison, CopyTest, keys_of_one_run, tuple_keys
 from layerdag.publication.settings import DRAWN, HASHES, PrivateWorkspace, ReleaseSettings
 from layerdag.runtime.files import atomic_path, write_text
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.runtime.terminal import track
 from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.sampling.generation import generate

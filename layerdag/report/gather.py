@@ -26,7 +26,7 @@ from layerdag.report.content import (
     Timeline,
     nearest_real,
 )
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.simulator.cluster import Cluster

@@ -15,7 +15,6 @@ from layerdag.runtime.files import (
     write_text,
 )
 from layerdag.runtime.native import library, set_openmp_passive
-from layerdag.runtime.progress import log_stages, stage, stages, track
 from layerdag.runtime.reading import (
     NODE_BYTES,
     Limits,
@@ -46,6 +45,7 @@ from layerdag.runtime.settings import (
     seconds_of,
     shorten,
 )
+from layerdag.runtime.terminal import log_stages, stage, stages, track
 
 __all__ = [
     "LOCK",

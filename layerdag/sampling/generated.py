@@ -131,9 +131,13 @@ def _number(value: Condition | None, default: float) -> float:
 
 
 def as_workload(
-    graph: AttributedGraph, ranks: int | None = None, limits: Limits | None = None
+    graph: "AttributedGraph | GeneratedGraph",
+    ranks: int | None = None,
+    limits: Limits | None = None,
 ) -> Unfolded:
     """Return the traces of a job's graph, on ``ranks`` or as many as the graph's condition says.
+
+    A sample stands for its graph.
 
     Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
     gets the next number on which it can, which counts as a repair.
@@ -142,6 +146,8 @@ def as_workload(
         DataError: If it is not the graph of a job, or its world size is no number.
         UsageError: If it has more ranks than ``limits`` (by default the usual ones) allow.
     """
+    if isinstance(graph, GeneratedGraph):
+        graph = graph.graph
     wanted = requested_ranks(graph.conditions, ranks)
     fitting = job_ranks(graph, ranks, limits)
     unfolded = unfold_sampled(graph, fitting)

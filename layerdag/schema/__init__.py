@@ -14,7 +14,6 @@ from layerdag.schema.costs import (
     data_edges,
 )
 from layerdag.schema.durations import Durations, costs_and_ranks, ranks_of
-from layerdag.schema.programs import MEASURED
 from layerdag.schema.schema import (
     GraphSchema,
     NumberForm,
@@ -24,7 +23,6 @@ from layerdag.schema.schema import (
 
 __all__ = [
     "COST_NAMES",
-    "MEASURED",
     "NO_COSTS",
     "PRODUCTS",
     "ByteRule",

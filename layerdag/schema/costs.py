@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from layerdag.dag.statistics import all_distinct, condition_units
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.graph.rolled_blocks import in_copy
 from layerdag.schema.durations import Durations, StepTime, fit_durations, fit_step_time
-from layerdag.schema.programs import all_distinct, condition_units
 
 _SLACK = 1e-9
 _LARGEST_ELEMENT = 8

@@ -33,9 +33,9 @@ from typing import Any
 
 import numpy as np
 
+from layerdag.dag.statistics import all_distinct, condition_units
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import copies_of
-from layerdag.schema.programs import all_distinct, condition_units
 
 LEVELS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.995, 0.999, 1.0)
 """Levels of the quantiles of a factor."""

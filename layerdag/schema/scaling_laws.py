@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from layerdag.dag.statistics import all_distinct
 from layerdag.errors import DataError, VocabularyError
 from layerdag.graph.attributed_graph import LABEL, SIZE_CONDITIONS, AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import BLOCK, OUTSIDE
 from layerdag.schema.costs import data_edges
-from layerdag.schema.programs import all_distinct
 
 _MOST_TERMS = 4
 _EQUAL = 1e-6

@@ -22,6 +22,12 @@ from torch import Tensor
 
 from layerdag.codec.folding import EDGE_TYPES
 from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.statistics import (
+    MEASURED,
+    condition_units,
+    needed_programs,
+    program_numbers,
+)
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
@@ -36,12 +42,6 @@ from layerdag.schema.conditions import (
     fit_table,
 )
 from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
-from layerdag.schema.programs import (
-    MEASURED,
-    condition_units,
-    needed_programs,
-    program_numbers,
-)
 from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
 
 KINDS = ("trace", "flow")

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 import numpy as np
-from scipy.stats import binomtest, rankdata
 
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import Declaration, Goal, Interval, bootstrap_weights
@@ -177,6 +176,8 @@ def _pearson_log(
 
 def _spearman(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
     """Return weighted Pearson correlations of the ranks."""
+    from scipy.stats import rankdata
+
     return _pearson(rankdata(target_B), rankdata(predicted_B), weights_RB)
 
 
@@ -389,6 +390,8 @@ def by_group(
 
 def _coverage(target_B: np.ndarray, one: Predictions) -> Coverage:
     """Return how often the intervals of one level held the target."""
+    from scipy.stats import binomtest
+
     held_B = (one.low_B <= target_B) & (target_B <= one.high_B)
     exact = binomtest(int(held_B.sum()), target_B.size).proportion_ci(0.95, "exact")
     is_factor = bool((one.low_B > 0).all() and (target_B > 0).all())

@@ -19,8 +19,8 @@ import numpy as np
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import Goal, Interval, bootstrap_weights
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.terminal import track
 from layerdag.surrogates.data import (
     CONDITIONS,
     REAL,

@@ -11,7 +11,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import Goal
 from layerdag.graph.attributed_graph import LABEL
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.registry import SharedFit, draw_settings
 from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores

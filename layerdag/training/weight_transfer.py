@@ -30,7 +30,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import ConfigError
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.models.base import DAGModel, ModelSpec, build_model, model_config
-from layerdag.models.fast.config import FastConfig
+from layerdag.models.config import FastConfig
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.layers import CountEncoder
 from layerdag.models.reference.model import ReferenceLayerDAG

@@ -17,9 +17,9 @@ import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.runtime.notes import Note, merge_notes
-from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, did_you_mean, load_yaml
+from layerdag.runtime.terminal import track
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.collectives import parse_implementation
 from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
@@ -33,8 +33,8 @@ from layerdag.simulator.config import (
 from layerdag.simulator.run import simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
+from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 

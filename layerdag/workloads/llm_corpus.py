@@ -19,16 +19,16 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.rolled_blocks import REPEATS, rolled
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
-from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, load_yaml
+from layerdag.runtime.terminal import track
 from layerdag.simulator.run import simulate
 from layerdag.version import __version__
 from layerdag.workloads.exploration import NetworkDimension, StudiedCluster
 from layerdag.workloads.transformer.costs import rank_memory
+from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Recompute, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 

@@ -13,8 +13,7 @@ from layerdag.cli.settings import ModelChoice, SampleCommand, sample_config, tra
 from layerdag.datasets.loading import LOADERS, CorpusConfig, data_config, loader_of
 from layerdag.errors import ConfigError
 from layerdag.models.base import model_config
-from layerdag.models.fast.config import FastConfig
-from layerdag.models.reference.config import ReferenceConfig
+from layerdag.models.config import FastConfig, ReferenceConfig
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.loggers import LoggerSettings
 from layerdag.training.run import TrainSettings

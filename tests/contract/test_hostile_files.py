@@ -35,7 +35,7 @@ from layerdag.traces.chakra import corpus
 from layerdag.traces.chakra.corpus import read_index
 from layerdag.traces.chakra.files import read_trace
 from layerdag.traces.chakra.workload import read_groups
-from layerdag.traces.pytorch import host_trace as host_scan, json_stream
+from layerdag.traces.pytorch import host_trace as host_scan, kineto
 from layerdag.traces.pytorch.host_trace import read_host_blocks
 from layerdag.traces.pytorch.kineto import read_durations, read_profile, read_timings
 
@@ -50,7 +50,7 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "FREE_BYTES", LIMIT)
     monkeypatch.setattr(reading, "SPARE_BYTES", 0)
     monkeypatch.setattr(reading, "available_memory", lambda: 2 * LIMIT)
-    monkeypatch.setattr(json_stream, "LONGEST_OBJECT", LIMIT)
+    monkeypatch.setattr(kineto, "LONGEST_OBJECT", LIMIT)
     monkeypatch.setattr(host_scan, "LONGEST_NODE", LIMIT)
     monkeypatch.setattr(corpus, "MAX_SHARD_BYTES", LIMIT)
     monkeypatch.setattr(cluster_files, "MAX_CONFIG_BYTES", LIMIT)

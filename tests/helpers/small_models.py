@@ -7,7 +7,7 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import SampleRequest
-from layerdag.models.fast.config import ConditioningConfig, EncoderConfig, FastConfig, HeadsConfig
+from layerdag.models.config import ConditioningConfig, EncoderConfig, FastConfig, HeadsConfig
 from layerdag.models.fast.encoder import AttentionContext, TokenGraphs, attention_biases
 from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
 from layerdag.models.fast.model import FastLayerDAG

@@ -7,7 +7,7 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import SampleRequest
-from layerdag.models.reference.config import (
+from layerdag.models.config import (
     EdgeConfig,
     LayerSizeConfig,
     NodeConfig,

@@ -47,7 +47,7 @@ def audit(
         DataError: If a file is missing or damaged.
     """
     from layerdag.privacy.auditing import WhiteBox, audit_of
-    from layerdag.runtime.progress import log_stages, stage
+    from layerdag.runtime.terminal import log_stages, stage
     from layerdag.surrogates.data import stream_samples
     from layerdag.training.checkpoint import load_checkpoint
 
@@ -556,7 +556,7 @@ def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "
     """Return the audit of three folders."""
     from layerdag.cli.main import tell
     from layerdag.privacy.auditing import audit
-    from layerdag.runtime.progress import log_stages
+    from layerdag.runtime.terminal import log_stages
 
     log_stages()
     return audit(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
+from layerdag.cli.printing import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     """Score every set of samples, then print the table."""
     from layerdag.evaluation.side_by_side import score_generators
     from layerdag.runtime.files import write_text
-    from layerdag.runtime.progress import log_stages
+    from layerdag.runtime.terminal import log_stages
 
     if not (args.samples or args.generator or args.baseline):
         raise UsageError("Nothing to compare; give SAMPLES, --generator NAME or --baseline.")
@@ -174,7 +174,7 @@ def _graphs(path: Path) -> Iterator[Any]:
     from layerdag.codec.formats import read_graph
     from layerdag.datasets.discovery import read_folder
     from layerdag.datasets.samples import iter_samples
-    from layerdag.runtime.progress import track
+    from layerdag.runtime.terminal import track
 
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):
         yield from (sample.graph for sample in track(iter_samples(path), f"reading {path}"))
@@ -192,7 +192,7 @@ def _graphs(path: Path) -> Iterator[Any]:
 def _generated(args: argparse.Namespace, data: "GraphDataset") -> Mapping[str, Sequence[Any]]:
     """Return samples of the registered generators."""
     from layerdag.evaluation.side_by_side import fitted_generator
-    from layerdag.runtime.progress import stage
+    from layerdag.runtime.terminal import stage
 
     sets = {}
     for name, count in Counter(args.generator).items():

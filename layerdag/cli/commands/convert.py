@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.notes import add_strict, print_notes, strict_code
+from layerdag.cli.printing import add_strict, print_notes, strict_code
 from layerdag.errors import UsageError
+from layerdag.runtime.settings import did_you_mean
 
 if TYPE_CHECKING:
     from layerdag.codec.formats import Inputs
@@ -109,7 +110,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--to",
-        choices=("et", "json", "feeder-json", "param", "graphml", "wfformat", "dot"),
+        metavar="FORMAT",
         default="et",
         help="et: Chakra 1.0.0 as both feeders and ASTRA-sim read it (default); json: without "
         "loss; feeder-json: for Chakra's feeder v1; param: a folder of rank-<r>.json, whose "
@@ -194,12 +195,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
-    from layerdag.codec.formats import Content, read_inputs, recognize
+    from layerdag.codec.formats import Content, read_inputs, recognize, words
     from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
     from layerdag.traces.pytorch.comm_replay import write_replay
 
+    of_jobs, of_graphs = (*words(Content.TRACES), "param"), words(Content.GRAPH)
+    if args.to not in (*of_jobs, *of_graphs):
+        known = tuple(dict.fromkeys((*of_jobs, *of_graphs)))
+        raise UsageError(
+            f"--to: there is no format '{args.to}'.{did_you_mean(args.to, known)} Known: "
+            f"{', '.join(known)}."
+        )
     found = recognize(args.inputs[0])
-    if args.to in FORMS[1:] or found.content is Content.GRAPH:
+    if args.to not in of_jobs or found.content is Content.GRAPH:
         return convert_graph(args, found.graph())
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
@@ -270,7 +278,7 @@ def _without_dangling(workload: "Workload") -> "Workload":
 
 def _evened(workload: "Workload", size: str) -> "Workload":
     """Give the members of uneven all-to-alls one size and say what that changed."""
-    from layerdag.traces.uneven import EvenSize, even_all_to_all
+    from layerdag.validation.fixes import EvenSize, even_all_to_all
 
     even, found = even_all_to_all(workload, EvenSize(size))
     print_status(
@@ -303,20 +311,18 @@ def _ranks(count: int) -> str:
     return "1 rank" if count == 1 else f"{count:,} ranks"
 
 
-FORMS = ("json", "graphml", "wfformat", "dot")
-"""What ``--to`` takes for a graph; json is layerdag's own and loses nothing."""
-
-
 def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     """Write a graph in the form that ``--to`` names and say what was written.
 
     Raises:
         UsageError: If a graph has no such form, or a file is there and may not be replaced.
     """
-    if args.to not in FORMS:
+    from layerdag.codec.formats import Content, words
+
+    if args.to not in words(Content.GRAPH):
         raise UsageError(
             f"{args.inputs[0]} is a flow graph, which has no form '{args.to}'; choose one of "
-            f"{', '.join(FORMS)} with --to."
+            f"{', '.join(words(Content.GRAPH))} with --to."
         )
     if len(args.inputs) > 1:
         raise UsageError("A flow graph is converted alone; name one input.")
@@ -337,7 +343,7 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
 
 
 def write_graph(graph: "AttributedGraph", form: str, out: Path) -> "Sequence[Note]":
-    """Write a graph in one of ``FORMS``; return what the form cannot hold."""
+    """Write a graph in the format of a word of ``--to``; return what the form cannot hold."""
     from layerdag.codec.formats import Content, writer
 
     written = _with_runtimes(graph) if form == "wfformat" else graph

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.notes import print_notes
-from layerdag.cli.words import counted
+from layerdag.cli.printing import counted, print_notes
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:

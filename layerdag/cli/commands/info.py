@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
+from layerdag.cli.printing import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import UsageError
 from layerdag.runtime.terminal import one_line
 

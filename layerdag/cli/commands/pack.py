@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from layerdag.cli.notes import add_strict, print_notes, strict_code, unknown_share
+from layerdag.cli.printing import add_strict, print_notes, strict_code, unknown_share
 
 SUMMARY = "Write a folder of graphs as flat arrays, to train on more than memory holds."
 EXAMPLE = "  layerdag pack traces --out traces-packed\n  layerdag train --folder traces-packed"

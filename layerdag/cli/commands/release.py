@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from layerdag.cli.notes import add_strict, print_notes, strict_code
+from layerdag.cli.printing import add_strict, print_notes, strict_code
 
 SUMMARY = (
     "Make a package that you may publish from your own traces, in one command: read them, split "
@@ -128,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import tell
     from layerdag.publication.pipeline import run_release
     from layerdag.publication.settings import ReleaseSettings
-    from layerdag.runtime.progress import log_stages
     from layerdag.runtime.settings import seconds_of
+    from layerdag.runtime.terminal import log_stages
 
     budget = seconds_of(args.budget, "--budget")
 

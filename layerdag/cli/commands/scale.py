@@ -3,8 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.notes import notes_json, print_notes
-from layerdag.cli.words import counted
+from layerdag.cli.printing import counted, notes_json, print_notes
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 

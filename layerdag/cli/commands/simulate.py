@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.notes import add_strict, notes_json, print_notes, strict_code
-from layerdag.cli.words import alike, counted
+from layerdag.cli.printing import add_strict, alike, counted, notes_json, print_notes, strict_code
 from layerdag.errors import SimulationError, UsageError
 from layerdag.simulator.compute_choice import CHOICES
 
@@ -166,7 +165,7 @@ def peak_memory(
 
 def tracked_memory(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
     """Write and return the local memory as ASTRA-sim's track-local-mem tells it."""
-    from layerdag.simulator.reference_memory import in_units, reference_memory, write_memory
+    from layerdag.simulator.astra_sim import in_units, reference_memory, write_memory
 
     prefix = result.program.cluster.system.local_mem_trace
     peaks: dict[str, int] = {}
@@ -369,7 +368,7 @@ def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
 def _run_binary(args: argparse.Namespace) -> int:
     """Let the user's ASTRA-sim run the same files."""
     from layerdag.cli.main import print_figures
-    from layerdag.simulator.astra_binary import AstraLogs, AstraRequest, run_binary, write_ticks
+    from layerdag.simulator.astra_sim import AstraLogs, AstraRequest, run_binary, write_ticks
 
     ours = (
         "preset",

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     single_threaded_blas()  # worker processes inherit it
     from layerdag.runtime.files import file_lock
-    from layerdag.runtime.progress import track
+    from layerdag.runtime.terminal import track
     from layerdag.simulator.sweep import (
         draw,
         in_processes,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.flags import STRICT
-from layerdag.cli.notes import print_notes, strict_code, unknown_share
+from layerdag.cli.printing import print_notes, strict_code, unknown_share
 from layerdag.errors import ConfigError, DataError, UsageError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.notes import notes_json, print_notes
+from layerdag.cli.printing import notes_json, print_notes
 from layerdag.errors import DataError, TraceError, UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.notes import print_notes
+from layerdag.cli.printing import print_notes
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:

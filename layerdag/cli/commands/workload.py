@@ -1,19 +1,27 @@
-"""``layerdag workload``: traces of jobs that nobody has to own."""
+"""``layerdag workload``: traces of jobs that nobody has to own.
+
+``layerdag workload stage`` writes what STAGE writes for its own flags; ``layerdag workload corpus``
+writes labelled training steps of LLMs, to learn from.
+"""
 
 import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.notes import notes_json, print_notes
-from layerdag.cli.words import counted
+from layerdag.cli.printing import counted, notes_json, print_notes
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
     from layerdag.runtime.notes import Note
     from layerdag.workloads.dlrm import RecommenderJob
+    from layerdag.workloads.stage.flags import StageFlags, StageLayout
+    from layerdag.workloads.stage.job import StageJob
     from layerdag.workloads.transformer.job import DisaggregatedJob, SymbolicJob
 
 
@@ -197,3 +205,235 @@ def _list(args: argparse.Namespace) -> int:
     for name, recommender in RECOMMENDERS.items():
         print(f"{name:<18} {recommender.parameters:>17,} parameters")
     return 0
+
+
+STAGE_SUMMARY = (
+    "Write the traces that STAGE (astra-sim/stage) writes for the same flags, with its counts, "
+    "sizes and groups. As in STAGE, sizes are numbers of elements, not bytes, a "
+    "multiply-accumulate is one operation, and its pitfalls are kept: '--model_type llama' "
+    "without '--mixed_precision true' is the gpt graph."
+)
+STAGE_EXAMPLE = (
+    "  layerdag workload stage --model_type gpt --num_stacks 8 --dp 8 --tp 8 --pp 4 \\\n"
+    "      --dmodel 4096 --dff 16384 --head 32 --kvhead 32 --seq 2048 --out traces/gpt\n"
+    "  layerdag workload stage --model_type moe --ep 4 --num_stacks 2 --json\n"
+    "  layerdag workload stage --output_dir traces --output_name w.%d.et --num_stacks 4"
+)
+
+_STAGE_NODE_BYTES = 110  # measured: 103 for gpt with 80 layers on 4,096 ranks
+
+_STAGE_NUMBERS = {
+    "num_stacks": "layers",
+    "dp": "data parallel degree",
+    "tp": "tensor parallel degree; times --ep but for moe",
+    "sp": "context parallel degree",
+    "ep": "expert parallel degree",
+    "pp": "pipeline parallel degree",
+    "batch": "sequences of a step",
+    "micro_batch": "sequences of a micro-batch (-1: the batch)",
+    "seq": "tokens of a sequence",
+    "dvocal": "vocabulary",
+    "dmodel": "width",
+    "dff": "width of the feed-forward layer",
+    "head": "query heads",
+    "kvhead": "key and value heads of the gated model and moe",
+    "experts": "experts of a layer",
+    "kexperts": "experts of a token",
+}
+_STAGE_SWITCHES = {
+    "weight_sharded": "shard weights of layers over the data parallel ranks",
+    "tpsp": "shard residuals over the tensor parallel ranks, too",
+    "mixed_precision": "gated model for dense and llama; output on the last stage",
+    "activation_recompute": "without effect, as in STAGE",
+}
+_STAGE_IDLE = {
+    "chakra_schema_version": "taken, without effect, as in STAGE",
+    "print_gpu_vram": "taken, without effect: 'layerdag workload MODEL' tells memory",
+}
+
+
+def configure_stage(parser: argparse.ArgumentParser) -> None:
+    """Declare STAGE's flags and our own."""
+    from layerdag.workloads.stage.flags import MODELS, StageFlags
+
+    default = {field.name: field.default for field in fields(StageFlags)}
+    own = parser.add_argument_group("where to")
+    own.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
+    own.add_argument("--output_dir", metavar="DIR", help="write STAGE's own files, in this folder")
+    own.add_argument("--output_name", metavar="NAME",
+        help="their name, %%d for the rank (else NAME.%%d.et); groups in NAME.json")  # fmt: skip
+    own.add_argument("--overwrite", action="store_true", help="replace the traces there")
+    own.add_argument("--json", nargs="?", const="-", metavar="FILE",
+        help="figures of all ranks as JSON to FILE, or in place of the table")  # fmt: skip
+    own.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
+        help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
+    own.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
+        help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
+    stage = parser.add_argument_group("STAGE's flags")
+    stage.add_argument("--model_type", default=default["model_type"], metavar="WORD",
+        help=f"{', '.join(MODELS)} (default: %(default)s)")  # fmt: skip
+    for name, text in _STAGE_NUMBERS.items():
+        stage.add_argument(f"--{name}", type=int, default=default[name], metavar="N",
+            help=f"{text} (default: %(default)s)")  # fmt: skip
+    for name, text in _STAGE_SWITCHES.items():
+        stage.add_argument(f"--{name}", type=_stage_switch, default=default[name], metavar="BOOL",
+            help=f"{text} (default: {str(default[name]).lower()})")  # fmt: skip
+    for name, text in _STAGE_IDLE.items():
+        stage.add_argument(f"--{name}", metavar="WORD", help=text)
+
+
+def _stage_switch(word: str) -> bool:
+    """Return what STAGE takes a word for: true, t, 1, yes, y, in any case, are true."""
+    return word.lower() in ("true", "t", "1", "yes", "y")
+
+
+def run_stage(args: argparse.Namespace) -> int:
+    """Write the traces and tell their figures."""
+    from layerdag.cli.main import gc_disabled, single_threaded_blas
+
+    single_threaded_blas()
+    with gc_disabled():
+        return _run_stage(args)
+
+
+def _run_stage(args: argparse.Namespace) -> int:
+    from layerdag.cli.main import print_figures
+    from layerdag.runtime.reading import require_few_bytes, require_few_ranks
+    from layerdag.traces.chakra.workload import require_free_prefix, write_workload
+    from layerdag.workloads.stage.job import StageJob
+
+    layout = _stage_layout(args)
+    if not (args.out or layout or args.json):
+        raise UsageError(
+            "Say where the traces go: --out PREFIX, or --output_dir and --output_name as in STAGE "
+            "(or --json, for figures only)."
+        )
+    if args.out:
+        require_free_prefix(args.out, overwrite=args.overwrite)
+    if layout:
+        layout.require_free(overwrite=args.overwrite)
+    flags = stage_flags_of(args)
+    limits, what = Limits(args.max_ranks, args.max_bytes), f"STAGE's {flags.model_type}"
+    require_few_ranks(flags.ranks, limits, what)
+    job = StageJob(flags)
+    if args.out or layout:
+        require_few_bytes(job.nodes * _STAGE_NODE_BYTES, limits, what)
+    if args.out:
+        write_workload(job.workload(), args.out, overwrite=args.overwrite)
+    if layout:
+        layout.write(job.workload(), overwrite=args.overwrite)
+    figures = job.summary(_stage_file_name(args, layout))
+    print_figures(args.json, figures, _stage_lines(job, figures))
+    return 0
+
+
+def stage_flags_of(args: argparse.Namespace) -> "StageFlags":
+    """Return STAGE's flags among the arguments."""
+    from layerdag.workloads.stage.flags import StageFlags
+
+    names = ("model_type", *_STAGE_NUMBERS, *_STAGE_SWITCHES)
+    return StageFlags(**{name: getattr(args, name) for name in names})
+
+
+def _stage_layout(args: argparse.Namespace) -> "StageLayout | None":
+    """Return the place of STAGE's own files, None if it was not given."""
+    from layerdag.workloads.stage.flags import StageLayout
+
+    if args.output_dir is None and args.output_name is None:
+        return None
+    if args.output_dir is None or args.output_name is None:
+        raise UsageError("--output_dir and --output_name belong together, as in STAGE.")
+    return StageLayout(Path(args.output_dir), args.output_name)
+
+
+def _stage_file_name(args: argparse.Namespace, layout: "StageLayout | None") -> str:
+    if args.out:
+        return f"{Path(args.out).name}.%d.et"
+    return layout.pattern if layout else "w.%d.et"
+
+
+def _stage_lines(job: "StageJob", figures: dict[str, Any]) -> list[str]:
+    """Return the figures of each stage's first rank as a table."""
+    flags, per_rank = job.flags, list(figures["per_rank"].values())
+    lines = [
+        f"{flags.model_type}: {counted(flags.ranks, 'rank')}, {figures['nodes']:,} nodes",
+        "",
+        f"{'first rank of stage':<20}{'nodes':>8}{'operations':>22}{'elements':>18}"
+        f"{'collectives':>13}",
+    ]
+    for rank in range(0, flags.ranks, flags.ranks_per_stage):
+        found = per_rank[rank]
+        lines.append(
+            f"{rank:<20}{found['nodes']:>8,}{found['num_ops']:>22,}"
+            f"{found['tensor_size_elems']:>18,}{found['types'].get('COLL', 0):>13,}"
+        )
+    return lines
+
+
+CORPUS_SUMMARY = (
+    "Draw points (model, plan, batch) of a space and write each as the graph of a training step, "
+    "layers held once, with its simulated time: a corpus for 'layerdag train data=folder'."
+)
+CORPUS_EXAMPLE = (
+    "  layerdag workload corpus --num 900 --seed 0 --out corpora/llm\n"
+    "  layerdag train --experiment llm --folder corpora/llm\n"
+    "  layerdag workload corpus --space space.yaml --num 100 --out corpora/mine\n"
+    "  with space.yaml (what is left out is as without a file):\n"
+    "    models: {llama3: llama3-8b, mine: my/config.json}\n"
+    "    tensor: [1, 2, 4]\n"
+    "    world_size: [8, 16, 32]\n"
+    "    machine: {device: h100, node_ranks: 8, node_gb_per_s: 450, gb_per_s: 50}\n"
+    "    test_layers: [96, 128]   # of the test part alone: beyond training"
+)
+
+
+def configure_corpus(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--out", metavar="FOLDER", help="folder to write")
+    parser.add_argument("--num", type=int, default=900, metavar="N",
+        help="points; eight of ten are for training (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, metavar="N",
+        help="the same seed draws the same points (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--space", type=Path, metavar="FILE",
+        help="YAML file: models, choices of each part of a plan, machine")  # fmt: skip
+    parser.add_argument("--overwrite", action="store_true", help="replace the corpus there")
+
+
+def run_corpus(args: argparse.Namespace) -> int:
+    """Draw, simulate and write."""
+    from layerdag.cli.main import gc_disabled, single_threaded_blas
+
+    if not args.out:
+        raise UsageError("Say where the corpus goes: --out FOLDER.")
+    if args.num < 1:
+        raise UsageError(f"--num is {args.num}; a corpus has at least one point.")
+    single_threaded_blas()
+    with gc_disabled():
+        return _run_corpus(args)
+
+
+def _run_corpus(args: argparse.Namespace) -> int:
+    from layerdag.workloads.llm_corpus import read_space, write_corpus
+
+    space = read_space(args.space)
+    made = write_corpus(args.out, args.num, args.seed, space=space, overwrite=args.overwrite)
+    parts = ", ".join(f"{part} {count}" for part, count in made["parts"].items())
+    labels = made["label_s"]
+    print(f"{args.out}: {made['num']} training steps ({parts}) of {', '.join(space.models)}")
+    print(
+        f"a step takes {labels['least']:.3g} to {labels['most']:.3g} s as simulated, on "
+        f"{space.machine.device} in nodes of {space.machine.node_ranks}"
+    )
+    print(f"layerdag train --experiment llm --folder {args.out}")
+    return 0
+
+
+MODES = {
+    "stage": SimpleNamespace(
+        SUMMARY=STAGE_SUMMARY, EXAMPLE=STAGE_EXAMPLE, configure=configure_stage, run=run_stage
+    ),
+    "corpus": SimpleNamespace(
+        SUMMARY=CORPUS_SUMMARY, EXAMPLE=CORPUS_EXAMPLE, configure=configure_corpus, run=run_corpus
+    ),
+}
+"""Commands of their own, by the word after ``workload``."""

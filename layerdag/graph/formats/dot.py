@@ -23,13 +23,14 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, written_name
-from layerdag.graph.formats.listed import ListedEdges, listed_graph
 from layerdag.graph.formats.rows import (
     MOST_CELLS,
     GraphRows,
+    ListedEdges,
     Value,
     distinct,
     is_number,
+    listed_graph,
 )
 from layerdag.runtime.files import write_text
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind

@@ -19,8 +19,15 @@ from xml.sax.saxutils import escape
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.listed import ListedEdges, listed_graph, positions_of
-from layerdag.graph.formats.rows import GraphRows, Value, distinct, is_number
+from layerdag.graph.formats.rows import (
+    GraphRows,
+    ListedEdges,
+    Value,
+    distinct,
+    is_number,
+    listed_graph,
+    positions_of,
+)
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed

@@ -17,8 +17,7 @@ from typing import Any
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.listed import ListedEdges, listed_graph, positions_of
-from layerdag.graph.formats.rows import is_number
+from layerdag.graph.formats.rows import ListedEdges, is_number, listed_graph, positions_of
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 

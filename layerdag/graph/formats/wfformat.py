@@ -26,7 +26,7 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, written_name
-from layerdag.graph.formats.listed import names_of
+from layerdag.graph.formats.rows import names_of
 from layerdag.runtime.files import write_text
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import MANY, GraphStatistics, KindMultisets, ListedNeighbors
-from layerdag.models.fast.config import ConstraintConfig
+from layerdag.models.config import ConstraintConfig
 from layerdag.models.layers import CountEncoder
 
 _NO_LIMIT = 1 << 40

@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import LossTerm
-from layerdag.models.fast.config import HeadsConfig
+from layerdag.models.config import HeadsConfig
 from layerdag.models.fast.encoder import block_sum
 from layerdag.models.fast.layout import (
     BLOCK_CODES,

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from layerdag.errors import UsageError
-from layerdag.models.fast.config import HEAD_WIDTH, EncoderConfig
+from layerdag.models.config import HEAD_WIDTH, EncoderConfig
 from layerdag.models.fast.layout import AttentionBlocks, visible_range
 from layerdag.models.layers import gather_rows, segment_mean, to_float32
 from layerdag.runtime.registry import Registry

@@ -25,7 +25,7 @@ from layerdag.models.base import (
     SampleResult,
     require_request,
 )
-from layerdag.models.fast.config import HEAD_WIDTH, FastConfig
+from layerdag.models.config import HEAD_WIDTH, FastConfig
 from layerdag.models.fast.constraints import AllowedCodes, DegreeConstraints, neighbor_kinds_of
 from layerdag.models.fast.decisions import (
     Heads,

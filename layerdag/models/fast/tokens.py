@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from layerdag.dag.dag import GraphSizes
 from layerdag.models.base import Conditions
-from layerdag.models.fast.config import POSITION_BUCKETS
+from layerdag.models.config import POSITION_BUCKETS
 from layerdag.models.fast.layout import BatchLayout, Edges
 from layerdag.models.layers import CountCode, CountEncoder, SumEmbedding, gather_rows
 

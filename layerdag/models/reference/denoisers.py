@@ -34,9 +34,9 @@ from torch import Tensor, nn
 from layerdag.dag.dag import GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import Conditions, LossTerm
+from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig
 from layerdag.models.draws import sample_categorical
 from layerdag.models.layers import MLP, SegmentAttention, Segments, gather_rows, sinusoids
-from layerdag.models.reference.config import EdgeConfig, LayerSizeConfig, NodeConfig
 from layerdag.models.reference.encoder import (
     PrefixEncoder,
     PrefixGraphs,

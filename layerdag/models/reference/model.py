@@ -38,6 +38,7 @@ from layerdag.models.base import (
     SampleResult,
     require_request,
 )
+from layerdag.models.config import ReferenceConfig
 from layerdag.models.draws import (
     SampleStreams,
     bin_positions,
@@ -47,7 +48,6 @@ from layerdag.models.draws import (
     sample_categorical,
 )
 from layerdag.models.layers import Segments, segment_pointers, segment_ranges
-from layerdag.models.reference.config import ReferenceConfig
 from layerdag.models.reference.denoisers import (
     DegreeCodes,
     EdgeDenoiser,

@@ -14,13 +14,12 @@ Shape letters: B graphs, D width of a state, E edges, N nodes, T targets.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
 
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import DataError, UsageError
@@ -35,6 +34,9 @@ from layerdag.surrogates.families.networks import (
     pooled,
     two_layers,
 )
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Batch, Data
 
 MOST_NODES = 8192
 """Of a graph whose attention fits into a gigabyte or two."""
@@ -189,8 +191,10 @@ class DAGTransformer(GraphNetwork):
         self.norm = nn.LayerNorm(width)
         self.head = two_layers(3 * width, width, out=outputs)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B ..."]:
+    def forward(self, batch: "Batch") -> Float[Tensor, "B ..."]:
         """Return standardized predictions, shape (B,), or (B, T) of several targets."""
+        from torch_geometric.data import Batch
+
         if "ancestors" not in batch:
             batch = Batch.from_data_list([self.prepared(one) for one in batch.to_data_list()])
         h_ND = self.embed_position(batch.u)
@@ -204,13 +208,13 @@ class DAGTransformer(GraphNetwork):
             h_ND = block(h_ND, batch.edge_index, edge_ED, masks)
         return cast(Tensor, self.head(pooled(self.norm(h_ND), batch))).squeeze(1)
 
-    def prepared(self, data: Data) -> Data:
+    def prepared(self, data: "Data") -> "Data":
         """Return the graph with ``layer`` (N,) and ``ancestors``, packed bits."""
         data.layer, data.ancestors = layers_and_ancestors(int(data.num_nodes), data.edge_index)
         return data
 
 
-def _masks(batch: Batch) -> list[Tensor]:
+def _masks(batch: "Batch") -> list[Tensor]:
     """Return for each graph what ``DAGAttention`` takes."""
     sizes = batch.ptr.diff().tolist()
     ends = np.cumsum([0, *(-(-n * n // 8) for n in sizes)]).tolist()

@@ -26,24 +26,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.loader import DataLoader
-from torch_geometric.nn import GINEConv
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.datasets.dataset import columns_to_pyg
+from layerdag.datasets.conversion import columns_to_pyg
 from layerdag.errors import DataError
 from layerdag.models.layers import segment_log_sum_exp, segment_max, segment_mean
 from layerdag.runtime.native import set_openmp_passive
-from layerdag.runtime.progress import track
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.runtime.terminal import track
 from layerdag.surrogates.families.base import SurrogateModel, TargetScale
+
+if TYPE_CHECKING:  # PyTorch Geometric takes seconds to import
+    from torch_geometric.data import Batch, Data
+    from torch_geometric.nn import GINEConv
 
 
 class _Round(nn.Module):
@@ -72,10 +73,10 @@ class GraphNetwork(nn.Module, ABC):
     """A network that maps a PyG batch to a standardized number for each graph and target."""
 
     @abstractmethod
-    def forward(self, batch: Batch) -> Float[Tensor, "B ..."]:
+    def forward(self, batch: "Batch") -> Float[Tensor, "B ..."]:
         """Return standardized predictions, shape (B,), or (B, T) of several targets."""
 
-    def prepared(self, data: Data) -> Data:
+    def prepared(self, data: "Data") -> "Data":
         """Return a graph with what the network would otherwise find anew in every batch."""
         return data
 
@@ -104,7 +105,7 @@ class MessagePassingNetwork(GraphNetwork):
         self.rounds = nn.ModuleList(_Round(width) for _ in range(rounds))
         self.head = two_layers(3 * width, width, out=outputs)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B ..."]:
+    def forward(self, batch: "Batch") -> Float[Tensor, "B ..."]:
         """Return standardized predictions, shape (B,), or (B, T) of several targets.
 
         Args:
@@ -121,13 +122,15 @@ class MessagePassingNetwork(GraphNetwork):
         return cast(Tensor, self.head(pooled(h_ND, batch))).squeeze(1)
 
 
-def bidirectional(width: int) -> tuple[GINEConv, GINEConv]:
+def bidirectional(width: int) -> "tuple[GINEConv, GINEConv]":
     """Return messages along the edges and against them (Hu et al., ICLR 2020)."""
+    from torch_geometric.nn import GINEConv
+
     down = GINEConv(two_layers(width, width))
     return down, GINEConv(two_layers(width, width), flow="target_to_source")
 
 
-def pooled(h_ND: Float[Tensor, "N D"], batch: Batch) -> Float[Tensor, "B {3*h_ND.shape[1]}"]:
+def pooled(h_ND: Float[Tensor, "N D"], batch: "Batch") -> Float[Tensor, "B {3*h_ND.shape[1]}"]:
     """Return mean, maximum and log-sum-exp over the nodes of each graph."""
     mean_BD = segment_mean(h_ND, batch.batch, batch.ptr.diff())
     max_BD = segment_max(h_ND, batch.batch, mean_BD.shape[0])
@@ -223,7 +226,7 @@ class NetworkSurrogate(SurrogateModel):
         return {name: value.numpy() for name, value in self.network.state_dict().items()}
 
 
-def known_data(dag: DAG, sizes: GraphSizes) -> Data:
+def known_data(dag: DAG, sizes: GraphSizes) -> "Data":
     """Return the graph as PyG ``Data`` whose codes the network has embeddings for.
 
     Raises:
@@ -244,8 +247,10 @@ def known_data(dag: DAG, sizes: GraphSizes) -> Data:
     return columns_to_pyg(dag, 0.0)
 
 
-def standard_predictions(network: GraphNetwork, data: list[Data]) -> Float[Tensor, "B T"]:
+def standard_predictions(network: GraphNetwork, data: "list[Data]") -> Float[Tensor, "B T"]:
     """Return standardized predictions of at least one graph, in batches of bounded size."""
+    from torch_geometric.data import Batch
+
     set_openmp_passive()
     network.eval()
     ends = np.cumsum([one.num_nodes for one in data]) // NODES_A_BATCH
@@ -307,12 +312,14 @@ def train_network(
 
 def _train(
     network: GraphNetwork,
-    train: list[Data],
-    validation: list[Data],
+    train: "list[Data]",
+    validation: "list[Data]",
     settings: NetworkSettings,
     seed: int,
 ) -> None:
     """Train in place with AdamW, a one-cycle schedule and a Huber loss; keep the best epoch."""
+    from torch_geometric.loader import DataLoader
+
     generator = torch.Generator().manual_seed(derive_seed(seed, "order"))
     loader = DataLoader(train, settings.batch_size, shuffle=True, generator=generator)
     optimizer = torch.optim.AdamW(
@@ -372,7 +379,7 @@ def ranking_loss(
     return nn.functional.softplus(-margin_BB[above_BB]).sum() / above_BB.sum().clamp(min=1)
 
 
-def _validation_loss(network: GraphNetwork, data: list[Data]) -> float:
+def _validation_loss(network: GraphNetwork, data: "list[Data]") -> float:
     """Return the validation loss; 0 without validation graphs, so that the last epoch is kept."""
     if not data:
         return 0.0

@@ -20,8 +20,8 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.files import was_interrupted, write_bytes, write_files
-from layerdag.runtime.progress import track
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
+from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import WORLD_NAMES
 from layerdag.traces.chakra.files import decode_trace, encode_trace, normalize
 from layerdag.traces.trace import AttributeTable, LazyTraces, Ragged, Trace, Wire, Workload

@@ -2,15 +2,419 @@
 
 import importlib
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 from layerdag.errors import DataError
+from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
-from layerdag.traces.hlo.hlo_text import in_other_words, needs_words, refuse_deep_nesting, spelled
-from layerdag.traces.hlo.program import CompiledProgram
-from layerdag.traces.hlo.walk import Walk
+from layerdag.traces.hlo.hlo_text import (
+    COLLECTIVE_KEY,
+    LAYOUT_KEY,
+    in_other_words,
+    needs_words,
+    refuse_deep_nesting,
+    spelled,
+)
+from layerdag.traces.hlo.operations import (
+    CustomCall,
+    groups_of,
+    pairs_of,
+    reduced_elements,
+    trip_count,
+    without_scratch,
+)
+from layerdag.traces.hlo.program import (
+    ELEMENTWISE,
+    FREE,
+    MATRIX,
+    MOVES,
+    Collective,
+    CompiledProgram,
+    Computation,
+    ValueType,
+    bytes_of,
+    flops_of,
+)
+
+COLLECTIVES = frozenset(
+    (
+        *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_broadcast"),
+        *("collective_permute", "cross-replica-sum"),
+    )
+)
+_INLINED = frozenset(("call", "composite", "manual_computation", "async_start"))
+_BRANCHES = frozenset(("if", "case"))
+_UNKNOWN = frozenset(("send", "recv", "infeed", "outfeed"))
+MAX_OPERATIONS = 2_000_000
+"""Most operations of a program, calls inlined and loops unrolled."""
+_DEEPEST = 100
+_RULED = FREE | MOVES | ELEMENTWISE | MATRIX | {"reduce", "reduce_window"}
+_RAGGED = "ragged_all_to_all"
+_FRONTEND = "mhlo.frontend_attributes"
+
+Values = dict[Any, tuple[int, ...]]
+
+
+class Walk:
+    """Collects the items of a module.
+
+    Args:
+        module: Parsed by jaxlib.
+        source: For messages.
+        counts: Replicas and partitions that the text of an HLO module states.
+    """
+
+    def __init__(self, module: Any, source: str, counts: Mapping[str, int]) -> None:
+        self._module, self._source = module, source
+        self._functions: dict[str, Any] = {}
+        self._meshes: dict[str, Any] = {}
+        for operation in module.body.operations:
+            found = self._functions if _name(operation) == "func" else self._meshes
+            if "sym_name" in operation.attributes:
+                found[_text(operation.attributes["sym_name"])] = operation
+        listed = module.operation.attributes
+        self._replicas = max(
+            self._stated(listed, "mhlo.num_replicas"),
+            counts.get("replica_count", 1),
+            counts.get("num_replicas", 1),
+        )
+        self._partitions = max(
+            self._stated(listed, "mhlo.num_partitions"), counts.get("num_partitions", 1)
+        )
+        self._items: list[Computation | Collective] = []
+        self._found = NoteCollector(source)
+        self._static: dict[Any, Computation] = {}
+        self._turns: dict[Any, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._depth = 0
+
+    def program(self) -> CompiledProgram:
+        """Return everything that the entry function does.
+
+        Raises:
+            DataError: As ``read_program``.
+        """
+        entry = self._functions.get("main") or next(iter(self._functions.values()), None)
+        if entry is None:
+            self._refuse("holds no function")
+        begin = self._body(entry)
+        size = self._size(begin)
+        if size > MAX_OPERATIONS:
+            self._refuse(
+                f"has {size:,} operations when its calls are inlined and its loops unrolled; at "
+                f"most {MAX_OPERATIONS:,} are taken, so give a smaller model or fewer turns"
+            )
+        self._block(begin, {})
+        self._note_shardings()
+        name = self._module.operation.attributes
+        return CompiledProgram(
+            _text(name["sym_name"]) if "sym_name" in name else self._source,
+            self._devices(),
+            tuple(self._items),
+            self._found.notes,
+        )
+
+    def _size(self, block: Any) -> int:
+        """Return how many operations a block runs, counted without running it."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._refuse(f"nests calls and loops more than {_DEEPEST} deep")
+        total = 0
+        for view in block.operations:
+            operation = view.operation
+            name = _name(operation)
+            total += 1
+            if name in _INLINED:
+                total += self._called_size(operation)
+            elif name == "while":
+                total += self._turns_of(operation) * self._size(operation.regions[1].blocks[0])
+            elif name in _BRANCHES:
+                total += sum(self._size(region.blocks[0]) for region in operation.regions)
+        self._depth -= 1
+        return total
+
+    def _called_size(self, operation: Any) -> int:
+        """Return how many operations a call runs; functions are counted once."""
+        if operation.regions and len(operation.regions[0].blocks):
+            return self._size(operation.regions[0].blocks[0])
+        function = self._callee(operation)
+        name = _text(function.attributes["sym_name"])
+        if name not in self._sizes:
+            self._sizes[name] = self._size(self._body(function))
+        return self._sizes[name]
+
+    def _turns_of(self, operation: Any) -> int:
+        """Return how often the body of a loop runs."""
+        if operation not in self._turns:
+            turns = trip_count(operation)
+            if turns is None:
+                self._refuse(
+                    "has a loop whose trip count does not follow from constants "
+                    f"({operation.location}); unroll it, or give the HLO that XLA compiled"
+                )
+            self._turns[operation] = turns
+        return self._turns[operation]
+
+    def _body(self, function: Any) -> Any:
+        """Return the block of a function."""
+        if not len(function.regions[0].blocks):
+            name = _text(function.attributes["sym_name"])
+            self._refuse(f"declares the function '{name}' without a body; link it before")
+        return function.regions[0].blocks[0]
+
+    def _devices(self) -> int:
+        """Return the number of devices: stated, or the largest that a collective names."""
+        named = [
+            rank
+            for item in self._items
+            if isinstance(item, Collective)
+            for group in (*item.groups, *item.pairs)
+            for rank in group
+        ]
+        return max(self._replicas * self._partitions, 1 + max(named, default=0))
+
+    def _note_shardings(self) -> None:
+        """Note a mesh whose shardings no collective shows."""
+        meshes = [name for name, found in self._meshes.items() if _name(found) == "mesh"]
+        if meshes and not any(isinstance(item, Collective) for item in self._items):
+            self._found.add(
+                NoteKind.ATTRIBUTE,
+                f"sdy.mesh @{meshes[0]}",
+                "shardings are annotations only and no collective is there; compile the module "
+                "for its devices first and give the partitioned HLO",
+            )
+
+    def _block(self, block: Any, values: Values) -> tuple[tuple[int, ...], ...]:
+        """Add the operations of a block; return the items behind what it returns."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._refuse(f"nests calls and loops more than {_DEEPEST} deep")
+        returned: tuple[tuple[int, ...], ...] = ()
+        for view in block.operations:
+            operation = view.operation
+            if _name(operation) == "return":
+                returned = tuple(values.get(value, ()) for value in operation.operands)
+                break
+            self._operation(operation, values)
+        self._depth -= 1
+        return returned
+
+    def _operation(self, operation: Any, values: Values) -> None:
+        """Add one operation, or those inside it."""
+        name = _name(operation)
+        given = [values.get(value, ()) for value in operation.operands]
+        if name in _INLINED:
+            results = self._inlined(operation, name, given, values)
+        elif name == "while":
+            results = self._loop(operation, given, values)
+        elif name in _BRANCHES:
+            results = self._branches(operation, values)
+        elif name in _UNKNOWN:
+            self._refuse(f"has the operation '{name}', which names no device of the same program")
+        else:
+            parents = tuple(sorted({item for of in given for item in of}))
+            results = [self._added(operation, name, parents)] * len(operation.results)
+        for value, behind in zip(operation.results, results, strict=False):
+            values[value] = behind
+
+    def _added(self, operation: Any, name: str, parents: tuple[int, ...]) -> tuple[int, ...]:
+        """Add an operation that is not taken apart; one without cost hands its parents on."""
+        if name in COLLECTIVES:
+            self._items.append(self._collective(operation, name, parents))
+        elif name == "custom_call" and _text(operation.attributes["call_target_name"]) == _RAGGED:
+            self._items.append(self._ragged(operation, parents))
+        else:
+            cost = self._cost(operation, name)
+            if not cost.flops and not cost.mem_bytes:
+                return parents
+            self._items.append(replace(cost, parents=parents))
+        return (len(self._items) - 1,)
+
+    def _cost(self, operation: Any, name: str) -> Computation:
+        """Return the operation without parents; loops ask for the same one many times."""
+        if operation not in self._static:
+            inputs, outputs = self._tensors(operation.operands), self._tensors(operation.results)
+            if name == "custom_call":
+                self._static[operation] = self._custom(operation, inputs, outputs)
+                return self._static[operation]
+            if name == "fusion":
+                flops = sum(self._inner_flops(region) for region in operation.regions)
+            else:
+                reduced = reduced_elements(operation, name, inputs)
+                flops = flops_of(name, inputs, outputs, reduced)
+                if name not in _RULED:
+                    effect = "no rule of costs; counted by its bytes alone"
+                    self._found.add(NoteKind.OPERATOR, name, effect)
+            moved = bytes_of(name, inputs, outputs)
+            element = _widest((*inputs, *outputs))
+            self._static[operation] = Computation(name, flops, moved, element, (), name in MATRIX)
+        return self._static[operation]
+
+    def _custom(
+        self, operation: Any, inputs: list[ValueType], outputs: list[ValueType]
+    ) -> Computation:
+        """Return the costs of a custom call."""
+        said = operation.attributes
+        target = _text(said["call_target_name"])
+        config = str(said["backend_config"].value) if _is_text(said, "backend_config") else ""
+        results = without_scratch(target, outputs)
+        call = CustomCall(target, config, _frontend(operation, LAYOUT_KEY), inputs, results)
+        if call.is_annotation():
+            return Computation(target, 0, 0, "", ())
+        moved = bytes_of("custom_call", inputs, results)
+        flops = call.matrix_flops()
+        if flops is None:
+            effect = "a custom call whose work is not known; counted by its bytes alone"
+            self._found.add(NoteKind.OPERATOR, target, effect)
+            return Computation(target, 0, moved, _widest((*inputs, *results)), ())
+        return Computation(target, flops, moved, inputs[0].element, (), matrix=True)
+
+    def _inner_flops(self, region: Any) -> int:
+        """Return the operations inside a fusion."""
+        total = 0
+        for block in region.blocks:
+            for view in block.operations:
+                name = _name(view.operation)
+                if name in _INLINED:
+                    total += self._inner_flops(self._callee(view.operation).regions[0])
+                elif name != "return":
+                    total += self._cost(view.operation, name).flops
+        return total
+
+    def _collective(self, operation: Any, name: str, parents: tuple[int, ...]) -> Collective:
+        """Return a communication operation, its devices as ranks."""
+        given = sum(tensor.num_bytes for tensor in self._tensors(operation.operands))
+        devices = (self._replicas, self._partitions)
+        name = _frontend(operation, COLLECTIVE_KEY) or name
+        if name == "collective_permute":
+            return Collective(name, given, (), pairs_of(operation, devices), parents)
+        groups = groups_of(operation, devices, self._meshes)
+        return Collective(name, given, groups, (), parents)
+
+    def _ragged(self, operation: Any, parents: tuple[int, ...]) -> Collective:
+        """Return an exchange of parts whose sizes depend on the data: at most the operand."""
+        effect = "the sizes of its parts depend on the data; counted as an exchange of all of them"
+        self._found.add(NoteKind.SIZE, _RAGGED, effect)
+        config = operation.attributes["backend_config"]
+        stated = {"replica_groups": config["replica_groups"]}
+        if "channel_id" in config:
+            stated["channel_handle"] = f"handle = {int(config['channel_id'])}"
+        found = SimpleNamespace(attributes=stated, name="all_to_all")
+        groups = groups_of(found, (self._replicas, self._partitions), self._meshes)
+        given = self._tensors(operation.operands)[0].num_bytes
+        return Collective("all_to_all", given, groups, (), parents)
+
+    def _inlined(
+        self, operation: Any, name: str, given: list[tuple[int, ...]], values: Values
+    ) -> Sequence[tuple[int, ...]]:
+        """Add the operations of a called function or a region that runs once."""
+        if operation.regions and len(operation.regions[0].blocks):
+            block = operation.regions[0].blocks[0]
+            inner = dict(values)
+        else:
+            block, inner = self._body(self._callee(operation)), {}
+        inner.update(zip(block.arguments, given, strict=False))
+        return self._block(block, inner)
+
+    def _callee(self, operation: Any) -> Any:
+        """Return the function that an operation calls."""
+        for key in ("callee", "decomposition", "called_computation"):
+            if key in operation.attributes:
+                called = str(operation.attributes[key]).lstrip("@").strip('"')
+                if called in self._functions:
+                    return self._functions[called]
+        self._refuse(f"calls a function that is not there ({operation.name})")
+
+    def _loop(
+        self, operation: Any, given: list[tuple[int, ...]], values: Values
+    ) -> Sequence[tuple[int, ...]]:
+        """Add the body of a loop as often as it runs."""
+        turns = self._turns_of(operation)
+        body = operation.regions[1].blocks[0]
+        carried: Sequence[tuple[int, ...]] = given
+        for _ in range(turns):
+            carried = self._block(
+                body, {**values, **dict(zip(body.arguments, carried, strict=False))}
+            )
+        return carried
+
+    def _branches(self, operation: Any, values: Values) -> Sequence[tuple[int, ...]]:
+        """Add the branch that moves most bytes."""
+        begin, tried = len(self._items), []
+        for region in operation.regions:
+            returned = self._block(region.blocks[0], dict(values))
+            items = self._items[begin:]
+            moved = sum(i.mem_bytes if isinstance(i, Computation) else i.num_bytes for i in items)
+            tried.append((moved, items, returned))
+            del self._items[begin:]
+        _, items, returned = max(tried, key=lambda found: found[0])
+        self._items += items
+        return returned
+
+    def _tensors(self, values: Any) -> list[ValueType]:
+        """Return the tensors of operands or results, those of tuples one by one."""
+        return [tensor for value in values for tensor in self._tensors_of(value.type)]
+
+    def _tensors_of(self, kind: Any) -> list[ValueType]:
+        name = type(kind).__name__
+        if name == "TupleType":
+            parts = (kind.get_type(i) for i in range(kind.num_types))
+            return [tensor for part in parts for tensor in self._tensors_of(part)]
+        if name != "RankedTensorType":
+            return []
+        if not kind.has_static_shape:
+            self._refuse(f"has a dynamic shape ({kind}); refine it to sizes first")
+        found = ValueType(tuple(kind.shape), str(kind.element_type))
+        if not found.is_known:
+            self._refuse(
+                f"has tensors of the element type '{found.element}', whose size is unknown"
+            )
+        return [found]
+
+    def _stated(self, attributes: Any, name: str) -> int:
+        """Return a whole number among attributes, 1 where it is absent."""
+        if name not in attributes:
+            return 1
+        found = str(attributes[name]).partition(":")[0].strip()
+        if not found.isdecimal() or not int(found):
+            self._refuse(f"states {name} = {found:.40}, which is no positive whole number")
+        return int(found)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise DataError(f"{self._source}: {what}.")
+
+
+def _name(operation: Any) -> str:
+    """Return the name of an operation without its dialect."""
+    return str(operation.operation.name).rpartition(".")[2]
+
+
+def _text(attribute: Any) -> str:
+    return str(attribute).strip('"')
+
+
+def _is_text(attributes: Any, name: str) -> bool:
+    """Return whether an attribute is there and a text."""
+    return name in attributes and type(attributes[name]).__name__ == "StringAttr"
+
+
+def _frontend(operation: Any, key: str) -> str:
+    """Return a frontend attribute of an operation, "" where it is absent."""
+    if _FRONTEND not in operation.attributes:
+        return ""
+    found = operation.attributes[_FRONTEND]
+    return _text(found[key]) if key in found else ""
+
+
+def _widest(tensors: Sequence[ValueType]) -> str:
+    """Return the widest element type, "" where there is none."""
+    found = max(tensors, key=lambda tensor: tensor.element_bits, default=None)
+    return found.element if found else ""
+
 
 MAX_TEXT_BYTES = 256 << 20
 _MLIR = re.compile(rb'\s*(?:(?://|#)[^\n]*\s*)*(?:module\b|func\.func\b|"builtin\.module")')

@@ -11,6 +11,8 @@ from layerdag.traces.pytorch.importer import (
 from layerdag.traces.pytorch.kineto import Timings, read_timings
 from layerdag.traces.pytorch.operators import (
     COMMUNICATION_OPERATORS,
+    DTYPES,
+    UNKNOWN_DTYPE,
     OpRole,
     Signature,
     TensorView,
@@ -28,7 +30,6 @@ from layerdag.traces.pytorch.ranks import (
     refuse_missing_ranks,
     replicate_rank,
 )
-from layerdag.traces.pytorch.scalar_types import DTYPES, UNKNOWN_DTYPE
 
 __all__ = [
     "COMMUNICATION_OPERATORS",

@@ -16,7 +16,7 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import (
     WORLD_NAMES,
     collective_name,

@@ -29,8 +29,7 @@ from layerdag.traces.pytorch.kernel_communication import (
     unknown_types,
 )
 from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
-from layerdag.traces.pytorch.operators import BARRIER_BYTES, is_composite
-from layerdag.traces.pytorch.scalar_types import scalar_type
+from layerdag.traces.pytorch.operators import BARRIER_BYTES, is_composite, scalar_type
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 

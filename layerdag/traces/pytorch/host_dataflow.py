@@ -45,9 +45,9 @@ from layerdag.traces.pytorch.operators import (
     Signature,
     TensorView,
     is_unknown_communication,
+    scalar_type,
     signature,
 )
-from layerdag.traces.pytorch.scalar_types import scalar_type
 
 Ranks = tuple[int, ...]
 

@@ -46,12 +46,12 @@ from layerdag.traces.pytorch.kineto import (
 from layerdag.traces.pytorch.operators import (
     BARRIER_BYTES,
     COMMUNICATION_OPERATORS,
+    UNKNOWN_DTYPE,
     CommunicationOperator,
     OpRole,
     TensorView,
     operation_count,
 )
-from layerdag.traces.pytorch.scalar_types import UNKNOWN_DTYPE
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 WINDOW = 60

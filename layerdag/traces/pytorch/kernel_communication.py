@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from layerdag.traces.pytorch.kineto import Event
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
-from layerdag.traces.pytorch.scalar_types import scalar_type
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, scalar_type
 from layerdag.traces.trace import CollectiveType, NodeType
 
 _LIBRARY = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)

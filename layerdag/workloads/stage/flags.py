@@ -19,7 +19,7 @@ from typing import final
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_files
-from layerdag.runtime.progress import track
+from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.workload import groups_in_place
 from layerdag.traces.trace import LazyTraces, Workload
 from layerdag.workloads.transformer.plan import MAX_LAYER_RUNS

@@ -1,6 +1,7 @@
 """Steps of a transformer, from its sizes and a parallelism plan."""
 
 from layerdag.workloads.transformer.costs import ADAM, ELEMENTWISE, RankMemory, rank_memory
+from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import (
     DisaggregatedJob,
     SymbolicJob,
@@ -10,7 +11,6 @@ from layerdag.workloads.transformer.job import (
     transformer_workload,
 )
 from layerdag.workloads.transformer.layers import Nodes, ProgramBuilder
-from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.plan import Plan, Recompute, Step
 from layerdag.workloads.transformer.shapes import PRESETS, ModelShape
 

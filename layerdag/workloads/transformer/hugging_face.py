@@ -1,4 +1,4 @@
-"""The sizes of a transformer in ``config.json`` of Hugging Face."""
+"""The sizes of a transformer, by its name or in a ``config.json`` of Hugging Face."""
 
 import json
 import re
@@ -11,7 +11,23 @@ from layerdag.errors import ConfigError, DataError
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
-from layerdag.workloads.transformer.shapes import Latent, ModelShape
+from layerdag.workloads.transformer.shapes import Latent, ModelShape, preset
+
+
+def model(name: str | Path) -> ModelShape:
+    """Return a public model by its name, or the one that a Hugging Face ``config.json`` describes.
+
+    Raises:
+        UsageError: If there is no such model.
+        DataError: If the file describes a model whose shape is not known here.
+    """
+    path = Path(name)
+    if path.is_dir():
+        path = path / "config.json"
+    if path.suffix == ".json" or path.is_file():
+        return read_hugging_face(path)
+    return preset(str(name))
+
 
 _LLAMA_LIKE = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
 _LATENT = ("deepseek_v2", "deepseek_v3")

@@ -14,7 +14,7 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 from layerdag.workloads.transformer.costs import Costs, rank_memory
-from layerdag.workloads.transformer.models import model
+from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
 from layerdag.workloads.transformer.plan import (
     PEERS,

@@ -165,7 +165,7 @@ CASES = [
     UnknownWord(NODE_LINK, NoteKind.EDGE, "7", _node_link(edge={"flow": 7})),
     UnknownWord(NODE_LINK, NoteKind.EDGE, "0", _file("g.json", json.dumps(
         {"nodes": [{"id": 1}, {"id": 0}], "links": [{"source": 1, "target": 0}]}))),
-    UnknownWord("graph/formats/listed.py", NoteKind.EDGE, "x -> y -> x",
+    UnknownWord("graph/formats/rows.py", NoteKind.EDGE, "x -> y -> x",
         _file("g.dot", "digraph { x -> y -> x }")),
     UnknownWord(ROWS, NoteKind.NUMBER, "nan",
         _file("g.dot", "digraph { a [cost=1]; b [cost=nan] }")),

@@ -111,13 +111,13 @@ STORAGE = length_delimited(
 )
 
 CASES = (
-    UnknownWord(P + "json_stream.py", NoteKind.ENCODING, "raw control character", _raw_profile),
+    UnknownWord(P + "kineto.py", NoteKind.ENCODING, "raw control character", _raw_profile),
     UnknownWord(
-        P + "json_stream.py", NoteKind.ENCODING, '{"traceEvents": []}',
+        P + "kineto.py", NoteKind.ENCODING, '{"traceEvents": []}',
         _two_profiles("}\n", '{"traceEvents": []}'),
     ),
     UnknownWord(
-        P + "json_stream.py", NoteKind.ENCODING, "end of 'traceEvents'", _two_profiles(', "a"', ""),
+        P + "kineto.py", NoteKind.ENCODING, "end of 'traceEvents'", _two_profiles(', "a"', ""),
     ),
     UnknownWord(
         P + "kineto.py", NoteKind.CATEGORY, "gcu_runtime", _profile(event("gcu_runtime", "x", 1, 1))

@@ -11,10 +11,10 @@ from layerdag.simulator.sweep import read_sweep
 from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import Hardware
 from layerdag.workloads.exploration import read_study
-from layerdag.workloads.transformer.models import model
+from layerdag.workloads.transformer.hugging_face import model
 from tests.helpers.unknown_words.case import UnknownWord
 
-FILE = "traces/hlo/walk.py"
+FILE = "traces/hlo/parser.py"
 KIND = "(tensor<4xf32>) -> tensor<4xf32>"
 
 

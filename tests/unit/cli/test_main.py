@@ -358,8 +358,10 @@ def test_a_job_becomes_a_workflow_with_its_durations(tmp_path: Path) -> None:
 
 def test_a_graph_has_no_form_of_traces(dot: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(dot), "--out", "x"]) == 2
-    assert "has no form 'et'; choose one of json, graphml" in capsys.readouterr().err
+    assert "has no form 'et'; choose one of graphml, dot, json" in capsys.readouterr().err
     assert main(["convert", str(dot), str(dot), "--to", "json", "--out", "x"]) == 2
+    assert main(["convert", str(dot), "--to", "grapml", "--out", "x"]) == 2
+    assert "no format 'grapml'. Did you mean 'graphml'? Known: " in capsys.readouterr().err
 
 
 def test_info_counts_words_numbers_and_edges(dot: Path, capsys: pytest.CaptureFixture[str]) -> None:

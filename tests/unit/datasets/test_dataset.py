@@ -10,7 +10,9 @@ from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv
 
-from layerdag.datasets.dataset import GraphDataset, encode_batch, from_pyg, to_pyg
+from layerdag.dag.dag import DAG
+from layerdag.datasets.conversion import to_pyg
+from layerdag.datasets.dataset import GraphDataset, encode_batch
 from layerdag.errors import DataError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph
 
@@ -153,7 +155,7 @@ def test_a_data_loader_and_a_convolution_take_the_graphs():
 
 def test_data_comes_back_as_the_same_dag():
     dag = DATA.graphs["train"][2]
-    back = from_pyg(to_pyg(dag, DATA.schema))
+    back = DAG.from_pyg(to_pyg(dag, DATA.schema))
     assert torch.equal(back.x_NA, dag.x_NA)
     assert torch.equal(back.edge_index_2E, dag.edge_index_2E)
     assert torch.equal(back.layer_N, dag.layer_N)
@@ -161,9 +163,11 @@ def test_data_comes_back_as_the_same_dag():
 
 
 def test_plain_data_is_enough():
-    dag = from_pyg(Data(x=torch.tensor([0.0, 1.0]), edge_index=torch.tensor([[0], [1]])))
+    dag = DAG.from_pyg(Data(x=torch.tensor([0.0, 1.0]), edge_index=torch.tensor([[0], [1]])))
     assert dag.x_NA.tolist() == [[0], [1]]
     assert dag.conditions == {}
+    labeled = Data(x=torch.tensor([0]), edge_index=torch.zeros(2, 0).long(), y=2.5)
+    assert DAG.from_pyg(labeled).conditions == {"label": 2.5}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_plain_data_is_enough():
 )
 def test_data_that_is_no_dag_of_codes_is_refused(data, message):
     with pytest.raises(GraphError, match=message):
-        from_pyg(data)
+        DAG.from_pyg(data)
 
 
 def test_a_split_is_an_in_memory_dataset_with_the_names_of_its_columns() -> None:

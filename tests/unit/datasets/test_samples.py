@@ -11,7 +11,6 @@ from layered_jobs import layered_job
 from random_jobs import random_job
 from raw_graphs import chain
 from sample_parts import TEN, written
-from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold_sampled
@@ -32,16 +31,6 @@ from layerdag.traces.chakra.files import encode_trace
 from layerdag.training.checkpoint import LoadedCheckpoint
 
 FORMATS = ["tar", "parquet"] if importlib.util.find_spec("pyarrow") else ["tar"]
-
-
-@pytest.fixture(scope="module")
-def flow(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return chain_checkpoint(tmp_path_factory.mktemp("flow"))
-
-
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return job_checkpoint(tmp_path_factory.mktemp("trace"))
 
 
 @pytest.fixture(scope="module")

@@ -32,9 +32,8 @@ from layerdag.models.base import (
     require_choices,
     require_few,
 )
-from layerdag.models.fast.config import FastConfig
+from layerdag.models.config import FastConfig, ReferenceConfig
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.reference.config import ReferenceConfig
 from layerdag.models.reference.model import ReferenceLayerDAG
 
 

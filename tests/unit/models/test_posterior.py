@@ -12,7 +12,7 @@ from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
 from layerdag.models.base import SampleRequest, SampleResult
-from layerdag.models.fast.config import FastConfig
+from layerdag.models.config import FastConfig
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.posterior import Posterior, _log_sizes, resample
 

@@ -176,6 +176,12 @@ def test_ranks_that_do_not_fit_are_raised_and_counted():
     assert as_workload(job).workload.num_ranks == 3
 
 
+def test_a_sample_is_unfolded_as_its_graph_is(trace):
+    (sampled,) = generate(trace.model, checkpoint_schema(trace), replace(SMALL, num=1))
+    assert as_workload(sampled).repairs == as_workload(sampled.graph).repairs
+    assert as_workload(sampled).workload.num_ranks == as_workload(sampled.graph).workload.num_ranks
+
+
 def test_no_global_generator_is_touched(flow):
     state = torch.random.get_rng_state()
     list(generate(flow.model, checkpoint_schema(flow), SMALL))

@@ -7,9 +7,9 @@ import torch
 from costed_jobs import costed_job
 from raw_graphs import chain
 
+from layerdag.dag.statistics import program_numbers
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
-from layerdag.schema.programs import program_numbers
 from layerdag.schema.schema import GraphSchema, complete_conditions, out_of_range_conditions
 
 GRAPHS = [

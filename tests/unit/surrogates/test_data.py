@@ -11,7 +11,6 @@ import torch
 from dgrl_files import write_family
 from sample_parts import TEN, written
 from simulator_traces import comp, workload
-from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.loading import load_dataset, read_dataset
@@ -39,19 +38,9 @@ from layerdag.surrogates.data import (
 )
 from layerdag.surrogates.files import load_surrogate, save_surrogate
 from layerdag.traces.trace import Trace
-from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema
+from layerdag.training.checkpoint import checkpoint_schema
 
 FORMATS = ["tar", "parquet"] if importlib.util.find_spec("pyarrow") else ["tar"]
-
-
-@pytest.fixture(scope="module")
-def flow(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return chain_checkpoint(tmp_path_factory.mktemp("flow"))
-
-
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> LoadedCheckpoint:
-    return job_checkpoint(tmp_path_factory.mktemp("trace"))
 
 
 @pytest.mark.parametrize("kind", ["flow", "trace"])

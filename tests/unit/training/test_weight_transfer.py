@@ -13,7 +13,7 @@ from layerdag.dag.statistics import GraphStatistics, shared_statistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import ModelSpec, build_model
-from layerdag.models.fast.config import FastConfig
+from layerdag.models.config import FastConfig
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import Origin, checkpoint_fingerprint

@@ -29,7 +29,7 @@ from layerdag.workloads.llm_corpus import (
     write_corpus,
 )
 from layerdag.workloads.transformer.costs import rank_memory
-from layerdag.workloads.transformer.models import model
+from layerdag.workloads.transformer.hugging_face import model
 
 POINTS = [*itertools.islice(draw_points(small_space(), 0), 12)]
 

@@ -8,6 +8,7 @@ from small_models import request, small_dags, small_model
 from torch import Tensor
 
 from layerdag.models.base import SampleResult
+from layerdag.models.config import EncoderConfig
 from layerdag.models.draws import sample_from_logits
 from layerdag.models.fast import sampler as fast_sampling
 from layerdag.models.fast.candidates import (
@@ -19,7 +20,6 @@ from layerdag.models.fast.candidates import (
     ParentScorer,
     PrefixGroups,
 )
-from layerdag.models.fast.config import EncoderConfig
 from layerdag.models.fast.decisions import Pointer
 from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.layout import NEVER

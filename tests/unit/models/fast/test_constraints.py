@@ -13,7 +13,7 @@ from small_models import SIZES, collated, small_dags, small_model
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import MANY, GraphStatistics, neighbor_kinds
-from layerdag.models.fast.config import ConstraintConfig, FastConfig
+from layerdag.models.config import ConstraintConfig, FastConfig
 from layerdag.models.fast.constraints import (
     NATS_PER_VIOLATION,
     UNCONSTRAINED,

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.fast.config import EncoderConfig, FastConfig, HeadsConfig
+from layerdag.models.config import EncoderConfig, FastConfig, HeadsConfig
 from layerdag.models.fast.decisions import (
     Heads,
     Pointer,

@@ -21,7 +21,7 @@ from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import CheckpointError, ConfigError, UsageError
 from layerdag.models.base import Conditions
-from layerdag.models.fast.config import POSITION_BUCKETS, EncoderConfig, FastConfig
+from layerdag.models.config import POSITION_BUCKETS, EncoderConfig, FastConfig
 from layerdag.models.fast.encoder import (
     ENCODERS,
     Encoder,

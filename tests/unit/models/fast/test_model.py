@@ -6,7 +6,7 @@ from small_models import collated, small_dags, small_model
 
 from layerdag.dag.partial import Prefix
 from layerdag.errors import ConfigError
-from layerdag.models.fast.config import FastConfig
+from layerdag.models.config import FastConfig
 from layerdag.models.fast.decisions import end_loss
 from layerdag.models.fast.model import FastLayerDAG
 

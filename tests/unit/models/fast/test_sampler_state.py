@@ -10,8 +10,8 @@ from small_models import collated, request, small_dags, small_model, tokens_of
 from torch import Tensor
 
 from layerdag.dag.dag import DAG
+from layerdag.models.config import ConditioningConfig, EncoderConfig, HeadsConfig
 from layerdag.models.fast import candidates as fast_alike, sampler as fast_sampling
-from layerdag.models.fast.config import ConditioningConfig, EncoderConfig, HeadsConfig
 from layerdag.models.fast.constraints import DegreeConstraints
 from layerdag.models.fast.encoder import (
     EncoderBlockCache,

@@ -9,7 +9,7 @@ from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
 from layerdag.models.base import Conditions, SampleRequest, model_config
-from layerdag.models.reference.config import (
+from layerdag.models.config import (
     EdgeConfig,
     LayerSizeConfig,
     NodeConfig,

@@ -9,7 +9,7 @@ from random_graphs import random_dag
 from torch_geometric.data import Batch
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.datasets.dataset import columns_to_pyg
+from layerdag.datasets.conversion import columns_to_pyg
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.surrogates.families.dag_transformer import (
     DAGAttention,

@@ -11,13 +11,14 @@ from profile_json import event, kernel, launch, write_profile
 
 from layerdag.errors import TraceError
 from layerdag.runtime.notes import NoteCollector, NoteKind
-from layerdag.traces.pytorch import json_stream as stream
-from layerdag.traces.pytorch.json_stream import read_head, stream_objects
+from layerdag.traces.pytorch import kineto as stream
 from layerdag.traces.pytorch.kineto import (
     Timings,
     read_durations,
+    read_head,
     read_profile,
     read_timings,
+    stream_objects,
     write_durations,
 )
 

@@ -20,6 +20,7 @@ from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.workloads.transformer.costs import rank_parameters
+from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import (
     DisaggregatedJob,
     SymbolicJob,
@@ -27,7 +28,6 @@ from layerdag.workloads.transformer.job import (
     transformer_job,
     transformer_workload,
 )
-from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.shapes import ModelShape
 
 SPLITS: list[dict[str, int]] = [

@@ -9,8 +9,8 @@ import pytest
 from symbolic_jobs import GPT, LLAMA, MIXTURE, sizes, small
 
 from layerdag.errors import ConfigError, DataError, UsageError
+from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import transformer_job
-from layerdag.workloads.transformer.models import model
 from layerdag.workloads.transformer.shapes import PRESETS, Image, Latent, ModelShape
 
 LLAMA3_8B = {

@@ -6,13 +6,24 @@ import sys
 from pathlib import Path
 
 import pytest
-from simulator_traces import comp, workload
+from simulator_traces import comp, node, workload
 
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, SimulationError, UsageError
-from layerdag.simulator.astra_binary import AstraLogs, AstraRequest, parse_outcome, run_binary
+from layerdag.simulator.astra_sim import (
+    AstraLogs,
+    AstraRequest,
+    in_units,
+    parse_outcome,
+    reference_memory,
+    run_binary,
+    write_memory,
+)
 from layerdag.simulator.config import RunOptions
+from layerdag.simulator.run import simulate
+from layerdag.traces.builder import NodeSpec
 from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.trace import Attribute, NodeType, Wire
 
 JOB = workload([comp(3, 1), comp(7, 2, (3,))], [comp(3, 1)])
 NODE_LINES = """
@@ -53,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def simulate(folder: Path, nodes: str, finished: str, rest: str = "", *flags: str) -> int:
+def run_stub(folder: Path, nodes: str, finished: str, rest: str = "", *flags: str) -> int:
     """Run the CLI on a binary that logs, prints and does what is given."""
     binary = folder / "astra"
     text = SCRIPT.format(python=sys.executable, nodes=nodes, finished=finished, rest=rest)
@@ -70,12 +81,12 @@ def test_the_groups_of_a_workload_are_handed_over(folder, monkeypatch):
     handed = 'json.load(open(flags["comm-group-configuration"])) == {{"1": [0, 1]}}'
     script = SCRIPT.replace('flags["comm-group-configuration"] == "empty"', handed)
     monkeypatch.setitem(globals(), "SCRIPT", script)
-    assert simulate(folder, NODE_LINES, FINISHED) == 0
+    assert run_stub(folder, NODE_LINES, FINISHED) == 0
 
 
 def test_complete_run_counts_whatever_the_exit_code(folder, capsys):
     flags = ("--json=-", f"--nodes={folder / 'nodes.csv'}")
-    assert simulate(folder, NODE_LINES, FINISHED, "sys.stdout.flush(); os._exit(134)", *flags) == 0
+    assert run_stub(folder, NODE_LINES, FINISHED, "sys.stdout.flush(); os._exit(134)", *flags) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["finish"] == {"0": 3000, "1": 1000}
     assert found["exposed_comm"] == {"0": 5, "1": 0}
@@ -92,7 +103,7 @@ def test_complete_run_counts_whatever_the_exit_code(folder, capsys):
 def test_logs_are_kept_where_the_user_wants_them(folder, capsys):
     flags = (f"--logging-folder={folder / 'logs'}", "--logging-configuration=log.toml")
     seen = f"assert flags['logging-configuration'] == {str(Path('log.toml').resolve())!r}"
-    assert simulate(folder, NODE_LINES, FINISHED, seen, *flags) == 0
+    assert run_stub(folder, NODE_LINES, FINISHED, seen, *flags) == 0
     assert (folder / "logs" / "log.log").read_text() == NODE_LINES
     assert capsys.readouterr().err == ""
 
@@ -100,13 +111,13 @@ def test_logs_are_kept_where_the_user_wants_them(folder, capsys):
 def test_the_line_with_the_cause_is_told_beside_the_last_one(folder, capsys):
     cause = "[critical] a callable is removed before call Comm node should not be on CPU"
     words = f"print({cause!r}); print('[warning] Exiting')"
-    assert simulate(folder, "", "", words) == 1
+    assert run_stub(folder, "", "", words) == 1
     assert f"the last it printed: {cause} ... [warning] Exiting" in capsys.readouterr().err
 
 
 def test_stuck_rank_is_an_error_though_the_exit_code_is_0(folder, capsys):
     only_one = FINISHED.splitlines()[1]
-    assert simulate(folder, NODE_LINES, only_one, "", f"--json={folder / 'out'}") == 1
+    assert run_stub(folder, NODE_LINES, only_one, "", f"--json={folder / 'out'}") == 1
     error = capsys.readouterr().err
     assert "rank 0 printed no 'finished' line (1 of 2" in error
     assert error.count("\n") == 1
@@ -115,12 +126,12 @@ def test_stuck_rank_is_an_error_though_the_exit_code_is_0(folder, capsys):
 
 def test_runs_that_drop_a_node_crash_or_spin_are_errors(folder, capsys):
     dropped = "\n".join(line for line in NODE_LINES.splitlines() if "node->id=7" not in line)
-    assert simulate(folder, dropped, FINISHED) == 1
+    assert run_stub(folder, dropped, FINISHED) == 1
     assert "node 7 of rank 0 is not reported done (1 of 3" in capsys.readouterr().err
     words = "sys.stderr.write('what(): bad_cast'); sys.stderr.flush(); os.abort()"
-    assert simulate(folder, "", "", words) == 1
+    assert run_stub(folder, "", "", words) == 1
     assert "exit code was -6, the last it printed: what(): bad_cast" in capsys.readouterr().err
-    assert simulate(folder, "", "", "import time; time.sleep(60)", "--timeout=0.3") == 1
+    assert run_stub(folder, "", "", "import time; time.sleep(60)", "--timeout=0.3") == 1
     assert "did not end within 0.3 s" in capsys.readouterr().err
 
 
@@ -143,7 +154,7 @@ def test_lines_may_occur_twice():
 
 
 def test_what_the_binary_cannot_do_is_wrong_use(folder, capsys):
-    assert simulate(folder, NODE_LINES, FINISHED, "", "--report") == 2
+    assert run_stub(folder, NODE_LINES, FINISHED, "", "--report") == 2
     assert "--report is layerdag's own" in capsys.readouterr().err
     words = ["simulate", f"--workload={folder / 'w'}", "--system=s", "--network=n"]
     assert main([*words, "--backend=astra-sim"]) == 2
@@ -270,3 +281,79 @@ def test_the_summary_has_the_keys_of_our_own():
 def test_negative_exposed_communication_is_read():
     negative = FINISHED.replace("communication 5", "communication -5")
     assert parse_outcome(NODE_LINES + negative, JOB).exposed_comm_ns == (-5, 0)
+
+
+_TEXTS = Wire.STRING + 1
+
+
+def using(id: int, inputs: tuple[str, ...], outputs: tuple[str, ...] | None, *deps: int):
+    """Return a node of 1 us; without outputs the attribute has no value, as STAGE writes it."""
+    written = (
+        Attribute("outputs", _TEXTS, outputs) if outputs else Attribute("outputs", Wire.UNSET, None)
+    )
+    read = Attribute("inputs", _TEXTS, inputs) if inputs else Attribute("inputs", Wire.UNSET, None)
+    return NodeSpec(
+        id, f"n{id}", NodeType.COMP, data_deps=deps, duration_us=1, attributes=(read, written)
+    )
+
+
+NODES = [
+    using(0, ("weight", "100"), ("a", "10")),
+    using(1, ("a", "10", "none", "0"), ("b", "40"), 0),
+    using(2, ("b", "40", "weight", "100"), None, 1),
+]
+
+
+def test_a_tensor_is_held_from_its_writer_to_its_last_reader():
+    (found,) = reference_memory(simulate(workload(NODES), compute="measured"))
+    # The weight is there from the start; "a" ends with node 1, "b" and the weight with node 2.
+    assert found.usage == {0: 110, 1000: 150, 2000: 140, 3000: 0}
+    assert found.peak == 150
+    events = list(found.events())
+    reads = [e for e in events if e.get("cat") == "tensorRead"]
+    assert [(e["name"], e["ph"], e["ts"]) for e in reads[:4]] == [
+        ("weight", "B", 0.0), ("weight", "E", 1.0), ("weight", "B", 2.0), ("weight", "E", 3.0),
+    ]  # fmt: skip
+    counted = [e["args"]["Memory_MB"] * 2**20 for e in events if e["ph"] == "C"]
+    assert counted == list(found.usage.values())
+
+
+def test_a_node_without_its_tensors_is_one_sentence():
+    result = simulate(workload([*NODES, node(3, NodeType.COMP, (2,), 1)]), compute="measured")
+    with pytest.raises(SimulationError, match="node 3 has no attribute 'inputs', which track-loc"):
+        list(reference_memory(result))
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0.00 B"), (1536, "1.50 KB"), (151_980_000, "144.94 MB")]
+)
+def test_peaks_are_told_in_the_units_of_the_reference(size, text):
+    assert in_units(size) == text
+
+
+def test_the_command_writes_a_file_for_each_rank_and_the_report(tmp_path, capsys):
+    write_workload(workload(NODES, NODES), tmp_path / "w")
+    system = {
+        "preferred-dataset-splits": 1, "collective-optimization": "baseline",
+        "track-local-mem": 1, "local-mem-trace-filename": str(tmp_path / "memory"),
+    }  # fmt: skip
+    (tmp_path / "s.json").write_text(json.dumps(system))
+    (tmp_path / "n.yml").write_text(
+        "topology: [Ring]\nnpus_count: [2]\nbandwidth: [50]\nlatency: [5]\n"
+    )
+    words = ["simulate", str(tmp_path / "w"), "--system", str(tmp_path / "s.json")]
+    words += ["--network", str(tmp_path / "n.yml")]
+    assert main([*words, "--report", "--memory-capacity", "1"]) == 0
+    assert "peak memory usage: 150.00 B" in capsys.readouterr().out
+    written = json.loads((tmp_path / "memory.1.json").read_text())
+    assert {event["pid"] % 10 for event in written["traceEvents"]} == {1}
+    (tmp_path / "memory.0.json").write_text("mine")
+    assert main(words) == 2
+    assert "holds no memory trace and is not replaced" in capsys.readouterr().err
+
+
+def test_another_file_is_never_replaced(tmp_path):
+    (tmp_path / "m.0.json").write_text("mine")
+    (found,) = reference_memory(simulate(workload(NODES), compute="measured"))
+    with pytest.raises(UsageError):
+        write_memory(found, str(tmp_path / "m"))

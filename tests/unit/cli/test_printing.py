@@ -1,6 +1,6 @@
 """Counts and ranks in words."""
 
-from layerdag.cli.words import alike, counted
+from layerdag.cli.printing import alike, counted
 
 
 def test_one_thing_is_no_plural():

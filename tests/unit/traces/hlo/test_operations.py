@@ -5,7 +5,7 @@ import json
 import pytest
 
 from layerdag.runtime.notes import NoteKind
-from layerdag.traces.hlo.custom_calls import CustomCall, without_scratch
+from layerdag.traces.hlo.operations import CustomCall, without_scratch
 from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import Computation, ValueType
 
