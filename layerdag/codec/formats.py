@@ -625,6 +625,11 @@ def is_flow_file(path: str | Path) -> bool:
     return Path(path).is_file() and flow_format(path) is not None
 
 
+def is_forward_program(path: str | Path) -> bool:
+    """Return whether a file is a forward program of layerdag."""
+    return _is_forward_program(Candidate(Path(path)))
+
+
 def flow_format(path: str | Path) -> Format | None:
     """Return the format of a flow graph's file, None for any other file.
 

@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -17,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from layerdag.errors import DataError
 from layerdag.programs.nodes import EDGE, EDGES, ForwardGraph, Leaf, Node, Symbol, Word
-from layerdag.programs.operators import GETITEM, LEAVES, in_place, operator
+from layerdag.programs.operators import GETITEM, LEAVES, operator
 from layerdag.programs.sizes import evaluate
 
 MakeLeaf = Callable[[Leaf, tuple[int, ...]], Tensor]
@@ -40,22 +39,6 @@ class NodeError(DataError):
         place = f" of module {node.module}" if node.module else ""
         super().__init__(f"{program.name}: node {at} ({node.operator}{place}) cannot run: {reason}")
         self.at, self.reason = at, reason
-
-
-@final
-@dataclass(frozen=True)
-class Finding:
-    """Why a program is no training step that runs.
-
-    Attributes:
-        kind: "cannot-run", "no-loss", "unused-parameter" or "unused-result".
-        node: Position of the node; None for the program as a whole.
-        text: The sentence.
-    """
-
-    kind: str
-    node: int | None
-    text: str
 
 
 def fake_leaf(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
@@ -221,52 +204,6 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
-
-
-def check(program: ForwardGraph, training: bool = True) -> list[Finding]:
-    """Return why a program is no step that runs; nothing if it is one.
-
-    Args:
-        program: The program.
-        training: Whether it must end in a loss that every parameter has a part in.
-    """
-    try:
-        results = run_fake(program)
-    except NodeError as error:
-        return [Finding("cannot-run", error.at, str(error))]
-    found = [*_unused_results(program)]
-    if not training:
-        return found
-    loss = results[program.outputs[0]] if len(program.outputs) == 1 else None
-    if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
-        text = f"{program.name}: its output is no scalar that depends on a parameter, so no loss."
-        return [*found, Finding("no-loss", program.outputs[0] if program.outputs else None, text)]
-    return [*found, *_unreached(program)]
-
-
-def _unused_results(program: ForwardGraph) -> Iterator[Finding]:
-    """Yield the calls of which no other reads the result."""
-    read = {i for node in program.nodes for i in node.inputs} | set(program.outputs)
-    for at, node in enumerate(program.nodes):
-        if at not in read and node.operator not in LEAVES and not in_place(node.operator):
-            yield Finding(
-                "unused-result",
-                at,
-                f"{program.name}: the result of node {at} ({node.operator}) is used by nothing.",
-            )
-
-
-def _unreached(program: ForwardGraph) -> Iterator[Finding]:
-    """Yield the nodes with parameters from which no path leads to the output."""
-    reached = set(program.outputs)
-    for at in range(len(program.nodes) - 1, -1, -1):
-        if at in reached:
-            reached.update(program.nodes[at].inputs)
-    for at, node in enumerate(program.nodes):
-        owns = any(leaf.kind == "parameter" and leaf.trained for leaf in node.leaves)
-        if owns and at not in reached:
-            text = f"{program.name}: the parameters of node {at} ({node.operator}) get no gradient."
-            yield Finding("unused-parameter", at, text)
 
 
 def _first_line(error: Exception) -> str:

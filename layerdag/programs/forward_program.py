@@ -14,7 +14,7 @@ from typing import Any, final
 
 from layerdag.capturing.step import CapturedStep
 from layerdag.errors import DataError, UsageError
-from layerdag.programs.execution import Finding, check, count_parameters
+from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import (
     EDGE,
@@ -34,9 +34,11 @@ from layerdag.programs.nodes import (
 from layerdag.programs.operators import GETITEM, LEAVES
 from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
 from layerdag.programs.steps import derive_step
+from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
+from layerdag.validation.rules import Finding
 
 FORMAT = "layerdag-program/1"
 _MOST_NODES = 100_000
@@ -160,7 +162,7 @@ class Program:
         return Path(path)
 
     def check(self, training: bool = True) -> list[Finding]:
-        """Return why this is no training step that runs (``layerdag.programs.execution``)."""
+        """Return why this is no training step that runs (``layerdag.programs.validity``)."""
         return check(self, training)
 
     def module(self) -> ProgramModule:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerdag.programs.execution import Finding
     from layerdag.programs.forward_program import Program
+    from layerdag.validation.rules import Finding
 
 SUMMARY = (
     "Record the forward program of a model: its operators with their arguments, sizes as "
@@ -42,7 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the program, check it, write it and tell its figures; 1 if it cannot run."""
+    from layerdag.cli.commands.validate import finding_row
     from layerdag.cli.main import print_figures
+    from layerdag.programs.validity import runs
 
     sizes = _sizes(args.size)
     found = _program(args.source).resize(**sizes)
@@ -53,18 +55,14 @@ def run(args: argparse.Namespace) -> int:
         "name": found.name,
         "calls": len(found),
         "sizes": dict(found.sizes),
-        "parameters": found.parameters() if _runs(findings) else None,
+        "parameters": found.parameters() if runs(findings) else None,
         "operators": found.operator_counts(),
-        "findings": [{"kind": f.kind, "node": f.node, "text": f.text} for f in findings],
+        "findings": [finding_row(finding) for finding in findings],
         "notes": list(found.notes),
     }
     lines = found.source().splitlines() if args.show else []
     print_figures(args.json, figures, [*lines, *_lines(figures, findings)])
-    return 0 if _runs(findings) else 1
-
-
-def _runs(findings: Sequence["Finding"]) -> bool:
-    return not any(finding.kind == "cannot-run" for finding in findings)
+    return 0 if runs(findings) else 1
 
 
 def _sizes(given: Sequence[str]) -> dict[str, int]:
@@ -106,5 +104,5 @@ def _lines(figures: dict[str, Any], findings: Sequence["Finding"]) -> list[str]:
     most = list(figures["operators"].items())[:8]
     lines.append("operators: " + ", ".join(f"{count} {name}" for name, count in most))
     lines += [f"note: {note}" for note in figures["notes"]]
-    lines += [f"{finding.kind}: {finding.text}" for finding in findings]
+    lines += [f"[{finding.rule.id}] {finding.sentence()}" for finding in findings]
     return lines

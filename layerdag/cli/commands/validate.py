@@ -329,9 +329,18 @@ def _is_sampled(target: Path) -> bool:
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
     """Check the structure of one flow graph."""
     from layerdag.api.functions import graph_findings
+    from layerdag.codec.formats import is_forward_program
 
     named = replace(graph, name=str(target))
-    return graph_findings(named, in_layer_order=_is_sampled(target))
+    found = graph_findings(named, in_layer_order=_is_sampled(target))
+    return [*found, *_check_program(target)] if is_forward_program(target) else found
+
+
+def _check_program(target: Path) -> "list[Finding]":
+    """Run a forward program on fake tensors."""
+    from layerdag.programs.forward_program import Program
+
+    return [replace(finding, where=str(target)) for finding in Program.load(target).check()]
 
 
 def _print_text_validate(checked: Sequence[Checked], findings: "Sequence[Finding]") -> None:
@@ -380,12 +389,13 @@ def _as_json_validate(
 
 
 def _print_rules(as_json: bool) -> int:
-    """Print both tables of rules."""
+    """Print the tables of rules."""
     from layerdag.evaluation.validity import GRAPH_RULES
+    from layerdag.programs.validity import PROGRAM_RULES
     from layerdag.validation.fixes import FIXABLE
     from layerdag.validation.rules import TRACE_RULES
 
-    tables = {"traces": TRACE_RULES, "graphs": GRAPH_RULES}
+    tables = {"traces": TRACE_RULES, "graphs": GRAPH_RULES, "programs": PROGRAM_RULES}
     if as_json:
         listed = {
             name: [

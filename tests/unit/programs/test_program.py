@@ -51,8 +51,8 @@ def test_operators_that_a_program_may_not_call_cannot_run(name: str) -> None:
     data = broken()
     data["nodes"][-1] = {"operator": name, "arguments": [{"edge": "#"}], "inputs": [0]}
     (finding,) = Program.from_json(data).check()
-    assert finding.kind == "cannot-run"
-    assert "is no operator that a program may call" in finding.text
+    assert finding.rule.id == "program-runs"
+    assert "is no operator that a program may call" in finding.found
 
 
 def test_a_node_that_cannot_run_is_named() -> None:
@@ -67,9 +67,9 @@ def test_a_program_without_a_loss_is_told() -> None:
     loss = ld.program(model, inputs)
     outputs = [at for at, node in enumerate(loss.nodes) if node.operator == "aten.linear.default"]
     logits = Program(loss.name, loss.nodes, loss.sizes, (outputs[-1],))
-    kinds = {finding.kind for finding in logits.check()}
-    assert "no-loss" in kinds
-    assert {f.kind for f in logits.check(training=False)} == {"unused-result"}
+    kinds = {finding.rule.id for finding in logits.check()}
+    assert "program-loss" in kinds
+    assert {f.rule.id for f in logits.check(training=False)} == {"program-results"}
 
 
 def test_an_unknown_size_names_the_nearest() -> None:

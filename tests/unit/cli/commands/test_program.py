@@ -38,7 +38,7 @@ def test_a_program_is_resized_and_captured(
     words = ["--size", "h0=7", "--size", "B0=8", "--out", str(wide), "--json"]
     assert main(["program", str(program), *words]) == 1
     found = json.loads(capsys.readouterr().out)["findings"]
-    assert [finding["kind"] for finding in found] == ["cannot-run"]
+    assert [finding["rule"] for finding in found] == ["program-runs"]
     words[1] = "n0=12"
     assert main(["program", str(program), *words]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == 20 * 12 + 20
@@ -74,3 +74,14 @@ def test_a_file_that_is_no_program_is_refused(
     path.write_text("{}")
     assert main(["program", str(path)]) == 1
     assert "is no program: its 'format' must be 'layerdag-program/1'" in capsys.readouterr().err
+
+
+def test_validate_runs_a_program(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(program)]) == 0
+    assert "no finding" in capsys.readouterr().out
+    data = json.loads(program.read_text())
+    data["sizes"]["h0"] = 7
+    program.write_text(json.dumps(data))
+    assert main(["validate", str(program)]) == 1
+    out = capsys.readouterr().out
+    assert f"error: [program-runs] {program}: node 2: aten.reshape.default cannot run" in out
