@@ -81,6 +81,13 @@ class _Values:
     at: dict[int, int] = field(default_factory=dict)
     leaves: dict[Any, int] = field(default_factory=dict)
 
+    def describes(self, value: int, shape: tuple[int, ...], dtype: str) -> bool:
+        """Return whether a value has a shape and dtype; PyTorch gives ids of dead tensors anew."""
+        row = self.rows[value]
+        if isinstance(row, RecordedLeaf):
+            return (row.shape, row.dtype) == (shape, dtype)
+        return (row.shapes[0], row.dtypes[0]) == (shape, dtype)
+
 
 @final
 class _Reader:
@@ -219,7 +226,7 @@ class _Reader:
     def _tensor(self, tensor: int, kind: str, shape: Any, name: str, overload: str) -> Any:
         """Return the reference to a tensor, or the number that became one."""
         values, dtype = self._values, _dtype(kind, self._source)
-        if tensor in values.at:
+        if tensor in values.at and values.describes(values.at[tensor], tuple(shape), dtype):
             return Reference(values.at[tensor])
         known = tensor in self._updated
         if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":

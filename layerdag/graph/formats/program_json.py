@@ -1,9 +1,9 @@
 """Forward programs (``.program.json``, see ``layerdag.programs``) as flow graphs, both ways.
 
 A node is a call, an edge leads from a result to the call that takes it; its type names the places
-among the inputs, "0" or "0+2" where one tensor is taken twice. Words of a node: its operator, the
-pattern of its arguments, the size expressions and the other numbers that stand in the pattern's
-gaps. The numbers of the table of sizes are conditions of the graph.
+among the inputs, "0" or "0+2" where one tensor is taken twice. Words of a node: its call, which is
+the operator with the pattern of its arguments, and the size expressions and other numbers that
+stand in the pattern's gaps. The numbers of the table of sizes are conditions of the graph.
 """
 
 import json
@@ -21,8 +21,8 @@ from layerdag.runtime.reading import read_parsed
 
 FORMAT = "layerdag-program/1"
 SUFFIX = ".program.json"
-OPERATOR, ARGUMENTS, SIZES, NUMBERS = "operator", "arguments", "sizes", "numbers"
-_ATTRIBUTES = (OPERATOR, ARGUMENTS, SIZES, NUMBERS)
+CALL, SIZES = "call", "sizes"
+_ATTRIBUTES = (CALL, SIZES)
 _GAP = "?"
 _LEAVES = ("input", "parameter", "buffer", "constant")
 _KNOWN = frozenset(
@@ -56,14 +56,11 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
     places: dict[tuple[int, int], list[int]] = {}
     names = []
     for at, node in enumerate(data["nodes"]):
-        sizes: list[str] = []
-        numbers: list[float] = []
+        gaps: list[str] = []
         given = {"arguments": node["arguments"], **_if(node, "keywords"), **_if(node, "mode")}
-        pattern = _opened(given, sizes, numbers)
-        columns[OPERATOR].append(str(node["operator"]))
-        columns[ARGUMENTS].append(json.dumps(pattern, separators=(",", ":")))
-        columns[SIZES].append(" ".join(sizes))
-        columns[NUMBERS].append(" ".join(map(repr, numbers)))
+        pattern = json.dumps(_opened(given, gaps), separators=(",", ":"))
+        columns[CALL].append(f"{node['operator']} {pattern}")
+        columns[SIZES].append(" ".join(gaps))
         for place, source in enumerate(node.get("inputs", ())):
             places.setdefault((int(source), at), []).append(place)
         names.append(f"v{at} {node.get('module', '')}".rstrip())
@@ -77,7 +74,7 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
         edge_type_E=np.array([known.index(kind) for kind in kinds], dtype=np.int64),
         edge_type_names=known,
         conditions={str(name): float(number) for name, number in data["sizes"].items()},
-        open_vocabularies=(OPERATOR, ARGUMENTS, SIZES, NUMBERS),
+        open_vocabularies=_ATTRIBUTES,
         node_names=tuple(names),
         notes=notes.notes,
     ).checked()
@@ -87,27 +84,23 @@ def _if(node: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {key: node[key]} if node.get(key) else {}
 
 
-def _opened(value: Any, sizes: list[str], numbers: list[float]) -> Any:
+def _opened(value: Any, gaps: list[str]) -> Any:
     """Return arguments with gaps, and collect what stood there."""
     if isinstance(value, list):
-        return [_opened(part, sizes, numbers) for part in value]
+        return [_opened(part, gaps) for part in value]
     if isinstance(value, float) and value not in _PLAIN:
-        numbers.append(value)
+        gaps.append(repr(value))
         return {"number": _GAP}
     if not isinstance(value, Mapping):
         return value
     if "size" in value:
-        sizes.append(str(value["size"]))
+        gaps.append(str(value["size"]))
         return {"size": _GAP}
     kind = next((kind for kind in _LEAVES if kind in value), None)
     if kind is None:
-        return {key: _opened(part, sizes, numbers) for key, part in value.items()}
-    shape = []
-    for size in value[kind]:
-        if isinstance(size, str):
-            sizes.append(size)
-        shape.append(_GAP if isinstance(size, str) else size)
-    return {**value, kind: shape}
+        return {key: _opened(part, gaps) for key, part in value.items()}
+    gaps += [size for size in value[kind] if isinstance(size, str)]
+    return {**value, kind: [_GAP if isinstance(size, str) else size for size in value[kind]]}
 
 
 def write_program_json(path: str | Path, graph: AttributedGraph) -> None:
@@ -156,33 +149,32 @@ def _inputs(graph: AttributedGraph) -> list[list[int]]:
 
 
 def _node(graph: AttributedGraph, at: int, inputs: list[int]) -> dict[str, Any]:
-    words = {name: graph.categories[name][at] for name in _ATTRIBUTES}
+    operator, _, pattern = graph.categories[CALL][at].partition(" ")
+    gaps = iter(graph.categories[SIZES][at].split())
     try:
-        sizes, numbers = iter(words[SIZES].split()), iter(words[NUMBERS].split())
-        given = _filled(json.loads(words[ARGUMENTS]), sizes, numbers)
-        if next(sizes, None) is not None or next(numbers, None) is not None:
-            raise ValueError("there are more sizes or numbers than gaps")
+        given = _filled(json.loads(pattern), gaps)
+        if next(gaps, None) is not None:
+            raise ValueError("there are more sizes than gaps")
     except (ValueError, StopIteration, RecursionError) as error:
         few = isinstance(error, StopIteration)
-        reason = "there are fewer sizes or numbers than gaps" if few else str(error)
+        reason = "there are fewer sizes than gaps" if few else str(error)
         raise GraphError(
-            f"{graph.name}: the arguments of node {at} ({words[OPERATOR]}) cannot be filled: "
-            f"{reason}."
+            f"{graph.name}: the arguments of node {at} ({operator}) cannot be filled: {reason}."
         ) from error
-    return {"operator": words[OPERATOR], **given, "inputs": inputs}
+    return {"operator": operator, **given, "inputs": inputs}
 
 
-def _filled(value: Any, sizes: Iterator[str], numbers: Iterator[str]) -> Any:
+def _filled(value: Any, gaps: Iterator[str]) -> Any:
     """Return arguments with content in their gaps."""
     if isinstance(value, list):
-        return [_filled(part, sizes, numbers) for part in value]
+        return [_filled(part, gaps) for part in value]
     if not isinstance(value, Mapping):
         return value
     if value == {"number": _GAP}:
-        return float(next(numbers))
+        return float(next(gaps))
     if value == {"size": _GAP}:
-        return {"size": next(sizes)}
+        return {"size": next(gaps)}
     kind = next((kind for kind in _LEAVES if kind in value), None)
     if kind is None:
-        return {key: _filled(part, sizes, numbers) for key, part in value.items()}
-    return {**value, kind: [next(sizes) if size == _GAP else size for size in value[kind]]}
+        return {key: _filled(part, gaps) for key, part in value.items()}
+    return {**value, kind: [next(gaps) if size == _GAP else size for size in value[kind]]}

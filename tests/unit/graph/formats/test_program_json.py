@@ -50,9 +50,10 @@ def written(folder: Path, nodes: list[dict[str, Any]] = NODES, **more: Any) -> P
 def test_calls_are_nodes_and_places_of_inputs_are_types_of_edges(tmp_path: Path) -> None:
     graph = read(written(tmp_path))
     assert isinstance(graph, AttributedGraph)
-    assert graph.categories["operator"][1] == "aten.linear.default"
-    assert graph.categories["sizes"] == ["B0", "w0 a0.-1", "", "a0.0", ""]
-    assert graph.categories["numbers"] == ["", "", "", "", "0.25"]
+    assert graph.categories["call"][1] == (
+        'aten.linear.default {"arguments":[{"edge":"#"},{"parameter":["?","?"],"dtype":"float32"}]}'
+    )
+    assert graph.categories["sizes"] == ["B0", "w0 a0.-1", "", "a0.0", "0.25"]
     kinds = [graph.edge_type_names[code] for code in graph.edge_type_E.tolist()]
     assert list(zip(graph.edges, kinds, strict=True)) == [
         ((0, 1), "0"),
@@ -95,7 +96,7 @@ def test_what_is_no_program_is_refused(tmp_path: Path, change: dict[str, Any], r
     [
         ("sizes", "w0", r"node 1 \(aten.linear.default\) cannot be filled: there are fewer"),
         ("sizes", "w0 w0 w0", "there are more sizes"),
-        ("arguments", "{", "cannot be filled"),
+        ("call", "aten.linear.default {", "cannot be filled"),
     ],
 )
 def test_gaps_that_do_not_fit_are_refused(
