@@ -67,7 +67,7 @@ from layerdag.publication.settings import (
 from layerdag.publication.training import TRAINING_FRACTION, train_teacher
 from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
 from layerdag.report.page import write_report
-from layerdag.runtime.files import atomic_folder, write_text
+from layerdag.runtime.files import atomic_folder, discard_folder, write_text
 from layerdag.runtime.notes import Note
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.traces.chakra.workload import write_workload
@@ -94,7 +94,7 @@ def write_release(
                         settings, results.drawn, results.evaluation, results.needs, foreign
                     ),
                 )
-        shutil.rmtree(refused, ignore_errors=True)
+        discard_folder(refused)
         if results.verdict.outcome is ReleaseDecision.NO:
             if (draft / SAMPLES).is_dir():
                 shutil.move(draft / SAMPLES, refused)

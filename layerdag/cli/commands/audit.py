@@ -321,13 +321,11 @@ class AuditOutcome:
         Raises:
             UsageError: If the figures of the page would replace a file of something else.
         """
-        from layerdag.report.page import require_replaceable_report
-        from layerdag.runtime.files import write_text
+        from layerdag.report.page import require_replaceable_report, write_page
 
         if page is not None:
             require_replaceable_report(page)
-            write_text(Path(page).with_suffix(".json"), self.page_figures + "\n")
-            write_text(Path(page), self.page)
+            write_page(Path(page), self.page, (".json", self.page_figures + "\n"))
         print(self.figures if as_json else self.text)
         if page is not None and not as_json:
             print(f"report: {page}")
