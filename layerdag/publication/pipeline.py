@@ -26,6 +26,7 @@ from layerdag.publication.cross_fitting import (
     cross_fitted_if_affordable,
     dataset_of,
     needs_of,
+    program_of_runs,
     run_of_graphs,
     split_jobs,
 )
@@ -465,12 +466,14 @@ def _tell_split(
 ) -> None:
     """Say how many graphs each part and each test has."""
     sizes = [len(data.graphs[part]) for part in SPLITS]
-    tell("split by run: {} for training, {} for validation, {} for test".format(*sizes))
+    held_out = held_out_alike(data, jobs)
+    whole = program_of_runs(jobs) is not None and held_out is None
+    unit = "program" if whole else "run"
+    tell("split by {}: {} for training, {} for validation, {} for test".format(unit, *sizes))
     for reason in data.left_out[:5]:
         tell(f"  left out of the split: {reason}")
-    alike = held_out_alike(data, jobs)
-    if alike is not None:
-        tell(f"  {alike}")
+    if held_out is not None:
+        tell(f"  {held_out}")
     for need in needs:
         tell(f"  {need.sentence()}")
 

@@ -4,10 +4,8 @@ import hashlib
 import itertools
 import json
 import math
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +15,7 @@ import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.runtime.notes import Note, merge_notes
+from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, did_you_mean, load_yaml
 from layerdag.runtime.terminal import track
@@ -677,20 +676,10 @@ def _outcomes(
             yield known[key]
         else:
             work.append((point, cluster, key))
-    for outcome in _tried(work, processes):
+    for outcome in in_any_order(evaluate_plan, work, processes):
         if record:
             record.append(outcome)
         yield outcome
-
-
-def _tried(work: list[tuple[Point, StudiedCluster, str]], processes: int) -> Iterator[PlanOutcome]:
-    if processes == 1 or len(work) < 2:
-        yield from (evaluate_plan(*one) for one in work)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        begun = [pool.submit(evaluate_plan, point, cluster, key) for point, cluster, key in work]
-        yield from (future.result() for future in as_completed(begun))
 
 
 def _key(point: Point, cluster: StudiedCluster) -> str:

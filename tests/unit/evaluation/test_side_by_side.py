@@ -70,6 +70,15 @@ def test_a_registered_metric_and_generator_enter_the_table(data, plugins):
     assert ld.compare(data, made, replicates=5).row("sources").generated.value > 0
 
 
+def test_ratios_of_few_graphs_are_too_few_to_tell(data):
+    sets = {"few": data.graphs["train"][:7], "enough": data.graphs["train"][:8]}
+    found = score_generators(data, sets, replicates=5)
+    means = next(line for line in str(found).splitlines() if line.startswith("mean ratio"))
+    assert means.count("too few") == 1
+    assert "too few to tell: ratios need 8" in str(found)
+    assert [score["too_few"] for score in found.to_dict()["scores"]] == [True, False]
+
+
 def test_graphs_that_are_none_count_as_invalid(data):
     cycle = nx.DiGraph([(0, 1), (1, 0)])
     found = score_generators(data, {"odd": [cycle, None, data.graphs["val"][0]]}, replicates=5)
