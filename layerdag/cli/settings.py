@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 
 from layerdag.cli.compose import read_run_file, to_plain_dict
 from layerdag.codec.formats import read
-from layerdag.codec.sample_files import PART_FORMATS
+from layerdag.codec.sample_files import PART_FORMATS, SampleRun, is_run
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import (
     LABEL_FILES,
@@ -238,6 +238,14 @@ def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
 def warn(sentence: str) -> None:
     """Print a warning on standard error."""
     print(f"layerdag: warning: {sentence}", file=sys.stderr)
+
+
+def tell_unread(samples: str | Path) -> None:
+    """Warn of parts of samples that are not there, or not as their indices say."""
+    if is_run(samples):
+        sentence = SampleRun.read(samples).unread(Path(samples))
+        if sentence:
+            warn(sentence)
 
 
 NO_PRIVACY = Privacy()

@@ -123,6 +123,8 @@ SECTIONS = (
 
 def require_replaceable_report(path: str | Path) -> None:
     """Raise UsageError if the figures beside a page would replace a file of something else."""
+    if not Path(path).name:
+        raise UsageError(f"'{path}' is no name of a page; write a path that ends in .html.")
     figures = Path(path).with_suffix(".json")
     if figures == Path(path):
         raise UsageError(f"{path}: the figures of the page get this name; end the page's in .html.")

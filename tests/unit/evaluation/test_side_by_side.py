@@ -135,8 +135,11 @@ def test_the_command_compares_files_folders_and_generators(data, tmp_path, capsy
         (["corpus", "x", "--max-graphs", "0"], "must be at least 1"),
         (["nosuch", "--baseline"], "is neither a folder nor a data set's name"),
         (["corpus", "--baseline", "--plugin", "no.py"], "there is no such Python file"),
+        (["corpus", "--baseline", "--plugin", "bad.py"], "fails when it is run as Python (Syntax"),
     ],
 )
-def test_wrong_use_is_one_sentence(words, said, capsys):
+def test_wrong_use_is_one_sentence(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("bad.py").write_text("name,label\na b,1\n")
     assert main(["compare", *words]) == 2
     assert said in capsys.readouterr().err

@@ -22,6 +22,7 @@ from layerdag.report.page import (
     plain,
     render,
     require_replaceable_page,
+    require_replaceable_report,
     write_report,
 )
 from layerdag.viz.drawing import Picture
@@ -225,6 +226,8 @@ def test_a_page_with_the_name_of_its_figures_or_of_a_folder_is_refused(
         write_report(content, tmp_path / "report.json")
     with pytest.raises(UsageError, match="is a folder; name a file"):
         write_report(content, tmp_path)
+    with pytest.raises(UsageError, match="'' is no name of a page"):
+        require_replaceable_report("")
 
 
 def chain(length: int) -> DAG:

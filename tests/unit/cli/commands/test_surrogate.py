@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,18 @@ def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "--labels" in capsys.readouterr().err
     assert main([*words, "--labels", str(labels), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["test"] == 4
+
+
+def test_what_is_left_out_of_a_fit_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_chains(tmp_path / "graphs", 20, "label", lambda i: f"{i + 1}" if i else "nan")
+    first = sorted(path for path in folder.iterdir() if path.name != "labels.csv")[1]
+    os.truncate(first, 60)
+    assert main(["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]) == 0
+    told = capsys.readouterr().err
+    assert "left out: 1 graph, the first: " in told
+    assert "label 'nan': no number" in told
 
 
 def test_wrong_use_and_wrong_data_are_told_apart(

@@ -70,7 +70,7 @@ def test_the_beginning_counts_units_and_what_was_left_out(tmp_path: Path) -> Non
     run = private_jobs(tmp_path).run(tmp_path / "run", Privacy(epsilon=1.0))
     told = before_tuning(replace(run, left_out=("job-7: has a strange word",)))
     assert "12 graphs of 12 runs, in the words, bins and conditions of base" in told
-    assert "left out: 1 graphs, the first: job-7: has a strange word" in told
+    assert "left out: 1 graph, the first: job-7: has a strange word" in told
     assert "for the owner of the graphs alone" in told
 
 
