@@ -86,6 +86,11 @@ def notes_json(notes: Sequence[Note]) -> list[dict[str, str | int]]:
     return [note.to_json() for note in notes]
 
 
+def nameless_notes(notes: Sequence[Note]) -> list[dict[str, str | int]]:
+    """Return the notes on private graphs for figures that may be handed on: no word, no place."""
+    return [{"kind": str(note.kind), "count": note.count, "effect": note.effect} for note in notes]
+
+
 def unknown_share(unknown: int, nodes: int, words: str, every: str) -> list[str]:
     """Return a sentence on the nodes whose operator is not known, where there are any.
 

@@ -22,7 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import left_out_lines, note_lines, notes_json
+from layerdag.cli.printing import left_out_lines, nameless_notes, note_lines
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _figures(found: "Audit") -> dict[str, object]:
         "neighborhoods": found.neighborhoods,
         "local": found.local,
         **({} if found.held is None else {"held": found.held}),
-        **({"left_out": found.left_out} if found.left_out else {}),
-        **({"notes": notes_json(found.notes)} if found.notes else {}),
+        **({"left_out": len(found.left_out)} if found.left_out else {}),
+        **({"notes": nameless_notes(found.notes)} if found.notes else {}),
     }
 
 

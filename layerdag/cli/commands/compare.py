@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from layerdag.cli.printing import (
     add_strict,
     left_out_lines,
+    nameless_notes,
     note_lines,
     notes_json,
     strict_code,
@@ -87,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
     read = [graph for graphs in sets.values() for graph in graphs]
     further = [note for graph in read for note in getattr(graph, "notes", ())]
     notes = merge_notes([*data.notes, *further])
-    figures = result.to_dict() | ({"notes": notes_json(notes)} if notes else {})
+    told = [*nameless_notes(data.notes), *notes_json(merge_notes(further))]
+    figures = result.to_dict() | ({"notes": told} if told else {})
     if args.out:
         write_text(args.out, json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1) if args.json else result)

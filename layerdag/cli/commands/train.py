@@ -535,10 +535,9 @@ def open_loggers(
 
 def _resumed_step(directory: Path) -> int:
     """Return the step of the run's last checkpoint, 0 if there is none."""
-    from layerdag.training.checkpoint import LAST
+    from layerdag.training.checkpoint import LAST, META, read_meta
 
-    meta = directory / LAST / "meta.json"
-    return int(json.loads(meta.read_text())["step"]) if meta.is_file() else 0
+    return read_meta(directory / LAST).step if (directory / LAST / META).is_file() else 0
 
 
 def describe(result: "TrainResult") -> dict[str, Any]:

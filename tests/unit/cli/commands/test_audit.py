@@ -415,8 +415,9 @@ def test_an_audit_says_what_it_left_out_and_did_not_understand(
         assert "left out: 1 graph, the first: " in told
         assert "note: " in told
         found = json.loads((tmp_path / "figures.json").read_text())
-        assert len(found["left_out"]) == 1
-        assert found["notes"]
+        assert found["left_out"] == 1
+        assert [(note["kind"], note["count"]) for note in found["notes"]] == [("number", 1)]
+        assert str(tmp_path) not in json.dumps(found)
 
 
 def test_traces_are_audited_and_a_word_of_theirs_is_found(

@@ -19,6 +19,7 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 from layerdag.cli.commands import train as verb
 from layerdag.cli.commands.train import (
     SamplePreview,
+    _resumed_step,
     after_parts,
     after_sampling,
     after_training,
@@ -35,7 +36,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateResult
-from layerdag.errors import ConfigError
+from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import SampleRequest, SampleResult, build_model
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.parts import PartSettings, write_parts
@@ -448,3 +449,11 @@ def test_what_would_break_the_promise_is_one_line(
     assert error.startswith("layerdag: error:")
     assert told in error
     assert not list(tmp_path.rglob("meta.json"))
+
+
+def test_a_damaged_record_of_a_run_to_go_on_with_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    assert _resumed_step(tmp_path) == 0
+    (tmp_path / "last" / "meta.json").write_text('{"step": 3,,}')
+    with pytest.raises(CheckpointError, match=r"meta\.json"):
+        _resumed_step(tmp_path)
