@@ -436,6 +436,8 @@ def _predict(args: argparse.Namespace) -> int:
     from layerdag.datasets.encoding import encoded
     from layerdag.surrogates.surrogate import FittedSurrogate
 
+    if not 0 < args.level < 1:
+        raise UsageError(f"--level is {args.level:g}; write a fraction between 0 and 1.")
     model = FittedSurrogate.load(args.model)
     dags = encoded(args.paths, model.schema)
     rows = list(prediction_rows(model, args.paths, dags, args.level))

@@ -141,6 +141,8 @@ def test_predictions_have_intervals_of_the_wanted_level(
     assert "(90 % interval: " in out
     assert main([*words, "--level", "0.99"]) == 2
     assert "12 graphs that the surrogate was calibrated on" in capsys.readouterr().err
+    assert main([*words, "--level", "1e9"]) == 2
+    assert "--level is 1e+09; write a fraction between 0 and 1" in capsys.readouterr().err
 
 
 def test_a_graph_unlike_those_of_the_fit_is_told(
@@ -161,6 +163,8 @@ def test_an_evaluation_prints_scores_coverage_and_groups(
     capsys.readouterr()
     assert main(["surrogate", "eval", model, data, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert main(["surrogate", "eval", model, data, "--by", "famly"]) == 2
+    assert "No graph of the test part has a condition 'famly'" in capsys.readouterr().err
     assert (found["split"], found["graphs"]) == ("test", 12)
     assert found["scores"]["spearman"]["interval"]["low"] <= found["scores"]["spearman"]["value"]
     assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]

@@ -41,7 +41,7 @@ from layerdag.models.base import SampleRequest, SampleResult, build_model
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import RUN_FILE, load_checkpoint
+from layerdag.training.checkpoint import FORMAT_VERSION, RUN_FILE, load_checkpoint
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger
 from layerdag.training.run import TrainResult
 from layerdag.training.weight_transfer import spec_for
@@ -376,7 +376,9 @@ def test_an_unknown_mode_of_wandb_is_refused_with_those_that_are_known(word: str
 
 def test_the_log_goes_on_after_the_resumed_step(tmp_path: Path) -> None:
     (tmp_path / "last").mkdir()
-    (tmp_path / "last" / "meta.json").write_text('{"step": 2}')
+    empty = {"data_fingerprint": "", "metrics": {}, "torch_version": "", "split": None}
+    meta = {"format_version": FORMAT_VERSION, "layerdag_version": "1", "step": 2, "seed": 0}
+    (tmp_path / "last" / "meta.json").write_text(json.dumps(meta | empty | {"origin": None}))
     (tmp_path / "train.jsonl").write_text("".join(f'{{"step": {i}}}\n' for i in (1, 2, 3)))
     quiet = train_config(compose("train", ["logger.console=false", "out=x"])).logger
     for logger in verb.open_loggers(quiet, tmp_path, {}, resume=Path("x")):
