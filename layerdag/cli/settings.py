@@ -40,6 +40,7 @@ from layerdag.runtime.settings import build_settings
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.surrogates.data import read_manifest
+from layerdag.traces.chakra.corpus import INDEX
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
 from layerdag.training.run import TrainSettings
@@ -193,6 +194,12 @@ class RealData:
             return None
         if settings["name"] == "latent_preferential":
             return dict(settings)  # Generated, not read.
+        if settings["name"] == "corpus" and not (Path(self.source) / INDEX).is_file():
+            raise UsageError(
+                f"{self.source}: is no corpus (there is no {INDEX}), and these samples come from a "
+                "model that learned from one, whose split no other folder has; give that corpus, "
+                f"or samples of a model that learned from {self.source}."
+            )
         chosen = {**settings, "folder": self.source}
         if settings["name"] == "folder":
             chosen["labels"] = self._label_file(settings.get("labels"))
