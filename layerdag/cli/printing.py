@@ -7,9 +7,12 @@ document, and exit code 1 where ``--strict`` is given.
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from layerdag.runtime.notes import Note
+
+if TYPE_CHECKING:
+    from layerdag.datasets.dataset import GraphDataset
 
 
 def counted(count: int, thing: str) -> str:
@@ -52,16 +55,40 @@ def add_strict(parser: argparse.ArgumentParser) -> None:
 
 def print_notes(notes: Sequence[Note]) -> None:
     """Print a line for each note on standard error, the first ones if there are many."""
-    for note in notes[:SHOWN_NOTES]:
-        print(f"note: {note}", file=sys.stderr)
+    for line in note_lines(notes):
+        print(line, file=sys.stderr)
+
+
+def note_lines(notes: Sequence[Note]) -> list[str]:
+    """Return a line for each note, the first ones if there are many."""
+    lines = [f"note: {note}" for note in notes[:SHOWN_NOTES]]
     if len(notes) > SHOWN_NOTES:
-        more = len(notes) - SHOWN_NOTES
-        print(f"note: {more:,} more notes; --json shows all", file=sys.stderr)
+        lines.append(f"note: {len(notes) - SHOWN_NOTES:,} more notes; --json shows all")
+    return lines
+
+
+def left_out_lines(left_out: Sequence[str]) -> list[str]:
+    """Return a line on what is not among the graphs that count, if there is anything."""
+    if not left_out:
+        return []
+    graphs = "graph" if len(left_out) == 1 else "graphs"
+    return [f"left out: {len(left_out):,} {graphs}, the first: {left_out[0]}"]
+
+
+def tell_data(data: "GraphDataset") -> None:
+    """Print what of a data set was left out and not understood on standard error."""
+    for line in (*left_out_lines(data.left_out), *note_lines(data.notes)):
+        print(line, file=sys.stderr)
 
 
 def notes_json(notes: Sequence[Note]) -> list[dict[str, str | int]]:
     """Return the notes for the JSON document of a command."""
     return [note.to_json() for note in notes]
+
+
+def nameless_notes(notes: Sequence[Note]) -> list[dict[str, str | int]]:
+    """Return the notes on private graphs for figures that may be handed on: no word, no place."""
+    return [{"kind": str(note.kind), "count": note.count, "effect": note.effect} for note in notes]
 
 
 def unknown_share(unknown: int, nodes: int, words: str, every: str) -> list[str]:

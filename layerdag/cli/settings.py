@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 
 from layerdag.cli.compose import read_run_file, to_plain_dict
 from layerdag.codec.formats import read
-from layerdag.codec.sample_files import PART_FORMATS
+from layerdag.codec.sample_files import PART_FORMATS, SampleRun, is_run
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import (
     LABEL_FILES,
@@ -40,6 +40,7 @@ from layerdag.runtime.settings import build_settings
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.surrogates.data import read_manifest
+from layerdag.traces.chakra.corpus import INDEX
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
 from layerdag.training.run import TrainSettings
@@ -193,6 +194,12 @@ class RealData:
             return None
         if settings["name"] == "latent_preferential":
             return dict(settings)  # Generated, not read.
+        if settings["name"] == "corpus" and not (Path(self.source) / INDEX).is_file():
+            raise UsageError(
+                f"{self.source}: is no corpus (there is no {INDEX}), and these samples come from a "
+                "model that learned from one, whose split no other folder has; give that corpus, "
+                f"or samples of a model that learned from {self.source}."
+            )
         chosen = {**settings, "folder": self.source}
         if settings["name"] == "folder":
             chosen["labels"] = self._label_file(settings.get("labels"))
@@ -238,6 +245,14 @@ def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
 def warn(sentence: str) -> None:
     """Print a warning on standard error."""
     print(f"layerdag: warning: {sentence}", file=sys.stderr)
+
+
+def tell_unread(samples: str | Path) -> None:
+    """Warn of parts of samples that are not there, or not as their indices say."""
+    if is_run(samples):
+        sentence = SampleRun.read(samples).unread(Path(samples))
+        if sentence:
+            warn(sentence)
 
 
 NO_PRIVACY = Privacy()

@@ -18,6 +18,7 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def _check_entry(entry: Mapping[str, Any]) -> None:
 
 RUN = "samples.json"
 RUN_FORMAT = "layerdag-samples-1"
+_MOST_ABSENT, _SHOWN_ABSENT = 1_000, 3
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,47 @@ class SampleRun:
 
     def index_of(self, folder: Path, part: int) -> PartIndex | None:
         """Return the index of a part that is there with all its samples, else None."""
+        found = self._index_or_doubt(folder, part)
+        return found if isinstance(found, PartIndex) else None
+
+    def _index_or_doubt(self, folder: Path, part: int) -> PartIndex | str:
+        """Return the index of a part, or why its samples are not there."""
+        file, name = self.file_of(part), f"{part_name(part)}.json"
+        if not (folder / name).exists():
+            return f"{name} is missing" if (folder / file).exists() else "not there yet"
         try:
             index = PartIndex.read(folder, part)
-            whole = (folder / index.file).stat().st_size == index.num_bytes
-        except (DataError, OSError):
-            return None
+            size = (folder / index.file).stat().st_size
+        except DataError:
+            return f"{name} is damaged"
+        except OSError:
+            return "missing beside its index"
+        if size != index.num_bytes:
+            return f"{size:,} bytes, {index.num_bytes:,} by its index"
         seeds = [self.seed + i for i in self.samples_of(part)]
-        fits = index.file == self.file_of(part) and index.seeds == seeds
-        return index if whole and fits else None
+        return index if index.file == file and index.seeds == seeds else f"{name} is of another run"
+
+    def absent(self, folder: Path, most: int) -> list[str]:
+        """Return the first parts whose samples are not there, each file with the reason.
+
+        Args:
+            folder: Of the run.
+            most: Number of files that are named at most.
+        """
+        doubts = ((part, self._index_or_doubt(folder, part)) for part in range(self.num_parts))
+        found = (f"{self.file_of(p)} ({why})" for p, why in doubts if isinstance(why, str))
+        return list(islice(found, most))
+
+    def unread(self, folder: Path) -> str:
+        """Return a sentence on the parts whose samples are not there, "" if all are."""
+        found = self.absent(folder, _MOST_ABSENT)
+        if not found:
+            return ""
+        some = "at least " if len(found) == _MOST_ABSENT else ""
+        return (
+            f"{folder}: {some}{len(found):,} of {self.num_parts:,} parts are not read: "
+            f"{', '.join(found[:_SHOWN_ABSENT])}"
+        )
 
     def parts_at(self, folder: Path) -> Iterator[PartIndex]:
         """Yield the index of each part that is there with all its samples, in order."""

@@ -185,6 +185,8 @@ class _Search:
             self._flow(path)
         elif any(word in _start(path) for word in (b'"workload_graph"', b'"layerdag-trace')):
             self._add(path.with_suffix(""), lambda: read_any(path), "Chakra in JSON")
+        elif not path.stat().st_size:
+            raise DataError(f"{path}: is empty; copy or write it again.")
         else:
             self.others["".join(path.suffixes[-3:])] += 1
 

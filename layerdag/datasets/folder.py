@@ -416,8 +416,10 @@ def _graphs_in(
     """Yield name and reader of each graph; samples in parts are read as a stream."""
     folder, words = config.folder, config.public_words
     if is_run(folder):
-        num = SampleRun.read(folder).num
-        for sample in track(iter_samples(folder), "reading samples", num):
+        run = SampleRun.read(folder)
+        if unread := run.unread(folder):
+            left_out.append(unread)
+        for sample in track(iter_samples(folder), "reading samples", run.num):
             yield sample.name, partial(_sample, sample, words)
     else:
         sources = _sources(folder, config.labels, left_out)

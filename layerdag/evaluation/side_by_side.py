@@ -13,7 +13,12 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import CodedSamples, coded
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
-from layerdag.evaluation.similarity import DEFAULT_METRICS, QualityReport, compare
+from layerdag.evaluation.similarity import (
+    DEFAULT_METRICS,
+    FEWEST_COMPARED,
+    QualityReport,
+    compare,
+)
 from layerdag.evaluation.validity import VUN, ValidityRule, vun_of_codes
 from layerdag.runtime.registry import Registry
 from layerdag.runtime.rng import numpy_generator
@@ -135,8 +140,12 @@ class SideBySide:
             "train": self.train,
             "test": self.test,
             "seed": self.seed,
-            "scores": [score.to_dict() for score in self.scores],
+            "scores": [score.to_dict() | {"too_few": self.too_few(score)} for score in self.scores],
         }
+
+    def too_few(self, score: GeneratorScore) -> bool:
+        """Return whether there are too few graphs to tell how near samples are."""
+        return min(self.test, score.graphs) < FEWEST_COMPARED
 
     def __str__(self) -> str:
         """Return a table with two columns, figure and ratio, for each set."""
@@ -144,7 +153,13 @@ class SideBySide:
             f"{self.data}: {self.train} real training graphs and {self.test} real test graphs, "
             f"seed {self.seed}; 'real' is training against test graphs, a ratio of 1 is as near"
         )
-        return "\n".join([head, *_aligned([*self._shares(), *self._distances()])])
+        lines = [head, *_aligned([*self._shares(), *self._distances()])]
+        if any(map(self.too_few, self.scores)):
+            lines.append(
+                f"too few to tell: ratios need {FEWEST_COMPARED} real test graphs and as many "
+                "samples of a set"
+            )
+        return "\n".join(lines)
 
     def _shares(self) -> Iterable[tuple[str, ...]]:
         """Yield the rows of V.U.N. under the names of the sets."""
@@ -173,7 +188,11 @@ class SideBySide:
                     else [_number(found.generated.value), _number(found.ratio)]
                 )
             yield row.metric.name, _number(row.reference.value), *cells
-        means = [c for score in self.scores for c in ("", _number(score.mean_ratio))]
+        means = [
+            cell
+            for score in self.scores
+            for cell in ("", "too few" if self.too_few(score) else _number(score.mean_ratio))
+        ]
         yield "mean ratio of distances", "", *means
 
 

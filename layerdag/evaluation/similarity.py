@@ -127,6 +127,9 @@ def default_metrics() -> tuple[Metric | AttributeMetrics, ...]:
     return (*DEFAULT_METRICS, *(METRICS.get(name) for name in METRICS.names()))
 
 
+FEWEST_COMPARED = 8
+"""Graphs on each side below which ratios of distances are too few to tell."""
+
 _SHOWN = 8
 """Metrics in the short form of a report."""
 

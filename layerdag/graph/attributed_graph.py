@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -214,25 +214,33 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
     """Return the graph in the content of a file; see ``read_json``."""
     try:
         data = json.loads(content)
+        if not isinstance(data, dict):
+            raise ValueError("it is no object")
         if data.get("format") != JSON_FORMAT:
-            raise ValueError(f"its format is {data.get('format')!r}, not {JSON_FORMAT!r}")
+            raise ValueError(
+                f"its format is {json.dumps(data.get('format')):.40}, not '{JSON_FORMAT}'"
+            )
         notes = NoteCollector(source)
         for key in data.keys() - _KEYS:
             notes.add(NoteKind.KEY, key, "unknown; left out")
-        names = tuple(str(name) for name in data["edge_type_names"])
+        names = tuple(_texts(_member(data, "edge_type_names", list), "edge_type_names"))
+        units = _member(data, "units", dict)
         return AttributedGraph(
-            name=str(data["name"]),
-            categories={k: [str(w) for w in column] for k, column in data["categories"].items()},
-            numbers={
-                k: np.array([math.nan if v is None else float(v) for v in values])
-                for k, values in data["numbers"].items()
+            name=_member(data, "name", str),
+            categories={
+                k: _texts(column, f"categories.{k}")
+                for k, column in _member(data, "categories", dict).items()
             },
-            units={str(k): str(v) for k, v in data["units"].items()},
-            edge_index_2E=np.array(data["edges"], dtype=np.int64).reshape(-1, 2).T,
-            edge_type_E=_edge_types(data["edge_types"], names),
+            numbers={
+                k: _floats(column, f"numbers.{k}")
+                for k, column in _member(data, "numbers", dict).items()
+            },
+            units=dict(zip(units, _texts([*units.values()], "units"), strict=True)),
+            edge_index_2E=_pairs(_member(data, "edges", list)),
+            edge_type_E=_edge_types(_member(data, "edge_types", list), names),
             edge_type_names=names,
-            conditions=_conditions(data["conditions"], notes),
-            node_names=tuple(str(name) for name in data.get("node_names", ())),
+            conditions=_conditions(_member(data, "conditions", dict), notes),
+            node_names=tuple(_texts(data.get("node_names", []), "node_names")),
             notes=notes.notes,
         ).checked()
     except GraphError:
@@ -243,11 +251,50 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
         ) from error
 
 
+_WORDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
+J = TypeVar("J")
+
+
+def _member(data: Mapping[str, Any], key: str, kind: type[J]) -> J:
+    """Return a value of an object. Raises ValueError if it is missing or of another type."""
+    if key not in data:
+        raise ValueError(f"'{key}' is missing")
+    value = data[key]
+    if not isinstance(value, kind):
+        raise ValueError(f"'{key}' must be {_WORDS[kind]}, found {json.dumps(value):.40}")
+    return value
+
+
+def _texts(column: Any, where: str) -> list[str]:
+    """Return a column of words. Raises ValueError if it is none."""
+    if not isinstance(column, list) or not set(map(type, column)) <= {str}:
+        raise ValueError(f"'{where}' must be a list of texts")
+    return column
+
+
+def _floats(column: Any, where: str) -> np.ndarray:
+    """Return a column of numbers, NaN for null. Raises ValueError if it is none."""
+    if not isinstance(column, list) or not set(map(type, column)) <= {int, float, type(None)}:
+        raise ValueError(f"'{where}' must be a list of numbers, null where there is none")
+    return np.array([math.nan if v is None else float(v) for v in column])
+
+
+def _pairs(edges: list[Any]) -> np.ndarray:
+    """Return the ends of edges, int64 (2, E). Raises ValueError if they are no pairs."""
+    try:
+        pairs_E2 = np.array(edges or np.zeros((0, 2), np.int64))
+    except ValueError:  # lists of different lengths
+        pairs_E2 = np.zeros(1)
+    if pairs_E2.ndim != 2 or pairs_E2.shape[1] != 2 or pairs_E2.dtype.kind != "i":
+        raise ValueError("'edges' must be a list of pairs of node numbers")
+    return pairs_E2.astype(np.int64).T
+
+
 def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
     """Return the position of each edge's type in the names of all."""
     for word in types:
         if word not in names:
-            raise ValueError(f"edge_types has {word!r}, which edge_type_names lacks")
+            raise ValueError(f"edge_types has {json.dumps(word):.40}, which edge_type_names lacks")
     return np.array([names.index(word) for word in types], dtype=np.int64)
 
 

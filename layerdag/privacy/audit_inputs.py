@@ -13,7 +13,7 @@ from layerdag.codec.folding import (
     rank_classes,
 )
 from layerdag.codec.formats import read_graph
-from layerdag.codec.sample_files import StoredSample, is_run
+from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import (
     LEAST_LETTERS,
     LeakedString,
@@ -28,6 +28,7 @@ from layerdag.datasets.folder import align_schemas, publish
 from layerdag.datasets.samples import iter_samples, part_samples
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, Split
+from layerdag.runtime.notes import merge_notes
 from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import SampleFile, sample_files
 from layerdag.traces.trace import Workload
@@ -108,7 +109,8 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
     names: dict[Split, tuple[str, ...]] = {
         part: tuple(f"{part}-{i}" for i in range(len(real[part]))) for part in real
     }
-    data = whole.replaced(graphs=real, names=names, contents={})
+    notes = merge_notes(note for part in parts for graph in part.graphs for note in graph.notes)
+    data = whole.replaced(graphs=real, names=names, contents={}, notes=notes)
     return AuditSets(
         data=data,
         made=dags[ends[1] :],
@@ -136,7 +138,9 @@ def _read(graphs: Graphs) -> _Part:
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; check the path.")
     if is_run(folder):
-        return _Part(tuple(_stored(sample) for sample in iter_samples(folder)))
+        unread = SampleRun.read(folder).unread(folder)
+        samples = tuple(_stored(sample) for sample in iter_samples(folder))
+        return _Part(samples, left_out=(unread,) if unread else ())
     if (folder / MANIFEST).is_file():
         return _Part(tuple(_sampled(file) for file in sample_files(folder)))
     found = read_folder(folder, as_they_are=True)

@@ -49,9 +49,10 @@ from layerdag.privacy.membership import (
     needed,
 )
 from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attacks
+from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
 from layerdag.schema.schema import GraphSchema
-from layerdag.surrogates.data import read_manifest, stream_samples
+from layerdag.surrogates.data import SampleStream, read_manifest, stream_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
 from layerdag.viz.html import interval, number, percent, percents
 
@@ -177,6 +178,8 @@ class Audit:
         shadows: How shadow models were trained, and what such models give away; None without any.
         held: Number of samples, drawn at random, behind ``neighborhoods``, ``local`` and what
             learns; None where these looked at all samples.
+        notes: What was not understood in real graphs and samples.
+        left_out: Why real graphs or samples are not among those counted, a sentence each.
     """
 
     train: int
@@ -192,6 +195,8 @@ class Audit:
     words: WordSearch | None = None
     shadows: ShadowReport | None = None
     held: int | None = None
+    notes: tuple[Note, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return the sizes; ``print`` shows what was found."""
@@ -241,9 +246,12 @@ def audit_of(
         UsageError: If there is no training graph or no sample.
     """
     if len(made) > most_held:
-        return _audit_of_stream(data, made, weights, most_held)
-    with stages(_WEIGHT_OF_A_SAMPLE * len(made)):
-        return _audit_in_memory(data, list(made), weights)
+        found = _audit_of_stream(data, made, weights, most_held)
+    else:
+        with stages(_WEIGHT_OF_A_SAMPLE * len(made)):
+            found = _audit_in_memory(data, list(made), weights)
+    further = made.notes if isinstance(made, SampleStream) else ()
+    return replace(found, notes=merge_notes([*data.notes, *further]), left_out=data.left_out)
 
 
 def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack, ...]) -> Audit:
@@ -467,7 +475,8 @@ def _audit_of_folders(
             checkpoint if isinstance(checkpoint, LoadedCheckpoint) else load_checkpoint(checkpoint)
         )
         weights, report = attack.on(loaded, found.in_codes_of(checkpoint_schema(loaded)))
-    done = replace(audit_of(found.data, found.made, weights), shadows=report)
+    done = audit_of(found.data, found.made, weights)
+    done = replace(done, shadows=report, left_out=(*found.left_out, *done.left_out))
     if not isinstance(synthetic, str | Path):
         return done
     return replace(done, words=search_words(synthetic, found.private))
@@ -670,9 +679,15 @@ def too_few_held_out(data: GraphDataset) -> str | None:
     half = chance_half_width(members, others)
     if half <= MARGIN:
         return None
+    least = CHANCE + half
+    shows = (
+        "no attack can show"
+        if least >= 1
+        else f"an attack shows only above an AUROC of {least:.2f}"
+    )
     return (
         f"{data.name}: {others} graphs are held out (validation and test) beside {members} for "
         "training, too few for an audit of the samples (layerdag audit) to tell small "
-        f"leaks from none: an attack shows only above an AUROC of {CHANCE + half:.2f}, and about "
+        f"leaks from none: {shows}, and about "
         f"{needed(CHANCE, half, others):,} held-out graphs are needed. {REMEDY}"
     )

@@ -30,11 +30,11 @@ from layerdag.privacy.membership import MOST_SCORED, Attack, attack_by_scores, g
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
+    atomic_folder,
     atomic_path,
     file_lock,
     require_replaceable,
     unexpected_files,
-    write_text,
 )
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.runtime.settings import build_settings
@@ -152,11 +152,10 @@ def shadow_lock(path: Path, target: Mapping[str, object]) -> Iterator[Path]:
     wanted = json.dumps(dict(target), indent=1) + "\n"
     with file_lock(path.with_name(f".{path.name}.lock"), guarded=path):
         require_replaceable(path, _SHADOWS, overwrite=True)
-        if path.is_dir() and _noted(path) != wanted:
-            shutil.rmtree(path)
-        path.mkdir(parents=True, exist_ok=True)
-        write_text(path / TARGET, wanted)
-        write_text(path / _READ_ME, _WARNING)
+        if not path.is_dir() or _noted(path) != wanted:
+            with atomic_folder(path, _SHADOWS, overwrite=True) as draft:
+                (draft / TARGET).write_text(wanted)
+                (draft / _READ_ME).write_text(_WARNING)
         yield path
 
 

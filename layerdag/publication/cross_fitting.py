@@ -10,6 +10,7 @@ are made, on all runs; the published samples are one draw of it.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ import numpy as np
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs
 from layerdag.evaluation.metrics.base import NORMAL_95
+from layerdag.evaluation.similarity import FEWEST_COMPARED
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.privacy.attacks import Fold, cross_fitted_attacks, significant_after_correction
 from layerdag.privacy.membership import MARGIN, Attack, Verdict, chance_half_width
@@ -25,6 +27,7 @@ from layerdag.privacy.membership_attacks import AttackPool
 from layerdag.publication.drawing import draw_samples
 from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings
 from layerdag.publication.training import train_teacher
+from layerdag.report.content import FEWEST_TESTED
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.viz.html import interval, number
 
@@ -32,7 +35,6 @@ LEAST_RUNS = 8
 """Distinct runs below which nothing is trained: each part would hold one or two graphs."""
 LEAST_HELD_OUT_SHARE, MOST_SHARE = 0.2, 0.4
 """Of the runs that are held out, for validation and test together."""
-FOR_SIMILARITY, FOR_USEFULNESS = 8, 20
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,12 @@ def folded_half_width(runs: int, folds: int) -> float:
 LEAST_PROGRAMS = LEAST_RUNS
 """Programs from which on whole ones are held out, as a release needs so many runs to split them."""
 _DRAWS = 20
+MOST_OF_A_FOLD = 2 / 3
+"""Of the runs, that a fold of whole programs may hold out."""
 
 
 def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]:
-    """Return the graphs of each part; those of one run are in one part.
+    """Return the graphs of each part; those of one program, or of one run, are in one part.
 
     The split depends on the seed and on what the graphs are, not on names or order. It is
     stratified: runs are put in an order of likeness (see ``runs_by_likeness``) and cut into as many
@@ -148,11 +152,9 @@ def _program_split(jobs: FoundJobs, runs: Sequence[str], seed: int) -> dict[str,
     Programs differ in their numbers of runs: of several draws it is the one that holds out nearly
     as many runs as a split by run, neither too few to tell anything nor too many to learn.
     """
-    if not LEAST_PROGRAMS <= jobs.num_programs <= len(runs) / 2:
+    program = program_of_runs(jobs)
+    if program is None:
         return None
-    program = {
-        run: jobs.programs[graph.name] for graph, run in zip(jobs.graphs, jobs.runs, strict=True)
-    }
     programs = list(dict.fromkeys(program[run] for run in runs))
     wanted = choose_held_out(len(runs))
     rng = numpy_generator(seed, "release split by program")
@@ -163,6 +165,15 @@ def _program_split(jobs: FoundJobs, runs: Sequence[str], seed: int) -> dict[str,
         if not best or abs(_held(part) - wanted) < abs(_held(best) - wanted):
             best = part
     return best if wanted / 2 <= _held(best) <= len(runs) / 2 else None
+
+
+def program_of_runs(jobs: FoundJobs) -> dict[str, str] | None:
+    """Return the program of each run; None where programs are too few, or have a run each."""
+    if not LEAST_PROGRAMS <= jobs.num_programs < jobs.num_runs:
+        return None
+    return {
+        run: jobs.programs[graph.name] for graph, run in zip(jobs.graphs, jobs.runs, strict=True)
+    }
 
 
 def _held(part: Mapping[str, Split]) -> int:
@@ -240,9 +251,9 @@ def needs_of(data: GraphDataset, runs: int, labeled: Sequence[bool]) -> tuple[Ru
         membership = RunRequirement(test, needed, held)
     return (
         membership,
-        RunRequirement("similarity to real graphs", FOR_SIMILARITY, held),
+        RunRequirement("similarity to real graphs", FEWEST_COMPARED, held),
         RunRequirement(
-            "usefulness for predictors", FOR_USEFULNESS, sum(labeled), "labeled held-out graphs"
+            "usefulness for predictors", FEWEST_TESTED, sum(labeled), "labeled held-out graphs"
         ),
     )
 
@@ -268,6 +279,8 @@ class CrossFit:
         samples: Samples of the fold that has the fewest.
         attacks: The attacks on samples, pooled over folds.
         seconds: That all of it took.
+        programs: Distinct programs, of each of which all runs are in one fold; None where runs of
+            one program are in several.
     """
 
     folds: int
@@ -275,10 +288,17 @@ class CrossFit:
     samples: int
     attacks: tuple[Attack, ...]
     seconds: float
+    programs: int | None = None
 
     def in_words(self) -> str:
         """Return what was done, in a clause."""
-        return f"cross-fitted over {self.folds} folds of {self.runs} runs"
+        whole = "" if self.programs is None else f" of {self.programs} whole programs"
+        return f"cross-fitted over {self.folds} folds of {self.runs} runs{whole}"
+
+    @property
+    def _unit(self) -> str:
+        """What is held out as a whole, in the plural."""
+        return "runs" if self.programs is None else "programs"
 
     def told(self) -> str:
         """Return what was found, in a clause."""
@@ -308,8 +328,9 @@ class CrossFit:
         alone = [a.name for a in self.attacks if a.leaks and not significant_after_correction(a)]
         if unknown:
             yield (
-                f"{self.in_words()}, too few runs to tell whether membership attacks succeed by "
-                f"{', '.join(unknown)} (about {runs_for_cross_fitting(self.folds):,} needed)"
+                f"{self.in_words()}, too few {self._unit} to tell whether membership attacks "
+                f"succeed by {', '.join(unknown)} (about {runs_for_cross_fitting(self.folds):,} "
+                "needed)"
             )
         if alone:
             yield (
@@ -328,6 +349,7 @@ class CrossFit:
         return {
             "folds": self.folds,
             "runs": self.runs,
+            "programs": self.programs,
             "samples": self.samples,
             "seconds": round(self.seconds, 1),
             "attacks": [
@@ -417,10 +439,18 @@ def cross_fitted(
             sizes.append(count)
     if not found:
         return None
-    runs, run_G = np.unique(np.array(jobs.runs), return_inverse=True)
-    attacks = cross_fitted_attacks(found, run_G, settings.seed)
+    program = program_of_runs(jobs)
+    if (
+        program
+        and len({(program[run], place) for run, place in fold_of.items()}) > jobs.num_programs
+    ):
+        program = None  # runs of one program are in several folds
+    units = jobs.runs if program is None else [program[run] for run in jobs.runs]
+    held, unit_G = np.unique(np.array(units), return_inverse=True)
+    attacks = cross_fitted_attacks(found, unit_G, settings.seed)
     spent = time.monotonic() - began
-    return CrossFit(len(found), len(runs), min(sizes), attacks, spent)
+    whole = None if program is None else len(held)
+    return CrossFit(len(found), jobs.num_runs, min(sizes), attacks, spent, whole)
 
 
 def usual_folds(runs: int) -> int:
@@ -441,7 +471,7 @@ def planned_folds(
         work: The private folder, with what training and sampling took.
         left: Seconds of the budget that are left.
     """
-    most = jobs.num_runs // 2
+    most = (jobs.num_runs if program_of_runs(jobs) is None else jobs.num_programs) // 2
     if settings.cross_fit is not None:
         return min(settings.cross_fit, most)
     if jobs.parts:
@@ -460,16 +490,37 @@ def planned_folds(
 def fold_of_runs(jobs: FoundJobs, folds: int, seed: int) -> dict[str, int]:
     """Return the fold of each run; like runs are spread over the folds.
 
+    Where there are programs enough, all runs of one are in one fold, and of several draws it is the
+    one whose folds have most nearly as many runs; not where one program has most of the runs.
+
     Args:
         jobs: The real graphs.
         folds: Number of folds.
         seed: Of the draw.
     """
     runs = runs_by_similarity(jobs, seed)
-    rng = numpy_generator(seed, "folds of a release")
+    program = program_of_runs(jobs)
+    if program is not None:
+        programs = list(dict.fromkeys(program[run] for run in runs))
+        rng = numpy_generator(seed, "folds of a release by program")
+        draws = [_spread(programs, folds, rng) for _ in range(_DRAWS)]
+        found = [{run: fold_of[program[run]] for run in runs} for fold_of in draws]
+        evenest = min(found, key=_largest)
+        if _largest(evenest) <= MOST_OF_A_FOLD * len(runs):
+            return evenest
+    return _spread(runs, folds, numpy_generator(seed, "folds of a release"))
+
+
+def _largest(fold_of: Mapping[str, int]) -> int:
+    """Return the number of runs of the largest fold."""
+    return max(Counter(fold_of.values()).values())
+
+
+def _spread(units: Sequence[str], folds: int, rng: np.random.Generator) -> dict[str, int]:
+    """Return the fold of each run or program, those that stand together in different ones."""
     found: dict[str, int] = {}
-    for begin in range(0, len(runs), folds):
-        block = runs[begin : begin + folds]
+    for begin in range(0, len(units), folds):
+        block = units[begin : begin + folds]
         found |= dict(zip(block, rng.permutation(folds)[: len(block)].tolist(), strict=True))
     return found
 

@@ -1,7 +1,6 @@
 """Draw samples for publication: filter copies, renumber, batch."""
 
 import json
-import shutil
 import time
 import zipfile
 from collections import Counter
@@ -24,7 +23,7 @@ from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.privacy.copies import CopyComparison, CopyTest, keys_of_one_run, tuple_keys
 from layerdag.publication.settings import DRAWN, HASHES, PrivateWorkspace, ReleaseSettings
-from layerdag.runtime.files import atomic_path, write_text
+from layerdag.runtime.files import atomic_path, discard_folder, write_text
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.runtime.terminal import track
 from layerdag.sampling.costs import NumberAssigner
@@ -482,10 +481,10 @@ def _start_anew_if_other(folder: Path, settings: ReleaseSettings, work: PrivateW
     chosen = plan.temperature if plan.best_of is None else [plan.temperature, plan.best_of]
     wanted = json.dumps(chosen)
     if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
-        shutil.rmtree(folder)
         work.note("sample", {})
+        discard_folder(folder)
     folder.mkdir(exist_ok=True)
-    note.write_text(wanted)
+    write_text(note, wanted)
 
 
 def _read_or_draw(

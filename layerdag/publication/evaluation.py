@@ -9,7 +9,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.base import attribute_views
-from layerdag.evaluation.similarity import QualityReport, compare
+from layerdag.evaluation.similarity import FEWEST_COMPARED, QualityReport, compare
 from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.privacy.attacks import significant_after_correction
@@ -18,8 +18,6 @@ from layerdag.privacy.copies import Novelty, novelty
 from layerdag.privacy.leak_curve import LeakRow, leak_curve
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.publication.cross_fitting import (
-    FOR_SIMILARITY,
-    FOR_USEFULNESS,
     LEAST_RUNS,
     CrossFit,
     RunRequirement,
@@ -27,7 +25,7 @@ from layerdag.publication.cross_fitting import (
 )
 from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.settings import ReleaseSettings
-from layerdag.report.content import Distribution, SystemTimes, median_ratio
+from layerdag.report.content import FEWEST_TESTED, Distribution, SystemTimes, median_ratio
 from layerdag.report.gather import (
     SimulatedWorkloads,
     decoded_jobs,
@@ -146,7 +144,7 @@ def evaluate_samples(
 
 def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> QualityReport | None:
     """Compare with all held-out graphs; None if there are too few on a side."""
-    if len(data.held_out) < FOR_SIMILARITY or len(dags) < FOR_SIMILARITY:
+    if len(data.held_out) < FEWEST_COMPARED or len(dags) < FEWEST_COMPARED:
         return None
     return compare(data.graphs["train"], data.held_out, dags, attribute_views(data.schema))
 
@@ -160,7 +158,7 @@ def _transfer(data: GraphDataset, kept: Sequence[GeneratedGraph]) -> TransferRep
     }
     made = [sample for sample in kept if _has_label(sample.dag)]
     fewest = min(len(parts["train"]), len(parts["test"]), len(made))
-    if fewest < FOR_USEFULNESS:
+    if fewest < FEWEST_TESTED:
         return None
     labeled = data.replaced(graphs={part: tuple(dags) for part, dags in parts.items()})
     try:

@@ -26,6 +26,7 @@ from layerdag.publication.cross_fitting import (
     cross_fitted_if_affordable,
     dataset_of,
     needs_of,
+    program_of_runs,
     run_of_graphs,
     split_jobs,
 )
@@ -67,7 +68,7 @@ from layerdag.publication.settings import (
 from layerdag.publication.training import TRAINING_FRACTION, train_teacher
 from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
 from layerdag.report.page import write_report
-from layerdag.runtime.files import atomic_folder, write_text
+from layerdag.runtime.files import atomic_folder, discard_folder, write_text
 from layerdag.runtime.notes import Note
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.traces.chakra.workload import write_workload
@@ -94,7 +95,7 @@ def write_release(
                         settings, results.drawn, results.evaluation, results.needs, foreign
                     ),
                 )
-        shutil.rmtree(refused, ignore_errors=True)
+        discard_folder(refused)
         if results.verdict.outcome is ReleaseDecision.NO:
             if (draft / SAMPLES).is_dir():
                 shutil.move(draft / SAMPLES, refused)
@@ -465,12 +466,14 @@ def _tell_split(
 ) -> None:
     """Say how many graphs each part and each test has."""
     sizes = [len(data.graphs[part]) for part in SPLITS]
-    tell("split by run: {} for training, {} for validation, {} for test".format(*sizes))
+    held_out = held_out_alike(data, jobs)
+    whole = program_of_runs(jobs) is not None and held_out is None
+    unit = "program" if whole else "run"
+    tell("split by {}: {} for training, {} for validation, {} for test".format(unit, *sizes))
     for reason in data.left_out[:5]:
         tell(f"  left out of the split: {reason}")
-    alike = held_out_alike(data, jobs)
-    if alike is not None:
-        tell(f"  {alike}")
+    if held_out is not None:
+        tell(f"  {held_out}")
     for need in needs:
         tell(f"  {need.sentence()}")
 

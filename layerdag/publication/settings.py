@@ -9,7 +9,6 @@ and the full report. Each stage leaves a mark there, so that a run that was stop
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from layerdag.privacy.shadows import LEAST_SHADOWS
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
+    atomic_folder,
     file_lock,
     require_replaceable,
     unexpected_files,
@@ -144,10 +144,10 @@ def workspace_lock(
             resumed = False
         require_replaceable(out, RELEASE, overwrite=overwrite or resumed)
         if not resumed:
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir(parents=True)
-            write_text(path / REQUEST, json.dumps(wanted, indent=1) + "\n")
-            write_text(path / READ_ME, _WARNING)
+            # With its request from the first moment: it proves whose the folder is.
+            with atomic_folder(path, PRIVATE, overwrite=True) as draft:
+                (draft / REQUEST).write_text(json.dumps(wanted, indent=1) + "\n")
+                (draft / READ_ME).write_text(_WARNING)
         yield PrivateWorkspace(path, _noted(path), is_resumed=resumed)
 
 

@@ -6,7 +6,6 @@ Their losses alone are kept, in one file per model, so that a stopped audit goes
 """
 
 import json
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from layerdag.publication.training import (
 )
 from layerdag.report.content import mean_ratio, median_ratio
 from layerdag.report.sections import attack_words
+from layerdag.runtime.files import discard_folder, write_text
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.generation import generate
@@ -137,9 +137,9 @@ def _start_anew_if_other(folder: Path, settings: ReleaseSettings, data: GraphDat
     note = folder / "target.json"
     wanted = json.dumps({"samples": data.fingerprint, "shadows": settings.shadows})
     if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
-        shutil.rmtree(folder)
+        discard_folder(folder)
     folder.mkdir(exist_ok=True)
-    note.write_text(wanted)
+    write_text(note, wanted)
 
 
 def _trained(

@@ -9,9 +9,8 @@ from typing import Any
 
 from layerdag.errors import DataError, UsageError
 from layerdag.report.content import AS_REAL, CLOSE
-from layerdag.report.page import document, require_replaceable_page
+from layerdag.report.page import document, require_replaceable_page, write_page
 from layerdag.report.sections import attack_words, summary_words, words_of_metric
-from layerdag.runtime.files import write_text
 from layerdag.viz.html import Markup, element, joined, number, section, table, text
 
 REPORT = "report.json"
@@ -147,8 +146,7 @@ def write_comparison(runs: Sequence[ReportedRun], path: str | Path) -> Path:
     path = Path(path)
     require_replaceable_comparison(path)
     figures = json.dumps(comparison_figures(runs), indent=1, allow_nan=False)
-    write_text(path.with_suffix(".json"), figures + "\n")
-    write_text(path, _render(runs))
+    write_page(path, _render(runs), (".json", figures + "\n"))
     return path
 
 

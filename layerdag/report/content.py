@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.similarity import DepthSimilarity, QualityReport
+from layerdag.evaluation.similarity import FEWEST_COMPARED, DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import StructureReport
 from layerdag.privacy.copies import Novelty, kernel_distances, program_of
 from layerdag.privacy.leak_curve import LeakRow
@@ -314,6 +314,8 @@ def _usual(programs: Sequence[DAG], most: int = 200) -> float | None:
 
 AS_REAL, CLOSE = 1.25, 2.5
 """Ratios of distances up to which samples read "as real" and "close"."""
+FEWEST_TESTED = 20
+"""Labeled real graphs below which a test of predictors is too few to tell."""
 
 MAY_BE_SHARED, IS_IT_LIKE, IS_IT_USEFUL = (
     "May it be shared?", "Is it like the real ones?", "Is it useful?"
@@ -395,7 +397,7 @@ def similarity_verdict(ratio: float | None, report: QualityReport | None = None)
     if ratio is None:
         return Answer(
             IS_IT_LIKE, "too few to tell", "fair",
-            "Fewer than 8 real graphs were held out of training, or fewer than 8 samples kept.",
+            f"Fewer than {FEWEST_COMPARED} real graphs were held out of training, or samples kept.",
             "provenance",
         )  # fmt: skip
     grade = ("as real", "good") if ratio <= AS_REAL else ("close", "fair")
@@ -430,6 +432,13 @@ def utility_verdict(report: TransferReport | None, missing: str = "") -> Answer:
     real, made = (report.row(family, one).scores["spearman"].mean for one in (REAL, SYNTHETIC))
     known = math.isfinite(real) and math.isfinite(made)
     reaches = known and made > 0 and made >= 0.9 * real  # two guesses are alike, and of no use
+    if report.tested_on < FEWEST_TESTED:
+        return Answer(
+            IS_IT_USEFUL, "too few to tell", "fair",
+            f"Predictors of step times could be tested on {report.tested_on} real jobs, and "
+            f"{FEWEST_TESTED} are needed.",
+            "usefulness",
+        )  # fmt: skip
     tone = "good" if reaches else "fair" if known and made >= 0.5 else "poor"
     word = {"good": "as real ones", "fair": "partly", "poor": "hardly"}[tone]
     return Answer(

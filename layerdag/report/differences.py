@@ -17,8 +17,7 @@ from layerdag.differences.difference import (
 )
 from layerdag.graph.attributed_graph import written_name
 from layerdag.report.content import Answer
-from layerdag.report.page import cards, document, require_replaceable_page
-from layerdag.runtime.files import write_text
+from layerdag.report.page import cards, document, require_replaceable_page, write_page
 from layerdag.viz.html import Markup, element, number, scrolling, section, table
 
 WIDTH, BAR, GAP = 960, 16, 60
@@ -185,8 +184,7 @@ def write_difference(found: Difference, path: str | Path) -> Path:
     path = Path(path)
     require_replaceable_difference(path)
     found = replace(found, a=written_name(found.a), b=written_name(found.b))
-    write_text(path.with_suffix(".json"), json.dumps(found.summary(), indent=1) + "\n")
-    write_text(path, _render(found))
+    write_page(path, _render(found), (".json", json.dumps(found.summary(), indent=1) + "\n"))
     return path
 
 

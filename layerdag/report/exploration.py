@@ -1,14 +1,14 @@
 """The page of ``layerdag explore``, with a CSV and a JSON file of every outcome beside it."""
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from layerdag.report.charts import front_chart, heat_map
-from layerdag.report.page import document, require_replaceable_page
-from layerdag.runtime.files import atomic_path, write_text
+from layerdag.report.page import document, require_replaceable_page, write_page
 from layerdag.viz.html import Markup, element, joined, number, percent, section, table
 from layerdag.workloads.exploration import Exploration, PlanOutcome
 
@@ -36,16 +36,13 @@ def write_exploration(found: Exploration, path: str | Path) -> Path:
     """
     path = Path(path)
     require_replaceable_exploration(path)
-    write_text(path.with_suffix(".json"), json.dumps(found.summary(), indent=1) + "\n")
-    with (
-        atomic_path(path.with_suffix(".csv")) as draft,
-        draft.open("w", newline="", encoding="utf-8") as file,
-    ):
-        columns = [column.name for column in fields(PlanOutcome) if column.name != "key"]
-        writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(asdict(outcome) for outcome in found.outcomes)
-    write_text(path, _render(found))
+    table = io.StringIO()
+    columns = [column.name for column in fields(PlanOutcome) if column.name != "key"]
+    writer = csv.DictWriter(table, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(asdict(outcome) for outcome in found.outcomes)
+    summary = json.dumps(found.summary(), indent=1) + "\n"
+    write_page(path, _render(found), (".json", summary), (".csv", table.getvalue()))
     return path
 
 

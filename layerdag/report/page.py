@@ -30,7 +30,7 @@ from layerdag.report.sections import (
     usefulness,
     validity,
 )
-from layerdag.runtime.files import write_text
+from layerdag.runtime.files import write_files
 from layerdag.version import __version__
 from layerdag.viz.html import Markup, element, joined, section, text
 
@@ -123,7 +123,11 @@ SECTIONS = (
 
 def require_replaceable_report(path: str | Path) -> None:
     """Raise UsageError if the figures beside a page would replace a file of something else."""
+    if not Path(path).name:
+        raise UsageError(f"'{path}' is no name of a page; write a path that ends in .html.")
     figures = Path(path).with_suffix(".json")
+    if figures == Path(path):
+        raise UsageError(f"{path}: the figures of the page get this name; end the page's in .html.")
     if not figures.exists():
         return
     try:
@@ -169,6 +173,24 @@ def require_replaceable_page(
         )
 
 
+def write_page(path: Path, page: str, *beside: tuple[str, str]) -> None:
+    """Write a page and the files beside it, so that they are always of one result.
+
+    Args:
+        path: Of the page, which is put in its place last.
+        page: The page.
+        *beside: Ending and text of each other file: ``(".json", figures)``.
+
+    Raises:
+        UsageError: If ``path`` is a folder, or another process is just writing the page.
+        OSError: If the disk is full, or the place cannot be written.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file.")
+    files = [(path.with_suffix(ending), text.encode()) for ending, text in beside]
+    write_files(path, [*files, (path, page.encode())])
+
+
 def write_report(content: ReportContent, path: str | Path) -> Path:
     """Write the page to ``path`` and its figures to the same name with ``.json``; return ``path``.
 
@@ -182,8 +204,7 @@ def write_report(content: ReportContent, path: str | Path) -> Path:
     require_replaceable_report(path)
     page = render(content)
     figures = json.dumps(report_figures(content), indent=1, allow_nan=False)
-    write_text(path.with_suffix(".json"), figures + "\n")
-    write_text(path, page)
+    write_page(path, page, (".json", figures + "\n"))
     return path
 
 

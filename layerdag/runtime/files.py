@@ -23,6 +23,7 @@ LOCK = "layerdag.lock"
 # File systems without locks, such as some network mounts: there, nothing is guarded.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _ATTEMPTS = 100
+_DRAFT = ".draft"
 
 
 @contextlib.contextmanager
@@ -44,9 +45,11 @@ def file_lock(file: Path, guarded: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while it is held: whoever has opened it meanwhile sees that it is gone.
-        file.unlink(missing_ok=True)
-        os.close(descriptor)
+        try:
+            # Removed while it is held: whoever has opened it meanwhile sees that it is gone.
+            file.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
 
 
 def _acquire(file: Path, guarded: Path) -> int:
@@ -181,6 +184,21 @@ def install_folder(made: Path, target: str | Path, kind: FolderKind, *, overwrit
         _install(made, real, holder)
 
 
+def discard_folder(target: Path) -> None:
+    """Remove a folder with all it holds, if it is there.
+
+    It leaves its place at once and is taken apart beside it, so that whoever is killed on the way
+    leaves no part of it that could be taken for the whole.
+
+    Raises:
+        UsageError: If another process is just writing ``target``.
+    """
+    real = Path(os.path.realpath(target))
+    if real.is_dir():
+        with _holder(real) as holder:
+            os.rename(real, holder / real.name)
+
+
 def require_replaceable(target: Path, kind: FolderKind, *, overwrite: bool) -> None:
     """Raise UsageError unless a folder of ``kind`` may be put at ``target``.
 
@@ -207,9 +225,16 @@ def require_replaceable(target: Path, kind: FolderKind, *, overwrite: bool) -> N
 
 
 def unexpected_files(folder: Path, known: Callable[[str], bool]) -> str:
-    """Return a word on the first entry of ``folder`` that ``known`` does not name, or ""."""
+    """Return a word on the first entry of ``folder`` that ``known`` does not name, or "".
+
+    A draft of a known name, which a killed process left, is no stranger.
+    """
     ours = _DROPPINGS | {LOCK}
-    names = sorted(path.name for path in folder.iterdir() if path.name not in ours)
+    names = sorted(
+        path.name.removeprefix(".").removesuffix(_DRAFT) if _is_holder(path) else path.name
+        for path in folder.iterdir()
+        if path.name not in ours
+    )
     strange = next((name for name in names if not known(name)), None)
     return "" if strange is None else f"holds '{strange}', which layerdag did not write there"
 
@@ -296,7 +321,14 @@ def _install(made: Path, target: Path, holder: Path) -> None:
 
 def _holder_path(target: Path) -> Path:
     """Return the hidden folder in which the draft of ``target`` lies."""
-    return target.with_name(f".{target.name}.draft")
+    return target.with_name(f".{target.name}{_DRAFT}")
+
+
+def _is_holder(path: Path) -> bool:
+    """Return whether a path is such a folder, which may be cleared."""
+    if not path.name.endswith(_DRAFT) or not path.is_dir():
+        return False
+    return (path / LOCK).is_file() or not any(path.iterdir())
 
 
 def _aside(target: Path, holder: Path) -> Path:
@@ -308,7 +340,7 @@ def _aside(target: Path, holder: Path) -> Path:
 def _holder(target: Path) -> Iterator[Path]:
     """Yield the locked folder for the draft of ``target``, cleared before and after."""
     holder = _holder_path(target)
-    if holder.is_dir() and not (holder / LOCK).is_file() and any(holder.iterdir()):
+    if holder.is_dir() and not _is_holder(holder):
         raise UsageError(
             f"{holder}: is in the way of a draft, and not provably one of layerdag's; look at what "
             "it holds and move it away."

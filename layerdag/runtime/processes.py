@@ -6,13 +6,18 @@ arguments go through a pipe that this process holds open itself.
 """
 
 import pickle
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
+
+from layerdag.errors import LayerdagError
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,31 @@ class Worker:
     def stop(self) -> None:
         """End the process."""
         self.process.terminate()
+
+
+def in_any_order(
+    call: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], processes: int
+) -> Iterator[Result]:
+    """Yield ``call(*one)`` of each tuple of arguments, as they are finished in other processes.
+
+    With one process, or one call, they are made in this one, in order.
+
+    Raises:
+        LayerdagError: If a process ends early, or what ``call`` raises.
+    """
+    if processes <= 1 or len(arguments) <= 1:
+        yield from (call(*one) for one in arguments)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        begun = [pool.submit(call, *one) for one in arguments]
+        try:
+            yield from (future.result() for future in as_completed(begun))
+        except BrokenExecutor:
+            raise LayerdagError(
+                "A process that simulates ended early: it was killed, perhaps for lack of memory, "
+                "or failed as said above. Ask for fewer with --processes. A script that asks for "
+                "several must do so under 'if __name__ == \"__main__\":'."
+            ) from None
 
 
 def wait_for_any(workers: Collection[Worker]) -> list[Worker]:

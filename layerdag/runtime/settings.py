@@ -68,7 +68,8 @@ def load_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: If it is no YAML, stands for more than ``MAX_VALUES`` values, has a value
-            that contains itself, nests too deeply, or writes a value that its type does not have.
+            that contains itself or a key twice, nests too deeply, or writes a value that its type
+            does not have.
     """
     with _faults_of_yaml():
         _refuse_long(text)
@@ -80,17 +81,11 @@ def load_yaml_texts(text: str) -> Any:
     """Return the content of a YAML document with every scalar as the text that it is.
 
     Raises:
-        yaml.YAMLError: As ``load_yaml``, or if a key of the document stands twice: of two, readers
-            do not agree on which counts.
+        yaml.YAMLError: As ``load_yaml``.
     """
     with _faults_of_yaml():
         _refuse_long(text)
-        root = _composed(text, yaml.BaseLoader)
-        if isinstance(root, yaml.MappingNode):
-            counts = Counter(str(key.value) for key, _ in root.value)
-            twice = next((key for key, count in counts.items() if count > 1), None)
-            if twice is not None:
-                raise yaml.YAMLError(f"key '{twice}' stands twice")
+        _composed(text, yaml.BaseLoader)
         # Makes nothing but texts, lists and mappings.
         return yaml.load(text, Loader=yaml.BaseLoader)
 
@@ -119,7 +114,28 @@ def _composed(text: str, loader: type[yaml.SafeLoader] | type[yaml.BaseLoader]) 
     root: yaml.Node | None = yaml.compose(text, Loader=loader)
     if root is not None and _values(root, {}) > MAX_VALUES:
         raise yaml.YAMLError(_TOO_MANY)
+    if root is not None:
+        _refuse_keys_twice(root)
     return root
+
+
+def _refuse_keys_twice(root: yaml.Node) -> None:
+    """Raise YAMLError for a key that stands twice: of two, readers do not agree which counts."""
+    todo, seen = [root], {id(root)}
+    while todo:
+        node = todo.pop()
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            keys = [str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+            if twice is not None:
+                line = node.start_mark.line + 1
+                raise yaml.YAMLError(f"key '{twice}' stands twice in the mapping of line {line}")
+            children = [end for pair in node.value for end in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            children = list(node.value)
+        todo += [child for child in children if id(child) not in seen]
+        seen.update(map(id, children))
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:

@@ -27,6 +27,7 @@ from layerdag.models.base import DAGModel
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
+    atomic_folder,
     file_lock,
     install_folder,
     require_replaceable,
@@ -171,9 +172,10 @@ def _opened(
         else:
             # A run that was killed while it replaced older samples leaves the older ones here.
             require_replaceable(partial, SAMPLES, overwrite=overwrite)
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True, exist_ok=True)
-    write_text(partial / JOURNAL, json.dumps({"request": wanted}) + "\n")
+    # With its journal from the first moment: it proves what the folder is.
+    replaced = FolderKind("samples", lambda folder: "")
+    with atomic_folder(partial, replaced, overwrite=True) as draft:
+        (draft / JOURNAL).write_text(json.dumps({"request": wanted}) + "\n")
     return []
 
 
@@ -465,8 +467,8 @@ def _doubt(out: Path) -> str:
 
 
 def _discard(out: Path) -> None:
-    """Remove the parts, and then the file that proves what they are."""
-    for path in out.glob("part-*"):
+    """Remove the parts, each index before its file, and then what proves what they are."""
+    for path in sorted(out.glob("part-*")):  # .json comes before .parquet and .tar
         path.unlink()
     (out / RUN).unlink()
 

@@ -6,10 +6,8 @@ import importlib
 import itertools
 import json
 import math
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, SimulationError, UsageError
 from layerdag.runtime.files import atomic_path
+from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml
 from layerdag.simulator.cluster import Cluster
@@ -373,14 +372,7 @@ def run_sweep(
 
 def in_processes(processes: int, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:
     """Yield the rows of points, from worker processes if more than one is wanted."""
-    if processes <= 1 or len(todo) <= 1:
-        for point, key in todo:
-            yield run_point(point, key)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for future in as_completed([pool.submit(run_point, *work) for work in todo]):
-            yield future.result()
+    return in_any_order(run_point, todo, processes)
 
 
 def run_on_ray(address: str, todo: list[tuple[SweepPoint, str]]) -> Iterator[SweepRow]:

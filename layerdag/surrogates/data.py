@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
-from layerdag.graph.attributed_graph import Condition
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.runtime.notes import Note, NoteCollector
 from layerdag.runtime.reading import path_within, read_parsed
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import GraphSchema
@@ -206,6 +207,20 @@ class SampleStream:
     folder: Path
     schema: GraphSchema
     count: int
+    _found: NoteCollector = field(default_factory=lambda: NoteCollector(""), repr=False)
+    _noted: set[str] = field(default_factory=set, repr=False)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was not understood in the samples that were gone through."""
+        return self._found.notes
+
+    def _encoded(self, graph: AttributedGraph, name: str) -> DAG:
+        """Return a graph in codes; its notes are kept once."""
+        if graph.notes and name not in self._noted:
+            self._noted.add(name)
+            self._found.extend(graph.notes)
+        return self.schema.encode(graph)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -219,10 +234,11 @@ class SampleStream:
         """
         if self.folder.is_file() or is_run(self.folder):
             for sample in iter_samples(self.folder):
-                yield self.schema.encode(sample.graph).with_conditions(sample.conditions)
+                yield self._encoded(sample.graph, sample.name).with_conditions(sample.conditions)
             return
         for file in sample_files(self.folder):
-            yield self.schema.encode(read_graph(file.path)).with_conditions(file.conditions)
+            graph = read_graph(file.path)
+            yield self._encoded(graph, str(file.path)).with_conditions(file.conditions)
 
 
 def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:

@@ -399,9 +399,16 @@ class FittedSurrogate:
 
         Raises:
             DataError: If no graph of that part has the target.
+            UsageError: If none has the condition ``by``.
         """
         dags = translated(data.graphs[split], data.schema, self.schema)
         known = labeled(dags, self.schema, self.target, self.excluded)
+        names = sorted({name for dag in known.dags for name in dag.conditions})
+        if by is not None and by not in names:
+            raise UsageError(
+                f"No graph of the {split} part has a condition '{by}'.{did_you_mean(by, names)} "
+                f"Known: {', '.join(names)}."
+            )
         predicted_B = self.model.predict(known.dags)
         intervals = self._intervals(known.dags, predicted_B)
         found = evaluation(self.target, known.target_B, predicted_B, intervals)

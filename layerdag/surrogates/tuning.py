@@ -68,6 +68,10 @@ class Tuning:
         return next(trial for trial in self.trials if not trial.settings)
 
 
+MOST_TRIALS = 1_000
+"""Settings that are drawn and tried at most."""
+
+
 @final
 @dataclass(frozen=True)
 class Search:
@@ -87,11 +91,11 @@ class Search:
 
     def __post_init__(self) -> None:
         known = [one.name for one in EVALUATED]
-        if self.score not in known or self.trials < 1 or self.folds < 2:
+        if self.score not in known or not 0 < self.trials <= MOST_TRIALS or self.folds < 2:
             raise UsageError(
                 f"score is '{self.score}', trials is {self.trials} and folds is {self.folds}; the "
-                f"score must be one of {', '.join(known)}, and there must be at least one trial "
-                "and two folds."
+                f"score must be one of {', '.join(known)}, and there must be 1 to "
+                f"{MOST_TRIALS:,} trials and at least two folds."
             )
 
 

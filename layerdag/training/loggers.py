@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, DataError
 from layerdag.runtime.files import write_text
 
 
@@ -82,17 +82,26 @@ class ConsoleLogger:
 
 
 def _lines_until(file: Path, step: int) -> list[str]:
-    """Return the lines of an earlier run up to ``step``; a torn last line is dropped."""
+    """Return the lines of an earlier run up to ``step``; a torn last line is dropped.
+
+    Raises:
+        DataError: If another line is not of a log.
+    """
     if step == 0 or not file.is_file():
         return []
     kept = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    lines = file.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
         try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and entry.get("step", 0) <= step:
-            kept.append(line + "\n")
+            at = json.loads(line)["step"]
+            if at <= step:
+                kept.append(line.decode() + "\n")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            if number < len(lines):  # the last one ends without a line feed
+                raise DataError(
+                    f"{file}, line {number}: is not of the log of a run; move the file away to go "
+                    "on with a new log."
+                ) from None
     return kept
 
 

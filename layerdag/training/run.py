@@ -6,7 +6,6 @@ configs/training/default.yaml has the keys of ``TrainSettings``.
 import contextlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,13 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError, UsageError
 from layerdag.models.base import DAGModel, ModelSpec
-from layerdag.runtime.files import LOCK, file_lock, recover, require_replaceable
+from layerdag.runtime.files import (
+    LOCK,
+    discard_folder,
+    file_lock,
+    recover,
+    require_replaceable,
+)
 from layerdag.training.checkpoint import (
     BEST,
     CHECKPOINT,
@@ -318,8 +323,7 @@ def require_replaceable_checkpoints(directory: Path, *, overwrite: bool) -> None
 def remove_checkpoints(directory: Path) -> None:
     """Remove an older run's checkpoints, after ``require_replaceable_checkpoints``."""
     for name in (BEST, LAST):
-        if (directory / name).is_dir():
-            shutil.rmtree(directory / name)
+        discard_folder(directory / name)
 
 
 def clear_run(directory: Path) -> None:

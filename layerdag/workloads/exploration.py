@@ -4,10 +4,8 @@ import hashlib
 import itertools
 import json
 import math
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +15,7 @@ import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.runtime.notes import Note, merge_notes
+from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, did_you_mean, load_yaml
 from layerdag.runtime.terminal import track
@@ -549,11 +548,13 @@ class Exploration:
         outcomes: One for each possible plan on each cluster, by model, cluster and time; plans
             that do not fit into memory, or failed, come last.
         left_out: How many plans cannot split the model or the cluster, by the reason.
+        from_journal: How many outcomes an earlier run kept in the journal.
     """
 
     study: Study
     outcomes: tuple[PlanOutcome, ...]
     left_out: Mapping[str, int]
+    from_journal: int = 0
 
     def __repr__(self) -> str:
         """Return how many plans there are; ``summary`` has more."""
@@ -652,10 +653,16 @@ def explore(
     if not points.possible:
         reason, count = next(iter(points.left_out.items()))
         raise UsageError(f"No plan of the study can be used; of {count:,} the reason is: {reason}")
-    simulated = track(_outcomes(study, points.possible, processes, journal), "simulating",
-        total=len(points.possible))  # fmt: skip
-    ordered = sorted(simulated, key=_order)
-    return Exploration(study, tuple(ordered), points.left_out)
+    record = Journal(journal, PlanOutcome) if journal is not None else None
+    kept = record.read() if record else {}
+    work = [
+        (p, study.clusters[p.cluster], _key(p, study.clusters[p.cluster])) for p in points.possible
+    ]
+    known = [kept[key] for _, _, key in work if key in kept]
+    todo = [one for one in work if one[2] not in kept]
+    outcomes = itertools.chain(known, _simulated(todo, processes, record))
+    ordered = sorted(track(outcomes, "simulating", total=len(work)), key=_order)
+    return Exploration(study, tuple(ordered), points.left_out, len(known))
 
 
 def _order(outcome: PlanOutcome) -> tuple[Any, ...]:
@@ -663,34 +670,16 @@ def _order(outcome: PlanOutcome) -> tuple[Any, ...]:
     return outcome.model, outcome.cluster, late, outcome.step_s or outcome.memory_gib, outcome.plan
 
 
-def _outcomes(
-    study: Study, points: tuple[Point, ...], processes: int, journal: str | Path | None
+def _simulated(
+    work: list[tuple[Point, StudiedCluster, str]],
+    processes: int,
+    record: Journal[PlanOutcome] | None,
 ) -> Iterator[PlanOutcome]:
-    """Yield the outcome of every point, known ones first."""
-    record = Journal(journal, PlanOutcome) if journal is not None else None
-    known = record.read() if record else {}
-    work = []
-    for point in points:
-        cluster = study.clusters[point.cluster]
-        key = _key(point, cluster)
-        if key in known:
-            yield known[key]
-        else:
-            work.append((point, cluster, key))
-    for outcome in _tried(work, processes):
+    """Yield the outcome of every point, and keep each in the journal."""
+    for outcome in in_any_order(evaluate_plan, work, processes):
         if record:
             record.append(outcome)
         yield outcome
-
-
-def _tried(work: list[tuple[Point, StudiedCluster, str]], processes: int) -> Iterator[PlanOutcome]:
-    if processes == 1 or len(work) < 2:
-        yield from (evaluate_plan(*one) for one in work)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        begun = [pool.submit(evaluate_plan, point, cluster, key) for point, cluster, key in work]
-        yield from (future.result() for future in as_completed(begun))
 
 
 def _key(point: Point, cluster: StudiedCluster) -> str:

@@ -1,17 +1,20 @@
 """What only the private graphs hold stands in nothing that is made of them to be handed on."""
 
 import gzip
+import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 from raw_graphs import chain
 from tiny_checkpoints import untrained_checkpoint
 
 import layerdag as ld
+from layerdag.cli.main import main
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import FolderConfig
 from layerdag.datasets.packed import renamed_file
@@ -19,8 +22,13 @@ from layerdag.datasets.packing import pack_folder
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.privacy.audit_inputs import private_words_of, search_words
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
+from layerdag.training.run import BEST, LAST
 
 KINDS = ("zqvcorp::mm", "zqvcorp/acme::add", "projects/zqvfalcon::conv2d", "4815162342", "conv2d")
+OPERATORS = ("aten::mm", "aten::add", KINDS[0], "aten::relu", KINDS[1], "aten::mul", "4815162342")
 CLIENTS = ("zqvclient::mm", "48151623420", "10.23.42.108", "gpt")
 SIZE, LABEL_OF_ONE = 48151623421.0, 815.0
 CANARIES = ("zqv", "4815162342", "10.23.42.108", "4815162", "48200000000", "815.0")
@@ -47,10 +55,34 @@ def write_private(folder: Path, count: int = 32, copies: int = 8) -> Path:
     return folder
 
 
+def write_private_jobs(folder: Path, count: int = 32, copies: int = 8) -> Path:
+    """Write jobs of one rank with private names, sizes and labels, one traced several times."""
+    folder.mkdir()
+    lines = ["name,label"]
+    for i in range(count + copies):
+        program = min(i, count)
+        operations = int(SIZE) if i >= count else 1000 + 10 * program
+        nodes = [
+            NodeSpec(
+                k, OPERATORS[(program + k) % len(OPERATORS)], NodeType.COMP,
+                data_deps=(k - 1,) * (k > 0), duration_us=5 + i + k,
+                attributes=(Attribute("num_ops", Wire.INT64, operations),),
+            )
+            for k in range(4 + program % 5)
+        ]  # fmt: skip
+        write_workload(Workload((build_trace(nodes),)), folder / f"zqvjob{i:02d}")
+        lines.append(f"zqvjob{i:02d},{LABEL_OF_ONE if i >= count else 1 + program / 10}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def contents(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield each file below a folder as text, unpacked."""
     for path in sorted(folder.rglob("*")):
-        if path.suffix in (".npz", ".zip"):
+        if path.suffix == ".parquet":
+            rows = parquet.read_table(path)
+            yield path.name, f"{rows.schema.metadata} {rows.to_pylist()}"
+        elif path.suffix in (".npz", ".zip"):
             with zipfile.ZipFile(path) as archive:
                 yield from (
                     (path.name, archive.read(n).decode("latin-1")) for n in archive.namelist()
@@ -104,6 +136,41 @@ def test_the_search_finds_what_was_renamed_in_whatever_file(traces: Path, tmp_pa
         ("c.npz", "zqvcorp/acme::add"),
     }
     assert "d.txt" not in {each.file for each in found.found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [write_private, write_private_jobs], ids=["flow", "jobs"])
+def test_nothing_that_verbs_make_to_be_handed_on_holds_a_canary(
+    write: Callable[[Path], Path], tmp_path: Path
+):
+    (tmp_path / "zqvfolder").mkdir()
+    traces = write(tmp_path / "zqvfolder" / "traces")
+    assert leaks(traces)
+    run, out = tmp_path / "zqvfolder" / "run", tmp_path / "out"
+    small = ["--max-steps", "12", "--width", "32", "--depth", "1", "--threads", "1"]
+    assert (
+        main(["train", "--data", "folder", "--folder", f"{traces}", "--out", f"{run}", *small]) == 0
+    )
+    for name in (BEST, LAST):
+        shutil.copytree(run / name, out / name)
+    for form in ("auto", "json", "tar", "parquet"):
+        made = [f"checkpoint={run / BEST}", "num=12", f"out={out / form}", f"format={form}"]
+        if main(["sample", *made, "best_of=1", "max_nodes=16"]) != 0:
+            assert (form, write) == ("json", write_private_jobs)  # jobs are written as traces
+    assert main(["pack", f"{traces}", "--out", f"{out / 'packed'}"]) == 0
+    renamed_file(out / "packed").unlink(missing_ok=True)  # stays with the owner
+    (out / "packed" / "names.json").unlink()  # the names of files, by which labels are found
+    audit = ["audit", "--data", f"{run}", "--synthetic", f"{out / 'auto'}", "--no-cache"]
+    assert main([*audit, "--report", f"{out / 'audit.html'}", "--json", f"{out / 'a.json'}"]) == 0
+    compare = ["compare", f"{run}", f"{out / 'auto'}"]
+    assert main([*compare, "--out", f"{out / 'compare.json'}"]) == 0
+    assert main(["release", f"{traces}", "--out", f"{out / 'release'}", "--budget", "60"]) in (0, 1)
+    refused = out / "release.private" / "refused-samples"
+    if refused.is_dir():
+        refused.rename(out / "refused")
+    shutil.rmtree(out / "release.private")  # stays with the owner
+    assert (out / "release" / "report.html").is_file()
+    assert leaks(out) == []
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import left_out_lines, nameless_notes, note_lines
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def audit(
         UsageError: If samples or checkpoint come from another split of the data.
         DataError: If a file is missing or damaged.
     """
+    from layerdag.cli.settings import tell_unread
     from layerdag.privacy.auditing import WhiteBox, audit_of
     from layerdag.runtime.terminal import log_stages, stage
     from layerdag.surrogates.data import stream_samples
@@ -55,6 +57,7 @@ def audit(
     with stage("reading the real graphs"):
         data = against.beside_samples(samples)
     made = stream_samples(samples, data.schema)
+    tell_unread(samples)
     if checkpoint is None:
         return audit_of(data, made)
     loaded = load_checkpoint(checkpoint)
@@ -88,6 +91,8 @@ def _figures(found: "Audit") -> dict[str, object]:
         "neighborhoods": found.neighborhoods,
         "local": found.local,
         **({} if found.held is None else {"held": found.held}),
+        **({"left_out": len(found.left_out)} if found.left_out else {}),
+        **({"notes": nameless_notes(found.notes)} if found.notes else {}),
     }
 
 
@@ -287,6 +292,7 @@ class AuditOutcome:
         page: The HTML page.
         page_figures: The JSON beside the page.
         passes: Whether nothing was found.
+        doubts: What was left out or not understood, a line each, for standard error.
     """
 
     text: str
@@ -294,6 +300,7 @@ class AuditOutcome:
     page: str
     page_figures: str
     passes: bool
+    doubts: tuple[str, ...] = ()
 
     @classmethod
     def from_audit(cls, found: "Audit") -> "AuditOutcome":
@@ -307,6 +314,7 @@ class AuditOutcome:
             page=render(content),
             page_figures=json.dumps(report_figures(content), indent=1, allow_nan=False),
             passes=found.passes,
+            doubts=(*left_out_lines(found.left_out), *note_lines(found.notes)),
         )
 
     def save_figures(self, path: str) -> None:
@@ -321,14 +329,14 @@ class AuditOutcome:
         Raises:
             UsageError: If the figures of the page would replace a file of something else.
         """
-        from layerdag.report.page import require_replaceable_report
-        from layerdag.runtime.files import write_text
+        from layerdag.report.page import require_replaceable_report, write_page
 
         if page is not None:
             require_replaceable_report(page)
-            write_text(Path(page).with_suffix(".json"), self.page_figures + "\n")
-            write_text(Path(page), self.page)
+            write_page(Path(page), self.page, (".json", self.page_figures + "\n"))
         print(self.figures if as_json else self.text)
+        for line in self.doubts:
+            print(line, file=sys.stderr)
         if page is not None and not as_json:
             print(f"report: {page}")
 
@@ -369,15 +377,16 @@ def _outcome(result: Mapping[str, object] | None) -> AuditOutcome | None:
         return None
     names = ("text", "figures", "page", "page_figures")
     text, figures, page, page_figures = (result.get(name) for name in names)
-    passes = result.get("passes")
+    passes, doubts = result.get("passes"), result.get("doubts")
     if (
         isinstance(text, str)
         and isinstance(figures, str)
         and isinstance(page, str)
         and isinstance(page_figures, str)
         and isinstance(passes, bool)
+        and isinstance(doubts, list)
     ):
-        return AuditOutcome(text, figures, page, page_figures, passes)
+        return AuditOutcome(text, figures, page, page_figures, passes, tuple(map(str, doubts)))
     return None
 
 

@@ -8,8 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_strict, notes_json, print_notes, strict_code
-from layerdag.errors import DataError, UsageError
+from layerdag.cli.printing import (
+    add_strict,
+    left_out_lines,
+    nameless_notes,
+    note_lines,
+    notes_json,
+    strict_code,
+)
+from layerdag.errors import DataError, LayerdagError, UsageError
+from layerdag.runtime.notes import merge_notes
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
@@ -77,13 +85,18 @@ def run(args: argparse.Namespace) -> int:
         max_graphs=args.max_graphs,
         seed=args.seed,
     )
-    figures = result.to_dict() | ({"notes": notes_json(data.notes)} if data.notes else {})
+    read = [graph for graphs in sets.values() for graph in graphs]
+    further = [note for graph in read for note in getattr(graph, "notes", ())]
+    notes = merge_notes([*data.notes, *further])
+    told = [*nameless_notes(data.notes), *notes_json(merge_notes(further))]
+    figures = result.to_dict() | ({"notes": told} if told else {})
     if args.out:
         write_text(args.out, json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1) if args.json else result)
-    print_notes(data.notes)
+    for line in (*left_out_lines(data.left_out), *note_lines(notes)):
+        print(line, file=sys.stderr)
     _tell_unusable(result)
-    return strict_code(data.notes, strict=args.strict)
+    return strict_code(notes, strict=args.strict)
 
 
 def _tell_unusable(result: "SideBySide") -> None:
@@ -101,13 +114,21 @@ def _run_plugin(file: str) -> None:
     """Run a Python file that the user named on the command line.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none, or it fails.
     """
     import runpy
 
     if not Path(file).is_file():
         raise UsageError(f"{file}: there is no such Python file; check --plugin.")
-    runpy.run_path(file)
+    try:
+        runpy.run_path(file)
+    except LayerdagError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{file}: fails when it is run as Python ({type(error).__name__}: {error}); mend it, "
+            "or check --plugin."
+        ) from error
 
 
 def _data(source: str, labels: str | None, samples: Sequence[str]) -> "GraphDataset":
@@ -171,11 +192,13 @@ def _graphs(path: Path) -> Iterator[Any]:
     Raises:
         DataError: If nothing can be read.
     """
+    from layerdag.cli.settings import tell_unread
     from layerdag.codec.formats import read_graph
     from layerdag.datasets.discovery import read_folder
     from layerdag.datasets.samples import iter_samples
     from layerdag.runtime.terminal import track
 
+    tell_unread(path)
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):
         yield from (sample.graph for sample in track(iter_samples(path), f"reading {path}"))
     elif path.is_dir():

@@ -83,6 +83,7 @@ def _lines(found: "Exploration") -> list[str]:
     lines = [
         f"{counted(len(found.outcomes), 'plan')}: {len(found.simulated)} simulated, "
         f"{too_large} too large for the memory, {sum(found.left_out.values())} left out",
+        *([f"{found.from_journal} of them from the journal"] if found.from_journal else []),
         "",
         f"{'s per step':>11} {'MFU':>6} {'exposed':>8} {'GiB':>8} {'cost':>9}  plan",
     ]

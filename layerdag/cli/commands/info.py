@@ -338,6 +338,7 @@ def run_summary(folder: Path) -> dict[str, Any]:
             if (more := run.num_parts - len(there) - len(missing))
             else {}
         ),
+        **({"missing_because": run.absent(folder, 3)} if missing else {}),
         **figures.to_json(),
     }
 
@@ -411,8 +412,8 @@ def run_lines(summary: dict[str, Any]) -> list[str]:
     size = format_size(summary["bytes"])
     lines = [f"{summary['folder']}: {samples} in {parts}, {size}"]
     if missing:
-        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        lines.append(f"  {'missing':<14}{absent:,} parts: {shown}")
+        shown = ", ".join(summary["missing_because"]) + (", ..." if absent > 3 else "")
+        lines.append(f"  {'missing':<14}{absent:,} {'parts' if absent > 1 else 'part'}: {shown}")
     last = summary["seed"] + summary["num"] - 1
     lines.append(f"  {'seeds':<14}{summary['seed']} to {last}")
     for name in ("nodes", "ranks"):

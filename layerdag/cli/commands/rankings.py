@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import tell_data
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import single_threaded_blas
 
     single_threaded_blas()
-    from layerdag.cli.settings import RealData
+    from layerdag.cli.settings import RealData, tell_unread
     from layerdag.evaluation.rankings import compare_rankings, negative_controls, simulate_jobs
     from layerdag.runtime.rng import numpy_generator
 
@@ -56,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
             f"--jobs is {args.jobs} and --speedup {args.speedup}; both must be positive."
         )
     data = RealData(args.data, args.labels).beside_samples(args.samples[0])
+    tell_data(data)
+    for folder in args.samples:
+        tell_unread(folder)
     for folder in args.samples[1:]:
         RealData(args.data, args.labels).require_fits(data, folder)
     test = _real(data, "test", args.largest)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.printing import tell_data
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def run_tune(args: argparse.Namespace) -> int:
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
+    tell_data(data)
     targets = args.target or ["label"]
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long search
@@ -371,6 +373,7 @@ def _fit(args: argparse.Namespace) -> int:
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
+    tell_data(data)
     targets = args.target or ["label"]
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
@@ -433,6 +436,8 @@ def _predict(args: argparse.Namespace) -> int:
     from layerdag.datasets.encoding import encoded
     from layerdag.surrogates.surrogate import FittedSurrogate
 
+    if not 0 < args.level < 1:
+        raise UsageError(f"--level is {args.level:g}; write a fraction between 0 and 1.")
     model = FittedSurrogate.load(args.model)
     dags = encoded(args.paths, model.schema)
     rows = list(prediction_rows(model, args.paths, dags, args.level))
@@ -454,6 +459,7 @@ def _eval(args: argparse.Namespace) -> int:
 
     model = FittedSurrogate.load(args.model)
     data = RealData(args.data, args.labels).alone()
+    tell_data(data)
     if model.notes.get("split") != data.split.to_dict():
         warn(
             f"{args.data}: is split in another way than the data that {args.model} was fitted on, "
@@ -475,12 +481,14 @@ def _eval(args: argparse.Namespace) -> int:
 
 def _tstr(args: argparse.Namespace) -> int:
     """Print the transfer table."""
-    from layerdag.cli.settings import RealData
+    from layerdag.cli.settings import RealData, tell_unread
     from layerdag.surrogates.data import CONDITIONS, RELABELED, few_real, labeled, read_samples
     from layerdag.surrogates.families.registry import FAMILIES
     from layerdag.surrogates.tstr import evaluate_tstr
 
     data = RealData(args.data, args.labels).beside_samples(args.samples)
+    tell_data(data)
+    tell_unread(args.samples)
     schema = data.schema
     real = labeled(data.graphs["train"], schema, args.target, args.exclude)
     families = list(dict.fromkeys(args.family or FAMILY_NAMES[:2]))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.flags import STRICT
-from layerdag.cli.printing import print_notes, strict_code, unknown_share
+from layerdag.cli.printing import left_out_lines, print_notes, strict_code, unknown_share
 from layerdag.errors import ConfigError, DataError, UsageError
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def before_tuning(run: "PrivateRun") -> str:
         f"private: {run.units.graphs.num_graphs:,} graphs of {count:,} {unit}s, in the words, bins "
         f"and conditions of {run.start.origin.name}; validation and test graphs are not used"
     ]
-    if run.left_out:
-        lines.append(f"left out: {len(run.left_out)} graphs, the first: {run.left_out[0]}")
+    lines += left_out_lines(run.left_out)
     lines.append("figures below are for the owner of the graphs alone: they have no noise")
     return "\n".join(lines) + "\n"
 
@@ -98,8 +97,7 @@ def announcement(data: "GraphDataset", spec: "ModelSpec", device: "torch.device"
     """Return what is about to be trained on what, a line each."""
     counts = ", ".join(f"{len(dags)} {split}" for split, dags in data.graphs.items())
     lines = [f"data: {data.name}: {counts} graphs"]
-    if data.left_out:
-        lines.append(f"left out: {len(data.left_out)} graphs, the first: {data.left_out[0]}")
+    lines += left_out_lines(data.left_out)
     lines.append(f"model: {spec.name}, {_parameters(spec):,} parameters, on {device}")
     return "\n".join([*lines, UNITS]) + "\n"
 
@@ -537,10 +535,9 @@ def open_loggers(
 
 def _resumed_step(directory: Path) -> int:
     """Return the step of the run's last checkpoint, 0 if there is none."""
-    from layerdag.training.checkpoint import LAST
+    from layerdag.training.checkpoint import LAST, META, read_meta
 
-    meta = directory / LAST / "meta.json"
-    return int(json.loads(meta.read_text())["step"]) if meta.is_file() else 0
+    return read_meta(directory / LAST).step if (directory / LAST / META).is_file() else 0
 
 
 def describe(result: "TrainResult") -> dict[str, Any]:

@@ -220,6 +220,11 @@ def distinct(names: Sequence[str], clean: Callable[[str], str]) -> list[str]:
     return found
 
 
+LOOP_EDGES = "loop_edges"
+LOOP = f"a loop, which a DAG cannot have; the edge that closes it is left out ({LOOP_EDGES})"
+"""Effect of a loop that nobody marks, in its note."""
+
+_LONGEST_NAME = 30
 _EDGE_TYPE = ("type", "deptype")
 
 
@@ -233,7 +238,8 @@ def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
     """Return a directed graph of networkx: texts of nodes are categories, numbers are numbers.
 
     Nodes keep their order. An attribute that is None is absent. An edge attribute "type" or
-    "deptype" gives the edge type; attributes of the whole graph are conditions.
+    "deptype" gives the edge type; attributes of the whole graph are conditions. An edge from a node
+    to itself is left out and noted, as in files; a longer cycle is kept, which rules refuse.
 
     Args:
         graph: A ``DiGraph``; of a ``MultiDiGraph`` one edge of each pair is kept.
@@ -265,6 +271,13 @@ def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
         )
         for source, target, values in graph.edges(data=True)
     }
+    itself = [source for source, target in edges if source == target]
+    conditions = _conditions(graph.graph, notes)
+    if itself:
+        shown = shorten(ids[itself[0]], _LONGEST_NAME)
+        notes.add(NoteKind.EDGE, f"{shown} -> {shown}", LOOP, count=len(itself))
+        edges = {ends: kind for ends, kind in edges.items() if ends[0] != ends[1]}
+        conditions = {LOOP_EDGES: float(len(itself)), **conditions}
     types = tuple(sorted({*edges.values(), "data"}))
     return AttributedGraph(
         name=name,
@@ -273,7 +286,7 @@ def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
         edge_index_2E=np.array(list(edges), dtype=np.int64).reshape(-1, 2).T,
         edge_type_E=np.array([types.index(kind) for kind in edges.values()], dtype=np.int64),
         edge_type_names=types,
-        conditions=_conditions(graph.graph, notes),
+        conditions=conditions,
         node_names=() if ids == tuple(map(str, range(len(ids)))) or len({*ids}) < len(ids) else ids,
         notes=notes.notes,
     ).checked()
@@ -320,12 +333,7 @@ def _conditions(values: dict[Any, Any], notes: NoteCollector) -> dict[str, Condi
     return {key: value for key, value in found.items() if key != "name"}
 
 
-LOOP_EDGES = "loop_edges"
-LOOP = f"a loop, which a DAG cannot have; the edge that closes it is left out ({LOOP_EDGES})"
-"""Effect of a loop that a file does not mark, in its note."""
-
 _SHOWN_NODES = 8
-_LONGEST_NAME = 30
 
 
 @dataclass

@@ -35,6 +35,7 @@ from layerdag.traces.builder import (
     value_of,
     word_to_scalar,
 )
+from layerdag.traces.chakra.files import FEEDER_WIRES
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload, wire_name
 
 _OWN_KEYS = ("Id", "Name", "NodeType", "data_deps", "ctrlDeps", "ctrl_deps", "runtime")
@@ -117,6 +118,8 @@ def _attribute(key: str, value: object, where: str) -> Attribute:
     if isinstance(value, float):
         return Attribute(key, Wire.DOUBLE, value)
     if isinstance(value, str):
+        if key in FEEDER_WIRES:
+            raise TraceError(f"{where}: '{key}' is the text {value!r:.40}; write a number.")
         return Attribute(key, Wire.STRING, value)
     raise TraceError(f"{where}: '{key}' is {value!r:.40}, which no Chakra attribute can hold.")
 

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.runtime.notes import Note
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.builder import NodeSpec, build_trace
@@ -286,6 +286,20 @@ class Hardware:
             peak = listed.get("tf32", peak)
         return max(operation.flops / peak, operation.mem_bytes / self.memory_bandwidth)
 
+    def unlisted(self, program: "CompiledProgram") -> tuple[Note, ...]:
+        """Return a note on each element type of matrix operations that has no rate of its own.
+
+        A device without any such rates has one for all types.
+        """
+        found = NoteCollector(program.name)
+        for item in program.items if self.per_datatype_flops else ():
+            if isinstance(item, Computation) and item.matrix and item.element not in (
+                "", "f32", *self.per_datatype_flops
+            ):  # fmt: skip
+                effect = f"no rate of {self.name}; timed at its {self.peak_flops:.4g} per second"
+                found.add(NoteKind.DTYPE, item.element, effect, where=item.name)
+        return found.notes
+
 
 def _rate(data: Mapping[str, object], name: str) -> float:
     """Return a number of a mapping."""
@@ -524,7 +538,7 @@ def summarize_program(program: CompiledProgram, hardware: Hardware | None = None
         tuple(rows),
         _collectives(program),
         tuple(longest),
-        program.notes,
+        program.notes if hardware is None else (*program.notes, *hardware.unlisted(program)),
     )
 
 
@@ -609,7 +623,8 @@ def program_workload(
             made[parts] = _trace(program.name, nodes, parts)
         traces.append(made[parts])
     groups = {name: ranks for ranks, name in names.items() if name}
-    return Workload(tuple(traces), groups, program.name, program.notes)
+    notes = (*program.notes, *hardware.unlisted(program))
+    return Workload(tuple(traces), groups, program.name, notes)
 
 
 def _group_names(nodes: Sequence[Region], devices: int) -> dict[tuple[int, ...], str]:

@@ -158,6 +158,7 @@ def scan_host(
                     raise reader.error_at(used, "the file ends inside the list")
                 reader.dropped += used
                 text = text[used:] + more
+        reader.require_end(text[used:] + stream.read_full(HEAD_LIMIT), used)
 
 
 def read_host_head(path: str | Path) -> str:
@@ -227,6 +228,13 @@ class _Reader:
             text,
         )
         return block, used.value, status == _END
+
+    def require_end(self, text: bytes, at: int) -> None:
+        """Refuse a file in which something else than further fields follows the list of nodes."""
+        try:
+            json.loads(b'{"nodes": [' + text)
+        except (ValueError, RecursionError) as error:
+            raise self.error_at(at, f"after the list of nodes: {error}") from None
 
     def error_at(self, at: int, what: str) -> TraceError:
         """Return the error for text that is no JSON."""

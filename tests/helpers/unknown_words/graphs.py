@@ -173,6 +173,8 @@ CASES = [
         _file("g.dot", "digraph { a [cost=1]; b [cost=2]; c [cost=\"1O\"] }")),
     UnknownWord(ROWS, NoteKind.ATTRIBUTE, "palette", lambda folder: from_networkx(
         nx.DiGraph([(0, 1)], palette=[1])).notes),
+    UnknownWord(ROWS, NoteKind.EDGE, "b -> b", lambda folder: from_networkx(
+        nx.DiGraph([("a", "b"), ("b", "b")])).notes),
     UnknownWord(ROWS, NoteKind.NUMBER, "many",
         _graphml(_KEY.format("double"), _DATA.format("many"))),
     UnknownWord(LABELS, NoteKind.KEY, "palette", _own(palette=1)),

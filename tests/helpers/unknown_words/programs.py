@@ -9,7 +9,7 @@ from layerdag.runtime.notes import Note, NoteKind
 from layerdag.simulator.cluster import read_memory, read_network, read_system
 from layerdag.simulator.sweep import read_sweep
 from layerdag.traces.hlo.parser import read_program
-from layerdag.traces.hlo.program import Hardware
+from layerdag.traces.hlo.program import Hardware, program_workload
 from layerdag.workloads.exploration import read_study
 from layerdag.workloads.transformer.hugging_face import model
 from tests.helpers.unknown_words.case import UnknownWord
@@ -28,6 +28,17 @@ def module(body: str) -> Callable[[Path], Sequence[Note]]:
         return read_program(file).notes
 
     return read
+
+
+def timed_products(folder: Path) -> Sequence[Note]:
+    """Read a product of FP8 numbers and time it on a device without a rate for them."""
+    kind = "tensor<4x4xf8E4M3FN>"
+    file = folder / "program.mlir"
+    file.write_text(
+        f"module {{\nfunc.func @main(%a: {kind}) {{\n%b = stablehlo.dot_general %a, %a, "
+        f"contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}\nreturn\n}}\n}}\n"
+    )
+    return program_workload(read_program(file), Hardware.from_name("a100-80")).notes
 
 
 def described(
@@ -65,6 +76,7 @@ EXPERTS = {"num_experts_per_tok": 2, "frob_experts": 8}
 OTHER_LINK = {"c": {"device": "h100", "network": [{**LINK, "topology": "Torus"}]}}
 
 CASES = (
+    UnknownWord("traces/hlo/program.py", NoteKind.DTYPE, "f8E4M3FN", timed_products),
     UnknownWord(
         FILE, NoteKind.OPERATOR, "frobnicate", module(f'%r = "my.frobnicate"(%a) : {KIND}')
     ),

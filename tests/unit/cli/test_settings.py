@@ -90,6 +90,12 @@ def test_generated_data_is_made_again_whatever_folder_is_named(tmp_path: Path) -
     assert data.fingerprint == expected.fingerprint
 
 
+def test_a_folder_that_is_not_the_corpus_of_the_samples_is_told(tmp_path: Path) -> None:
+    samples = sampled(tmp_path / "s", {"name": "corpus"})
+    with pytest.raises(UsageError, match=r"is no corpus \(there is no index\.jsonl\), and these"):
+        RealData(str(tmp_path)).beside_samples(samples)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

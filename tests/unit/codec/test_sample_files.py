@@ -109,6 +109,23 @@ def test_a_part_counts_when_index_and_file_are_there_with_all_samples(tmp_path: 
     assert [index.part for index in wanted.parts_at(tmp_path)] == [0]
     assert wanted.count_parts(tmp_path) == 3
     assert run(num=3).index_of(tmp_path, 0) is None  # another number of samples
+    assert wanted.absent(tmp_path, 9) == [
+        "part-000001.tar (missing beside its index)",
+        "part-000002.tar (2 bytes, 3 by its index)",
+    ]
+    (tmp_path / "part-000000.json").write_text("{")
+    (tmp_path / "part-000002.json").unlink()
+    assert wanted.absent(tmp_path, 9)[0] == "part-000000.tar (part-000000.json is damaged)"
+    assert wanted.absent(tmp_path, 9)[2] == "part-000002.tar (part-000002.json is missing)"
+    assert run(num=13).absent(tmp_path, 9)[3] == "part-000003.tar (not there yet)"
+    assert "3 of 3 parts are not read: part-000000.tar" in wanted.unread(tmp_path)
+
+
+def test_a_whole_run_has_no_unread_part(tmp_path: Path) -> None:
+    wanted = run()
+    for part in range(wanted.num_parts):
+        put(tmp_path, wanted, part)
+    assert wanted.unread(tmp_path) == ""
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,15 @@ def test_a_registered_metric_and_generator_enter_the_table(data, plugins):
     assert ld.compare(data, made, replicates=5).row("sources").generated.value > 0
 
 
+def test_ratios_of_few_graphs_are_too_few_to_tell(data):
+    sets = {"few": data.graphs["train"][:7], "enough": data.graphs["train"][:8]}
+    found = score_generators(data, sets, replicates=5)
+    means = next(line for line in str(found).splitlines() if line.startswith("mean ratio"))
+    assert means.count("too few") == 1
+    assert "too few to tell: ratios need 8" in str(found)
+    assert [score["too_few"] for score in found.to_dict()["scores"]] == [True, False]
+
+
 def test_graphs_that_are_none_count_as_invalid(data):
     cycle = nx.DiGraph([(0, 1), (1, 0)])
     found = score_generators(data, {"odd": [cycle, None, data.graphs["val"][0]]}, replicates=5)
@@ -126,8 +135,11 @@ def test_the_command_compares_files_folders_and_generators(data, tmp_path, capsy
         (["corpus", "x", "--max-graphs", "0"], "must be at least 1"),
         (["nosuch", "--baseline"], "is neither a folder nor a data set's name"),
         (["corpus", "--baseline", "--plugin", "no.py"], "there is no such Python file"),
+        (["corpus", "--baseline", "--plugin", "bad.py"], "fails when it is run as Python (Syntax"),
     ],
 )
-def test_wrong_use_is_one_sentence(words, said, capsys):
+def test_wrong_use_is_one_sentence(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("bad.py").write_text("name,label\na b,1\n")
     assert main(["compare", *words]) == 2
     assert said in capsys.readouterr().err

@@ -27,8 +27,10 @@ from layerdag.publication.cross_fitting import (
     cross_fitted,
     cross_fitted_if_affordable,
     dataset_of,
+    fold_of_runs,
     folded_half_width,
     needs_of,
+    program_of_runs,
     runs_by_similarity,
     runs_for_cross_fitting,
     runs_for_membership,
@@ -69,15 +71,15 @@ def test_cross_fitting_needs_fewer_runs(folds: int, runs: int) -> None:
 
 
 def test_copies_of_a_run_are_in_one_part_and_the_order_does_not_matter(tmp_path: Path) -> None:
-    folder = write_jobs(tmp_path / "traces", 12)
-    for seed in range(12):
+    folder = write_jobs(tmp_path / "traces", 12, start=20)
+    for seed in range(20, 32):
         data = (folder / f"secretproj-{seed}.0.et").read_bytes()
         (folder / f"another-{seed}.0.et").write_bytes(data)
     jobs = read_jobs(ReleaseSettings(folder, tmp_path / "out"))
     parts = split_jobs(jobs, 0)
     place = {graph.name: part for part, graphs in parts.items() for graph in graphs}
     assert len(place) == 24
-    assert all(place[f"secretproj-{i}"] == place[f"another-{i}"] for i in range(12))
+    assert all(place[f"secretproj-{i}"] == place[f"another-{i}"] for i in range(20, 32))
     assert {part: len(graphs) for part, graphs in parts.items()} == {
         "train": 14,
         "val": 4,
@@ -142,6 +144,11 @@ def test_whole_programs_are_held_out(sizes: list[int]) -> None:
         assert all(seen)
         assert len(parts["train"]) >= jobs.num_runs / 2
         assert held_out_alike(dataset_of(jobs, seed), jobs) is None
+        fold_of = fold_of_runs(jobs, 3, seed)
+        program = program_of_runs(jobs)
+        assert program is not None
+        assert len({(program[run], fold) for run, fold in fold_of.items()}) == len(sizes)
+        assert max(Counter(fold_of.values()).values()) <= 2 / 3 * jobs.num_runs
 
 
 @pytest.mark.parametrize("sizes", [[6] * 5, [40, *[1] * 7]])
@@ -153,6 +160,8 @@ def test_runs_of_programs_that_cannot_be_held_out_whole_are_warned_of(sizes: lis
     told = held_out_alike(dataset_of(jobs, 0), jobs)
     assert told is not None
     assert "are runs of programs that are trained on" in told
+    by_fold = Counter(fold_of_runs(jobs, 3, 0).values())
+    assert max(by_fold.values()) - min(by_fold.values()) <= 1
 
 
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=6), st.integers(0, 1000))
@@ -211,7 +220,7 @@ def test_needs_say_what_is_too_few(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> FoundJobs:
     folder = tmp_path_factory.mktemp("jobs")
-    write_jobs(folder / "traces", 12)
+    write_jobs(folder / "traces", 12, start=20)  # a program each
     return read_jobs(ReleaseSettings(folder / "traces", folder / "out"))
 
 

@@ -80,11 +80,11 @@ def test_few_graphs_on_either_side_are_not_compared(
     dags = [sample.dag for sample in samples(real)]
     held = len(real[1].held_out)
     assert held >= 3
-    monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", 3)
+    monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", 3)
     found: Any = _evaluation.similarity_of(real[1], dags[:3])
     assert found == "compared"
     assert _evaluation.similarity_of(real[1], dags[:2]) is None
-    monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", held + 1)
+    monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", held + 1)
     assert _evaluation.similarity_of(real[1], dags * held) is None
 
 
@@ -98,7 +98,7 @@ def test_usefulness_needs_labels_in_all_three_parts(
         return len(made)
 
     monkeypatch.setattr(_evaluation, "transferred", told)
-    monkeypatch.setattr(_evaluation, "FOR_USEFULNESS", 3)
+    monkeypatch.setattr(_evaluation, "FEWEST_TESTED", 3)
     kept = samples(real)
     bare_dag = kept[0].dag.with_conditions({})
     found: Any = _evaluation._transfer(real[1], [*kept[1:], replace(kept[0], dag=bare_dag)])
@@ -115,7 +115,7 @@ def test_labels_that_teach_nothing_are_no_error(
         raise DataError("All labels are alike.")
 
     monkeypatch.setattr(_evaluation, "transferred", refuse)
-    monkeypatch.setattr(_evaluation, "FOR_USEFULNESS", 1)
+    monkeypatch.setattr(_evaluation, "FEWEST_TESTED", 1)
     assert _evaluation._transfer(real[1], samples(real)) is None
 
 

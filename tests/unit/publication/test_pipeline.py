@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from killing import states_when_killed
 from traced_jobs import invented, write_jobs
 
 from layerdag.codec.vocabulary import LeakedString
@@ -19,6 +20,8 @@ from layerdag.publication.evaluation import Reason, ReleaseDecision, ReleaseVerd
 from layerdag.publication.pages import ReleaseFindings
 from layerdag.publication.pipeline import write_release
 from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, read_jobs
+from layerdag.report.content import ReportContent
+from layerdag.report.page import write_page
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.chakra.workload import read_workload
 
@@ -162,6 +165,29 @@ def test_a_second_release_takes_the_place_of_the_first(make: Make, tmp_path: Pat
     make()
     assert names(tmp_path / "out") == PUBLIC
     assert not (tmp_path / "out.private" / "refused-samples").exists()
+
+
+def test_a_kill_at_any_step_leaves_the_older_release_or_the_new_one(
+    make: Make, plain: ReleaseFindings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def brief(content: ReportContent, path: Path) -> Path:
+        write_page(path, content.title, (".json", "{}"))
+        return path
+
+    monkeypatch.setattr(_writing, "write_report", brief)
+    no = ReleaseVerdict(ReleaseDecision.NO, (Reason("an error", ()),))
+
+    def look() -> str:
+        found = manifest(tmp_path / "out")
+        assert names(tmp_path / "out") == (PUBLIC if found["released"] else REFUSED)
+        assert (tmp_path / "out" / "verdict.txt").read_text() == found["verdict"] + "\n"
+        return "new" if found["released"] else "old"
+
+    seen = states_when_killed(
+        lambda: make(verdict=no, kept=()), lambda: make(kept=plain.kept[:1]), look
+    )
+    assert set(seen) == {"old", "new"}
+    assert seen == sorted(seen, reverse=True)
 
 
 def test_public_and_owner_get_a_report_and_the_public_one_names_no_real_job(

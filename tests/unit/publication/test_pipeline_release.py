@@ -29,7 +29,7 @@ from layerdag.training.checkpoint import load_checkpoint
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
-    monkeypatch.setattr(_evaluation, "FOR_SIMILARITY", 10_000)  # not in every test: it takes long
+    monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", 10_000)  # not in every test: it takes long
     monkeypatch.setattr(_evaluation, "SIMULATED", 1)
 
 

@@ -14,6 +14,7 @@ from layerdag.privacy.copies import DistanceToClosestRecord, Novelty
 from layerdag.privacy.leak_curve import LeakRow
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.report.content import (
+    FEWEST_TESTED,
     ReportContent,
     mean_ratio,
     median_ratio,
@@ -197,6 +198,11 @@ def test_no_answer_says_close_above_rows_that_say_far(
 )
 def test_use_follows_from_rank_correlations(real: float, made: float, word: str) -> None:
     assert utility_verdict(transfer(real, made)).answer == word
+
+
+def test_a_test_on_few_real_jobs_is_too_few_to_tell() -> None:
+    few = replace(transfer(0.9, 0.9), tested_on=FEWEST_TESTED - 1)
+    assert utility_verdict(few).answer == "too few to tell"
 
 
 def test_what_could_not_be_tested_says_why() -> None:

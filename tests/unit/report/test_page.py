@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from killing import states_when_killed
 
 from layerdag.dag.dag import DAG
 from layerdag.errors import GraphError, UsageError
@@ -21,6 +22,7 @@ from layerdag.report.page import (
     plain,
     render,
     require_replaceable_page,
+    require_replaceable_report,
     write_report,
 )
 from layerdag.viz.drawing import Picture
@@ -197,6 +199,35 @@ def test_figures_replace_older_figures_but_no_other_file(
         with pytest.raises(UsageError, match="never replaced"):
             write_report(content, page)
         assert page.with_suffix(".json").read_text() == text
+
+
+def test_a_kill_at_any_step_leaves_no_page_beside_the_figures_of_another(
+    content: ReportContent, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+
+    def look() -> str:
+        title = str(json.loads(page.with_suffix(".json").read_text())["title"])
+        assert not page.exists() or f"<title>{title}" in page.read_text()
+        return title if page.exists() else f"{title} figures"
+
+    def write(title: str) -> None:
+        write_report(replace(content, title=title), page)
+
+    seen = states_when_killed(lambda: write("Old"), lambda: write("New"), look)
+    order = ["Old", "Old figures", "New figures", "New"]
+    assert list(dict.fromkeys(seen)) == order
+
+
+def test_a_page_with_the_name_of_its_figures_or_of_a_folder_is_refused(
+    content: ReportContent, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"figures of the page get this name"):
+        write_report(content, tmp_path / "report.json")
+    with pytest.raises(UsageError, match="is a folder; name a file"):
+        write_report(content, tmp_path)
+    with pytest.raises(UsageError, match="'' is no name of a page"):
+        require_replaceable_report("")
 
 
 def chain(length: int) -> DAG:

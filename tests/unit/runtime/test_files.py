@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from killing import killed_at
 
 from layerdag.errors import UsageError
 from layerdag.runtime import files
@@ -63,6 +64,15 @@ def test_what_systems_and_locks_leave_is_no_stranger(tmp_path: Path, dropping: s
     assert files.unexpected_files(tmp_path, {"word"}.__contains__) == ""
     (tmp_path / "thesis.txt").touch()
     assert "holds 'thesis.txt'" in files.unexpected_files(tmp_path, {"word"}.__contains__)
+
+
+def test_a_killed_draft_of_a_known_name_is_no_stranger(tmp_path: Path) -> None:
+    assert killed_at(2, lambda: files.write_text(tmp_path / "word", "x"))
+    assert names(tmp_path) == [".word.draft"]
+    assert files.unexpected_files(tmp_path, {"word"}.__contains__) == ""
+    assert "holds 'word'" in files.unexpected_files(tmp_path, {"other"}.__contains__)
+    (tmp_path / ".word.draft" / LOCK).rename(tmp_path / ".word.draft" / "thesis")
+    assert "holds '.word.draft'" in files.unexpected_files(tmp_path, {"word"}.__contains__)
 
 
 def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

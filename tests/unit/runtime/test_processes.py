@@ -6,7 +6,8 @@ import pickle
 import pytest
 from answering import cut_off, half
 
-from layerdag.runtime.processes import Worker, wait_for_any
+from layerdag.errors import LayerdagError
+from layerdag.runtime.processes import Worker, in_any_order, wait_for_any
 
 LARGE = pickle.dumps(b"-" * 4_000_000)
 """More than any pipe holds."""
@@ -30,3 +31,14 @@ def test_a_process_that_dies_is_noticed(target):
     assert wait_for_any([worker]) == [worker]
     with pytest.raises(EOFError):
         worker.receive()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_calls_are_made_here_or_in_other_processes(processes):
+    found = list(in_any_order(divmod, [(7, 2), (9, 5)], processes))
+    assert sorted(found) == [(1, 4), (3, 1)]
+
+
+def test_a_pool_that_loses_a_process_says_so():
+    with pytest.raises(LayerdagError, match="A process that simulates ended early"):
+        list(in_any_order(os._exit, [(9,), (9,)], 2))

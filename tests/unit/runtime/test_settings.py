@@ -149,10 +149,12 @@ def test_a_value_that_contains_itself_is_refused(load) -> None:
         load("a: &x [*x]")
 
 
-def test_a_key_that_stands_twice_is_named() -> None:
-    with pytest.raises(yaml.YAMLError, match="key 'latency' stands twice"):
-        load_yaml_texts("latency: 1\nbandwidth: 2\nlatency: 3\n")
-    assert load_yaml_texts("a: {b: 1}\nb: 1\n") == {"a": {"b": "1"}, "b": "1"}
+@BOTH
+@pytest.mark.parametrize("text", ["b: 1\na: 1\nb: 3\n", "a:\n- {b: 1, b: 2}\n"])
+def test_a_key_that_stands_twice_is_named(load, text: str) -> None:
+    with pytest.raises(yaml.YAMLError, match="key 'b' stands twice in the mapping of line"):
+        load(text)
+    assert set(load("a: {b: 1}\nb: 1\nc: [&x {a: 1}, *x]\n")) == set("abc")
 
 
 @pytest.mark.parametrize(

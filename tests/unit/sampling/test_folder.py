@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from killing import states_when_killed
 from sample_parts import contents, path_of, stopping_after
 
 from layerdag.codec.sample_files import RUN, SampleRun
@@ -246,6 +247,26 @@ def test_a_failure_while_older_samples_are_replaced_loses_neither(flow, tmp_path
     monkeypatch.setattr(run_folder, "generate", lambda *ignored: asked.append(0))
     write_samples(flow, newer, out, overwrite=True)
     assert (asked, json.loads((out / MANIFEST).read_text())["samples"][0]["seed"]) == ([], 100)
+
+
+def test_a_kill_at_any_step_leaves_the_older_samples_or_the_new_ones(flow, tmp_path):
+    few = {name: replace(SETTINGS, num=2, seed=seed) for name, seed in (("old", 0), ("new", 9))}
+    whole = {}
+    for name, settings in few.items():
+        write_samples(flow, settings, tmp_path / name)
+        whole[name] = contents(tmp_path / name)
+
+    def write(name: str) -> None:
+        write_samples(flow, few[name], tmp_path / "out", overwrite=True)
+
+    def look() -> str:
+        found = contents(tmp_path / "out")
+        found.pop(JOURNAL, None)  # goes last
+        return next(name for name, files in whole.items() if files == found)
+
+    seen = states_when_killed(lambda: write("old"), lambda: write("new"), look)
+    assert set(seen) == {"old", "new"}
+    assert seen == sorted(seen, reverse=True)
 
 
 def test_two_samplings_into_one_folder_get_a_sentence(flow, tmp_path):

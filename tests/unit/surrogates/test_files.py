@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from killing import states_when_killed
 from safetensors.numpy import load_file, save_file
 
 from layerdag.dag.dag import GraphSizes
@@ -247,6 +248,28 @@ def test_a_surrogate_is_replaced_when_told(trees, real, sizes):
         save_surrogate(few, trees)
     save_surrogate(few, trees, overwrite=True)
     np.testing.assert_allclose(load_surrogate(trees).predict(real.dags), few.predict(real.dags))
+
+
+def test_a_kill_at_any_step_leaves_the_older_surrogate_or_the_new_one(
+    fewest, real, sizes, tmp_path
+):
+    few = fit_boosting(real.dags, real.target_B, sizes, settings=BoostingSettings(trees=1, depth=1))
+    models = {"new": few, "old": fewest}
+
+    def save(name: str) -> None:
+        save_surrogate(models[name], tmp_path / "s", notes={"is": name}, card=name, overwrite=True)
+
+    def look() -> str:
+        folder = tmp_path / "s"
+        name = str(load_notes(folder)["is"])
+        assert (folder / "README.md").read_text() == name
+        found = load_surrogate(folder).predict(real.dags)
+        np.testing.assert_allclose(found, models[name].predict(real.dags))
+        return name
+
+    seen = states_when_killed(lambda: save("old"), lambda: save("new"), look)
+    assert set(seen) == {"old", "new"}
+    assert seen == sorted(seen, reverse=True)
 
 
 @pytest.mark.parametrize("family", ["boosting", "message_passing"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from killing import states_when_killed
 from private_jobs import GUARANTEE
 from safetensors.torch import save_file
 
@@ -239,6 +240,29 @@ def test_an_export_over_another_one_needs_a_word(checkpoint, tmp_path):
         export_checkpoint(checkpoint, tmp_path / "small")
     export_checkpoint(checkpoint, tmp_path / "small", overwrite=True)
     assert load_checkpoint(tmp_path / "small").meta.step == 7
+
+
+def test_a_kill_at_any_step_leaves_the_older_checkpoint_or_the_new_one(tmp_path, spec):
+    def save(seed: int) -> None:
+        weights = build_model(spec, seed=seed).state_dict()
+        meta = CheckpointMeta(step=seed, seed=seed, data_fingerprint=f"of {seed}")
+        save_checkpoint(
+            tmp_path / "last",
+            CheckpointContents(spec, weights, {"kind": f"{seed}"}, {}, meta, {"step": seed}),
+            overwrite=True,
+        )
+
+    def look() -> str:
+        loaded = load_checkpoint(tmp_path / "last")
+        seed = loaded.meta.step
+        assert loaded.schema == {"kind": f"{seed}"}
+        for name, tensor in build_model(spec, seed=seed).state_dict().items():
+            assert torch.equal(loaded.model.state_dict()[name], tensor)
+        return str(seed)
+
+    seen = states_when_killed(lambda: save(1), lambda: save(2), look)
+    assert set(seen) == {"1", "2"}
+    assert seen == sorted(seen)
 
 
 def test_the_order_of_keys_does_not_change_a_file(checkpoint, tmp_path):

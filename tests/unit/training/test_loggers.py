@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, DataError
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger, WandbLogger, wandb_mode
 from layerdag.training.loop import train
 from layerdag.training.run import TrainingRun, TrainSettings
@@ -38,6 +38,14 @@ def test_a_log_goes_on_from_the_checkpoint_or_starts_anew(tmp_path):
     file.write_text('{"step": 1}\n')
     JsonlLogger(file).close()
     assert file.read_text() == ""
+
+
+@pytest.mark.parametrize("line", [b"\xb5", b"[1]", b"{}", b'{"step": "2"}'])
+def test_a_line_that_is_of_no_log_is_named(tmp_path, line):
+    file = tmp_path / "train.jsonl"
+    file.write_bytes(b'{"step": 1}\n' + line + b"\n")
+    with pytest.raises(DataError, match=r"train\.jsonl, line 2: is not of the log of a run"):
+        JsonlLogger(file, resumed_step=2)
 
 
 def test_console_shows_validations_only():

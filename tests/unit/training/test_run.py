@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from killing import states_when_killed
 
 from layerdag.errors import CheckpointError, ConfigError, UsageError
 from layerdag.training.run import (
@@ -47,6 +48,23 @@ def test_a_run_is_in_the_way_of_another_unless_its_loss_is_allowed(run):
     assert names(run) == ["notes.txt", "pictures"]
     assert names(run / "pictures") == ["mine.png"]
     require_free(run, overwrite=False)
+
+
+def test_a_kill_while_a_run_is_cleared_leaves_no_part_of_a_checkpoint(run):
+    def prepare() -> None:
+        for name in ("best", "last"):
+            (run / name).mkdir(exist_ok=True)
+            for file in ("meta.json", "schema.json", "trainer.pt"):
+                (run / name / file).write_text(META)
+
+    def look() -> str:
+        left = [names(run / name) for name in ("best", "last") if (run / name).exists()]
+        assert all(files == ["meta.json", "schema.json", "trainer.pt"] for files in left)
+        require_free(run, overwrite=True)
+        return str(len(left))
+
+    seen = states_when_killed(prepare, lambda: clear_run(run), look)
+    assert (seen[0], seen[-1]) == ("2", "0")
 
 
 FOREIGN: dict[str, Callable[[Path], object]] = {

@@ -101,7 +101,9 @@ def test_finished_points_are_taken_from_the_journal(tmp_path, monkeypatch, found
     assert [dataclasses.replace(o, key="") for o in again.outcomes] == [
         dataclasses.replace(o, key="") for o in found.outcomes
     ]
-    assert explore(study(), journal=journal).outcomes == again.outcomes
+    whole = explore(study(), journal=journal)
+    assert whole.outcomes == again.outcomes
+    assert (again.from_journal, whole.from_journal) == (10, len(whole.outcomes))
     assert len(tried) == 6
 
 

@@ -4,7 +4,8 @@ import contextlib
 import functools
 import io
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import read_dataset
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import read_json, write_json
+from layerdag.graph.formats.graphml import write_graphml
 from layerdag.models.base import ModelSpec, build_model
 from layerdag.privacy import shadows as _settings
 from layerdag.privacy.auditing import audit_of
@@ -394,6 +396,28 @@ def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
         0.01, 0.001,
     ]  # fmt: skip
     assert "on an honest holdout" in page.read_text()
+
+
+def test_an_audit_says_what_it_left_out_and_did_not_understand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, holdout = flows(tmp_path / "train", 0, 4), flows(tmp_path / "holdout", 4, 4)
+    made = flows(tmp_path / "made", 0, 4)
+    os.truncate(train / "g1.json", 60)
+    sized = chain("sized", "ab")
+    write_graphml(made / "sized.graphml", replace(sized, numbers={"cost": np.array([1.0, 7.5])}))
+    odd = (made / "sized.graphml").read_text()
+    (made / "sized.graphml").write_text(odd.replace("7.5", "inf"))
+    words = ["--train", str(train), "--holdout", str(holdout), "--synthetic", str(made)]
+    for _ in range(2):  # the second time from what is kept
+        assert main(["audit", *words, "--json", str(tmp_path / "figures.json")]) == 0
+        told = capsys.readouterr().err
+        assert "left out: 1 graph, the first: " in told
+        assert "note: " in told
+        found = json.loads((tmp_path / "figures.json").read_text())
+        assert found["left_out"] == 1
+        assert [(note["kind"], note["count"]) for note in found["notes"]] == [("number", 1)]
+        assert str(tmp_path) not in json.dumps(found)
 
 
 def test_traces_are_audited_and_a_word_of_theirs_is_found(

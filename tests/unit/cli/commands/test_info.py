@@ -36,7 +36,8 @@ def test_json_says_the_same_and_what_is_missing(
     assert told["nodes"]["min"] <= told["nodes"]["mean"] <= told["nodes"]["max"] <= 8
     assert sum(told["conditions"]["world_size"].values()) == 6
     assert main(["info", str(jobs)]) == 0
-    assert "missing       1 parts: part-000001.tar" in capsys.readouterr().out
+    missing = "missing       1 part: part-000001.tar (missing beside its index)"
+    assert missing in capsys.readouterr().out
 
 
 def test_graphs_have_no_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

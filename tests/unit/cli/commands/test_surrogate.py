@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,18 @@ def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["test"] == 4
 
 
+def test_what_is_left_out_of_a_fit_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_chains(tmp_path / "graphs", 20, "label", lambda i: f"{i + 1}" if i else "nan")
+    first = sorted(path for path in folder.iterdir() if path.name != "labels.csv")[1]
+    os.truncate(first, 60)
+    assert main(["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]) == 0
+    told = capsys.readouterr().err
+    assert "left out: 1 graph, the first: " in told
+    assert "label 'nan': no number" in told
+
+
 def test_wrong_use_and_wrong_data_are_told_apart(
     tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +141,8 @@ def test_predictions_have_intervals_of_the_wanted_level(
     assert "(90 % interval: " in out
     assert main([*words, "--level", "0.99"]) == 2
     assert "12 graphs that the surrogate was calibrated on" in capsys.readouterr().err
+    assert main([*words, "--level", "1e9"]) == 2
+    assert "--level is 1e+09; write a fraction between 0 and 1" in capsys.readouterr().err
 
 
 def test_a_graph_unlike_those_of_the_fit_is_told(
@@ -148,6 +163,8 @@ def test_an_evaluation_prints_scores_coverage_and_groups(
     capsys.readouterr()
     assert main(["surrogate", "eval", model, data, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert main(["surrogate", "eval", model, data, "--by", "famly"]) == 2
+    assert "No graph of the test part has a condition 'famly'" in capsys.readouterr().err
     assert (found["split"], found["graphs"]) == ("test", 12)
     assert found["scores"]["spearman"]["interval"]["low"] <= found["scores"]["spearman"]["value"]
     assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]

@@ -9,6 +9,7 @@ import pytest
 from simulator_traces import all_reduce, comp, recv, workload
 
 from layerdag.cli.main import main
+from layerdag.runtime import processes
 from layerdag.simulator import sweep
 from layerdag.simulator.sweep import SweepRow
 from layerdag.traces.chakra.workload import write_workload
@@ -129,9 +130,12 @@ class Pool:
 
 def test_several_processes_give_the_same_rows(folder, monkeypatch):
     sizes = []
-    monkeypatch.setattr(
-        sweep, "ProcessPoolExecutor", lambda n, mp_context: sizes.append(n) or Pool(n, mp_context)
-    )
+
+    def pool(count, mp_context):
+        sizes.append(count)
+        return Pool(count, mp_context)
+
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", pool)
     points = sweep.read_sweep(write_sweep(folder))
     todo = [(point, point.key()) for point in points]
     assert set(sweep.in_processes(2, todo)) == set(sweep.in_processes(1, todo))

@@ -19,6 +19,7 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 from layerdag.cli.commands import train as verb
 from layerdag.cli.commands.train import (
     SamplePreview,
+    _resumed_step,
     after_parts,
     after_sampling,
     after_training,
@@ -35,12 +36,12 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateResult
-from layerdag.errors import ConfigError
+from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import SampleRequest, SampleResult, build_model
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import RUN_FILE, load_checkpoint
+from layerdag.training.checkpoint import FORMAT_VERSION, RUN_FILE, load_checkpoint
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger
 from layerdag.training.run import TrainResult
 from layerdag.training.weight_transfer import spec_for
@@ -70,7 +71,7 @@ def test_the_beginning_counts_units_and_what_was_left_out(tmp_path: Path) -> Non
     run = private_jobs(tmp_path).run(tmp_path / "run", Privacy(epsilon=1.0))
     told = before_tuning(replace(run, left_out=("job-7: has a strange word",)))
     assert "12 graphs of 12 runs, in the words, bins and conditions of base" in told
-    assert "left out: 1 graphs, the first: job-7: has a strange word" in told
+    assert "left out: 1 graph, the first: job-7: has a strange word" in told
     assert "for the owner of the graphs alone" in told
 
 
@@ -375,7 +376,9 @@ def test_an_unknown_mode_of_wandb_is_refused_with_those_that_are_known(word: str
 
 def test_the_log_goes_on_after_the_resumed_step(tmp_path: Path) -> None:
     (tmp_path / "last").mkdir()
-    (tmp_path / "last" / "meta.json").write_text('{"step": 2}')
+    empty = {"data_fingerprint": "", "metrics": {}, "torch_version": "", "split": None}
+    meta = {"format_version": FORMAT_VERSION, "layerdag_version": "1", "step": 2, "seed": 0}
+    (tmp_path / "last" / "meta.json").write_text(json.dumps(meta | empty | {"origin": None}))
     (tmp_path / "train.jsonl").write_text("".join(f'{{"step": {i}}}\n' for i in (1, 2, 3)))
     quiet = train_config(compose("train", ["logger.console=false", "out=x"])).logger
     for logger in verb.open_loggers(quiet, tmp_path, {}, resume=Path("x")):
@@ -448,3 +451,11 @@ def test_what_would_break_the_promise_is_one_line(
     assert error.startswith("layerdag: error:")
     assert told in error
     assert not list(tmp_path.rglob("meta.json"))
+
+
+def test_a_damaged_record_of_a_run_to_go_on_with_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    assert _resumed_step(tmp_path) == 0
+    (tmp_path / "last" / "meta.json").write_text('{"step": 3,,}')
+    with pytest.raises(CheckpointError, match=r"meta\.json"):
+        _resumed_step(tmp_path)

@@ -63,6 +63,7 @@ def test_written_json_is_read_again() -> None:
         (feeder({"Name": "a"}), "entry 0 .* no integer 'Id'"),
         (feeder({"Id": 4}, {"Id": True}), "entry 1 of 'workload_graph' has no integer 'Id'"),
         (feeder({"Id": 1, "runtime": "x"}), "node 1: 'runtime' is 'x'"),
+        (feeder({"Id": 1, "num_ops": "77"}), "node 1: 'num_ops' is the text '77'; write a number"),
         (feeder({"Id": 1, "data_deps": ["0"]}), "node 1: its dependencies"),
         (feeder({"Id": 1, "x": {"a": 1}}), "node 1: 'x'"),
         (feeder({"Id": 1}, {"Id": 1}), "two nodes have id 1"),

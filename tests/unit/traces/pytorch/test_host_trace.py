@@ -73,6 +73,18 @@ def test_a_file_cut_short_is_refused(tmp_path, share):
         read_host_nodes(path)
 
 
+@pytest.mark.parametrize("tail", ["", "]", "x", ', "finish_ts": }', "}} {", "}[1]"])
+def test_what_follows_the_list_of_nodes_is_read(tmp_path, tail):
+    path = write_host(tmp_path / "host.json", NODES)
+    text = path.read_text()
+    whole = text[: text.rindex("]") + 1]
+    path.write_text(whole + tail)
+    with pytest.raises(TraceError, match="after the list of nodes"):
+        read_host_nodes(path)
+    path.write_text(whole + ', "finish_ts": 3}\n')
+    assert read_host_nodes(path)
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": "1.1.1", "traceEvents": []}', "\x00\x01"])
 def test_what_is_no_host_trace_is_refused(tmp_path, text):
     path = tmp_path / "other.json"
