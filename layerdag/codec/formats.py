@@ -216,7 +216,8 @@ def _has_keys_of_graph(found: Candidate, *keys: bytes) -> bool:
 
 def _is_forward_program(found: Candidate) -> bool:
     """Return whether a file is a forward program of layerdag."""
-    return found.is_json and PROGRAM_FORMAT.encode() in found.start[:200]
+    named = found.suffix == _JSON_SUFFIX and found.start[:1] == b"{"
+    return named and PROGRAM_FORMAT.encode() in found.start[:200]
 
 
 def _is_wfformat(found: Candidate) -> bool:
