@@ -27,6 +27,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from layerdag.capturing.units import unit_paths
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -512,9 +513,7 @@ def _units(model: nn.Module, plan: CapturePlan) -> list[nn.Module]:
     if plan.fsdp_unit == "module":
         owners = [m for m in model.modules() if list(m.parameters(recurse=False))]
         return [module for module in owners if module is not model]
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    inner = {id(deep) for held in lists for child in held for deep in child.modules()}
-    return [child for held in lists if id(held) not in inner for child in held]
+    return [model.get_submodule(path) for path in unit_paths(model)]
 
 
 @final
