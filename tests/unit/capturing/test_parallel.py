@@ -108,7 +108,7 @@ def test_sizes_of_a_step_are_whole_numbers(name: str, value: object, least: int)
     [
         ("phase", "inferenc", "inference"),
         ("precision", "bf61", "bf16"),
-        ("optimizer", "adam", "adamw"),
+        ("optimizer", "adamww", "adamw"),
     ],
 )
 def test_unknown_words_are_refused_with_the_nearest(name: str, value: str, nearest: str) -> None:

@@ -1,0 +1,114 @@
+"""Each optimizer of a captured step runs the operators of the real one."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, optim
+
+from layerdag.capturing.optimizers import OPTIMIZERS, RULES, require_optimizer
+from layerdag.capturing.running import record
+from layerdag.capturing.step import capture_model
+from layerdag.errors import ConfigError
+from layerdag.traces.trace import Trace
+
+MOMENTUM, NESTEROV = {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}
+DECAY = {"weight_decay": 0.1}
+REAL: dict[str, tuple[Any, dict[str, Any]]] = {
+    "adamw": (optim.AdamW, {}),
+    "adam": (optim.Adam, {}),
+    "adam-decay": (optim.Adam, DECAY),
+    "sgd": (optim.SGD, {}),
+    "sgd-decay": (optim.SGD, DECAY),
+    "sgd-momentum": (optim.SGD, MOMENTUM),
+    "sgd-momentum-decay": (optim.SGD, MOMENTUM | DECAY),
+    "sgd-nesterov": (optim.SGD, NESTEROV),
+    "sgd-nesterov-decay": (optim.SGD, NESTEROV | DECAY),
+    "adagrad": (optim.Adagrad, {}),
+    "adagrad-decay": (optim.Adagrad, DECAY),
+    "rmsprop": (optim.RMSprop, {}),
+    "rmsprop-decay": (optim.RMSprop, DECAY),
+    "rmsprop-momentum": (optim.RMSprop, MOMENTUM),
+    "rmsprop-momentum-decay": (optim.RMSprop, MOMENTUM | DECAY),
+}
+HOW: dict[str, dict[str, Any]] = {
+    "fused": {"fused": True},
+    "foreach": {"foreach": True},
+    "forloop": {"foreach": False},
+}
+NAMES = [
+    (f"{rule}-{how}", kind, given | HOW[how])
+    for rule, (kind, given) in REAL.items()
+    for how in HOW
+    if how != "fused" or kind is not optim.RMSprop
+]
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3, bias=False))
+
+
+SCALARS = 16
+"""Bytes of an operator on counters of steps: a profile takes the number 1 for one more tensor."""
+
+
+def operators(trace: Trace) -> Counter[tuple[str, int]]:
+    """Return operators with their bytes.
+
+    A profile shows the scalar that some optimizers make in each step (``torch.tensor(1.0)``) as a
+    detach.
+    """
+    names = [name.removesuffix("_") for name in trace.names()]
+    sizes = [size if size > SCALARS else 0 for size in trace.integers("tensor_size")[0].tolist()]
+    return Counter(pair for pair in zip(names, sizes, strict=True) if pair != ("aten::detach", 0))
+
+
+def real(kind: Any, given: dict[str, Any]) -> Trace:
+    """Return the imported profile of a real third step."""
+    made, x = model(), torch.zeros(4, 5)
+    optimizer = kind(made.parameters(), lr=0.01, **given)
+
+    def step() -> None:
+        made(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    step()
+    with record() as found:
+        step()
+    return found.imported().trace
+
+
+@pytest.mark.parametrize(("name", "kind", "given"), NAMES, ids=[name for name, *_ in NAMES])
+def test_operators_are_those_of_the_real_optimizer(
+    name: str, kind: Any, given: dict[str, Any]
+) -> None:
+    step = capture_model(model(), [torch.zeros(4, 5)], loss=torch.sum, optimizer=name)
+    assert operators(step.program) == operators(real(kind, given))
+
+
+def test_every_name_is_held_against_a_real_optimizer() -> None:
+    assert {name for name, *_ in NAMES} | set(REAL) == set(OPTIMIZERS)
+    assert {name.partition("-")[0] for name in OPTIMIZERS} == set(RULES) - {"none"}
+
+
+@pytest.mark.parametrize("rule", REAL)
+def test_a_name_without_implementation_takes_the_fastest(rule: str) -> None:
+    how = "foreach" if rule.startswith("rmsprop") else "fused"
+    assert OPTIMIZERS[rule] == OPTIMIZERS[f"{rule}-{how}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("adamw-forech", "Did you mean 'adamw-foreach'"),
+        ("rmsprop-fused", "Did you mean 'rmsprop"),
+        ("lion", "Known: adamw, .*none; with momentum.* such as sgd-momentum-foreach"),
+        (3, "optimizer is 3"),
+    ],
+)
+def test_other_names_are_refused(name: object, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        require_optimizer("step", name)
