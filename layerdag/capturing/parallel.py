@@ -113,7 +113,7 @@ class CaptureStep:
     sequence: int = 2048
     precision: str = "auto"
     optimizer: str = "adamw"
-    clip: float = 0
+    clip: int | float = 0
     accumulate: int = 1
     layers: int = 0
 

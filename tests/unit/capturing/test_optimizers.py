@@ -1,14 +1,13 @@
 """Each optimizer of a captured step runs the operators of the real one."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
 import torch
+from step_operators import operators, profiled
 from torch import nn, optim
 
 from layerdag.capturing.optimizers import OPTIMIZERS, RULES, require_optimizer
-from layerdag.capturing.running import record
 from layerdag.capturing.step import capture_model
 from layerdag.errors import ConfigError
 from layerdag.traces.trace import Trace
@@ -49,21 +48,6 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3, bias=False))
 
 
-SCALARS = 16
-"""Bytes of an operator on counters of steps: a profile takes the number 1 for one more tensor."""
-
-
-def operators(trace: Trace) -> Counter[tuple[str, int]]:
-    """Return operators with their bytes.
-
-    A profile shows the scalar that some optimizers make in each step (``torch.tensor(1.0)``) as a
-    detach.
-    """
-    names = [name.removesuffix("_") for name in trace.names()]
-    sizes = [size if size > SCALARS else 0 for size in trace.integers("tensor_size")[0].tolist()]
-    return Counter(pair for pair in zip(names, sizes, strict=True) if pair != ("aten::detach", 0))
-
-
 def real(kind: Any, given: dict[str, Any]) -> Trace:
     """Return the imported profile of a real third step."""
     made, x = model(), torch.zeros(4, 5)
@@ -74,11 +58,7 @@ def real(kind: Any, given: dict[str, Any]) -> Trace:
         optimizer.step()
         optimizer.zero_grad()
 
-    step()
-    step()
-    with record() as found:
-        step()
-    return found.imported().trace
+    return profiled(step)
 
 
 @pytest.mark.parametrize(("name", "kind", "given"), NAMES, ids=[name for name, *_ in NAMES])
