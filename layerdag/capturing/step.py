@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from layerdag.capturing.optimizers import make_optimizer
+from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer
 from layerdag.capturing.parallel import (
     CaptureStep,
     FakeWorld,
@@ -463,8 +463,7 @@ def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
             replicas.finish()
         if found.step.clip:
             with recorder.updating():
-                # As on a GPU: on a CPU, PyTorch would work on each gradient alone.
-                nn.utils.clip_grad_norm_(model.parameters(), found.step.clip, foreach=True)
+                clip_gradients(by_mesh(model), found.step.clip)
         if optimizer is not None:
             optimizer.step()
 
@@ -487,24 +486,18 @@ def _loss(output: Any) -> Tensor:
 def _optimizer(
     model: nn.Module, step: CaptureStep, fake: FakeTensorMode
 ) -> torch.optim.Optimizer | None:
-    """Return the optimizer, with its states, as it is after a first step.
-
-    Parameters split over different meshes are in groups of their own.
-    """
+    """Return the optimizer, with its states, as it is after a first step."""
     if step.optimizer == "none":
         return None
-    groups: dict[object, list[nn.Parameter]] = {}
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    groups = by_mesh(model)
     if not groups:
         raise UsageError(
             f"{type(model).__name__}: no parameter is trained; give optimizer none, or "
             "phase inference."
         )
     with fake:
-        optimizer = make_optimizer(step.optimizer, list(groups.values()))
-        for held in groups.values():
+        optimizer = make_optimizer(step.optimizer, groups)
+        for held in groups:
             for parameter in held:
                 parameter.grad = torch.zeros_like(parameter)
         optimizer.step()

@@ -92,3 +92,23 @@ def test_a_name_without_implementation_takes_the_fastest(rule: str) -> None:
 def test_other_names_are_refused(name: object, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         require_optimizer("step", name)
+
+
+SPLIT_FUSED = {"adamw", "adam"}
+"""Rules whose fused operator takes parameters that ranks share, in PyTorch itself."""
+
+
+@pytest.mark.parametrize("plan", [{"fsdp": 2}, {"data": 2, "fsdp": 2}], ids=str)
+@pytest.mark.parametrize("rule", sorted({name.partition("-")[0] for name in REAL}))
+def test_an_update_of_shared_parameters(rule: str, plan: dict[str, int]) -> None:
+    def names(optimizer: str) -> list[str]:
+        step = capture_model(model(), [torch.zeros(4, 5)], optimizer=optimizer, **plan)
+        phases = step.program.texts("phase")[0]
+        both = zip(step.program.names(), phases, strict=True)
+        return [name for name, phase in both if phase == "optimizer"]
+
+    assert names(rule) == names(f"{rule}-fused" if rule in SPLIT_FUSED else f"{rule}-foreach")
+    assert len(names(f"{rule}-forloop")) > len(names(f"{rule}-foreach"))
+    if f"{rule}-fused" in OPTIMIZERS and rule not in SPLIT_FUSED:
+        with pytest.raises(ConfigError, match=f"fused {rule} does not take .*{rule}-foreach"):
+            names(f"{rule}-fused")

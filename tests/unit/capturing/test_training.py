@@ -104,6 +104,24 @@ def test_ranks_that_share_parameters_sum_their_norms() -> None:
     assert counts(after) == {**counts(before), "all_reduce:fsdp": 1}
 
 
+@pytest.mark.parametrize(
+    ("plan", "sums"),
+    [
+        ({"tensor": 2}, {"all_reduce:tensor": 1}),
+        ({"tensor": 2, "data": 2}, {"all_reduce:tensor": 1}),
+        ({"tensor": 2, "fsdp": 2}, {"all_reduce:tensor": 1, "all_reduce:fsdp": 2}),
+    ],
+    ids=str,
+)
+def test_parameters_that_different_ranks_share_have_norms_of_their_own(
+    plan: dict[str, int], sums: dict[str, int]
+) -> None:
+    # Matrices are shared by tensor ranks, norms are not; with fsdp both are, by its ranks.
+    before = Counter(counts(capture_model(LLAMA, sequence=16, **plan)))
+    after = Counter(counts(capture_model(LLAMA, sequence=16, clip=1.0, **plan)))
+    assert after - before == Counter(sums)
+
+
 def test_replicas_communicate_in_the_last_pass_alone() -> None:
     step = captured(data=4, accumulate=3, bucket_bytes=0)
     assert counts(step) == counts(captured(data=4, bucket_bytes=0))
