@@ -30,7 +30,10 @@ _NUMBERS = (
     ("data", "replicas that share the batch; gradients are averaged by all-reduce"),
     ("fsdp", "ranks that share parameters, gradients and optimizer states (fully_shard)"),
     ("tensor", "ranks that share each layer's matrices (DTensor)"),
-    ("batch", "sequences of a step, of all ranks (default: one for each data and fsdp rank)"),
+    (
+        "batch",
+        "sequences of a step, of all ranks (default: one for each data and fsdp rank and pass)",
+    ),
     ("sequence", "tokens of a sequence (default: 2048)"),
     ("layers", "capture so many layers of a known model only"),
     ("accumulate", "forward and backward passes whose gradients are summed before the update"),
