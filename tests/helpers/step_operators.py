@@ -21,6 +21,16 @@ def operators(trace: Trace) -> Counter[tuple[str, int]]:
     return Counter(pair for pair in zip(names, sizes, strict=True) if pair != ("aten::detach", 0))
 
 
+def edges(trace: Trace) -> Counter[tuple[str, str]]:
+    """Return the names at both ends of each data flow."""
+    names = [name.removesuffix("_") for name in trace.names()]
+    return Counter(
+        (names[parent], names[row])
+        for row in range(trace.num_nodes)
+        for parent in trace.data_deps.of(row).tolist()
+    )
+
+
 def profiled(step: Callable[[], object]) -> Trace:
     """Return the imported profile of a function's third run."""
     step()

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from step_operators import edges
 from torch import nn
 
 from layerdag.capturing.parallel import (
@@ -56,16 +57,6 @@ def profiled(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Trace:
     with record() as found:
         step()
     return found.imported().trace
-
-
-def edges(trace: Trace) -> Counter[tuple[str, str]]:
-    """Names at both ends of each true data flow."""
-    names = [name.removesuffix("_") for name in trace.names()]
-    return Counter(
-        (names[parent], names[row])
-        for row in range(trace.num_nodes)
-        for parent in trace.data_deps.of(row).tolist()
-    )
 
 
 def test_ranks_are_the_product_of_the_degrees() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from step_operators import operators, profiled
+from step_operators import edges, operators, profiled
 from torch import nn
 
 import layerdag as ld
@@ -62,10 +62,11 @@ def counts(step: CapturedStep) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_operators_are_those_of_a_real_step(settings: dict[str, Any]) -> None:
+def test_operators_and_data_flow_are_those_of_a_real_step(settings: dict[str, Any]) -> None:
     own, other = captured(**settings).program, real(**settings)
     assert own.names() == other.names()
     assert sized(own) == sized(other)
+    assert edges(own) == edges(other)
 
 
 def sized(trace: Trace) -> Counter[tuple[str, int]]:
