@@ -1,5 +1,6 @@
 """Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -27,14 +28,15 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from layerdag.capturing.optimizers import require_optimizer
+from layerdag.capturing.units import unit_paths
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.workloads.transformer.shapes import ModelShape
 
 UNITS = ("layer", "module")
 PHASES = ("training", "inference")
-OPTIMIZERS = ("adamw", "sgd", "none")
-PRECISIONS = ("bf16", "fp16", "fp32")
+PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,17 @@ class CaptureStep:
         phase: "training" (forward, backward, optimizer) or "inference" (forward alone).
         batch: Sequences of the step, of all ranks; 0 for one for each rank that has its own.
         sequence: Tokens of a sequence.
-        precision: Number format of a preset's weights: "bf16", "fp16", "fp32".
-        optimizer: "adamw" (fused), "sgd" or "none".
+        precision: Number format of a preset's weights: "bf16" ("auto"), "fp16", "fp32". A module
+            of your own runs as it is ("auto", "fp32"), or its forward pass and loss under
+            ``torch.autocast`` ("bf16"), with the weights as they are.
+        optimizer: A name of ``layerdag.capturing.optimizers``, such as "adamw" (fused),
+            "sgd-momentum-foreach", or "none".
+        clip: Largest norm of all gradients together, to which they are scaled down before the
+            update; 0 for no clipping.
+        accumulate: Forward and backward passes whose gradients are summed before the update, each
+            on the inputs of a module, or on its part of a preset's batch. Replicas average
+            gradients in the last alone, as under ``no_sync``; ``fsdp`` ranks scatter them in each,
+            as ``fully_shard`` does unless told otherwise.
         layers: Layers of a preset that are captured; 0 for all.
 
     Raises:
@@ -100,8 +111,10 @@ class CaptureStep:
     phase: str = "training"
     batch: int = 0
     sequence: int = 2048
-    precision: str = "bf16"
+    precision: str = "auto"
     optimizer: str = "adamw"
+    clip: int | float = 0
+    accumulate: int = 1
     layers: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +123,19 @@ class CaptureStep:
         _whole("step", "sequence", self.sequence, 1)
         _known("step", "phase", self.phase, PHASES)
         _known("step", "precision", self.precision, PRECISIONS)
-        _known("step", "optimizer", self.optimizer, OPTIMIZERS)
+        _whole("step", "accumulate", self.accumulate, 1)
+        require_optimizer("step", self.optimizer)
+        if type(self.clip) not in (int, float) or not 0 <= self.clip < math.inf:
+            raise ConfigError(
+                f"step: clip is {self.clip!r}; it must be a number, the largest norm, or 0 for no "
+                "clipping."
+            )
+        if not self.training and (self.clip or self.accumulate > 1):
+            named = "clip" if self.clip else "accumulate"
+            raise ConfigError(
+                f"step: phase inference has no gradients; leave {named} out, or give phase "
+                "training."
+            )
 
     @property
     def training(self) -> bool:
@@ -512,9 +537,7 @@ def _units(model: nn.Module, plan: CapturePlan) -> list[nn.Module]:
     if plan.fsdp_unit == "module":
         owners = [m for m in model.modules() if list(m.parameters(recurse=False))]
         return [module for module in owners if module is not model]
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    inner = {id(deep) for held in lists for child in held for deep in child.modules()}
-    return [child for held in lists if id(held) not in inner for child in held]
+    return [model.get_submodule(path) for path in unit_paths(model)]
 
 
 @final

@@ -90,6 +90,15 @@ class Recorder(TorchDispatchMode):
         """The module in which the capture is now; "" outside of all."""
         return self._inside[-1] if self._inside else ""
 
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        """Label what runs inside as "optimizer": work on gradients between backward and update."""
+        before, self._in_optimizer = self._in_optimizer, True
+        try:
+            yield
+        finally:
+            self._in_optimizer = before
+
     def __enter__(self) -> "Recorder":
         for handle in (
             register_module_forward_pre_hook(self._enter_module),

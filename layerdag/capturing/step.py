@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer
 from layerdag.capturing.parallel import (
     CaptureStep,
     FakeWorld,
@@ -251,6 +252,7 @@ def capture_model(
         _refuse_sizes(name, found.step)
     else:
         shape = model if isinstance(model, ModelShape) else shape_of(model)
+        found = _of_preset(found)
         if found.step.layers:
             shape = replace(shape, layers=found.step.layers)
         name, inputs = shape.name, ()
@@ -261,13 +263,15 @@ def capture_model(
         if isinstance(model, nn.Module):
             made = fake_copy(model, fake)
             given = tuple(_fake(value, fake) for value in inputs)
+            autocast = found.step.precision == "bf16"
         else:
             made, given = _preset(shape, found, fake)
+            autocast = False  # its weights have that precision themselves
         count = sum(parameter.numel() for parameter in made.parameters())
         parallelize(made, found.plan, world, tensor_plan)
         recorder = Recorder(made)
         with _sentences(recorder, name):
-            _run(made, given, (loss or _loss, found, world), (fake, recorder))
+            _run(_Job(made, given, loss or _loss, found, world, autocast), fake, recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
     return CapturedStep(
         name, trace, FakeWorld(world.degrees), found, count, frozenset(recorder.elementwise)
@@ -333,6 +337,13 @@ def _fake(value: Any, fake: FakeTensorMode) -> Any:
     return value
 
 
+def _of_preset(found: Settings) -> Settings:
+    """Return settings with the precision that a preset has by default."""
+    if found.step.precision != "auto":
+        return found
+    return replace(found, step=replace(found.step, precision="bf16"))
+
+
 def _preset(
     shape: ModelShape, found: Settings, fake: FakeTensorMode
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -345,7 +356,7 @@ def _preset(
         with fake:
             made = Transformer(shape)
             tokens = torch.zeros(
-                (step.batch or sharers) // sharers, step.sequence, dtype=torch.long
+                max(1, step.batch // (sharers * step.accumulate)), step.sequence, dtype=torch.long
             )
             targets = torch.zeros_like(tokens)
     finally:
@@ -373,10 +384,15 @@ def _require_fit(shape: ModelShape, found: Settings) -> None:
     sharers = plan.data * plan.fsdp
     if plan.sequence_parallel and plan.tensor == 1:
         raise UsageError("sequence_parallel splits over the tensor ranks; give tensor=2 or more.")
+    if step.batch % step.accumulate:
+        raise UsageError(
+            f"{shape.name}: a batch of {step.batch} cannot be split evenly over {step.accumulate} "
+            "passes; choose numbers that divide (batch, accumulate)."
+        )
     SymbolicJob(
         shape,
         Plan(data=sharers, tensor=plan.tensor, sequence_parallel=plan.sequence_parallel),
-        Step(batch=step.batch or sharers, sequence=step.sequence),
+        Step(batch=step.batch // step.accumulate or sharers, sequence=step.sequence),
     )
     if shape.positions and step.sequence > shape.positions:
         raise UsageError(
@@ -386,40 +402,68 @@ def _require_fit(shape: ModelShape, found: Settings) -> None:
 
 
 def _refuse_sizes(name: str, step: CaptureStep) -> None:
-    """Refuse settings that size a preset beside a module of the user's own."""
+    """Refuse settings that only a preset has, beside a module of the user's own."""
     usual = CaptureStep()
-    for key in ("batch", "sequence", "precision", "layers"):
+    for key in ("batch", "sequence", "layers"):
         if getattr(step, key) != getattr(usual, key):
             raise UsageError(
                 f"{name}: {key} follows from the module and its inputs; leave it out, or change "
                 "them."
             )
+    if step.precision == "fp16":
+        raise UsageError(
+            f"{name}: precision fp16 needs a scaler of gradients, whose work depends on their "
+            "content; give bf16 (autocast) or fp32 (the module as it is)."
+        )
 
 
-def _run(
-    model: nn.Module,
-    inputs: Inputs,
-    what: tuple[Loss, Settings, FakeWorld],
-    modes: tuple[FakeTensorMode, Recorder],
-) -> None:
+@dataclass(frozen=True)
+class _Job:
+    """What is run.
+
+    Attributes:
+        model: The module, split as the plan says.
+        inputs: What it is called with.
+        loss: Scalar of its output.
+        settings: Plan and step.
+        world: The ranks.
+        autocast: Whether the forward pass runs under autocast.
+    """
+
+    model: nn.Module
+    inputs: Inputs
+    loss: Loss
+    settings: Settings
+    world: FakeWorld
+    autocast: bool
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return what a forward pass and its loss run under."""
+        return torch.autocast("cpu", torch.bfloat16) if self.autocast else nullcontext()
+
+
+def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
     """Run the step on fake tensors."""
-    loss, found, world = what
-    fake, recorder = modes
+    model, found = job.model, job.settings
     if not found.step.training:
-        with fake, recorder, torch.no_grad():
-            model(*inputs)
+        with fake, recorder, torch.no_grad(), job.precision():
+            model(*job.inputs)
         return
-    optimizer = _optimizer(model, found.step)
-    if optimizer is not None:
-        _warm_up(optimizer, fake)
-    data = world.along("data")
+    optimizer = _optimizer(model, found.step, fake)
+    data = job.world.along("data")
     replicas = None
-    if data is not None and found.plan.fsdp == 1:
-        replicas = ReplicaGradients(model, data, found.plan.bucket_bytes)
     with fake, recorder:
-        loss(model(*inputs)).backward()
+        for number in range(found.step.accumulate):
+            if number == found.step.accumulate - 1 and data is not None and found.plan.fsdp == 1:
+                replicas = ReplicaGradients(model, data, found.plan.bucket_bytes)
+            with job.precision():
+                scalar = job.loss(model(*job.inputs))
+            scalar.backward()
         if replicas is not None:
             replicas.finish()
+        if found.step.clip:
+            with recorder.updating():
+                clip_gradients(by_mesh(model), found.step.clip)
         if optimizer is not None:
             optimizer.step()
 
@@ -439,31 +483,26 @@ def _loss(output: Any) -> Tensor:
     return output if output.ndim == 0 else output.float().mean()
 
 
-def _optimizer(model: nn.Module, step: CaptureStep) -> torch.optim.Optimizer | None:
-    """Return the optimizer; parameters split over different meshes are in groups of their own."""
+def _optimizer(
+    model: nn.Module, step: CaptureStep, fake: FakeTensorMode
+) -> torch.optim.Optimizer | None:
+    """Return the optimizer, with its states, as it is after a first step."""
     if step.optimizer == "none":
         return None
-    groups: dict[object, list[nn.Parameter]] = {}
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    groups = by_mesh(model)
     if not groups:
         raise UsageError(
             f"{type(model).__name__}: no parameter is trained; give optimizer none, or "
             "phase inference."
         )
-    kind = torch.optim.AdamW if step.optimizer == "adamw" else torch.optim.SGD
-    return kind([{"params": held} for held in groups.values()], lr=1e-3, fused=True)
-
-
-def _warm_up(optimizer: torch.optim.Optimizer, fake: FakeTensorMode) -> None:
-    """Let an optimizer make its states, as it does once in the first step of a run."""
     with fake:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
+        optimizer = make_optimizer(step.optimizer, groups)
+        for held in groups:
+            for parameter in held:
                 parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
         optimizer.zero_grad()
+    return optimizer
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 
+from layerdag.capturing.units import unit_paths
 from layerdag.errors import UsageError
 from layerdag.programs.operators import GETITEM, arguments, operator
 
@@ -400,20 +401,6 @@ def _again(
         yield record(model, inputs, loss)
     except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
         return
-
-
-def unit_paths(model: nn.Module) -> tuple[str, ...]:
-    """Return the paths of the outermost modules in lists: what is gathered at once."""
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    found: list[str] = []
-    path_of = {id(module): path for path, module in model.named_modules()}
-    inside: set[int] = set()
-    for held in lists:
-        if id(held) in inside:
-            continue
-        inside |= {id(deep) for child in held for deep in child.modules()}
-        found += [path_of[id(child)] for child in held if id(child) in path_of]
-    return tuple(found)
 
 
 def _outputs(output: Any) -> list[Tensor]:

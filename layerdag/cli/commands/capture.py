@@ -30,15 +30,23 @@ _NUMBERS = (
     ("data", "replicas that share the batch; gradients are averaged by all-reduce"),
     ("fsdp", "ranks that share parameters, gradients and optimizer states (fully_shard)"),
     ("tensor", "ranks that share each layer's matrices (DTensor)"),
-    ("batch", "sequences of a step, of all ranks (default: one for each data and fsdp rank)"),
+    (
+        "batch",
+        "sequences of a step, of all ranks (default: one for each data and fsdp rank and pass)",
+    ),
     ("sequence", "tokens of a sequence (default: 2048)"),
     ("layers", "capture so many layers of a known model only"),
+    ("accumulate", "forward and backward passes whose gradients are summed before the update"),
     ("bucket-bytes", "gradients summed at once by --data, as DDP; 0 for each alone (25 MiB)"),
 )
 _WORDS = (
     ("phase", "training (forward, backward, optimizer), inference"),
-    ("precision", "of a known model: bf16, fp16, fp32"),
-    ("optimizer", "adamw, sgd, none"),
+    ("precision", "of a known model: bf16, fp16, fp32; of others: fp32 (as is), bf16 (autocast)"),
+    (
+        "optimizer",
+        "adamw, adam, sgd, adagrad, rmsprop or none; with momentum, nesterov, decay and "
+        "fused, foreach, forloop, such as sgd-momentum-foreach (default: adamw, fused)",
+    ),
     ("fsdp-unit", "what is gathered at once: layer, module"),
 )
 _SWITCHES = (
@@ -63,6 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
     for flag, text in _NUMBERS:
         parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
+    parser.add_argument("--clip", type=float, metavar="NORM",
+        help="scale gradients down to this norm of all together before the update")  # fmt: skip
     for flag, text in _WORDS:
         parser.add_argument(f"--{flag}", metavar="WORD", help=text)
     for flag, text in _SWITCHES:
@@ -119,7 +129,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what was given of plan and step."""
-    names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)]
+    names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)] + ["clip"]
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 

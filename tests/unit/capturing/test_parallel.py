@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from step_operators import edges
 from torch import nn
 
 from layerdag.capturing.parallel import (
@@ -58,16 +59,6 @@ def profiled(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Trace:
     return found.imported().trace
 
 
-def edges(trace: Trace) -> Counter[tuple[str, str]]:
-    """Names at both ends of each true data flow."""
-    names = [name.removesuffix("_") for name in trace.names()]
-    return Counter(
-        (names[parent], names[row])
-        for row in range(trace.num_nodes)
-        for parent in trace.data_deps.of(row).tolist()
-    )
-
-
 def test_ranks_are_the_product_of_the_degrees() -> None:
     plan = CapturePlan(data=2, fsdp=3, tensor=4)
     assert plan.ranks == 24
@@ -108,7 +99,7 @@ def test_sizes_of_a_step_are_whole_numbers(name: str, value: object, least: int)
     [
         ("phase", "inferenc", "inference"),
         ("precision", "bf61", "bf16"),
-        ("optimizer", "adam", "adamw"),
+        ("optimizer", "adamww", "adamw"),
     ],
 )
 def test_unknown_words_are_refused_with_the_nearest(name: str, value: str, nearest: str) -> None:

@@ -41,6 +41,21 @@ def test_a_model_of_the_users_own_is_captured(
     assert json.loads(capsys.readouterr().out)["operators"]["gemm"] == 1
 
 
+def test_clip_accumulate_and_optimizer_reach_the_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--clip", "0.5", "--accumulate", "2", "--optimizer", "sgd-momentum-foreach"]
+    assert main(["capture", "gpt2", *SMALL, "--data", "2", *words, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    told = {name: shown["step"][name] for name in ("clip", "accumulate", "optimizer", "precision")}
+    assert told == {
+        "clip": 0.5,
+        "accumulate": 2,
+        "optimizer": "sgd-momentum-foreach",
+        "precision": "bf16",
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -48,7 +63,8 @@ def test_a_model_of_the_users_own_is_captured(
         (["gpt2"], "Say where the traces go"),
         (["gpt-2", "--json"], "Did you mean 'gpt2'"),
         (["gpt2", "--json", "--tensor", "5"], "12 query heads cannot be split evenly over 5"),
-        (["gpt2", "--json", "--optimizer", "adam"], "Did you mean 'adamw'"),
+        (["gpt2", "--json", "--optimizer", "adamx"], "Did you mean 'adam"),
+        (["gpt2", "--json", "--clip", "-1"], "clip is -1.0; it must be a number"),
         (["none.py:make", "--json"], "none.py does not exist"),
     ],
 )
