@@ -49,6 +49,9 @@ _DTYPES = {
 }  # fmt: skip
 _MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last",
                    3: "channels_last_3d"}  # fmt: skip
+Tensor = tuple[int, tuple[int, ...], str]
+"""Id, shape and dtype: PyTorch gives the ids of dead tensors to others."""
+
 _NUMBERS = ("float64", "int64")
 """Dtypes of tensors without dimensions that Python's numbers become."""
 
@@ -118,7 +121,7 @@ class _Reader:
         outputs = self._outputs(trained)
         if not outputs:
             raise DataError(f"{self._source} has no forward pass on floating-point tensors.")
-        order = sorted(self._updated, key=lambda tensor: self._updated[tensor])
+        order = [tensor for tensor, *_ in sorted(self._updated, key=self._updated.__getitem__)]
         return Recording(
             name=Path(self._source).name.split(".")[0],
             values=tuple(rows),
@@ -145,15 +148,15 @@ class _Reader:
             for above in self._ancestors(node)
         )
 
-    def _parameters(self) -> dict[int, int]:
+    def _parameters(self) -> dict[Tensor, int]:
         """Return the rank of each tensor that the optimizer changes."""
-        found: dict[int, int] = {}
+        found: dict[Tensor, int] = {}
         for node in self._nodes:
             names = (str(above.get("name", "")) for above in self._ancestors(node))
             if not any(name.startswith("Optimizer.step") for name in names):
                 continue
-            for value, kind, _ in _inputs(node):
-                for tensor in _tensor_ids(value, kind):
+            for value, kind, shape in _inputs(node):
+                for tensor in _tensors(value, kind, shape, self._source):
                     found.setdefault(tensor, len(found))
         return found
 
@@ -228,10 +231,10 @@ class _Reader:
         values, dtype = self._values, _dtype(kind, self._source)
         if tensor in values.at and values.describes(values.at[tensor], tuple(shape), dtype):
             return Reference(values.at[tensor])
-        known = tensor in self._updated
+        key = (tensor, tuple(shape), dtype)
+        known = key in self._updated
         if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":
             return 0.5 if dtype == "float64" else 3  # a number of Python's; a trace has no content
-        key = (tensor, tuple(shape), dtype)
         if key not in values.leaves:
             kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
             if not self._updated and name in ("weight", "bias"):
@@ -309,6 +312,16 @@ def _inputs(node: Raw) -> Iterable[tuple[Any, str, Any]]:
         return ()
     kinds = [str(kind) for kind in inputs.get("types", ())]
     return zip(argument_values(node), kinds, inputs.get("shapes", ()), strict=False)
+
+
+def _tensors(value: Any, kind: str, shape: Any, source: str) -> Iterator[Tensor]:
+    """Yield id, shape and dtype of each tensor of an argument."""
+    if kind.startswith("Tensor(") and isinstance(value, list) and value:
+        if _EMPTY not in kind:
+            yield int(value[0]), tuple(shape), _dtype(kind, source)
+    elif kind.startswith("GenericList[") and isinstance(value, list):
+        for part, own, lengths in zip(value, _listed(kind), shape, strict=False):
+            yield from _tensors(part, own, lengths, source)
 
 
 def _tensor_ids(value: Any, kind: str) -> Iterator[int]:

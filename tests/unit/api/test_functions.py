@@ -269,7 +269,9 @@ def test_the_prefix_to_name_is_told(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["g", "g.txt", "g.et", "g.GRAPHML"])
 def test_a_graph_needs_a_suffix_that_is_known(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match=r"is written as \.graphml, \.dot, \.json or \.wf\.json"):
+    with pytest.raises(
+        UsageError, match=r"written as \.graphml, \.dot, \.json, \.wf\.json or \.pro"
+    ):
         ld.write(chain("g", "ab"), tmp_path / name)
     assert not list(tmp_path.iterdir())
 

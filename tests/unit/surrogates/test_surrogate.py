@@ -187,9 +187,9 @@ def test_an_evaluation_agrees_with_the_scores_and_measures_coverage(calibrated):
 
 
 def test_groups_are_values_of_a_condition(calibrated):
-    groups = calibrated.evaluate(CALIBRATED, by="num_nodes").groups
-    assert groups is not None
-    assert set(calibrated.evaluate(CALIBRATED, by="unheard").groups or {}) == {"unknown"}
+    assert calibrated.evaluate(CALIBRATED, by="label").groups is not None
+    with pytest.raises(UsageError, match="part has a condition 'unheard'"):
+        calibrated.evaluate(CALIBRATED, by="unheard")
 
 
 def test_graphs_unlike_the_training_graphs_are_told(fitted, tmp_path):
