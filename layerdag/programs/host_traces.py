@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, final
 
 from layerdag.errors import DataError, TraceError
+from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
 from layerdag.programs.recording import (
-    Described,
     RecordedCall,
     RecordedLeaf,
     Recording,
@@ -64,7 +64,10 @@ def recording_of_host_trace(path: str | Path) -> Recording:
         DataError: If it holds no forward pass whose arguments are known, as traces before schema
             1.0.3 do, or FSDP's gathers stand where parameters were.
     """
-    nodes = sorted(stream_objects(path, "nodes"), key=lambda node: int(node.get("id", 0)))
+    nodes = list(stream_objects(path, "nodes"))
+    if any(not isinstance(node.get("id"), int) for node in nodes):
+        raise TraceError(f"{path} has a node without an id; it is damaged, collect it again.")
+    nodes.sort(key=lambda node: int(node["id"]))
     if not nodes:
         raise TraceError(f"{path} has no nodes.")
     return _Reader(str(path), nodes).recording()
@@ -98,11 +101,12 @@ class _Reader:
 
     def __init__(self, source: str, nodes: list[Raw]) -> None:
         self._source, self._nodes = source, nodes
-        self._by_id = {int(node["id"]): node for node in nodes if "id" in node}
+        self._by_id = {int(node["id"]): node for node in nodes}
         self._above: dict[int, tuple[Raw, ...]] = {}
         self._values = _Values()
         self._updated = self._parameters()
         self._branches: list[str] = []
+        self._unknown: list[str] = []
         self._flat: set[int] = set()
 
     def recording(self) -> Recording:
@@ -128,11 +132,12 @@ class _Reader:
             outputs=outputs,
             order=tuple(f"t{tensor}" for tensor in order),
             branches=tuple(self._branches),
+            unknown_numbers=tuple(self._unknown),
         )
 
     def _ancestors(self, node: Raw) -> tuple[Raw, ...]:
         """Return the nodes that enclose a node, innermost first."""
-        key = int(node.get("id", -1))
+        key = int(node["id"])
         if key not in self._above:
             parent = node.get("ctrl_deps", node.get("parent"))
             above = None if parent is None else self._by_id.get(int(parent))
@@ -200,7 +205,7 @@ class _Reader:
         for part, (value, kind, shape) in zip(arguments(overload), _inputs(node), strict=False):
             if part.runtime:
                 if not part.has_default:
-                    yield part.name, Described("device", "run")
+                    yield part.name, Word("device", "run")
                 continue
             made = self._value(value, kind, shape, part.name, overload)
             if not (part.has_default and made == part.default) and not (
@@ -219,9 +224,9 @@ class _Reader:
                 for v, k, s in zip(value, _listed(kind), shape, strict=True)
             )
         if name == "dtype" and isinstance(value, int):
-            return Described("dtype", _DTYPES[value])
+            return Word("dtype", _DTYPES[value])
         if name == "memory_format":
-            return Described("memory_format", _MEMORY_FORMATS[value])
+            return Word("memory_format", _MEMORY_FORMATS[value])
         if isinstance(value, str) and value.lower() in ("inf", "-inf", "infinity", "-infinity"):
             return float(value)
         return _frozen(value)
@@ -234,7 +239,8 @@ class _Reader:
         key = (tensor, tuple(shape), dtype)
         known = key in self._updated
         if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":
-            return 0.5 if dtype == "float64" else 3  # a number of Python's; a trace has no content
+            self._unknown.append(overload)  # a number of Python's; a trace has no content
+            return 0.5 if dtype == "float64" else 3
         if key not in values.leaves:
             kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
             if not self._updated and name in ("weight", "bias"):
@@ -293,16 +299,16 @@ class _Reader:
         """Return the last result that nothing reads: in training, the last scalar."""
         rows = self._values.rows
         read = {at for row in rows if isinstance(row, RecordedCall) for at in _read(row.arguments)}
-        ends = [
-            at
+        ends = {
+            at: row.shapes[0]
             for at, row in enumerate(rows)
             if isinstance(row, RecordedCall)
             and at not in read
             and len(row.shapes) == 1
             and row.dtypes[0].startswith(("float", "bfloat"))
-        ]
-        scalars = [at for at in ends if rows[at].shapes[0] == ()]  # type: ignore[union-attr]
-        return tuple((scalars if trained and scalars else ends)[-1:])
+        }
+        scalars = [at for at, shape in ends.items() if shape == ()]
+        return tuple((scalars if trained and scalars else list(ends))[-1:])
 
 
 def _inputs(node: Raw) -> Iterable[tuple[Any, str, Any]]:

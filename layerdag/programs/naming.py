@@ -19,7 +19,6 @@ from layerdag.programs.forward_program import Program
 from layerdag.programs.nodes import EDGE, EDGES, Leaf, Node, Symbol, Word
 from layerdag.programs.operators import GETITEM, arguments, base_name
 from layerdag.programs.recording import (
-    Described,
     RecordedCall,
     RecordedLeaf,
     Recording,
@@ -225,10 +224,7 @@ class _Naming:
             order=first.order,
             unused=unused,
             units=first.units,
-            notes=tuple(
-                f"The branch that was taken is kept: {place} asked for the content of a tensor."
-                for place in dict.fromkeys(first.branches)
-            ),
+            notes=_notes(first),
         )
 
     def verify(self, program: Program) -> None:
@@ -339,8 +335,8 @@ class _Naming:
             row = self._rows[first.value]
             names.append(row[0].name)
             return self._own_leaf(row, context)
-        if isinstance(first, Described):
-            return Word(first.kind, first.name)
+        if isinstance(first, Word):
+            return first
         if isinstance(first, tuple):
             return self._tuple(values, name, sized, context, names)
         if isinstance(first, bool) or not isinstance(first, int):
@@ -577,6 +573,22 @@ class _Naming:
                 if min(first[dim]) > _LITERAL_TO and tuple(n + plus for n in first[dim]) == number:
                     return f"a0.{dim - len(first)}+{plus}"
         return None
+
+
+def _notes(recording: Recording) -> tuple[str, ...]:
+    """Return what a recording cannot say exactly, as sentences."""
+    notes = [
+        f"The branch that was taken is kept: {place} asked for the content of a tensor."
+        for place in dict.fromkeys(recording.branches)
+    ]
+    unknown = recording.unknown_numbers
+    if unknown:
+        operators = ", ".join(sorted(set(unknown)))
+        notes.append(
+            f"{len(unknown)} numbers of {operators} are not in the trace; 0.5 and 3 stand for "
+            "them, so what the program computes is not what the traced step computed."
+        )
+    return tuple(notes)
 
 
 def _described(result: Any) -> list[tuple[tuple[int, ...], str]]:

@@ -17,6 +17,7 @@ from torch._subclasses.schema_check_mode import SchemaCheckMode
 
 from layerdag.capturing.units import unit_paths
 from layerdag.errors import UsageError
+from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
 
 _KEPT = 64  # elements of a constant whose content is kept
@@ -32,21 +33,7 @@ class Reference:
     value: int
 
 
-@final
-@dataclass(frozen=True)
-class Described:
-    """A dtype, memory format or device among the arguments of a call.
-
-    Attributes:
-        kind: "dtype", "memory_format" or "device".
-        name: Such as "float32"; of a device always "run": that of the run.
-    """
-
-    kind: str
-    name: str
-
-
-_WHERE = Described("device", "run")
+_WHERE = Word("device", "run")
 
 
 @final
@@ -106,6 +93,7 @@ class Recording:
         unused: Parameters that no call reads.
         units: Paths of the modules that ``fully_shard`` gathers at once.
         branches: Modules and operators that asked for the content of a tensor.
+        unknown_numbers: Operators that take a number which the source does not state.
     """
 
     name: str
@@ -115,6 +103,7 @@ class Recording:
     unused: tuple[RecordedLeaf, ...] = ()
     units: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
+    unknown_numbers: tuple[str, ...] = ()
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -205,9 +194,9 @@ class _Recorder(SchemaCheckMode):
         if isinstance(value, list | tuple):
             return tuple(self._value(part) for part in value)
         if isinstance(value, torch.dtype):
-            return Described("dtype", dtype_name(value))
+            return Word("dtype", dtype_name(value))
         if isinstance(value, torch.memory_format):
-            return Described("memory_format", str(value).removeprefix("torch."))
+            return Word("memory_format", str(value).removeprefix("torch."))
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise UsageError(
@@ -308,10 +297,12 @@ def record(
         name: Of the program; the module's class by default.
 
     Raises:
-        UsageError: If shapes depend on data, or an own ``autograd.Function`` hides operators.
+        UsageError: If tensors are not on a CPU, shapes depend on data, or an own
+            ``autograd.Function`` hides operators.
     """
     inputs = _distinct(inputs)
     given = [value for value in inputs if isinstance(value, Tensor)]
+    _require_processor(name or type(model).__name__, [*model.parameters(), *given])
     recorder = _Recorder(model, given)
     around = (_unchanged(model), _scopes(model, recorder), _asked_content(recorder))
     with ExitStack() as stack:
@@ -333,6 +324,16 @@ def record(
         units=unit_paths(model),
         branches=tuple(recorder.branches),
     )
+
+
+def _require_processor(name: str, tensors: Sequence[Tensor]) -> None:
+    """Refuse tensors elsewhere: autocast and kernels are those of a processor here."""
+    other = {tensor.device.type for tensor in tensors} - {"cpu"}
+    if other:
+        raise UsageError(
+            f"{name} is on {', '.join(sorted(other))}; a program is recorded on a processor: move "
+            "the module and its inputs there with .cpu()."
+        )
 
 
 def _distinct(inputs: Sequence[Any]) -> list[Any]:

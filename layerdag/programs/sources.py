@@ -23,10 +23,10 @@ def program(
 ) -> Program:
     """Return the forward program of a module, of a host trace, or of a program file.
 
-    A module is run once, really and on its own device, for each size that is tried; its weights,
-    buffers and random numbers stay as they were. Sizes are named by comparing what it calls for a
-    larger batch and for shorter inputs. Several modules are one model at several widths, which
-    tells widths apart that are equal by chance.
+    A module on a processor is run once, really, for each size that is tried; its weights, buffers
+    and random numbers stay as they were. Sizes are named by comparing what it calls for a larger
+    batch and for shorter inputs. Several modules are one model at several widths, which tells
+    widths apart that are equal by chance.
 
     Args:
         source: A module, several of one structure, a host trace of PyTorch
@@ -36,7 +36,8 @@ def program(
         name: Of the program; the module's class or the file's name by default.
 
     Raises:
-        UsageError: If shapes depend on data, or an own ``autograd.Function`` hides operators.
+        UsageError: If tensors are not on a CPU, shapes depend on data, or an own
+            ``autograd.Function`` hides operators.
         DataError: If a file holds no program.
 
     Example:

@@ -41,6 +41,20 @@ def test_the_program_of_a_trace_is_that_of_the_module(make: Any, tmp_path: Path)
         assert derived.integers(name)[0].tolist() == step.integers(name)[0].tolist()
 
 
+def test_numbers_that_a_trace_lacks_are_told(tmp_path: Path) -> None:
+    """PyTorch passes the one that batch norm counts with as a tensor without content."""
+    found = ld.program(traced(*images(), tmp_path / "host.json"))
+    (note,) = found.notes
+    assert note.startswith("1 numbers of aten.add_.Tensor are not in the trace; 0.5 and 3 stand")
+
+
+def test_a_node_without_an_id_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "host.json"
+    path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"name": "x"}]}')
+    with pytest.raises(LayerdagError, match="has a node without an id"):
+        ld.program(path)
+
+
 def test_a_file_without_a_forward_pass_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}')

@@ -140,3 +140,8 @@ def test_an_input_that_nothing_reads_stays_an_input() -> None:
 
     found = program(First(), [torch.randn(4, 8), torch.randn(4, 2)])
     assert [node.operator for node in found.nodes[:2]] == ["input", "input"]
+
+
+def test_a_module_that_is_not_on_a_processor_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"Linear is on meta; .* move the module .* .cpu\(\)"):
+        program(nn.Linear(4, 4, device="meta"), [torch.zeros(2, 4)])
