@@ -19,6 +19,7 @@ import numpy as np
 
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.program_json import CALL, operator_of
 from layerdag.graph.formats.rows import GraphRows, Value
 from layerdag.graph.topology import group_by
 from layerdag.traces.builder import value_of
@@ -366,6 +367,10 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
     layer_N = graph.layer_N  # raises on a cycle, before any work
     telling = (*(name for name in _TELLING if name in graph.categories), *graph.categories)
     categories = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
+    dashed_E = graph.edge_type_E != 0
+    if telling[:1] == (CALL,):  # a program: patterns of arguments fit no box, all edges carry data
+        categories = [operator_of(call) for call in categories]
+        dashed_E = np.zeros_like(dashed_E)
     kind_N, kinds = _kinds_flow_view(categories)
     return GraphView(
         title=graph.name,
@@ -375,7 +380,7 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
         kinds=kinds,
         colors=KIND_COLORS[: len(kinds)],
         edge_index_2E=graph.edge_index_2E,
-        dashed_E=graph.edge_type_E != 0,
+        dashed_E=dashed_E,
         details=tuple(_details_flow_view(graph, row) for row in range(graph.num_nodes)),
         layer_N=layer_N,
     )

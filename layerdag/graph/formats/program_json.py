@@ -80,6 +80,11 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
     ).checked()
 
 
+def operator_of(call: str) -> str:
+    """Return the short name of a call's operator, as pictures show it: "linear"."""
+    return call.partition(" ")[0].removeprefix("aten.").removesuffix(".default")
+
+
 def _if(node: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {key: node[key]} if node.get(key) else {}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from layerdag.cli.main import main
 from layerdag.codec.formats import read
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -117,3 +118,12 @@ def test_edges_that_leave_a_place_empty_are_refused(tmp_path: Path) -> None:
     graph.edge_type_E[:] = np.array([2, 1, 2, 0, 0])
     with pytest.raises(GraphError, match="node 1 lacks an input between its others"):
         write_program_json(tmp_path / "again.program.json", graph)
+
+
+def test_pictures_show_operators_by_their_short_names(tmp_path: Path) -> None:
+    svg = tmp_path / "one.svg"
+    assert main(["view", str(written(tmp_path)), "--out", str(svg)]) == 0
+    shown = svg.read_text()
+    assert ">linear<" in shown
+    assert ">control<" not in shown
+    assert "edge&quot;" not in shown.split("<title>")[0]
