@@ -26,6 +26,7 @@ from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.unfolding import unfold_sampled
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, decode_json
+from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import decode_graphml
 from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import (
@@ -329,6 +330,8 @@ class StoredSample:
             require_parsable(content, at)
             if name.endswith(".graphml"):
                 return decode_graphml(content, at)
+            if name.endswith(program_json.SUFFIX):
+                return program_json.program_graph(json.loads(content), at)
             if name.endswith(".json"):
                 return decode_json(content, at)
         raise DataError(f"{self.source}: holds no trace and no graph.")
@@ -358,7 +361,7 @@ MAX_SAMPLE_BYTES = 1 << 30
 """No sample is held beyond this size, nor beyond half of the memory that is left."""
 
 _NAME = re.compile(
-    r"(?P<sample>sample-\d{5,9})\.(meta\.json|\d{1,9}\.et|comm_group\.json|graphml|json)"
+    r"(?P<sample>sample-\d{5,9})\.(meta\.json|\d{1,9}\.et|comm_group\.json|graphml|program\.json|json)"
 )
 _BLOCK = tarfile.BLOCKSIZE
 

@@ -204,6 +204,8 @@ class GraphStatistics:
         children: The same for children.
         allowed_codes: For each attribute, each later one and each code of the former: the codes of
             the later that training nodes with it have; empty where any may be.
+        edge_type_sets: For each kind, the multisets of types that the edges to its nodes have, each
+            as ascending codes; empty where any may be.
     """
 
     graphs: int
@@ -216,6 +218,7 @@ class GraphStatistics:
     parents: ListedNeighbors = field(default_factory=lambda: ListedNeighbors.nothing(0))
     children: ListedNeighbors = field(default_factory=lambda: ListedNeighbors.nothing(0))
     allowed_codes: AllowedCodes = ()
+    edge_type_sets: KindMultisets = ()
 
     def __post_init__(self) -> None:
         kinds = len(self.attributes[0])
@@ -332,8 +335,26 @@ def _check_tables(data: Mapping[str, Any]) -> None:
         raise ValueError("there must be a node and a layer")
     if not len(in_degrees) == len(out_degrees) == len(data["attributes"][0]):
         raise ValueError("every kind needs its degrees")
+    _check_type_sets(data)
     if data["allowed_codes"]:
         _check_allowed(data["allowed_codes"], [len(counts) for counts in data["attributes"]])
+
+
+def _check_type_sets(data: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError unless there are multisets of edge types for each kind."""
+    sets = data.get("edge_type_sets", ())
+    if sets and len(sets) != len(data["attributes"][0]):
+        raise ValueError("every kind needs its sets of edge types, be there none")
+    partial = 0
+    for multiset in (multiset for listed in sets for multiset in listed):
+        _check_counts(multiset)
+        if list(multiset) != sorted(multiset) or max(multiset, default=0) >= len(
+            data["edge_types"]
+        ):
+            raise ValueError("edge types must be ascending codes of edge types")
+        partial += partial_multisets(multiset)
+    if partial > MAX_PARTIAL:
+        raise ValueError(f"edge types have more than {MAX_PARTIAL} sub-multisets")
 
 
 def _check_allowed(allowed: Sequence[Any], sizes: Sequence[int]) -> None:
@@ -455,6 +476,39 @@ def allowed_codes(dags: Sequence[DAG], sizes: GraphSizes) -> AllowedCodes:
             (a, range(a + 1, len(sizes.attributes))) for a in range(len(sizes.attributes))
         )
     )
+
+
+def edge_type_sets(dags: Sequence[DAG], sizes: GraphSizes) -> KindMultisets:
+    """Return which types the edges to nodes of each kind have together.
+
+    Where edge types are the places of an operator's arguments, a node has each place once. A kind
+    has a list if all of its nodes have multisets that ``SHARED_BY`` graphs show, each with few
+    types; empty where no kind has a list that rules anything out.
+    """
+    shown = _Tally(needed := min(SHARED_BY, len(dags)))
+    if sizes.edge_types > 1:
+        for graph, dag in enumerate(dags):
+            kind_N = dag.x_NA[:, 0].numpy()
+            shown.add(graph, kind_N, dag.edge_index_2E[1].numpy(), dag.edge_type_E.numpy())
+    listed = shown.shared(sizes.attributes[0], needed).multisets
+    nodes, unlisted = Counter[int](), Counter[int]()
+    for (kind, multiset), count in shown.nodes.items():
+        nodes[kind] += count
+        unlisted[kind] += 0 if multiset in listed[kind] else count
+    exact = tuple(
+        () if unlisted[kind] > _RARE * nodes[kind] or any(map(_is_capped, sets)) else sets
+        for kind, sets in enumerate(listed)
+    )
+    return exact if any(exact) else ()
+
+
+_RARE = 0.01
+"""Share of a kind's nodes whose edge types may be unlisted, which then are never drawn."""
+
+
+def _is_capped(multiset: Sequence[int]) -> bool:
+    """Return whether one type may stand for more than ``MANY``."""
+    return max(Counter(multiset).values(), default=0) >= MANY
 
 
 def _allowed_of_pair(

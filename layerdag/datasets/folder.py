@@ -52,6 +52,7 @@ from layerdag.graph.attributed_graph import (
     read_step_time,
     size_conditions,
 )
+from layerdag.graph.formats import program_json
 from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
@@ -333,6 +334,8 @@ def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ..
     Raises:
         DataError: If they are jobs with too many different operators to be learned.
     """
+    if set(graph.categories) == set(program_json.ATTRIBUTES):
+        return "program", (*program_json.ATTRIBUTES, EDGE)
     missing = set(CATEGORIES) - set(graph.categories)
     if missing == {"op"}:
         raise DataError(
@@ -377,7 +380,10 @@ def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
     # The first graph's order is kept: the first attribute is the kind of a node.
     order = list(dict.fromkeys(name for graph in graphs for name in graph.categories))
     order += sorted(texts - set(order))
-    kept = [name for name in order if len(categories[name]) <= MAX_WORDS]
+    program = texts == set(
+        program_json.ATTRIBUTES
+    )  # whose words are calls: all of them, or it does not run
+    kept = [name for name in order if program or len(categories[name]) <= MAX_WORDS]
     edge_types = tuple(dict.fromkeys(name for graph in graphs for name in graph.edge_type_names))
     return [with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
 

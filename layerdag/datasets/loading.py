@@ -22,6 +22,7 @@ from layerdag.schema.schema import NumberForm
 
 LOADERS = {
     "corpus": "layerdag.datasets.corpus",
+    "programs": "layerdag.datasets.programs",
     "tpu_tile": "layerdag.datasets.published",
     "dgrl": "layerdag.datasets.dgrl",
     "alibaba": "layerdag.datasets.published",
@@ -30,7 +31,7 @@ LOADERS = {
 }
 """File whose function ``load_<name>`` loads the data set of that name."""
 
-GENERATED = ("corpus", "latent_preferential")
+GENERATED = ("corpus", "programs", "latent_preferential")
 """Names of the data sets that need no folder."""
 
 _REGISTERED: dict[str, Callable[..., GraphDataset]] = {}
@@ -98,8 +99,8 @@ def load_dataset(
     """Load a data set by its name, or whatever a folder holds.
 
     Args:
-        name_or_folder: "corpus" (the embedded one), "latent_preferential" (generated), a name that
-            ``register_loader`` added, or a folder:
+        name_or_folder: "corpus" and "programs" (embedded), "latent_preferential" (generated),
+            a name that ``register_loader`` added, or a folder:
             a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
             (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
             your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts; or a
@@ -294,6 +295,16 @@ class LatentPreferentialConfig:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class ProgramsConfig:
+    """Forward programs of the embedded corpus; see ``load_programs``."""
+
+    name: Literal["programs"] = "programs"
+    folder: Path | None = None
+    families: tuple[str, ...] = ()
+    seed: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class TpuTileConfig:
     """TPU Tile; see ``load_tpu_tile``."""
@@ -308,6 +319,7 @@ DataConfig = (
     | DgrlConfig
     | FolderConfig
     | LatentPreferentialConfig
+    | ProgramsConfig
     | TpuTileConfig
 )
 
@@ -317,6 +329,7 @@ _CONFIGS: dict[str, type[DataConfig]] = {
     "dgrl": DgrlConfig,
     "folder": FolderConfig,
     "latent_preferential": LatentPreferentialConfig,
+    "programs": ProgramsConfig,
     "tpu_tile": TpuTileConfig,
 }
 

@@ -14,8 +14,8 @@ A checkpoint holds a ``ModelSpec`` beside the weights; the class is one of the p
 the process registered, and the arguments are checked against its tree of settings, so that a file
 cannot name code to run.
 
-Shape letters: B graphs, C numeric conditions, F feature columns, M categorical conditions, N nodes,
-R rows.
+Shape letters: A node attributes, B graphs, C numeric conditions, F feature columns, M categorical conditions, N nodes,
+R rows, X selected graphs.
 """
 
 import importlib
@@ -82,6 +82,42 @@ Faults = Callable[[Sequence[DAG]], Sequence[float]]
 """How much is wrong with each of some finished graphs, the candidates of a graph in a row."""
 
 
+class PartialCheck(ABC):
+    """Tells while graphs are drawn, node by node, which of them can still become valid.
+
+    One row per graph; a sampler adds a node to every row, and copies rows.
+    """
+
+    @abstractmethod
+    def start(self, rows: int) -> None:
+        """Begin with so many empty graphs."""
+
+    @abstractmethod
+    def add(
+        self,
+        x_BA: Int[Tensor, "B A"],
+        row_X: Int[Tensor, " X"],
+        parent_X: Int[Tensor, " X"],
+        type_X: Int[Tensor, " X"],
+    ) -> Bool[Tensor, " B"]:
+        """Add a node to every graph and return which of them can still become valid.
+
+        Args:
+            x_BA: Codes of the nodes.
+            row_X: The row of each edge to them.
+            parent_X: Number of its parent, in the order in which nodes were added.
+            type_X: Its type.
+        """
+
+    @abstractmethod
+    def may_end(self) -> Bool[Tensor, " B"]:
+        """Return which graphs are valid as they are."""
+
+    @abstractmethod
+    def select(self, row_R: Int[Tensor, " R"]) -> None:
+        """Keep the rows ``row_R``, each as often as it is named."""
+
+
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
     """What to sample: one row of conditions and one seed per graph.
@@ -107,6 +143,8 @@ class SampleRequest:
         gap: Where layers that follow the drawn ones are given, too; the prefix is then its.
         possible: What is ruled out while `fast` samples; None rules out nothing.
         faults: What counts against candidates beside the model's own score; None is nothing.
+        check: Which graphs can still become valid while `fast` draws them; particles that cannot
+            are replaced by others, and a graph of which none is left is truncated.
     """
 
     numeric_BC: Float[Tensor, "B C"]
@@ -125,6 +163,7 @@ class SampleRequest:
     gap: Gap | None = None
     possible: JointCodeMasks | None = None
     faults: Faults | None = None
+    check: PartialCheck | None = None
 
     @property
     def sizes_B2(self) -> Float[Tensor, "B 2"]:

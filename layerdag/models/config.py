@@ -124,11 +124,15 @@ class ConstraintConfig:
         attributes: "observed": attributes that several training graphs show to go together, such as
             an operator and its type, do so in every node; "unlimited": each is drawn given the
             others. None: as ``neighbors``.
+        edge_types: "observed": the edges to a node have types that those to training nodes of its
+            kind have together, such as each place of an operator's arguments once; "unlimited":
+            each is drawn by itself. None: "observed" in programs, else "unlimited".
     """
 
     out_degree: Literal["observed", "unlimited"] = "observed"
     neighbors: Literal["observed", "unlimited"] | None = None
     attributes: Literal["observed", "unlimited"] | None = None
+    edge_types: Literal["observed", "unlimited"] | None = None
 
     def __post_init__(self) -> None:
         require_choices("fast", "constraints", self)

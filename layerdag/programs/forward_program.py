@@ -293,6 +293,7 @@ class _Text:
             dims = f"{found.first}:{'' if found.end is None else found.end}"
             one = f"{owner}.shape[{found.first}]"
             text = one if found.end == 0 else f"prod({owner}.shape[{dims}])"
+        text += f"*{found.factor}" if found.factor else ""
         if found.ratio != 1:
             over = "" if found.ratio.denominator == 1 else f"//{found.ratio.denominator}"
             text += ("" if found.ratio.numerator == 1 else f"*{found.ratio.numerator}") + over

@@ -40,6 +40,8 @@ _RATIOS = tuple(
 )
 """Multiples of a width that models have, the usual ones first."""
 _SUMS = (1, -1, 2, -2)
+_PARTS = tuple(Fraction(*ratio) for ratio in ((1, 1), (1, 2), (2, 1), (1, 4), (1, 8)))
+"""Parts of a product or quotient of two entries: halves of a head, shares of an expert."""
 _WIDTH_FROM = 16  # smaller widths are no multiples of one another by anything but chance
 _LITERAL_TO = 8
 _MOST_TRIES = 40
@@ -191,6 +193,10 @@ class _Naming:
             if isinstance(row[0], RecordedCall):
                 for value in _references(row[0].arguments):
                     self._uses[value] += 1
+        leaves = [row for row in self._rows if isinstance(row[0], RecordedLeaf)]
+        self._resized = any(
+            leaf.shape != row[0].shape for row in leaves for leaf in row if leaf.kind == "parameter"
+        )
         self._parts: dict[int, list[int]] = {}
         self._tables: set[int] = set()  # parameters whose rows an embedding looks up
         for at, row in enumerate(self._rows):
@@ -254,13 +260,14 @@ class _Naming:
                 sizes.append(self._input_size(number, place))
             elif leaf.kind == "parameter":
                 rows = place == 0 and at in self._tables
-                sizes.append(self._table.entry("r", number) if rows else
+                sizes.append(self._rows_of(number) if rows else
                              self._width(number, (), "w"))  # fmt: skip
             elif leaf.content is not None:
                 sizes.append(number[0])
             else:
                 known = self._table.find(number, "nwrh")
-                sizes.append(number[0] if _small(number) else known or self._view(number))
+                fixed = _small(number) or self._structural(number)
+                sizes.append(number[0] if fixed else known or self._view(number))
         made = Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
                     leaf.content)  # fmt: skip
         names = (leaf.name,) if leaf.kind in ("parameter", "buffer") else ()
@@ -279,6 +286,8 @@ class _Naming:
         exact = all(n % b == 0 for n, b in zip(number, batch, strict=True))
         if place == 0 and exact and len(multiple) == 1:
             return f"B0*{multiple.pop()}"
+        if self._structural(number):
+            return number[0]
         return self._table.find(number, "nwr") or self._table.entry("n", number)
 
     def _call(self, at: int, row: Sequence[RecordedCall]) -> None:
@@ -348,8 +357,8 @@ class _Naming:
         """Return a number that is no size; if it differs between recordings it must be one."""
         if len(set(number)) == 1:
             return number[0]
-        found = self._table.find(number, "Bnwrh")
-        return Symbol(found or self._table.entry("h", number))
+        found = self._table.find(number, "Bnwrh") or self._view(number)
+        return found if isinstance(found, int) else Symbol(found)
 
     def _tuple(
         self, values: tuple[Any, ...], name: str, sized: bool, context: _Context, names: list[str]
@@ -409,7 +418,7 @@ class _Naming:
         if base == "linear" and place == 1 and first and first[-1] == number:
             return "a0.-1"
         if base.startswith("embedding") and place == 0:
-            return self._table.entry("r", number)
+            return self._rows_of(number)
         own = self._own_first(number, context) if rank == 1 else None
         return own or self._width(number, _channel(base, first), "w")
 
@@ -429,6 +438,8 @@ class _Naming:
         for text, known in channel:
             if known == number:
                 return text
+        if self._structural(number):
+            return number[0]
         found = self._table.find(number, role)
         if found is not None:
             return found
@@ -441,8 +452,49 @@ class _Naming:
                         return f"{text}*{ratio}"
         return self._table.find(number, "wr") or self._table.entry(role, number)
 
-    def _view(self, number: Vector) -> str:
-        return self._table.entry("h", number)
+    def _rows_of(self, number: Vector) -> Size:
+        """Return the rows of an embedding."""
+        return number[0] if self._structural(number) else self._table.entry("r", number)
+
+    def _structural(self, number: Vector) -> bool:
+        """Return whether a size is a part of the structure: no module of several varies it."""
+        return self._resized and len(set(number)) == 1
+
+    def _view(self, number: Vector) -> Size:
+        """Return a size that no shape gives: what follows from two entries, or one of its own."""
+        if self._structural(number):
+            return number[0]
+        return self._related(number) or self._table.entry("h", number)
+
+    def _related(self, number: Vector) -> str | None:
+        """Return an expression of entries; two of them only where several observations agree."""
+        if len(set(number)) < 2:
+            return None
+        return next(self._of_one(number), None) or next(self._of_two(number), None)
+
+    def _of_one(self, number: Vector) -> Iterator[str]:
+        """Yield sums and multiples of one entry."""
+        for name, known in self._table.entries.items():
+            for plus in _SUMS:
+                if tuple(n + plus for n in known) == number:
+                    yield f"{name}+{plus}"
+        for name, known in self._table.entries.items():
+            for ratio in _RATIOS:
+                if _times(known, ratio) == number:
+                    yield f"{name}*{ratio}"
+
+    def _of_two(self, number: Vector) -> Iterator[str]:
+        """Yield parts of products of two entries, and of quotients by a number of heads."""
+        entries = self._table.entries
+        for ratio in _PARTS:
+            text = "" if ratio == 1 else f"*{ratio}"
+            for name, known in entries.items():
+                for other, further in entries.items():
+                    if other >= name and _times(_product((known, further)), ratio) == number:
+                        yield f"{name}*{other}{text}"
+                    heads = other[0] == "h" and name[0] in "nw"
+                    if heads and _times(known, ratio) == _product((number, further)):
+                        yield f"{name}{text}/{other}"
 
     def _listed(self, numbers: list[Vector], context: _Context) -> tuple[Any, ...]:
         """Return the numbers of a list that is a shape, such as that of a view.
@@ -455,8 +507,8 @@ class _Naming:
             if len(set(number)) == 1 and number[0] in _WORDS_OF_VIEWS:
                 found.append(number[0])
                 continue
-            size: Size | None = None
-            if context.base != "unflatten":
+            size: Size | None = number[0] if self._structural(number) else None
+            if size is None and context.base != "unflatten":
                 size = next(self._from_shape(numbers, place, context), None)
             if size is None and open_one and place > 0 and place == len(numbers) - 1:
                 size, open_one = -1, False
@@ -544,6 +596,8 @@ class _Naming:
             for dim in range(len(shape) - 1, -1, -1):
                 if shape[dim] == number and number != batch:
                     return f"a{at}.{dim - len(shape)}"
+        if self._structural(number):
+            return number[0]
         found = self._table.find(number, "nwrh")
         if found is not None:
             return found

@@ -1,12 +1,13 @@
 """Sizes of a program as expressions, so that one program stands for all widths and batches.
 
-A size is a whole number or the text of an expression of one reference:
+A size is a whole number or the text of an expression of one reference, or of two entries:
 
     w0          an entry of the program's table of sizes
     a0.-1       a dimension of the node's first tensor; a1 is its second one
     p0.0        a dimension of the node's first parameter
     a0.1:3      the product of dimensions 1 and 2; "a0.1:" of all from 1 on
     w0*4, a0.-1*1/2, a0.-1/h0, a0.1+1    a multiple, a quotient, a sum
+    B0*n0, w0*1/2/h0, B0*n0*2/h0+1       several of these, in this order
     max         2**63 - 1, which operators take for "to the end"
 
 Entries of the table begin with the letter of their role (``ROLES``).
@@ -41,7 +42,8 @@ _ENTRY = re.compile(r"[Bnwrh]\d{1,6}")
 _EXPRESSION = re.compile(
     r"(?:(?P<entry>[Bnwrh]\d{1,6})|(?P<tensor>[ap]\d{1,4})\.(?P<first>-?\d{1,2})"
     r"(?P<product>:(?P<end>-?\d{1,2})?)?)"
-    r"(?:\*(?P<ratio>\d{1,6}(?:/[1-9]\d{0,5})?)|/(?P<divisor>[Bnwrh]\d{1,6})|\+(?P<plus>-?\d{1,6}))?"
+    r"(?:\*(?P<factor>[Bnwrh]\d{1,6}))?(?:\*(?P<ratio>\d{1,6}(?:/[1-9]\d{0,5})?))?"
+    r"(?:/(?P<divisor>[Bnwrh]\d{1,6}))?(?:\+(?P<plus>-?\d{1,6}))?"
 )
 
 
@@ -54,6 +56,7 @@ class Expression:
         source: Name of the entry or tensor that it refers to.
         first: First dimension of the tensor; None for an entry.
         end: End of the product of dimensions; 0 for one dimension alone, None for all that follow.
+        factor: Entry that the value is multiplied by, "" for none.
         ratio: What the value is multiplied by.
         divisor: Entry that the value is divided by, "" for none.
         plus: What is added.
@@ -62,6 +65,7 @@ class Expression:
     source: str
     first: int | None = None
     end: int | None = 0
+    factor: str = ""
     ratio: Fraction = Fraction(1)
     divisor: str = ""
     plus: int = 0
@@ -88,6 +92,7 @@ def read_expression(text: str) -> Expression:
         source=part["entry"] or part["tensor"],
         first=None if part["entry"] else int(part["first"]),
         end=(int(part["end"]) if part["end"] else None) if whole else 0,
+        factor=part["factor"] or "",
         ratio=Fraction(part["ratio"] or 1),
         divisor=part["divisor"] or "",
         plus=int(part["plus"] or 0),
@@ -110,10 +115,12 @@ def evaluate(size: Size, shapes: Mapping[str, Sequence[int]], table: Mapping[str
     if size == "max":
         return MOST
     found = read_expression(size)
-    value = Fraction(_referred(size, found, shapes, table)) * found.ratio + found.plus
+    value = Fraction(_referred(size, found, shapes, table)) * found.ratio
+    if found.factor:
+        value *= _entry(size, found.factor, table)
     if found.divisor:
-        divisor = _entry(size, found.divisor, table)
-        value = value / divisor if divisor else Fraction(1, 2)
+        value /= _entry(size, found.divisor, table)
+    value += found.plus
     if value.denominator != 1 or not 0 <= value <= _LARGEST:
         raise DataError(f"size '{size}' is {value}, no whole number between 0 and 2**40.")
     return int(value)

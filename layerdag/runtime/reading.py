@@ -33,6 +33,7 @@ NODE_BYTES = {
     "et": 135,
     "graphml": 550,
     "json": 135,
+    "program": 220,
     "feeder-json": 500,
     "parquet": 12,
 }

@@ -266,7 +266,8 @@ def _is_trace_of(name: str) -> Callable[[str], bool]:
     return lambda found: bool(pattern.fullmatch(found))
 
 
-FORMATS = ("auto", "et", "graphml", "json")
+FORMATS = ("auto", "et", "program", "graphml", "json")
+_USUAL = {"trace": "et", "program": "program", "flow": "graphml"}
 # Number of graphs whose conditions are used to estimate the total size.
 _LOOKED_AT = 1000
 
@@ -365,13 +366,20 @@ def resolved_format(file_format: str, kind: str, ranks: int | None) -> str:
     if file_format not in FORMATS:
         raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
     if file_format == "auto":
-        file_format = "et" if kind == "trace" else "graphml"
+        file_format = _USUAL[kind]
     _require_jobs(ranks, file_format)
+    if file_format == "et" and kind == "program":
+        raise UsageError(
+            "This checkpoint samples programs; 'layerdag capture SAMPLE.program.json' derives the "
+            "traces of a step on any number of ranks. Ask for format=program."
+        )
     if file_format == "et" and kind != "trace":
         raise UsageError(
             "This checkpoint samples flow graphs, which are no execution traces; "
             "ask for format=graphml or format=json."
         )
+    if file_format == "program" and kind != "program":
+        raise UsageError("This checkpoint samples no programs; leave format=auto.")
     return file_format
 
 
@@ -527,7 +535,8 @@ def write_samples(
         checkpoint: What to sample from.
         settings: What to sample.
         out: Folder.
-        file_format: One of ``FORMATS``; "auto" is "et" for traces and "graphml" otherwise.
+        file_format: One of ``FORMATS``; "auto" is "et" for traces, "program" for programs and
+            "graphml" otherwise.
         overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
         on_each: Called after each graph, those of a stopped run included, for progress bars.
 

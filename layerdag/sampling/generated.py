@@ -1,7 +1,7 @@
 """``GeneratedGraph``: a sample, its files, and how large they will be."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,12 @@ from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import DataError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition, encode_json, write_json
-from layerdag.graph.formats.graphml import encode_graphml, write_graphml
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, encode_json
+from layerdag.graph.formats import program_json
+from layerdag.graph.formats.graphml import encode_graphml
 from layerdag.graph.formats.rows import to_networkx
+from layerdag.programs.forward_program import Program
+from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import (
     NODE_BYTES,
     Limits,
@@ -27,6 +30,7 @@ from layerdag.runtime.reading import (
     require_few_ranks,
     written_bytes,
 )
+from layerdag.sampling.executed import drawn_program
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.workload import encode_workload, write_workload
@@ -165,13 +169,21 @@ def job_ranks(
     return fitting
 
 
+_ENDINGS = {"graphml": ".graphml", "json": ".json", "program": program_json.SUFFIX}
+_ENCODERS: Mapping[str, Callable[[AttributedGraph], bytes]] = {
+    "graphml": encode_graphml,
+    "json": encode_json,
+    "program": lambda graph: program_json.encode_program_json(graph).encode(),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class SampleFiles:
     """One sample before it is written.
 
     Attributes:
         graph: Its names and numbers.
-        file_format: "et", "graphml" or "json".
+        file_format: "et", "program", "graphml" or "json".
         unfolded: The traces, in the format "et".
     """
 
@@ -200,9 +212,8 @@ class SampleFiles:
         name = self.graph.name
         if self.unfolded is not None:
             return self._facts(self.unfolded), encode_workload(self.unfolded.workload, name)
-        encode = encode_graphml if self.file_format == "graphml" else encode_json
-        file = f"{name}.{self.file_format}"
-        return {"file": file}, [(file, encode(self.graph))]
+        file = f"{name}{_ENDINGS[self.file_format]}"
+        return {"file": file}, [(file, _ENCODERS[self.file_format](self.graph))]
 
     def write(self, folder: Path) -> Mapping[str, object]:
         """Write them into ``folder`` and return what the manifest says of them."""
@@ -211,8 +222,8 @@ class SampleFiles:
             (folder / name).mkdir()
             write_workload(self.unfolded.workload, folder / name / name)
             return self._facts(self.unfolded)
-        path = folder / f"{name}.{self.file_format}"
-        (write_graphml if self.file_format == "graphml" else write_json)(path, self.graph)
+        path = folder / f"{name}{_ENDINGS[self.file_format]}"
+        write_bytes(path, _ENCODERS[self.file_format](self.graph))
         return {"file": path.name}
 
     @staticmethod
@@ -250,6 +261,7 @@ class GeneratedGraph:
         schema: What the codes mean.
         numbers: Values of numeric attributes, where they are known better than positions in bins
             tell: those of costs that programs have. float64 (N,), NaN for absent.
+        sizes: Wanted entries of a program's table of sizes; the others are drawn.
     """
 
     name: str
@@ -258,11 +270,33 @@ class GeneratedGraph:
     truncated: bool
     schema: GraphSchema
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> AttributedGraph:
-        """The graph in names and numbers, with all copies of its blocks."""
-        return self.schema.whole(self.decoded)
+        """The graph in names and numbers, with all copies of its blocks.
+
+        Raises:
+            DataError: If it is to be a program, and none that runs.
+        """
+        if self.schema.kind != "program":
+            return self.schema.whole(self.decoded)
+        graph = program_json.program_graph(self.program.to_json(), self.name)
+        return replace(graph, conditions={**self.decoded.conditions, **graph.conditions})
+
+    @cached_property
+    def program(self) -> Program:
+        """The forward program, with a table of sizes.
+
+        Raises:
+            DataError: If the checkpoint samples no programs, or this sample does not run.
+        """
+        if self.schema.kind != "program":
+            raise DataError(
+                f"{self.name} is no program; take a checkpoint that was trained on programs, such "
+                "as the one that ships as 'programs'."
+            )
+        return drawn_program(self.decoded, self.schema.sizes_of_programs, self.seed, self.sizes)
 
     @cached_property
     def decoded(self) -> AttributedGraph:

@@ -10,11 +10,14 @@ from typing import Any
 import torch
 
 from layerdag.datasets.dataset import encode_batch
+from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import LABEL, NUM_LAYERS, NUM_NODES, Condition
 from layerdag.models.base import DAGModel, SampleRequest
+from layerdag.programs.inference import ShapeInference
 from layerdag.runtime.rng import derive_seed
 from layerdag.sampling.completion import GivenLayers, conditions_for_model, with_blocks, with_copies
 from layerdag.sampling.costs import NumberAssigner
+from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
     BATCH_SIZE,
     FaultCounter,
@@ -186,6 +189,7 @@ class _Drawing:
         settings: With what was left to the model.
         given: The layers that every graph has.
         assigner: Gives nodes numbers that go together, where the schema knows costs.
+        check: Runs programs while they are drawn; None for other graphs.
     """
 
     model: DAGModel
@@ -193,6 +197,7 @@ class _Drawing:
     settings: GenerationSettings
     given: GivenLayers | None
     assigner: NumberAssigner | None
+    check: ExecutionCheck | None
 
     @classmethod
     def from_settings(
@@ -201,7 +206,8 @@ class _Drawing:
         """Return what draws the graphs of a request. Raises as ``sample_like``."""
         settings = settings.resolved(model, schema)
         assigner = NumberAssigner(schema) if schema.costs else None
-        return cls(model, schema, settings, given_layers(settings, schema), assigner)
+        check = ExecutionCheck(schema, ShapeInference()) if schema.kind == "program" else None
+        return cls(model, schema, settings, given_layers(settings, schema), assigner, check)
 
     def batch(self, batch: _Batch) -> list[GeneratedGraph]:
         """Return the graphs of a batch."""
@@ -243,6 +249,8 @@ class _Drawing:
     ) -> list[_Miss]:
         """Return what is wrong with each graph; sizes count where they are drawn again."""
         faults = self._faults.counts([graph.dag for graph in graphs], rows)
+        if self.check is not None:
+            faults = [int(not _runs(graph)) for graph in graphs]
         if not self.settings.redraws:
             return [_Miss(count, 0.0) for count in faults]
         limit = self.settings.max_nodes
@@ -268,7 +276,12 @@ class _Drawing:
         drawn = zip(numbers, seeds, rows, result.dags, result.truncated, strict=True)
         graphs = [
             GeneratedGraph(
-                sample_name(i), seed, dag.to("cpu").with_conditions(row), cut, self.schema
+                sample_name(i),
+                seed,
+                dag.to("cpu").with_conditions(row),
+                cut,
+                self.schema,
+                sizes=settings.sizes,
             )
             for i, seed, row, dag, cut in drawn
         ]
@@ -306,7 +319,16 @@ class _Drawing:
             layers_B=torch.tensor([float(row.get(NUM_LAYERS, math.nan)) for row in rows]),
             possible=possible_codes(self.schema, rows),
             faults=partial(self._faults.counts, rows=rows, each=settings.best_of),
+            check=self.check,
         )
+
+
+def _runs(graph: GeneratedGraph) -> bool:
+    """Return whether a sample is a program that runs; what is cut short is none."""
+    try:
+        return not graph.truncated and bool(graph.program.nodes)
+    except DataError:
+        return False
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

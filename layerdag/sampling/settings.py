@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL, NUM_NODES, AttributedGraph, Condition
+from layerdag.graph.formats.program_json import is_size
 from layerdag.models.base import DAGModel
 from layerdag.runtime.reading import Limits
 from layerdag.schema.schema import GraphSchema
@@ -36,7 +37,7 @@ class GenerationSettings:
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer, `reference` only; None takes the model's own.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning. None takes
-            ``JOB_GUIDANCE`` for jobs of `fast`, and ``GUIDANCE`` otherwise.
+            ``JOB_GUIDANCE`` for jobs of `fast` and for programs, and ``GUIDANCE`` otherwise.
         temperature: Of every decision; less than 1 is sharper, `fast` only. None takes
             ``JOB_TEMPERATURE`` for jobs of `fast`, and 1 otherwise.
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
@@ -53,6 +54,8 @@ class GenerationSettings:
         prefix_layers: How many of its layers are given; None is half of them.
         suffix_layers: How many of its last layers every sample ends with, too: those between are
             drawn anew. None is none: all that follows the first layers is drawn.
+        sizes: Wanted entries of the tables of sizes of programs, such as ``{"B0": 64}``; others are
+            drawn.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, and of
             samples in parts as many as fit into about a gigabyte.
@@ -78,6 +81,7 @@ class GenerationSettings:
     prefix: Workload | AttributedGraph | None = None
     prefix_layers: int | None = None
     suffix_layers: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
     max_nodes: int = 10_000
     batch_size: int | None = None
     processes: int | None = None
@@ -98,6 +102,12 @@ class GenerationSettings:
                 raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
         if self.labels not in LABELS:
             raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
+        for name, number in self.sizes.items():
+            if not is_size(name) or type(number) is not int or not 0 < number <= 1 << 40:
+                raise UsageError(
+                    f"'sizes' holds {name}={number!r:.40}; entries of a table of sizes begin with "
+                    "B, n, w, r or h and are whole numbers from 1 to 2**40, such as w0=4096."
+                )
         if self.seed < 0:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
 
@@ -121,11 +131,17 @@ class GenerationSettings:
                 "This checkpoint was trained on jobs with rolled blocks, of which a prefix is no "
                 "part; complete traces with one that was trained with data.blocks=whole."
             )
+        if self.sizes and schema.kind != "program":
+            raise UsageError(
+                "'sizes' are entries of the tables of programs, and this checkpoint samples none; "
+                "leave them out."
+            )
         best_of = model.default_best_of if self.best_of is None else self.best_of
         fast_jobs = model.has_temperature and schema.kind == "trace"
+        program = schema.kind == "program"
         guidance, temperature = self.guidance, self.temperature
         if guidance is None:
-            guidance = JOB_GUIDANCE if fast_jobs else GUIDANCE
+            guidance = JOB_GUIDANCE if fast_jobs or program else GUIDANCE
         if temperature is None:
             temperature = JOB_TEMPERATURE if fast_jobs else 1.0
         model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)

@@ -30,6 +30,7 @@ from layerdag.dag.statistics import (
 )
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.graph.formats.program_json import is_size
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean, shorten
@@ -43,8 +44,9 @@ from layerdag.schema.conditions import (
 )
 from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
 from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
+from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
 
-KINDS = ("trace", "flow")
+KINDS = ("trace", "flow", "program")
 NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
@@ -56,7 +58,8 @@ class GraphSchema:
     """Names and meanings of everything a data set's graphs carry.
 
     Attributes:
-        kind: "trace" for jobs made of execution traces, "flow" for any other DAG.
+        kind: "trace" for jobs made of execution traces, "program" for forward programs, "flow" for
+            any other DAG.
         attributes: Node attributes in the order of the columns of ``x_NA``.
         edge_types: Name of each edge type, code by position.
         numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
@@ -64,6 +67,7 @@ class GraphSchema:
         condition_table: What training graphs were like, to draw plausible requests from.
         costs: What operators cost in training jobs, for the numbers of samples.
         laws: How numbers follow from conditions; codes are then those of numbers over their laws.
+        sizes_of_programs: What the tables of sizes of training programs hold.
     """
 
     kind: str
@@ -74,6 +78,7 @@ class GraphSchema:
     condition_table: ConditionTable = NO_TABLE
     costs: CostTable = NO_COSTS
     laws: ScalingLaws = field(default_factory=ScalingLaws)
+    sizes_of_programs: SizeTables = NO_SIZES
 
     def __repr__(self) -> str:
         """Return the names of attributes and conditions, not all words."""
@@ -94,7 +99,7 @@ class GraphSchema:
         """Learn vocabularies, bins and scales from training graphs.
 
         Args:
-            kind: "trace" or "flow".
+            kind: One of ``KINDS``.
             graphs: Training graphs.
             num_bins: Bins of each numeric attribute.
             numbers: "relative" to learn how numbers follow from conditions, and bins of the rest.
@@ -130,6 +135,10 @@ class GraphSchema:
             for name in first.numbers
         ]  # fmt: skip
         rows, unit_G = [graph.conditions for graph in graphs], condition_units(program_G)
+        tables = NO_SIZES
+        if kind == "program":
+            tables = fit_sizes(rows, program_G, shared)
+            rows = [{name: v for name, v in row.items() if not is_size(name)} for row in rows]
         conditions = fit_conditions(rows, unit_G)
         schema = cls(
             kind=kind,
@@ -139,6 +148,7 @@ class GraphSchema:
             category_conditions=conditions[1],
             costs=NO_COSTS if laws else fit_costs(graphs, shared, program_G),
             laws=laws,
+            sizes_of_programs=tables,
         )
         return schema.with_table(rows, unit_G)
 
@@ -350,6 +360,7 @@ class GraphSchema:
             "condition_table": self.condition_table.to_dict(),
             **({"costs": self.costs.to_dict()} if self.costs else {}),
             **({"laws": self.laws.to_dict()} if self.laws else {}),
+            **({"sizes": self.sizes_of_programs.to_dict()} if self.sizes_of_programs else {}),
         }
 
     @classmethod
@@ -376,6 +387,7 @@ class GraphSchema:
                 condition_table=ConditionTable.from_dict(data["condition_table"]),
                 costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
                 laws=ScalingLaws.from_dict(data["laws"]) if "laws" in data else NO_LAWS,
+                sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
             )
             schema._check()
         except (

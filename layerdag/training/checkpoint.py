@@ -546,7 +546,7 @@ def checkpoint_fingerprint(path: Path) -> str:
     return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
 
 
-SHIPPED = {"pretrained": "corpus", "llm": "llm"}
+SHIPPED = {"pretrained": "corpus", "llm": "llm", "programs": "programs"}
 """Folders of the checkpoints inside the package, by the names that users type."""
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.dag.dag import GraphSizes
-from layerdag.dag.statistics import shared_statistics
+from layerdag.dag.statistics import edge_type_sets, shared_statistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import ConfigError
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
@@ -80,7 +80,8 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
     is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
     default. So are ``neighbors=None`` and ``attributes=None`` of ``constraints``: "observed" in
-    jobs, "unlimited" in flow graphs. ``remaining_sizes=None`` of ``conditioning`` is "encoded" in
+    jobs, "unlimited" in flow graphs; ``edge_types=None`` is "observed" in programs alone.
+    ``remaining_sizes=None`` of ``conditioning`` is "encoded" in
     jobs whose numbers of nodes and layers are conditions.
 
     Args:
@@ -101,13 +102,18 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
             for name in ("neighbors", "attributes")
             if getattr(config.constraints, name) is None
         }
+        if config.constraints.edge_types is None:
+            left_open["edge_types"] = "observed" if data.schema.kind == "program" else "unlimited"
         config = replace(config, constraints=replace(config.constraints, **left_open))
     conditioning = getattr(config, "conditioning", None)
     if conditioning is not None and getattr(conditioning, "remaining_sizes", "none") is None:
         choice = "encoded" if _asks_for_sizes(data) else "none"
         config = replace(config, conditioning=replace(conditioning, remaining_sizes=choice))
-    sizes = data.schema.sizes()
-    return ModelSpec(name, sizes, shared_statistics(data.graphs["train"], sizes), asdict(config))
+    sizes, graphs = data.schema.sizes(), data.graphs["train"]
+    statistics = shared_statistics(graphs, sizes)
+    if hasattr(config, "constraints") and config.constraints.edge_types == "observed":
+        statistics = replace(statistics, edge_type_sets=edge_type_sets(graphs, sizes))
+    return ModelSpec(name, sizes, statistics, asdict(config))
 
 
 def _asks_for_sizes(data: GraphDataset) -> bool:

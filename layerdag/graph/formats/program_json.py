@@ -3,11 +3,14 @@
 A node is a call, an edge leads from a result to the call that takes it; its type names the places
 among the inputs, "0" or "0+2" where one tensor is taken twice. Words of a node: its call, which is
 the operator with the pattern of its arguments, and the size expressions and other numbers that
-stand in the pattern's gaps. The numbers of the table of sizes are conditions of the graph.
+stand in the pattern's gaps. A third word tells consecutive units (blocks of the model) apart: the
+number of the unit modulo three, "" outside. The numbers of the table of sizes are conditions of
+the graph.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,13 @@ from layerdag.runtime.reading import read_parsed
 
 FORMAT = "layerdag-program/1"
 SUFFIX = ".program.json"
-CALL, SIZES = "call", "sizes"
-_ATTRIBUTES = (CALL, SIZES)
+CALL, SIZES, UNIT = "call", "sizes", "unit"
+ATTRIBUTES = (CALL, SIZES, UNIT)
+"""Of the nodes of a program's graph: the call, its sizes, and the module that it is a part of."""
+
+UNIT_COLORS = 3
+"""Units in a row that are told apart; the number of a unit follows from those of its inputs."""
+
 _GAP = "?"
 _LEAVES = ("input", "parameter", "buffer", "constant")
 _KNOWN = frozenset(
@@ -41,6 +49,18 @@ def read_program_json(path: str | Path) -> AttributedGraph:
     source = str(path)
     try:
         data = json.loads(read_parsed(path, GraphError))
+    except (ValueError, RecursionError) as error:
+        raise GraphError(f"{source} is no program of layerdag: {error}.") from error
+    return program_graph(data, source)
+
+
+def program_graph(data: Any, source: str) -> AttributedGraph:
+    """Return the graph of a program's JSON data, which is not trusted.
+
+    Raises:
+        GraphError: If the data are no program.
+    """
+    try:
         if data.get("format") != FORMAT:
             raise ValueError(f"its format is {data.get('format')!r}, not {FORMAT!r}")
         notes = NoteCollector(source)
@@ -52,15 +72,17 @@ def read_program_json(path: str | Path) -> AttributedGraph:
 
 
 def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
-    columns: dict[str, list[str]] = {name: [] for name in _ATTRIBUTES}
+    columns: dict[str, list[str]] = {name: [] for name in ATTRIBUTES}
     places: dict[tuple[int, int], list[int]] = {}
     names = []
+    units = {str(path): at for at, path in enumerate(data.get("units", ()))}
     for at, node in enumerate(data["nodes"]):
         gaps: list[str] = []
         given = {"arguments": node["arguments"], **_if(node, "keywords"), **_if(node, "mode")}
         pattern = json.dumps(_opened(given, gaps), separators=(",", ":"))
         columns[CALL].append(f"{node['operator']} {pattern}")
         columns[SIZES].append(" ".join(gaps))
+        columns[UNIT].append(_unit_color(str(node.get("module", "")), units))
         for place, source in enumerate(node.get("inputs", ())):
             places.setdefault((int(source), at), []).append(place)
         names.append(f"v{at} {node.get('module', '')}".rstrip())
@@ -74,10 +96,22 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
         edge_type_E=np.array([known.index(kind) for kind in kinds], dtype=np.int64),
         edge_type_names=known,
         conditions={str(name): float(number) for name, number in data["sizes"].items()},
-        open_vocabularies=_ATTRIBUTES,
+        open_vocabularies=ATTRIBUTES,
         node_names=tuple(names),
         notes=notes.notes,
     ).checked()
+
+
+def _unit_color(module: str, units: Mapping[str, int]) -> str:
+    """Return the number of the unit around a module, modulo ``UNIT_COLORS``; "" for none."""
+    while module and module not in units:
+        module = module.rpartition(".")[0]
+    return str(units[module] % UNIT_COLORS) if module else ""
+
+
+def is_size(name: str) -> bool:
+    """Return whether a graph-level name is that of an entry in a table of sizes, such as "w0"."""
+    return re.fullmatch(r"[Bnwrh]\d{1,6}", name) is not None
 
 
 def operator_of(call: str) -> str:
@@ -108,32 +142,68 @@ def _opened(value: Any, gaps: list[str]) -> Any:
     return {**value, kind: [_GAP if isinstance(size, str) else size for size in value[kind]]}
 
 
+def unit_numbers(colors: Sequence[str]) -> list[int]:
+    """Return the number of each node's unit, -1 for none.
+
+    In program order one unit follows another, so that a word stands for the current unit, the next
+    one, or the one before.
+
+    Args:
+        colors: The attribute "unit" of the nodes in program order.
+    """
+    numbers, current = [], 0
+    for color in colors:
+        if not color.isdigit():
+            numbers.append(-1)
+            continue
+        ahead = (int(color) - current) % UNIT_COLORS
+        before = ahead == UNIT_COLORS - 1 and current > 0
+        numbers.append(current - 1 if before else current + ahead)
+        current = max(current, numbers[-1])
+    return numbers
+
+
 def write_program_json(path: str | Path, graph: AttributedGraph) -> None:
-    """Write a graph whose nodes are calls as a program; the last node is its output.
+    """Write a graph whose nodes are calls as a program. Raises as ``graph_to_program``."""
+    write_text(path, encode_program_json(graph))
+
+
+def encode_program_json(graph: AttributedGraph) -> str:
+    """Return what ``write_program_json`` writes."""
+    return json.dumps(graph_to_program(graph), separators=(",", ":")) + "\n"
+
+
+def graph_to_program(graph: AttributedGraph) -> dict[str, Any]:
+    """Return the JSON data of a program whose calls are a graph's nodes; the last is its output.
 
     Raises:
         GraphError: If the nodes are no calls, an edge type names no places, a gap has no content,
             or a size that is named has no number among the graph's conditions.
     """
-    missing = [name for name in _ATTRIBUTES if name not in graph.categories]
+    missing = [name for name in (CALL, SIZES) if name not in graph.categories]
     if missing:
         raise GraphError(
             f"{graph.name}: its nodes have no attribute '{missing[0]}', so it is no program."
         )
     inputs = _inputs(graph)
     nodes = [_node(graph, at, inputs[at]) for at in range(graph.num_nodes)]
-    document = {
+    numbers = unit_numbers(graph.categories.get(UNIT, [""] * graph.num_nodes))
+    paths = {number: f"blocks.{at}" for at, number in enumerate(sorted({*numbers} - {-1}))}
+    for node, number in zip(nodes, numbers, strict=True):
+        if number in paths:
+            node["module"] = paths[number]
+    return {
         "format": FORMAT,
         "name": graph.name,
         "sizes": {
             name: int(number)
             for name, number in graph.conditions.items()
-            if isinstance(number, float) and number == int(number) and name[1:].isdigit()
+            if isinstance(number, float) and number == int(number) and is_size(name)
         },
         "outputs": [graph.num_nodes - 1],
+        "units": list(paths.values()),
         "nodes": nodes,
     }
-    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
 
 
 def _inputs(graph: AttributedGraph) -> list[list[int]]:
@@ -154,19 +224,34 @@ def _inputs(graph: AttributedGraph) -> list[list[int]]:
 
 
 def _node(graph: AttributedGraph, at: int, inputs: list[int]) -> dict[str, Any]:
-    operator, _, pattern = graph.categories[CALL][at].partition(" ")
-    gaps = iter(graph.categories[SIZES][at].split())
+    call = graph.categories[CALL][at]
+    try:
+        given = call_to_json(call, graph.categories[SIZES][at])
+    except ValueError as error:
+        raise GraphError(
+            f"{graph.name}: the arguments of node {at} ({call.partition(' ')[0]}) cannot be "
+            f"filled: {error}."
+        ) from error
+    return {**given, "inputs": inputs}
+
+
+def call_to_json(call: str, sizes: str) -> dict[str, Any]:
+    """Return the node of the words of a call and its sizes, without inputs.
+
+    Raises:
+        ValueError: If the sizes do not fill the gaps of the call, or it is no call.
+    """
+    operator, _, pattern = call.partition(" ")
+    gaps = iter(sizes.split())
     try:
         given = _filled(json.loads(pattern), gaps)
-        if next(gaps, None) is not None:
-            raise ValueError("there are more sizes than gaps")
-    except (ValueError, StopIteration, RecursionError) as error:
-        few = isinstance(error, StopIteration)
-        reason = "there are fewer sizes than gaps" if few else str(error)
-        raise GraphError(
-            f"{graph.name}: the arguments of node {at} ({operator}) cannot be filled: {reason}."
-        ) from error
-    return {"operator": operator, **given, "inputs": inputs}
+    except StopIteration:
+        raise ValueError("there are fewer sizes than gaps") from None
+    except RecursionError as error:
+        raise ValueError("its arguments are nested too deeply") from error
+    if next(gaps, None) is not None:
+        raise ValueError("there are more sizes than gaps")
+    return {"operator": operator, **given}
 
 
 def _filled(value: Any, gaps: Iterator[str]) -> Any:

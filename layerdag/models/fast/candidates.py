@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int, Shaped, UInt64
 from torch import Tensor
 
 from layerdag.models.draws import sample_from_logits, slot_uniforms
-from layerdag.models.fast.constraints import DegreeConstraints
+from layerdag.models.fast.constraints import DegreeConstraints, EdgeTypeSets
 from layerdag.models.fast.decisions import Heads, Pointer
 from layerdag.models.fast.layout import NEVER, CandidatePairs, log_code, stub_code, visible_range
 from layerdag.models.fast.sampler_state import (
@@ -363,6 +363,7 @@ class CandidateSampler:
     Attributes:
         heads: Readouts of the model.
         constraints: Constraints taken from the training graphs.
+        type_sets: The edge types that go together in training graphs.
         masks: The codes that nodes can have.
         cache: Encodings and keys of earlier tokens.
         state: Of the newest token of every graph.
@@ -373,6 +374,7 @@ class CandidateSampler:
 
     heads: Heads
     constraints: DegreeConstraints
+    type_sets: EdgeTypeSets
     masks: CodeMasks
     cache: EncoderCache
     state: SamplerState
@@ -398,7 +400,9 @@ class CandidateSampler:
         kind_P, states = self._kinds(states, graph_P, first_P, uniform_PU)
         degree_P = self._degrees(states, kind_P, first_P, uniform_PU)
         (state_QD,) = states.of_candidates(torch.arange(graph_P.shape[0], device=graph_P.device))
-        edges, sum_QD = self._parents(graph_P, states.split(degree_P), first_P, degree_P, seed_P)
+        types_P = self.type_sets.start(kind_P, degree_P)
+        states = states.split(degree_P)
+        edges, sum_QD = self._parents(graph_P, states, first_P, degree_P, types_P, seed_P)
         parents_QD = sum_QD / self.guidance.duplicate(degree_P).clamp(min=1)[:, None]
         return NodeCandidates(graph_P, first_P, kind_P, degree_P, edges, state_QD, parents_QD)
 
@@ -468,6 +472,7 @@ class CandidateSampler:
         logits_GK = self.constraints.limit_degrees(
             logits_GK, counter, alike.of(kind_P), alike.of(first_P)
         )
+        logits_GK = self.type_sets.limit_degrees(logits_GK, counter, alike.of(kind_P))
         degree_P = counter.decode(
             alike.draw(logits_GK, uniform_PU[:, RandomSlot.IN_DEGREE]),
             uniform_PU[:, RandomSlot.IN_DEGREE + 1],
@@ -480,6 +485,7 @@ class CandidateSampler:
         states: GroupStates,
         first_P: Int[Tensor, " P"],
         degree_P: Int[Tensor, " P"],
+        types_P: Int[Tensor, " P"],
         seed_P: UInt64[np.ndarray, " P"],
     ) -> tuple[tuple[EdgesToParents, ...], Float[Tensor, "Q D"]]:
         """Draw further parents and all edge types; return the sum of the parents' encodings, too.
@@ -498,7 +504,12 @@ class CandidateSampler:
             slot = RandomSlot.FURTHER_PARENT + SLOTS_PER_PARENT * rank
             u_X3 = self._uniforms(seed_P[chosen_X.cpu().numpy()], range(slot, slot + 3))
             type_GK = self.guidance.merge(self.heads.type_readout(states.columns[2]))
-            edges.append(EdgesToParents(chosen_X, parent_X, states.alike.draw(type_GK, u_X3[:, 2])))
+            type_GK = self.type_sets.limit(type_GK, states.alike.of(types_P[chosen_X]))
+            type_X = states.alike.draw(type_GK, u_X3[:, 2])
+            edges.append(EdgesToParents(chosen_X, parent_X, type_X))
+            if self.type_sets.any_listed:
+                types_P[chosen_X] = self.type_sets.read(types_P[chosen_X], type_X)
+                states = states.split(type_X)
             ended_X, more_X = (open_X == 0).nonzero()[:, 0], (open_X > 0).nonzero()[:, 0]
             sum_RD[self.guidance.rows(chosen_X[ended_X], count)] = states.of_candidates(ended_X)[1]
             states, chosen_X, rank = states.keep(more_X), chosen_X[more_X], rank + 1

@@ -26,7 +26,12 @@ from layerdag.models.base import (
     require_request,
 )
 from layerdag.models.config import HEAD_WIDTH, FastConfig
-from layerdag.models.fast.constraints import AllowedCodes, DegreeConstraints, neighbor_kinds_of
+from layerdag.models.fast.constraints import (
+    AllowedCodes,
+    DegreeConstraints,
+    edge_type_sets_of,
+    neighbor_kinds_of,
+)
 from layerdag.models.fast.decisions import (
     Heads,
     Targets,
@@ -92,6 +97,7 @@ class FastLayerDAG(DAGModel):
         self.neighbors = neighbor_kinds_of(config.constraints, statistics)
         limited = config.constraints.attributes != "unlimited"
         self.allowed = AllowedCodes(sizes, statistics if limited else None)
+        self.type_sets = edge_type_sets_of(config.constraints, sizes, statistics)
         self.posterior = _posterior(sizes, config)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
@@ -321,6 +327,7 @@ class FastLayerDAG(DAGModel):
             self.constraints,
             self.neighbors,
             self.allowed,
+            self.type_sets,
             self.block,
         )
         with torch.inference_mode():

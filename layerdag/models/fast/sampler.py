@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from torch import Tensor, nn
 
 from layerdag.dag.partial import Prefix
-from layerdag.models.base import Conditions, SampleRequest, SampleResult
+from layerdag.models.base import Conditions, PartialCheck, SampleRequest, SampleResult
 from layerdag.models.draws import sample_from_logits, slot_uniforms
 from layerdag.models.fast.candidates import CandidateSampler, EdgesToParents, NodeCandidates
 from layerdag.models.fast.constraints import (
@@ -40,6 +40,7 @@ from layerdag.models.fast.constraints import (
     UNSEEN,
     AllowedCodes,
     DegreeConstraints,
+    EdgeTypeSets,
     NeighborKinds,
 )
 from layerdag.models.fast.decisions import Heads
@@ -248,9 +249,10 @@ def resampled_rows(
     slot = int(RandomSlot.RESAMPLING)
     for graph in np.unique(graph_B):
         row_O = np.flatnonzero(graph_B == graph)
-        weight_O = np.exp(log_weight_B[row_O] - log_weight_B[row_O].max())
-        if weight_O.min() == weight_O.max():
+        most = log_weight_B[row_O].max()
+        if most == log_weight_B[row_O].min():
             continue
+        weight_O = np.exp(log_weight_B[row_O] - most)
         uniform = slot_uniforms(
             first_seed_G[graph : graph + 1], np.array([position]), range(slot, slot + 1)
         )
@@ -324,6 +326,7 @@ class SamplerModules:
         constraints: Constraints taken from the training graphs.
         neighbors: The parents and children that training graphs have.
         allowed: The attributes that go together in training graphs.
+        type_sets: The edge types that do.
         block: Number of tokens per attention block.
     """
 
@@ -336,6 +339,7 @@ class SamplerModules:
     constraints: DegreeConstraints
     neighbors: NeighborKinds
     allowed: AllowedCodes
+    type_sets: EdgeTypeSets
     block: int
 
 
@@ -367,6 +371,9 @@ class Sampler:
         self.u_BU = torch.zeros(0)
         self.newest_edges: tuple[EdgesToParents, ...] = ()
         self.output = OutputBuffer(self.seed_B, device)
+        self.check, self.valid_B = request.check, torch.ones(self.rows, dtype=torch.bool)
+        if self.check is not None:
+            self.check.start(self.rows)
         self.given = None if request.prefix is None else GivenNodes(request.prefix, device)
 
     def run(self) -> SampleResult:
@@ -374,8 +381,8 @@ class Sampler:
         position = 0
         while self.rows:
             encoded_RD = self._encode(position)
-            if position and position % INTERVAL == 0 and self.weights is not None:
-                encoded_RD = self._resample(position, self.weights, encoded_RD)
+            if position and self._must_resample(position):
+                encoded_RD = self._resample(position, encoded_RD)
             position += 1
             encoded_RD = self._start_nodes(position, encoded_RD)
             if self.given is not None and self.given.covers(position):
@@ -416,21 +423,36 @@ class Sampler:
         self.cache.append(position, encoded_RD, modules.heads.pointer.key(encoded_RD))
         return encoded_RD
 
-    def _resample(
-        self, position: int, weights: ParticleWeights, encoded_RD: Float[Tensor, "R D"]
-    ) -> Float[Tensor, "R D"]:
+    def _must_resample(self, position: int) -> bool:
+        """Return whether particles are to be replaced before the next node."""
+        if self.request.best_of == 1:
+            return False
+        if not self.valid_B.all():
+            return True
+        return self.weights is not None and position % INTERVAL == 0
+
+    def _log_weights(self) -> Float[np.ndarray, " B"]:
+        """Return the log weight of each row since the last resampling, nats."""
+        log_weight_B = np.zeros(self.rows)
+        if self.weights is not None:
+            log_weight_B += self.weights.log_weight_B.cpu().numpy()
+        log_weight_B[~self.valid_B.numpy()] = -np.inf
+        return log_weight_B
+
+    def _resample(self, position: int, encoded_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
         """Replace particles of little weight by copies of others of the same graph."""
-        particles = self.request.best_of
+        particles, weights = self.request.best_of, self.weights
         active_B = self.state.sample_B < self.padding_sample
         row_X = active_B.nonzero()[:, 0]
         source_X = resampled_rows(
             self.state.sample_B[row_X].cpu().numpy(),
-            weights.log_weight_B[row_X].cpu().numpy(),
+            self._log_weights()[row_X.cpu().numpy()],
             particles,
             self.seed_B[:-1:particles],
             position,
         )
-        weights.log_weight_B = torch.zeros_like(weights.log_weight_B)
+        if weights is not None:
+            weights.log_weight_B = torch.zeros_like(weights.log_weight_B)
         source_B = torch.arange(self.rows, device=row_X.device)
         source_B[row_X] = row_X[torch.from_numpy(source_X).to(row_X.device)]
         if bool((source_B == torch.arange(self.rows, device=row_X.device)).all()):
@@ -441,8 +463,16 @@ class Sampler:
         self.state.select(source_B)
         self.state.sample_B = sample_B
         self.cache.select(encoder_R)
-        weights.select(source_B)
+        self._select_checked(source_B)
         return encoded_RD[encoder_R]
+
+    def _select_checked(self, row_R: Int[Tensor, " R"]) -> None:
+        """Keep the rows ``row_R`` of what weighs graphs and of what checks them."""
+        self.valid_B = self.valid_B[row_R.cpu()]
+        if self.weights is not None:
+            self.weights.select(row_R)
+        if self.check is not None:
+            self.check.select(row_R)
 
     def _parents(self) -> ParentList:
         """Return the parents of the newest nodes, for every encoder row."""
@@ -488,6 +518,9 @@ class Sampler:
         truncated_B = (
             too_deep_B | torch.full_like(full_B, position > self.request.max_nodes)
         ) & ~ended_B
+        if self.check is not None:
+            valid_B = self.valid_B.to(size_B.device)
+            truncated_B |= ~valid_B | (ended_B & ~self.check.may_end().to(size_B.device))
         self.output.truncate(self.state.sample_B[truncated_B])
         done_B = ended_B | truncated_B
         self.state.sample_B = self.state.sample_B.masked_fill(done_B, self.padding_sample)
@@ -505,8 +538,7 @@ class Sampler:
         """Keep the graphs ``keep_X``."""
         self.state.select(keep_X)
         self.cache.select(encoder_R)
-        if self.weights is not None:
-            self.weights.select(keep_X)
+        self._select_checked(keep_X)
         self.vectors = self.vectors.select(encoder_R)
         self.u_BU = self.u_BU[keep_X]
         self.rows = keep_X.shape[0]
@@ -584,7 +616,19 @@ class Sampler:
         )
         self.state.set_out_degree(position, out_degree_B, capacity_B - reserved)
         self.x_BA = x_BA
+        if self.check is not None:
+            ended_B = (self.state.sample_B == self.padding_sample).cpu()
+            self.valid_B = (self.valid_B & self._checked(self.check, x_BA)) | ended_B
         self.output.add_nodes(self.state.sample_B, x_BA, self.state.structure.layer_T)
+
+    def _checked(self, check: PartialCheck, x_BA: Int[Tensor, "B A"]) -> Bool[Tensor, " B"]:
+        """Return which graphs can still become valid with their newest node."""
+        empty = torch.zeros(0, dtype=torch.int64)
+        columns = [
+            torch.cat([empty, *(getattr(edges, name).cpu() for edges in self.newest_edges)])
+            for name in ("candidate_X", "parent_X", "type_X")
+        ]
+        return check.add(x_BA.cpu(), columns[0], columns[1] - 1, columns[2])
 
     def _sample_nodes(self, position: int, context_RD: Float[Tensor, "R D"]) -> NodeCandidates:
         """Draw candidates for the next node of every graph, and keep one of each."""
@@ -592,6 +636,7 @@ class Sampler:
         sampler = CandidateSampler(
             modules.heads,
             modules.constraints,
+            modules.type_sets,
             self.masks,
             self.cache,
             self.state,

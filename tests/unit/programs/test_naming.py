@@ -70,3 +70,36 @@ def test_a_tied_weight_is_one_node() -> None:
     assert [node.names for node in weights] == [("token.weight",)]
     readers = [n.operator for n in found.nodes if found.nodes.index(weights[0]) in n.inputs]
     assert readers == ["aten.embedding.default", "aten.linear.default"]
+
+
+class Experts(nn.Module):
+    """Tokens on experts of a fixed capacity; the number of experts is a part of the code."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.router, self.heads = nn.Linear(width, 4, bias=False), heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        half = torch.arange(x.shape[-1] // self.heads // 2)
+        slots = torch.arange(x.shape[0] * x.shape[1] // 2)
+        parts = [part.sum() for part in self.router(x).unbind(-1)]
+        return torch.stack(parts).sum() + half.sum() + slots.sum()
+
+
+def test_sizes_that_follow_from_two_entries_are_expressions_of_both() -> None:
+    sizes = [(4, 6, 24, 2), (10, 8, 40, 4)]
+    models = [Experts(width, heads) for _, _, width, heads in sizes]
+    found = program(models, [[torch.zeros(b, t, w)] for b, t, w, _ in sizes])
+    assert "B0*n0*1/2" in {size for node in found.nodes for size in node.slots}
+    again = program(Experts(24, 2), [torch.zeros(2, 10, 24)])
+    assert shapes(run_fake(found.resize(B0=2, n0=10))) == shapes(run_fake(again))
+
+
+def test_what_no_model_of_several_varies_is_structure() -> None:
+    """Four experts are four results of unbind; no table can make them five."""
+    sizes = [(4, 6, 24, 2), (10, 8, 40, 4)]
+    models = [Experts(width, heads) for _, _, width, heads in sizes]
+    found = program(models, [[torch.zeros(b, t, w)] for b, t, w, _ in sizes])
+    router = next(node for node in found.nodes if node.operator == "aten.linear.default")
+    assert router.leaves[0].shape == (4, "a0.-1")
+    assert 4 not in {n for name, n in found.sizes.items() if name != "B0"}

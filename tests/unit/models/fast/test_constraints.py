@@ -12,13 +12,14 @@ from random_graphs import random_dag
 from small_models import SIZES, collated, small_dags, small_model
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
-from layerdag.dag.statistics import MANY, GraphStatistics, neighbor_kinds
+from layerdag.dag.statistics import MANY, GraphStatistics, edge_type_sets, neighbor_kinds
 from layerdag.models.config import ConstraintConfig, FastConfig
 from layerdag.models.fast.constraints import (
     NATS_PER_VIOLATION,
     UNCONSTRAINED,
     UNSEEN,
     DegreeConstraints,
+    EdgeTypeSets,
     KindAutomaton,
     NeighborKinds,
 )
@@ -245,3 +246,39 @@ def test_a_weight_is_one_in_the_mean_over_samples():
     fits_K, other_K = neighbors.offset_K, neighbors.offset_K - NATS_PER_VIOLATION
     mean_K = (1 - sampled_K) * fits_K.exp() + sampled_K * other_K.exp()
     torch.testing.assert_close(mean_K, torch.ones(KINDS))
+
+
+def binary(types: tuple[int, ...]) -> DAG:
+    """Two sources and a node of kind 1 that takes them by edges of these types."""
+    edges_2E = torch.tensor([[0, 1][: len(types)], [2, 2][: len(types)]])
+    kinds = torch.tensor([[0], [0], [1]])
+    return DAG.build(kinds, edges_2E, edge_type_E=torch.tensor(types))
+
+
+def type_sets(*types: tuple[int, ...]) -> EdgeTypeSets:
+    sizes = GraphSizes((2,), edge_types=3)
+    dags = [binary(each) for each in types for _ in range(5)]
+    statistics = replace(
+        GraphStatistics.measure(dags, sizes), edge_type_sets=edge_type_sets(dags, sizes)
+    )
+    return EdgeTypeSets(sizes, GraphStatistics.from_dict(statistics.to_dict()))
+
+
+def test_each_place_of_an_argument_is_taken_once():
+    """Type 2 stands for both places at once, which one parent alone can take."""
+    sets = type_sets((0, 1), (1, 0), (2,))
+    kind = torch.tensor([1])
+    two, one = sets.start(kind, torch.tensor([2])), sets.start(kind, torch.tensor([1]))
+    assert sets.limit(torch.zeros(1, 3), two).isfinite().tolist() == [[True, True, False]]
+    assert sets.limit(torch.zeros(1, 3), one).isfinite().tolist() == [[False, False, True]]
+    after = sets.read(two, torch.tensor([0]))
+    assert sets.limit(torch.zeros(1, 3), after).isfinite().tolist() == [[False, True, False]]
+
+
+def test_in_degrees_that_no_set_of_types_has_are_ruled_out():
+    counter = CountEncoder(CountCode(4, 4))
+    logits_BK, kind_B = torch.zeros(2, counter.num_codes), torch.tensor([1, 0])
+    limited = type_sets((0, 1)).limit_degrees(logits_BK, counter, kind_B)
+    allowed = [counter.lows_K1[:-1][row.isfinite()].tolist() for row in limited]
+    assert allowed[0] == [2]
+    assert allowed[1] == [0]

@@ -1,0 +1,88 @@
+"""The forward programs of the embedded corpus' training runs, one graph per run."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from layerdag.dag.statistics import program_numbers
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.errors import DataError
+from layerdag.graph.attributed_graph import AttributedGraph, Condition, Split, size_conditions
+from layerdag.graph.formats.program_json import program_graph
+from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.terminal import track
+from layerdag.schema.size_tables import FAMILY
+from layerdag.traces.chakra.corpus import embedded_corpus
+
+DEPTH = "depth"
+_HELD_OUT = 0.1
+
+
+def load_programs(
+    folder: str | Path | None = None, *, families: tuple[str, ...] = (), seed: int = 0
+) -> GraphDataset:
+    """Load the programs of a folder with a file of JSON lines for each family.
+
+    Conditions are the family, the numbers of nodes and of layers, and the depth, the number of
+    units. Programs of one structure, whatever their tables of sizes, are in one split: a tenth of
+    the structures of each family each for validation and test.
+
+    Args:
+        folder: With ``FAMILY.jsonl.xz``; None is the embedded one.
+        families: Keep only these; all if empty.
+        seed: Of the split.
+
+    Raises:
+        DataError: If a file is damaged, or nothing is left for training.
+    """
+    folder = embedded_corpus() / "programs" if folder is None else Path(folder)
+    files = [
+        path
+        for path in sorted(folder.glob("*.jsonl.xz"))
+        if not families or path.name.partition(".")[0] in families
+    ]
+    if not files:
+        raise DataError(f"{folder}: holds no FAMILY.jsonl.xz of the families asked for.")
+    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    for path in track(files, "reading programs", len(files)):
+        graphs = list(_read(path))
+        for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
+            parts[split].append(graph)
+    return GraphDataset.build("programs", "program", parts)
+
+
+def _read(path: Path) -> Iterator[AttributedGraph]:
+    """Yield the graphs of the programs of one family."""
+    family = path.name.partition(".")[0]
+    for number, line in enumerate(read_parsed(path).splitlines(), start=1):
+        where = f"{path}: line {number}"
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where} is no JSON: {error}.") from error
+        graph = program_graph(data, where)
+        conditions: dict[str, Condition] = {
+            **graph.conditions,
+            FAMILY: family,
+            **size_conditions(graph.layer_N),
+        }
+        if data.get("units"):
+            conditions[DEPTH] = float(len(data["units"]))
+        yield replace(graph, conditions=conditions)
+
+
+def _splits(graphs: Sequence[AttributedGraph], seed: int) -> Iterator[Split]:
+    """Yield the split of each program; those of one structure are together."""
+    number_G = program_numbers(graphs)
+    count = int(number_G.max()) + 1
+    rank_P = np.random.default_rng(seed).permutation(count)
+    held = max(1, round(_HELD_OUT * count))
+    named: defaultdict[int, Split] = defaultdict(lambda: "train")
+    named.update(dict.fromkeys(range(held), "test"))
+    named.update(dict.fromkeys(range(held, 2 * held), "val"))
+    for number in number_G.tolist():
+        yield named[int(rank_P[number])]

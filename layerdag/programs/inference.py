@@ -1,0 +1,137 @@
+"""Shape inference: the type of a call's result from the types of its inputs, without a program.
+
+A type is what fake tensors tell: shape, strides, dtype, and whether a gradient is wanted. Types are
+numbered and each distinct call is run once, so that programs which are drawn node by node are
+checked at the cost of a look-up.
+
+Sizes are those of one table in which every entry has a number of its own, and numbers divide as in
+models (heads divide widths). What runs there runs with any other such table: two sizes that are
+equal by chance can hide no mistake.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from layerdag.errors import DataError
+from layerdag.graph.formats.program_json import call_to_json
+from layerdag.programs.execution import fake_leaf, quiet, run_node, switched
+from layerdag.programs.nodes import Leaf, Node, read_node
+
+TensorType = tuple[tuple[int, ...], tuple[int, ...], str, bool]
+"""Shape, strides, dtype, whether a gradient is wanted."""
+
+ResultType = tuple[TensorType, ...]
+"""Of a list of tensors, or of one."""
+
+FAILS = -1
+"""Number of no type: the call cannot run."""
+
+_ENTRIES = 64
+
+
+def distinct_sizes() -> dict[str, int]:
+    """Return a table in which all entries of a role differ, and widths are whole in many parts."""
+    table = {}
+    for at in range(_ENTRIES):
+        table[f"B{at}"] = 48 * (at + 1)
+        table[f"n{at}"] = 96 + 32 * at
+        table[f"w{at}"] = (192 if at % 2 == 0 else 384) + 96 * at
+        table[f"r{at}"] = 1000 + 7 * at
+        table[f"h{at}"] = (4, 8, 2, 16, 6, 12, 3, 24)[at % 8]
+    return table
+
+
+@final
+class ShapeInference:
+    """Types of results by number.
+
+    Args:
+        sizes: The table of sizes; by default ``distinct_sizes()``.
+    """
+
+    def __init__(self, sizes: Mapping[str, int] | None = None) -> None:
+        self._sizes = distinct_sizes() if sizes is None else sizes
+        self._types: list[tuple[ResultType, bool]] = []
+        self._numbers: dict[tuple[ResultType, bool], int] = {}
+        self._results: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self._nodes: dict[tuple[str, str, int], Node | None] = {}
+
+    def result(self, call: str, sizes: str, inputs: tuple[int, ...]) -> int:
+        """Return the number of the type of a call's result, ``FAILS`` if it cannot run.
+
+        Args:
+            call: The word of the call (``layerdag.graph.formats.program_json``).
+            sizes: The word of its sizes.
+            inputs: Numbers of the types of its inputs, in their places.
+        """
+        key = (call, sizes, inputs)
+        found = self._results.get(key)
+        if found is None:
+            found = self._results[key] = self._run(call, sizes, inputs)
+        return found
+
+    def is_loss(self, number: int) -> bool:
+        """Return whether a type is that of a scalar that can be differentiated."""
+        if number < 0:
+            return False
+        kinds, listed = self._types[number]
+        shape, _, _, differentiable = kinds[0] if kinds else ((0,), (), "", False)
+        return not listed and shape == () and differentiable
+
+    def _run(self, call: str, sizes: str, inputs: tuple[int, ...]) -> int:
+        node = self._node(call, sizes, len(inputs))
+        if node is None or FAILS in inputs:
+            return FAILS
+        # Samplers run in inference mode, where no result would want a gradient.
+        grows = torch.inference_mode(False), torch.enable_grad()
+        with grows[0], grows[1], quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+            try:
+                tensors = [_made(*self._types[number]) for number in inputs]
+                with switched(node.mode):
+                    result = run_node(node, tensors, self._sizes, _leaf)
+            except Exception:  # an operator's own refusals are of many classes
+                return FAILS
+            return self._number(result)
+
+    def _node(self, call: str, sizes: str, inputs: int) -> Node | None:
+        key = (call, sizes, inputs)
+        if key not in self._nodes:
+            try:
+                data = {**call_to_json(call, sizes), "inputs": list(range(inputs))}
+                self._nodes[key] = read_node(data, "a drawn node")
+            except (DataError, ValueError, StopIteration):
+                self._nodes[key] = None
+        return self._nodes[key]
+
+    def _number(self, result: Any) -> int:
+        listed = not isinstance(result, Tensor)
+        parts: Sequence[Any] = result if listed else [result]
+        if not isinstance(parts, list | tuple) or not all(isinstance(p, Tensor) for p in parts):
+            return FAILS
+        key = (tuple(_type_of(part) for part in parts), listed)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._types)
+            self._types.append(key)
+        return self._numbers[key]
+
+
+def _type_of(tensor: Tensor) -> TensorType:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return tuple(tensor.shape), tensor.stride(), dtype, tensor.requires_grad
+
+
+def _made(kinds: ResultType, listed: bool) -> Tensor | list[Tensor]:
+    parts = []
+    for shape, stride, dtype, differentiable in kinds:
+        tensor = torch.empty_strided(shape, stride, dtype=getattr(torch, dtype))
+        # A result, not a leaf: operators that overwrite it may do so.
+        parts.append(tensor.requires_grad_().clone() if differentiable else tensor)
+    return parts if listed else parts[0]
+
+
+def _leaf(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
+    return fake_leaf(leaf, shape)

@@ -1,0 +1,132 @@
+"""Tables of sizes that training programs have, to draw the sizes of sampled programs from.
+
+A program is drawn without numbers: its sizes are expressions of the entries of a table ("B0" a
+batch, "w0" a width; ``layerdag.programs.sizes``). What remains are a few numbers per program. Only
+numbers that several training programs share are kept, each with the number of programs, rounded up.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from layerdag.graph.attributed_graph import Condition
+from layerdag.graph.formats.program_json import is_size
+
+FAMILY = "family"
+_LARGEST = 1 << 40
+
+
+@dataclass(frozen=True)
+class SizeColumn:
+    """The numbers of one entry in the programs of one family.
+
+    Attributes:
+        family: The family; "" for all programs.
+        entry: Such as "w0".
+        numbers: Ascending.
+        programs: How many programs have each number.
+    """
+
+    family: str
+    entry: str
+    numbers: tuple[int, ...]
+    programs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SizeTables:
+    """What the tables of sizes of training programs hold.
+
+    Attributes:
+        columns: One for each entry of each family, and of all together.
+    """
+
+    columns: tuple[SizeColumn, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    def draw(self, entry: str, family: str, rng: np.random.Generator) -> int:
+        """Return a number for an entry: of its family, else of all, else of entries of its role."""
+        role = [c for c in self.columns if not c.family and c.entry[0] == entry[0]]
+        fitting = [
+            *(c for c in self.columns if (c.family, c.entry) == (family, entry)),
+            *(c for c in role if c.entry == entry),
+            *role,
+        ]
+        if not fitting:
+            return int(rng.choice(_USUAL[entry[0]]))
+        column = fitting[0]
+        weight_K = np.array(column.programs, dtype=np.float64)
+        return int(rng.choice(column.numbers, p=weight_K / weight_K.sum()))
+
+    def to_dict(self) -> list[list[Any]]:
+        """Return the tables as JSON-serializable data."""
+        return [[c.family, c.entry, list(c.numbers), list(c.programs)] for c in self.columns]
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "SizeTables":
+        """Return the tables that ``to_dict`` wrote; the data is not trusted.
+
+        Raises:
+            TypeError or ValueError: If it is none.
+        """
+        columns = []
+        for family, entry, numbers, programs in data:
+            whole = all(type(n) is int and 0 < n <= _LARGEST for n in (*numbers, *programs))
+            if not (isinstance(family, str) and is_size(entry) and whole and numbers):
+                raise ValueError(f"{entry!r:.40} is no entry with its numbers")
+            if len(numbers) != len(programs):
+                raise ValueError(f"the numbers of {entry} need as many counts")
+            columns.append(SizeColumn(family, entry, tuple(numbers), tuple(programs)))
+        return cls(tuple(columns))
+
+
+_USUAL = {
+    "B": (8, 16, 32, 64),
+    "n": (16, 32, 64, 128),
+    "w": (64, 128, 256),
+    "r": (256, 512, 1024),
+    "h": (2, 4, 8),
+}
+"""Of roles that no training program has."""
+
+NO_SIZES = SizeTables()
+
+
+def fit_sizes(
+    rows: Sequence[Mapping[str, Condition]], program_G: np.ndarray, needed: int
+) -> SizeTables:
+    """Return what the tables of training programs hold.
+
+    A number that fewer than ``needed`` programs have counts for the nearest that enough have; an
+    entry without any is left out.
+
+    Args:
+        rows: Conditions of each graph, entries of its table and its family among them.
+        program_G: Number of the program of each graph.
+        needed: Programs that must share a number.
+    """
+    holders: defaultdict[tuple[str, str], defaultdict[int, set[int]]] = defaultdict(
+        lambda: defaultdict(set)
+    )
+    for row, program in zip(rows, program_G.tolist(), strict=True):
+        for entry, number in row.items():
+            if is_size(entry) and isinstance(number, int | float):
+                for family in {"", str(row.get(FAMILY, ""))}:
+                    holders[family, entry][int(number)].add(program)
+    columns = []
+    for (family, entry), found in sorted(holders.items()):
+        shared = sorted(number for number, programs in found.items() if len(programs) >= needed)
+        if not shared:
+            continue
+        counts: Counter[int] = Counter()
+        for number, programs in found.items():
+            distance = np.abs(np.log(np.array(shared) / number))
+            counts[shared[int(distance.argmin())]] += len(programs)
+        rounded = tuple(-(-counts[number] // needed) * needed for number in shared)
+        columns.append(SizeColumn(family, entry, tuple(shared), rounded))
+    return SizeTables(tuple(columns))

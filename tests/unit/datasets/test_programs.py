@@ -1,0 +1,67 @@
+"""The programs of the embedded corpus."""
+
+import importlib
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import pytest
+
+from layerdag.dag.statistics import program_numbers
+from layerdag.datasets.programs import load_programs
+from layerdag.errors import DataError
+from layerdag.graph.formats.program_json import program_graph
+from layerdag.training.weight_transfer import spec_for
+
+DATA = Path(__file__).resolve().parents[3] / "data"
+
+
+@pytest.fixture(scope="module")
+def mlps():
+    return load_programs(families=("mlp",))
+
+
+def test_programs_of_one_structure_are_in_one_split(mlps):
+    graphs = {part: [mlps.schema.decode(dag, "it") for dag in mlps.graphs[part]]
+              for part in ("train", "val", "test")}  # fmt: skip
+    numbers = program_numbers([graph for part in graphs.values() for graph in part]).tolist()
+    found = {}
+    for part, held in graphs.items():
+        found[part] = {numbers.pop(0) for _ in held}
+    assert found["train"].isdisjoint(found["test"] | found["val"])
+    assert found["test"].isdisjoint(found["val"])
+
+
+def test_the_table_of_sizes_is_no_condition(mlps):
+    names = {c.name for c in (*mlps.schema.numeric_conditions, *mlps.schema.category_conditions)}
+    assert names == {"family", "num_nodes", "num_layers", "depth"}
+    assert {c.entry for c in mlps.schema.sizes_of_programs.columns} == {"B0", "w0"}
+
+
+def test_programs_impose_the_places_of_arguments(mlps):
+    spec = spec_for(mlps, "fast", {})
+    assert spec.arguments["constraints"]["edge_types"] == "observed"
+    assert any(spec.statistics.edge_type_sets)
+
+
+def test_a_folder_without_programs_is_refused(tmp_path):
+    with pytest.raises(DataError, match="holds no FAMILY"):
+        load_programs(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["mlp", "gpt"])
+def test_the_corpus_holds_what_its_plan_records(family, monkeypatch):
+    """The first run of a family, recorded again."""
+    monkeypatch.syspath_prepend(str(DATA / "collect"))
+    try:
+        plan, recording = map(importlib.import_module, ("plan", "programs"))
+        run = next(p for p in plan.corpus_plan() if p.family == family and p.phase == "training")
+        again = recording.program_of(run)
+    finally:
+        for name in ("plan", "programs", "models", "steps", "collectives"):
+            sys.modules.pop(name, None)
+    lines = lzma.decompress((DATA / "programs" / f"{family}.jsonl.xz").read_bytes()).splitlines()
+    known = next(data for line in lines if (data := json.loads(line))["name"] == run.run)
+    assert program_graph(again.to_json(), "it").categories == program_graph(known, "it").categories
+    assert again.sizes == known["sizes"]
