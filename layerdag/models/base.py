@@ -14,8 +14,8 @@ A checkpoint holds a ``ModelSpec`` beside the weights; the class is one of the p
 the process registered, and the arguments are checked against its tree of settings, so that a file
 cannot name code to run.
 
-Shape letters: A node attributes, B graphs, C numeric conditions, F feature columns, M categorical conditions, N nodes,
-R rows, X selected graphs.
+Shape letters: A node attributes, B graphs, C numeric conditions, F feature columns, M categorical
+conditions, N nodes, R rows, X selected graphs.
 """
 
 import importlib

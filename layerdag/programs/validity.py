@@ -1,12 +1,16 @@
 """Why a program is no training step that runs: rules, and the nodes that break them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from layerdag.programs.execution import NodeError, run_fake
+from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph
-from layerdag.programs.operators import LEAVES, in_place
+from layerdag.programs.operators import LEAVES, base_name, in_place
+from layerdag.programs.sizes import evaluate
 from layerdag.validation.rules import Finding, Rule, Severity, rule_table
 
 PROGRAM_RULES = rule_table(
@@ -15,6 +19,20 @@ PROGRAM_RULES = rule_table(
         Severity.ERROR,
         "A call refuses the tensors that it is given, so that the program has no step.",
         "Give other numbers in the table of sizes, or mend the node.",
+        "Draw another one.",
+    ),
+    Rule(
+        "program-index",
+        Severity.ERROR,
+        "Positions reach beyond the rows of the embedding that they are looked up in.",
+        "Give the embedding as many rows in the table of sizes as the sequence is long.",
+        "Draw other sizes.",
+    ),
+    Rule(
+        "program-content",
+        Severity.ERROR,
+        "A call refuses numbers that it gets in a real run, such as classes beyond their count.",
+        "Mend the sizes of the calls before it, which do not belong together.",
         "Draw another one.",
     ),
     Rule(
@@ -52,6 +70,9 @@ def check(program: ForwardGraph, training: bool = True) -> list[Finding]:
         operator = program.nodes[error.at].operator
         found = f"{operator} cannot run: {error.reason.rstrip('.')}"
         return [Finding(PROGRAM_RULES["program-runs"], program.name, error.at, found)]
+    beyond = [*_beyond_rows(program, results)]
+    if beyond:
+        return beyond
     unused = [*_unused_results(program)]
     if not training:
         return unused
@@ -63,9 +84,66 @@ def check(program: ForwardGraph, training: bool = True) -> list[Finding]:
     return [*unused, *_unreached(program)]
 
 
+def check_content(program: ForwardGraph, limit: int = 1 << 26) -> list[Finding]:
+    """Return why a forward pass fails for real, or has no finite loss; nothing if it does not.
+
+    ``check`` runs on fake tensors, which have no content. Here the module computes, with random
+    parameters, normal inputs, and zeros for indices.
+
+    Args:
+        program: A program without findings of ``check``.
+        limit: Elements of all results together, beyond which nothing is run.
+    """
+    if sum(_elements(result) for result in run_fake(program)) > limit:
+        return []
+    module = ProgramModule(program)
+    rule = PROGRAM_RULES["program-content"]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            loss = module(*module.example_inputs())
+    except (RuntimeError, IndexError, ValueError) as error:
+        found = f"a real run stops: {str(error).splitlines()[0][:200]}"
+        return [Finding(rule, program.name, None, found)]
+    if torch.is_tensor(loss) and not torch.isfinite(loss).all():
+        return [Finding(rule, program.name, program.outputs[0], "its loss is not finite")]
+    return []
+
+
+def _elements(result: Any) -> int:
+    parts = [result] if isinstance(result, Tensor) else result
+    return sum(part.numel() for part in parts)
+
+
 def runs(findings: list[Finding]) -> bool:
     """Return whether a program of these findings runs."""
-    return not any(finding.rule.id == "program-runs" for finding in findings)
+    return not any(finding.rule.id in ("program-runs", "program-index") for finding in findings)
+
+
+_VIEWS = frozenset(
+    ("clone", "contiguous", "expand", "expand_as", "flatten", "reshape", "squeeze", "to",
+     "unsqueeze", "view")
+)  # fmt: skip
+
+
+def _beyond_rows(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Finding]:
+    """Yield the embeddings that are asked for rows that they do not have.
+
+    Fake tensors have no content. That of positions is known nevertheless: it counts from 0 on.
+    """
+    largest: dict[int, int] = {}
+    for at, node in enumerate(program.nodes):
+        word = base_name(node.operator)
+        if node.operator == "aten.arange.default":
+            largest[at] = results[at].numel() - 1
+        elif word in _VIEWS and len(node.inputs) == 1 and node.inputs[0] in largest:
+            largest[at] = largest[node.inputs[0]]
+        elif word == "embedding" and node.inputs and node.inputs[-1] in largest:
+            weight = node.leaves[0].shape[0] if node.leaves else results[node.inputs[0]].shape[0]
+            rows = evaluate(weight, {}, program.sizes)
+            if largest[node.inputs[-1]] >= rows:
+                found = f"positions reach {largest[node.inputs[-1]]}, the embedding has {rows} rows"
+                yield Finding(PROGRAM_RULES["program-index"], program.name, at, found)
 
 
 def _unused_results(program: ForwardGraph) -> Iterator[Finding]:

@@ -10,7 +10,6 @@ Shape letters: A node attributes, B rows, N positions, X edges.
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import final
 
 import numpy as np
@@ -26,6 +25,7 @@ from layerdag.programs.assembly import assemble
 from layerdag.programs.forward_program import Program
 from layerdag.programs.inference import FAILS, ShapeInference
 from layerdag.programs.operators import in_place
+from layerdag.programs.validity import check_content, runs
 from layerdag.runtime.rng import derive_seed
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
@@ -114,8 +114,8 @@ def _places(edge_type: str) -> tuple[int, ...]:
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
 
 
-_TABLES = 32
-"""Tables of sizes that are tried for a program."""
+_TABLES, _REAL_RUNS = 32, 4
+"""Tables of sizes that are tried for a program, and those with which it is run for real."""
 
 
 def drawn_program(
@@ -123,8 +123,8 @@ def drawn_program(
 ) -> Program:
     """Return a drawn graph as a program that runs, with numbers for its sizes.
 
-    The first table with which it is a training step counts: numbers are drawn as training programs
-    have them.
+    Numbers are drawn as training programs have them; the first table counts with which it is a
+    training step, on fake tensors and for real.
 
     Args:
         graph: Its calls.
@@ -135,20 +135,47 @@ def drawn_program(
     Raises:
         DataError: If it is no training step; says why.
     """
-    family = str(graph.conditions.get(FAMILY, ""))
     found: list[Finding] = []
+    real_runs = _REAL_RUNS
     for trial in range(_TABLES):
         rng = np.random.default_rng(derive_seed(seed, "sizes", trial))
-        program = assemble(graph, partial(tables.draw, family=family, rng=rng))
-        program = replace(
-            program, sizes={name: wanted.get(name, n) for name, n in program.sizes.items()}
-        )
+        program = _with_sizes(graph, tables, rng, wanted)
         found = program.check()
-        if not found:
-            return program
-        if any(finding.rule.id != "program-runs" for finding in found):
+        if found and runs(found):
             break  # no other table helps
+        if not found:
+            found, real_runs = check_content(program), real_runs - 1
+            if not found:
+                return program
+            if not real_runs:
+                break
     asked = ", ".join(f"{name}={number}" for name, number in wanted.items())
     raise DataError(
         f"{graph.name}: is no training step{f' with {asked}' if asked else ''}: {found[0].found}."
     )
+
+
+def _with_sizes(
+    graph: AttributedGraph,
+    tables: SizeTables,
+    rng: np.random.Generator,
+    wanted: Mapping[str, int],
+) -> Program:
+    """Return a drawn graph as a program with one table of sizes."""
+    family = str(graph.conditions.get(FAMILY, ""))
+    drawn: dict[str, int] = {}
+
+    def draw(entry: str) -> int:
+        drawn[entry] = tables.draw(entry, family, rng, drawn)
+        return drawn[entry]
+
+    program = assemble(graph, draw)
+    # Entries are numbered anew in the order in which they were drawn.
+    renamed = dict(zip(drawn, program.sizes, strict=True))
+    sizes = dict(program.sizes)
+    for old, new in renamed.items():
+        if new in wanted:
+            same = (name for name in tables.same(old, family) if name in renamed)
+            sizes |= dict.fromkeys((renamed[name] for name in same), wanted[new])
+    sizes |= {name: number for name, number in wanted.items() if name in sizes}
+    return replace(program, sizes=sizes)

@@ -262,6 +262,7 @@ class GeneratedGraph:
         numbers: Values of numeric attributes, where they are known better than positions in bins
             tell: those of costs that programs have. float64 (N,), NaN for absent.
         sizes: Wanted entries of a program's table of sizes; the others are drawn.
+        drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
     """
 
     name: str
@@ -271,6 +272,7 @@ class GeneratedGraph:
     schema: GraphSchema
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    drawn_with: int | None = None
 
     @cached_property
     def graph(self) -> AttributedGraph:
@@ -296,7 +298,8 @@ class GeneratedGraph:
                 f"{self.name} is no program; take a checkpoint that was trained on programs, such "
                 "as the one that ships as 'programs'."
             )
-        return drawn_program(self.decoded, self.schema.sizes_of_programs, self.seed, self.sizes)
+        seed = self.seed if self.drawn_with is None else self.drawn_with
+        return drawn_program(self.decoded, self.schema.sizes_of_programs, seed, self.sizes)
 
     @cached_property
     def decoded(self) -> AttributedGraph:

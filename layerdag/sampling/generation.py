@@ -197,7 +197,7 @@ class _Drawing:
     settings: GenerationSettings
     given: GivenLayers | None
     assigner: NumberAssigner | None
-    check: ExecutionCheck | None
+    check: ExecutionCheck | None = None
 
     @classmethod
     def from_settings(
@@ -282,6 +282,7 @@ class _Drawing:
                 cut,
                 self.schema,
                 sizes=settings.sizes,
+                drawn_with=seed,
             )
             for i, seed, row, dag, cut in drawn
         ]

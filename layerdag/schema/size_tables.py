@@ -28,12 +28,15 @@ class SizeColumn:
         entry: Such as "w0".
         numbers: Ascending.
         programs: How many programs have each number.
+        same: Entries that have the same number in all programs of the family that have both, such
+            as the length of sequences and the rows of a position embedding.
     """
 
     family: str
     entry: str
     numbers: tuple[int, ...]
     programs: tuple[int, ...]
+    same: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,20 @@ class SizeTables:
     def __bool__(self) -> bool:
         return bool(self.columns)
 
-    def draw(self, entry: str, family: str, rng: np.random.Generator) -> int:
-        """Return a number for an entry: of its family, else of all, else of entries of its role."""
+    def draw(
+        self, entry: str, family: str, rng: np.random.Generator, drawn: Mapping[str, int]
+    ) -> int:
+        """Return a number for an entry: of its family, else of all, else of entries of its role.
+
+        Args:
+            entry: The entry.
+            family: Of the program.
+            rng: What draws.
+            drawn: The entries that have numbers already.
+        """
+        for name in self.same(entry, family):
+            if name in drawn:
+                return drawn[name]
         role = [c for c in self.columns if not c.family and c.entry[0] == entry[0]]
         fitting = [
             *(c for c in self.columns if (c.family, c.entry) == (family, entry)),
@@ -63,9 +78,17 @@ class SizeTables:
         weight_K = np.array(column.programs, dtype=np.float64)
         return int(rng.choice(column.numbers, p=weight_K / weight_K.sum()))
 
+    def same(self, entry: str, family: str) -> tuple[str, ...]:
+        """Return the entries that always have the number of an entry in a family."""
+        found = (c.same for c in self.columns if (c.family, c.entry) == (family, entry))
+        return next(found, ())
+
     def to_dict(self) -> list[list[Any]]:
         """Return the tables as JSON-serializable data."""
-        return [[c.family, c.entry, list(c.numbers), list(c.programs)] for c in self.columns]
+        return [
+            [c.family, c.entry, list(c.numbers), list(c.programs), list(c.same)]
+            for c in self.columns
+        ]
 
     @classmethod
     def from_dict(cls, data: Any) -> "SizeTables":
@@ -75,13 +98,14 @@ class SizeTables:
             TypeError or ValueError: If it is none.
         """
         columns = []
-        for family, entry, numbers, programs in data:
+        for family, entry, numbers, programs, same in data:
             whole = all(type(n) is int and 0 < n <= _LARGEST for n in (*numbers, *programs))
-            if not (isinstance(family, str) and is_size(entry) and whole and numbers):
+            entries = all(isinstance(name, str) and is_size(name) for name in (entry, *same))
+            if not (isinstance(family, str) and entries and whole and numbers):
                 raise ValueError(f"{entry!r:.40} is no entry with its numbers")
             if len(numbers) != len(programs):
                 raise ValueError(f"the numbers of {entry} need as many counts")
-            columns.append(SizeColumn(family, entry, tuple(numbers), tuple(programs)))
+            columns.append(SizeColumn(family, entry, tuple(numbers), tuple(programs), tuple(same)))
         return cls(tuple(columns))
 
 
@@ -128,5 +152,25 @@ def fit_sizes(
             distance = np.abs(np.log(np.array(shared) / number))
             counts[shared[int(distance.argmin())]] += len(programs)
         rounded = tuple(-(-counts[number] // needed) * needed for number in shared)
-        columns.append(SizeColumn(family, entry, tuple(shared), rounded))
+        same = _same(rows, family, entry, program_G, needed) if family else ()
+        columns.append(SizeColumn(family, entry, tuple(shared), rounded, same))
     return SizeTables(tuple(columns))
+
+
+def _same(
+    rows: Sequence[Mapping[str, Condition]],
+    family: str,
+    entry: str,
+    program_G: np.ndarray,
+    needed: int,
+) -> tuple[str, ...]:
+    """Return the entries that equal one wherever a program of the family has both."""
+    equal: dict[str, bool] = {}
+    programs: defaultdict[str, set[int]] = defaultdict(set)
+    for row, program in zip(rows, program_G.tolist(), strict=True):
+        if row.get(FAMILY) == family and entry in row:
+            for other in row:
+                if is_size(other) and other != entry:
+                    equal[other] = equal.get(other, True) and row[other] == row[entry]
+                    programs[other].add(program)
+    return tuple(sorted(n for n, always in equal.items() if always and len(programs[n]) >= needed))

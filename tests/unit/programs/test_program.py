@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from small_programs import images, language
+from torch import Tensor, nn
 
 import layerdag as ld
 from layerdag.errors import DataError, UsageError
@@ -91,3 +93,21 @@ def test_it_fits_one_line() -> None:
     assert repr(ld.program(model, inputs)) == (
         "Program('Language', 18 calls, B0=4, n0=6, r0=90, w0=24, h0=4)"
     )
+
+
+def test_positions_beyond_the_rows_of_their_embedding_are_told() -> None:
+    """Fake tensors cannot see it; a real run would stop with an index error."""
+
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = nn.Embedding(16, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (x + self.rows(torch.arange(x.shape[1]))).sum()
+
+    found = ld.program(Positions(), [torch.zeros(4, 12, 8)])
+    assert not found.check()
+    (finding,) = found.resize(n0=17).check()
+    assert finding.rule.id == "program-index"
+    assert "reach 16, the embedding has 16 rows" in finding.found

@@ -6,9 +6,9 @@ import pytest
 from layerdag.schema.size_tables import SizeTables, fit_sizes
 
 ROWS = [
-    *({"family": "gpt", "w0": 64.0, "B0": 4.0} for _ in range(5)),
-    *({"family": "gpt", "w0": 256.0, "B0": 4.0} for _ in range(10)),
-    {"family": "gpt", "w0": 250.0, "B0": 4.0},
+    *({"family": "gpt", "w0": 64.0, "B0": 4.0, "n0": 16.0, "r1": 16.0} for _ in range(5)),
+    *({"family": "gpt", "w0": 256.0, "B0": 4.0, "n0": 32.0, "r1": 32.0} for _ in range(10)),
+    {"family": "gpt", "w0": 250.0, "B0": 4.0, "n0": 8.0},
     *({"family": "mlp", "w0": 32.0, "B0": 8.0, "label": 0.1} for _ in range(5)),
 ]
 TABLES = fit_sizes(ROWS, np.arange(len(ROWS)), needed=5)
@@ -34,7 +34,15 @@ def test_what_is_written_is_read_back():
 
 
 @pytest.mark.parametrize(
-    "data", [[["", "w0", [64], []]], [["", "v0", [64], [5]]], [["", "w0", [0], [5]]], [3], 5]
+    "data",
+    [
+        [["", "w0", [64], [], []]],
+        [["", "v0", [64], [5], []]],
+        [["", "w0", [0], [5], []]],
+        [["", "w0", [8], [5], ["x"]]],
+        [3],
+        5,
+    ],
 )
 def test_what_is_no_table_is_refused(data):
     with pytest.raises((TypeError, ValueError)):
@@ -43,7 +51,7 @@ def test_what_is_no_table_is_refused(data):
 
 def test_numbers_are_drawn_as_programs_of_the_family_have_them():
     rng = np.random.default_rng(0)
-    drawn = [TABLES.draw("w0", "gpt", rng) for _ in range(2000)]
+    drawn = [TABLES.draw("w0", "gpt", rng, {}) for _ in range(2000)]
     assert set(drawn) == {64, 256}
     assert 0.7 < drawn.count(256) / 2000 < 0.8  # 15 of 20
 
@@ -54,4 +62,12 @@ def test_numbers_are_drawn_as_programs_of_the_family_have_them():
 )
 def test_an_entry_that_is_not_known_takes_numbers_of_its_role(entry, family, numbers):
     rng = np.random.default_rng(0)
-    assert {TABLES.draw(entry, family, rng) for _ in range(300)} == numbers
+    assert {TABLES.draw(entry, family, rng, {}) for _ in range(300)} == numbers
+
+
+def test_entries_that_are_always_equal_get_one_number():
+    """A position embedding has a row for each place of the sequence."""
+    rng = np.random.default_rng(0)
+    assert TABLES.same("r1", "gpt") == ("n0",)
+    assert TABLES.draw("r1", "gpt", rng, {"n0": 4096}) == 4096
+    assert TABLES.draw("r1", "gpt", rng, {}) in {16, 32}

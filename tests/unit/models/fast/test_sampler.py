@@ -1,5 +1,6 @@
 """Graphs that begin with given nodes."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
@@ -14,7 +15,7 @@ from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics, neighbor_kinds
 from layerdag.errors import UsageError
-from layerdag.models.base import SampleResult
+from layerdag.models.base import PartialCheck, SampleResult
 from layerdag.models.draws import slot_uniforms
 from layerdag.models.fast import sampler as fast_sampling
 from layerdag.models.fast.candidates import NodeCandidates
@@ -388,3 +389,55 @@ def test_a_sample_that_branched_has_the_history_of_its_source_and_goes_on_by_its
     codes = [dag.x_NA[:, 0].tolist() for dag in buffer.result().dags]
     assert codes == [[20, 21, 12], [20, 21, 22], [20, 21, 12]]
     assert [dag.edge_index_2E.T.tolist() for dag in buffer.result().dags] == [[[0, 1]]] * 3
+
+
+class Forbidding(PartialCheck):
+    """No node may be of a kind; a graph may end once it has enough nodes."""
+
+    def __init__(self, kind: int, least: int = 0) -> None:
+        self.kind, self.least = kind, least
+
+    def start(self, rows: int) -> None:
+        self.nodes_B = torch.zeros(rows, dtype=torch.int64)
+
+    def add(self, x_BA, row_X, parent_X, type_X):
+        assert len(row_X) == len(parent_X) == len(type_X)
+        assert not len(row_X) or int(parent_X.max()) < int(self.nodes_B.max())
+        self.nodes_B = self.nodes_B + 1
+        return x_BA[:, 0] != self.kind
+
+    def may_end(self):
+        return self.nodes_B >= self.least
+
+    def select(self, row_R):
+        self.nodes_B = self.nodes_B[row_R]
+
+
+def test_particles_that_a_check_refuses_are_replaced():
+    model = small_model(small_dags(8))
+    free = model.sample(request(12, best_of=8)).dags
+    (kind, count), *_ = Counter(int(k) for dag in free for k in dag.x_NA[:, 0]).most_common()[-1:]
+    assert count
+    result = model.sample(request(12, best_of=8, check=Forbidding(kind)))
+    whole = [dag for dag, cut in zip(result.dags, result.truncated, strict=True) if not cut]
+    assert len(whole) >= 10
+    assert kind not in {int(k) for dag in whole for k in dag.x_NA[:, 0]}
+
+
+def test_a_graph_of_which_no_particle_is_left_is_truncated():
+    model = small_model(small_dags(8))
+    kinds = range(model.sizes.attributes[0])
+
+    class Nothing(Forbidding):
+        def add(self, x_BA, row_X, parent_X, type_X):
+            return super().add(x_BA, row_X, parent_X, type_X) & False
+
+    assert all(model.sample(request(3, best_of=4, check=Nothing(kinds[0]))).truncated)
+    assert all(model.sample(request(3, check=Nothing(kinds[0]))).truncated)
+
+
+def test_a_graph_that_may_not_end_where_it_does_is_truncated():
+    model = small_model(small_dags(8))
+    result = model.sample(request(12, best_of=4, check=Forbidding(-1, least=6)))
+    for dag, cut in zip(result.dags, result.truncated, strict=True):
+        assert cut or dag.num_nodes >= 6

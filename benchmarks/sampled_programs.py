@@ -1,0 +1,173 @@
+"""Programs sampled from a checkpoint: do they run, are they new, what do derived steps look like?
+
+    python benchmarks/sampled_programs.py --num 200 --seed 1000
+    python benchmarks/sampled_programs.py --num 200 --out benchmarks/results/sampled-programs.json
+
+Held against the checkpoint's own held-out programs (``data=programs``, split by structure):
+
+- draws per program, and what they cost in processor time;
+- "runs": a real training step of the program's module on the CPU has a finite loss, and a gradient
+  for every parameter;
+- "new": its calls, sizes as expressions, and edges are those of no training program;
+- neighborhoods (a call with its inputs, and theirs) that no training program has;
+- steps derived on one rank, data=8, data=1024 and fsdp=4 that keep every rule of whole programs.
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from layerdag.validation.whole_program import check_program
+
+import layerdag as ld
+from layerdag.datasets.programs import load_programs
+from layerdag.errors import LayerdagError
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.privacy.copies import wilson_interval
+from layerdag.programs.forward_program import Program
+from layerdag.sampling import generation
+from layerdag.sampling.generated import GeneratedGraph
+
+PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
+
+
+@contextmanager
+def counted_draws() -> Iterator[Counter[str]]:
+    """Count the graphs that a sampler draws by family, those thrown away included."""
+    count: Counter[str] = Counter()
+    draw = generation._Drawing._graphs
+
+    def counted(drawing: Any, numbers: Any, seeds: Any, rows: Sequence[Any]) -> Any:
+        count.update(str(row["family"]) for row in rows)
+        return draw(drawing, numbers, seeds, rows)
+
+    with patch.object(generation._Drawing, "_graphs", counted):
+        yield count
+
+
+def trained(program: Program) -> bool:
+    """Return whether a real training step is finite and reaches every parameter."""
+    module = program.module()
+    loss = module(*module.example_inputs())
+    loss.backward()
+    return bool(torch.isfinite(loss)) and all(p.grad is not None for p in module.parameters())
+
+
+def structure(graph: AttributedGraph, rounds: int = 8) -> str:
+    """Return a hash of a graph's calls, sizes and edges, whatever the order of its nodes."""
+    return str(hash(tuple(sorted(colors(graph, rounds)))))
+
+
+def colors(graph: AttributedGraph, radius: int) -> list[int]:
+    """Return a hash of each node with its inputs, theirs, and so on."""
+    found = [hash(words) for words in zip(*(graph.categories[n] for n in ("call", "sizes")),
+                                          strict=True)]  # fmt: skip
+    inputs: list[list[tuple[str, int]]] = [[] for _ in range(graph.num_nodes)]
+    for (source, target), code in zip(graph.edges, graph.edge_type_E.tolist(), strict=True):
+        inputs[target].append((graph.edge_type_names[code], source))
+    for _ in range(radius):
+        found = [
+            hash((own, tuple(sorted((place, found[i]) for place, i in held))))
+            for own, held in zip(found, inputs, strict=True)
+        ]
+    return found
+
+
+def unseen(graphs: Sequence[AttributedGraph], known: set[int], radius: int) -> float:
+    """Return the share of nodes whose neighborhood no training program has."""
+    return float(np.mean([c not in known for graph in graphs for c in colors(graph, radius)]))
+
+
+def share(found: Sequence[bool]) -> dict[str, Any]:
+    """Return a share with its interval of 95 %."""
+    interval = wilson_interval(float(np.mean(found)), len(found))
+    return {
+        "share": round(float(np.mean(found)), 4),
+        "interval": [round(interval.low, 4), round(interval.high, 4)],
+        "of": len(found),
+    }
+
+
+def derived(samples: Sequence[GeneratedGraph]) -> Iterator[tuple[str, float, list[str]]]:
+    """Yield plan, seconds and broken rules of each derived step."""
+    for plan in PLANS:
+        name = ", ".join(f"{key}={value}" for key, value in plan.items()) or "one rank"
+        for sample in samples:
+            begin = time.process_time()
+            try:
+                workload = sample.program.step(**plan).workload()
+            except LayerdagError as error:
+                yield name, time.process_time() - begin, [f"not derived: {error}"[:120]]
+                continue
+            yield name, time.process_time() - begin, [f.rule.id for f in check_program(workload)]
+
+
+def main() -> None:
+    """Print the table, or write it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--checkpoint", default="programs")
+    parser.add_argument("--num", type=int, default=200)
+    parser.add_argument("--derived", type=int, default=50, help="samples whose steps are derived")
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--temperature", type=float, default=None)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+
+    data = load_programs()
+    real = {split: [data.schema.decode(dag, "real") for dag in data.graphs[split]]
+            for split in ("train", "test")}  # fmt: skip
+    begin = time.process_time()
+    with counted_draws() as draws:
+        samples = ld.sample(args.checkpoint, args.num, args.seed, temperature=args.temperature)
+        programs = [sample.program for sample in samples]
+    seconds = time.process_time() - begin
+    graphs = [sample.decoded for sample in samples]
+    families = Counter(str(sample.dag.conditions["family"]) for sample in samples)
+    trains = {structure(graph) for graph in real["train"]}
+    hashes = [structure(graph) for graph in graphs]
+    rows: dict[str, Any] = {
+        "checkpoint": args.checkpoint, "samples": args.num, "seed": args.seed,
+        "processor_seconds_per_program": round(seconds / args.num, 3),
+        "draws_per_program": {
+            family: round(draws[family] / count, 2) for family, count in families.items()
+        },
+        "fake_run": share([not program.check() for program in programs]),
+        "real_training_step": share([trained(program) for program in programs]),
+        "distinct": share([hashes.count(h) == 1 for h in hashes]),
+        "new_structure": share([h not in trains for h in hashes]),
+        "nodes": {"samples": float(np.median([g.num_nodes for g in graphs])),
+                  "held_out": float(np.median([g.num_nodes for g in real["test"]]))},
+    }  # fmt: skip
+    for radius in (1, 2, 3):
+        known = {c for graph in real["train"] for c in colors(graph, radius)}
+        own, held = unseen(graphs, known, radius), unseen(real["test"], known, radius)
+        rows[f"unseen_r{radius}"] = {"samples": round(own, 4), "held_out": round(held, 4)}
+    kept: dict[str, list[bool]] = {}
+    spent: list[float] = []
+    broken: Counter[str] = Counter()
+    for plan, each, rules in derived(samples[: args.derived]):
+        kept.setdefault(plan, []).append(not rules)
+        spent.append(each)
+        broken.update(rules)
+    rows["derived_steps_that_keep_every_rule"] = {plan: share(each) for plan, each in kept.items()}
+    rows["broken_rules"] = dict(broken)
+    rows["processor_seconds_per_derived_step"] = round(float(np.mean(spent)), 3) if spent else None
+    text = json.dumps(rows, indent=1)
+    if args.out:
+        args.out.write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
