@@ -84,7 +84,7 @@ PARTS = ("select_backward", "slice_backward", "cat", "stack", "index", "index_se
 COPY_IN, SPLIT, CHUNKS = "all_gather_copy_in", "split_with_sizes_copy", "chunk_cat"
 
 
-def _operator(name: str) -> str:
+def operator_of(name: str) -> str:
     """Return the name without namespace and number of the call."""
     name = name.partition("(")[0]
     return name.rpartition("::")[2]
@@ -110,7 +110,7 @@ class Operators:
         words, self.word_N = np.unique(trace.name_N, return_inverse=True)
         names = ["" if word < 0 else trace.strings[word] for word in words.tolist()]
         self._is_aten = np.array([name.startswith("aten::") for name in names], dtype=bool)
-        self.operator_W = np.array([_operator(name) for name in names], dtype=object)
+        self.operator_W = np.array([operator_of(name) for name in names], dtype=object)
         self.flops_N, flops_known_N = trace.integers("num_ops")
         self.bytes_N, bytes_known_N = trace.integers("tensor_size")
         self.sent_N, self.sends_N = trace.integers("comm_size")

@@ -286,6 +286,9 @@ def optimizer_gradients(ops: Operators) -> Cases | None:
     gradient_N = np.where(
         reduced_N & ops.is_collective(CollectiveType.ALL_REDUCE), ops.sent_N // size_N, gradient_N
     )
+    # The gradient of a joined parameter is cut into those of its parts.
+    cut_N = ops.among(REDUCTIONS) & np.isin(gradient_N, ops.part_sizes)
+    gradient_N = np.where(cut_N, -1, gradient_N)
     own_N = ops.among(UPDATES)
     # Clipped gradients come by way of the kernel that clips them, some of them or all.
     clipped_E = ops.among(("_foreach_mul_", "mul_"))[ops.source_E]
