@@ -282,10 +282,11 @@ class Operators:
         added_N = self.among(("_foreach_add_",)) & self.known_N
         if added_N.any():
             return int(self.flops_N[added_N].max())
-        reduces_N = self.is_collective(CollectiveType.ALL_REDUCE)
-        last = self.place_N[reduces_N].max(initial=-1)
+        # Plain gradient descent adds what was averaged.
+        reduces = np.flatnonzero(self.is_collective(CollectiveType.ALL_REDUCE))
         added_N = self.among(("add_",)) & self.known_N & (self.children_N == 0)
-        return int(self.flops_N[added_N & (self.place_N > last)].sum())
+        added_N &= self._reached(reduces, self.source_E, self.target_E)
+        return int(self.flops_N[added_N].sum())
 
     def name(self, row: int | np.int64) -> str:
         """Return the operator of a row."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.sample_files import StoredSample
-from layerdag.codec.unfolding import unfold_sampled
+from layerdag.codec.unfolding import unfold
 from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (
@@ -75,7 +75,7 @@ def as_job(thing: GraphLike) -> Workload:
         wanted = int(float(graph.conditions.get("world_size", 1)))
     except ValueError as error:
         raise DataError(f"{graph.name}: has no number of ranks ({error}).") from None
-    return unfold_sampled(graph, fitting_ranks(graph, max(wanted, 1))).workload
+    return unfold(graph, fitting_ranks(graph, max(wanted, 1))).workload
 
 
 def jobs_beside(
