@@ -4,7 +4,7 @@
 the cube root of MKN; for each divisor up to it the others solve a quadratic equation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isqrt
 
@@ -39,29 +39,34 @@ def shapes_of(name: str, operations: int, elements: int) -> set[Shape]:
 
 def _shapes_with(name: str, one: int, rest: int, elements: int) -> Iterator[Shape]:
     """Yield the shapes that have a size ``one``, where ``rest`` is the product of the others."""
-    left = elements - rest
+    left, part = elements - rest, one * rest
     if name == "mm":
-        for x in roots(one, left, one * rest):
+        for x in _divisors(rest, roots(one, left, part)):
             yield one, x, rest // x
             yield x, one, rest // x
             yield x, rest // x, one
         return
-    for x in roots(one, left - one, one * rest):
+    for x in _divisors(rest, roots(one, left - one, part)):
         yield x, rest // x, one
         yield rest // x, x, one
-    for x in roots(one + 1, left, one * rest):
+    for x in _divisors(rest, roots(one + 1, left, part)):
         yield one, rest // x, x
         yield rest // x, one, x
-    for x in roots(2 * one, left, one * rest):
+    for x in _divisors(rest, roots(2 * one, left, part)):
         yield x, rest // x, one
         yield one, rest // x, x
-    for x in roots(one, left - rest, one * rest):
+    for x in _divisors(rest, roots(one, left - rest, part)):
         yield x, one, rest // x
         yield rest // x, one, x
 
 
+def _divisors(number: int, among: Iterable[int]) -> Iterator[int]:
+    """Yield those that divide a number."""
+    yield from (x for x in among if number % x == 0)
+
+
 def roots(square: int, linear: int, constant: int) -> Iterator[int]:
-    """Yield whole x > 0 with ``square x^2 - linear x + constant = 0``; they divide the constant."""
+    """Yield whole x > 0 with ``square x^2 - linear x + constant = 0``."""
     below = linear * linear - 4 * square * constant
     if linear <= 0 or below < 0:
         return
