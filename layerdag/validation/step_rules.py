@@ -5,6 +5,7 @@ where its rule does not apply.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,17 +41,36 @@ _FASTEST_PROCESSOR, _FASTEST_DEVICE = 2.1e15, 4e16
 # --- forward and backward ------------------------------------------------------------------------
 
 
-def _kinds(ops: Operators) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield (backward operator, rows of its forward operators, its rows), in program order."""
-    place = {name: at for at, (_, names) in enumerate(PAIRS.items()) for name in names}
-    forward_N = np.array([place.get(str(name), -1) for name in ops.operator_W])[ops.word_N]
-    forward_N = np.where(ops.forward_N, forward_N, -1)
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """The operators of one kind, rows in program order.
+
+    Attributes:
+        backward: Name of the backward operator.
+        forward_K: Forward operators that a loss follows from.
+        all_K: Those, and the others of their names. Data that goes through communication or code
+            of others may leave no dependency, and what is computed anew in the backward pass is
+            not the loss's.
+        backward_K: Backward operators.
+    """
+
+    backward: str
+    forward_K: np.ndarray
+    all_K: np.ndarray
+    backward_K: np.ndarray
+
+
+def _kinds(ops: Operators) -> Iterator[Kind]:
+    """Yield the kinds that occur."""
+    place = {name: at for at, names in enumerate(PAIRS.values()) for name in names}
+    kind_N = np.array([place.get(str(name), -1) for name in ops.operator_W])[ops.word_N]
     backward_N = ops.kind_N(tuple(PAIRS))
+    rows = ops.order[(kind_N >= 0)[ops.order]]
+    back = ops.order[(backward_N >= 0)[ops.order]]
     for at, backward in enumerate(PAIRS):
-        forward_K = ops.order[forward_N[ops.order] == at]
-        backward_K = ops.order[backward_N[ops.order] == at]
-        if forward_K.size or backward_K.size:
-            yield backward, forward_K, backward_K
+        all_K, backward_K = rows[kind_N[rows] == at], back[backward_N[back] == at]
+        if all_K.size or backward_K.size:
+            yield Kind(backward, all_K[ops.forward_N[all_K]], all_K, backward_K)
 
 
 def backward_per_forward(ops: Operators) -> Cases | None:
@@ -58,34 +78,32 @@ def backward_per_forward(ops: Operators) -> Cases | None:
     if not ops.trains:
         return None
     rows, holds, told = [], [], []
+    # Functions with a backward pass of their own do without some.
+    kinds = [kind for kind in _kinds(ops) if kind.backward_K.size or kind.backward not in _OPTIONAL]
     # What precedes all trained parameters has no gradient, and so no backward operator.
-    found = [
-        (name, ahead, back)
-        for name, ahead, back in _kinds(ops)
-        if back.size or name not in _OPTIONAL
+    trained = [
+        ops.place_N[kind.forward_K[-kind.backward_K.size :]].min()
+        for kind in kinds
+        if kind.forward_K.size and kind.backward_K.size
     ]
-    matched = [
-        ops.place_N[ahead[-back.size :]].min()
-        for _, ahead, back in found
-        if ahead.size and back.size
-    ]
-    first_trained = min(matched, default=0)
-    for backward, forward_K, backward_K in found:
-        rows.append((forward_K if forward_K.size > backward_K.size else backward_K)[-1])
-        missing = forward_K[: max(forward_K.size - backward_K.size, 0)]
+    first_trained = min(trained, default=0)
+    for kind in kinds:
+        ahead, back = kind.forward_K.size, kind.backward_K.size
+        missing = kind.forward_K[: max(ahead - back, 0)]
         frozen = bool((ops.place_N[missing] < first_trained).all())
-        holds.append(forward_K.size == backward_K.size or (missing.size > 0 and frozen))
-        told.append(f"there are {backward_K.size} {backward} to {forward_K.size} forward")
+        rows.append((kind.all_K if ahead > back or not back else kind.backward_K)[-1])
+        holds.append(back <= kind.all_K.size and (ahead <= back or frozen))
+        told.append(f"there are {back} {kind.backward} to {kind.all_K.size} forward")
     return ops.cases(np.array(rows, dtype=np.int64), np.array(holds, dtype=bool), told.__getitem__)
 
 
 def backward_after_forward(ops: Operators) -> Cases | None:
     """Up to each backward operator there are at least as many forward ones of its kind."""
     rows, holds = [], []
-    for _, forward_K, backward_K in _kinds(ops):
-        before_K = np.searchsorted(np.sort(ops.place_N[forward_K]), ops.place_N[backward_K])
-        rows.append(backward_K)
-        holds.append(before_K > np.arange(backward_K.size))
+    for kind in _kinds(ops):
+        before_K = np.searchsorted(ops.place_N[kind.all_K], ops.place_N[kind.backward_K])
+        rows.append(kind.backward_K)
+        holds.append(before_K > np.arange(kind.backward_K.size))
     if not rows:
         return None
     row_K = np.concatenate(rows)
@@ -135,11 +153,13 @@ _UNEQUAL = ("convolution_backward", "embedding_dense_backward", "_embedding_bag_
 def pair_sizes(ops: Operators) -> Cases | None:
     """Forward and backward operators of a kind work on the same sizes."""
     rows, holds = [], []
-    for backward, forward_K, backward_K in _kinds(ops):
-        if backward in _UNEQUAL or forward_K.size != backward_K.size or not forward_K.size:
+    for kind in _kinds(ops):
+        sets = (kind.forward_K, kind.all_K)
+        alike = [one for one in sets if one.size and one.size == kind.backward_K.size]
+        if kind.backward in _UNEQUAL or not alike:
             continue
-        forward_K = forward_K[np.argsort(ops.flops_N[forward_K], kind="stable")]
-        backward_K = backward_K[np.argsort(ops.flops_N[backward_K], kind="stable")]
+        forward_K = alike[0][np.argsort(ops.flops_N[alike[0]], kind="stable")]
+        backward_K = kind.backward_K[np.argsort(ops.flops_N[kind.backward_K], kind="stable")]
         rows.append(backward_K)
         holds.append(ops.flops_N[forward_K] == ops.flops_N[backward_K])
     if not rows:
