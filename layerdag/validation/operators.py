@@ -71,6 +71,9 @@ PRODUCTS = ("mm", "addmm", "bmm")
 # One result of exactly the shape of the only tensor that is no parameter.
 SHAPE_KEEPING = ("relu", "relu_", *ACTIVATIONS, *(f"{name}_" for name in ACTIVATIONS), *SOFTMAXES,
     "native_dropout")  # fmt: skip
+# What makes numbers of parameters.
+PARAMETRIC = (*PRODUCTS, *NORMS, "convolution", "embedding", "_embedding_bag",
+    "split_with_sizes_copy")  # fmt: skip
 # Kernels that step every parameter once.
 STEPPING = ("lerp_", "addcmul_", "addcdiv_", "_foreach_lerp_", "_foreach_addcmul_",
     "_foreach_addcdiv_", "_foreach_sqrt", "_foreach_div_")  # fmt: skip
@@ -166,8 +169,8 @@ class Operators:
         return place_N
 
     @cached_property
-    def element_N(self) -> np.ndarray:
-        """Bytes of an element of each node, 0 where its type is unknown."""
+    def _types(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes of an element of each node, 0 where it is unknown, and whether it is a float."""
         try:
             dtypes = self.trace.dtypes()
         except TraceError:  # of another type than a text: as unknown as one that is absent
@@ -175,7 +178,26 @@ class Operators:
         words, index_N = np.unique(np.array(dtypes, dtype=object), return_inverse=True)
         found = [scalar_type(str(word)) for word in words.tolist()]
         size = np.array([0 if one is None else one.bits // 8 for one in found], dtype=np.int64)
-        return size[index_N]
+        is_float = np.array([one is not None and "float" in one.name for one in found], dtype=bool)
+        return size[index_N], is_float[index_N]
+
+    @property
+    def element_N(self) -> np.ndarray:
+        """Bytes of an element of each node, 0 where its type is unknown."""
+        return self._types[0]
+
+    @property
+    def is_float_N(self) -> np.ndarray:
+        """Whether each node has a floating-point type."""
+        return self._types[1]
+
+    @cached_property
+    def one_type_N(self) -> np.ndarray:
+        """Whether each node is of the widest floating-point type of its trace.
+
+        Operators of narrower types may be given wider tensors, which are converted on the way.
+        """
+        return self.is_float_N & (self.element_N == self.element_N[self.is_float_N].max(initial=0))
 
     @cached_property
     def made_N(self) -> np.ndarray:
@@ -207,12 +229,25 @@ class Operators:
         """
         return np.unique(self.flops_N[self.among(PARTS) & self.known_N])
 
-    def fits(self, made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return which inputs of so many elements may be tensors of the wanted numbers."""
-        in_parts = (
-            np.isin(made, self.part_sizes) if self.trains else np.ones(made.shape, dtype=bool)
-        )
-        return (made == wanted) | (in_parts & (made > wanted))
+    @cached_property
+    def has_gradient_N(self) -> np.ndarray:
+        """Whether a gradient may flow through each node: numbers that follow from parameters.
+
+        Of others, positions and masks above all, the backward pass shows no parts.
+        """
+        starts = np.flatnonzero(self.among(PARAMETRIC))
+        return self.is_float_N & self._reached(starts, self.source_E, self.target_E)
+
+    def fits(self, rows: np.ndarray, made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Return which results may be tensors of wanted numbers of elements.
+
+        Args:
+            rows: The nodes that made them.
+            made: Elements of each.
+            wanted: Elements that are to be theirs or, where operators may see parts, fewer.
+        """
+        in_parts = np.isin(made, self.part_sizes) | ~self.has_gradient_N[rows]
+        return (made == wanted) | ((in_parts | (not self.trains)) & (made > wanted))
 
     @cached_property
     def updates_N(self) -> np.ndarray:

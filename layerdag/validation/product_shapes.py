@@ -102,7 +102,7 @@ class Products:
 def products_of(ops: Operators) -> Products:
     """Return the products with two matrices; those that a trace had to enlarge are left out."""
     size_N = np.maximum(ops.element_N, 1)
-    whole_N = ops.known_N & (ops.element_N > 0) & (ops.bytes_N % size_N == 0)
+    whole_N = ops.known_N & ops.one_type_N & (ops.bytes_N % size_N == 0)
     # What opens a rank of a sampled job is made large enough to take some time.
     enlarged_N = (ops.bytes_N == START_BYTES) & (
         np.bincount(ops.target_E, minlength=ops.num_nodes) == 0
@@ -145,8 +145,9 @@ def product_sizes(ops: Operators) -> Cases | None:
     height, inner, columns = products.shape_S3[shape].T
     size = made_E[pair]
     adds = ops.kind_N(("mm", "addmm"))[products.row_P][into_E[pair]] == 1
-    fits = ops.fits(size, height * inner) | ops.fits(size, inner * columns)
-    fits |= adds & ((size == columns) | ops.fits(size, height * columns))
+    maker = ops.source_E[used][pair]
+    fits = ops.fits(maker, size, height * inner) | ops.fits(maker, size, inner * columns)
+    fits |= adds & ((size == columns) | ops.fits(maker, size, height * columns))
     misfits_S = np.bincount(shape[~fits], minlength=len(products.shape_S3))
     holds_P = np.zeros(products.row_P.size, dtype=bool)
     owner_S = np.repeat(np.arange(products.row_P.size), count_P)
@@ -170,7 +171,7 @@ def _batched_products(ops: Operators) -> tuple[np.ndarray, np.ndarray]:
     With (B, M, K) and (B, K, N) the three sizes BMK, BKN and BMN multiply to B (BMKN)^2.
     """
     size_N = np.maximum(ops.element_N, 1)
-    batched_N = ops.among(("bmm",)) & ops.known_N & (ops.element_N > 0) & (ops.flops_N % 2 == 0)
+    batched_N = ops.among(("bmm",)) & ops.known_N & ops.one_type_N & (ops.flops_N % 2 == 0)
     made_E = ops.made_N[ops.source_E]
     into_E = batched_N[ops.target_E] & (made_E > 0)
     size = ops.num_nodes

@@ -192,7 +192,7 @@ def elementwise_sizes(ops: Operators) -> Cases | None:
     flat_E = ops.among(("copy_", "cat"))[ops.source_E] & ops.in_place_N[ops.target_E]
     looked = np.flatnonzero(looked_E & ~flat_E)
     made_E, wanted_E, target_E = made_E[looked], wanted_E[looked], ops.target_E[looked]
-    fits_E = ops.fits(made_E, wanted_E)
+    fits_E = ops.fits(ops.source_E[looked], made_E, wanted_E)
     repeated_E = ~keeps_N[target_E] & (wanted_E % np.maximum(made_E, 1) == 0)
     return ops.cases(
         target_E,

@@ -364,7 +364,7 @@ JOB_METRICS: tuple[Metric, ...] = (
     ),
     JobClassifier(
         "job_classifier:counts",
-        "AUROC of trees on counts, costs and times of jobs, 0.5 is indistinguishable",
+        "AUROC of trees on counts and costs and times of jobs, 0.5 is indistinguishable",
         Goal.MINIMIZE,
         upper=1.0,
         features="counts",
