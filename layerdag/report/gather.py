@@ -506,19 +506,25 @@ def job_rows(similarity: QualityReport) -> Iterator[SummaryRow]:
     known = {row.metric.name: row for row in similarity.rows if not row.generated.error}
     rules, *classifiers = (known.get(metric.name) for metric in JOB_METRICS)
     if rules is not None:
-        counts = [one.breakdown for one in (rules.generated, rules.reference)]
         yield SummaryRow(
             rules.metric.description,
-            *(f"{one['kept']:.0f} of {one['jobs']:.0f}" for one in counts),
+            _kept(rules.generated),
+            _kept(rules.reference),
             "what no step of PyTorch does; 'layerdag validate' names the nodes",
         )
     for row in classifiers:
         if row is not None:
             yield SummaryRow(
                 row.metric.description.partition(",")[0],
-                *map(_auroc, (row.generated, row.reference)),
+                _auroc(row.generated),
+                _auroc(row.reference),
                 "0.5 is indistinguishable; beside it real training jobs",
             )
+
+
+def _kept(found: MetricResult) -> str:
+    """Return how many jobs keep all rules, of how many."""
+    return f"{found.breakdown['kept']:.0f} of {found.breakdown['jobs']:.0f}"
 
 
 def _auroc(found: MetricResult) -> str:

@@ -40,11 +40,13 @@ from layerdag.validation.step_rules import (
     shards_gathered,
 )
 
-_NO_PROGRAM = "No step of PyTorch does this; look how the trace was made, or sample another one."
+_NO_PROGRAM = "No step of PyTorch does this; look how the trace was made."
 
 
 def _rule(name: str, what: str) -> Rule:
-    return Rule(name, Severity.WARNING, what, _NO_PROGRAM, "Sample again, or keep it knowingly.")
+    return Rule(
+        name, Severity.WARNING, what, _NO_PROGRAM, "Sample another one; this one is no program."
+    )
 
 
 WHOLE_PROGRAM_RULES = rule_table(
@@ -249,8 +251,12 @@ def judge_program(workload: Workload) -> dict[str, Verdict]:
     Raises:
         TraceError: If dependencies or attributes are faulty.
     """
-    ranks = list(_distinct(workload))
-    if not ranks or not all(ops.is_step for ops in ranks):
+    ranks: list[Operators] = []
+    for ops in _distinct(workload):
+        if not ops.is_step:
+            return {}
+        ranks.append(ops)
+    if not ranks:
         return {}
     found: dict[str, Verdict] = {}
     for name, rule in WHOLE_PROGRAM_RULES.items():

@@ -127,8 +127,9 @@ class JudgedJobs:
 
     @property
     def kept_B(self) -> np.ndarray:
-        """Whether each job keeps all rules that apply to it."""
-        return np.array([all(v.holds for v in job.values()) for job in self.verdicts], dtype=bool)
+        """Whether each job keeps all rules that apply to it, of which there is one at least."""
+        kept = [bool(job) and all(v.holds for v in job.values()) for job in self.verdicts]
+        return np.array(kept, dtype=bool)
 
     def shares(self) -> dict[str, float]:
         """Return for each rule the share of the jobs to which it applies that keep it."""

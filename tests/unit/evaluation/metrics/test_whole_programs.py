@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from changed_steps import on_all_ranks, rows_of, with_number
+from changed_steps import on_all_ranks, renamed, rows_of, with_number
 from small_programs import language
 
 import layerdag as ld
@@ -123,3 +123,12 @@ def test_codes_alone_have_no_such_row(step, faulty):
     data = data_of(step, faulty)
     report = ld.compare(data, list(data.train), replicates=5)
     assert "whole_program_rules" not in [row.metric.name for row in report.rows]
+
+
+def test_a_job_to_which_no_rule_applies_keeps_none(step):
+    trace = step.traces[0]
+    for row in range(trace.num_nodes):
+        trace = renamed(trace, row, f"layer.{row}")
+    found = judge_jobs([step, on_all_ranks(step, trace)])
+    assert found.verdicts[1] == {}
+    assert found.kept_B.tolist() == [True, False]
