@@ -152,17 +152,18 @@ def product_sizes(ops: Operators) -> Cases | None:
     holds_P = np.zeros(products.row_P.size, dtype=bool)
     owner_S = np.repeat(np.arange(products.row_P.size), count_P)
     holds_P[owner_S[misfits_S == 0]] = True
+    batched, batched_holds = _batched_products(ops)
+    rows = np.concatenate([products.row_P, batched])
 
     def found(case: int) -> str:
-        row = [*products.row_P, *rows][case]
+        row = rows[case]
         has = f"{ops.name(row)} has {ops.flops_N[row]:,} operations and {ops.bytes_N[row]:,} bytes"
         shapeless = case < count_P.size and not count_P[case]
         return (
             f"{has}, which no shapes have" if shapeless else f"{has}, which its inputs do not fit"
         )
 
-    rows, fits = _batched_products(ops)
-    return ops.cases(np.concatenate([products.row_P, rows]), np.concatenate([holds_P, fits]), found)
+    return ops.cases(rows, np.concatenate([holds_P, batched_holds]), found)
 
 
 def _batched_products(ops: Operators) -> tuple[np.ndarray, np.ndarray]:
@@ -173,7 +174,9 @@ def _batched_products(ops: Operators) -> tuple[np.ndarray, np.ndarray]:
     size_N = np.maximum(ops.element_N, 1)
     batched_N = ops.among(("bmm",)) & ops.known_N & ops.one_type_N & (ops.flops_N % 2 == 0)
     made_E = ops.made_N[ops.source_E]
-    into_E = batched_N[ops.target_E] & (made_E > 0)
+    # Of inputs that are seen in parts, and of others than activations, the size is not known.
+    whole_E = ops.has_gradient_N[ops.source_E] & ~np.isin(made_E, ops.part_sizes)
+    into_E = batched_N[ops.target_E] & (made_E > 0) & whole_E
     size = ops.num_nodes
     inputs_N = np.bincount(ops.target_E[into_E], minlength=size)
     every_N = np.bincount(ops.target_E, minlength=size)

@@ -9,8 +9,9 @@ it. Needed are names of ATen operators, data dependencies, FLOPs, bytes and size
 for each element of the largest tensor of every other operator, bytes of all tensors read and
 written (``traces/pytorch/operators.py``).
 
-Views are no nodes of traces. So a node may work on a part of what its parent made, or on several
-copies of it; where that is possible, a rule asks for divisibility and not for equality.
+Views are no nodes of traces, so a node may work on a part of what its parent made. The backward
+pass of a view is a node, and as large as the whole (``Operators.part_sizes``): where there is one,
+a rule asks for no more than enough elements; elsewhere it asks for equal numbers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
