@@ -146,8 +146,9 @@ class Operators:
 
     @property
     def computes_loss(self) -> bool:
-        """Whether some operator is a loss."""
-        return any("loss" in name or "cross_entropy" in name for name in map(str, self.operator_W))
+        """Whether some operator is a loss, or makes a gradient to begin with."""
+        words = ("loss", "cross_entropy", "ones", "full", "fill_")
+        return any(word in str(name) for name in self.operator_W for word in words)
 
     @cached_property
     def is_step(self) -> bool:
@@ -294,6 +295,11 @@ class Operators:
         found = np.zeros(size, dtype=bool)
         found[breadth_first_order(graph, size - 1, return_predecessors=False)] = True
         return found[:-1]
+
+    @cached_property
+    def updating_N(self) -> np.ndarray:
+        """Whether parameters are stepped by what follows from each node."""
+        return self._reached(np.flatnonzero(self.updates_N), self.target_E, self.source_E)
 
     @cached_property
     def roots_N(self) -> np.ndarray:

@@ -504,9 +504,12 @@ def averaged_parameters(ops: Operators) -> Cases | None:
     if not (plain_N | reduces_N)[ops.target_E[after_E]].all():
         return None
     rows = np.flatnonzero(reduces_N)
-    total = int((ops.sent_N[rows] // np.maximum(ops.element_N[rows], 1)).sum())
+    sizes = ops.sent_N[rows] // np.maximum(ops.element_N[rows], 1)
+    # A program may average its loss, too, and a dependency may be lost to a buffer.
+    total, stepped = int(sizes.sum()), int(sizes[ops.updating_N[rows]].sum())
+    holds = any(count > 0 and count % parameters == 0 for count in (total, stepped))
     return ops.cases(
         rows[:1],
-        np.array([total > 0 and total % parameters == 0]),
+        np.array([holds]),
         lambda case: f"{total:,} gradients are averaged in all, of {parameters:,} parameters",
     )

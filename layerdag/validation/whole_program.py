@@ -44,10 +44,9 @@ from layerdag.validation.step_rules import (
 _NO_PROGRAM = "No step of PyTorch does this; look how the trace was made."
 
 
-def _rule(name: str, what: str) -> Rule:
-    return Rule(
-        name, Severity.WARNING, what, _NO_PROGRAM, "Sample another one; this one is no program."
-    )
+def _rule(name: str, what: str, remedy: str = _NO_PROGRAM) -> Rule:
+    again = "Sample another one; this one is no program."
+    return Rule(name, Severity.WARNING, what, remedy, again)
 
 
 WHOLE_PROGRAM_RULES = rule_table(
@@ -100,8 +99,16 @@ WHOLE_PROGRAM_RULES = rule_table(
         "An element-wise operator works on a number of elements that its input does not have.",
     ),
     _rule("bias-gradients", "The gradient of a bias is used by nothing."),
-    _rule("training-updates", "A training step does not update any parameter."),
-    _rule("training-loss", "A training step has no loss to start its backward pass from."),
+    _rule(
+        "training-updates",
+        "A training step does not update any parameter.",
+        "Trace the optimizer's step, too, or take this for a part of a step.",
+    ),
+    _rule(
+        "training-loss",
+        "A training step has no loss to start its backward pass from.",
+        "Trace the loss, too, or take this for a part of a step.",
+    ),
     _rule("product-speed", "A matrix product is faster than its device can be."),
 )
 """The rules by id; all of them are warnings."""

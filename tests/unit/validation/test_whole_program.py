@@ -20,7 +20,14 @@ from torch import Tensor, nn
 
 import layerdag as ld
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import (
+    Attribute,
+    CollectiveType,
+    NodeType,
+    Trace,
+    Wire,
+    Workload,
+)
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import Severity
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, check_program, judge_program
@@ -277,3 +284,34 @@ def test_equal_ranks_in_traces_of_their_own_are_judged_once(steps):
     apart = tuple(replace(trace, source=f"{at}") for at, trace in enumerate(workload.traces))
     one, several = judge_program(workload), judge_program(replace(workload, traces=apart))
     assert {k: v.cases for k, v in one.items()} == {k: v.cases for k, v in several.items()}
+
+
+def test_a_loss_that_is_averaged_is_no_gradient():
+    def reduced(number: int, elements: int, parents: tuple[int, ...]) -> NodeSpec:
+        stated = (
+            Attribute("comm_type", Wire.INT64, int(CollectiveType.ALL_REDUCE)),
+            Attribute("comm_size", Wire.INT64, 4 * elements),
+            Attribute("dtype", Wire.STRING, "float32"),
+        )
+        return NodeSpec(
+            id=number,
+            name="c10d::all_reduce",
+            type=int(NodeType.COMM_COLL),
+            data_deps=parents,
+            ctrl_deps=(),
+            duration_us=0,
+            attributes=stated,
+        )
+
+    def step(gradients: int, averaged: int) -> Workload:
+        nodes = [
+            operator(1, "aten::mse_loss", 50),
+            reduced(2, averaged, (1,)),
+            operator(3, "aten::gelu_backward", gradients, (1,)),
+            reduced(4, gradients, (3,)),
+            operator(5, "aten::_fused_adamw_", 400, (4,)),
+        ]
+        return Workload((build_trace(nodes),) * 2)
+
+    assert judge_program(step(100, 1))["averaged-parameters"].holds
+    assert not judge_program(step(99, 7))["averaged-parameters"].holds
