@@ -297,7 +297,10 @@ def score_generators(  # noqa: PLR0913
             if found.usable:
                 views = attribute_views(data.schema)
                 made = [graph for graph in given[name] if graph is not None]
-                jobs = jobs_beside(data.jobs.get("train", ()), data.jobs.get("test", ()), made)
+                real = (data.jobs.get("train", ()), data.jobs.get("test", ()))
+                jobs = jobs_beside(
+                    *(_drawn(part, max_graphs, seed, name) for part in (*real, made))
+                )
                 report = compare(
                     train, test, found.usable, views,
                     metrics=metrics, jobs=jobs, seed=seed, replicates=replicates,
