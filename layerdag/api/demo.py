@@ -22,6 +22,7 @@ from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.evaluation.metrics.whole_programs import jobs_beside
 from layerdag.evaluation.similarity import (
     DepthSimilarity,
     QualityReport,
@@ -568,13 +569,14 @@ def _evaluated(
     views = attribute_views(data.schema)
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in samples])
+    jobs = jobs_beside(data.jobs.get("train", ()), data.jobs.get("test", ()), samples)
     return _Evaluation(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
         leaks=leak_curve(train, data.held_out, dags, measured=data.schema.measured_columns),
         weight_attacks=(likelihood_attack(checkpoint.model, data.schema, train, data.held_out),),
-        similarity=compare(train, test, dags, views),
+        similarity=compare(train, test, dags, views, jobs=jobs),
         depth=compare_by_depth(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
         shares=attribute_shares(train, test, dags, views, vocabularies(data)),

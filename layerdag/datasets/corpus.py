@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from layerdag.codec.folding import RankClassTrace, job_graph
-from layerdag.datasets.dataset import Blocks, GraphDataset
+from layerdag.datasets.dataset import Blocks, GraphDataset, spread
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.runtime.terminal import track
@@ -115,14 +115,15 @@ def _read_parts(
 def _with_conditions_and_times_of(
     members: Sequence[AttributedGraph], data: GraphDataset
 ) -> GraphDataset:
-    """Return the data set whose open conditions and times are those of the corpus itself.
+    """Return the data set whose open conditions, times and jobs are those of the corpus itself.
 
     Further runs were planned, not sampled: their sizes and strategies are no distribution that a
     user of the corpus would ask for. They were timed in another session, too, in which the same
     work took longer.
     """
     conditions = [dag.conditions for dag in data.members]
-    return data.replaced(schema=data.schema.with_table(conditions).with_times(members))
+    schema = data.schema.with_table(conditions).with_times(members)
+    return data.replaced(schema=schema, jobs={**data.jobs, "train": spread(members)})
 
 
 def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:

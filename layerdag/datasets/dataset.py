@@ -42,6 +42,13 @@ class StoredGraphs(Sequence[DAG]):
 
 
 Blocks = Literal["whole", "rolled"]
+MOST_JOBS = 400
+"""Jobs of a split that stay at hand as they were read, spread over all of them."""
+
+
+def spread(jobs: Sequence[AttributedGraph]) -> tuple[AttributedGraph, ...]:
+    """Return at most ``MOST_JOBS`` jobs, every k-th one."""
+    return tuple(jobs[:: max(1, -(-len(jobs) // MOST_JOBS))])
 
 
 @final
@@ -136,6 +143,8 @@ class GraphDataset:
         renamed: Words that the graphs have instead of private ones: new word -> old word, by the
             attribute or condition. Part of no schema.
         notes: What the readers of its files did not understand.
+        jobs: Jobs of each split as they were read, at most ``MOST_JOBS`` of each: codes round their
+            numbers. Empty for other graphs, and for graphs that lie in files.
     """
 
     name: str
@@ -147,6 +156,7 @@ class GraphDataset:
     further: frozenset[str] = frozenset()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    jobs: Mapping[Split, tuple[AttributedGraph, ...]] = field(default_factory=dict)
 
     def __init__(  # noqa: PLR0913 - the graphs, their labels, how to split and how to encode them
         self,
@@ -208,6 +218,7 @@ class GraphDataset:
         further: frozenset[str] = frozenset(),
         renamed: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[Note, ...] = (),
+        jobs: Mapping[Split, tuple[AttributedGraph, ...]] | None = None,
     ) -> "GraphDataset":
         """Return a data set of graphs that are encoded and split already; see the attributes."""
         made = object.__new__(cls)
@@ -221,6 +232,7 @@ class GraphDataset:
             further=further,
             renamed=renamed or {},
             notes=notes,
+            jobs=jobs or {},
         )
         return made
 
@@ -372,6 +384,7 @@ class GraphDataset:
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}
         contents: dict[Split, tuple[str, ...]] = {}
+        jobs: dict[Split, tuple[AttributedGraph, ...]] = {}
         left_out: list[str] = []
         for split, (encoded, refused) in coded.items():
             left_out.extend(f"{label}: {error}" for label, error in refused)
@@ -380,7 +393,9 @@ class GraphDataset:
             kept = set(names[split])
             raws = [raw for raw in wholes.get(split, ()) if raw.name in kept]
             contents[split] = tuple(content_hash(raw) for raw in raws)
-        return cls.of_splits(name, schema, graphs, names, tuple(left_out), contents)
+            if schema.kind == "trace":
+                jobs[split] = spread(raws)
+        return cls.of_splits(name, schema, graphs, names, tuple(left_out), contents, jobs=jobs)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
         """Return the data set with these conditions alone, in schema and graphs.

@@ -12,7 +12,13 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import CodedSamples, coded
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
+from layerdag.evaluation.metrics.base import (
+    AttributeMetrics,
+    Metric,
+    MetricResult,
+    attribute_views,
+)
+from layerdag.evaluation.metrics.whole_programs import JOB_METRICS, jobs_beside
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
     FEWEST_COMPARED,
@@ -173,6 +179,23 @@ class SideBySide:
             real = self.scores[0].vun.novel_real if name == "novel" else None
             cells = [c for score in self.scores for c in (str(getattr(score.vun, name)), "")]
             yield name, "" if real is None else str(real), *cells
+        yield from self._kept_rules()
+
+    def _kept_rules(self) -> Iterable[tuple[str, ...]]:
+        """Yield how many jobs keep the rules of whole programs, if that is known of any set."""
+        name = JOB_METRICS[0].name
+        rows = [
+            next((row for row in score.report.rows if row.metric.name == name), None)
+            if score.report
+            else None
+            for score in self.scores
+        ]
+        known = next((row for row in rows if row is not None and not row.reference.error), None)
+        if known is not None:
+            cells = [
+                c for row in rows for c in (_counts(None if row is None else row.generated), "")
+            ]
+            yield "keep all whole-program rules", _counts(known.reference), *cells
 
     def _distances(self) -> Iterable[tuple[str, ...]]:
         """Yield a row for each metric, then the mean ratio."""
@@ -194,6 +217,13 @@ class SideBySide:
             for cell in ("", "too few" if self.too_few(score) else _number(score.mean_ratio))
         ]
         yield "mean ratio of distances", "", *means
+
+
+def _counts(found: MetricResult | None) -> str:
+    """Return "6 of 64" jobs, a dash where that is not known."""
+    if found is None or found.error:
+        return "-"
+    return f"{found.breakdown['kept']:.0f} of {found.breakdown['jobs']:.0f}"
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -248,9 +278,11 @@ def score_generators(  # noqa: PLR0913
         raise UsageError(f"{data.name}: has no test graphs to compare with; give it a test part.")
     rules = None if rules is None else tuple(rules)
     metrics = metrics if metrics is DEFAULT_METRICS else tuple(metrics)
-    samples = {name: coded(graphs, data.schema, data.renamed) for name, graphs in sets.items()}
+    given: dict[str, Sequence[Any]] = {name: list(graphs) for name, graphs in sets.items()}
+    samples = {name: coded(graphs, data.schema, data.renamed) for name, graphs in given.items()}
     if baseline:
         samples[TRAINING] = CodedSamples(tuple(train))
+        given[TRAINING] = data.jobs.get("train", ())
     scores = []
     for name, found in samples.items():
         if not found.dags:
@@ -264,9 +296,14 @@ def score_generators(  # noqa: PLR0913
             report = None
             if found.usable:
                 views = attribute_views(data.schema)
+                made = [graph for graph in given[name] if graph is not None]
+                real = (data.jobs.get("train", ()), data.jobs.get("test", ()))
+                jobs = jobs_beside(
+                    *(_drawn(part, max_graphs, seed, name) for part in (*real, made))
+                )
                 report = compare(
                     train, test, found.usable, views,
-                    metrics=metrics, seed=seed, replicates=replicates,
+                    metrics=metrics, jobs=jobs, seed=seed, replicates=replicates,
                 )  # fmt: skip
         scores.append(GeneratorScore(name, len(dags), share, report, found.reasons))
     return SideBySide(data.name, len(train), len(test), seed, tuple(scores))

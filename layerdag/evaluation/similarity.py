@@ -34,6 +34,7 @@ from layerdag.evaluation.metrics.base import (
     Declaration,
     Goal,
     Histograms,
+    Jobs,
     Metric,
     MetricResult,
     SimilarityRow,
@@ -56,6 +57,7 @@ from layerdag.evaluation.metrics.programs import (
     RepeatedBlocks,
     ShapeViolations,
 )
+from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
 from layerdag.runtime.files import write_text
 from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.runtime.terminal import stage, track
@@ -258,13 +260,14 @@ class QualityReport:
         return as_table(self)
 
 
-def compare(
+def compare(  # noqa: PLR0913 - three sets, what they are in codes and exactly, what to compute
     train: Sequence[DAG],
     test: Sequence[DAG],
     generated: Sequence[DAG],
     attributes: Sequence[AttributeView],
     *,
     metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
+    jobs: Jobs | None = None,
     seed: int = 0,
     replicates: int = 200,
 ) -> QualityReport:
@@ -279,6 +282,8 @@ def compare(
         attributes: Name and kind of each node attribute, in column order.
         metrics: What to compute; ``(*DEFAULT_METRICS, *NEIGHBORHOOD_METRICS)`` adds to the default.
             The default itself includes registered metrics.
+        jobs: The jobs of the three sets with their exact numbers; with them the default includes
+            ``JOB_METRICS``, which takes some 20 ms more for each job of up to 200 a set.
         seed: Seed of the bootstrap.
         replicates: Number of resamples.
 
@@ -289,7 +294,10 @@ def compare(
         GraphError: If a graph has a cycle and a metric needs layers; check structure first.
     """
     comparison = comparison_of((train, test, generated), attributes, seed, replicates)
-    chosen = metrics_for(default_metrics() if metrics is DEFAULT_METRICS else metrics, attributes)
+    if metrics is DEFAULT_METRICS:
+        metrics = (*default_metrics(), *(() if jobs is None else JOB_METRICS))
+    comparison = replace(comparison, jobs=jobs)
+    chosen = metrics_for(metrics, attributes)
     with stage(f"comparing by {len(chosen)} metrics"):
         found = track(chosen, "comparing", len(chosen))
         rows = tuple(row_of(metric, comparison) for metric in found)

@@ -9,6 +9,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.evaluation.metrics.whole_programs import jobs_beside
 from layerdag.evaluation.similarity import FEWEST_COMPARED, QualityReport, compare
 from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
@@ -112,7 +113,7 @@ def evaluate_samples(
     dags = [sample.dag for sample in kept]
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in kept])
-    similarity = similarity_of(data, dags)
+    similarity = similarity_of(data, dags, kept)
     others = [sample.dag for sample in drawn.with_copies]
     simulations, systems, failed, repairs = _simulated(data, real, kept)
     return SampleEvaluation(
@@ -142,11 +143,19 @@ def evaluate_samples(
     )
 
 
-def similarity_of(data: GraphDataset, dags: Sequence[DAG]) -> QualityReport | None:
-    """Compare with all held-out graphs; None if there are too few on a side."""
+def similarity_of(
+    data: GraphDataset, dags: Sequence[DAG], samples: Sequence[GeneratedGraph] = ()
+) -> QualityReport | None:
+    """Compare with all held-out graphs; None if there are too few on a side.
+
+    With samples, jobs are also judged by the rules of whole programs.
+    """
     if len(data.held_out) < FEWEST_COMPARED or len(dags) < FEWEST_COMPARED:
         return None
-    return compare(data.graphs["train"], data.held_out, dags, attribute_views(data.schema))
+    held_out = (*data.jobs.get("val", ()), *data.jobs.get("test", ()))
+    jobs = jobs_beside(data.jobs.get("train", ()), held_out, samples)
+    views = attribute_views(data.schema)
+    return compare(data.graphs["train"], data.held_out, dags, views, jobs=jobs)
 
 
 def _transfer(data: GraphDataset, kept: Sequence[GeneratedGraph]) -> TransferReport | None:

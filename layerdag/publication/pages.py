@@ -46,6 +46,7 @@ from layerdag.report.content import (
 from layerdag.report.gather import (
     attribute_shares,
     can_be_drawn,
+    job_rows,
     neighbors_of,
     picture_of,
     structure_distributions,
@@ -250,6 +251,8 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
                 "1",
                 f"without rejecting copies {number(evaluation.ratio_with_copies, 2)}",
             )
+        if evaluation.similarity is not None:
+            yield from job_rows(evaluation.similarity)
         yield from _attack_rows(evaluation)
         if evaluation.systems is not None or evaluation.simulations:
             fraction = len(evaluation.failed)

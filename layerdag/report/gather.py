@@ -9,8 +9,9 @@ import numpy as np
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError, SimulationError
-from layerdag.evaluation.metrics.base import AttributeView
+from layerdag.evaluation.metrics.base import AttributeView, MetricResult
 from layerdag.evaluation.metrics.descriptor_metrics import descriptors
+from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
 from layerdag.evaluation.similarity import QualityReport, histograms_of
 from layerdag.evaluation.validity import StructureReport
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -38,7 +39,7 @@ from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.viz.drawing import Picture
-from layerdag.viz.html import number, percent, percents
+from layerdag.viz.html import interval, number, percent, percents
 
 KINDS = (
     (("foreach", "fused_adam", "fused_sgd"), "optimizer"),
@@ -494,9 +495,42 @@ def summary_rows(
             "lower bound of the Jensen-Shannon distance: 0 indistinguishable, 1 distinct",
         )
     )
+    rows += job_rows(similarity)
     if transfer is not None:
         rows += _transfer_rows(transfer)
     return tuple(rows)
+
+
+def job_rows(similarity: QualityReport) -> Iterator[SummaryRow]:
+    """Yield how many jobs keep the rules of whole steps, and how well trees tell them apart."""
+    known = {row.metric.name: row for row in similarity.rows if not row.generated.error}
+    rules, *classifiers = (known.get(metric.name) for metric in JOB_METRICS)
+    if rules is not None:
+        yield SummaryRow(
+            rules.metric.description,
+            _kept(rules.generated),
+            _kept(rules.reference),
+            "what no step of PyTorch does; 'layerdag validate' names the nodes",
+        )
+    for row in classifiers:
+        if row is not None:
+            yield SummaryRow(
+                row.metric.description.partition(",")[0],
+                _auroc(row.generated),
+                _auroc(row.reference),
+                "0.5 is indistinguishable; beside it real training jobs",
+            )
+
+
+def _kept(found: MetricResult) -> str:
+    """Return how many jobs keep all rules, of how many."""
+    return f"{found.breakdown['kept']:.0f} of {found.breakdown['jobs']:.0f}"
+
+
+def _auroc(found: MetricResult) -> str:
+    """Return an AUROC with its interval."""
+    value = number(found.value, 2)
+    return value if found.interval is None else f"{value} {interval(found.interval)}"
 
 
 def _transfer_rows(report: TransferReport) -> list[SummaryRow]:

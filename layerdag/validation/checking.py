@@ -34,6 +34,7 @@ from layerdag.traces.trace import (
     wire_name,
 )
 from layerdag.validation.rules import TRACE_RULES, Finding, Severity
+from layerdag.validation.whole_program import check_program
 
 SUPPORTED = (
     CollectiveType.ALL_REDUCE,
@@ -381,7 +382,8 @@ def check_workload(workload: Workload) -> list[Finding]:
     """Return everything that is wrong with a job: each distinct trace, then the ranks together.
 
     Ranks that share a trace are checked once. The checks over ranks need sound traces: they are
-    left out where a rule on ids or dependencies, or an integer's type, is broken.
+    left out where a rule on ids or dependencies, or an integer's type, is broken. Whether the job
+    is a step that PyTorch could run is asked of jobs without errors alone.
     """
     distinct = {id(trace): trace for trace in workload.traces}
     findings = _over_ranks([check_trace(trace) for trace in distinct.values()])
@@ -401,6 +403,8 @@ def check_workload(workload: Workload) -> list[Finding]:
     if not any(f.rule.severity is Severity.ERROR for f in findings):
         findings += _deadlocks(workload, matched)
         findings += _world_after_groups(workload, events)
+    if not any(f.rule.severity is Severity.ERROR for f in findings):
+        findings += check_program(workload)
     return findings
 
 

@@ -394,8 +394,14 @@ def _print_rules(as_json: bool) -> int:
     from layerdag.programs.validity import PROGRAM_RULES
     from layerdag.validation.fixes import FIXABLE
     from layerdag.validation.rules import TRACE_RULES
+    from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES
 
-    tables = {"traces": TRACE_RULES, "graphs": GRAPH_RULES, "programs": PROGRAM_RULES}
+    tables = {
+        "traces": TRACE_RULES,
+        "steps": WHOLE_PROGRAM_RULES,
+        "graphs": GRAPH_RULES,
+        "programs": PROGRAM_RULES,
+    }
     if as_json:
         listed = {
             name: [

@@ -160,6 +160,8 @@ T = TypeVar("T")
 M = TypeVar("M", bound="Metric | AttributeMetrics")
 Sets = tuple[GraphSet, GraphSet, GraphSet]
 Weights = tuple[np.ndarray, np.ndarray, np.ndarray]
+Jobs = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
+"""Training, test and generated jobs of any kind."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,8 @@ class Comparison:
         attributes: Name and kind of each node attribute, in column order.
         seed: Seed of all that a metric draws.
         replicates: Number of bootstrap resamples.
+        jobs: The jobs that the three sets are codes of, with their exact numbers, where these are
+            at hand; possibly more or fewer than there are graphs.
     """
 
     train: GraphSet
@@ -239,6 +243,7 @@ class Comparison:
     attributes: tuple[AttributeView, ...] = ()
     seed: int = 0
     replicates: int = 200
+    jobs: "Jobs | None" = None
     _computed: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property

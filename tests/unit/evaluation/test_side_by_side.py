@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from small_programs import language
 
 import layerdag as ld
 from layerdag.cli.main import main
@@ -143,3 +145,15 @@ def test_wrong_use_is_one_sentence(words, said, tmp_path, monkeypatch, capsys):
     Path("bad.py").write_text("name,label\na b,1\n")
     assert main(["compare", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_jobs_stand_with_the_number_that_keeps_all_rules():
+    step = ld.capture_model(*language()).workload()
+    graphs = [replace(step, source=f"job {at}") for at in range(6)]
+    split = {"train": range(3), "val": [], "test": range(3, 6)}
+    data = ld.GraphDataset(graphs, split=split)
+    found = score_generators(data, {"made": [step, step]}, baseline=True, replicates=5)
+    (line,) = [row for row in str(found).splitlines() if row.startswith("keep all whole-program")]
+    assert line.count(" of ") == 3
+    assert "3 of 3" in line
+    assert "2 of 2" in line

@@ -12,13 +12,16 @@ from simulator_traces import all_reduce, comp, recv, workload
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.evaluation.metrics.base import AttributeView, Interval
+from layerdag.evaluation.metrics.base import AttributeView, Interval, MetricResult, SimilarityRow
+from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
+from layerdag.evaluation.similarity import QualityReport
 from layerdag.privacy.copies import Novelty
 from layerdag.report import gather
 from layerdag.report.content import ReportContent, SummaryRow
 from layerdag.report.gather import (
     SimulatedWorkloads,
     attribute_shares,
+    job_rows,
     simulate_stage,
     simulation_parts,
     structure_distributions,
@@ -336,3 +339,29 @@ def test_a_surrogate_has_lines_only_where_both_real_and_synthetic_graphs_taught_
     note = rows_of(content, transfer=floor)["surrogate's Pearson (boosting)"].note
     assert note == "tested on 12 real graphs; with shuffled targets 0.12"
     assert not any("surrogate" in what for what in rows_of(content, transfer=None))
+
+
+def _report(*rows: SimilarityRow) -> QualityReport:
+    return QualityReport(rows, train=3, test=4, generated=2, seed=0, replicates=5)
+
+
+def test_jobs_that_keep_rules_are_counted_beside_real_ones() -> None:
+    rules, counts, _ = JOB_METRICS
+    kept = SimilarityRow(
+        MetricResult(rules, 0.5, breakdown={"kept": 1.0, "jobs": 2.0}),
+        MetricResult(rules, 1.0, breakdown={"kept": 4.0, "jobs": 4.0}),
+        None,
+        None,
+    )
+    areas = SimilarityRow(
+        MetricResult(counts, 0.8, Interval(0.7, 0.9)), MetricResult(counts, 0.5), None, None
+    )
+    first, second = job_rows(_report(kept, areas))
+    assert (first.synthetic, first.real) == ("1 of 2", "4 of 4")
+    assert second.synthetic.startswith("0.80 [0.7")
+    assert second.real == "0.50"
+
+
+def test_without_judged_jobs_there_are_no_such_rows() -> None:
+    assert list(job_rows(_report(SimilarityRow.failed(JOB_METRICS[0], "no job")))) == []
+    assert list(job_rows(_report())) == []

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from broken_jobs import BEYOND_FIXING, BROKEN
+from changed_steps import on_all_ranks, rows_of, with_number
 from sample_parts import written as written_sample_parts
+from small_programs import language
 from small_workloads import collective, compute, job
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
@@ -18,6 +20,7 @@ from layerdag.sampling.folder import write_samples
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.workload import read_workload, write_groups, write_workload
 from layerdag.traces.trace import Workload
+from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES
 
 
 @pytest.fixture
@@ -325,3 +328,31 @@ def test_other_places_hold_no_parts(tmp_path: Path) -> None:
     assert parts_at(tmp_path) is None
     assert parts_at(tmp_path / "x.et") is None
     assert parts_at(tmp_path / "nothing") is None
+
+
+def test_what_no_step_does_is_a_warning_that_names_a_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = ld.capture_model(*language()).workload()
+    trace = step.traces[0]
+    row = rows_of(trace, "aten::mm")[0]
+    write_workload(step, tmp_path / "sound")
+    broken = on_all_ranks(step, with_number(trace, row, "num_ops", 2 * 7919))
+    write_workload(broken, tmp_path / "broken")
+    assert main(["validate", str(tmp_path / "sound")]) == 0
+    assert "product-shapes" not in capsys.readouterr().out
+    assert main(["validate", str(tmp_path / "broken")]) == 0
+    said = capsys.readouterr().out
+    assert f"warning: [product-shapes] {tmp_path / 'broken'}.0.et: node {trace.id_N[row]}:" in said
+    assert main(["validate", str(tmp_path / "broken"), "--strict", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["valid"] is True
+    (found,) = [f for f in told["findings"] if f["rule"] == "product-shapes"]
+    assert found["node"] == int(trace.id_N[row])
+    assert [f.node for f in ld.validate(broken) if f.rule.id == "product-shapes"] == [found["node"]]
+
+
+def test_rules_on_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "--rules", "--json"]) == 0
+    listed = {rule["id"] for rule in json.loads(capsys.readouterr().out)["steps"]}
+    assert listed == set(WHOLE_PROGRAM_RULES)
