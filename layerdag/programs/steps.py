@@ -8,9 +8,13 @@ long as one on 8.
 from dataclasses import replace
 from typing import Any
 
+from layerdag.capturing.parallel import Settings
+from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.step import CapturedStep, capture_model
+from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph
+from layerdag.programs.stages import stage_modules
 
 
 def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
@@ -25,5 +29,9 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
         NodeError: If a node cannot run.
         UsageError: If a setting is unknown or the plan does not fit.
     """
+    found = Settings.from_dict(settings)
+    if found.plan.pipeline > 1:
+        stages = stage_modules(program, found)
+        return capture_pipeline(program.name, stages, found, count_parameters(program))
     module = ProgramModule(program)
     return replace(capture_model(module, module.example_inputs(), **settings), name=program.name)
