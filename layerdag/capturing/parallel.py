@@ -173,10 +173,21 @@ class Settings:
     Attributes:
         plan: How the model is split.
         step: What is done.
+
+    Raises:
+        ConfigError: If a setting belongs to a pipeline and there is none.
     """
 
     plan: CapturePlan = field(default_factory=CapturePlan)
     step: CaptureStep = field(default_factory=CaptureStep)
+
+    def __post_init__(self) -> None:
+        usual = CapturePlan()
+        if self.plan.pipeline == 1 and (
+            self.step.micro_batches or self.plan.schedule != usual.schedule
+        ):
+            named = "micro_batches" if self.step.micro_batches else "schedule"
+            raise ConfigError(f"plan: {named} belongs to a pipeline; give pipeline=2 or more.")
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> "Settings":

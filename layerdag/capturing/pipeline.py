@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.distributed.pipelining.schedules import _PipelineSchedule, get_schedule_class
-from torch.distributed.pipelining.stage import InferenceMode
 from torch.distributed.tensor import DTensor
 
 from layerdag.capturing.optimizers import by_mesh, clip_gradients
@@ -35,10 +35,12 @@ from layerdag.capturing.step import (
     CapturedStep,
     capture_errors,
     captured_trace,
+    loss_of,
+    refuse_sizes,
     stepped_optimizer,
 )
 from layerdag.errors import UsageError
-from layerdag.traces.trace import NodeType, Trace
+from layerdag.traces.trace import Trace
 
 
 @final
@@ -133,6 +135,7 @@ def require_pipeline(name: str, settings: Settings) -> None:
         UsageError: If there is one; says what to do.
     """
     plan, step = settings.plan, settings.step
+    refuse_sizes(name, step)
     if step.accumulate > 1:
         raise UsageError(
             f"{name}: micro-batches of a pipeline are what accumulate is without one; give "
@@ -292,7 +295,7 @@ class _Rank:
         return get_schedule_class(self.settings.plan.schedule)(
             stage,
             micro_batches(self.settings),
-            loss_fn=(lambda output, _: output) if self.settings.step.training else None,
+            loss_fn=(lambda output, _: loss_of(output)) if self.settings.step.training else None,
             args_chunk_spec=tuple(splits.values()) if self.number == 0 and forms else None,
             kwargs_chunk_spec=splits if self.number and forms else None,
         )

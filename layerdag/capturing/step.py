@@ -85,7 +85,11 @@ class CapturedStep:
         """
         used = dict.fromkeys(text for trace in self.stages for text in _roles(trace))
         members = {text: self.world.members(text.removeprefix(_ROLE)) for text in used}
-        whole = {text: int(WORLD) for text, held_GM in members.items() if len(held_GM) == 1}
+        whole = {
+            text: int(WORLD)
+            for text, held_GM in members.items()
+            if held_GM.shape == (1, self.world.size)
+        }
         per_stage = self.world.size // len(self.stages)
         rank_R = np.arange(self.world.size)
         traces = RankTraces(
@@ -237,9 +241,10 @@ def _chained(trace: Trace, tasks: Sequence[int]) -> Ragged:
     for first, end in pairwise([*tasks, trace.num_nodes]):
         last = next((row for row in range(first - 1, -1, -1) if computes[row]), None)
         for row in range(first, end if last is not None else first):
-            before = {*ctrl[row], *trace.data_deps.of(row).tolist()}
-            if computes[row] and not any(first <= other < end for other in before):
-                ctrl[row] = sorted({*ctrl[row], last} - set(trace.data_deps.of(row).tolist()))
+            data = set(trace.data_deps.of(row).tolist())
+            inside = any(first <= other < end for other in (*ctrl[row], *data))
+            if computes[row] and not inside:
+                ctrl[row] = sorted({*ctrl[row], last} - data)
     return ragged(ctrl, trace.source)
 
 
@@ -283,9 +288,10 @@ def capture_model(
             step depends on the content of tensors, or if torch.distributed is in use.
     """
     found = Settings.from_dict(settings)
+    _refuse_pipeline("ld.program(module, inputs).step(pipeline=2)", found)
     if isinstance(model, nn.Module):
         name = type(model).__name__
-        _refuse_sizes(name, found.step)
+        refuse_sizes(name, found.step)
     else:
         shape = model if isinstance(model, ModelShape) else shape_of(model)
         found = _of_preset(found)
@@ -307,7 +313,7 @@ def capture_model(
         parallelize(made, found.plan, world, tensor_plan)
         recorder = Recorder(made)
         with capture_errors(recorder, name):
-            _run(_Job(made, given, loss or _loss, found, world, autocast), fake, recorder)
+            _run(_Job(made, given, loss or loss_of, found, world, autocast), fake, recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
     return CapturedStep(
         name, (trace,), FakeWorld(world.degrees), found, count, frozenset(recorder.elementwise)
@@ -335,6 +341,7 @@ def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: A
         raise UsageError(
             f"{name}: a function that runs a step decides on {more[0]} itself; leave it out."
         )
+    _refuse_pipeline("a program (ld.program)", found)
     with fake_world(found.plan.degrees) as world:
         recorder = Recorder()
         with capture_errors(recorder, name), FakeTensorMode(allow_non_fake_inputs=True), recorder:
@@ -437,8 +444,21 @@ def _require_fit(shape: ModelShape, found: Settings) -> None:
         )
 
 
-def _refuse_sizes(name: str, step: CaptureStep) -> None:
-    """Refuse settings that only a preset has, beside a module of the user's own."""
+def _refuse_pipeline(instead: str, found: Settings) -> None:
+    """Refuse to cut what is no program."""
+    if found.plan.pipeline > 1:
+        raise UsageError(
+            f"plan: pipeline is {found.plan.pipeline}, but only programs are cut into stages; use "
+            f"{instead}, or 'layerdag program' and its file."
+        )
+
+
+def refuse_sizes(name: str, step: CaptureStep) -> None:
+    """Refuse settings that only a preset has, beside a module of the user's own.
+
+    Raises:
+        UsageError: If there is one.
+    """
     usual = CaptureStep()
     for key in ("batch", "sequence", "layers"):
         if getattr(step, key) != getattr(usual, key):
@@ -504,8 +524,12 @@ def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
             optimizer.step()
 
 
-def _loss(output: Any) -> Tensor:
-    """Return the scalar of a module's output."""
+def loss_of(output: Any) -> Tensor:
+    """Return the scalar of a module's output: itself, its loss, or the mean of its first tensor.
+
+    Raises:
+        UsageError: If it has none.
+    """
     found = getattr(output, "loss", None)
     if isinstance(found, Tensor):
         return found
@@ -522,7 +546,11 @@ def _loss(output: Any) -> Tensor:
 def stepped_optimizer(
     model: nn.Module, step: CaptureStep, fake: FakeTensorMode
 ) -> torch.optim.Optimizer | None:
-    """Return the optimizer, with its states, as it is after a first step."""
+    """Return the optimizer, with its states, as it is after a first step; None for no update.
+
+    Raises:
+        UsageError: If no parameter is trained.
+    """
     if step.optimizer == "none":
         return None
     groups = by_mesh(model)
@@ -543,7 +571,11 @@ def stepped_optimizer(
 
 @contextmanager
 def capture_errors(recorder: Recorder, name: str) -> Iterator[None]:
-    """Say where a step could not be captured."""
+    """Say where a step could not be captured.
+
+    Raises:
+        UsageError: With module and operator, for whatever error PyTorch raises.
+    """
     try:
         yield
     except LayerdagError:

@@ -55,11 +55,13 @@ def stage_modules(program: ForwardGraph, settings: Settings) -> list[StageModule
     cutting = _Cutting(program, settings)
     bounds = cutting.bounds()
     stages = [cutting.stage(at, bounds) for at in range(len(bounds) - 1)]
+    bf16 = settings.step.precision == "bf16"
     holders: dict[str, list[int]] = {}
     for at, stage in enumerate(stages):
         for name in stage.shared:
             holders.setdefault(name, []).append(at)
-    return [stage.module(holders) for stage in stages]
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        return [stage.module(holders) for stage in stages]
 
 
 @final
@@ -113,9 +115,9 @@ class _Cutting:
         self._cost_N = np.zeros(len(program.nodes))
         self._product_N = np.zeros(len(program.nodes), dtype=bool)
         self._written: dict[int, int] = {}
-        with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                self._run()
+        autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+        with quiet(), FakeTensorMode(allow_non_fake_inputs=True), autocast:
+            self._run()
         self._last_use = self._uses()
         self._free_N = self._given_by_inputs()
 
@@ -172,6 +174,11 @@ class _Cutting:
     def bounds(self) -> list[int]:
         """Return the first node of each stage, and the end."""
         plan, nodes = self._settings.plan, self._program.nodes
+        if not all(isinstance(self._results[at], Tensor) for at in self._program.outputs):
+            raise UsageError(
+                f"{self._program.name}: it returns a list of tensors, which no stage can; let the "
+                "program return its loss."
+            )
         if plan.cuts:
             cuts = [self._named(name) for name in plan.cuts]
             if sorted(set(cuts)) != cuts:
@@ -413,4 +420,3 @@ def _common(name: str, module: str) -> int:
             break
         count += 1
     return count
-
