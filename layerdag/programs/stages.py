@@ -1,8 +1,8 @@
 """Cutting a program into pipeline stages, each a program of its own.
 
 A stage begins where a unit begins if it can. What a later stage needs is sent from stage to stage;
-what follows from inputs of the model alone, such as a mask, is computed where it is needed, and
-inputs such as targets are read there, as pipelines of real jobs do.
+what follows from inputs of the model alone, such as a mask or a rotation, is computed where it is
+needed, and inputs such as targets are read there, as pipelines of real jobs do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,7 +113,6 @@ class _Cutting:
         bf16 = settings.step.precision == "bf16"
         self._results: list[Any] = []
         self._cost_N = np.zeros(len(program.nodes))
-        self._product_N = np.zeros(len(program.nodes), dtype=bool)
         self._written: dict[int, int] = {}
         autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
         with quiet(), FakeTensorMode(allow_non_fake_inputs=True), autocast:
@@ -128,7 +127,6 @@ class _Cutting:
             for at, result in enumerate(run(self._program)):
                 self._results.append(result)
                 total = int(counter.get_total_flops())
-                self._product_N[at] = total > before
                 tensors = result if isinstance(result, list | tuple) else [result]
                 self._cost_N[at] = total - before + sum(tensor.numel() for tensor in tensors)
                 before = total
@@ -150,11 +148,11 @@ class _Cutting:
         return last
 
     def _given_by_inputs(self) -> list[bool]:
-        """Return which nodes follow from inputs of the model without parameters or products."""
+        """Return which nodes follow from inputs and buffers alone, such as masks and rotations."""
         found: list[bool] = []
         for at, node in enumerate(self._program.nodes):
             if node.operator in LEAVES:
-                found.append(node.operator in ("input", "constant"))
+                found.append(node.operator != "parameter")
                 continue
             random = node.operator != GETITEM and (
                 torch.Tag.nondeterministic_seeded in operator(node.operator).tags
@@ -162,7 +160,8 @@ class _Cutting:
             result = self._results[at]
             tensors = result if isinstance(result, list | tuple) else [result]
             found.append(
-                not (random or node.leaves or self._product_N[at] or in_place(node.operator))
+                not (random or in_place(node.operator) or "norm" in node.operator)
+                and all(leaf.kind != "parameter" for leaf in node.leaves)
                 and all(found[i] for i in node.inputs)
                 and not any(tensor.requires_grad for tensor in tensors)
                 and not any(_memory(tensor) in self._written for tensor in tensors)
