@@ -224,3 +224,24 @@ def test_settings_of_a_pipeline_need_one(settings: dict[str, Any]) -> None:
 def test_a_module_is_cut_as_a_program() -> None:
     with pytest.raises(UsageError, match="only programs are cut into stages"):
         ld.capture_model(*language(), pipeline=2)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_idle_time_is_that_of_the_schedule(schedule: str) -> None:
+    # Both leave p - 1 of m + p - 1 passes idle (Huang et al. 2019; Narayanan et al. 2019).
+    program = ld.program(*language(layers=4)).resize(B0=8, n0=256, w0=8192)
+    stages, count = 4, 8
+
+    def span(**plan: Any) -> float:
+        workload = program.step(optimizer="none", **plan).workload()
+        return ld.simulate(workload, "small", compute="h100").makespan_ns
+
+    took = span(pipeline=stages, micro_batches=count, schedule=schedule)
+    ideal = span() * (count + stages - 1) / stages
+    assert ideal <= took < 1.2 * ideal
+
+
+def test_clipping_counts_the_gradients_of_all_stages() -> None:
+    step = ld.program(*skipping()).step(pipeline=2, clip=1.0)
+    collectives = step.summary()["collectives"]
+    assert collectives == {"all_reduce:pipeline": {"count": 1, "bytes": 4}}
