@@ -35,6 +35,7 @@ from layerdag.capturing.step import (
     CapturedStep,
     capture_errors,
     captured_trace,
+    fake_copy,
     loss_of,
     refuse_sizes,
     stepped_optimizer,
@@ -90,14 +91,14 @@ class StageModule:
         received: Tensors that the stage before gives; none for the first one.
         given: Tensors for the stage after, or what the last one returns: its loss.
         inputs: Inputs of the model that this stage reads itself.
-        shared: Parameters that other stages hold, too, with those stages, in ascending order.
+        shared: Paths of parameters that other stages hold, too, with those stages, ascending.
     """
 
     body: nn.Module
     received: tuple[TensorForm, ...]
     given: tuple[TensorForm, ...]
     inputs: tuple[TensorForm, ...]
-    shared: tuple[tuple[nn.Parameter, tuple[int, ...]], ...] = ()
+    shared: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 def capture_pipeline(
@@ -107,7 +108,7 @@ def capture_pipeline(
 
     Args:
         name: Of the model.
-        stages: One for each stage of the plan; their modules are changed.
+        stages: One for each stage of the plan.
         settings: Plan and step.
         parameters: Parameters of the whole model.
 
@@ -257,7 +258,9 @@ class _Rank:
     ) -> None:
         self.name, self.number, self.stage = name, number, stage
         self.settings, self.world = settings, world
-        self.recorder = Recorder(stage.body)
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._body = fake_copy(stage.body, self._fake)
+        self.recorder = Recorder(self._body)
         self._tasks: list[int] = []
 
     def begin_task(self) -> None:
@@ -271,8 +274,7 @@ class _Rank:
 
     def run(self) -> Trace:
         """Run the step of this rank and return its trace."""
-        module, step = _Called(self.stage.body), self.settings.step
-        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        module, step, fake = _Called(self._body), self.settings.step, self._fake
         source = f"{self.name}, stage {self.number}"
         with capture_errors(self.recorder, source):
             parallelize(module, self.settings.plan, self.world, None)
@@ -321,11 +323,11 @@ class _Rank:
         """Sum gradients of shared parameters, clip, and update."""
         mesh, largest = self.world.along("pipeline"), self.settings.step.clip
         with self.recorder.updating():
-            for parameter, held in self.stage.shared:
-                if parameter.grad is not None:
+            for path, held in self.stage.shared:
+                grad = module.get_parameter(f"body.{path}").grad
+                if grad is not None:
                     own = list(self.world.own(_role(held)))
                     group = distributed.new_group(own, use_local_synchronization=True)
-                    grad = parameter.grad
                     local = grad.to_local() if isinstance(grad, DTensor) else grad
                     distributed.all_reduce(local, group=group)
             if largest and mesh is not None:

@@ -60,7 +60,8 @@ def stage_modules(program: ForwardGraph, settings: Settings) -> list[StageModule
     for at, stage in enumerate(stages):
         for name in stage.shared:
             holders.setdefault(name, []).append(at)
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+    fake = FakeTensorMode(allow_non_fake_inputs=True)  # a stage of any size takes no memory
+    with fake, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         return [stage.module(holders) for stage in stages]
 
 
@@ -90,9 +91,9 @@ class _Stage:
             holders: The stages that hold each parameter.
         """
         body = ProgramModule(self.program)
-        named = {name.rsplit(".", 1)[-1]: found for name, found in body.named_parameters()}
+        path_of = {path.rsplit(".", 1)[-1]: path for path, _ in body.named_parameters()}
         shared = tuple(
-            (named[f"node{at}_0"], tuple(holders[name]))
+            (path_of[f"node{at}_0"], tuple(holders[name]))
             for name, at in self.shared.items()
             if len(holders[name]) > 1
         )

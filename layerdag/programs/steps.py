@@ -8,6 +8,8 @@ long as one on 8.
 from dataclasses import replace
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensorMode
+
 from layerdag.capturing.parallel import Settings
 from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.step import CapturedStep, capture_model
@@ -33,5 +35,7 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
     if found.plan.pipeline > 1:
         stages = stage_modules(program, found)
         return capture_pipeline(program.name, stages, found, count_parameters(program))
-    module = ProgramModule(program)
-    return replace(capture_model(module, module.example_inputs(), **settings), name=program.name)
+    with FakeTensorMode(allow_non_fake_inputs=True):  # parameters of any size take no memory
+        module = ProgramModule(program)
+        inputs = module.example_inputs()
+    return replace(capture_model(module, inputs, **settings), name=program.name)

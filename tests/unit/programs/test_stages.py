@@ -245,3 +245,13 @@ def test_clipping_counts_the_gradients_of_all_stages() -> None:
     step = ld.program(*skipping()).step(pipeline=2, clip=1.0)
     collectives = step.summary()["collectives"]
     assert collectives == {"all_reduce:pipeline": {"count": 1, "bytes": 4}}
+
+
+def test_a_matrix_of_two_stages_is_summed_over_them_as_it_is_held() -> None:
+    program = ld.program(*language(width=32, rows=64))
+    sums = {ranks: program.step(pipeline=2, fsdp=ranks).summary()["collectives"]
+            for ranks in (1, 2)}  # fmt: skip
+    assert sums[1]["all_reduce:pipeline"] == {"count": 1, "bytes": 64 * 32 * 4}
+    assert sums[2]["all_reduce:pipeline"] == {"count": 1, "bytes": 64 * 32 * 4 // 2}
+    first = program.step(pipeline=3, cuts=("layers.0", "layers.1")).summary()["collectives"]
+    assert list(first) == ["all_reduce:stages 0 and 2"]
