@@ -1,7 +1,7 @@
 """Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -479,8 +479,9 @@ def group_ranks() -> dict[str, Ranks]:
     return {group.group_name: tuple(sorted(ranks)) for group, ranks in known.items()}
 
 
-TensorPlan = Mapping[str, ParallelStyle | str]
-"""Style of each split module by its path ("layers.*.up"): PyTorch's, "colwise" or "rowwise"."""
+TensorPlan = Mapping[str, ParallelStyle | str] | Callable[[nn.Module, DeviceMesh], None]
+"""Style of each split module by its path ("layers.*.up"): PyTorch's, "colwise" or "rowwise"; or a
+function that splits a module over the tensor ranks."""
 
 
 def parallelize(
@@ -515,6 +516,9 @@ def _split_tensors(
             'split; give a tensor plan such as {"layers.*.up": "colwise", "layers.*.down": '
             '"rowwise"} (the third thing that the function of your file returns).'
         )
+    if not isinstance(given, Mapping):
+        given(model, mesh)
+        return
     styles = {name: _style(name, style) for name, style in given.items()}
     try:
         parallelize_module(model, mesh, styles)
