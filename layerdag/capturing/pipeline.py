@@ -26,6 +26,7 @@ from layerdag.capturing.parallel import (
     FakeWorld,
     ReplicaGradients,
     Settings,
+    TensorPlan,
     fake_world,
     group_ranks,
     parallelize,
@@ -92,6 +93,7 @@ class StageModule:
         given: Tensors for the stage after, or what the last one returns: its loss.
         inputs: Inputs of the model that this stage reads itself.
         shared: Paths of parameters that other stages hold, too, with those stages, ascending.
+        tensor_plan: How tensor ranks share the module; paths are those of ``body``.
     """
 
     body: nn.Module
@@ -99,6 +101,7 @@ class StageModule:
     given: tuple[TensorForm, ...]
     inputs: tuple[TensorForm, ...]
     shared: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    tensor_plan: TensorPlan | None = None
 
 
 def capture_pipeline(
@@ -142,8 +145,6 @@ def require_pipeline(name: str, settings: Settings) -> None:
             f"{name}: micro-batches of a pipeline are what accumulate is without one; give "
             f"micro_batches={step.accumulate * max(1, step.micro_batches)} and leave it out."
         )
-    if plan.tensor > 1:
-        raise UsageError(f"{name}: give tensor ranks or pipeline stages, not both.")
     if plan.schedule == "1f1b" and micro_batches(settings) < plan.pipeline:
         raise UsageError(
             f"{name}: schedule 1f1b keeps {plan.pipeline} stages busy with at least so many "
@@ -277,7 +278,7 @@ class _Rank:
         module, step, fake = _Called(self._body), self.settings.step, self._fake
         source = f"{self.name}, stage {self.number}"
         with capture_errors(self.recorder, source):
-            parallelize(module, self.settings.plan, self.world, None)
+            parallelize(module, self.settings.plan, self.world, self._tensor_plan())
             trained = step.training and any(p.requires_grad for p in module.parameters())
             optimizer = stepped_optimizer(module, step, fake) if trained else None
             with fake, _without_vote():
@@ -289,6 +290,13 @@ class _Rank:
                         self._update(module, optimizer)
         self._label_messages()
         return captured_trace(self.recorder, self.world, group_ranks(), source, self._tasks)
+
+    def _tensor_plan(self) -> TensorPlan | None:
+        """Return how tensor ranks share the module that calls the stage's."""
+        plan = self.stage.tensor_plan
+        if plan is None or isinstance(plan, Mapping):
+            return plan and {f"body.{path}": style for path, style in plan.items()}
+        return lambda _, mesh: plan(self._body, mesh)
 
     def _schedule(self, stage: _Stage) -> Any:
         """Return the schedule; the program's loss is the last stage's output."""

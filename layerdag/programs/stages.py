@@ -17,13 +17,14 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from layerdag.capturing.parallel import Settings
+from layerdag.capturing.parallel import Settings, TensorPlan
 from layerdag.capturing.pipeline import StageModule, TensorForm
 from layerdag.errors import UsageError
 from layerdag.programs.execution import quiet, run
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import EDGE, ForwardGraph, Leaf, Node
 from layerdag.programs.operators import GETITEM, LEAVES, in_place, operator
+from layerdag.programs.tensor_pairs import split_pairs
 from layerdag.runtime.settings import did_you_mean
 
 
@@ -60,9 +61,12 @@ def stage_modules(program: ForwardGraph, settings: Settings) -> list[StageModule
     for at, stage in enumerate(stages):
         for name in stage.shared:
             holders.setdefault(name, []).append(at)
+    shared: Sequence[TensorPlan | None] = [None] * len(stages)
+    if settings.plan.tensor > 1:
+        shared = split_pairs([stage.program for stage in stages], settings.plan.tensor, bf16)
     fake = FakeTensorMode(allow_non_fake_inputs=True)  # a stage of any size takes no memory
     with fake, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        return [stage.module(holders) for stage in stages]
+        return [stage.module(holders, plan) for stage, plan in zip(stages, shared, strict=True)]
 
 
 @final
@@ -84,11 +88,14 @@ class _Stage:
     inputs: tuple[TensorForm, ...]
     shared: Mapping[str, int]
 
-    def module(self, holders: Mapping[str, Sequence[int]]) -> StageModule:
+    def module(
+        self, holders: Mapping[str, Sequence[int]], tensor_plan: TensorPlan | None
+    ) -> StageModule:
         """Return the module.
 
         Args:
             holders: The stages that hold each parameter.
+            tensor_plan: How tensor ranks share it.
         """
         body = ProgramModule(self.program)
         path_of = {path.rsplit(".", 1)[-1]: path for path, _ in body.named_parameters()}
@@ -97,7 +104,7 @@ class _Stage:
             for name, at in self.shared.items()
             if len(holders[name]) > 1
         )
-        return StageModule(body, self.received, self.given, self.inputs, shared)
+        return StageModule(body, self.received, self.given, self.inputs, shared, tensor_plan)
 
 
 @final

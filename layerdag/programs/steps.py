@@ -17,7 +17,7 @@ from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph
 from layerdag.programs.stages import stage_modules
-from layerdag.programs.tensor_pairs import SharedRun, split_pairs
+from layerdag.programs.tensor_pairs import split_pairs
 
 
 def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
@@ -36,8 +36,8 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
     if found.plan.pipeline > 1:
         stages = stage_modules(program, found)
         return capture_pipeline(program.name, stages, found, count_parameters(program))
-    tensor = found.plan.tensor
-    shared = SharedRun(split_pairs(program, tensor)) if tensor > 1 else None
+    tensor, bf16 = found.plan.tensor, found.step.precision == "bf16"
+    shared = split_pairs([program], tensor, bf16)[0] if tensor > 1 else None
     with FakeTensorMode(allow_non_fake_inputs=True):  # parameters of any size take no memory
         module = ProgramModule(program)
         inputs = module.example_inputs()

@@ -44,19 +44,45 @@ class Pair:
     row: int
 
 
-def split_pairs(program: ForwardGraph, ranks: int) -> tuple[Pair, ...]:
-    """Return the pairs of a program that ranks can share.
+def split_pairs(
+    programs: Sequence[ForwardGraph], ranks: int, bf16: bool = False
+) -> list["SharedRun"]:
+    """Return how ranks share the pairs of a program, or of the stages of one.
+
+    Args:
+        programs: One program, or its stages.
+        ranks: Number of tensor ranks.
+        bf16: Whether they run under autocast.
 
     Raises:
         NodeError: If a node cannot run.
-        UsageError: If there is none; says why.
+        UsageError: If there is no pair in any; says why.
     """
+    found, faults = [], list[str]()
+    for program in programs:
+        pairs, more = _pairs_and_faults(program, ranks, bf16)
+        found.append(pairs)
+        faults += more
+    if not any(found):
+        why = faults[0] if faults else "no linear layer's result leads to one other linear layer"
+        raise UsageError(
+            f"{programs[0].name}: there is no pair of linear layers that {ranks} tensor ranks can "
+            f"share ({why}); leave tensor out, or choose numbers that divide."
+        )
+    return [SharedRun(pairs) for pairs in found]
+
+
+def _pairs_and_faults(
+    program: ForwardGraph, ranks: int, bf16: bool
+) -> tuple[list[Pair], list[str]]:
+    """Return the pairs that ranks can share, and why they cannot share others."""
     _shard_heads()
     found, faults = [], []
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
     with quiet(), fake_world({"tensor": ranks}) as world:
         mesh = world.along("tensor")
         assert mesh is not None
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), autocast:
             results = list(run(program))
             for pair in _pairs(program):
                 fault = _fault(program, pair, results, mesh)
@@ -64,13 +90,7 @@ def split_pairs(program: ForwardGraph, ranks: int) -> tuple[Pair, ...]:
                     found.append(pair)
                 else:
                     faults.append(fault)
-    if not found:
-        why = faults[0] if faults else "no linear layer's result leads to one other linear layer"
-        raise UsageError(
-            f"{program.name}: there is no pair of linear layers that {ranks} tensor ranks can "
-            f"share ({why}); leave tensor out, or choose numbers that divide."
-        )
-    return tuple(found)
+    return found, faults
 
 
 def _pairs(program: ForwardGraph) -> Iterator[Pair]:
@@ -196,9 +216,13 @@ class SharedRun:
 
     Args:
         pairs: The pairs.
+
+    Attributes:
+        pairs: The same.
     """
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs = tuple(pairs)
         self._pair_of = {
             at: pair for pair in pairs for at in (*pair.columns, *pair.between, pair.row)
         }

@@ -51,7 +51,7 @@ def test_a_program_is_split_as_the_module_is(shape: ModelShape, plan: dict[str, 
 
 def test_the_split_layers_of_a_transformer_are_those_of_megatron() -> None:
     program = ld.program(*transformer(LLAMA))
-    pairs = split_pairs(program, 2)
+    pairs = split_pairs([program], 2)[0].pairs
     modules = [[program.nodes[at].module for at in (*p.columns, p.row)] for p in pairs]
     attention = [f"attention.{name}" for name in "qkvo"]
     expected = [attention, ["feed_forward.gate", "feed_forward.up", "feed_forward.down"]]
@@ -74,7 +74,7 @@ class Normed(nn.Module):
 def test_layers_that_need_all_features_stay_whole() -> None:
     program = ld.program(Normed(), [torch.randn(4, 24)])
     modules = [[program.nodes[at].module for at in (*p.columns, p.row)]
-               for p in split_pairs(program, 2)]  # fmt: skip
+               for p in split_pairs([program], 2)[0].pairs]  # fmt: skip
     assert modules == [["up", "down"]]
 
 
@@ -105,5 +105,17 @@ def test_what_cannot_be_split_is_refused(make: Any, ranks: int, sentence: str) -
 
 def test_tensor_ranks_of_a_program_are_valid_and_run() -> None:
     workload = ld.program(*transformer(LLAMA)).resize(B0=8).step(tensor=2, data=2).workload()
+    assert [f for f in ld.validate(workload) if f.rule.id != "time-at-start"] == []
+    assert ld.simulate(workload, "small", compute="h100").makespan_ns > 0
+
+
+def test_stages_of_a_pipeline_are_split_as_the_program_is() -> None:
+    program = ld.program(*transformer(LLAMA))
+    whole = program.step(tensor=2, data=2).summary()["collectives"]["all_reduce:tensor"]
+    step = program.step(pipeline=2, tensor=2, data=2, micro_batches=3)
+    sums = [trace.texts("pg_name")[0].count("layerdag:group:tensor") for trace in step.stages]
+    assert sum(sums) == 3 * whole["count"]
+    workload = step.workload()
+    assert workload.num_ranks == 8
     assert [f for f in ld.validate(workload) if f.rule.id != "time-at-start"] == []
     assert ld.simulate(workload, "small", compute="h100").makespan_ns > 0
