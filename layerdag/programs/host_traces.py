@@ -291,14 +291,12 @@ class _Reader:
 
     def _module(self, node: Raw) -> str:
         """Return the path of the module that a node runs in, "" if no scope says it."""
-        for above in self._ancestors(node):
-            name = str(above.get("name", ""))
-            if name.startswith((MODULE_SCOPE, UNIT_SCOPE)):
-                path = name.partition(":")[2]
-                if name.startswith(UNIT_SCOPE):
-                    self._units[path] = None
-                return path
-        return ""
+        names = [str(above.get("name", "")) for above in self._ancestors(node)]
+        scopes = [name for name in names if name.startswith((MODULE_SCOPE, UNIT_SCOPE))]
+        self._units.update(
+            (name.removeprefix(UNIT_SCOPE), None) for name in scopes if name.startswith(UNIT_SCOPE)
+        )
+        return scopes[0].partition(":")[2] if scopes else ""
 
     def _mode(self, node: Raw) -> tuple[str, ...]:
         """Return what was switched on where a node runs, as far as scopes say it."""
