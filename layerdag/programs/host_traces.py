@@ -240,7 +240,7 @@ class _Reader:
         known = key in self._updated
         if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":
             self._unknown.append(overload)  # a number of Python's; a trace has no content
-            return 0.5 if dtype == "float64" else 3
+            return 0.5 if dtype == "float64" else 1  # the next index, and no index too large
         if key not in values.leaves:
             kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
             if not self._updated and name in ("weight", "bias"):
