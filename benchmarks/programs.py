@@ -2,16 +2,22 @@
 
     python benchmarks/programs.py --num 200
     python benchmarks/programs.py --num 0 --traces FOLDER     # host traces, *.et.json*
+    python benchmarks/programs.py --num 0 --collected 60      # steps that really run here
 
 Each planned training job on one rank or with DDP is built as ``data/collect`` builds it. Programs
 are counted as "derived" if their step equals the module's own captured step in operators,
 operations, bytes and messages, for each plan, and as "ran" if their module makes a finite loss and
-a gradient for every parameter.
+a gradient for every parameter. Of collected steps, the program is taken from the host trace of a
+real step on the CPU. Its module then runs the step again, and the two imported traces are compared:
+operators in sequence, operations and bytes of each. The step that is derived without a device is
+compared in the operators alone: on tensors without content, PyTorch takes other ways through some
+(``one_hot``, ``index_put``, numbers that become tensors).
 """
 
 import argparse
 import importlib
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,9 +29,12 @@ import torch
 from torch import Tensor, nn
 
 import layerdag as ld
+from layerdag.capturing.running import HOST_TRACE, record
+from layerdag.capturing.scopes import module_scopes
 from layerdag.capturing.step import CapturedStep
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program
+from layerdag.traces.trace import Trace
 
 COLLECT = Path(__file__).resolve().parents[1] / "data" / "collect"
 PLANS: tuple[dict[str, Any], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
@@ -43,17 +52,23 @@ class Job(nn.Module):
         return self._loss_of(self._hyper, self.model(*given[:-1]), given[-1])
 
 
+def planned(num: int, seed: int, *strategies: str) -> Iterator[Any]:
+    """Yield planned training jobs of some strategies, drawn at random."""
+    plan = importlib.import_module("plan")
+    every = [*plan.corpus_plan(), *plan.further_plans()]
+    known = [p for p in every if p.strategy in strategies and p.phase == "training"]
+    for at in np.random.default_rng(seed).permutation(len(known))[:num].tolist():
+        yield known[at]
+
+
 def jobs(num: int, seed: int) -> Iterator[tuple[str, Job, list[Tensor]]]:
     """Yield family, module and inputs of planned jobs, drawn at random."""
-    sys.path.insert(0, str(COLLECT))
-    plan, steps, models = (importlib.import_module(name) for name in ("plan", "steps", "models"))
-    planned = [*plan.corpus_plan(), *plan.further_plans()]
-    known = [p for p in planned if p.strategy in ("single", "ddp") and p.phase == "training"]
-    for at in np.random.default_rng(seed).permutation(len(known))[:num].tolist():
+    steps, models = importlib.import_module("steps"), importlib.import_module("models")
+    for plan in planned(num, seed, "single", "ddp"):
         torch.manual_seed(seed)
-        model = models.BUILDERS[known[at].family](known[at].hyper)
-        inputs, target = steps.make_batch(known[at], torch.Generator().manual_seed(seed))
-        yield known[at].family, Job(model, steps.loss_of, known[at].hyper), [*inputs, target]
+        model = models.BUILDERS[plan.family](plan.hyper)
+        inputs, target = steps.make_batch(plan, torch.Generator().manual_seed(seed))
+        yield plan.family, Job(model, steps.loss_of, plan.hyper), [*inputs, target]
 
 
 def told(step: CapturedStep) -> list[tuple[object, ...]]:
@@ -113,17 +128,98 @@ def measure_traces(folder: Path, every: int) -> None:
     print("\n".join(f"{name}: {count}" for name, count in counts.items()))
 
 
+OPTIMIZERS = {
+    "sgd": "sgd-forloop",
+    "momentum": "sgd-momentum-foreach",
+    "adam": "adam-forloop",
+    "adamw_foreach": "adamw-foreach",
+    "adamw_fused": "adamw-fused",
+    "adagrad": "adagrad-forloop",
+    "rmsprop": "rmsprop-foreach",
+}
+"""Optimizers of the plan by the names of ``layerdag.capturing.optimizers``."""
+
+
+def collected(plan: Any) -> tuple[Program, Trace]:
+    """Return the program and the imported trace of a planned step that really runs here."""
+    step = importlib.import_module("steps").build_step(plan, 0)
+    step()
+    with tempfile.TemporaryDirectory() as folder:
+        with module_scopes(), record(folder) as found:
+            step()
+        return ld.program(Path(folder, HOST_TRACE), name=plan.run), found.imported().trace
+
+
+def again(program: Program, plan: Any) -> Trace:
+    """Return the imported trace of a program's own step, which really runs, as the plan's does."""
+    steps, module = importlib.import_module("steps"), program.module()
+    inputs = module.example_inputs()
+    optimizer = steps.make_optimizer(str(plan.hyper["optimizer"]), module.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        for _ in range(int(plan.hyper["accumulate"])):
+            module(*inputs).backward()
+        if plan.hyper["clip"]:
+            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+
+    step()
+    with record() as found:
+        step()
+    return found.imported().trace
+
+
+def work(trace: Trace) -> list[tuple[object, ...]]:
+    """Return operator, operations and bytes of each node."""
+    numbers = (trace.integers(name)[0].tolist() for name in ("num_ops", "tensor_size"))
+    return list(zip(trace.names(), *numbers, strict=True))
+
+
+def operators(trace: Trace) -> list[str]:
+    """Return the operators; runs do in place what captures do not."""
+    return [name.removesuffix("_") for name in trace.names()]
+
+
+def measure_collected(num: int, seed: int) -> None:
+    """Print how many real steps follow from their own programs."""
+    torch.set_num_threads(1)
+    counts: Counter[str] = Counter()
+    for plan in planned(num, seed, "single"):
+        counts["collected"] += 1
+        try:
+            program, trace = collected(plan)
+            real = work(again(program, plan))
+        except (LayerdagError, RuntimeError, IndexError) as error:
+            counts["without a program that really runs"] += 1
+            print(f"{plan.run}: {str(error)[:160]}")
+            continue
+        settings = {"optimizer": OPTIMIZERS[str(plan.hyper["optimizer"])]}
+        settings |= {name: plan.hyper[name] for name in ("accumulate", "clip")}
+        derived = operators(program.step(**settings).program)
+        counts["run again, all equal"] += real == work(trace)
+        counts["derived without a device, equal operators"] += derived == operators(trace)
+        if real != work(trace):
+            lost, more = Counter(work(trace)) - Counter(real), Counter(real) - Counter(work(trace))
+            print(f"{plan.run}: lost {dict(lost)}, more {dict(more)}"[:300])
+    print("\n".join(f"{name}: {count}" for name, count in counts.items()))
+
+
 def main() -> None:
     """Measure and print."""
+    sys.path.insert(0, str(COLLECT))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num", type=int, default=200, help="planned jobs")
     parser.add_argument("--compared", type=int, default=20, help="of these, steps are compared")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="host traces, too")
     parser.add_argument("--every", type=int, default=1, help="take one trace of so many")
+    parser.add_argument("--collected", type=int, default=0, help="planned jobs that really run")
     options = parser.parse_args()
     if options.num:
         measure_plan(options.num, options.compared, options.seed)
+    if options.collected:
+        measure_collected(options.collected, options.seed)
     if options.traces:
         measure_traces(options.traces, options.every)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import nn, optim
+from torch import distributed, nn, optim
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
@@ -136,7 +136,11 @@ def make_optimizer(name: str, groups: Sequence[Sequence[nn.Parameter]]) -> optim
     return kind([{"params": list(held)} for held in groups], lr=_LEARNING_RATE, **keywords)
 
 
-def clip_gradients(groups: Sequence[Sequence[nn.Parameter]], largest: float) -> None:
+def clip_gradients(
+    groups: Sequence[Sequence[nn.Parameter]],
+    largest: float,
+    pipeline: distributed.ProcessGroup | None = None,
+) -> None:
     """Scale gradients down to a norm of all together, as ``clip_grad_norm_`` does on a GPU.
 
     PyTorch's function takes parameters of one mesh. With several, norms are taken for each, summed
@@ -145,11 +149,16 @@ def clip_gradients(groups: Sequence[Sequence[nn.Parameter]], largest: float) -> 
     Args:
         groups: Parameters by their mesh.
         largest: The norm.
+        pipeline: The ranks that hold the other stages; their norms count, too.
     """
     norms = []
     for held in groups:
         norm = get_total_norm([p.grad for p in held if p.grad is not None], foreach=True)
         norms.append(norm.full_tensor() if isinstance(norm, DTensor) else norm)
     total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+    if pipeline is not None:
+        total = total**2
+        distributed.all_reduce(total, group=pipeline)
+        total = total**0.5
     for held in groups:
         clip_grads_with_norm_(held, largest, total, foreach=True)

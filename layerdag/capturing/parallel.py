@@ -1,9 +1,9 @@
 """Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import combinations
 from typing import Any, cast, final
@@ -37,13 +37,21 @@ from layerdag.workloads.transformer.shapes import ModelShape
 UNITS = ("layer", "module")
 PHASES = ("training", "inference")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
+SCHEDULES = ("1f1b", "gpipe")
 
 
 @dataclass(frozen=True)
 class CapturePlan:
-    """Degrees of parallelism; the number of ranks is their product, tensor fastest, data slowest.
+    """Degrees of parallelism; the number of ranks is their product.
+
+    Ranks are numbered tensor fastest, then fsdp, data, and pipeline slowest.
 
     Attributes:
+        pipeline: Stages that share the units of a program, one after the other
+            (``torch.distributed.pipelining``).
+        schedule: Order of the micro-batches in a pipeline: "1f1b" or "gpipe".
+        cuts: Modules with which the stages after the first begin, such as ("layers.4",); by default
+            stages have equal shares of the operations.
         data: Replicas; their gradients are averaged by all-reduce.
         fsdp: Ranks that share parameters, gradients and optimizer states (``fully_shard``).
         tensor: Ranks that share each layer's matrices (DTensor).
@@ -58,6 +66,9 @@ class CapturePlan:
         ConfigError: If a value is not possible.
     """
 
+    pipeline: int = 1
+    schedule: str = "1f1b"
+    cuts: tuple[str, ...] = ()
     data: int = 1
     fsdp: int = 1
     tensor: int = 1
@@ -67,20 +78,28 @@ class CapturePlan:
     bucket_bytes: int = 25 * 2**20
 
     def __post_init__(self) -> None:
-        for name in ("data", "fsdp", "tensor"):
+        for name in ("pipeline", "data", "fsdp", "tensor"):
             _whole("plan", name, getattr(self, name), 1)
+        _known("plan", "schedule", self.schedule, SCHEDULES)
+        if self.cuts and len(self.cuts) != self.pipeline - 1:
+            raise ConfigError(
+                f"plan: {len(self.cuts)} cuts ({', '.join(self.cuts)[:80]}) make "
+                f"{len(self.cuts) + 1} stages, but pipeline is {self.pipeline}; name the module "
+                "with which each stage after the first begins."
+            )
         _whole("plan", "bucket_bytes", self.bucket_bytes, 0)
         _known("plan", "fsdp_unit", self.fsdp_unit, UNITS)
 
     @property
     def ranks(self) -> int:
         """Number of ranks."""
-        return self.data * self.fsdp * self.tensor
+        return math.prod(self.degrees.values())
 
     @property
     def degrees(self) -> dict[str, int]:
         """Degree of each dimension of the mesh, slowest first."""
-        return {"data": self.data, "fsdp": self.fsdp, "tensor": self.tensor}
+        names = ("pipeline", "data", "fsdp", "tensor")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -102,6 +121,8 @@ class CaptureStep:
             on the inputs of a module, or on its part of a preset's batch. Replicas average
             gradients in the last alone, as under ``no_sync``; ``fsdp`` ranks scatter them in each,
             as ``fully_shard`` does unless told otherwise.
+        micro_batches: Times that the inputs of a program go through a pipeline before the update; 0
+            for one for each stage.
         layers: Layers of a preset that are captured; 0 for all.
 
     Raises:
@@ -115,10 +136,12 @@ class CaptureStep:
     optimizer: str = "adamw"
     clip: int | float = 0
     accumulate: int = 1
+    micro_batches: int = 0
     layers: int = 0
 
     def __post_init__(self) -> None:
         _whole("step", "batch", self.batch, 0)
+        _whole("step", "micro_batches", self.micro_batches, 0)
         _whole("step", "layers", self.layers, 0)
         _whole("step", "sequence", self.sequence, 1)
         _known("step", "phase", self.phase, PHASES)
@@ -150,10 +173,21 @@ class Settings:
     Attributes:
         plan: How the model is split.
         step: What is done.
+
+    Raises:
+        ConfigError: If a setting belongs to a pipeline and there is none.
     """
 
     plan: CapturePlan = field(default_factory=CapturePlan)
     step: CaptureStep = field(default_factory=CaptureStep)
+
+    def __post_init__(self) -> None:
+        usual = CapturePlan()
+        if self.plan.pipeline == 1 and (
+            self.step.micro_batches or self.plan.schedule != usual.schedule
+        ):
+            named = "micro_batches" if self.step.micro_batches else "schedule"
+            raise ConfigError(f"plan: {named} belongs to a pipeline; give pipeline=2 or more.")
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> "Settings":
@@ -334,10 +368,15 @@ class FakeWorld:
     Attributes:
         degrees: Length of each dimension by its name.
         mesh: PyTorch's mesh with those dimensions that are longer than 1; None for one rank.
+        rank: The rank that this process is.
+        across: Groups across a dimension by their role, int64 (groups, members) each, such as the
+            stages that hold the same parameter.
     """
 
     degrees: Mapping[str, int]
     mesh: DeviceMesh | None = field(default=None, repr=False)
+    rank: int = 0
+    across: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:
@@ -350,17 +389,28 @@ class FakeWorld:
         return self.mesh[found] if self.mesh is not None and found else None
 
     def groups(self) -> dict[Ranks, str]:
-        """Return the role of each group of rank 0 along some dimensions, such as "data+tensor"."""
+        """Return the role of each group of this rank, such as "data+tensor"."""
         found: dict[Ranks, str] = {}
         long = [name for name, length in self.degrees.items() if length > 1]
         for count in range(1, len(long) + 1):
             for names in combinations(long, count):
                 role = "+".join(names)
-                found.setdefault(tuple(self.members(role)[0].tolist()), role)
+                found.setdefault(self.own(role), role)
+        for role in self.across:
+            found.setdefault(self.own(role), role)
+        found.pop((), None)
         return found
+
+    def own(self, role: str) -> Ranks:
+        """Return the group of a role that this rank is in, empty if it is in none."""
+        member_GM = self.members(role)
+        of_rank_GM = member_GM[(member_GM == self.rank).any(1)]
+        return tuple(of_rank_GM[0].tolist()) if len(of_rank_GM) else ()
 
     def members(self, role: str) -> np.ndarray:
         """Return the ranks of all groups of a role, int64 (groups, members)."""
+        if role in self.across:
+            return self.across[role]
         rank_D = np.arange(self.size).reshape(tuple(self.degrees.values()))
         names, inside = list(self.degrees), role.split("+")
         axes = [at for at, name in enumerate(names) if name not in inside]
@@ -370,15 +420,23 @@ class FakeWorld:
 
 
 @contextmanager
-def fake_world(degrees: Mapping[str, int]) -> Iterator[FakeWorld]:
-    """Make this process rank 0 of a world that does not exist; it ends with the ``with`` block.
+def fake_world(
+    degrees: Mapping[str, int], rank: int = 0, across: Mapping[str, np.ndarray] | None = None
+) -> Iterator[FakeWorld]:
+    """Make this process a rank of a world that does not exist; it ends with the ``with`` block.
 
-    Only the groups of rank 0 are made, so that a world of 32,768 ranks costs what one of 8 costs.
+    Only the groups of this rank are made, so that a world of 32,768 ranks costs what one of 8
+    costs.
+
+    Args:
+        degrees: Length of each dimension of the mesh.
+        rank: The rank.
+        across: Further groups, see ``FakeWorld``.
 
     Raises:
         UsageError: If torch.distributed is in use.
     """
-    world = FakeWorld(dict(degrees))
+    world = FakeWorld(dict(degrees), None, rank, dict(across or {}))
     if world.size == 1:
         yield world
         return
@@ -387,9 +445,9 @@ def fake_world(degrees: Mapping[str, int]) -> Iterator[FakeWorld]:
             "torch.distributed is in use in this process; capture before init_process_group(), "
             "after destroy_process_group(), or in a process of its own."
         )
-    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world.size)
+    distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world.size)
     try:
-        yield FakeWorld(world.degrees, _mesh(world))
+        yield replace(world, mesh=_mesh(world))
     finally:
         distributed.destroy_process_group()
         _forget_meshes()
@@ -406,7 +464,7 @@ def _mesh(world: FakeWorld) -> DeviceMesh:
     long = {name: length for name, length in world.degrees.items() if length > 1}
     groups = []
     for name in long:
-        ranks = world.members(name)[0].tolist()
+        ranks = list(world.own(name))
         groups.append(distributed.new_group(ranks, use_local_synchronization=True))
     rank_D = torch.arange(world.size).view(tuple(long.values()))
     only = groups[0] if len(groups) == 1 else groups
@@ -421,8 +479,9 @@ def group_ranks() -> dict[str, Ranks]:
     return {group.group_name: tuple(sorted(ranks)) for group, ranks in known.items()}
 
 
-TensorPlan = Mapping[str, ParallelStyle | str]
-"""Style of each split module by its path ("layers.*.up"): PyTorch's, "colwise" or "rowwise"."""
+TensorPlan = Mapping[str, ParallelStyle | str] | Callable[[nn.Module, DeviceMesh], None]
+"""Style of each split module by its path ("layers.*.up"): PyTorch's, "colwise" or "rowwise"; or a
+function that splits a module over the tensor ranks."""
 
 
 def parallelize(
@@ -457,6 +516,9 @@ def _split_tensors(
             'split; give a tensor plan such as {"layers.*.up": "colwise", "layers.*.down": '
             '"rowwise"} (the third thing that the function of your file returns).'
         )
+    if not isinstance(given, Mapping):
+        given(model, mesh)
+        return
     styles = {name: _style(name, style) for name, style in given.items()}
     try:
         parallelize_module(model, mesh, styles)

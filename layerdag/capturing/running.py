@@ -17,7 +17,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from torch import distributed
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
+from layerdag.capturing.scopes import module_scopes
 from layerdag.errors import DataError, LayerdagError, TraceError
 from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.workload import (
@@ -65,8 +66,17 @@ class Capture:
         return self.result
 
 
+HOST_TRACE = "host.json"
+"""Name of the raw host trace in a folder of raw files."""
+
+
 @contextmanager
-def capture(prefix: str | Path, *, overwrite: bool = False) -> Iterator[Capture]:
+def capture(
+    prefix: str | Path,
+    *,
+    overwrite: bool = False,
+    after: Callable[[Capture, Path], object] | None = None,
+) -> Iterator[Capture]:
     """Trace the work of the ``with`` block and write ``PREFIX.<rank>.et``.
 
     Under torch.distributed every rank must enter the block; each writes its own file, and rank 0
@@ -76,6 +86,8 @@ def capture(prefix: str | Path, *, overwrite: bool = False) -> Iterator[Capture]
     Args:
         prefix: Path of the workload without rank and ending.
         overwrite: Whether a workload of that prefix may be replaced.
+        after: Called at the end with the capture and its raw host trace, which then has scopes that
+            name the modules; its file goes after the call.
 
     Raises:
         UsageError: If a workload of that prefix is there and may not be replaced; the block is not
@@ -84,8 +96,16 @@ def capture(prefix: str | Path, *, overwrite: bool = False) -> Iterator[Capture]
     """
     require_free_prefix(prefix, overwrite=overwrite)
     older = existing_files(prefix)
-    with record() as captured:
-        yield captured
+    with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
+        with module_scopes() if after else nullcontext(), record(folder) as captured:
+            yield captured
+        _write(captured, prefix, older)
+        if after is not None:
+            after(captured, Path(folder, HOST_TRACE))
+
+
+def _write(captured: Capture, prefix: str | Path, older: Sequence[Path]) -> None:
+    """Write the files of this rank; rank 0 also writes the groups, and removes older files."""
     result = captured.imported()
     if captured.rank == 0:
         # Other ranks may have written theirs already: only what no rank writes is removed.
@@ -113,15 +133,19 @@ def record_raw(host_path: Path, device_path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def record() -> Iterator[Capture]:
+def record(kept: str | Path | None = None) -> Iterator[Capture]:
     """Trace the work of the ``with`` block and import it, without writing a trace file.
+
+    Args:
+        kept: Folder for the raw files; by default they are removed.
 
     Raises:
         TraceError: If the block did no work that could be traced.
     """
     captured = Capture(*_place())
-    with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
-        host_path, device_path = Path(folder, "host.json"), Path(folder, "device.json")
+    with tempfile.TemporaryDirectory(prefix="layerdag-") as scratch:
+        folder = Path(kept or scratch)
+        host_path, device_path = folder / HOST_TRACE, folder / "device.json"
         with record_raw(host_path, device_path):
             yield captured
         host = replace(read_host(host_path), source=f"captured step of rank {captured.rank}")

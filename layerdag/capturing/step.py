@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
@@ -31,6 +30,7 @@ from layerdag.capturing.parallel import (
     parallelize,
 )
 from layerdag.capturing.recorder import Recorder
+from layerdag.codec.placement import RankTraces
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.analysis import WORLD
@@ -54,11 +54,12 @@ _PRODUCTS = frozenset(
 @final
 @dataclass(frozen=True)
 class CapturedStep:
-    """What rank 0 does in one step; other ranks do the same in groups of their own.
+    """What one rank of each pipeline stage does in one step; others do the same in their groups.
 
     Attributes:
         name: Of the model.
-        program: The trace of rank 0, groups by their role in the mesh.
+        stages: The trace of the first rank of each stage, one without a pipeline; groups by their
+            role in the mesh, peers by their place in ``PEERS``.
         world: The ranks.
         settings: What was captured.
         parameters: Parameters of the whole model.
@@ -66,31 +67,52 @@ class CapturedStep:
     """
 
     name: str
-    program: Trace
+    stages: tuple[Trace, ...]
     world: FakeWorld
     settings: Settings
     parameters: int
     elementwise: frozenset[str]
 
+    @property
+    def program(self) -> Trace:
+        """The trace of rank 0."""
+        return self.stages[0]
+
     def workload(self) -> Workload:
-        """Return the traces of all ranks, which share their columns, with their groups."""
-        used = [text for text in self.program.strings if text.startswith(_ROLE)]
-        names, groups = _numbered(self.world, [text.removeprefix(_ROLE) for text in used])
-        traces = tuple(_renamed(self.program, names, rank) for rank in range(self.world.size))
+        """Return the traces of all ranks, which share their columns, with their groups.
+
+        The group of all ranks is number 0; it needs no file.
+        """
+        used = dict.fromkeys(text for trace in self.stages for text in _roles(trace))
+        members = {text: self.world.members(text.removeprefix(_ROLE)) for text in used}
+        whole = {
+            text: int(WORLD)
+            for text, held_GM in members.items()
+            if held_GM.shape == (1, self.world.size)
+        }
+        per_stage = self.world.size // len(self.stages)
+        rank_R = np.arange(self.world.size)
+        traces = RankTraces(
+            self.stages,
+            rank_R // per_stage,
+            members,
+            [(rank_R + step * per_stage) % self.world.size for step in (-1, 1)],
+            whole,
+        )
+        groups = {name: ranks for name, ranks in traces.groups.items() if name != WORLD}
         return Workload(traces, groups, self.name)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag capture --json`` prints, of rank 0.
 
         ``operators`` are nodes by kind, ``flops`` those of PyTorch's counter where it knows the
-        operator (``matrix_flops``), and one for each element elsewhere.
+        operator (``matrix_flops``), and one for each element elsewhere. A pipeline has ``stages``,
+        the figures of each one's first rank.
         """
-        kind_N = self._kinds
-        flops_N = self.program.integers("num_ops")[0]
+        kind_N = self._kinds(self.program)
         phases, _ = self.program.texts("phase")
         counts = {kind: int((kind_N == kind).sum()) for kind in _KINDS}
-        matrix_N = np.isin(kind_N, ("gemm", "attention", "convolution"))
-        return {
+        figures = {
             "model": self.name,
             "parameters": self.parameters,
             "plan": asdict(self.settings.plan),
@@ -99,19 +121,28 @@ class CapturedStep:
             "nodes": self.program.num_nodes,
             "operators": counts,
             "collectives": self._collectives,
-            "flops": int(flops_N.sum()),
-            "matrix_flops": int(flops_N[matrix_N].sum()),
+            **self._work(self.program),
             "bytes": int(self.program.integers("tensor_size")[0].sum()),
             "phases": {phase: phases.count(phase) for phase in dict.fromkeys(phases)},
         }
+        if len(self.stages) > 1:
+            figures["stages"] = [
+                {"nodes": trace.num_nodes, **self._work(trace), **_sent(trace)}
+                for trace in self.stages
+            ]
+        return figures
 
-    @cached_property
-    def _kinds(self) -> np.ndarray:
-        """The kind of each node, one of ``_KINDS`` or "communication"."""
-        of_name = {name: _kind(name, self.elementwise) for name in set(self.program.names())}
-        kinds = [of_name[name] for name in self.program.names()]
-        kind_N = np.array(kinds, dtype=object)
-        kind_N[self.program.type_N != NodeType.COMP] = "communication"
+    def _work(self, trace: Trace) -> dict[str, int]:
+        """Return the operations of a rank, all and those of products."""
+        flops_N = trace.integers("num_ops")[0]
+        matrix_N = np.isin(self._kinds(trace), ("gemm", "attention", "convolution"))
+        return {"flops": int(flops_N.sum()), "matrix_flops": int(flops_N[matrix_N].sum())}
+
+    def _kinds(self, trace: Trace) -> np.ndarray:
+        """Return the kind of each node, one of ``_KINDS`` or "communication"."""
+        of_name = {name: _kind(name, self.elementwise) for name in set(trace.names())}
+        kind_N = np.array([of_name[name] for name in trace.names()], dtype=object)
+        kind_N[trace.type_N != NodeType.COMP] = "communication"
         return kind_N
 
     @property
@@ -127,6 +158,12 @@ class CapturedStep:
             entry["count"] += 1
             entry["bytes"] += int(size_N[row])
         return dict(found)
+
+
+def _sent(trace: Trace) -> dict[str, int]:
+    """Return number and bytes of the messages that a rank sends."""
+    size_N = trace.integers("comm_size")[0][trace.type_N == NodeType.COMM_SEND]
+    return {"messages": len(size_N), "sent_bytes": int(size_N.sum())}
 
 
 _KINDS = ("gemm", "attention", "convolution", "elementwise", "other")
@@ -145,11 +182,24 @@ def _kind(name: str, elementwise: frozenset[str]) -> str:
 
 
 def captured_trace(
-    recorder: Recorder, world: FakeWorld, groups: dict[str, Ranks], source: str
+    recorder: Recorder,
+    world: FakeWorld,
+    groups: dict[str, Ranks],
+    source: str,
+    tasks: Sequence[int] = (),
 ) -> Trace:
     """Return the trace of what was recorded, with groups by role.
 
     Communication is chained in program order, so that no two ranks can wait for each other.
+
+    Args:
+        recorder: What was recorded.
+        world: The ranks.
+        groups: Ranks of each process group.
+        source: For messages.
+        tasks: Numbers of the operations with which the passes of a pipeline's micro-batches begin:
+            each waits for the one before. Receives then wait for nothing, as a rank posts them
+            before it needs them.
 
     Raises:
         UsageError: If nothing was recorded, or a group is no dimension of the mesh.
@@ -171,45 +221,36 @@ def captured_trace(
         tuple(recorder.operations), (), used, {}, len(recorder.operations), source
     )
     trace = import_operations(host, Timings({}), names).trace
-    return replace(trace, ctrl_deps=_chained(trace))
+    begin_N = np.searchsorted([op.id for op in done], tasks)
+    return replace(trace, ctrl_deps=_chained(trace, begin_N.tolist()))
 
 
-def _chained(trace: Trace) -> Ragged:
-    """Return the control dependencies with each communication after the one before."""
+def _chained(trace: Trace, tasks: Sequence[int]) -> Ragged:
+    """Return the control dependencies with each communication after the one before.
+
+    Where there are tasks, what begins one waits for the last operator of the task before.
+    """
     ctrl = [trace.ctrl_deps.of(row).tolist() for row in range(trace.num_nodes)]
-    spoken = np.flatnonzero(communicates(trace.type_N)).tolist()
+    posted_N = (trace.type_N == NodeType.COMM_RECV) & bool(tasks)
+    spoken = np.flatnonzero(communicates(trace.type_N) & ~posted_N).tolist()
     for before, after in pairwise(spoken):
         number = int(trace.id_N[before])
         if number not in ctrl[after] and number not in trace.data_deps.of(after):
             ctrl[after] = sorted([*ctrl[after], number])
+    computes = (trace.type_N == NodeType.COMP).tolist()
+    for first, end in pairwise([*tasks, trace.num_nodes]):
+        last = next((row for row in range(first - 1, -1, -1) if computes[row]), None)
+        for row in range(first, end if last is not None else first):
+            data = set(trace.data_deps.of(row).tolist())
+            inside = any(first <= other < end for other in (*ctrl[row], *data))
+            if computes[row] and not inside:
+                ctrl[row] = sorted({*ctrl[row], last} - data)
     return ragged(ctrl, trace.source)
 
 
-def _numbered(
-    world: FakeWorld, roles: list[str]
-) -> tuple[dict[str, np.ndarray], dict[str, tuple[int, ...]]]:
-    """Return the number of each rank's group by role, and the ranks of each number.
-
-    The group of all ranks is number 0; it needs no file where it is the only one.
-    """
-    names: dict[str, np.ndarray] = {}
-    groups: dict[str, tuple[int, ...]] = {}
-    for role in roles:
-        member_GM = world.members(role)
-        first = len(groups) + 1
-        if len(member_GM) == 1:
-            names[role] = np.full(world.size, int(WORLD))
-            continue
-        names[role] = np.zeros(world.size, dtype=np.int64)
-        names[role][member_GM] = first + np.arange(len(member_GM))[:, None]
-        groups.update((str(first + g), tuple(r)) for g, r in enumerate(member_GM.tolist()))
-    return names, groups
-
-
-def _renamed(trace: Trace, names: dict[str, np.ndarray], rank: int) -> Trace:
-    """Return the program as one rank runs it."""
-    own = {f"{_ROLE}{role}": str(number_R[rank]) for role, number_R in names.items()}
-    return replace(trace, strings=tuple(own.get(text, text) for text in trace.strings))
+def _roles(trace: Trace) -> list[str]:
+    """Return the roles of the groups of a trace."""
+    return [text for text in trace.strings if text.startswith(_ROLE)]
 
 
 Inputs = Sequence[Any]
@@ -247,9 +288,10 @@ def capture_model(
             step depends on the content of tensors, or if torch.distributed is in use.
     """
     found = Settings.from_dict(settings)
+    _refuse_pipeline("ld.program(module, inputs).step(pipeline=2)", found)
     if isinstance(model, nn.Module):
         name = type(model).__name__
-        _refuse_sizes(name, found.step)
+        refuse_sizes(name, found.step)
     else:
         shape = model if isinstance(model, ModelShape) else shape_of(model)
         found = _of_preset(found)
@@ -270,11 +312,11 @@ def capture_model(
         count = sum(parameter.numel() for parameter in made.parameters())
         parallelize(made, found.plan, world, tensor_plan)
         recorder = Recorder(made)
-        with _sentences(recorder, name):
-            _run(_Job(made, given, loss or _loss, found, world, autocast), fake, recorder)
+        with capture_errors(recorder, name):
+            _run(_Job(made, given, loss or loss_of, found, world, autocast), fake, recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
     return CapturedStep(
-        name, trace, FakeWorld(world.degrees), found, count, frozenset(recorder.elementwise)
+        name, (trace,), FakeWorld(world.degrees), found, count, frozenset(recorder.elementwise)
     )
 
 
@@ -299,13 +341,14 @@ def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: A
         raise UsageError(
             f"{name}: a function that runs a step decides on {more[0]} itself; leave it out."
         )
+    _refuse_pipeline("a program (ld.program)", found)
     with fake_world(found.plan.degrees) as world:
         recorder = Recorder()
-        with _sentences(recorder, name), FakeTensorMode(allow_non_fake_inputs=True), recorder:
+        with capture_errors(recorder, name), FakeTensorMode(allow_non_fake_inputs=True), recorder:
             step()
         trace = captured_trace(recorder, world, group_ranks(), name)
     return CapturedStep(
-        name, trace, FakeWorld(world.degrees), found, 0, frozenset(recorder.elementwise)
+        name, (trace,), FakeWorld(world.degrees), found, 0, frozenset(recorder.elementwise)
     )
 
 
@@ -401,8 +444,21 @@ def _require_fit(shape: ModelShape, found: Settings) -> None:
         )
 
 
-def _refuse_sizes(name: str, step: CaptureStep) -> None:
-    """Refuse settings that only a preset has, beside a module of the user's own."""
+def _refuse_pipeline(instead: str, found: Settings) -> None:
+    """Refuse to cut what is no program."""
+    if found.plan.pipeline > 1:
+        raise UsageError(
+            f"plan: pipeline is {found.plan.pipeline}, but only programs are cut into stages; use "
+            f"{instead}, or 'layerdag program' and its file."
+        )
+
+
+def refuse_sizes(name: str, step: CaptureStep) -> None:
+    """Refuse settings that only a preset has, beside a module of the user's own.
+
+    Raises:
+        UsageError: If there is one.
+    """
     usual = CaptureStep()
     for key in ("batch", "sequence", "layers"):
         if getattr(step, key) != getattr(usual, key):
@@ -449,7 +505,7 @@ def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
         with fake, recorder, torch.no_grad(), job.precision():
             model(*job.inputs)
         return
-    optimizer = _optimizer(model, found.step, fake)
+    optimizer = stepped_optimizer(model, found.step, fake)
     data = job.world.along("data")
     replicas = None
     with fake, recorder:
@@ -468,8 +524,12 @@ def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
             optimizer.step()
 
 
-def _loss(output: Any) -> Tensor:
-    """Return the scalar of a module's output."""
+def loss_of(output: Any) -> Tensor:
+    """Return the scalar of a module's output: itself, its loss, or the mean of its first tensor.
+
+    Raises:
+        UsageError: If it has none.
+    """
     found = getattr(output, "loss", None)
     if isinstance(found, Tensor):
         return found
@@ -483,10 +543,14 @@ def _loss(output: Any) -> Tensor:
     return output if output.ndim == 0 else output.float().mean()
 
 
-def _optimizer(
+def stepped_optimizer(
     model: nn.Module, step: CaptureStep, fake: FakeTensorMode
 ) -> torch.optim.Optimizer | None:
-    """Return the optimizer, with its states, as it is after a first step."""
+    """Return the optimizer, with its states, as it is after a first step; None for no update.
+
+    Raises:
+        UsageError: If no parameter is trained.
+    """
     if step.optimizer == "none":
         return None
     groups = by_mesh(model)
@@ -506,8 +570,12 @@ def _optimizer(
 
 
 @contextmanager
-def _sentences(recorder: Recorder, name: str) -> Iterator[None]:
-    """Say where a step could not be captured."""
+def capture_errors(recorder: Recorder, name: str) -> Iterator[None]:
+    """Say where a step could not be captured.
+
+    Raises:
+        UsageError: With module and operator, for whatever error PyTorch raises.
+    """
     try:
         yield
     except LayerdagError:

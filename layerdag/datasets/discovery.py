@@ -154,7 +154,8 @@ class _Search:
                 word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
             )
             self._add(job, _pytorch_reader(job, hosts, devices, ranks), what)
-        ordered = tuple(self.found[name] for name in sorted(self.found))
+        beside = {f"{name}.program" for name in self.found}  # what a trace was recorded with
+        ordered = tuple(self.found[name] for name in sorted(self.found) if name not in beside)
         return Sources(ordered, tuple(self.faulty), dict(self.others))
 
     def _chakra(self, path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
+from layerdag.capturing.scopes import AUTOCAST_SCOPE, MODULE_SCOPE, UNIT_SCOPE
 from layerdag.errors import DataError, TraceError
 from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
@@ -24,9 +25,6 @@ from layerdag.programs.recording import (
 from layerdag.traces.pytorch.host_trace import argument_values, attribute
 from layerdag.traces.pytorch.kineto import Raw, stream_objects
 from layerdag.traces.pytorch.operators import scalar_type
-
-MODULE_SCOPE = "module:"
-"""Begins the name of a scope that says which module runs, as ``layerdag collect`` writes it."""
 
 _OPERATOR = re.compile(r"(?:aten|torchvision|c10d|_c10d_functional|fsdp)::")
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
@@ -108,6 +106,7 @@ class _Reader:
         self._branches: list[str] = []
         self._unknown: list[str] = []
         self._flat: set[int] = set()
+        self._units: dict[str, None] = {}
 
     def recording(self) -> Recording:
         """Return the forward pass."""
@@ -131,6 +130,7 @@ class _Reader:
             values=tuple(rows),
             outputs=outputs,
             order=tuple(f"t{tensor}" for tensor in order),
+            units=tuple(self._units),
             branches=tuple(self._branches),
             unknown_numbers=tuple(self._unknown),
         )
@@ -240,7 +240,7 @@ class _Reader:
         known = key in self._updated
         if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":
             self._unknown.append(overload)  # a number of Python's; a trace has no content
-            return 0.5 if dtype == "float64" else 3
+            return 0.5 if dtype == "float64" else 1  # the next index, and no index too large
         if key not in values.leaves:
             kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
             if not self._updated and name in ("weight", "bias"):
@@ -275,8 +275,10 @@ class _Reader:
         if not ids:
             return
         several = listed or len(operator(overload)._schema.returns) > 1
-        call, module = len(values.rows), self._module(node)
-        values.rows.append(RecordedCall(overload, given, module, (), tuple(shapes), tuple(dtypes)))
+        call, module, mode = len(values.rows), self._module(node), self._mode(node)
+        values.rows.append(
+            RecordedCall(overload, given, module, mode, tuple(shapes), tuple(dtypes))
+        )
         if not several:
             values.at[ids[0]] = call
             return
@@ -284,16 +286,25 @@ class _Reader:
             values.at[tensor] = len(values.rows)
             taken = (("self", Reference(call)), ("index", part))
             values.rows.append(
-                RecordedCall(GETITEM, taken, module, (), (shapes[part],), (dtypes[part],))
+                RecordedCall(GETITEM, taken, module, mode, (shapes[part],), (dtypes[part],))
             )
 
     def _module(self, node: Raw) -> str:
         """Return the path of the module that a node runs in, "" if no scope says it."""
+        names = [str(above.get("name", "")) for above in self._ancestors(node)]
+        scopes = [name for name in names if name.startswith((MODULE_SCOPE, UNIT_SCOPE))]
+        self._units.update(
+            (name.removeprefix(UNIT_SCOPE), None) for name in scopes if name.startswith(UNIT_SCOPE)
+        )
+        return scopes[0].partition(":")[2] if scopes else ""
+
+    def _mode(self, node: Raw) -> tuple[str, ...]:
+        """Return what was switched on where a node runs, as far as scopes say it."""
         for above in self._ancestors(node):
             name = str(above.get("name", ""))
-            if name.startswith(MODULE_SCOPE):
-                return name.removeprefix(MODULE_SCOPE)
-        return ""
+            if name.startswith(AUTOCAST_SCOPE):
+                return (name,)
+        return ()
 
     def _outputs(self, trained: bool) -> tuple[int, ...]:
         """Return the last result that nothing reads: in training, the last scalar."""

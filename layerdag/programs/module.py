@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,16 @@ class ProgramUnit(nn.Module):
         return tuple(self.__dict__["owner"].run_segment(segment, taken))
 
 
+class Sharing(Protocol):
+    """How tensor ranks share nodes."""
+
+    def inputs(self, at: int, values: Sequence[Any]) -> list[Any]:
+        """Return the inputs of a node as it takes them."""
+
+    def result(self, at: int, value: Any) -> Any:
+        """Return the result of a node as others take it."""
+
+
 @final
 class ProgramModule(nn.Module):
     """Runs a program; its parameters are random, drawn as PyTorch's layers draw theirs.
@@ -68,6 +78,7 @@ class ProgramModule(nn.Module):
     Attributes:
         program: The program.
         units: Parts that are gathered at once under ``fully_shard``.
+        shared: How tensor ranks share its nodes; None where each runs all.
 
     Raises:
         NodeError: If a node cannot run with the program's table of sizes.
@@ -76,6 +87,7 @@ class ProgramModule(nn.Module):
     def __init__(self, program: ForwardGraph) -> None:
         super().__init__()
         self.program = program
+        self.shared: Sharing | None = None
         unit_of = _unit_of(program)
         names = [name for name in program.units if name in set(unit_of)]
         position = {name: at for at, name in enumerate(names)}
@@ -131,8 +143,21 @@ class ProgramModule(nn.Module):
 
             with switched(node.mode):
                 inputs = [results[i] for i in node.inputs]
-                results[number] = run_node(node, inputs, program.sizes, stored)
+                if self.shared is not None:
+                    inputs = self.shared.inputs(number, inputs)
+                found = run_node(node, inputs, program.sizes, stored)
+                if self.shared is not None:
+                    found = self.shared.result(number, found)
+                results[number] = found
         return [results[i] for i in segment.given]
+
+    def parameters_of(self, at: int) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
+        """Yield the parameters of a node: the module that holds it, its name there, itself."""
+        owner = self._owner(self._unit_N[at])
+        for held in self._held[at]:
+            tensor = getattr(owner, held.attribute)
+            if isinstance(tensor, nn.Parameter):
+                yield owner, held.attribute, tensor
 
     def example_inputs(self) -> list[Tensor]:
         """Return inputs of the right shapes: normal numbers, and zeros for indices and masks."""

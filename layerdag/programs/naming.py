@@ -639,7 +639,7 @@ def _notes(recording: Recording) -> tuple[str, ...]:
     if unknown:
         operators = ", ".join(sorted(set(unknown)))
         notes.append(
-            f"{len(unknown)} numbers of {operators} are not in the trace; 0.5 and 3 stand for "
+            f"{len(unknown)} numbers of {operators} are not in the trace; 0.5 and 1 stand for "
             "them, so what the program computes is not what the traced step computed."
         )
     return tuple(notes)

@@ -1,6 +1,7 @@
 """``program``: from a module, or from a file, to its program."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def program(
         Program('Sequential', 3 calls, B0=4, n0=8, w0=32)
     """
     if isinstance(source, str | Path):
-        return _of_file(Path(source))
+        found = _of_file(Path(source))
+        return found if name is None else replace(found, name=name)
     if isinstance(source, nn.Module):
         first = record(source, inputs, loss, name)
         others = [other for other in other_sizes(source, inputs, loss)]

@@ -8,9 +8,16 @@ long as one on 8.
 from dataclasses import replace
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from layerdag.capturing.parallel import Settings
+from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.step import CapturedStep, capture_model
+from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph
+from layerdag.programs.stages import stage_modules
+from layerdag.programs.tensor_pairs import split_pairs
 
 
 def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
@@ -25,5 +32,14 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
         NodeError: If a node cannot run.
         UsageError: If a setting is unknown or the plan does not fit.
     """
-    module = ProgramModule(program)
-    return replace(capture_model(module, module.example_inputs(), **settings), name=program.name)
+    found = Settings.from_dict(settings)
+    if found.plan.pipeline > 1:
+        stages = stage_modules(program, found)
+        return capture_pipeline(program.name, stages, found, count_parameters(program))
+    tensor, bf16 = found.plan.tensor, found.step.precision == "bf16"
+    shared = split_pairs([program], tensor, bf16)[0] if tensor > 1 else None
+    with FakeTensorMode(allow_non_fake_inputs=True):  # parameters of any size take no memory
+        module = ProgramModule(program)
+        inputs = module.example_inputs()
+    step = capture_model(module, inputs, tensor_plan=shared, **settings)
+    return replace(step, name=program.name)

@@ -66,3 +66,28 @@ def language(batch: int = 4, length: int = 6, **sizes: int) -> tuple[Language, l
 def images(batch: int = 4, side: int = 16) -> tuple[Images, list[Tensor]]:
     """Return the image model with inputs."""
     return Images(), [torch.randn(batch, 3, side, side), torch.zeros(batch, dtype=torch.long)]
+
+
+class Skipping(nn.Module):
+    """Blocks that all read one context and one mask; the loss also reads the first one's result."""
+
+    def __init__(self, width: int = 48, blocks: int = 4) -> None:
+        super().__init__()
+        self.context = nn.Linear(width, width)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(blocks)
+        )
+
+    def forward(self, x: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        context = functional.relu(self.context(x))
+        mask = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        first = y = self.layers[0](x)
+        for layer in self.layers[1:]:
+            y = (layer(y) + context).masked_fill(~mask[..., None], 0.0)
+        return functional.mse_loss(y + first, target)
+
+
+def skipping(batch: int = 4, length: int = 8, width: int = 48) -> tuple[Skipping, list[Tensor]]:
+    """Return the model with skipped values, with inputs."""
+    x, target = torch.randn(batch, length, width), torch.randn(batch, length, width)
+    return Skipping(width), [x, torch.full((batch,), length - 2), target]

@@ -20,7 +20,8 @@ EXAMPLE = (
     "  layerdag simulate traces/llama --preset small --compute h100\n"
     "  layerdag capture llama3-8b --tensor 2 --fsdp 2 --data 2 --layers 4 --json\n"
     "  layerdag capture path/to/config.json --phase inference --json    (a model of Hugging Face)\n"
-    "  layerdag capture my_model.py:make_step --data 8 --out traces/mine    (a model of your own)"
+    "  layerdag capture my_model.py:make_step --data 8 --out traces/mine    (a model of your own)\n"
+    "  layerdag capture mine.program.json --pipeline 4 --micro-batches 8 --out traces/stages"
 )
 
 _LIMITS = Limits()
@@ -30,6 +31,8 @@ _NUMBERS = (
     ("data", "replicas that share the batch; gradients are averaged by all-reduce"),
     ("fsdp", "ranks that share parameters, gradients and optimizer states (fully_shard)"),
     ("tensor", "ranks that share each layer's matrices (DTensor)"),
+    ("pipeline", "stages that share a program's units, one after the other"),
+    ("micro-batches", "times that a program runs in a pipeline (default: one for each stage)"),
     (
         "batch",
         "sequences of a step, of all ranks (default: one for each data and fsdp rank and pass)",
@@ -48,6 +51,7 @@ _WORDS = (
         "fused, foreach, forloop, such as sgd-momentum-foreach (default: adamw, fused)",
     ),
     ("fsdp-unit", "what is gathered at once: layer, module"),
+    ("schedule", "order of micro-batches: 1f1b, gpipe"),
 )
 _SWITCHES = (
     ("sequence-parallel", "split norms and residuals over the tensor ranks, too"),
@@ -73,6 +77,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
     parser.add_argument("--clip", type=float, metavar="NORM",
         help="scale gradients down to this norm of all together before the update")  # fmt: skip
+    parser.add_argument("--cuts", metavar="MODULES", type=lambda text: tuple(text.split(",")),
+        help="modules with which stages begin, such as layers.4,layers.8 (default: equal shares of "
+        "the operations)")  # fmt: skip
     for flag, text in _WORDS:
         parser.add_argument(f"--{flag}", metavar="WORD", help=text)
     for flag, text in _SWITCHES:
@@ -97,9 +104,10 @@ def run(args: argparse.Namespace) -> int:
     captured = _captured(args)
     if args.out:
         limits = Limits(args.max_ranks, args.max_bytes)
-        ranks, nodes = captured.world.size, captured.program.num_nodes
+        ranks = captured.world.size
+        nodes = sum(trace.num_nodes for trace in captured.stages) * ranks // len(captured.stages)
         require_few_ranks(ranks, limits, captured.name)
-        require_few_bytes(ranks * nodes * _NODE_BYTES, limits, captured.name)
+        require_few_bytes(nodes * _NODE_BYTES, limits, captured.name)
         write_workload(captured.workload(), args.out, overwrite=args.overwrite)
     figures = captured.summary()
     print_figures(args.json, figures, _lines(figures))
@@ -129,7 +137,8 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what was given of plan and step."""
-    names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)] + ["clip"]
+    names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)]
+    names += ["clip", "cuts"]
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
@@ -150,6 +159,11 @@ def _lines(figures: dict[str, Any]) -> list[str]:
         f"operators: {', '.join(kinds)}",
         f"{figures['flops']:.4g} floating-point operations on each rank",
     ]
+    if "stages" in figures:
+        lines += ["", f"{'stage':<32} {'nodes':>12} {'messages':>9} {'GB':>14}"]
+    for number, held in enumerate(figures.get("stages", ())):
+        sent = f"{held['messages']:>9,} {held['sent_bytes'] / 1e9:>14,.3f}"
+        lines.append(f"{number:<32} {held['nodes']:>12,} {sent}")
     if figures["collectives"]:
         lines += ["", f"{'communication (kind:group)':<32} {'nodes':>12} {'GB':>14}"]
     for name, held in figures["collectives"].items():

@@ -8,8 +8,12 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import DataError, LayerdagError, UsageError
+
+if TYPE_CHECKING:
+    from layerdag.capturing.running import Capture
 
 SUMMARY = (
     "Run a training script and write the execution trace of one step, one file per rank. "
@@ -33,7 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out",
         default="trace",
         metavar="PREFIX",
-        help="write PREFIX.<rank>.et and PREFIX.comm_group.json (default: %(default)s)",
+        help="write PREFIX.<rank>.et, PREFIX.comm_group.json and PREFIX.program.json (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
@@ -104,10 +109,11 @@ def _collect_here(args: argparse.Namespace) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from layerdag.capturing.running import capture, collect_step
 
+    after = partial(_write_program, args.out)
     found = collect_step(
         args.script,
         args.args,
-        partial(capture, args.out, overwrite=args.overwrite),
+        partial(capture, args.out, overwrite=args.overwrite, after=after),
         args.step,
         repeats=args.repeats,
         keep_going=args.keep_going,
@@ -118,6 +124,24 @@ def _collect_here(args: argparse.Namespace) -> int:
     if found.world_size > 1:
         _end_at_once()
     return 0
+
+
+def _write_program(prefix: str, captured: "Capture", host: Path) -> None:
+    """Write the forward program of a traced step beside it, or say why it has none."""
+    from layerdag.programs.sources import program
+
+    if captured.rank:
+        return
+    path = Path(f"{prefix}.program.json")
+    path.unlink(missing_ok=True)
+    try:
+        found = program(host, name=path.name.split(".")[0])
+    except LayerdagError as error:
+        told = str(error).replace(str(host), "the step")
+        print(f"{path}: not written, for the step has no program: {told}")
+        return
+    found.save(path)
+    print(f"{path}: {len(found)} calls")
 
 
 def _end_at_once() -> None:

@@ -62,7 +62,7 @@ def profiled(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Trace:
 def test_ranks_are_the_product_of_the_degrees() -> None:
     plan = CapturePlan(data=2, fsdp=3, tensor=4)
     assert plan.ranks == 24
-    assert list(plan.degrees.items()) == [("data", 2), ("fsdp", 3), ("tensor", 4)]
+    assert list(plan.degrees.items()) == [("pipeline", 1), ("data", 2), ("fsdp", 3), ("tensor", 4)]
     assert CapturePlan().ranks == 1
 
 

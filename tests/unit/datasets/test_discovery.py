@@ -5,9 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from random_jobs import random_job
+from torch import nn
 from traced_jobs import write_jobs
 
+import layerdag as ld
 from layerdag.datasets.discovery import FoundJobs, find_labels, find_sources, read_folder
 from layerdag.errors import DataError
 from layerdag.graph.formats.graphml import write_graphml
@@ -252,3 +255,11 @@ def test_graphs_of_every_format_are_found(tmp_path: Path) -> None:
     found = read_folder(tmp_path)
     assert found.formats == {"DOT": 1, "node-link JSON": 1}
     assert [note.word for note in found.notes] == ["0 -> 0"]
+
+
+def test_a_program_beside_its_trace_is_no_job_of_its_own(tmp_path: Path) -> None:
+    write_jobs(tmp_path, 1)
+    program = json.dumps(ld.program(nn.Linear(4, 4), [torch.zeros(2, 4)]).to_json())
+    for name in ("secretproj-0", "other"):
+        (tmp_path / f"{name}.program.json").write_text(program)
+    assert names(tmp_path) == ["other.program", "secretproj-0"]

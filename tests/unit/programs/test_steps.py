@@ -65,3 +65,9 @@ def test_a_parameter_that_nothing_reads_is_kept() -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(UsageError, match="no setting 'dta'"):
         ld.program(*language()).step(dta=2)
+
+
+@pytest.mark.parametrize("plan", [{}, {"pipeline": 2}], ids=str)
+def test_a_step_of_any_size_takes_no_memory(plan: dict[str, Any]) -> None:
+    huge = ld.program(*language()).resize(w0=2**17)
+    assert huge.step(**plan).parameters > 2**35

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from small_programs import language
 
+import layerdag as ld
 from layerdag.cli.commands.capture import _count
 from layerdag.cli.main import main
 from layerdag.traces.chakra.workload import read_workload
@@ -87,3 +89,20 @@ def test_too_many_ranks_are_not_written(tmp_path: Path, capsys: pytest.CaptureFi
 )
 def test_small_models_are_not_told_in_billions(parameters: int, told: str) -> None:
     assert _count(parameters) == told
+
+
+def test_a_program_is_captured_as_a_pipeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, prefix = tmp_path / "small.program.json", str(tmp_path / "stages")
+    ld.program(*language(layers=4), name="small").save(file)
+    words = ["--pipeline", "2", "--micro-batches", "3", "--schedule", "gpipe", "--data", "2"]
+    assert main(["capture", str(file), *words, "--cuts", "layers.3", "--out", prefix]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("small: ")
+    assert "on 4 ranks" in lines[0]
+    stages = [line.split() for line in lines if line.split()[:1] in (["0"], ["1"])]
+    assert [stage[2] for stage in stages] == ["3", "3"]
+    assert read_workload(prefix).num_ranks == 4
+    assert main(["capture", "gpt2", "--pipeline", "2", "--json"]) == 2
+    assert "only programs are cut into stages" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import layerdag as ld
 from layerdag.cli.commands import collect
 from layerdag.cli.main import main
 from layerdag.traces.chakra.files import read_trace
@@ -240,3 +241,51 @@ def test_a_sweep_runs_each_line_and_names_those_that_failed(script, tmp_path, mo
     assert ran[1][-2:] == ["1", "two words"]
     lines.write_text("\n")
     assert main(call) == 2
+
+
+TRAINING = """
+import sys
+import torch
+from small_programs import images, language, skipping
+
+torch.manual_seed(0)
+model, inputs = {"language": language, "images": images, "skipping": skipping}[sys.argv[1]]()
+if sys.argv[2] == "sgd":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
+else:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+for step in range(5):
+    optimizer.zero_grad()
+    model(*inputs).backward()
+    optimizer.step()
+"""
+
+
+def told(trace):
+    """Return operator, operations and bytes of each node; runs sum gradients in place."""
+    names = [{"aten::add_": "aten::add"}.get(name, name) for name in trace.names()]
+    return list(zip(names, trace.integers("tensor_size")[0].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("model", ["language", "skipping"])
+def test_the_program_of_a_traced_step_derives_that_step(model, optimizer, tmp_path):
+    path, out = tmp_path / "train.py", tmp_path / "mine"
+    path.write_text(TRAINING)
+    assert main(["collect", "--repeats", "0", "--out", str(out), str(path), model, optimizer]) == 0
+    program = ld.program(f"{out}.program.json")
+    word = {"adamw": "adamw", "sgd": "sgd-momentum-foreach"}[optimizer]
+    assert told(program.step(optimizer=word).program) == told(read_trace(f"{out}.0.et"))
+    assert program.units[:2] == ("layers.0", "layers.1")
+    assert len(program.step(optimizer=word, pipeline=2).stages) == 2
+
+
+def test_a_step_without_a_program_is_told_and_an_older_one_goes(tmp_path, capsys):
+    host, older = tmp_path / "host.json", tmp_path / "mine.program.json"
+    host.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}')
+    older.write_text("{}")
+    collect._write_program(str(tmp_path / "mine"), SimpleNamespace(rank=1), host)
+    assert older.exists()
+    collect._write_program(str(tmp_path / "mine"), SimpleNamespace(rank=0), host)
+    assert not older.exists()
+    assert "no program: the step has no forward pass" in capsys.readouterr().out

@@ -1,0 +1,366 @@
+"""A step as pipeline stages: ``torch.distributed.pipelining`` on fake tensors, rank after rank.
+
+Each stage is run as the rank that it is, by PyTorch's own stages and schedules, in a process group
+that does not exist. Messages are those that the schedule sends. Only the first rank of each stage
+is run: its replicas do the same with their own neighbors.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, final
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._utils import InferenceMode
+from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
+from torch.distributed.pipelining.schedules import _PipelineSchedule, get_schedule_class
+from torch.distributed.tensor import DTensor
+
+from layerdag.capturing.optimizers import by_mesh, clip_gradients
+from layerdag.capturing.parallel import (
+    FakeWorld,
+    ReplicaGradients,
+    Settings,
+    TensorPlan,
+    fake_world,
+    group_ranks,
+    parallelize,
+)
+from layerdag.capturing.recorder import Recorder
+from layerdag.capturing.step import (
+    CapturedStep,
+    capture_errors,
+    captured_trace,
+    fake_copy,
+    loss_of,
+    refuse_sizes,
+    stepped_optimizer,
+)
+from layerdag.errors import UsageError
+from layerdag.traces.trace import Trace
+
+
+@final
+@dataclass(frozen=True)
+class TensorForm:
+    """Shape, strides and dtype of a tensor that a stage takes or gives.
+
+    Attributes:
+        shape: Its sizes.
+        strides: Its strides.
+        dtype: Its dtype.
+        trained: Whether a gradient goes back for it.
+        batch_dim: Dimension along which micro-batches lie in a model's input; None for an input
+            that all micro-batches share.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    trained: bool = False
+    batch_dim: int | None = None
+
+    def empty(self) -> Tensor:
+        """Return such a tensor, of the mode that is on."""
+        tensor = torch.empty_strided(self.shape, self.strides, dtype=self.dtype)
+        return tensor.requires_grad_(self.trained)
+
+    def of_all(self, micro_batches: int) -> Tensor:
+        """Return the input of all micro-batches together, without content."""
+        shape = list(self.shape)
+        if self.batch_dim is not None:
+            shape[self.batch_dim] *= micro_batches
+        return torch.zeros(shape, dtype=self.dtype)
+
+    def split(self) -> Any:
+        """Return how PyTorch splits it into micro-batches."""
+        return _Replicate if self.batch_dim is None else TensorChunkSpec(self.batch_dim)
+
+
+@final
+@dataclass(frozen=True)
+class StageModule:
+    """What runs on one stage.
+
+    Attributes:
+        body: The module; it is called with what is received, then with inputs of the model.
+        received: Tensors that the stage before gives; none for the first one.
+        given: Tensors for the stage after, or what the last one returns: its loss.
+        inputs: Inputs of the model that this stage reads itself.
+        shared: Paths of parameters that other stages hold, too, with those stages, ascending.
+        tensor_plan: How tensor ranks share the module; paths are those of ``body``.
+    """
+
+    body: nn.Module
+    received: tuple[TensorForm, ...]
+    given: tuple[TensorForm, ...]
+    inputs: tuple[TensorForm, ...]
+    shared: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    tensor_plan: TensorPlan | None = None
+
+
+def capture_pipeline(
+    name: str, stages: Sequence[StageModule], settings: Settings, parameters: int
+) -> CapturedStep:
+    """Capture one step of a pipeline.
+
+    Args:
+        name: Of the model.
+        stages: One for each stage of the plan.
+        settings: Plan and step.
+        parameters: Parameters of the whole model.
+
+    Raises:
+        UsageError: If plan and step do not fit together, if the step depends on the content of
+            tensors, or if torch.distributed is in use.
+    """
+    require_pipeline(name, settings)
+    across = _sharing(stages, settings)
+    traces, elementwise = [], set[str]()
+    per_stage = settings.plan.ranks // len(stages)
+    for number, stage in enumerate(stages):
+        with fake_world(settings.plan.degrees, number * per_stage, across) as world:
+            rank = _Rank(name, number, stage, settings, world)
+            traces.append(_peers(rank.run(), world.rank))
+            elementwise |= rank.recorder.elementwise
+    world = FakeWorld(settings.plan.degrees, across=across)
+    return CapturedStep(name, tuple(traces), world, settings, parameters, frozenset(elementwise))
+
+
+def require_pipeline(name: str, settings: Settings) -> None:
+    """Refuse settings that a pipeline does not have.
+
+    Raises:
+        UsageError: If there is one; says what to do.
+    """
+    plan, step = settings.plan, settings.step
+    refuse_sizes(name, step)
+    if step.accumulate > 1:
+        raise UsageError(
+            f"{name}: micro-batches of a pipeline are what accumulate is without one; give "
+            f"micro_batches={step.accumulate * max(1, step.micro_batches)} and leave it out."
+        )
+    if plan.schedule == "1f1b" and micro_batches(settings) < plan.pipeline:
+        raise UsageError(
+            f"{name}: schedule 1f1b keeps {plan.pipeline} stages busy with at least so many "
+            f"micro-batches, not {step.micro_batches}; give more, or schedule gpipe."
+        )
+
+
+def micro_batches(settings: Settings) -> int:
+    """Return how many micro-batches go through the pipeline."""
+    return settings.step.micro_batches or settings.plan.pipeline
+
+
+def _sharing(stages: Sequence[StageModule], settings: Settings) -> dict[str, np.ndarray]:
+    """Return the groups of ranks that hold the same parameters, by the stages as a role."""
+    rank_SD = np.arange(settings.plan.ranks).reshape(len(stages), -1)
+    sets = {held for stage in stages for _, held in stage.shared}
+    return {_role(held): rank_SD[list(held)].T for held in sorted(sets)}
+
+
+def _role(stages: Sequence[int]) -> str:
+    return f"stages {' and '.join(map(str, stages))}"
+
+
+def _peers(trace: Trace, rank: int) -> Trace:
+    """Return a trace with peers by their place: 0 for the stage before, 1 for the one after."""
+    table = trace.attributes
+    ends = [trace.strings.index(n) for n in ("comm_src", "comm_dst") if n in trace.strings]
+    at_E = np.isin(table.name_A, ends)
+    word_A = np.where(at_E, table.word_A > rank, table.word_A).astype(table.word_A.dtype)
+    return replace(trace, attributes=replace(table, word_A=word_A))
+
+
+@final
+class _Called(nn.Module):
+    """Calls a stage's module as PyTorch's stages do: what is received, and inputs by name."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, *received: Tensor, **inputs: Tensor) -> Any:
+        """Return what the module returns."""
+        return self.body(*received, *inputs.values())
+
+
+@final
+class _Stage(PipelineStage):
+    """PyTorch's stage; it tells where passes begin, and averages gradients over replicas."""
+
+    def __init__(self, rank: "_Rank", module: nn.Module) -> None:
+        form, world = rank.stage, rank.world
+        mesh = world.along("pipeline")
+        assert mesh is not None
+        first = form.inputs if rank.number == 0 else form.received
+        super().__init__(
+            module,
+            rank.number,
+            rank.settings.plan.pipeline,
+            torch.device("cpu"),
+            input_args=tuple(tensor.empty() for tensor in first),
+            output_args=tuple(tensor.empty() for tensor in form.given),
+            group=mesh.get_group(),
+        )
+        self._rank = rank
+
+    def forward_one_chunk(self, *args: Any, **keywords: Any) -> Any:
+        """Run the forward pass of a micro-batch."""
+        self._rank.begin_task()
+        with self._rank.precision():
+            return super().forward_one_chunk(*args, **keywords)
+
+    def backward_one_chunk(self, *args: Any, **keywords: Any) -> None:
+        """Run the backward pass of a micro-batch."""
+        self._rank.begin_task()
+        super().backward_one_chunk(*args, **keywords)
+
+    def backward_maybe_with_nosync(
+        self, backward_type: Any, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> Any:
+        """Run it; replicas average their gradients in that of the last micro-batch, as DDP does."""
+        plan, data = self._rank.settings.plan, self._rank.world.along("data")
+        if not last_backward or data is None or plan.fsdp > 1:
+            return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        replicas = ReplicaGradients(self.submod, data, plan.bucket_bytes)
+        found = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        replicas.finish()
+        return found
+
+    def scale_grads(self, grad_scale_factor: int) -> None:
+        """Divide the gradients by the number of micro-batches."""
+        with self._rank.recorder.updating():
+            super().scale_grads(grad_scale_factor)
+
+
+@final
+class _Rank:
+    """One rank of a pipeline: runs its stage and records it.
+
+    Args:
+        name: Of the model.
+        number: Of the stage.
+        stage: What runs there.
+        settings: Plan and step.
+        world: The ranks.
+
+    Attributes:
+        recorder: What was recorded.
+    """
+
+    def __init__(
+        self, name: str, number: int, stage: StageModule, settings: Settings, world: FakeWorld
+    ) -> None:
+        self.name, self.number, self.stage = name, number, stage
+        self.settings, self.world = settings, world
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._body = fake_copy(stage.body, self._fake)
+        self.recorder = Recorder(self._body)
+        self._tasks: list[int] = []
+
+    def begin_task(self) -> None:
+        """Note that the pass of a micro-batch begins here."""
+        self._tasks.append(len(self.recorder.operations))
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Return what a forward pass and its loss run under."""
+        bf16 = self.settings.step.precision == "bf16"
+        return torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext()
+
+    def run(self) -> Trace:
+        """Run the step of this rank and return its trace."""
+        module, step, fake = _Called(self._body), self.settings.step, self._fake
+        source = f"{self.name}, stage {self.number}"
+        with capture_errors(self.recorder, source):
+            parallelize(module, self.settings.plan, self.world, self._tensor_plan())
+            trained = step.training and any(p.requires_grad for p in module.parameters())
+            optimizer = stepped_optimizer(module, step, fake) if trained else None
+            with fake, _without_vote():
+                schedule = self._schedule(_Stage(self, module))
+                given = self._inputs()
+                with self.recorder:
+                    self._call(schedule, given)
+                    if trained:
+                        self._update(module, optimizer)
+        self._label_messages()
+        return captured_trace(self.recorder, self.world, group_ranks(), source, self._tasks)
+
+    def _tensor_plan(self) -> TensorPlan | None:
+        """Return how tensor ranks share the module that calls the stage's."""
+        plan = self.stage.tensor_plan
+        if plan is None or isinstance(plan, Mapping):
+            return plan and {f"body.{path}": style for path, style in plan.items()}
+        return lambda _, mesh: plan(self._body, mesh)
+
+    def _schedule(self, stage: _Stage) -> Any:
+        """Return the schedule; the program's loss is the last stage's output."""
+        forms = self.stage.inputs
+        splits = {f"input{at}": form.split() for at, form in enumerate(forms)}
+        return get_schedule_class(self.settings.plan.schedule)(
+            stage,
+            micro_batches(self.settings),
+            loss_fn=(lambda output, _: loss_of(output)) if self.settings.step.training else None,
+            args_chunk_spec=tuple(splits.values()) if self.number == 0 and forms else None,
+            kwargs_chunk_spec=splits if self.number and forms else None,
+        )
+
+    def _inputs(self) -> dict[str, Tensor]:
+        """Return the inputs of all micro-batches that this stage reads itself."""
+        count = micro_batches(self.settings)
+        return {f"input{at}": form.of_all(count) for at, form in enumerate(self.stage.inputs)}
+
+    def _call(self, schedule: Any, given: Mapping[str, Tensor]) -> None:
+        """Run all micro-batches."""
+        args = tuple(given.values()) if self.number == 0 else ()
+        keywords = given if self.number else {}
+        if not self.settings.step.training:
+            with torch.no_grad():
+                schedule.step(*args, return_outputs=False, **keywords)
+            return
+        # The loss is in the program, so that what PyTorch would hand to it is left aside.
+        target = torch.empty(micro_batches(self.settings))
+        schedule.step(*args, target=target, losses=[], return_outputs=False, **keywords)
+
+    def _update(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """Sum gradients of shared parameters, clip, and update."""
+        mesh, largest = self.world.along("pipeline"), self.settings.step.clip
+        with self.recorder.updating():
+            for path, held in self.stage.shared:
+                grad = module.get_parameter(f"body.{path}").grad
+                if grad is not None:
+                    own = list(self.world.own(_role(held)))
+                    group = distributed.new_group(own, use_local_synchronization=True)
+                    local = grad.to_local() if isinstance(grad, DTensor) else grad
+                    distributed.all_reduce(local, group=group)
+            if largest and mesh is not None:
+                clip_gradients(by_mesh(module), largest, mesh.get_group())
+        if optimizer is not None:
+            optimizer.step()
+
+    def _label_messages(self) -> None:
+        """Label messages of gradients "backward": they run outside of autograd."""
+        operations = self.recorder.operations
+        for at, op in enumerate(operations):
+            if op.name not in ("c10d::send", "c10d::recv_") or op.values is None:
+                continue
+            upstream = (int(op.values[2]) < self.number) == (op.name == "c10d::send")
+            labels = dict(op.labels) | {"phase": "backward" if upstream else "forward"}
+            operations[at] = replace(op, labels=tuple(labels.items()))
+
+
+@contextmanager
+def _without_vote() -> Iterator[None]:
+    """Leave out the vote on whether shapes are known, which reads the content of tensors."""
+
+    def known(_: Any, stages: Sequence[PipelineStage], *more: Any) -> None:
+        for stage in stages:
+            stage._inference_mode = InferenceMode.STATIC
+
+    with mock.patch.object(_PipelineSchedule, "_warmup_p2p", known):
+        yield

@@ -1,0 +1,84 @@
+"""Scopes in host traces that say which module runs: what a program's units are known by."""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import record_function
+
+from layerdag.capturing.units import unit_paths
+
+MODULE_SCOPE = "module:"
+"""Begins the name of the scope of a module's call; its path follows."""
+
+UNIT_SCOPE = "unit:"
+"""The same, of a module that ``fully_shard`` gathers at once."""
+
+AUTOCAST_SCOPE = "autocast:"
+"""Begins the name of a scope under autocast; the dtype follows."""
+
+
+@contextmanager
+def module_scopes() -> Iterator[None]:
+    """Write the calls of all modules inside the block into the traces that are recorded there.
+
+    Paths are those inside the module that is called first, without the wrapper of
+    ``DistributedDataParallel``; where further ones with parameters are called from outside, those
+    inside them begin with the name of their class.
+    """
+    scopes = _Scopes()
+    with ExitStack() as hooks:
+        for handle in (
+            register_module_forward_pre_hook(scopes.enter),
+            register_module_forward_hook(scopes.leave, always_call=True),
+        ):
+            hooks.callback(handle.remove)
+        yield
+
+
+@final
+class _Scopes:
+    """Keeps the scopes of the modules that run now."""
+
+    def __init__(self) -> None:
+        self._open: list[ExitStack] = []
+        self._paths: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+        self._units: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._roots = 0
+
+    def enter(self, module: nn.Module, _: Any) -> None:
+        """Open the scopes of a module."""
+        if not self._open and module not in self._paths:
+            self._name(module)
+        scopes = ExitStack()
+        self._open.append(scopes)
+        path = self._paths.get(module, "")
+        if path:
+            begin = UNIT_SCOPE if module in self._units else MODULE_SCOPE
+            scopes.enter_context(record_function(f"{begin}{path}"))
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            device = "cuda" if torch.is_autocast_enabled("cuda") else "cpu"
+            dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+            scopes.enter_context(record_function(f"{AUTOCAST_SCOPE}{dtype}"))
+
+    def leave(self, *_: Any) -> None:
+        """Close the scopes of the module that was entered last."""
+        if self._open:
+            self._open.pop().close()
+
+    def _name(self, root: nn.Module) -> None:
+        """Name the parts of a module that is called from outside of all."""
+        whole = root.module if isinstance(root, DistributedDataParallel) else root
+        owns = any(True for _ in whole.parameters())
+        prefix = f"{type(whole).__name__}." if self._roots and owns else ""
+        self._roots += owns
+        for path, module in whole.named_modules():
+            self._paths[module] = f"{prefix}{path}" if path else prefix.removesuffix(".")
+        self._paths.setdefault(root, "")
+        for path in unit_paths(whole):
+            self._units.add(whole.get_submodule(path))

@@ -1,0 +1,429 @@
+"""Cutting a program into pipeline stages, each a program of its own.
+
+A stage begins where a unit begins if it can. What a later stage needs is sent from stage to stage;
+what follows from inputs of the model alone, such as a mask or a rotation, is computed where it is
+needed, and inputs such as targets are read there, as pipelines of real jobs do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from layerdag.capturing.parallel import Settings, TensorPlan
+from layerdag.capturing.pipeline import StageModule, TensorForm
+from layerdag.errors import UsageError
+from layerdag.programs.execution import quiet, run
+from layerdag.programs.module import ProgramModule
+from layerdag.programs.nodes import EDGE, ForwardGraph, Leaf, Node
+from layerdag.programs.operators import GETITEM, LEAVES, in_place, operator
+from layerdag.programs.tensor_pairs import split_pairs
+from layerdag.runtime.settings import did_you_mean
+
+
+@final
+@dataclass(frozen=True)
+class StageProgram:
+    """The part of a program that one stage runs; see ``ForwardGraph``."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    sizes: Mapping[str, int]
+    outputs: tuple[int, ...]
+    order: tuple[str, ...]
+    unused: tuple[tuple[str, Leaf], ...]
+    units: tuple[str, ...]
+
+
+def stage_modules(program: ForwardGraph, settings: Settings) -> list[StageModule]:
+    """Return the stages of a program as modules.
+
+    Args:
+        program: The program.
+        settings: Number of stages, cuts and precision.
+
+    Raises:
+        NodeError: If a node cannot run.
+        UsageError: If the program cannot be cut into so many stages, or not at the modules named.
+    """
+    cutting = _Cutting(program, settings)
+    bounds = cutting.bounds()
+    stages = [cutting.stage(at, bounds) for at in range(len(bounds) - 1)]
+    bf16 = settings.step.precision == "bf16"
+    holders: dict[str, list[int]] = {}
+    for at, stage in enumerate(stages):
+        for name in stage.shared:
+            holders.setdefault(name, []).append(at)
+    shared: Sequence[TensorPlan | None] = [None] * len(stages)
+    if settings.plan.tensor > 1:
+        shared = split_pairs([stage.program for stage in stages], settings.plan.tensor, bf16)
+    fake = FakeTensorMode(allow_non_fake_inputs=True)  # a stage of any size takes no memory
+    with fake, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        return [stage.module(holders, plan) for stage, plan in zip(stages, shared, strict=True)]
+
+
+@final
+@dataclass(frozen=True)
+class _Stage:
+    """A stage with what goes in and out.
+
+    Attributes:
+        program: What it runs.
+        received: What the stage before gives.
+        given: What it gives.
+        inputs: Inputs of the model that it reads.
+        shared: Node of each trained parameter that several nodes may read, by name.
+    """
+
+    program: StageProgram
+    received: tuple[TensorForm, ...]
+    given: tuple[TensorForm, ...]
+    inputs: tuple[TensorForm, ...]
+    shared: Mapping[str, int]
+
+    def module(
+        self, holders: Mapping[str, Sequence[int]], tensor_plan: TensorPlan | None
+    ) -> StageModule:
+        """Return the module.
+
+        Args:
+            holders: The stages that hold each parameter.
+            tensor_plan: How tensor ranks share it.
+        """
+        body = ProgramModule(self.program)
+        path_of = {path.rsplit(".", 1)[-1]: path for path, _ in body.named_parameters()}
+        shared = tuple(
+            (path_of[f"node{at}_0"], tuple(holders[name]))
+            for name, at in self.shared.items()
+            if len(holders[name]) > 1
+        )
+        return StageModule(body, self.received, self.given, self.inputs, shared, tensor_plan)
+
+
+@final
+class _Cutting:
+    """What is known of a program that is cut.
+
+    Args:
+        program: The program.
+        settings: Plan and step.
+    """
+
+    def __init__(self, program: ForwardGraph, settings: Settings) -> None:
+        self._program, self._settings = program, settings
+        bf16 = settings.step.precision == "bf16"
+        self._results: list[Any] = []
+        self._cost_N = np.zeros(len(program.nodes))
+        self._written: dict[int, int] = {}
+        autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+        with quiet(), FakeTensorMode(allow_non_fake_inputs=True), autocast:
+            self._run()
+        self._last_use = self._uses()
+        self._free_N = self._given_by_inputs()
+
+    def _run(self) -> None:
+        """Run the program and note results, costs and which memory is written when."""
+        before = 0
+        with FlopCounterMode(display=False) as counter:
+            for at, result in enumerate(run(self._program)):
+                self._results.append(result)
+                total = int(counter.get_total_flops())
+                tensors = result if isinstance(result, list | tuple) else [result]
+                self._cost_N[at] = total - before + sum(tensor.numel() for tensor in tensors)
+                before = total
+                if in_place(self._program.nodes[at].operator):
+                    self._written[_memory(tensors[0])] = at
+        for at, node in enumerate(self._program.nodes):
+            if node.operator in LEAVES:
+                self._cost_N[at] = 0
+
+    def _uses(self) -> list[int]:
+        """Return the last node that reads each, those of parts of a list included."""
+        nodes = self._program.nodes
+        last = list(range(len(nodes)))
+        for at, node in enumerate(nodes):
+            for i in node.inputs:
+                last[i] = at
+        for at in self._program.outputs:
+            last[at] = len(nodes)
+        return last
+
+    def _given_by_inputs(self) -> list[bool]:
+        """Return which nodes follow from inputs and buffers alone, such as masks and rotations."""
+        found: list[bool] = []
+        for at, node in enumerate(self._program.nodes):
+            if node.operator in LEAVES:
+                found.append(node.operator != "parameter")
+                continue
+            random = node.operator != GETITEM and (
+                torch.Tag.nondeterministic_seeded in operator(node.operator).tags
+            )
+            result = self._results[at]
+            tensors = result if isinstance(result, list | tuple) else [result]
+            found.append(
+                not (random or in_place(node.operator) or "norm" in node.operator)
+                and all(leaf.kind != "parameter" for leaf in node.leaves)
+                and all(found[i] for i in node.inputs)
+                and not any(tensor.requires_grad for tensor in tensors)
+                and not any(_memory(tensor) in self._written for tensor in tensors)
+            )
+        return found
+
+    # ---- where to cut ----
+
+    def bounds(self) -> list[int]:
+        """Return the first node of each stage, and the end."""
+        plan, nodes = self._settings.plan, self._program.nodes
+        if not all(isinstance(self._results[at], Tensor) for at in self._program.outputs):
+            raise UsageError(
+                f"{self._program.name}: it returns a list of tensors, which no stage can; let the "
+                "program return its loss."
+            )
+        if plan.cuts:
+            cuts = [self._named(name) for name in plan.cuts]
+            if sorted(set(cuts)) != cuts:
+                raise UsageError(
+                    f"{self._program.name}: the cuts {', '.join(plan.cuts)} are not in the order "
+                    "in which the modules run; name each once, in order."
+                )
+            return [0, *cuts, len(nodes)]
+        legal = [at for at in range(1, len(nodes)) if self._fault(at) is None]
+        for places in self._choices(legal):
+            found = self._balanced(places, plan.pipeline)
+            if found:
+                return [0, *found, len(nodes)]
+        raise UsageError(
+            f"{self._program.name}: there are {len(legal)} places where it can be cut with "
+            f"parameters on both sides, too few for {plan.pipeline} stages; give fewer."
+        )
+
+    def _choices(self, legal: Sequence[int]) -> Iterator[list[int]]:
+        """Yield places to cut at, the best kind first: units, one tensor to send, any."""
+        unit_of = [self._unit(node.module) for node in self._program.nodes]
+        begins: dict[str, int] = {}
+        for at, unit in enumerate(unit_of):
+            if unit and self._program.nodes[at].operator not in LEAVES:
+                begins.setdefault(unit, at)
+        yield [at for at in begins.values() if at in set(legal)]
+        yield [at for at in legal if len(self.crossing(at)) == 1]
+        yield list(legal)
+
+    def _balanced(self, places: Sequence[int], stages: int) -> list[int]:
+        """Return the places nearest to equal shares of the operations, none if there are too few.
+
+        Every stage gets parameters of its own.
+        """
+        done_N = np.concatenate([[0.0], np.cumsum(self._cost_N)])
+        trained_N = np.concatenate([[0], np.cumsum([self._trains(n) for n in self._nodes])])
+        left = sorted(places, key=lambda at: at)
+        found = [0]
+        for number in range(1, stages):
+            target = done_N[-1] * number / stages
+            able = [
+                at
+                for at in left
+                if trained_N[at] > trained_N[found[-1]]
+                and self._able(at, left, trained_N, stages - number - 1)
+            ]
+            if not able:
+                return []
+            found.append(min(able, key=lambda at: abs(done_N[at] - target)))
+            left = [at for at in left if at > found[-1]]
+        return found[1:]
+
+    @staticmethod
+    def _able(at: int, places: Sequence[int], trained_N: np.ndarray, more: int) -> bool:
+        """Return whether so many further cuts fit behind a place, parameters after each."""
+        last = int(trained_N[at])
+        for place in places:
+            if more and place > at and trained_N[place] > last:
+                last, more = int(trained_N[place]), more - 1
+        return more == 0 and bool(trained_N[-1] > last)
+
+    @property
+    def _nodes(self) -> tuple[Node, ...]:
+        return self._program.nodes
+
+    @cached_property
+    def _training(self) -> bool:
+        return self._settings.step.training
+
+    def _trains(self, node: Node) -> bool:
+        """Return whether a node counts as one with parameters; without training any call does."""
+        if not self._training:
+            return node.operator not in LEAVES
+        trained = any(leaf.kind == "parameter" and leaf.trained for leaf in node.leaves)
+        return trained and node.operator not in LEAVES
+
+    def _unit(self, module: str) -> str:
+        units = self._program.units
+        return next((u for u in units if module == u or module.startswith(f"{u}.")), "")
+
+    def _named(self, name: str) -> int:
+        """Return the first node of a module, refused where no stage can begin."""
+        known: dict[str, int] = {}
+        for at, node in enumerate(self._nodes):
+            parts = node.module.split(".") if node.operator not in LEAVES and node.module else []
+            for depth in range(1, len(parts) + 1):
+                known.setdefault(".".join(parts[:depth]), at)
+        if name not in known:
+            raise UsageError(
+                f"{self._program.name}: no module '{name}' runs.{did_you_mean(name, list(known))} "
+                f"A stage begins with one, such as {', '.join(list(known)[:4]) or '-'}."
+            )
+        fault = self._fault(known[name]) if known[name] else "nothing runs before it"
+        if fault:
+            raise UsageError(f"{self._program.name}: no stage can begin with '{name}': {fault}.")
+        return known[name]
+
+    def crossing(self, cut: int) -> list[int]:
+        """Return the nodes before a place whose results are needed after it."""
+        return [
+            at
+            for at in range(cut)
+            if self._last_use[at] >= cut
+            and self._nodes[at].operator not in LEAVES
+            and not self._free_N[at]
+        ]
+
+    def _fault(self, cut: int) -> str | None:
+        """Return why no stage can begin at a place, None if one can."""
+        if self._nodes[cut].operator in LEAVES:
+            return "it is no call"
+        passed = self.crossing(cut)
+        if not passed:
+            return "nothing is passed on there"
+        for at in passed:
+            result = self._results[at]
+            if not isinstance(result, Tensor):
+                return f"{self._nodes[at].operator} before it returns a list of tensors"
+            if result.requires_grad and self._written.get(_memory(result), -1) >= cut:
+                return f"the result of {self._nodes[at].operator} is overwritten after it"
+        if self._training and not any(self._results[at].requires_grad for at in passed):
+            return "nothing that is trained comes before it"
+        return None
+
+    # ---- stages ----
+
+    def stage(self, number: int, bounds: Sequence[int]) -> _Stage:
+        """Return a stage.
+
+        Args:
+            number: Of the stage.
+            bounds: First node of each, and the end.
+        """
+        first, end = bounds[number], bounds[number + 1]
+        last = end == len(self._nodes)
+        received = self.crossing(first) if number else []
+        given = list(self._program.outputs) if last else self.crossing(end)
+        kept = self._kept(first, end, received, given)
+        body = [at for at in kept if at not in set(received)]
+        place = {at: new for new, at in enumerate([*received, *body])}
+        nodes = [_input_like(self._results[at]) for at in received]
+        for at in body:
+            node = self._nodes[at]
+            nodes.append(replace(node, inputs=tuple(place[i] for i in node.inputs)))
+        outputs = []
+        for at in given:
+            outputs.append(place[at])
+            if not last and not self._results[at].is_contiguous():
+                outputs[-1] = len(nodes)  # only contiguous tensors can be sent
+                nodes.append(Node("aten.contiguous.default", (EDGE,), inputs=(place[at],)))
+        read = [at for at in body if self._nodes[at].operator == "input"]
+        program = self._program
+        held = StageProgram(
+            name=f"{program.name}, stage {number}",
+            nodes=tuple(nodes),
+            sizes=program.sizes,
+            outputs=tuple(outputs),
+            order=program.order,
+            unused=self._unused(number, bounds),
+            units=program.units,
+        )
+        return _Stage(
+            held,
+            tuple(self._form(at) for at in received),
+            tuple(self._form(at, sent=not last) for at in given),
+            tuple(self._form(at) for at in read),
+            {
+                self._nodes[at].names[0] if self._nodes[at].names else f"node {at}": place[at]
+                for at in body
+                if self._nodes[at].operator == "parameter"
+                and any(leaf.trained for leaf in self._nodes[at].leaves)
+            },
+        )
+
+    def _kept(
+        self, first: int, end: int, received: Sequence[int], given: Sequence[int]
+    ) -> list[int]:
+        """Return the nodes that a stage runs, in order: its own, and what these need of inputs."""
+        own = {
+            at
+            for at in range(first, end)
+            if self._nodes[at].operator not in LEAVES
+            and not (self._free_N[at] and self._last_use[at] > at)
+        }
+        kept: set[int] = set()
+        todo = [*own, *given]
+        while todo:
+            at = todo.pop()
+            if at not in kept:
+                kept.add(at)
+                todo += [] if at in set(received) else self._nodes[at].inputs
+        return sorted(kept)
+
+    def _unused(self, number: int, bounds: Sequence[int]) -> tuple[tuple[str, Leaf], ...]:
+        """Return the parameters that no node reads, each with the stage of the nearest module."""
+        return tuple(
+            (name, leaf)
+            for name, leaf in self._program.unused
+            if self._nearest(name, bounds) == number
+        )
+
+    def _nearest(self, name: str, bounds: Sequence[int]) -> int:
+        """Return the stage that runs the module with most of a name's path."""
+        best = (-1, 0)
+        for number, (first, end) in enumerate(pairwise(bounds)):
+            for node in self._nodes[first:end]:
+                best = max(best, (_common(name, node.module), -number))
+        return -best[1]
+
+    def _form(self, at: int, sent: bool = False) -> TensorForm:
+        """Return what a tensor is like."""
+        result = self._results[at]
+        strides = torch.empty(result.shape, device="meta").stride() if sent else result.stride()
+        leaf = next(iter(self._nodes[at].leaves), None)
+        batch = None
+        if self._nodes[at].operator == "input" and leaf is not None:
+            batched = [dim for dim, size in enumerate(leaf.shape) if str(size).startswith("B")]
+            batch = batched[0] if batched else None
+        return TensorForm(
+            tuple(result.shape), tuple(strides), result.dtype, bool(result.requires_grad), batch
+        )
+
+
+def _input_like(result: Tensor) -> Node:
+    """Return the node of a received tensor."""
+    leaf = Leaf("input", tuple(result.shape), str(result.dtype).removeprefix("torch."))
+    return Node("input", (leaf,))
+
+
+def _memory(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _common(name: str, module: str) -> int:
+    """Return how many parts of their paths are the same."""
+    count = 0
+    for a, b in zip(name.split("."), module.split("."), strict=False):
+        if a != b:
+            break
+        count += 1
+    return count

@@ -1,0 +1,272 @@
+"""Tensor parallelism of programs: pairs of linear layers, found by data flow.
+
+As ``ColwiseParallel`` and ``RowwiseParallel`` split a module: layers whose results meet in one
+later layer, through operators that work on each feature or head alone, are split by columns, the
+later one by rows (Shoeybi et al. 2019). What lies between has global shapes and is shared out by
+DTensor, so that sizes and heads of the program stay as they are.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.experimental import register_sharding
+
+from layerdag.capturing.parallel import fake_world
+from layerdag.errors import UsageError
+from layerdag.programs.execution import quiet, run, run_node
+from layerdag.programs.module import ProgramModule
+from layerdag.programs.nodes import ForwardGraph, Leaf
+
+LINEAR = "aten.linear.default"
+
+
+@final
+@dataclass(frozen=True)
+class Pair:
+    """Linear layers of which each rank holds a part.
+
+    Attributes:
+        columns: Nodes that are split by columns.
+        between: Nodes whose results are split, in order.
+        row: The node that is split by rows, and whose result is summed over the ranks.
+    """
+
+    columns: tuple[int, ...]
+    between: tuple[int, ...]
+    row: int
+
+
+def split_pairs(
+    programs: Sequence[ForwardGraph], ranks: int, bf16: bool = False
+) -> list["SharedRun"]:
+    """Return how ranks share the pairs of a program, or of the stages of one.
+
+    Args:
+        programs: One program, or its stages.
+        ranks: Number of tensor ranks.
+        bf16: Whether they run under autocast.
+
+    Raises:
+        NodeError: If a node cannot run.
+        UsageError: If there is no pair in any; says why.
+    """
+    found, faults = [], list[str]()
+    for program in programs:
+        pairs, more = _pairs_and_faults(program, ranks, bf16)
+        found.append(pairs)
+        faults += more
+    if not any(found):
+        why = faults[0] if faults else "no linear layer's result leads to one other linear layer"
+        raise UsageError(
+            f"{programs[0].name}: there is no pair of linear layers that {ranks} tensor ranks can "
+            f"share ({why}); leave tensor out, or choose numbers that divide."
+        )
+    return [SharedRun(pairs) for pairs in found]
+
+
+def _pairs_and_faults(
+    program: ForwardGraph, ranks: int, bf16: bool
+) -> tuple[list[Pair], list[str]]:
+    """Return the pairs that ranks can share, and why they cannot share others."""
+    _shard_heads()
+    found, faults = [], []
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
+    with quiet(), fake_world({"tensor": ranks}) as world:
+        mesh = world.along("tensor")
+        assert mesh is not None
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), autocast:
+            results = list(run(program))
+            for pair in _pairs(program):
+                fault = _fault(program, pair, results, mesh)
+                if fault is None:
+                    found.append(pair)
+                else:
+                    faults.append(fault)
+    return found, faults
+
+
+def _pairs(program: ForwardGraph) -> Iterator[Pair]:
+    """Yield the pairs that the data flow allows, none of which share a layer."""
+    readers: list[set[int]] = [set() for _ in program.nodes]
+    for at, node in enumerate(program.nodes):
+        for i in node.inputs:
+            readers[i].add(at)
+    for at in program.outputs:
+        readers[at].add(len(program.nodes))
+    taken: set[int] = set()
+    for row in range(len(program.nodes)):
+        if not _is_linear(program, row):
+            continue
+        columns, between = _before(program, row)
+        inside = {*columns, *between}
+        closed = all(readers[at] <= {*inside, row} for at in inside)
+        once = program.nodes[row].inputs and not taken & {*columns, row}
+        if columns and closed and once and len(_units(program, [*columns, row])) == 1:
+            taken |= {*columns, row}
+            yield Pair(tuple(sorted(columns)), tuple(sorted(between)), row)
+
+
+def _is_linear(program: ForwardGraph, at: int) -> bool:
+    """Return whether a node is a linear layer with a weight of its own, without a mode."""
+    node = program.nodes[at]
+    own = [leaf for leaf in node.leaves if leaf.kind == "parameter" and leaf.trained]
+    return node.operator == LINEAR and len(node.inputs) == 1 and own == list(node.leaves) != []
+
+
+def _before(program: ForwardGraph, row: int) -> tuple[set[int], set[int]]:
+    """Return the linear layers before a node, and what between them depends on one of them."""
+    columns: set[int] = set()
+    seen: set[int] = set()
+    todo = list(program.nodes[row].inputs)
+    while todo:
+        at = todo.pop()
+        if at in seen or at in columns:
+            continue
+        if _is_linear(program, at):
+            columns.add(at)
+        else:
+            seen.add(at)
+            todo += program.nodes[at].inputs
+    between: set[int] = set()
+    for at in sorted(seen):
+        if any(i in columns or i in between for i in program.nodes[at].inputs):
+            between.add(at)
+    return columns, between
+
+
+def _units(program: ForwardGraph, nodes: Sequence[int]) -> set[str]:
+    """Return the units of some nodes."""
+    modules = (program.nodes[at].module for at in nodes)
+    return {
+        next((u for u in program.units if m == u or m.startswith(f"{u}.")), "") for m in modules
+    }
+
+
+def _fault(
+    program: ForwardGraph, pair: Pair, results: Sequence[Any], mesh: DeviceMesh
+) -> str | None:
+    """Return why ranks cannot share a pair, None if they can: its nodes are run, shared out."""
+    at = pair.columns[0]
+    made = {i: result for i, result in enumerate(results) if i not in pair.between}
+    try:
+        with CommDebugMode() as messages:
+            for at in (*pair.columns, *pair.between, pair.row):
+                node = program.nodes[at]
+
+                def make(leaf: Leaf, shape: tuple[int, ...], at: int = at) -> Tensor:
+                    whole = torch.empty(shape, dtype=getattr(torch, leaf.dtype))
+                    return _shared(whole, _placement(pair, at, len(shape)), mesh)
+
+                inputs = [_given(made[i], mesh) for i in node.inputs]
+                made[at] = run_node(node, inputs, program.sizes, make)
+                if at != pair.row and not _is_split(made[at], mesh.size()):
+                    return f"the result of {node.operator}{_place(program, at)} is not split evenly"
+        if messages.get_total_counts():
+            return f"what is between needs the parts of other ranks{_place(program, pair.row)}"
+    except Exception:  # DTensor's refusals are of many classes, and speak of meshes
+        return f"{program.nodes[at].operator}{_place(program, at)} does not work on such parts"
+    return None
+
+
+def _place(program: ForwardGraph, at: int) -> str:
+    module = program.nodes[at].module
+    return f" of module {module}" if module else ""
+
+
+def _is_split(result: Any, ranks: int) -> bool:
+    """Return whether each rank has an equal part of every tensor of a result."""
+    tensors = result if isinstance(result, list | tuple) else [result]
+    placed = [tensor.placements[0] for tensor in tensors if isinstance(tensor, DTensor)]
+    return len(placed) == len(tensors) and all(
+        isinstance(place, Shard) and tensor.shape[place.dim] % ranks == 0
+        for place, tensor in zip(placed, tensors, strict=True)
+    )
+
+
+def _placement(pair: Pair, at: int, dims: int) -> Placement:
+    """Return how a parameter of a node is held."""
+    if at in pair.columns:
+        return Shard(0)
+    return Shard(1) if at == pair.row and dims == 2 else Replicate()
+
+
+def _shared(whole: Tensor, place: Placement, mesh: DeviceMesh) -> Tensor:
+    """Return the part of a tensor that this rank holds."""
+    return distribute_tensor(whole, mesh, [place], src_data_rank=None)
+
+
+def _given(value: Any, mesh: DeviceMesh) -> Any:
+    """Return an input of a node of a pair: what is whole is the same on all ranks."""
+    if isinstance(value, Tensor) and not isinstance(value, DTensor):
+        return DTensor.from_local(value, mesh, [Replicate()], run_check=False)
+    return value
+
+
+@final
+class SharedRun:
+    """Shares the pairs of a module out and runs their nodes; a ``TensorPlan``.
+
+    Args:
+        pairs: The pairs.
+
+    Attributes:
+        pairs: The same.
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.pairs = tuple(pairs)
+        self._pair_of = {
+            at: pair for pair in pairs for at in (*pair.columns, *pair.between, pair.row)
+        }
+        self._mesh: DeviceMesh | None = None
+
+    def __call__(self, model: nn.Module, mesh: DeviceMesh) -> None:
+        """Replace the parameters of a module by the parts that this rank holds."""
+        assert isinstance(model, ProgramModule)
+        self._mesh = mesh
+        for at, pair in self._pair_of.items():
+            for owner, name, parameter in model.parameters_of(at):
+                place = _placement(pair, at, parameter.ndim)
+                held = nn.Parameter(_shared(parameter, place, mesh), parameter.requires_grad)
+                owner.register_parameter(name, held)
+        model.shared = self
+
+    def inputs(self, at: int, values: Sequence[Any]) -> list[Any]:
+        """Return the inputs of a node as it takes them."""
+        if at not in self._pair_of or self._mesh is None:
+            return list(values)
+        return [_given(value, self._mesh) for value in values]
+
+    def result(self, at: int, value: Any) -> Any:
+        """Return the result of a node as others take it: that of a row is summed over the ranks."""
+        pair = self._pair_of.get(at)
+        if pair is None or at != pair.row:
+            return value
+        return value.redistribute(placements=[Replicate()]).to_local()
+
+
+@cache
+def _shard_heads() -> None:
+    """Tell DTensor that a processor's attention works on each sequence and head alone.
+
+    PyTorch knows this of the operators of other devices.
+    """
+    name = "_scaled_dot_product_flash_attention_for_cpu"
+    places = (Replicate(), Shard(0), Shard(1))
+
+    def forward(*_: Any, **__: Any) -> list[Any]:
+        return [([p, p], [p, p, p, None, None]) for p in places]
+
+    def backward(*_: Any, **__: Any) -> list[Any]:
+        return [([p, p, p], [p, p, p, p, p, p, None, None]) for p in places]
+
+    register_sharding(getattr(torch.ops.aten, name).default)(forward)
+    register_sharding(getattr(torch.ops.aten, f"{name}_backward").default)(backward)
