@@ -133,6 +133,8 @@ def starts_work(call: Event) -> bool:
     return _STARTS.search(call.name) is not None
 
 
+# Calls of CUDA, HIP, SYCL, Level Zero and others, of many versions: their names follow these words,
+# and the correlation with a kernel, not the name, says what a call started.
 _STARTS = re.compile(r"Launch|Memcpy|Memset|Enqueue|AppendKernel|AppendMemory")
 _LAUNCHES = re.compile(r"Launch|EnqueueKernel|AppendLaunchKernel")
 

@@ -21,6 +21,8 @@ from layerdag.traces.pytorch.kineto import Event
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, scalar_type
 from layerdag.traces.trace import CollectiveType, NodeType
 
+# A profile tells nothing of a kernel but the name that the compiler gave it, with its template
+# arguments, so that it is searched for words; the arguments of NCCL, where there are any, win.
 _LIBRARY = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)
 _KINDS: tuple[tuple[str, CollectiveType], ...] = (
     ("allreduce", CollectiveType.ALL_REDUCE),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, DataError
+from layerdag.runtime.json_shape import found_value, plain_reason
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
@@ -125,11 +126,18 @@ def read_hugging_face(path: Path) -> ModelShape:
     try:
         values = json.loads(read_parsed(path, DataError))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
+        raise DataError(
+            f"{path}: is no JSON ({plain_reason(error)}); give a model's config.json."
+        ) from None
     kind = values.get("model_type") if isinstance(values, dict) else None
+    if not isinstance(kind, str):
+        raise DataError(
+            f"{path}: has no 'model_type', or none that is a text; give the config.json of a "
+            f"model of a known type: {', '.join(_TYPES)}."
+        )
     if kind not in _TYPES:
         raise DataError(
-            f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), _TYPES)} Known "
+            f"{path}: describes a model of type '{kind:.60}'.{did_you_mean(kind, _TYPES)} Known "
             f"types: {', '.join(_TYPES)}."
         )
     config = _Config(path, values)
@@ -161,9 +169,9 @@ def _check_values(config: _Config) -> None:
     for key, value in config.values.items():
         optional = key in _OPTIONAL_NUMBERS and value is None
         if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
-            raise config.refuse(f"{key} is {value!r:.60}; it must be a whole number.")
+            raise config.refuse(f"{key} is {found_value(value)}; it must be a whole number.")
         if key in _SWITCHES and type(value) is not bool:
-            raise config.refuse(f"{key} is {value!r:.60}; it must be true or false.")
+            raise config.refuse(f"{key} is {found_value(value)}; it must be true or false.")
 
 
 def _check_mixture(config: _Config) -> None:
@@ -176,8 +184,8 @@ def _check_mixture(config: _Config) -> None:
         raise config.refuse(f"states different numbers of experts ({listed}); leave one.")
     if config.kind in _ALWAYS_MIXTURES and known and not counts:
         raise config.refuse(
-            f"{known[0]} is {values[known[0]]!r}, but a {config.kind} is a mixture; state the "
-            "number of its experts."
+            f"{known[0]} is {found_value(values[known[0]])}, but a {config.kind} is a mixture; "
+            "state the number of its experts."
         )
     asked = config.kind in _MIXTURES or any(values.get(key) for key in _OF_MIXTURES)
     if asked and not known:
@@ -200,8 +208,8 @@ def _refuse_parts(config: _Config) -> None:
     for key in refused:
         if values.get(key):
             raise config.refuse(
-                f"has {key} {values[key]!r:.60}, which the shape of a model here cannot say; "
-                "describe a near model in Python with ModelShape."
+                f"has {key} {found_value(values[key])}, which the shape of a model here cannot "
+                "say; describe a near model in Python with ModelShape."
             )
     for key in ("moe_layer_freq", "decoder_sparse_step"):
         if config.number(key) > 1:

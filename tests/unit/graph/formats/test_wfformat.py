@@ -108,7 +108,7 @@ def specification(document: dict[str, Any]) -> dict[str, Any]:
         (lambda d: d.update(schemaVersion="1.3"), "is WfFormat '1.3'.*migrate"),
         (lambda d: specification(d)["tasks"][1].update(id="a"), "execution names task 'b'"),
         (lambda d: specification(d)["tasks"][1].update(parents=["z"]), "parent 'z'.*not exist"),
-        (lambda d: specification(d)["tasks"][0].pop("name"), "'name' is missing"),
+        (lambda d: specification(d)["tasks"][0].pop("name"), "name' is missing"),
         (lambda d: specification(d)["files"][0].update(sizeInBytes=-1), "'in' has -1 bytes"),
         (lambda d: d["workflow"]["execution"]["tasks"][0].update(runtimeInSeconds="x"),
          "'runtimeInSeconds' of a task is 'x'"),

@@ -74,7 +74,7 @@ def test_a_config_describes_the_same_shape_as_the_preset(tmp_path, config, name)
     ("config", "sentence"),
     [
         ({**LLAMA3_8B, "model_type": "lama"}, "type 'lama'. Did you mean 'llama'"),
-        ({**LLAMA3_8B, "hidden_size": None}, "hidden_size is None; it must be a whole number"),
+        ({**LLAMA3_8B, "hidden_size": None}, "hidden_size is null; it must be a whole number"),
         ({**LLAMA3_8B, "n_shared_experts": 1}, "has n_shared_experts 1"),
         ({**LLAMA3_8B, "decoder_sparse_step": 2}, "mixtures in some layers only"),
         ({**LLAMA3_8B, "tie_word_embeddings": "no"}, "is 'no'; it must be true or false"),
@@ -84,7 +84,7 @@ def test_a_config_describes_the_same_shape_as_the_preset(tmp_path, config, name)
         ({**LLAMA3_8B, "model_type": "qwen3_moe"}, "of mixtures it has no key at all"),
         (
             {**LLAMA3_8B, "model_type": "mixtral", "num_local_experts": None},
-            "is None, but a mixtral is a mix",
+            "is null, but a mixtral is a mix",
         ),
         (
             {**LLAMA3_8B, "num_experts": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
