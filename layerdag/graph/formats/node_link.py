@@ -239,8 +239,13 @@ class _Reader:
         for link, pair in zip(links, ends, strict=True):
             for end in pair:
                 if str(end) not in index_of:
+                    bare = (
+                        ""
+                        if any("id" in node for node in nodes)
+                        else ("; nodes without 'id' count by their positions, from 0")
+                    )
                     raise GraphError(
-                        f"{self._path}: an edge names node '{end}', which does not exist."
+                        f"{self._path}: an edge names node '{end}', which does not exist{bare}."
                     )
             for name in link.keys() - _OF_EDGES:
                 self._notes.add(

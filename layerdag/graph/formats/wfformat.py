@@ -284,8 +284,11 @@ def _number(row: Json, key: str) -> float:
     value = row.get(key)
     if value is None:
         return math.nan
-    if not _is_number(value):
-        raise GraphError(f"'{key}' of a task is {found_value(value)}; write a finite number.")
+    if not _is_number(value) or (value < 0 and key != "priority"):
+        least = "" if key == "priority" else " of at least 0"
+        raise GraphError(
+            f"'{key}' of a task is {found_value(value)}; write a finite number{least}."
+        )
     return float(value)
 
 

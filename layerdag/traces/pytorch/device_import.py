@@ -26,6 +26,7 @@ from layerdag.traces.pytorch.kernel_communication import (
     kernel_communication,
     plain_kernel_name,
     tensor_bytes,
+    unknown_shapes,
     unknown_types,
 )
 from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
@@ -432,6 +433,9 @@ def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: Not
         for word in unknown_types(operator.args):
             where = f"operator '{operator.name[:40]}'"
             notes.add(NoteKind.DTYPE, word, "not known; these tensors have no size", where=where)
+        for word in unknown_shapes(operator.args):
+            where = f"operator '{operator.name[:40]}'"
+            notes.add(NoteKind.SIZE, word, "no shapes; these tensors have no size", where=where)
 
 
 def _groups(

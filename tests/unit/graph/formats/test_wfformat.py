@@ -110,6 +110,8 @@ def specification(document: dict[str, Any]) -> dict[str, Any]:
         (lambda d: specification(d)["tasks"][1].update(parents=["z"]), "parent 'z'.*not exist"),
         (lambda d: specification(d)["tasks"][0].pop("name"), "name' is missing"),
         (lambda d: specification(d)["files"][0].update(sizeInBytes=-1), "'in' has -1 bytes"),
+        (lambda d: d["workflow"]["execution"]["tasks"][0].update(runtimeInSeconds=-1),
+         "'runtimeInSeconds' of a task is -1; write a finite number of at least 0"),
         (lambda d: d["workflow"]["execution"]["tasks"][0].update(runtimeInSeconds="x"),
          "'runtimeInSeconds' of a task is 'x'"),
         (lambda d: d["workflow"]["execution"]["tasks"].append({"id": "z"}), "names task 'z'"),
