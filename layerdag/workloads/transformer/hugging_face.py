@@ -12,7 +12,7 @@ from layerdag.runtime.json_shape import found_value, plain_reason
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
-from layerdag.workloads.transformer.shapes import Latent, ModelShape, preset
+from layerdag.workloads.transformer.shapes import Biases, Latent, ModelShape, preset
 
 
 def model(name: str | Path) -> ModelShape:
@@ -35,6 +35,7 @@ _LATENT = ("deepseek_v2", "deepseek_v3")
 _ALWAYS_MIXTURES = ("mixtral", "qwen3_moe")
 _MIXTURES = (*_ALWAYS_MIXTURES, *_LATENT)
 _TYPES = ("gpt2", *_LLAMA_LIKE, *_LATENT)
+_NO_BIAS = ("mistral", "mixtral")
 _QKV_BIAS = ("qwen2",)
 _QK_NORM = ("qwen3", "qwen3_moe")
 
@@ -201,6 +202,8 @@ def _refuse_parts(config: _Config) -> None:
     """Refuse what changes shapes and is not known here."""
     values = config.values
     latent = config.kind in _LATENT
+    if config.kind in _NO_BIAS and values.get("attention_bias"):
+        raise config.refuse(f"has attention_bias, which a {config.kind} has not; remove it.")
     if latent and values.get("attention_bias"):
         raise config.refuse("has attention_bias, which latent attention has not here.")
     refused = ["shared_expert_intermediate_size", "mlp_bias", "mlp_only_layers"]
@@ -246,13 +249,13 @@ def _llama_config(name: str, config: _Config) -> ModelShape:
     values, kind, experts = config.values, config.kind, config.experts
     heads = values["num_attention_heads"]
     inner = config.number("moe_intermediate_size") if experts else 0
-    attention_bias = config.switch("attention_bias", absent=False) or kind in _QKV_BIAS
+    biases: Biases = "attention" if config.switch("attention_bias", absent=False) else "none"
     return ModelShape(
         name, values["num_hidden_layers"], values["hidden_size"], heads,
         inner or values["intermediate_size"], values["vocab_size"],
         config.number("num_key_value_heads") or heads, head_size=config.number("head_dim"),
         tied=config.switch("tie_word_embeddings", absent=False), gated=True, norm="rms",
-        biases="qkv" if attention_bias else "none", qk_norm=kind in _QK_NORM,
+        biases="qkv" if kind in _QKV_BIAS else biases, qk_norm=kind in _QK_NORM,
         experts=experts, experts_per_token=values["num_experts_per_tok"] if experts else 0,
     )  # fmt: skip
 
