@@ -25,7 +25,6 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from layerdag.validation.whole_program import check_program
 
 import layerdag as ld
 from layerdag.datasets.programs import load_programs
@@ -35,6 +34,7 @@ from layerdag.privacy.copies import wilson_interval
 from layerdag.programs.forward_program import Program
 from layerdag.sampling import generation
 from layerdag.sampling.generated import GeneratedGraph
+from layerdag.validation.whole_program import check_program
 
 PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
 

@@ -154,7 +154,7 @@ def demo_lock(out: Path) -> Iterator[None]:
         for name in (BEST, LAST):
             _require_of_a_demo(out / TRAINING / name)
         require_replaceable(out / SAMPLES, DEMO_SAMPLES, overwrite=True)
-        _require_own_report(out / REPORT)
+        require_replaceable_report(out / REPORT)
         yield
 
 
@@ -171,16 +171,6 @@ def _require_of_a_demo(checkpoint: Path) -> None:
         raise UsageError(
             f"{checkpoint}: was not made by the demo, so it is never replaced by it; name another "
             "folder with --out."
-        )
-
-
-def _require_own_report(page: Path) -> None:
-    """Raise UsageError if a page is there that has no figures of the demo beside it."""
-    require_replaceable_report(page)
-    if page.exists() and not page.with_suffix(".json").exists():
-        raise UsageError(
-            f"{page}: has no figures beside it, so it is not the demo's and never replaced; name "
-            "another folder with --out."
         )
 
 

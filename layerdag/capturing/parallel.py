@@ -232,7 +232,7 @@ class Attention(nn.Module):
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()
-        qkv, out = shape.biases != "none", shape.biases == "all"
+        qkv, out = shape.biases != "none", shape.biases in ("attention", "all")
         self.width, self.rotary = shape.head_width, not shape.positions
         self.q = nn.Linear(shape.hidden, shape.query_width, bias=qkv)
         self.k = nn.Linear(shape.hidden, shape.kv_width, bias=qkv)

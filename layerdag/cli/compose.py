@@ -50,6 +50,7 @@ from layerdag.datasets.loading import data_config, kind_of_folder, load_config
 from layerdag.errors import CheckpointError, ConfigError, DataError, UsageError
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
 from layerdag.training.checkpoint import LAST, RUN_FILE, checkpoint_path, read_schema
@@ -459,8 +460,9 @@ def read_run_file(directory: Path) -> dict[str, Any]:
     """
     file = directory / RUN_FILE
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))["config"]
-        data = dict(config["data"])
+        content = json.loads(file.read_text(encoding="utf-8"))
+        require_shape(content, {"config": {"data": {str: object}}})
+        config, data = content["config"], dict(content["config"]["data"])
         for name in _DATA_PATHS:
             if data.get(name):
                 data[name] = os.path.relpath(directory.resolve() / str(data[name]))
@@ -469,9 +471,9 @@ def read_run_file(directory: Path) -> dict[str, Any]:
         raise DataError(
             f"{file}: cannot be read ({error.strerror}); give the settings of the run again."
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{file}: is damaged ({error!r}); give the settings of the run again."
+            f"{file}: is damaged ({plain_reason(error)}); give the settings of the run again."
         ) from None
 
 

@@ -16,7 +16,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition, decode_j
 from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import decode_graphml
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value, plain_reason, require_known, require_shape
 from layerdag.runtime.reading import (
     Unpacked,
     available_memory,
@@ -41,6 +42,23 @@ from layerdag.traces.trace import Workload
 
 PART_FORMATS = ("tar", "parquet")
 PART_FORMAT = "layerdag-part-1"
+_CONDITIONS = {str: (float, str, bool)}
+_SAMPLE = {
+    "name": str,
+    "seed": int,
+    "nodes": int,
+    "truncated": bool,
+    "ranks?": (int, None),
+    "conditions": _CONDITIONS,
+}
+_INDEX_SHAPE = {
+    "format": str,
+    "part": int,
+    "file": str,
+    "num_bytes": int,
+    "sha256": str,
+    "samples": [_SAMPLE],
+}
 
 
 _PART = "part-"
@@ -91,38 +109,32 @@ class PartIndex:
         path = folder / f"{part_name(part)}.json"
         try:
             content = json.loads(read_parsed(path))
+            require_shape(content, _INDEX_SHAPE)
             if content.pop("format") != PART_FORMAT:
                 raise ValueError(f"its format is not {PART_FORMAT}")
+            require_known(content, [one.name for one in fields(cls)])
             index = cls(**content)
             names = [f"{part_name(part)}.{ending}" for ending in PART_FORMATS]
             if index.part != part or index.file not in names:
-                raise ValueError(f"it is the index of {index.file!r:.40}")
-            if type(index.num_bytes) is not int or not isinstance(index.sha256, str):
-                raise ValueError("'num_bytes' must be a whole number and 'sha256' a text")
-            for entry in index.samples:
-                _check_entry(entry)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise ValueError(f"it is the index of {found_value(index.file)}")
+        except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{path}: is no index of a part ({error!r:.200}); repeat 'layerdag sample' with "
-                "the settings of the run, which writes the part again."
+                f"{path}: is no index of a part ({plain_reason(error)}); repeat 'layerdag sample' "
+                "with the settings of the run, which writes the part again."
             ) from None
         return index
 
 
-def _check_entry(entry: Mapping[str, Any]) -> None:
-    """Raise ValueError or KeyError if what is noted of a sample is not of its type."""
-    for name, kind in (("name", str), ("seed", int), ("nodes", int), ("truncated", bool)):
-        if type(entry[name]) is not kind:
-            raise ValueError(f"'{name}' of a sample is {entry[name]!r:.40}")
-    if not isinstance(entry.get("ranks"), int | None):
-        raise ValueError(f"'ranks' of a sample is {entry['ranks']!r:.40}")
-    for value in entry["conditions"].values():
-        if not isinstance(value, int | float | str):
-            raise ValueError(f"a condition of a sample is {value!r:.40}")
-
-
 RUN = "samples.json"
 RUN_FORMAT = "layerdag-samples-1"
+_RUN_SHAPE = {
+    "format": str,
+    "num": int,
+    "part_size": int,
+    "seed": int,
+    "file_format": str,
+    "request": dict,
+}
 _MOST_ABSENT, _SHOWN_ABSENT = 1_000, 3
 
 
@@ -236,19 +248,18 @@ class SampleRun:
         path = Path(folder) / RUN
         try:
             content = json.loads(read_parsed(path))
+            require_shape(content, _RUN_SHAPE)
             if content.pop("format") != RUN_FORMAT:
                 raise ValueError(f"its format is not {RUN_FORMAT}")
+            require_known(content, [one.name for one in fields(cls)])
             run = cls(**content)
-            sizes = (run.num, run.part_size)
-            if not all(type(size) is int and size >= 1 for size in sizes):
+            if run.num < 1 or run.part_size < 1:
                 raise ValueError("'num' and 'part_size' must be whole numbers from 1 on")
-            if type(run.seed) is not int or not isinstance(run.request, dict):
-                raise ValueError("'seed' must be a whole number and 'request' an object")
             if run.file_format not in PART_FORMATS:
                 raise ValueError(f"'file_format' must be {' or '.join(PART_FORMATS)}")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{path}: does not describe samples ({error!r:.200}); sample again."
+                f"{path}: does not describe samples ({plain_reason(error)}); sample again."
             ) from None
         return run
 
@@ -297,14 +308,18 @@ class StoredSample:
         require_parsable(meta, source)
         try:
             entry = json.loads(meta)
+            require_shape(entry, {"name": str, "seed": int, "conditions": dict})
             conditions = {
-                str(name): value if isinstance(value, str) else float(value)
-                for name, value in dict(entry["conditions"]).items()
+                name: value if isinstance(value, str) else float(value)
+                for name, value in entry["conditions"].items()
                 if isinstance(value, int | float | str) and not isinstance(value, bool)
             }
-            return cls(str(entry["name"]), int(entry["seed"]), conditions, entry, source, files)
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise DataError(f"{source}: has no readable entry ({error!r:.200}).") from None
+            return cls(entry["name"], entry["seed"], conditions, entry, source, files)
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise DataError(
+                f"{source}: has no readable entry of a sample ({plain_reason(error)}); sample "
+                "again, or get the file from its source again."
+            ) from None
 
     @property
     def is_job(self) -> bool:

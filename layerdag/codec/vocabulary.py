@@ -43,7 +43,7 @@ from layerdag.traces.analysis import WORLD_NAMES, program_order
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, DTYPES, UNKNOWN_DTYPE
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Workload
+from layerdag.traces.trace import OPERATOR, Attribute, CollectiveType, NodeType, Trace, Workload
 
 # Attributes whose numbers are part of the workload; strings among them are checked one by one.
 _NUMBERS = (
@@ -257,8 +257,6 @@ PublicWords = Sequence[str] | Literal["all"]
 ALL_WORDS = "all"
 MOST_OTHER = 0.5
 """Largest share of nodes without a known operator that a data set may have."""
-STATED = "op_type"
-"""Attribute of a node that states the kind of its operator, as STAGE writes it."""
 _STAGE_KINDS = frozenset(("A", "B", "C", "CUSTOM", "E", "E2", "I", "M", "R", "SLICE", "T", "W"))
 
 # Names of ``layerdag workload`` are words between dots: product, layer, pass, what of it.
@@ -311,7 +309,7 @@ def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:
     """
     words = frozenset() if allowed == ALL_WORDS else frozenset(allowed)
     collective_N, _ = trace.integers("comm_type")
-    stated_N, _ = trace.texts(STATED)
+    stated_N, _ = trace.texts(OPERATOR)
     columns = (trace.names(), stated_N, trace.type_N.tolist(), collective_N.tolist())
     found: dict[tuple[str, str, int, int], str] = {}
     for key in zip(*columns, strict=True):

@@ -437,8 +437,11 @@ class GraphDataset:
     def _require_graphs(self, split: Split) -> None:
         """Raise GraphError if a split is empty."""
         if not self.graphs[split]:
+            others = sum(map(len, self.graphs.values()))
             raise GraphError(
-                f"{self.name}: the {split} part is empty; give it graphs or choose another split."
+                f"{self.name}: the {split} part is empty beside {others:,} graphs of other parts; "
+                "copies of one program stay together, so give it more distinct graphs, or choose "
+                "another split (a column 'split' of the label file)."
             )
 
     def __repr__(self) -> str:

@@ -43,6 +43,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.topology import longest_path_layers, union_layers
+from layerdag.runtime.json_shape import plain_reason
 from layerdag.runtime.reading import read_parsed
 
 
@@ -414,7 +415,9 @@ def _labels(folder: Path, family: Family, label: str | None) -> np.ndarray:
     try:
         return np.array([_valid(row, label) for row in rows], dtype=np.float64)
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read ({error}); download it again.") from error
+        raise DataError(
+            f"{path}: cannot be read ({plain_reason(error)}); download it again."
+        ) from error
 
 
 def _valid(row: Mapping[str, str], label: str) -> float:

@@ -26,6 +26,7 @@ from layerdag.datasets.loading import HEADER, FolderConfig
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, Condition, Split
 from layerdag.runtime.files import FolderKind, unexpected_files, write_text
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import GraphSchema
@@ -53,6 +54,20 @@ conditions with -1 for unknown.
 FILES = (HEADER, NAMES, *(f"{name}.npy" for name in ARRAYS))
 
 
+_HEADER_SHAPE = {
+    "schema": dict,
+    "name": str,
+    "settings": dict,
+    "splits": dict.fromkeys(SPLITS, int),
+    "numbers": [str],
+    "words": {str: [str]},
+    "left_out": [str],
+    "renamed": {str: {str: str}},
+    "learned_from": int,
+    "sha256": {str: str},
+    "version": int,
+    "layerdag_version": str,
+}
 _TOLD = ("notes", "unknown", "nodes")
 """What is not written: it is of the graphs as they were read."""
 
@@ -112,41 +127,34 @@ class PackedHeader:
         path = folder / HEADER
         try:
             data = json.loads(read_parsed(path))
+            require_shape(data, {"version": int})
             version = data["version"]
             if version == VERSION:
+                require_shape(data, _HEADER_SHAPE)
                 stored = [one.name for one in fields(cls) if one.name not in _TOLD]
                 return cls(**_checked({name: data[name] for name in stored}))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{path}: is no header of a packed data set ({error!r:.200}); pack the data again."
+                f"{path}: is no header of a packed data set ({plain_reason(error)}); pack the data "
+                "again."
             ) from None
         raise DataError(
-            f"{path}: is of version {version!r:.20}, and this layerdag reads version {VERSION}; "
-            "pack the data again."
+            f"{path}: is of version {version}, and this layerdag reads version {VERSION}; pack the "
+            "data again."
         )
 
 
 def _checked(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a header with their types. Raises TypeError or ValueError."""
+    """Return the entries of a header as a header holds them. Raises ValueError."""
     splits = {split: data["splits"][split] for split in SPLITS}
-    counts = (*splits.values(), data["learned_from"])
-    if not all(type(count) is int and count >= 0 for count in counts):
+    if min(*splits.values(), data["learned_from"]) < 0:
         raise ValueError("numbers of graphs are whole numbers from 0 on")
-    words = {str(name): tuple(map(str, known)) for name, known in data["words"].items()}
-    renamed = {
-        str(name): {str(new): str(old) for new, old in table.items()}
-        for name, table in data["renamed"].items()
-    }
     return {
         **data,
-        "name": str(data["name"]),
         "splits": splits,
-        "settings": dict(data["settings"]),
-        "numbers": tuple(map(str, data["numbers"])),
-        "words": words,
-        "left_out": tuple(map(str, data["left_out"])),
-        "renamed": renamed,
-        "sha256": {str(name): str(word) for name, word in data["sha256"].items()},
+        "numbers": tuple(data["numbers"]),
+        "words": {name: tuple(known) for name, known in data["words"].items()},
+        "left_out": tuple(data["left_out"]),
     }
 
 
@@ -170,17 +178,13 @@ def renamed_by_header(folder: str | Path) -> dict[str, dict[str, dict[str, str]]
         return {}
     try:
         data = json.loads(read_parsed(path))
-        return {
-            str(header): {
-                str(name): {str(new): str(old) for new, old in table.items()}
-                for name, table in tables.items()
-            }
-            for header, tables in data.items()
-        }
-    except (ValueError, AttributeError, RecursionError) as error:
+        require_shape(data, {str: {str: {str: str}}})
+    except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{path}: says of no words how they were renamed ({error!r:.200}); remove it."
+            f"{path}: says of no words how they were renamed ({plain_reason(error)}); put back "
+            "what stood there, or remove it and do without the owner's own words."
         ) from None
+    return dict(data)
 
 
 def is_packed(folder: str | Path) -> bool:
@@ -205,8 +209,14 @@ def open_array(folder: Path, name: str) -> np.ndarray:
     try:
         # Copied on writing: torch takes no arrays that cannot be written to.
         found = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, tokenize.TokenError) as error:
-        raise DataError(f"{path}: cannot be read ({error!r:.200}); pack the data again.") from None
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); pack the data again."
+        ) from None
+    except (ValueError, EOFError, SyntaxError, TypeError, tokenize.TokenError):
+        raise DataError(
+            f"{path}: is no array of numpy, or its head is damaged; pack the data again."
+        ) from None
     if found.dtype.name not in types or found.ndim != axes:
         raise DataError(
             f"{path}: holds {found.dtype} of {found.ndim} axes, and {types[0]} of {axes} are "

@@ -337,13 +337,14 @@ def pack_folder(
         What was written.
 
     Raises:
-        DataError: As ``load_folder``.
+        DataError: As ``load_folder``; and if the older file of renamed words is damaged.
         UsageError: If ``out`` may not be replaced, or is the folder itself.
         OSError: If the disk is full.
     """
     if Path(out).resolve() == config.folder.resolve():
         raise UsageError(f"{out}: is the folder that is read; name another one to write.")
     with atomic_folder(out, PACKED, overwrite=overwrite) as draft:
+        older = renamed_by_header(out)  # what is none is told before the long reading
         known, left_out = folder_labels(config), list[str]()
         survey = FirstPassStatistics(config.seed, known.splits, schema_nodes)
         for graph in folder_graphs(config, known, left_out):
@@ -373,17 +374,9 @@ def pack_folder(
         made = _written(draft, ready, data.schema, header, left_out)
         renamed = {name: dict(table) for name, table in data.renamed.items()}
         words = {digest_of(draft / HEADER): renamed} if renamed else {}
-        _write_renamed(out, {**_older_renamed(out), **words})
+        _write_renamed(out, {**older, **words})
     _write_renamed(out, words)
     return made
-
-
-def _older_renamed(out: str | Path) -> Mapping[str, Any]:
-    """Return the words of the folder that is replaced; none if their file is damaged."""
-    try:
-        return renamed_by_header(out)
-    except DataError:
-        return {}
 
 
 def _write_renamed(out: str | Path, tables: Mapping[str, Any]) -> None:

@@ -50,6 +50,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.topology import longest_path_layers
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import open_unpacked, read_parsed, require_plain_archive
 from layerdag.runtime.rng import numpy_generator
@@ -443,7 +444,8 @@ def _read(path: Path, split: str) -> list[AttributedGraph]:
         raise DataError(f"{path}: cannot be read ({reason}); download it again.") from error
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
-            f"{path}: is not a TPU Tile file ({error!r}); it must hold {', '.join(KEYS)}."
+            f"{path}: is not a TPU Tile file ({plain_reason(error)}); it must hold "
+            f"{', '.join(KEYS)}. Download it again."
         ) from error
 
 
@@ -481,7 +483,7 @@ def _numbers(values: Any) -> np.ndarray:
             raise ValueError("a tensor repeats its numbers")
         return values.numpy()
     if not all(isinstance(value, int | float) for value in values):
-        raise TypeError("a list holds something else than numbers")
+        raise ValueError("a list holds something else than numbers")
     return np.asarray(values)
 
 
@@ -494,8 +496,13 @@ def _split(folder: Path, graphs: list[AttributedGraph]) -> dict[Split, list[Attr
         )
     try:
         chosen = json.loads(read_parsed(path))
-        return {split: [graphs[index] for index in chosen[split]] for split in SPLITS}
-    except (ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
+        require_shape(chosen, {split: [int] for split in SPLITS})
+        wrong = [n for split in SPLITS for n in chosen[split] if not 0 <= n < len(graphs)]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is not one of 0 to {len(graphs) - 1}")
+    except (ValueError, RecursionError) as error:
         raise DataError(
-            f'{path}: must hold lists of indices under "train", "val" and "test" ({error!r}).'
+            f'{path}: must hold lists of numbers of graphs under "train", "val" and "test" '
+            f"({plain_reason(error)}); correct it."
         ) from error
+    return {split: [graphs[index] for index in chosen[split]] for split in SPLITS}

@@ -41,6 +41,7 @@ from layerdag.codec.sample_files import (
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.rolled_blocks import BLOCK
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.reading import available_memory, path_within, read_parsed, read_whole
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
@@ -109,12 +110,16 @@ def _one_by_one(folder: Path) -> Iterator[StoredSample]:
     """Yield the samples of a folder with a folder or file for each."""
     manifest = folder / _MANIFEST
     try:
-        entries = json.loads(read_parsed(manifest))["samples"]
-        names = [(str(e["name"]), e.get("file"), json.dumps(e).encode()) for e in entries]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{manifest}: is no manifest of samples ({error!r:.200}).") from None
+        content = json.loads(read_parsed(manifest))
+        require_shape(content, {"samples": [{"name": str, "file?": str}]})
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{manifest}: is no manifest of samples ({plain_reason(error)}); sample again, or get "
+            "the folder from its source again."
+        ) from None
+    names = [(e["name"], e.get("file"), json.dumps(e).encode()) for e in content["samples"]]
     for name, file, entry in names:
-        at = path_within(folder, file if isinstance(file, str) else name)
+        at = path_within(folder, name if file is None else file)
         paths = sorted(p for p in at.iterdir() if p.is_file()) if at.is_dir() else [at]
         files = {path.name: read_whole(path) for path in paths}
         yield StoredSample.from_files(entry, f"{folder}:{name}", files)

@@ -34,6 +34,7 @@ from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.partial import Gap, Prefix
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.rng import derive_seed
 from layerdag.runtime.settings import build_settings, did_you_mean
 
@@ -499,6 +500,7 @@ class ModelSpec:
             ConfigError: If an entry is missing or has another type.
         """
         try:
+            require_shape(data, _SHAPE)
             sizes = GraphSizes(
                 attributes=_counts(data["sizes"]["attributes"]),
                 edge_types=int(data["sizes"]["edge_types"]),
@@ -514,7 +516,9 @@ class ModelSpec:
             *(KeyError, TypeError, ValueError, AttributeError, IndexError),
             *(OverflowError, RecursionError),
         ) as error:
-            raise ConfigError(f"The model's description cannot be read: {error!r}.") from error
+            raise ConfigError(
+                f"The model's description cannot be read: {plain_reason(error)}."
+            ) from error
 
 
 def model_config(name: str, values: object) -> Any:
@@ -539,7 +543,8 @@ def build_model(spec: ModelSpec, seed: int = 0) -> DAGModel:
         try:
             model: DAGModel = _part(spec.name, 0)(spec.sizes, spec.statistics, config)
         except (TypeError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
-            raise ConfigError(f"model '{spec.name}' cannot be built: {error}.") from error
+            told = plain_reason(error) if isinstance(error, TypeError | ValueError) else error
+            raise ConfigError(f"model '{spec.name}' cannot be built: {told}.") from error
         return model
 
 
@@ -595,6 +600,19 @@ def _part(name: str, which: int) -> type[Any]:
     return part
 
 
+_SHAPE = {
+    "name": str,
+    "sizes": {
+        "attributes": [int],
+        "edge_types": int,
+        "numeric_conditions": int,
+        "category_conditions": [int],
+    },
+    "statistics": dict,
+    "arguments": dict,
+}
+
+
 def _counts(values: Any) -> tuple[int, ...]:
     """Return a list of positive integers as a tuple."""
     counts = tuple(int(value) for value in values)
@@ -606,10 +624,8 @@ def _counts(values: Any) -> tuple[int, ...]:
 def _plain(values: Any) -> dict[str, Any]:
     """Return a mapping of names to numbers, strings, booleans, or lists or groups of them."""
     for name, value in dict(values).items():
-        if not isinstance(name, str):
-            raise TypeError(f"argument {name!r} is {value!r}")
         if isinstance(value, Mapping):
             _plain(value)
-        elif not isinstance(value, int | float | bool | str | list | None):
-            raise TypeError(f"argument {name!r} is {value!r}")
+        elif not isinstance(name, str) or not isinstance(value, int | float | str | list | None):
+            raise ValueError(f"argument '{name}' is {found_value(value)}")
     return dict(values)

@@ -36,6 +36,7 @@ from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
 from layerdag.programs.steps import derive_step
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
 from layerdag.validation.rules import Finding
@@ -204,9 +205,7 @@ def _read_program(data: Any, source: str) -> Program:
     nodes = read_list(data, "nodes", source)
     if len(nodes) > _MOST_NODES:
         raise DataError(f"{source} has {len(nodes):,} nodes; at most {_MOST_NODES:,} are read.")
-    sizes = data.get("sizes")
-    if not isinstance(sizes, Mapping):
-        raise DataError(f"{source}: 'sizes' must be an object of numbers.")
+    sizes = _read_sizes(data.get("sizes"), source)
     unused = []
     for entry in read_list(data, "unused", source):
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
@@ -218,13 +217,25 @@ def _read_program(data: Any, source: str) -> Program:
     return Program(
         name=str(data.get("name", "program")),
         nodes=tuple(read_node(node, f"{source}: node {at}") for at, node in enumerate(nodes)),
-        sizes=dict(sizes),
+        sizes=sizes,
         outputs=tuple(read_numbers(data, "outputs", source)),
         order=tuple(read_texts(data, "order", source)),
         unused=tuple(unused),
         units=tuple(read_texts(data, "units", source)),
         notes=tuple(read_texts(data, "notes", source)),
     )
+
+
+def _read_sizes(sizes: Any, source: str) -> dict[str, int]:
+    """Return the table of sizes."""
+    if not isinstance(sizes, Mapping):
+        raise DataError(f"{source}: 'sizes' must be an object of numbers.")
+    for name, size in sizes.items():
+        if type(size) is not int:
+            raise DataError(
+                f"{source}: size '{name}' is {found_value(size)}; write a whole number."
+            )
+    return dict(sizes)
 
 
 def _lines(program: Program) -> Iterator[str]:

@@ -76,7 +76,7 @@ class Leaf:
     shape: Shape
     dtype: str
     trained: bool = True
-    content: tuple[float, ...] | None = None
+    content: tuple[bool | int | float, ...] | None = None
 
 
 @final
@@ -296,11 +296,11 @@ def value_from_json(value: Any, where: str) -> Any:
         (key, inner), *_ = value.items()
         if key == "size" and isinstance(inner, str):
             return _symbol(inner, where)
-        if inner in _WORDS.get(key, ()):
+        if isinstance(inner, str) and inner in _WORDS.get(key, ()):
             return Word(key, inner)
         if key == "edge" and inner in (EDGE, EDGES):
             return inner
-        if key == "float" and inner in _SPECIAL:
+        if key == "float" and isinstance(inner, str) and inner in _SPECIAL:
             return _SPECIAL[inner]
     if isinstance(value, Mapping):
         kinds = [kind for kind in LEAVES if kind in value]
@@ -321,7 +321,8 @@ def _symbol(text: str, where: str) -> Symbol:
 def _leaf(kind: str, value: Mapping[str, Any], where: str) -> Leaf:
     shape = value[kind]
     dtype, content = value.get("dtype"), value.get("content")
-    if not isinstance(shape, list) or dtype not in _DTYPES or len(shape) > 16:
+    is_known = isinstance(dtype, str) and dtype in _DTYPES
+    if not isinstance(shape, list) or not is_known or len(shape) > 16:
         raise DataError(f"{where}: a {kind} has a list of sizes and a dtype that PyTorch knows.")
     sizes: list[Size] = []
     for size in shape:
@@ -333,6 +334,8 @@ def _leaf(kind: str, value: Mapping[str, Any], where: str) -> Leaf:
             raise DataError(f"{where}: {size!r} is no size of a {kind}.")
     numbers = None
     if content is not None:
+        if not isinstance(content, list):
+            raise DataError(f"{where}: the content of a {kind} is a list of numbers.")
         numbers = tuple(value_from_json(number, where) for number in content)
         if len(numbers) > 64 or any(not isinstance(n, bool | int | float) for n in numbers):
             raise DataError(f"{where}: the content of a {kind} is at most 64 numbers.")

@@ -27,8 +27,8 @@ from layerdag.privacy.membership_attacks import AttackPool
 from layerdag.publication.drawing import draw_samples
 from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings
 from layerdag.publication.training import train_teacher
-from layerdag.report.content import FEWEST_TESTED
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.viz.html import interval, number
 
 LEAST_RUNS = 8

@@ -26,7 +26,7 @@ from layerdag.publication.cross_fitting import (
 )
 from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.settings import ReleaseSettings
-from layerdag.report.content import FEWEST_TESTED, Distribution, SystemTimes, median_ratio
+from layerdag.report.content import Distribution, SystemTimes, median_ratio
 from layerdag.report.gather import (
     SimulatedWorkloads,
     decoded_jobs,
@@ -35,6 +35,7 @@ from layerdag.report.gather import (
     transferred,
 )
 from layerdag.sampling.generated import GeneratedGraph, as_workload
+from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import LoadedCheckpoint

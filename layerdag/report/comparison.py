@@ -11,6 +11,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.report.content import AS_REAL, CLOSE
 from layerdag.report.page import document, require_replaceable_page, write_page
 from layerdag.report.sections import attack_words, summary_words, words_of_metric
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.viz.html import Markup, element, joined, number, section, table, text
 
 REPORT = "report.json"
@@ -88,19 +89,34 @@ def _file(path: Path) -> Path:
     return path.with_suffix(".json") if path.suffix == ".html" else path
 
 
+_SHAPE = {
+    "summary": [{"what": str, "synthetic": str}],
+    "answers?": ([{"question": str}], None),
+    "provenance?": ([list], None),
+    "similarity?": ({"rows?": ([dict], None)}, None),
+    "leaks?": ([{"nearness": dict, "attacks": [{"name": str}]}], None),
+}
+
+
 def _figures(file: Path) -> Mapping[str, Any]:
     """Return what the file holds."""
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise DataError(f"{file}: is larger than 200 MB, which no report is.")
         found = json.loads(file.read_text(encoding="utf-8"))
+        require_shape(found, _SHAPE)
         run = ReportedRun("", found)
         # Everything that is read later is read once, so that what is damaged is told here.
         _ = (run.answers, run.ratios, run.provenance, run.summary, run.attacks)
     except FileNotFoundError:
         raise DataError(f"{file}: there is no such file; a report has its figures there.") from None
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{file}: is no report of layerdag ({type(error).__name__}).") from error
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror}); check the file.") from None
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{file}: is no report of layerdag ({plain_reason(error)}); write it again with the "
+            "command that made the page."
+        ) from error
     return run.figures
 
 

@@ -14,6 +14,7 @@ from layerdag.privacy.copies import Novelty, kernel_distances, program_of
 from layerdag.privacy.leak_curve import LeakRow
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.surrogates.data import REAL, SYNTHETIC
+from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.viz.drawing import Picture
 from layerdag.viz.html import number
@@ -314,8 +315,6 @@ def _usual(programs: Sequence[DAG], most: int = 200) -> float | None:
 
 AS_REAL, CLOSE = 1.25, 2.5
 """Ratios of distances up to which samples read "as real" and "close"."""
-FEWEST_TESTED = 20
-"""Labeled real graphs below which a test of predictors is too few to tell."""
 
 MAY_BE_SHARED, IS_IT_LIKE, IS_IT_USEFUL = (
     "May it be shared?", "Is it like the real ones?", "Is it useful?"

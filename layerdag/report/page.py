@@ -122,13 +122,18 @@ SECTIONS = (
 
 
 def require_replaceable_report(path: str | Path) -> None:
-    """Raise UsageError if the figures beside a page would replace a file of something else."""
+    """Raise UsageError if a page or its figures would replace a file that is none of a report."""
     if not Path(path).name:
         raise UsageError(f"'{path}' is no name of a page; write a path that ends in .html.")
     figures = Path(path).with_suffix(".json")
     if figures == Path(path):
         raise UsageError(f"{path}: the figures of the page get this name; end the page's in .html.")
     if not figures.exists():
+        if Path(path).is_file():
+            raise UsageError(
+                f"{path}: has no figures beside it ({figures.name}), so it is no report of "
+                "layerdag and never replaced; give the page another name, or move the file away."
+            )
         return
     try:
         content = json.loads(figures.read_text(encoding="utf-8"))

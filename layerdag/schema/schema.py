@@ -32,6 +32,7 @@ from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import is_size
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute, fit_category, words_of
@@ -47,6 +48,23 @@ from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
 from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
 
 KINDS = ("trace", "flow", "program")
+_SHAPE = {
+    "kind": str,
+    "categories": [{"name": str, "values": [str]}],
+    "numbers": [{"name": str, "unit": str, "bins": [[float]]}],
+    "edge_types": [str],
+    "numeric_conditions": [
+        {"name": str, "mean": float, "std": float, "log": bool, "quantiles": [float]}
+    ],
+    "category_conditions": [{"name": str, "values": [str]}],
+    "condition_table": {
+        "cells": [{"values": [[int]], "count": int, "mean": [(float, None)], "spread": [float]}],
+        "correlation": [[float]],
+    },
+    "costs?": dict,
+    "laws?": dict,
+    "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
+}
 NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
@@ -371,6 +389,7 @@ class GraphSchema:
             CheckpointError: If an entry is missing or has another type.
         """
         try:
+            require_shape(data, _SHAPE)
             schema = cls(
                 kind=str(data["kind"]),
                 attributes=(
@@ -395,7 +414,8 @@ class GraphSchema:
             *(IndexError, OverflowError, RecursionError),
         ) as error:
             raise CheckpointError(
-                f"The schema cannot be read ({error!r:.300}); use a checkpoint that train wrote."
+                f"The schema cannot be read ({plain_reason(error)}); use a checkpoint that train "
+                "wrote."
             ) from error
         return schema
 

@@ -83,11 +83,11 @@ class SizeTables:
         found = (c.same for c in self.columns if (c.family, c.entry) == (family, entry))
         return next(found, ())
 
-    def to_dict(self) -> list[list[Any]]:
+    def to_dict(self) -> list[dict[str, Any]]:
         """Return the tables as JSON-serializable data."""
         return [
-            [c.family, c.entry, list(c.numbers), list(c.programs), list(c.same)]
-            for c in self.columns
+            {name: list(v) if isinstance(v, tuple) else v for name, v in vars(column).items()}
+            for column in self.columns
         ]
 
     @classmethod
@@ -95,20 +95,24 @@ class SizeTables:
         """Return the tables that ``to_dict`` wrote; the data is not trusted.
 
         Raises:
-            TypeError or ValueError: If it is none.
+            ValueError: If a column is no entry with its numbers.
         """
         columns = []
-        for family, entry, numbers, programs, same in data:
-            whole = all(type(n) is int and 0 < n <= _LARGEST for n in (*numbers, *programs))
-            entries = all(isinstance(name, str) and is_size(name) for name in (entry, *same))
-            if not (isinstance(family, str) and entries and whole and numbers):
-                raise ValueError(f"{entry!r:.40} is no entry with its numbers")
-            if len(numbers) != len(programs):
-                raise ValueError(f"the numbers of {entry} need as many counts")
-            columns.append(SizeColumn(family, entry, tuple(numbers), tuple(programs), tuple(same)))
+        for given in data:
+            column = SizeColumn(
+                given["family"], given["entry"], *(tuple(given[name]) for name in _LISTS)
+            )
+            counts = (*column.numbers, *column.programs)
+            whole = all(type(n) is int and 0 < n <= _LARGEST for n in counts) and counts
+            if not (whole and all(map(is_size, (column.entry, *column.same)))):
+                raise ValueError(f"{column.entry!r:.40} is no entry with its numbers")
+            if len(column.numbers) != len(column.programs):
+                raise ValueError(f"the numbers of {column.entry} need as many counts")
+            columns.append(column)
         return cls(tuple(columns))
 
 
+_LISTS = ("numbers", "programs", "same")
 _USUAL = {
     "B": (8, 16, 32, 64),
     "n": (16, 32, 64, 128),

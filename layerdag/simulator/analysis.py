@@ -24,7 +24,7 @@ lower bound.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -39,7 +39,7 @@ from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram
 from layerdag.simulator.run import SimulationResult, Variation, simulate
 from layerdag.traces.builder import value_of
-from layerdag.traces.trace import NodeType, Trace, Workload
+from layerdag.traces.trace import OPERATOR, NodeType, Trace, Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,18 +212,19 @@ def by_node(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
 def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
     """Return the ns on ``path`` by what its nodes do, longest first.
 
-    Computation is told by the operator ("mm" for "mm.3.forward"), a collective by its type and the
-    dimensions that it is charged to.
+    Computation is told by the operator that a node states (``op_type``), else by its name ("mm" for
+    "mm.3.forward"), a collective by its type and the dimensions that it is charged to.
     """
     program = result.program
     labels: dict[int, list[str]] = {}
     kinds = []
-    for node, name in zip(path, _path_names(result, path), strict=True):
+    names, stated = _path_names(result, path), _path_texts(result, path, OPERATOR)
+    for node, name, operator in zip(path, names, stated, strict=True):
         which = int(program.class_of_rank[node.rank])
         label = labels.setdefault(which, _labels(program.classes[which], program))[node.row]
         if label in ("compute", "cpu"):
             head, _, rest = name.partition(".")
-            label = (head.rstrip("0123456789_") if rest else head) or label
+            label = operator or (head.rstrip("0123456789_") if rest else head) or label
         elif label.startswith("dim "):
             first = program.plans[program.classes[which].peer_N[node.row]].kind
             label = f"{first.name.lower()} ({label})"
@@ -233,14 +234,26 @@ def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
 
 def _path_names(result: SimulationResult, path: tuple[PathNode, ...]) -> list[str]:
     """Return the names of the nodes of a path."""
-    names: dict[int, list[str]] = {}
+    return _of_path(result, path, Trace.names)
+
+
+def _path_texts(result: SimulationResult, path: tuple[PathNode, ...], name: str) -> list[str]:
+    """Return an attribute of the nodes of a path, "" where a node has none."""
+    return _of_path(result, path, lambda trace: trace.texts(name)[0])
+
+
+def _of_path(
+    result: SimulationResult, path: tuple[PathNode, ...], words: Callable[[Trace], Sequence[str]]
+) -> list[str]:
+    """Return the words of the nodes of a path; ``words`` gives those of a trace."""
+    found: dict[int, list[str]] = {}
     for node in path:
         trace = result.program.workload.traces[node.rank]
-        if id(trace) not in names:
-            every = trace.names()
+        if id(trace) not in found:
+            every = words(trace)
             order = np.argsort(trace.id_N, kind="stable").tolist()
-            names[id(trace)] = [every[position] for position in order]
-    return [names[id(result.program.workload.traces[node.rank])][node.row] for node in path]
+            found[id(trace)] = [every[position] for position in order]
+    return [found[id(result.program.workload.traces[node.rank])][node.row] for node in path]
 
 
 def _summed(path: tuple[PathNode, ...], words: list[str]) -> dict[str, int]:

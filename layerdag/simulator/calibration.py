@@ -13,6 +13,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.analysis import ScaledCompute
 from layerdag.simulator.cluster import Cluster
@@ -321,7 +322,7 @@ def read_machine(path: str | Path) -> CalibratedMachine:
     try:
         cores = document.get("cores")
         if cores is not None and type(cores) is not int:
-            raise ConfigError(f"cores is {cores!r:.40}; it must be a whole number or null.")
+            raise ConfigError(f"cores is {found_value(cores)}; it must be a whole number or null.")
         return CalibratedMachine(
             _costs(document.get("costs")),
             _link(document.get("link")),
@@ -345,9 +346,10 @@ def _costs(document: object) -> FittedCosts:
         "device": _device_costs,
         "operators": _operator_costs,
     }
-    if not isinstance(document, dict) or document.get("kind") not in known:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(kind, str) or kind not in known:
         raise ConfigError(f"costs must be an object whose kind is one of {', '.join(known)}.")
-    return known[document["kind"]](document)
+    return known[kind](document)
 
 
 def _device_costs(document: dict[str, Any]) -> FittedCosts:
@@ -409,5 +411,5 @@ def _numbers_of(
 
 def _number(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"{name:.60} is {value!r:.40}; it must be a number.")
+        raise ConfigError(f"{name:.60} is {found_value(value)}; it must be a number.")
     return float(value)

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError, UsageError, WrongNameError
+from layerdag.runtime.json_shape import found_value
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
 from layerdag.simulator.config import (
@@ -264,7 +265,7 @@ class Section:
         """Return a number of a JSON file."""
         value = self._values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"'{key}' is {_shown(value)}; write a number.")
+            raise ConfigError(f"'{key}' is {found_value(value)}; write a number.")
         try:
             return float(value)
         except OverflowError:
@@ -290,31 +291,31 @@ class Section:
         value = self._values.get(key, 0)
         if isinstance(value, bool):
             raise ConfigError(
-                f"'{key}' is {_shown(value)}, which ASTRA-sim takes for 1; write 0 or 1."
+                f"'{key}' is {found_value(value)}, which ASTRA-sim takes for 1; write 0 or 1."
             )
         if value not in (0, 1):
-            raise ConfigError(f"'{key}' is {_shown(value)}; write 0 or 1.")
+            raise ConfigError(f"'{key}' is {found_value(value)}; write 0 or 1.")
         return bool(value)
 
     def word(self, key: str, default: str | None, known: tuple[str, ...]) -> str:
         """Return one of a few words."""
         value = self._values.get(key, default)
         if value not in known:
-            raise ConfigError(f"'{key}' is {_shown(value)}; write one of {', '.join(known)}.")
+            raise ConfigError(f"'{key}' is {found_value(value)}; write one of {', '.join(known)}.")
         return str(value)
 
     def text(self, key: str, default: str) -> str:
         """Return a text of a JSON file."""
         value = self._values.get(key, default)
         if not isinstance(value, str) or not value:
-            raise ConfigError(f"'{key}' is {_shown(value)}; write a text.")
+            raise ConfigError(f"'{key}' is {found_value(value)}; write a text.")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of words."""
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"'{key}' is {_shown(value)}; write a list of names.")
+            raise ConfigError(f"'{key}' is {found_value(value)}; write a list of names.")
         return tuple(value)
 
     def column(self, key: str) -> list[str]:
@@ -341,12 +342,6 @@ def yaml_integer(key: str, text: str) -> int:
         raise ConfigError(f"{key} holds '{text}', which is no whole number; write one like 8.")
     value = int(digits, 8 if octal else 0)
     return -value if match[1] == "-" else value
-
-
-def _shown(value: object) -> str:
-    """Return a JSON value as it stands in the file."""
-    spelling = {True: "true", False: "false", None: "null"}
-    return spelling[value] if value is None or isinstance(value, bool) else repr(value)
 
 
 _IMPLEMENTATIONS = {

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
 from layerdag.errors import ConfigError, LayerdagError
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import MeasuredCompute
@@ -297,6 +298,7 @@ class OperatorTrees:
             )
         try:
             facts = json.loads(read_parsed(facts_file, ConfigError))
+            require_shape(facts, {"family": str, "config": dict})
             if facts.get("family") != FAMILY:
                 raise ConfigError(
                     f"{folder}: predicts a number of a whole graph, not the times of operators; "
@@ -309,8 +311,7 @@ class OperatorTrees:
             *(AttributeError, OverflowError),
         ) as error:
             raise ConfigError(
-                f"{folder}: the surrogate is damaged ({type(error).__name__}: {error}); fit it "
-                "again."
+                f"{folder}: the surrogate is damaged ({plain_reason(error)}); fit it again."
             ) from None
 
     def microseconds(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
@@ -401,7 +402,8 @@ def _grown(
 
 def _rebuilt(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> OperatorTrees:
     """Return the trees after checking that every child and column exists."""
-    typical = {str(name): float(value) for name, value in config["typical"].items()}
+    require_shape(config, {"typical": {str: float}, "depth": int, "start": float})
+    typical = {name: float(value) for name, value in config["typical"].items()}
     found = {name: arrays[name] for name in _ARRAYS}
     trees, nodes = found["left"].shape
     if any(array.shape != (trees, nodes) for array in found.values()):
@@ -409,7 +411,7 @@ def _rebuilt(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Ope
     for name, most in (("left", nodes), ("right", nodes), ("feature", 4)):
         if not ((found[name] >= 0) & (found[name] < most)).all():
             raise ValueError(f"'{name}' is out of bounds")
-    depth, start = int(config["depth"]), float(config["start"])
+    depth, start = config["depth"], float(config["start"])
     if not 0 <= depth <= nodes:
         raise ValueError("depth out of bounds")
     numbers = (start, *typical.values(), *found["value"].ravel().tolist())

@@ -16,6 +16,7 @@ from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector
 from layerdag.runtime.reading import path_within, read_parsed
 from layerdag.runtime.rng import numpy_generator
@@ -149,13 +150,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         )
     try:
         content = json.loads(read_parsed(manifest))
+        require_shape(content, dict)
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{manifest}: is no manifest of samples ({error!r}); sample again."
+            f"{manifest}: is no manifest of samples ({plain_reason(error)}); sample again."
         ) from None
-    if not isinstance(content, dict):
-        raise DataError(f"{manifest}: is no manifest of samples; sample again.")
-    return content
+    return dict(content)
 
 
 @dataclass(frozen=True)
@@ -180,17 +180,18 @@ def sample_files(folder: str | Path) -> tuple[SampleFile, ...]:
     folder = Path(folder)
     content = read_manifest(folder)
     try:
-        entries = content["samples"]
-        asked = [(str(e["name"]), dict(e["conditions"]), e.get("file")) for e in entries]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        require_shape(content, {"samples": [{"name": str, "conditions": dict, "file?": str}]})
+    except ValueError as error:
         raise DataError(
-            f"{folder / 'manifest.json'}: is no manifest of samples ({error!r}); sample again."
+            f"{folder / 'manifest.json'}: is no manifest of samples ({plain_reason(error)}); "
+            "sample again."
         ) from None
     return tuple(
         SampleFile(
-            path_within(folder, file if isinstance(file, str) else f"{name}/{name}"), conditions
+            path_within(folder, entry.get("file", f"{entry['name']}/{entry['name']}")),
+            entry["conditions"],
         )
-        for name, conditions, file in asked
+        for entry in content["samples"]
     )
 
 

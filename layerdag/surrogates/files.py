@@ -20,6 +20,7 @@ from safetensors.numpy import load as load_arrays, save as save_arrays
 
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.surrogates.families.base import SurrogateModel
@@ -105,7 +106,8 @@ def _scores(found: object) -> list[str]:
             f"| intervals of {one['level']:.0%} that hold the target | {one['covered']:.0%} | "
             f"{around['low']:.0%} to {around['high']:.0%} |"
         )
-    return [*lines, ""]
+    few = found.get("verdict")
+    return [*lines, *(["", f"{few}."] if few else []), ""]
 
 
 def _limits(notes: Mapping[str, Any]) -> list[str]:
@@ -304,7 +306,7 @@ def _damage_told(folder: Path) -> Iterator[None]:
         *(AttributeError, OverflowError, UsageError),
     ) as error:
         raise CheckpointError(
-            f"{folder}: the surrogate is damaged ({type(error).__name__}: {error}); fit it again."
+            f"{folder}: the surrogate is damaged ({plain_reason(error)}); fit it again."
         ) from None
 
 
@@ -319,9 +321,14 @@ def _facts(folder: Path) -> dict[str, Any]:
         facts = json.loads(read_parsed(path, CheckpointError))
     except (ValueError, RecursionError):
         raise CheckpointError(f"{path}: is no JSON; fit the surrogate again.") from None
-    if not isinstance(facts, dict) or facts.get("format") not in (FORMAT, SHARED_FORMAT):
+    is_facts = isinstance(facts, dict) and type(facts.get("format")) is int
+    if not is_facts or facts["format"] not in (FORMAT, SHARED_FORMAT):
         raise CheckpointError(
             f"{path}: is not of surrogate format {FORMAT} or {SHARED_FORMAT}; use the version of "
             "layerdag that wrote it, or fit it again."
         )
-    return facts
+    try:
+        require_shape(facts, {"family": str, "config": dict})
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}; fit the surrogate again.") from None
+    return dict(facts)

@@ -21,6 +21,8 @@ from layerdag.evaluation.metrics.base import Declaration, Goal, Interval, bootst
 from layerdag.runtime.rng import numpy_generator
 
 LEVEL = 0.9
+FEWEST_TESTED = 20
+"""Labeled graphs below which a test of predictors is too few to tell."""
 FEWEST = 9
 """Calibration graphs that an interval of 90 % needs."""
 
@@ -312,6 +314,13 @@ class Coverage:
     is_factor: bool
 
 
+def too_few_tested(graphs: int, what: str = "graphs") -> str:
+    """Return that so many graphs are too few to tell how good predictions are; "" if not."""
+    if graphs >= FEWEST_TESTED:
+        return ""
+    return f"too few to tell: {graphs} {what}, {FEWEST_TESTED} are needed"
+
+
 @dataclass(frozen=True)
 class SurrogateScores:
     """How good a surrogate is on one set of graphs.
@@ -330,9 +339,14 @@ class SurrogateScores:
     coverage: tuple[Coverage, ...] = ()
     groups: Mapping[str, "SurrogateScores"] | None = None
 
+    @property
+    def verdict(self) -> str:
+        """Why the scores say little, "" where there are graphs enough."""
+        return too_few_tested(self.graphs)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, None for a score that is not defined, so that it is valid JSON."""
-        data = asdict(self)
+        data = asdict(self) | ({"verdict": self.verdict} if self.verdict else {})
         for part in (data, *(data["groups"] or {}).values()):
             for score in part["scores"].values():
                 score["value"] = score["value"] if np.isfinite(score["value"]) else None

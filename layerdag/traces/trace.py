@@ -48,6 +48,8 @@ class NodeType(IntEnum):
     CHECKPOINT = 10
 
 
+OPERATOR = "op_type"
+"""Attribute of a node that states the kind of its operator, as STAGE writes it."""
 STORAGE = "Node.storage"
 """Name of the attribute (bytes) that holds a node's message ``storage``, field 11 of ``Node``."""
 

@@ -27,6 +27,7 @@ from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without_weights
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.reading import available_memory, require_plain_archive
 from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import GraphSchema
@@ -444,11 +445,13 @@ def read_meta(path: Path) -> CheckpointMeta:
     if version != FORMAT_VERSION:
         writer = data.get("layerdag_version", "unknown")
         raise CheckpointError(
-            f"{path} has checkpoint format {version!r}, and {FORMAT_VERSION} is needed here; it "
+            f"{path} has checkpoint format {found_value(version)}, and {FORMAT_VERSION} is needed "
+            "here; it "
             f"was written by layerdag {writer}. Train it again, or sample with the version that "
             "wrote it."
         )
     try:
+        require_shape(data, _META_SHAPE)
         return CheckpointMeta(
             step=_natural(data["step"]),
             seed=_natural(data["seed"]),
@@ -464,10 +467,23 @@ def read_meta(path: Path) -> CheckpointMeta:
         raise _damaged(path / META, error) from error
 
 
+_META_SHAPE = {
+    "step": int,
+    "seed": int,
+    "data_fingerprint": str,
+    "metrics": {str: float},
+    "layerdag_version": str,
+    "torch_version": str,
+    "split": (dict, None),
+    "origin": (dict, None),
+    "privacy?": (dict, None),
+}
+
+
 def _natural(value: Any) -> int:
     """Return a whole number from 0 on. Raises ValueError for anything else."""
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError(f"found {value!r:.40} where a whole number belongs")
+        raise ValueError(f"found {found_value(value)} where a whole number belongs")
     return value
 
 
@@ -482,13 +498,13 @@ def _read_json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(file, error) from error
     if not isinstance(data, dict):
-        raise CheckpointError(f"{file} must hold a JSON object, found {type(data).__name__}.")
+        raise CheckpointError(f"{file} must hold a JSON object, found {found_value(data)}.")
     return data
 
 
 def _damaged(file: Path, error: Exception) -> CheckpointError:
     """Return the error for a file that cannot be read."""
-    reason = (str(error).strip().splitlines() or [repr(error)])[0]
+    reason = (error.strerror if isinstance(error, OSError) else "") or plain_reason(error)
     return CheckpointError(f"{file} cannot be read ({reason}); copy or train the checkpoint again.")
 
 
@@ -523,7 +539,16 @@ def read_schema(path: str | Path) -> GraphSchema:
         CheckpointError: If it is missing or damaged.
     """
     read_meta(Path(path))  # says best what is no checkpoint
-    return GraphSchema.from_dict(_read_json(Path(path) / SCHEMA))
+    file = Path(path) / SCHEMA
+    return _schema(_read_json(file), file)
+
+
+def _schema(data: Mapping[str, Any], file: Path) -> GraphSchema:
+    """Return a schema; an error names the file."""
+    try:
+        return GraphSchema.from_dict(data)
+    except CheckpointError as error:
+        raise CheckpointError(f"{file}: {error}") from None
 
 
 def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
@@ -532,7 +557,7 @@ def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
     Raises:
         CheckpointError: If it cannot be read, or the model was built for another one.
     """
-    schema = GraphSchema.from_dict(checkpoint.schema)
+    schema = _schema(checkpoint.schema, checkpoint.path / SCHEMA)
     if schema.sizes() != checkpoint.spec.sizes:
         raise CheckpointError(
             f"{checkpoint.path}: the schema has {schema.sizes()}, but the model was built "

@@ -429,7 +429,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", metavar="DIR", help="attack these weights, too")
     _configure_shadows(parser)
-    parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="all figures as JSON to FILE, or in place of the table",
+    )
     parser.add_argument(
         "--report", metavar="PAGE", help="write an HTML page (and its figures beside it)"
     )
@@ -507,9 +513,9 @@ def run(args: argparse.Namespace) -> int:
     named = ("synthetic", "train", "holdout", "data", "labels", "checkpoint")
     settings = {"verb": "audit", **{name: getattr(args, name) for name in named}}
     found = cached_audit(settings, _files(args), lambda: audit(args, shadows))
-    if args.json:
+    if args.json not in (None, "-"):
         found.save_figures(args.json)
-    found.show(args.report, as_json=False)
+    found.show(args.report, as_json=args.json == "-")
     return int(args.strict and not found.passes)
 
 

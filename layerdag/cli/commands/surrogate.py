@@ -61,10 +61,14 @@ def operator_lines(errors: "OperatorErrors | None") -> Iterator[str]:
     """Yield one line for each figure of predicted operators; nothing without test jobs."""
     if errors is None:
         return
+    from layerdag.surrogates.scoring import too_few_tested
+
     yield f"on {errors.operators:,} operators of {errors.jobs} test jobs:"
     for name, (value, around) in errors.figures.items():
         shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
         yield f"  {name:18} {value:8.3g}{shown}"
+    if few := too_few_tested(errors.jobs, "jobs"):
+        yield f"  {few}"
 
 
 def evaluation_lines(found: "SurrogateScores") -> Iterator[str]:
@@ -81,6 +85,8 @@ def evaluation_lines(found: "SurrogateScores") -> Iterator[str]:
             f"  intervals of {one.level:.0%} hold {one.covered:.0%} of the targets "
             f"({one.interval.low:.0%} to {one.interval.high:.0%}); median {width}"
         )
+    if found.verdict:
+        yield f"  {found.verdict}"
     if found.groups:
         yield from _group_table(found)
 
@@ -107,6 +113,7 @@ def _around(score: "ScoreEstimate") -> str:
 
 def transfer_lines(report: "TransferReport") -> Iterator[str]:
     """Yield one line for each family and condition, then what the rows say together."""
+    from layerdag.surrogates.scoring import too_few_tested
     from layerdag.surrogates.tstr import RELATIVE
 
     yield f"tested on {report.tested_on} real graphs, seeds {', '.join(map(str, report.seeds))}"
@@ -136,6 +143,8 @@ def transfer_lines(report: "TransferReport") -> Iterator[str]:
             f"samples, {off_real:.0f} % on those of real test graphs (spearman {rank:.3f} and "
             f"{rank_real:.3f})"
         )
+    if few := too_few_tested(report.tested_on, "real test graphs"):
+        yield few
 
 
 TUNED_FAMILIES = ("boosting", "message_passing", "dag_transformer", "additive")

@@ -116,7 +116,7 @@ EXAMPLE = (
     "  layerdag validate samples --json        # every workload below a folder\n"
     "  layerdag validate --rules               # what is checked, and why\n"
     "  layerdag validate traces/gpt2 --fix --out fixed/gpt2    # repair what has one safe answer\n"
-    "  layerdag validate samples --against data    # copies and membership attacks"
+    "  layerdag validate samples --data data       # copies and membership attacks"
 )
 
 
@@ -157,30 +157,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="let warnings and notes fail too; with --against, whatever is not no better than "
-        "chance",
+        help="let warnings and notes fail too; with --data, whatever is not no better than chance",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--rules", action="store_true", help="list the rules and stop")
     parser.add_argument(
+        "--data",
         "--against",
+        dest="against",
         metavar="DATA",
         help="do the samples in PATH give away the training graphs of this data set (its folder, "
         "or the run that learned from it)? Copies, nearness and membership attacks",
     )
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="with --against: attack these weights, too"
+        "--checkpoint", metavar="DIR", help="with --data: attack these weights, too"
     )
     parser.add_argument(
         "--labels",
         metavar="FILE",
-        help="with --against: label file of DATA, where it is not labels.csv or labels.json in it",
+        help="with --data: label file of DATA, where it is not labels.csv or labels.json in it",
     )
-    parser.add_argument("--report", metavar="FILE", help="with --against: write an HTML page")
+    parser.add_argument("--report", metavar="FILE", help="with --data: write an HTML page")
     parser.add_argument(
         "--no-cache",
         action="store_true",
-        help="with --against: compute all figures again, even if no file has changed",
+        help="with --data: compute all figures again, even if no file has changed",
     )
     parser.add_argument(
         "--fix",
@@ -206,7 +207,7 @@ def run(args: argparse.Namespace) -> int:
         return _audit(args)
     if args.checkpoint or args.report or args.labels:
         raise UsageError(
-            "--checkpoint, --labels and --report need --against DATA; add it or leave them out."
+            "--checkpoint, --labels and --report need --data DATA; add it or leave them out."
         )
     checked = [one for path in args.paths for one in _checked(Path(path), args.comm_group)]
     findings = [finding for one in checked for finding in one.findings]
@@ -222,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
 def _fix(args: argparse.Namespace) -> int:
     """Print what was fixed in one workload, and what is left."""
     if args.against or args.checkpoint or args.report or args.labels:
-        raise UsageError("--fix changes traces and --against judges samples; give each its call.")
+        raise UsageError("--fix changes traces and --data judges samples; give each its call.")
     if len(args.paths) != 1:
         raise UsageError("--fix takes one workload; give each its own call.")
     return fix(args.paths[0], args.out, args.comm_group, as_json=args.json, strict=args.strict)
@@ -235,7 +236,7 @@ def _audit(args: argparse.Namespace) -> int:
     from layerdag.report.page import require_replaceable_report
 
     if len(args.paths) != 1:
-        raise UsageError("--against takes one folder of samples; give each its own call.")
+        raise UsageError("--data takes one folder of samples; give each its own call.")
     if args.report:
         require_replaceable_report(args.report)
     against = RealData(args.against, args.labels)

@@ -46,7 +46,6 @@ Numbers are decoded from bins and positions. Those of which a float32 position d
 whole number, and those that were moved to the end of the nearest bin, are left out.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -304,9 +303,15 @@ class JointTails(AttributeMetrics):
 Needs = tuple[tuple[int, tuple[int, ...]], ...]
 """Code of each operator that is looked at, and codes of which one must be among its ancestors."""
 
-_BACKWARD = re.compile(r"(?P<stem>.+)_backward(_data|\d*)$")
 # Elementwise kernels that step parameters; a gradient may also be scaled by mul_ or summed by add_.
-_STEP = re.compile(r"_?(fused_(adam|adamw|sgd|adagrad|lamb)|(foreach_)?addcdiv)_$")
+_STEPS = frozenset(
+    f"{start}{kernel}_"
+    for start in ("", "_")
+    for kernel in (
+        *("fused_adam", "fused_adamw", "fused_sgd", "fused_adagrad", "fused_lamb"),
+        *("addcdiv", "foreach_addcdiv"),
+    )
+)
 # Backward operators that are not called after their forward operators.
 _CALLED = {"threshold": ("relu", "threshold", "clamp_min")}
 _MOST_KINDS = 64
@@ -384,8 +389,8 @@ def backward_needs(operators: Sequence[str]) -> Needs:
     code_of = _codes_by_stem(operators)
     found = []
     for code, operator in enumerate(operators):
-        match = _BACKWARD.match(base_name(operator))
-        forward = _forward_codes(match["stem"], code_of) if match else ()
+        stem = _stem_of_backward(base_name(operator))
+        forward = _forward_codes(stem, code_of) if stem else ()
         if forward:
             found.append((code, forward))
     return tuple(found)
@@ -394,12 +399,18 @@ def backward_needs(operators: Sequence[str]) -> Needs:
 def optimizer_inputs(operators: Sequence[str]) -> Needs:
     """Return the operators that step parameters, each with all backward operators."""
     backward = tuple(
-        code for code, operator in enumerate(operators) if _BACKWARD.match(base_name(operator))
+        code for code, operator in enumerate(operators) if _stem_of_backward(base_name(operator))
     )
     if not backward:
         return ()
-    steps = [code for code, operator in enumerate(operators) if _STEP.match(base_name(operator))]
+    steps = [code for code, operator in enumerate(operators) if base_name(operator) in _STEPS]
     return tuple((code, backward) for code in steps)
+
+
+def _stem_of_backward(name: str) -> str:
+    """Return what stands before "_backward", "_backward_data" or "_backward1"; "" if none does."""
+    stem, _, rest = name.rpartition("_backward")
+    return stem if rest in ("", "_data") or rest.isdecimal() else ""
 
 
 def base_name(operator: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.rows import ListedEdges, is_number, listed_graph, positions_of
+from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -45,17 +46,35 @@ def read_node_link(path: str | Path) -> AttributedGraph:
     """
     try:
         document = _in_node_link(json.loads(read_parsed(path, GraphError)))
+        require_shape(document, _SHAPE)
         if document.get("directed") is False:
             raise GraphError(f"{path}: the graph is undirected; a DAG needs directed edges.")
         return _Reader(str(path), document).graph()
-    except KeyError as error:
-        raise GraphError(f"{path}: is no node-link JSON: {error} is missing.") from error
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise GraphError(f"{path}: is no node-link JSON ({error}); check the file.") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise GraphError(
+            f"{path}: is no node-link JSON ({plain_reason(error)}); check the file."
+        ) from error
+
+
+_END = (str, int, float)
+_LINKS = ([{"source": _END, "target": _END}], None)
+_SHAPE = {"nodes": [dict], "links?": _LINKS, "edges?": _LINKS}
+_CYTOSCAPE = {"nodes": [{"data": dict}], "edges": [{"data": dict}]}
+_JSON_GRAPH = {
+    "nodes": {str: {"metadata?": (dict, None)}},
+    "edges": [{"metadata?": (dict, None)}],
+    "metadata?": (dict, None),
+}
+_GRAPHOLOGY_SHAPE = {
+    "nodes": [{"attributes?": (dict, None)}],
+    "edges": [{"attributes?": (dict, None)}],
+    "attributes?": (dict, None),
+}
 
 
 def _in_node_link(document: Any) -> Json:
     """Return a document of a related format as node-link JSON; any other one as it is."""
+    require_shape(document, dict)
     inside = document.get("elements")
     if "nodes" not in document and isinstance(inside, dict | list):
         return _of_cytoscape(document, inside)
@@ -82,16 +101,19 @@ _GRAPHOLOGY = {"key", "attributes"}
 def _of_cytoscape(document: Json, inside: Any) -> Json:
     """Return Cytoscape.js as node-link JSON."""
     if isinstance(inside, list):
+        require_shape(inside, [{"data": dict}], "elements")
         inside = {
             "nodes": [one for one in inside if "source" not in one["data"]],
             "edges": [one for one in inside if "source" in one["data"]],
         }
+    require_shape(inside, _CYTOSCAPE, "elements")
     found = {side: [one["data"] for one in inside[side]] for side in ("nodes", "edges")}
     return {"graph": document.get("data", {}), "nodes": found["nodes"], "links": found["edges"]}
 
 
 def _of_json_graph_format(graph: Json) -> Json:
     """Return the JSON Graph Format as node-link JSON."""
+    require_shape(graph, _JSON_GRAPH, "graph")
     nodes = [{"id": key, **_lifted(node, "metadata")} for key, node in graph["nodes"].items()]
     links = []
     for edge in graph["edges"]:
@@ -105,7 +127,8 @@ def _of_json_graph_format(graph: Json) -> Json:
 
 def _of_graphology(document: Json) -> Json:
     """Return graphology's JSON as node-link JSON."""
-    nodes = [{"id": node["key"], **node.get("attributes", {})} for node in document["nodes"]]
+    require_shape(document, _GRAPHOLOGY_SHAPE)
+    nodes = [{"id": node["key"], **(node.get("attributes") or {})} for node in document["nodes"]]
     links = [_lifted(edge, "attributes") for edge in document["edges"]]
     directed = not any(link.pop("undirected", False) for link in links)
     values = document.get("attributes", {})
@@ -166,7 +189,13 @@ class _Reader:
             raise GraphError(
                 f"{self._path}: has both 'links' and 'edges'; keep the list that holds its edges."
             )
-        links: Sequence[Json] = self._document[(filled or found)[0]]
+        key = (filled or found)[0]
+        links: Sequence[Json] | None = self._document[key]
+        if links is None:
+            raise GraphError(
+                f"{self._path}: '{key}' is null; write the list of edges (an empty one, if there "
+                "are none)."
+            )
         return links
 
     def _row(self, row: Json, where: str) -> dict[str, str]:
@@ -210,8 +239,13 @@ class _Reader:
         for link, pair in zip(links, ends, strict=True):
             for end in pair:
                 if str(end) not in index_of:
+                    bare = (
+                        ""
+                        if any("id" in node for node in nodes)
+                        else ("; nodes without 'id' count by their positions, from 0")
+                    )
                     raise GraphError(
-                        f"{self._path}: an edge names node '{end}', which does not exist."
+                        f"{self._path}: an edge names node '{end}', which does not exist{bare}."
                     )
             for name in link.keys() - _OF_EDGES:
                 self._notes.add(

@@ -19,6 +19,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -40,6 +41,23 @@ _PLAIN = (0.0, 1.0)
 """Numbers that stay in the pattern: they switch something off or on."""
 
 
+_SHAPE = {
+    "format": str,
+    "name": str,
+    "sizes": {str: float},
+    "nodes": [
+        {
+            "operator": str,
+            "arguments": list,
+            "inputs?": [int],
+            "keywords?": dict,
+            "mode?": [str],
+            "module?": str,
+        }
+    ],
+}
+
+
 def read_program_json(path: str | Path) -> AttributedGraph:
     """Return the graph of a program; the file is not trusted.
 
@@ -50,7 +68,9 @@ def read_program_json(path: str | Path) -> AttributedGraph:
     try:
         data = json.loads(read_parsed(path, GraphError))
     except (ValueError, RecursionError) as error:
-        raise GraphError(f"{source} is no program of layerdag: {error}.") from error
+        raise GraphError(
+            f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
+        ) from error
     return program_graph(data, source)
 
 
@@ -61,14 +81,17 @@ def program_graph(data: Any, source: str) -> AttributedGraph:
         GraphError: If the data are no program.
     """
     try:
-        if data.get("format") != FORMAT:
-            raise ValueError(f"its format is {data.get('format')!r}, not {FORMAT!r}")
+        require_shape(data, _SHAPE)
+        if data["format"] != FORMAT:
+            raise ValueError(f"its format is '{data['format']:.40}', not '{FORMAT}'")
         notes = NoteCollector(source)
         for key in sorted(data.keys() - _KNOWN):
             notes.add(NoteKind.KEY, key, "unknown; left out")
         return _graph(data, notes)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
-        raise GraphError(f"{source} is no program of layerdag: {error}.") from error
+        raise GraphError(
+            f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
+        ) from error
 
 
 def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
@@ -138,6 +161,8 @@ def _opened(value: Any, gaps: list[str]) -> Any:
     kind = next((kind for kind in _LEAVES if kind in value), None)
     if kind is None:
         return {key: _opened(part, gaps) for key, part in value.items()}
+    if not isinstance(value[kind], list):
+        raise ValueError(f"'{kind}' of an argument is {found_value(value[kind])}, no list of sizes")
     gaps += [size for size in value[kind] if isinstance(size, str)]
     return {**value, kind: [_GAP if isinstance(size, str) else size for size in value[kind]]}
 

@@ -28,6 +28,7 @@ from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, written_name
 from layerdag.graph.formats.rows import names_of
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -87,6 +88,42 @@ class _Task:
     numbers: Mapping[str, float]
 
 
+_NAMES = [(str, int)]
+_FILE = {"sizeInBytes?": (float, None)}
+_RUN = {"command?": (dict, None)}
+_SHAPE_1_5 = {
+    "workflow": {
+        "specification": {
+            "tasks": [
+                {
+                    "id": (str, int),
+                    "name": (str, int),
+                    "parents": _NAMES,
+                    "children": _NAMES,
+                    "inputFiles?": _NAMES,
+                    "outputFiles?": _NAMES,
+                }
+            ],
+            "files?": [{"id": (str, int), **_FILE}],
+        },
+        "execution?": {"tasks?": [{"id": (str, int), **_RUN}]},
+    }
+}
+_SHAPE_1_4 = {
+    "workflow": {
+        "tasks": [
+            {
+                "name": (str, int),
+                "parents": _NAMES,
+                "children": _NAMES,
+                "files?": [{"link": str, **_FILE}],
+                **_RUN,
+            }
+        ]
+    }
+}
+
+
 def read_wfformat(path: str | Path) -> AttributedGraph:
     """Read an instance; the file is not trusted. The makespan is the graph's label.
 
@@ -95,12 +132,15 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
     """
     try:
         document = json.loads(read_parsed(path, GraphError))
+        require_shape(document, dict)
         version = document.get("schemaVersion")
         if version not in VERSIONS:
             raise GraphError(
-                f"{path}: is WfFormat {version!r}, but layerdag reads {', '.join(VERSIONS)}; "
+                f"{path}: is WfFormat {found_value(version)}, but layerdag reads "
+                f"{', '.join(VERSIONS)}; "
                 "migrate it with wfcommons-migrate-instance.py of WfFormat."
             )
+        require_shape(document, _SHAPE_1_4 if version == "1.4" else _SHAPE_1_5)
         workflow, notes = document["workflow"], NoteCollector(str(path))
         read = _tasks_of_1_4 if version == "1.4" else _tasks_of_1_5
         tasks = list(read(workflow, notes))
@@ -111,10 +151,10 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
         raise GraphError(
             message if message.startswith(str(path)) else f"{path}: {message}"
         ) from error
-    except KeyError as error:
-        raise GraphError(f"{path}: is no sound WfFormat: {error} is missing.") from error
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise GraphError(f"{path}: is no sound WfFormat ({error}); check the file.") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise GraphError(
+            f"{path}: is no sound WfFormat ({plain_reason(error)}); check the file."
+        ) from error
 
 
 def _tasks_of_1_5(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
@@ -140,6 +180,8 @@ def _tasks_of_1_4(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
         files: dict[str, dict[str, float]] = {"input": {}, "output": {}}
         for file in task.get("files", ()):
             name = str(file.get("id", file.get("name")))
+            if file["link"] not in files:
+                raise ValueError(f"'link' of file '{name:.40}' is neither 'input' nor 'output'")
             files[file["link"]][name] = _size(name, file)
         present = "files" in task
         row = {**task, "coreCount": task.get("coreCount", task.get("cores"))}
@@ -226,7 +268,9 @@ def _size(name: str, file: Json) -> float:
     if size is None:
         return math.nan
     if not _is_number(size) or size < 0:
-        raise GraphError(f"file '{name}' has {size!r} bytes; write a number of at least 0.")
+        raise GraphError(
+            f"file '{name}' has {found_value(size)} bytes; write a number of at least 0."
+        )
     return float(size)
 
 
@@ -240,8 +284,11 @@ def _number(row: Json, key: str) -> float:
     value = row.get(key)
     if value is None:
         return math.nan
-    if not _is_number(value):
-        raise GraphError(f"'{key}' of a task is {value!r}; write a finite number.")
+    if not _is_number(value) or (value < 0 and key != "priority"):
+        least = "" if key == "priority" else " of at least 0"
+        raise GraphError(
+            f"'{key}' of a task is {found_value(value)}; write a finite number{least}."
+        )
     return float(value)
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from layerdag.errors import TraceError
+from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.reading import path_within, read_parsed, read_whole
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.trace import Trace, Workload
@@ -35,6 +36,24 @@ class RankClass:
 
     member: str
     ranks: tuple[int, ...]
+
+
+_SHAPE = {
+    "run": str,
+    "family": str,
+    "strategy": str,
+    "world_size": int,
+    "phase": str,
+    "split": str,
+    "hyper": {str: (float, str, bool)},
+    "step_times_s": [float],
+    "step_time_s_min": float,
+    "shard": str,
+    "classes": [{"member": str, "ranks": [int]}],
+    "groups": {str: [int]},
+    "graph_hash": str,
+    "num_nodes": int,
+}
 
 
 @dataclass(frozen=True)
@@ -79,8 +98,10 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, line: str) -> "RunRecord":
-        """Parse one line of the index. Raises KeyError, TypeError or ValueError if malformed."""
+        """Parse one line of the index. Raises ValueError if malformed."""
         row = json.loads(line)
+        require_shape(row, _SHAPE)
+        require_known(row, _SHAPE)
         classes = tuple(RankClass(c["member"], tuple(c["ranks"])) for c in row.pop("classes"))
         groups = {name: tuple(ranks) for name, ranks in row.pop("groups").items()}
         times = tuple(row.pop("step_times_s"))
@@ -139,9 +160,9 @@ def read_index(folder: str | Path) -> tuple[RunRecord, ...]:
     for number, line in enumerate(read_parsed(path, TraceError).splitlines(), start=1):
         try:
             records.append(RunRecord.from_json(line.decode()))
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError(
-                f"{path}: line {number} is not a run of the corpus ({error}); "
+                f"{path}: line {number} is not a run of the corpus ({plain_reason(error)}); "
                 "restore the file or collect the corpus again."
             ) from error
     return tuple(records)

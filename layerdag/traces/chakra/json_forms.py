@@ -25,6 +25,7 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.files import write_files
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.traces.builder import (
     NodeSpec,
@@ -57,11 +58,14 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
             a value that no attribute can hold; names the node.
     """
     try:
-        rows = json.loads(data)["workload_graph"]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise TraceError(f"{source}: is no JSON with a 'workload_graph' ({error}).") from None
-    if not isinstance(rows, list):
-        raise TraceError(f"{source}: 'workload_graph' is no list of nodes.")
+        loaded = json.loads(data)
+        require_shape(loaded, {"workload_graph": list})
+        rows = loaded["workload_graph"]
+    except (ValueError, RecursionError) as error:
+        raise TraceError(
+            f"{source}: is no JSON with a 'workload_graph', the list of nodes "
+            f"({plain_reason(error)}); write it again."
+        ) from None
     trace = build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
     bare = [row["Id"] for row in rows if "NodeType" not in row]
     if not bare:
@@ -95,7 +99,7 @@ def _integer(row: Mapping[str, object], key: str, where: str) -> int:
     if isinstance(value, float) and value == value and abs(value) < 2**63:
         value = round(value)
     if not isinstance(value, int):
-        raise TraceError(f"{where}: '{key}' is {value!r}, not an integer.")
+        raise TraceError(f"{where}: '{key}' is {found_value(value)}, not an integer.")
     return value
 
 
@@ -121,7 +125,10 @@ def _attribute(key: str, value: object, where: str) -> Attribute:
         if key in FEEDER_WIRES:
             raise TraceError(f"{where}: '{key}' is the text {value!r:.40}; write a number.")
         return Attribute(key, Wire.STRING, value)
-    raise TraceError(f"{where}: '{key}' is {value!r:.40}, which no Chakra attribute can hold.")
+    raise TraceError(
+        f"{where}: '{key}' is {found_value(value)}, which no Chakra attribute can hold; leave it "
+        "out, or write a number, a text or a list of one of them."
+    )
 
 
 def encode_feeder_json(trace: Trace) -> bytes:
@@ -238,6 +245,25 @@ def _value_out(wire: int, value: Any) -> Any:
     return value
 
 
+_ATTRIBUTE = {"name": str, "type": str, "doc?": str}
+_NODE = {
+    "id": int,
+    "name": str,
+    "type": str,
+    "data_deps": [int],
+    "ctrl_deps": [int],
+    "start_us": int,
+    "duration_us": int,
+    "attributes": [_ATTRIBUTE],
+    **{f"{name}?": (str, None) for name in _IO},
+}
+_SHAPE = {
+    "ranks": [int],
+    "groups": {str: [int]},
+    "traces": [{"nodes": [_NODE], "metadata": [_ATTRIBUTE], "version": str}],
+}
+
+
 def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
     """Read what ``encode_trace_json`` wrote.
 
@@ -246,6 +272,7 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
     """
     try:
         loaded = json.loads(data)
+        require_shape(loaded, _SHAPE)
         ranks, groups = loaded["ranks"], loaded["groups"]
         traces = [_trace_in(entry, source) for entry in loaded["traces"]]
         if not ranks:
@@ -258,28 +285,18 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
             },
             source=source,
         )
-    except (
-        *(ValueError, KeyError, TypeError, IndexError, AttributeError),
-        *(OverflowError, RecursionError),
-    ) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise TraceError(
-            f"{source}: is no sound JSON of layerdag ({type(error).__name__}: {error}); write it "
-            "again with 'layerdag convert'."
+            f"{source}: is no sound JSON of layerdag ({plain_reason(error)}); write it again with "
+            "'layerdag convert'."
         ) from None
 
 
 def _index(number: object, size: int) -> int:
     """Return a position that must lie below ``size``."""
     if type(number) is not int or not 0 <= number < size:
-        raise IndexError(f"{number!r:.40} is not one of 0 to {size - 1}")
+        raise ValueError(f"{found_value(number)} is not one of 0 to {size - 1}")
     return number
-
-
-def _lossless_integer(value: object) -> int:
-    """Return an integer; a float would lose digits in silence."""
-    if type(value) is not int:
-        raise TypeError(f"{value!r:.40} is no integer")
-    return value
 
 
 def _trace_in(entry: dict[str, Any], source: str) -> Trace:
@@ -287,7 +304,7 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
     return build_trace(
         [_node_in(row) for row in entry["nodes"]],
         metadata=tuple(map(_attribute_in, entry["metadata"])),
-        version=str(entry["version"]),
+        version=entry["version"],
         source=source,
     )
 
@@ -295,23 +312,16 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
 def _node_in(row: dict[str, Any]) -> NodeSpec:
     """Return one node."""
     return NodeSpec(
-        id=_lossless_integer(row["id"]),
-        name=str(row["name"]),
+        id=row["id"],
+        name=row["name"],
         type=NodeType[row["type"]],
-        data_deps=tuple(map(_lossless_integer, row["data_deps"])),
-        ctrl_deps=tuple(map(_lossless_integer, row["ctrl_deps"])),
-        start_us=_lossless_integer(row["start_us"]),
-        duration_us=_lossless_integer(row["duration_us"]),
+        data_deps=tuple(row["data_deps"]),
+        ctrl_deps=tuple(row["ctrl_deps"]),
+        start_us=row["start_us"],
+        duration_us=row["duration_us"],
         attributes=tuple(map(_attribute_in, row["attributes"])),
-        io=tuple(_text_in(row.get(name)) for name in _IO),
+        io=tuple(row.get(name) for name in _IO),
     )
-
-
-def _text_in(value: object) -> str | None:
-    """Return an input or output field."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no string")
-    return value
 
 
 def _attribute_in(row: dict[str, Any]) -> Attribute:
@@ -319,6 +329,7 @@ def _attribute_in(row: dict[str, Any]) -> Attribute:
     wire = _WIRE_OF[row["type"]]
     value: Any = row.get("value")
     if is_list(wire):
+        require_shape(value, list, f"value of {row['name']}")
         value = tuple(_value_in(wire - 1, element) for element in value)
     elif wire != Wire.UNSET:
         value = _value_in(wire, value)
@@ -328,9 +339,11 @@ def _attribute_in(row: dict[str, Any]) -> Attribute:
 def _value_in(wire: int, value: Any) -> Any:
     """Return a scalar."""
     if isinstance(value, dict) and "base64" in value:
+        require_shape(value, {"base64": str})
         return base64.b64decode(value["base64"], validate=True)
     if isinstance(value, dict):
-        return word_to_scalar(wire, _lossless_integer(value["bits"]))
+        require_shape(value, {"bits": int})
+        return word_to_scalar(wire, value["bits"])
     return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value
 
 

@@ -229,9 +229,30 @@ _ANNOTATIONS = frozenset(
         *("AllocateBuffer", "CreateBuffer", "Pin", "Unpin", "shape_assertion", ORDER_TARGET),
     )
 )
-_GEMM = re.compile(r"__cublas\$(?:gemm|lt\$matmul(?:\$f8)?)|__triton_gemm")
-_CONVOLUTION = re.compile(r"__cudnn\$conv(?P<kind>BackwardInput|BackwardFilter|\w*)")
-_ATTENTION = re.compile(r"__cudnn\$fmha\w*?(?P<back>Backward)?(?:F8)?")
+# Targets of XLA (xla/service/gpu/cublas_cudnn.cc) that are products, convolutions or attention.
+# Others of the same libraries, such as __cudnn$convReorderFilter and __cudnn$norm, are none.
+_GEMM = frozenset(
+    ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__triton_gemm")
+)  # fmt: skip
+_CONVOLUTION = {
+    f"__cudnn$conv{kind}": kind
+    for kind in (
+        *("Forward", "ForwardGraph", "BiasActivationForward"),
+        *("BackwardInput", "BackwardFilter"),
+    )
+}
+_FORMS_OF_ATTENTION = (
+    "BmmBmm",
+    *(f"{scale}Softmax{drop}"
+      for scale in ("", "ScaleBias", "ScaleMask", "ScaleBiasMask") for drop in ("", "Dropout")),
+)  # fmt: skip
+_ATTENTION = {
+    f"__cudnn$fmha{form}{direction}{width}": direction == "Backward"
+    for form in _FORMS_OF_ATTENTION
+    for direction in ("", "Backward")
+    for width in ("", "F8")
+}
+"""Whether each is the backward pass."""
 _LIBRARY = ("__cublas$", "__cudnn$")
 _BACKWARD_PRODUCTS = 5
 _BYTES = ("i8", "ui8")
@@ -265,12 +286,12 @@ class CustomCall:
         None if the call is none of these, or if its configuration does not say what it computes.
         """
         try:
-            if _GEMM.fullmatch(self.target):
+            if self.target in _GEMM:
                 return self._product()
-            if found := _CONVOLUTION.fullmatch(self.target):
-                return self._convolution(found["kind"])
-            if found := _ATTENTION.fullmatch(self.target):
-                return self._attention(backward=bool(found["back"]))
+            if self.target in _CONVOLUTION:
+                return self._convolution(_CONVOLUTION[self.target])
+            if self.target in _ATTENTION:
+                return self._attention(backward=_ATTENTION[self.target])
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError):
             return None
         return None

@@ -10,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.json_shape import found_value
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
@@ -307,7 +308,7 @@ def _rate(data: Mapping[str, object], name: str) -> float:
     if value is None:
         raise ConfigError(f"'{name}' is missing; state it per second.")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"'{name}' is {value!r:.40}; it must be a number, per second.")
+        raise ConfigError(f"'{name}' is {found_value(value)}; it must be a number, per second.")
     return float(value)
 
 

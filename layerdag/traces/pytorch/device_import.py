@@ -26,6 +26,7 @@ from layerdag.traces.pytorch.kernel_communication import (
     kernel_communication,
     plain_kernel_name,
     tensor_bytes,
+    unknown_shapes,
     unknown_types,
 )
 from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
@@ -133,6 +134,8 @@ def starts_work(call: Event) -> bool:
     return _STARTS.search(call.name) is not None
 
 
+# Calls of CUDA, HIP, SYCL, Level Zero and others, of many versions: their names follow these words,
+# and the correlation with a kernel, not the name, says what a call started.
 _STARTS = re.compile(r"Launch|Memcpy|Memset|Enqueue|AppendKernel|AppendMemory")
 _LAUNCHES = re.compile(r"Launch|EnqueueKernel|AppendLaunchKernel")
 
@@ -430,6 +433,9 @@ def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: Not
         for word in unknown_types(operator.args):
             where = f"operator '{operator.name[:40]}'"
             notes.add(NoteKind.DTYPE, word, "not known; these tensors have no size", where=where)
+        for word in unknown_shapes(operator.args):
+            where = f"operator '{operator.name[:40]}'"
+            notes.add(NoteKind.SIZE, word, "no shapes; these tensors have no size", where=where)
 
 
 def _groups(

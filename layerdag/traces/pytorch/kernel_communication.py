@@ -21,6 +21,8 @@ from layerdag.traces.pytorch.kineto import Event
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, scalar_type
 from layerdag.traces.trace import CollectiveType, NodeType
 
+# A profile tells nothing of a kernel but the name that the compiler gave it, with its template
+# arguments, so that it is searched for words; the arguments of NCCL, where there are any, win.
 _LIBRARY = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)
 _KINDS: tuple[tuple[str, CollectiveType], ...] = (
     ("allreduce", CollectiveType.ALL_REDUCE),
@@ -205,10 +207,32 @@ def unknown_types(args: Mapping[str, Any]) -> Iterable[str]:
                 yield kind
 
 
+def unknown_shapes(args: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what stands in the place of shapes or types of tensors and is none."""
+    shapes, kinds = args.get("Input Dims"), args.get("Input type")
+    for found in (shapes, kinds):
+        if found is not None and not isinstance(found, list):
+            yield str(found)
+    if isinstance(shapes, list) and isinstance(kinds, list):
+        for shape, kind in zip(shapes, map(str, kinds), strict=False):
+            if kind.lower() not in _NO_TENSOR and _is_odd(shape):
+                yield str(shape)
+
+
+def _is_odd(shape: Any) -> bool:
+    """Return whether a value is no shape, no list of shapes, and not empty."""
+    parts = shape if isinstance(shape, list) else [shape]
+    return bool(shape) and not _is_shape(shape) and any(p and not _is_shape(p) for p in parts)
+
+
 def _bytes(shape: Any, kind: str, bits: int | None) -> int | None:
     """Return the bytes of one tensor, or of the tensors of one list; None if not known."""
+    if kind.lower() in _NO_TENSOR:
+        return 0
+    if _is_odd(shape):
+        return None
     count = _elements(shape)
-    if not count or kind.lower() in _NO_TENSOR:
+    if not count:
         return 0
     told = scalar_type(kind)
     width = told.bits if told is not None else bits
@@ -225,7 +249,9 @@ def _elements(shape: Any) -> int:
 
 def _is_shape(value: Any) -> bool:
     """Return whether a value is the shape of a tensor with elements in at least one dimension."""
-    return isinstance(value, list) and bool(value) and all(isinstance(n, int) for n in value)
+    if not isinstance(value, list) or not value:
+        return False
+    return all(type(size) is int and size >= 0 for size in value)
 
 
 def _ranks(value: object) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import Unpacked, open_unpacked, read_parsed
 
@@ -172,7 +173,10 @@ class _Window:
             except RecursionError:
                 raise TraceError(f"{self.source}: values are nested too deeply.") from None
             if not isinstance(raw, dict):
-                raise TraceError(f"{self.source}: found {raw!r:.40} where an object belongs.")
+                raise TraceError(
+                    f"{self.source}: found {found_value(raw)} where an event belongs; it is none "
+                    "that a profiler writes, remove it."
+                )
             self.at = end
             return raw
 
@@ -291,15 +295,17 @@ def read_durations(path: str | Path) -> Timings:
     text = read_parsed(path, TraceError)
     try:
         table = json.loads(text)
+        require_shape(table, {"cols": [str], "rows": [[(float, str, bool, None)]]})
         columns = {name: at for at, name in enumerate(table["cols"])}
         handle, start, length = columns["rf_id"], columns["ts_us"], columns["dur_us"]
         of = {
-            row[handle]: (round(row[start] * 1000), round(row[length] * 1000))
+            int(row[handle]): (round(row[start] * 1000), round(row[length] * 1000))
             for row in table["rows"]
         }
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise TraceError(
-            f"{path} is no table of durations ({error}); give a JSON object with 'cols' "
+            f"{path} is no table of durations ({plain_reason(error)}); give a JSON object with "
+            "'cols' "
             "(rf_id, ts_us, dur_us) and 'rows'."
         ) from error
     return Timings(of, str(path))
@@ -609,20 +615,31 @@ class _Excess:
 
 
 _MALFORMED = (TypeError, ValueError, KeyError, OverflowError)
+_EVENT = {
+    "name": str,
+    "ts": float,
+    "dur": float,
+    "args?": ({"External id?": int, "correlation?": int, "device?": int, "stream?": int}, None),
+}
 
 
 def _malformed(path: str | Path, raw: dict[str, Any], error: Exception) -> TraceError:
     """Return the sentence for an event that is not as Kineto writes it."""
-    return TraceError(
-        f"{path}: event '{str(raw.get('name'))[:80]}' is malformed ({error}); export it again."
-    )
+    try:
+        require_shape(raw, _EVENT)
+        reason = plain_reason(error)
+    except ValueError as fault:
+        reason = str(fault)
+    name = raw.get("name")
+    named = f"event '{name[:80]}'" if isinstance(name, str) else "an event without a name"
+    return TraceError(f"{path}: {named} is malformed ({reason}); export it again.")
 
 
 def _args(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the details of an event, empty where there are none."""
     args = raw.get("args") or {}
     if not isinstance(args, dict):
-        raise TypeError(f"'args' is {args!r:.40}, not an object")
+        raise ValueError(f"'args' is {found_value(args)}, not an object")
     return args
 
 

@@ -246,16 +246,19 @@ WAITS = frozenset(
 """Operators that wait for a communication that was started before."""
 
 _FAMILIES = ("c10d::", "_c10d_functional", "c10d_functional::", "symm_mem::", "_dtensor::")
-_SILENT = re.compile(
-    r"wrap_tensor_autograd|wait_tensor|monitored_barrier_|check_for_nan|memset32_|stream_write|"
-    r"get_remote_tensors|_rendezvous|_async_input_mm|signal"
-)
+# Operators of these families that move no tensor: they wait, signal, check, or make handles.
+_SILENT = WAITS | {
+    *("_c10d_functional::_wrap_tensor_autograd", "_dtensor::mesh_get_process_group"),
+    *("c10d::check_for_nan", "symm_mem::_async_input_mm", "symm_mem::_rendezvous"),
+    *("symm_mem::get_remote_tensors", "symm_mem::memset32_", "symm_mem::stream_write_value32_"),
+    *("symm_mem::nccl_put_signal", "symm_mem::nccl_wait_for_signal", "symm_mem::nccl_wait_signal"),
+    "symm_mem::nvshmem_wait_for_signal",
+}
 
 
 def is_unknown_communication(name: str) -> bool:
     """Return whether an operator is of a family of communication, but none that is known."""
-    known = name in COMMUNICATION_OPERATORS or _SILENT.search(name) is not None
-    return name.startswith(_FAMILIES) and not known
+    return name.startswith(_FAMILIES) and not (name in COMMUNICATION_OPERATORS or name in _SILENT)
 
 
 _WHOLE = """
@@ -581,8 +584,12 @@ _HIDDEN_VIEWS = frozenset(
     }
 )
 # In-place operators that do not read what they write over.
-_OVERWRITES = re.compile(
-    r"aten::(_foreach_)?(copy_|fill_|zero_|normal_|uniform_|random_|bernoulli_|exponential_|set_)$"
+_OVERWRITES = frozenset(
+    f"aten::{name}_"
+    for name in (
+        *("copy", "fill", "zero", "normal", "uniform", "random", "bernoulli", "exponential", "set"),
+        *("_foreach_copy", "_foreach_zero"),
+    )
 )
 # FSDP2 resizes the storages of unsharded parameters, unseen, before it copies into them.
 _REALLOCATED = frozenset({"fsdp::split_with_sizes_copy"})
@@ -631,7 +638,7 @@ def _from_schema(name: str, schema: str) -> Signature:
         return Signature(OpRole.ALLOCATION, written)
     if not written and "Tensor" not in results:
         return Signature(OpRole.SCOPE)
-    if _OVERWRITES.match(name):
+    if name in _OVERWRITES:
         return Signature(OpRole.COMPUTE, written, written)
     outs = frozenset(i for i in written if _argument_name(arguments[i]).startswith("out"))
     return Signature(OpRole.COMPUTE, written, outs, outs if name in _REALLOCATED else frozenset())

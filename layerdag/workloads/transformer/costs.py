@@ -371,7 +371,7 @@ class Costs:
         """Parameters of one layer here, without experts."""
         shape, tensor = self.shape, self.plan.tensor
         count = self.out.inputs * self.out.outputs + self._projections
-        count += shape.hidden if shape.biases == "all" else 0
+        count += shape.hidden if shape.biases in ("attention", "all") else 0
         count += 2 * shape.head_width if shape.qk_norm else 0
         count += shape.router_parameters + 2 * shape.norm_parameters
         count += self.modulation.outputs * (shape.hidden + 1)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, DataError
+from layerdag.runtime.json_shape import found_value, plain_reason
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
-from layerdag.workloads.transformer.shapes import Latent, ModelShape, preset
+from layerdag.workloads.transformer.shapes import Biases, Latent, ModelShape, preset
 
 
 def model(name: str | Path) -> ModelShape:
@@ -34,6 +35,7 @@ _LATENT = ("deepseek_v2", "deepseek_v3")
 _ALWAYS_MIXTURES = ("mixtral", "qwen3_moe")
 _MIXTURES = (*_ALWAYS_MIXTURES, *_LATENT)
 _TYPES = ("gpt2", *_LLAMA_LIKE, *_LATENT)
+_NO_BIAS = ("mistral", "mixtral")
 _QKV_BIAS = ("qwen2",)
 _QK_NORM = ("qwen3", "qwen3_moe")
 
@@ -125,11 +127,18 @@ def read_hugging_face(path: Path) -> ModelShape:
     try:
         values = json.loads(read_parsed(path, DataError))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no JSON ({error}); give a model's config.json.") from None
+        raise DataError(
+            f"{path}: is no JSON ({plain_reason(error)}); give a model's config.json."
+        ) from None
     kind = values.get("model_type") if isinstance(values, dict) else None
+    if not isinstance(kind, str):
+        raise DataError(
+            f"{path}: has no 'model_type', or none that is a text; give the config.json of a "
+            f"model of a known type: {', '.join(_TYPES)}."
+        )
     if kind not in _TYPES:
         raise DataError(
-            f"{path}: describes a model of type {kind!r}.{did_you_mean(str(kind), _TYPES)} Known "
+            f"{path}: describes a model of type '{kind:.60}'.{did_you_mean(kind, _TYPES)} Known "
             f"types: {', '.join(_TYPES)}."
         )
     config = _Config(path, values)
@@ -161,9 +170,9 @@ def _check_values(config: _Config) -> None:
     for key, value in config.values.items():
         optional = key in _OPTIONAL_NUMBERS and value is None
         if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
-            raise config.refuse(f"{key} is {value!r:.60}; it must be a whole number.")
+            raise config.refuse(f"{key} is {found_value(value)}; it must be a whole number.")
         if key in _SWITCHES and type(value) is not bool:
-            raise config.refuse(f"{key} is {value!r:.60}; it must be true or false.")
+            raise config.refuse(f"{key} is {found_value(value)}; it must be true or false.")
 
 
 def _check_mixture(config: _Config) -> None:
@@ -176,8 +185,8 @@ def _check_mixture(config: _Config) -> None:
         raise config.refuse(f"states different numbers of experts ({listed}); leave one.")
     if config.kind in _ALWAYS_MIXTURES and known and not counts:
         raise config.refuse(
-            f"{known[0]} is {values[known[0]]!r}, but a {config.kind} is a mixture; state the "
-            "number of its experts."
+            f"{known[0]} is {found_value(values[known[0]])}, but a {config.kind} is a mixture; "
+            "state the number of its experts."
         )
     asked = config.kind in _MIXTURES or any(values.get(key) for key in _OF_MIXTURES)
     if asked and not known:
@@ -193,6 +202,8 @@ def _refuse_parts(config: _Config) -> None:
     """Refuse what changes shapes and is not known here."""
     values = config.values
     latent = config.kind in _LATENT
+    if config.kind in _NO_BIAS and values.get("attention_bias"):
+        raise config.refuse(f"has attention_bias, which a {config.kind} has not; remove it.")
     if latent and values.get("attention_bias"):
         raise config.refuse("has attention_bias, which latent attention has not here.")
     refused = ["shared_expert_intermediate_size", "mlp_bias", "mlp_only_layers"]
@@ -200,8 +211,8 @@ def _refuse_parts(config: _Config) -> None:
     for key in refused:
         if values.get(key):
             raise config.refuse(
-                f"has {key} {values[key]!r:.60}, which the shape of a model here cannot say; "
-                "describe a near model in Python with ModelShape."
+                f"has {key} {found_value(values[key])}, which the shape of a model here cannot "
+                "say; describe a near model in Python with ModelShape."
             )
     for key in ("moe_layer_freq", "decoder_sparse_step"):
         if config.number(key) > 1:
@@ -238,13 +249,13 @@ def _llama_config(name: str, config: _Config) -> ModelShape:
     values, kind, experts = config.values, config.kind, config.experts
     heads = values["num_attention_heads"]
     inner = config.number("moe_intermediate_size") if experts else 0
-    attention_bias = config.switch("attention_bias", absent=False) or kind in _QKV_BIAS
+    biases: Biases = "attention" if config.switch("attention_bias", absent=False) else "none"
     return ModelShape(
         name, values["num_hidden_layers"], values["hidden_size"], heads,
         inner or values["intermediate_size"], values["vocab_size"],
         config.number("num_key_value_heads") or heads, head_size=config.number("head_dim"),
         tied=config.switch("tie_word_embeddings", absent=False), gated=True, norm="rms",
-        biases="qkv" if attention_bias else "none", qk_norm=kind in _QK_NORM,
+        biases="qkv" if kind in _QKV_BIAS else biases, qk_norm=kind in _QK_NORM,
         experts=experts, experts_per_token=values["num_experts_per_tok"] if experts else 0,
     )  # fmt: skip
 

@@ -129,7 +129,7 @@ class Latent:
 MAX_SIZE = 10**8
 """Largest width, vocabulary or number of layers; products of three of them are no figures."""
 
-Biases = Literal["none", "qkv", "all"]
+Biases = Literal["none", "qkv", "attention", "all"]
 Norm = Literal["layer", "rms", "adaptive"]
 
 TIME_FREQUENCIES = 256
@@ -154,7 +154,7 @@ class ModelShape:
         gated: Whether the feed-forward block has a gate (three matrices instead of two).
         norm: "layer" (weight and bias), "rms" (weight) or "adaptive" (no parameters: scale, shift
             and gate are computed from time step and label, adaLN-Zero).
-        biases: Which linear layers have a bias.
+        biases: Which linear layers have a bias; "attention" is queries, keys, values and output.
         qk_norm: Whether queries and keys are normalized per head.
         tied: Whether the output layer is the transposed embedding table.
         dropout: Whether training applies dropout, whose masks are kept for the backward pass.
@@ -326,7 +326,7 @@ class ModelShape:
         qkv = self.query_width + 2 * self.kv_width
         count = self.hidden * qkv + self.query_width * self.hidden
         count += qkv if self.biases != "none" else 0
-        count += self.hidden if self.biases == "all" else 0
+        count += self.hidden if self.biases in ("attention", "all") else 0
         return count + (2 * self.head_width if self.qk_norm else 0)
 
     @property

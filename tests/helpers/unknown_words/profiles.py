@@ -35,6 +35,12 @@ def _kernel(name: str, **args: Any):
     return _profile(*events, distributedInfo=told)
 
 
+def _shaped(dims: object):
+    """Return what reads a profile of an operator whose tensors have these shapes."""
+    told = {"External id": 1, "Input Dims": dims, "Input type": ["float"]}
+    return _profile(event("cpu_op", "aten::mm", 19, 9, **told), launch(2, 20), kernel(2, 30, 5))
+
+
 def _raw_profile(folder: Path) -> Sequence[Note]:
     path = folder / "p.json"
     write_profile(path, [launch(1, 0), kernel(1, 5, 2, "a@b")])
@@ -135,6 +141,9 @@ CASES = (
         _kernel("ncclAllReduce", **{**COUNT, "dtype": "Float3"}),
     ),
     UnknownWord(P + "device_import.py", NoteKind.SIZE, "ncclAllReduce", _kernel("ncclAllReduce")),
+    UnknownWord(P + "device_import.py", NoteKind.SIZE, "[[4, 4]]", _shaped("[[4, 4]]")),
+    UnknownWord(P + "device_import.py", NoteKind.SIZE, "[4, 's0']", _shaped([[4, "s0"]])),
+    UnknownWord(P + "device_import.py", NoteKind.SIZE, "[-4, 4]", _shaped([[-4, 4]])),
     UnknownWord(
         P + "device_import.py", NoteKind.PEER, "send",
         _kernel("ncclSendRecv", **{"Collective name": "send"}, **COUNT),

@@ -44,7 +44,7 @@ def test_settings_without_a_name_are_refused(values: object) -> None:
         ({"name": "corpsu"}, "Did you mean 'corpus'"),
         ({"name": "corpus", "max_node": 5}, "Did you mean 'data.max_nodes'"),
         ({"name": "corpus", "max_nodes": "many"}, "data.max_nodes"),
-        ({"name": "tpu_tile"}, "missing a required argument: 'folder'"),
+        ({"name": "tpu_tile"}, "'data.folder' is missing"),
     ],
 )
 def test_what_no_data_set_takes_is_one_sentence(values: dict[str, object], sentence: str) -> None:

@@ -21,7 +21,7 @@ from layerdag.datasets import packing as _spool
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packed import PACKED, is_packed, open_array
+from layerdag.datasets.packed import PACKED, is_packed, open_array, renamed_file
 from layerdag.datasets.packing import pack_folder
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, write_json
@@ -157,6 +157,11 @@ def test_private_words_are_renamed_in_the_second_pass_too(tmp_path: Path) -> Non
     assert found.renamed == wanted.renamed != {}
     assert found.schema.attributes[0] == wanted.schema.attributes[0]
     assert "secret" not in str(found.schema.to_dict())
+    words = renamed_file(tmp_path / "packed")
+    words.write_text("[1]")
+    with pytest.raises(DataError, match=r"packed\.renamed\.json: .*it must be an object, found"):
+        pack_folder(config, tmp_path / "packed", overwrite=True)
+    assert words.read_text() == "[1]"
 
 
 def test_losses_are_those_of_the_folder_in_memory(tmp_path: Path) -> None:
@@ -276,7 +281,7 @@ def packed(of_twenty: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("x", lambda a: np.array([{"a": 1}], dtype=object), r"x\.npy: cannot be read"),
+        ("x", lambda a: np.array([{"a": 1}], dtype=object), r"x\.npy: is no array of numpy"),
         ("x", first_set_to(999), "code or a position"),
         ("x", lambda a: a.astype(np.float64), "holds float64"),
         ("x", lambda a: a[:-1], "rows, and"),
@@ -332,7 +337,7 @@ def test_a_broken_header_of_an_array_is_one_sentence(tmp_path: Path) -> None:
     head = b"{'descr': ("
     start = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little")
     (tmp_path / "x.npy").write_bytes(start + head)
-    with pytest.raises(DataError, match=r"x\.npy: cannot be read"):
+    with pytest.raises(DataError, match=r"x\.npy: is no array of numpy"):
         open_array(tmp_path, "x")
 
 

@@ -254,7 +254,7 @@ def test_a_split_file_that_splits_nothing_is_refused(tmp_path, text):
     one_file(tmp_path)
     (tmp_path / "train.pth").rename(tmp_path / "val.pth")
     (tmp_path / "split.json").write_text(text)
-    with pytest.raises(DataError, match=r"split\.json: must hold lists of indices under"):
+    with pytest.raises(DataError, match=r"split\.json: must hold lists of numbers of graphs under"):
         load_tpu_tile(tmp_path)
 
 

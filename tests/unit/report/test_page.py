@@ -199,6 +199,11 @@ def test_figures_replace_older_figures_but_no_other_file(
         with pytest.raises(UsageError, match="never replaced"):
             write_report(content, page)
         assert page.with_suffix(".json").read_text() == text
+    letter = tmp_path / "letter.txt"
+    letter.write_text("Dear Sir")
+    with pytest.raises(UsageError, match="no report of layerdag and never replaced"):
+        write_report(content, letter)
+    assert letter.read_text() == "Dear Sir"
 
 
 def test_a_kill_at_any_step_leaves_no_page_beside_the_figures_of_another(

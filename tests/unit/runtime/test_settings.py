@@ -76,7 +76,7 @@ def test_a_missing_setting_without_default_is_told() -> None:
     class Needy:
         folder: Path
 
-    with pytest.raises(ConfigError, match=r"'data' is incomplete: .*folder"):
+    with pytest.raises(ConfigError, match=r"'data\.folder' is missing"):
         build_settings(Needy, {}, "data")
 
 

@@ -34,19 +34,21 @@ def test_what_is_written_is_read_back():
 
 
 @pytest.mark.parametrize(
-    "data",
+    "change",
     [
-        [["", "w0", [64], [], []]],
-        [["", "v0", [64], [5], []]],
-        [["", "w0", [0], [5], []]],
-        [["", "w0", [8], [5], ["x"]]],
-        [3],
-        5,
+        {"programs": []},
+        {"entry": "v0"},
+        {"numbers": [0]},
+        {"numbers": [2.5]},
+        {"same": ["x"]},
+        {"numbers": [], "programs": []},
     ],
 )
-def test_what_is_no_table_is_refused(data):
-    with pytest.raises((TypeError, ValueError)):
-        SizeTables.from_dict(data)
+def test_what_is_no_table_is_refused(change):
+    column = {"family": "", "entry": "w0", "numbers": [64], "programs": [5], "same": []}
+    assert SizeTables.from_dict([column])
+    with pytest.raises(ValueError, match=r"no entry with its numbers|need as many counts"):
+        SizeTables.from_dict([{**column, **change}])
 
 
 def test_numbers_are_drawn_as_programs_of_the_family_have_them():

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from layerdag.simulator.analysis import (
     LocalMemory,
     ScaledCompute,
     breakdown,
+    by_kind,
     by_node,
     critical_path,
     local_memory,
@@ -224,6 +226,16 @@ def test_the_slowest_of_several_parents_is_on_the_path():
     nodes = [comp(0, 3), comp(1, 5, is_cpu_op=True), comp(2, 1, (0, 1))]
     result = run(workload(nodes, [comp(0, 1)]))
     assert shown(result) == [(0, 1, "start", 0, 5000), (0, 2, "dependency", 5000, 6000)]
+
+
+def test_a_kind_is_what_a_node_states_and_else_its_name():
+    stated = Attribute("op_type", Wire.STRING, "M")
+    nodes = [
+        replace(comp(0, 2), name="mb0.stack@1_COMP", attributes=(*comp(0, 2).attributes, stated)),
+        replace(comp(1, 3, (0,)), name="mm.3.forward"),
+    ]
+    result = run(workload(nodes, [comp(0, 1)]))
+    assert by_kind(result, critical_path(result)) == {"mm": 3000, "M": 2000}
 
 
 def test_a_dependency_is_named_before_a_slot_that_became_free_in_the_same_tick():

@@ -127,12 +127,12 @@ def test_a_machine_comes_back_as_it_was(machine, tmp_path):
         (("costs", "rates", "mm"), [1, 2], "rates.mm must be three numbers"),
         (("costs", "rates", "mm"), [1, 2, "x"], "rates.mm is 'x'"),
         (("costs", "rates", "mm"), [1, 2, -3], "from 0 up"),
-        (("costs", "other"), [1, 2, float("inf")], "other is inf"),
+        (("costs", "other"), [1, 2, float("inf")], "other is Infinity"),
         (("link",), {"latency_ns": 1}, "exactly latency_ns, bytes_per_s"),
         (("link", "bytes_per_s"), 0, "second must be positive"),
         (("cores",), 1.5, "cores is 1.5"),
         (("cores",), 0, "cores is 0"),
-        (("alone", "low"), True, "low is True"),
+        (("alone", "low"), True, "low is true"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(path, value, message, tmp_path):

@@ -167,7 +167,7 @@ FAULTS = {
     "config cut": (cut("config.json"), r"cannot be read \((Expecting|Unterminated)"),
     "no seed": (
         edit("meta.json", lambda d: d.pop("seed")),
-        r"meta\.json cannot be read \('seed'\)",
+        r"meta\.json cannot be read \('seed' is missing\)",
     ),
     "config is a list": (lambda p: (p / "config.json").write_text("[]"), "JSON object"),
     "config too large": (
@@ -184,7 +184,10 @@ FAULTS = {
         edit("meta.json", lambda d: d.update(step=1 << 63)),
         "where a whole number belongs",
     ),
-    "step is a fraction": (edit("meta.json", lambda d: d.update(step=1.0)), r"found 1\.0 where"),
+    "step is a fraction": (
+        edit("meta.json", lambda d: d.update(step=1.0)),
+        r"'step' must be a whole number, found 1\.0",
+    ),
     "old and unknown": (
         edit("meta.json", lambda d: (d.update(format_version=1), d.pop("layerdag_version"))),
         r"written by layerdag unknown\. Convert it with|written by layerdag unknown\. Train",

@@ -357,7 +357,7 @@ def test_memory_that_does_not_fit_is_reached_over_the_slower_link():
         ({"clusters": {}}, "'clusters' is missing"),
         ({"clusters": ["near"]}, "'clusters' must map names to descriptions"),
         ({"step": {"batch": 16, "sequence": "long"}}, "'step.sequence' must be a whole number"),
-        ({"step": {"sequence": 16}}, "'step' is incomplete"),
+        ({"step": {"sequence": 16}}, "'step.batch' is missing"),
         ({"plans": {"tensr": [1]}}, "Unknown setting 'plans.tensr'. Did you mean 'plans.tensor'?"),
         ({"plans": {"tensor": [1.5]}}, "'plans.tensor' must be a whole number"),
         ({"model": "gpt-2"}, "gpt2"),

@@ -348,6 +348,13 @@ def test_the_second_audit_of_the_same_files_says_the_same_without_computing(
 
     assert len(computed) == 1
     assert again.out == f"{first.out}report: {page}\n"
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "first.json").read_text())
+    letter = tmp_path / "letter.html"
+    letter.write_text("Dear Sir")
+    assert main([*command, "--report", str(letter)]) == 2
+    assert "no figures beside it (letter.json)" in capsys.readouterr().err
+    assert letter.read_text() == "Dear Sir"
     assert "of an earlier audit" in again.err
     assert "of an earlier audit" not in first.err
     figures = [(tmp_path / f"{name}.json").read_text() for name in ("first", "again")]

@@ -166,6 +166,10 @@ def test_an_evaluation_prints_scores_coverage_and_groups(
     assert main(["surrogate", "eval", model, data, "--by", "famly"]) == 2
     assert "No graph of the test part has a condition 'famly'" in capsys.readouterr().err
     assert (found["split"], found["graphs"]) == ("test", 12)
+    assert found["verdict"] == "too few to tell: 12 graphs, 20 are needed"
+    assert found["verdict"] in (fitted[1] / "README.md").read_text()
+    assert main(["surrogate", "eval", model, data]) == 0
+    assert found["verdict"] in capsys.readouterr().out
     assert found["scores"]["spearman"]["interval"]["low"] <= found["scores"]["spearman"]["value"]
     assert [one["level"] for one in found["coverage"]] == [0.5, 0.8, 0.9]
     assert main(["surrogate", "eval", model, data, "--split", "train", "--by", "num_layers"]) == 0
@@ -173,6 +177,7 @@ def test_an_evaluation_prints_scores_coverage_and_groups(
     assert "boosting for label on 30 train graphs" in out
     assert "within_10_percent" in out
     assert "90 % held" in out
+    assert "too few" not in out
     assert err == ""
 
 

@@ -59,7 +59,7 @@ def test_written_json_is_read_again() -> None:
     [
         (b"{", "is no JSON"),
         (b"[" * 100_000, "is no JSON"),
-        (b'{"workload_graph": {}}', "no list"),
+        (b'{"workload_graph": {}}', "'workload_graph' must be a list, found {}"),
         (feeder({"Name": "a"}), "entry 0 .* no integer 'Id'"),
         (feeder({"Id": 4}, {"Id": True}), "entry 1 of 'workload_graph' has no integer 'Id'"),
         (feeder({"Id": 1, "runtime": "x"}), "node 1: 'runtime' is 'x'"),
@@ -86,7 +86,7 @@ def test_a_list_of_lists_is_no_attribute_however_deep(depth: int) -> None:
     data = b'{"workload_graph": [{"Id": 6, "x": ' + nested + b"}]}"
     with pytest.raises(TraceError, match=r"node 6: 'x' is .*no Chakra attribute") as caught:
         decode_feeder_json(data)
-    assert len(str(caught.value)) < 120
+    assert len(str(caught.value)) < 220
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def with_node(**changes: object) -> bytes:
 def test_a_rank_must_name_a_trace_that_is_there(ranks: list[object]) -> None:
     loaded = json.loads(with_node())
     loaded["ranks"] = ranks
-    says = "is not one of 0 to 0" if ranks else "it has no rank"
+    says = "(is not one of 0 to 0|must be a whole number)" if ranks else "it has no rank"
     with pytest.raises(TraceError, match=rf"x\.json: is no sound JSON of layerdag .*{says}"):
         decode_trace_json(json.dumps(loaded).encode(), "x.json")
 
@@ -226,21 +226,21 @@ def test_a_rank_must_name_a_trace_that_is_there(ranks: list[object]) -> None:
 def test_a_group_must_name_ranks_that_are_there(members: list[object]) -> None:
     loaded = json.loads(encode_trace_json(pair_workload()))
     loaded["groups"] = {"1": members}
-    with pytest.raises(TraceError, match=r"is not one of 0 to 1"):
+    with pytest.raises(TraceError, match=r"is not one of 0 to 1|a whole number"):
         decode_trace_json(json.dumps(loaded).encode(), "x.json")
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"id": 0.7}, "0.7 is no integer"),
-        ({"id": float("inf")}, "inf is no integer"),
+        ({"id": 0.7}, r"nodes\[0\]\.id' must be a whole number, found 0\.7"),
+        ({"id": float("inf")}, "must be a whole number, found Infinity"),
         ({"id": -1}, "it must lie in 0 to"),
-        ({"start_us": "3"}, "'3' is no integer"),
-        ({"duration_us": None}, "None is no integer"),
-        ({"data_deps": [1.0]}, "1.0 is no integer"),
-        ({"ctrl_deps": 5}, "not iterable"),
-        ({"input_values": 5}, "5 is no string"),
+        ({"start_us": "3"}, "start_us' must be a whole number, found '3'"),
+        ({"duration_us": None}, "must be a whole number, found null"),
+        ({"data_deps": [1.0]}, r"data_deps\[0\]' must be a whole number, found 1\.0"),
+        ({"ctrl_deps": 5}, "ctrl_deps' must be a list, found 5"),
+        ({"input_values": 5}, "must be a text or null, found 5"),
         ({"name": "\ud800"}, "half of a surrogate pair"),
     ],
 )

@@ -42,6 +42,7 @@ CONVOLVED = 2 * (2 * 6 * 6 * 5) * (3 * 3 * 3)
         ("__cudnn$fmhaSoftmaxBackward", SCORES, (QUERY, KEYS), QUERY, 10 * 2 * 3 * 5 * 7 * 4),
         ("__cublas$gemm", {}, (QUERY, KEYS), QUERY, None),  # says nothing
         ("__cudnn$norm", {}, (QUERY,), QUERY, None),
+        ("__cudnn$convReorderFilter", {}, (IMAGE, KERNEL), RESULT, None),
         ("my_kernel", {}, (QUERY,), QUERY, None),
     ],
 )

@@ -162,7 +162,7 @@ def test_a_file_gives_the_same_device_as_its_numbers(tmp_path: Path) -> None:
         ('{"peak_flops": 1}', "'memory_bandwidth' is missing; state it per second"),
         ('{"memory_bandwidth": 1}', "'peak_flops' is missing"),
         ('{"peak_flops": "1", "memory_bandwidth": 1}', "'peak_flops' is '1'; it must be a number"),
-        ('{"peak_flops": true, "memory_bandwidth": 1}', "'peak_flops' is True; it must be"),
+        ('{"peak_flops": true, "memory_bandwidth": 1}', "'peak_flops' is true; it must be"),
         ('{"peak_flops": 0, "memory_bandwidth": 1}', r"peak_flops is 0\.0; it must be a positive"),
         ('{"peak_flops": 1, "memory_bandwidth": -1}', r"memory_bandwidth is -1\.0"),
         ('{"peak_flops": 1, "memory_bandwidth": Infinity}', "memory_bandwidth is inf"),

@@ -628,10 +628,12 @@ def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks: Any) -> None:
         (5, ["float"], None),
         ([[2, 2]], "float", None),
         ("dims", None, None),
-        ([5, [2, 3]], ["float", "float"], 24),  # a number is no shape
-        ([[[2, 2], "x", [3]]], ["float"], 28),
-        ([[2, "x"]], ["float"], 0),
-        ([[[[9]]]], ["float"], 0),  # lists of lists of tensors do not exist
+        ([5, [2, 3]], ["float", "float"], None),  # a number is no shape
+        ([[[2, 2], [], [3]]], ["float"], 28),
+        ([[[2, 2], "x", [3]]], ["float"], None),
+        ([[2, "x"]], ["float"], None),
+        ([[2, -1]], ["float"], None),
+        ([[[[9]]]], ["float"], None),  # lists of lists of tensors do not exist
         ([[2, 2]], [["float"]], None),
     ],
 )

@@ -397,16 +397,23 @@ def test_functional_collectives_that_list_their_ranks_are_collectives(tmp_path):
     schema = "c10d_functional::all_reduce(Tensor self, str op, str tag, int[] ranks) -> Tensor"
     ranks = {"value": [0, 2], "shape": [[], []], "type": "GenericList[Int,Int]", "strides": []}
     words = (tensor(1), plain("sum", "String"), plain("ptd:0", "String"), ranks)
-    fused = "symm_mem::fused_all_gather_matmul"
+    fused, put = "symm_mem::fused_all_gather_matmul", "symm_mem::nvshmem_put_with_signal"
+    waits = "symm_mem::nvshmem_wait_for_signal"
     nodes = [
         node(3, "c10d_functional::all_reduce", schema, words, (tensor(4),)),
-        node(5, fused, f"{fused}(Tensor A) -> Tensor", (tensor(4),), (tensor(6),)),
+        *(
+            node(at, name, f"{name}(Tensor A) -> Tensor", (tensor(at - 1),), (tensor(at),))
+            for at, name in enumerate((fused, put, waits), start=5)
+        ),
     ]
     result = import_host(write_host(tmp_path / "h.json", nodes))
     trace = result.trace
-    assert trace.names() == ["c10d::all_reduce", fused]
+    assert trace.names() == ["c10d::all_reduce", fused, put, waits]
     assert (trace.integers("comm_size")[0][0], result.groups) == (64, {"0": (0, 2)})
-    assert [(note.kind, note.word) for note in trace.notes] == [(NoteKind.COLLECTIVE, fused)]
+    assert [(note.kind, note.word) for note in trace.notes] == [
+        (NoteKind.COLLECTIVE, fused),
+        (NoteKind.COLLECTIVE, put),
+    ]
 
 
 def test_a_barrier_is_an_all_reduce_of_one_float(tmp_path):

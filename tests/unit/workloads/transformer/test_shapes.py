@@ -74,7 +74,7 @@ def test_a_config_describes_the_same_shape_as_the_preset(tmp_path, config, name)
     ("config", "sentence"),
     [
         ({**LLAMA3_8B, "model_type": "lama"}, "type 'lama'. Did you mean 'llama'"),
-        ({**LLAMA3_8B, "hidden_size": None}, "hidden_size is None; it must be a whole number"),
+        ({**LLAMA3_8B, "hidden_size": None}, "hidden_size is null; it must be a whole number"),
         ({**LLAMA3_8B, "n_shared_experts": 1}, "has n_shared_experts 1"),
         ({**LLAMA3_8B, "decoder_sparse_step": 2}, "mixtures in some layers only"),
         ({**LLAMA3_8B, "tie_word_embeddings": "no"}, "is 'no'; it must be true or false"),
@@ -84,13 +84,14 @@ def test_a_config_describes_the_same_shape_as_the_preset(tmp_path, config, name)
         ({**LLAMA3_8B, "model_type": "qwen3_moe"}, "of mixtures it has no key at all"),
         (
             {**LLAMA3_8B, "model_type": "mixtral", "num_local_experts": None},
-            "is None, but a mixtral is a mix",
+            "is null, but a mixtral is a mix",
         ),
         (
             {**LLAMA3_8B, "num_experts": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
             "different numbers of experts .num_local_experts 4, num_experts 8.",
         ),
         ({**LLAMA3_8B, "num_hidden_layers": 10**30}, "layers is 10+; .* at most 100,000,000"),
+        ({**LLAMA3_8B, "model_type": "mistral", "attention_bias": True}, "which a mistral has not"),
         ({**DEEPSEEK_V3, "attention_bias": True}, "attention_bias, which latent attention has not"),
         ({**DEEPSEEK_V3, "moe_layer_freq": 2}, "moe_layer_freq 2, mixtures in some layers only"),
         ({**DEEPSEEK_V3, "q_lora_rank": "full"}, "q_lora_rank is 'full'; it must be a whole"),
@@ -100,6 +101,16 @@ def test_a_config_describes_the_same_shape_as_the_preset(tmp_path, config, name)
 def test_configs_of_other_models_are_refused(tmp_path, config, sentence):
     with pytest.raises((DataError, UsageError), match=sentence):
         model(_file(tmp_path, config))
+
+
+def test_attention_bias_is_that_of_queries_keys_values_and_output(tmp_path):
+    plain, biased = (
+        model(_file(tmp_path, {**LLAMA3_8B, "attention_bias": has})) for has in (False, True)
+    )
+    more = 4096 + 2 * 1024 + 4096
+    assert biased.parameters == plain.parameters + 32 * more
+    here = [transformer_job(shape).costs.layer_dense for shape in (plain, biased)]
+    assert here[1] == here[0] + more
 
 
 def test_keys_that_are_not_known_are_told_and_those_without_shapes_are_not(tmp_path):

@@ -1,0 +1,123 @@
+"""What JSON from a file must look like, checked before it is used and told without Python's words.
+
+A shape is written as the JSON is: a type for a value (``float`` takes whole numbers, too,
+``object`` everything, and ``None`` is JSON's null), ``[shape]`` for a list, ``{"name": shape}``
+for an object, ``{str: shape}`` for one whose members have names of their own, and a tuple for a
+choice. A name that ends in "?" may be left out; members that a shape does not name are not looked
+at.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_SHOWN = 60
+_WORDS: Mapping[object, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    None: "null",
+}
+
+
+_IN_PYTHONS_WORDS = re.compile(
+    r"$|could not convert |(not enough|too many) values |invalid literal |dictionary update "
+)
+
+
+def require_shape(value: object, shape: Any, where: str = "") -> None:
+    """Raise ValueError, whose message names the place, if a value of JSON has another shape."""
+    if isinstance(shape, tuple):
+        _require_one_of(value, shape, where)
+    elif isinstance(shape, list):
+        _require_kind(value, list, where)
+        assert isinstance(value, list)
+        for at, entry in enumerate(value):
+            require_shape(entry, shape[0], f"{where}[{at}]")
+    elif isinstance(shape, dict):
+        _require_kind(value, dict, where)
+        assert isinstance(value, dict)
+        _require_members(value, shape, f"{where}." if where else "")
+    else:
+        _require_kind(value, shape, where)
+
+
+def _require_one_of(value: object, shapes: tuple[Any, ...], where: str) -> None:
+    """Raise ValueError if a value has none of the shapes."""
+    outer = [_outer(shape) for shape in shapes]
+    fitting = [shape for shape, kind in zip(shapes, outer, strict=True) if _is(value, kind)]
+    if not fitting:
+        words = " or ".join(_WORDS[kind] for kind in outer)
+        raise ValueError(f"{_named(where)} must be {words}, found {found_value(value)}")
+    require_shape(value, fitting[0], where)
+
+
+def _outer(shape: Any) -> Any:
+    """Return the type of what a shape describes."""
+    return type(shape) if isinstance(shape, list | dict) else shape
+
+
+def _require_members(value: dict[str, Any], shape: Mapping[Any, Any], prefix: str) -> None:
+    """Raise ValueError if a member is missing or has another shape."""
+    for name, inner in shape.items():
+        if name is str:
+            for own, entry in value.items():
+                require_shape(entry, inner, f"{prefix}{own}")
+        elif (plain := name.removesuffix("?")) in value:
+            require_shape(value[plain], inner, f"{prefix}{plain}")
+        elif name == plain:
+            raise ValueError(f"{_named(prefix + name)} is missing")
+
+
+def _require_kind(value: object, kind: Any, where: str) -> None:
+    if not _is(value, kind):
+        raise ValueError(f"{_named(where)} must be {_WORDS[kind]}, found {found_value(value)}")
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Return whether a value is of a type; true and false are no numbers."""
+    if kind is None:
+        return value is None
+    if kind is object:
+        return True
+    if kind is float:
+        kind = int | float
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _named(where: str) -> str:
+    return f"'{where:.80}'" if where else "it"
+
+
+def found_value(value: object) -> str:
+    """Return a value as JSON writes it, a text in single quotes, shortened, for messages."""
+    try:
+        text = f"'{value}'" if isinstance(value, str) else json.dumps(value, default=repr)
+    except RecursionError:
+        return "deeply nested values"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def require_known(value: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise ValueError if an object has members of other names."""
+    strange = sorted(value.keys() - set(known))
+    if strange:
+        raise ValueError(f"'{strange[0]:.80}' is no key that is known")
+
+
+def plain_reason(error: Exception) -> str:
+    """Return what is wrong with a document that led to an error, without Python's words for it.
+
+    For readers of documents whose shape is too free to be described; it cannot name the place.
+    """
+    if isinstance(error, KeyError):
+        return f"{str(error.args[0])!r:.80} is missing or not known"
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
+    if isinstance(error, ValueError) and not _IN_PYTHONS_WORDS.match(str(error)):
+        return f"{error!s:.200}"
+    return "a value in it is of another type or length than it must be"

@@ -1,0 +1,452 @@
+"""Sound JSON and YAML files of every kind that is read, each with its reader."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from host_json import ALL_REDUCE, MM, listed, node, plain, tensor, write_host
+from profile_json import event, kernel, launch, write_profile
+from random_jobs import random_job
+from raw_graphs import chain
+from sample_parts import TEN, written
+from small_reports import small_report
+from small_studies import study
+from tiny_checkpoints import chain_checkpoint, chains, costed_checkpoint
+from tiny_corpus import write_corpus
+
+from layerdag.cli.compose import read_run_file, write_run_file
+from layerdag.codec.formats import read, read_any
+from layerdag.codec.sample_files import PartIndex, SampleRun, StoredSample
+from layerdag.codec.unfolding import unfold
+from layerdag.datasets.loading import FolderConfig
+from layerdag.datasets.packed import load_packed, renamed_by_header, renamed_file
+from layerdag.datasets.packing import pack_folder
+from layerdag.datasets.samples import iter_samples
+from layerdag.graph.attributed_graph import (
+    read_json,
+    read_labels,
+    read_step_time,
+    write_json,
+    write_step_times,
+)
+from layerdag.programs.forward_program import Program
+from layerdag.report.comparison import read_reports
+from layerdag.report.page import write_report
+from layerdag.sampling.folder import write_samples
+from layerdag.simulator.calibration import CalibratedMachine, read_machine, write_machine
+from layerdag.simulator.calibration_fit import FittedLink
+from layerdag.simulator.cluster import read_memory, read_network, read_system
+from layerdag.simulator.learned import OperatorTrees
+from layerdag.simulator.sweep import read_sweep
+from layerdag.surrogates.data import sample_files
+from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
+from layerdag.surrogates.files import load_surrogate, save_surrogate
+from layerdag.traces.chakra.corpus import read_index
+from layerdag.traces.chakra.json_forms import encode_feeder_json, encode_trace_json
+from layerdag.traces.chakra.workload import read_groups
+from layerdag.traces.hlo.program import Hardware
+from layerdag.traces.pytorch.kineto import read_durations
+from layerdag.traces.trace import Workload
+from layerdag.training.checkpoint import load_checkpoint, read_schema
+from layerdag.workloads.exploration import read_study
+from layerdag.workloads.llm_corpus import read_space
+from layerdag.workloads.transformer.hugging_face import read_hugging_face
+
+
+@dataclass(frozen=True)
+class JsonFile:
+    """A kind of file.
+
+    Attributes:
+        name: Of the test.
+        write: Writes a sound file, and what belongs to it, into a folder; returns its path.
+        read: Reads the file.
+    """
+
+    name: str
+    write: Callable[[Path], Path]
+    read: Callable[[Path], object]
+
+    def __str__(self) -> str:
+        """Return the name of the test."""
+        return self.name
+
+
+def _text(document: object) -> Callable[[Path], Path]:
+    """Return a function that writes a document as it is."""
+
+    def write(folder: Path) -> Path:
+        (folder / "it.json").write_text(json.dumps(document))
+        return folder / "it.json"
+
+    return write
+
+
+def _checkpoint(name: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        chain_checkpoint(folder)
+        return folder / "model" / name
+
+    return write
+
+
+def _parts(name: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        return written(chain_checkpoint(folder), folder / "samples") / name
+
+    return write
+
+
+def _manifest(folder: Path) -> Path:
+    return write_samples(chain_checkpoint(folder), TEN, folder / "samples")
+
+
+def _entry(folder: Path) -> Path:
+    sample = next(iter_samples(written(chain_checkpoint(folder), folder / "samples")))
+    return _text(sample.entry)(folder)
+
+
+def _packed(name: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / "graphs").mkdir()
+        for at in range(8):
+            write_json(folder / "graphs" / f"g{at}.json", chain(f"g{at}", "abcab"[: 2 + at % 4]))
+        pack_folder(FolderConfig(folder=folder / "graphs"), folder / "packed")
+        return folder / "packed" / name
+
+    return write
+
+
+def _renamed(folder: Path) -> Path:
+    path = _packed("packed.json")(folder)
+    beside = renamed_file(path.parent)
+    beside.write_text(json.dumps({"0" * 64: {"op": {"op 1": "secret"}}}))
+    return beside
+
+
+def _run(folder: Path) -> Path:
+    write_run_file(folder, {"data": {"name": "folder", "folder": "x"}, "seed": 1})
+    return folder / "run.json"
+
+
+def _report(folder: Path) -> Path:
+    """Write two reports; of each list of the first one, its first entry."""
+    write_report(small_report(), folder / "a.html")
+    whole = json.loads((folder / "a.json").read_text())
+    last = whole["leaks"][-1]
+    attack = {name: last["attacks"][0][name] for name in ("name", "auc", "interval", "verdict")}
+    leaks = {"nearness": last["nearness"], "attacks": [attack]}
+    kept = {name: whole[name][:1] for name in ("summary", "answers", "provenance")}
+    rows = {"rows": whole["similarity"]["rows"][:1]}
+    document = {**kept, "title": "t", "lead": "l", "leaks": [leaks], "similarity": rows}
+    for name in ("a", "b"):
+        (folder / f"{name}.json").write_text(json.dumps(document))
+    return folder / "a.json"
+
+
+def _index(folder: Path) -> Path:
+    """Write a corpus whose index is one line, that is, one document."""
+    return write_corpus(folder, {"train": 1}) / "index.jsonl"
+
+
+def _boosting(folder: Path) -> Path:
+    data = chains()
+    target_B = np.arange(1.0, 1 + len(data.graphs["train"]))
+    fitted = fit_boosting(
+        list(data.graphs["train"]), target_B, data.schema.sizes(), seed=0,
+        settings=BoostingSettings(trees=3),
+    )  # fmt: skip
+    save_surrogate(fitted, folder / "fitted")
+    return folder / "fitted" / "surrogate.json"
+
+
+def _job(layers: int = 3) -> Workload:
+    return unfold(random_job(1, 2, layers=layers), 2).workload
+
+
+def _own_trace(folder: Path) -> Path:
+    (folder / "job.json").write_bytes(encode_trace_json(_job()))
+    return folder / "job.json"
+
+
+def _feeder(folder: Path) -> Path:
+    (folder / "job.0.json").write_bytes(encode_feeder_json(_job().traces[0]))
+    return folder / "job.0.json"
+
+
+def _operators(folder: Path) -> Path:
+    save_surrogate(OperatorTrees.fit(_job(30).traces), folder / "fitted")
+    return folder / "fitted" / "surrogate.json"
+
+
+def _host(folder: Path) -> Path:
+    a, b, c = tensor(1), tensor(2), tensor(3)
+    nodes = [
+        node(3, "aten::mm", MM, (a, b), (c,)),
+        node(4, "c10d::allreduce_", ALL_REDUCE, (listed(c), plain("", "")), (listed(c),)),
+    ]
+    return write_host(folder / "host.json", nodes)
+
+
+def _profile(folder: Path) -> Path:
+    shapes = {"Input Dims": [[4, 4], [4, 4]], "Input type": ["float", "float"]}
+    nccl = {"Collective name": "allreduce", "In msg nelems": 4, "dtype": "Float",
+            "Process Group Ranks": "[0, 1]"}  # fmt: skip
+    events = [
+        event("cpu_op", "aten::mm", 0, 9, **{"External id": 1, **shapes}),
+        launch(1, 1),
+        kernel(1, 20, 5),
+        launch(2, 12),
+        kernel(2, 30, 5, "ncclDevKernel_AllReduce", **nccl),
+    ]
+    return write_profile(
+        folder / "p.json", events, distributedInfo={"rank": 0, "world_size": 2, "pg_config": [
+            {"pg_name": "0", "ranks": [0, 1]}]},
+    )  # fmt: skip
+
+
+def _step_time(folder: Path) -> Path:
+    return write_step_times(folder / "job", [0.5, 0.25], 2)
+
+
+def _machine(folder: Path) -> Path:
+    from layerdag.simulator.calibration import FittedOperatorCosts
+
+    costs = FittedOperatorCosts({"mm": (1.0, 2.0, 3.0)}, (4.0, 5.0, 6.0))
+    write_machine(CalibratedMachine(costs, FittedLink(10.0, 1e9), 2), folder / "m.json")
+    return folder / "m.json"
+
+
+def _graph(folder: Path) -> Path:
+    write_json(folder / "g.json", chain("g", "abc", label=1.0, family="x"))
+    return folder / "g.json"
+
+
+def _pack_of(path: Path) -> object:
+    data = load_packed(FolderConfig(folder=path.parent))
+    return [list(graphs) for graphs in data.graphs.values()]
+
+
+def _first_part(path: Path) -> object:
+    return PartIndex.read(path.parent, 0)
+
+
+def _reports(path: Path) -> object:
+    return read_reports([path, path.with_name("b.json")])
+
+
+PROGRAM = {
+    "format": "layerdag-program/1", "name": "p", "sizes": {"B0": 2}, "outputs": [1],
+    "nodes": [
+        {"operator": "input", "arguments": [{"input": ["B0", 4], "dtype": "float32"}]},
+        {"operator": "aten.sum.default", "arguments": [{"edge": "#"}], "inputs": [0],
+         "keywords": {"dtype": {"dtype": "float32"}}, "module": "m"},
+    ],
+}  # fmt: skip
+CONSTANT = {
+    **PROGRAM,
+    "nodes": [
+        {"operator": "constant", "arguments": [
+            {"constant": [2], "dtype": "float32", "content": [1.0, {"float": "inf"}]}]},
+        {"operator": "aten.relu.default", "arguments": [{"edge": "#"}], "inputs": [0],
+         "mode": ["no_grad"]},
+    ],
+}  # fmt: skip
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "max_position_embeddings": 64,
+    "hidden_act": "silu", "rope_scaling": None,
+}  # fmt: skip
+MIXTURE = {
+    **LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2,
+}  # fmt: skip
+LATENT = {
+    **LLAMA, "model_type": "deepseek_v3", "q_lora_rank": 16, "kv_lora_rank": 8,
+    "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
+WFFORMAT = {
+    "name": "w", "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {
+            "tasks": [
+                {"name": "a", "id": "a", "parents": [], "children": ["b"], "inputFiles": ["f"],
+                 "outputFiles": ["f"]},
+                {"name": "b", "id": "b", "parents": ["a"], "children": [], "inputFiles": []},
+            ],
+            "files": [{"id": "f", "sizeInBytes": 5}],
+        },
+        "execution": {
+            "makespanInSeconds": 2.5,
+            "tasks": [{"id": "a", "runtimeInSeconds": 1.5, "coreCount": 2,
+                       "command": {"program": "x", "arguments": ["-v"]}, "machines": ["m"]}],
+        },
+    },
+}  # fmt: skip
+WFFORMAT_1_4 = {
+    "name": "w", "schemaVersion": "1.4",
+    "workflow": {
+        "makespanInSeconds": 2.5,
+        "tasks": [
+            {"name": "a", "type": "compute", "parents": [], "children": ["b"],
+             "runtimeInSeconds": 1.5, "cores": 1.0,
+             "files": [{"link": "output", "name": "f", "sizeInBytes": 5}]},
+            {"name": "b", "type": "compute", "parents": ["a"], "children": []},
+        ],
+    },
+}  # fmt: skip
+NODE_LINK = {
+    "directed": True, "multigraph": False, "graph": {"label": 2.0},
+    "nodes": [{"id": "a", "op": "mm", "shape": [1, 2], "more": {"x": 1}}, {"id": "b", "op": "add"}],
+    "links": [{"source": "a", "target": "b", "type": "data"}],
+}  # fmt: skip
+CYTOSCAPE = {
+    "data": {"name": "g"},
+    "elements": {
+        "nodes": [{"data": {"id": "a", "op": "mm"}}, {"data": {"id": "b"}}],
+        "edges": [{"data": {"source": "a", "target": "b"}}],
+    },
+}
+JSON_GRAPH = {
+    "graph": {
+        "directed": True, "metadata": {"label": 2},
+        "nodes": {"a": {"label": "mm", "metadata": {"x": 1}}, "b": {"label": "add"}},
+        "edges": [{"source": "a", "target": "b", "relation": "data", "metadata": {"y": 1}}],
+    }
+}  # fmt: skip
+GRAPHOLOGY = {
+    "options": {"type": "directed"}, "attributes": {"name": "g"},
+    "nodes": [{"key": "a", "attributes": {"op": "mm"}}, {"key": "b"}],
+    "edges": [{"key": "e", "source": "a", "target": "b", "attributes": {}}],
+}  # fmt: skip
+STUDY = {**study(), "model": "gpt2"}
+SPACE = {"models": {"mine": "gpt2"}, "tensor": [1, 2], "test_layers": [3]}
+SWEEP = {
+    "workloads": {"a": "w"}, "systems": {"s": "s.json"}, "networks": {"n": "n.yml"},
+    "compute": ["reference"], "congestion": ["unaware"], "costs": {"n": 1.0},
+}  # fmt: skip
+NETWORK = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500]}
+SYSTEM = {
+    "scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 4, "all-reduce-implementation": ["ring"],
+    "all-gather-implementation": ["ring"], "reduce-scatter-implementation": ["ring"],
+    "all-to-all-implementation": ["direct"], "collective-optimization": "localBWAware",
+    "local-mem-bw": 50.0, "peak-perf": 10, "roofline-enabled": 1,
+}  # fmt: skip
+MEMORY = {
+    "memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 1, "remote-mem-bw": 2.5,
+    "num-npus-per-node": 2, "num-nodes": 1,
+}  # fmt: skip
+HARDWARE = {
+    "peak_flops": 1e12, "memory_bandwidth": 1e11, "per_datatype_flops": {"bf16": 2e12},
+}  # fmt: skip
+
+FILES = (
+    JsonFile("samples.json", _parts("samples.json"), lambda path: SampleRun.read(path.parent)),
+    JsonFile("index of a part", _parts("part-000000.json"), _first_part),
+    JsonFile(
+        "entry of a sample",
+        _entry,
+        lambda path: StoredSample.from_files(path.read_bytes(), str(path), {}),
+    ),
+    JsonFile("manifest, streamed", _manifest, lambda path: list(iter_samples(path.parent))),
+    JsonFile("manifest, listed", _manifest, lambda path: sample_files(path.parent)),
+    JsonFile("header of packed graphs", _packed("packed.json"), _pack_of),
+    JsonFile("names of packed graphs", _packed("names.json"), _pack_of),
+    JsonFile("renamed words", _renamed, lambda path: renamed_by_header(path.parent / "packed")),
+    JsonFile("meta of a checkpoint", _checkpoint("meta.json"), lambda p: load_checkpoint(p.parent)),
+    JsonFile(
+        "config of a checkpoint", _checkpoint("config.json"), lambda p: load_checkpoint(p.parent)
+    ),
+    JsonFile("schema of a checkpoint", _checkpoint("schema.json"), lambda p: read_schema(p.parent)),
+    JsonFile(
+        "schema with costs",
+        lambda folder: costed_checkpoint(folder).path / "schema.json",
+        lambda path: read_schema(path.parent),
+    ),
+    JsonFile("settings of a run", _run, lambda path: read_run_file(path.parent)),
+    JsonFile("figures of a report", _report, _reports),
+    JsonFile("index of a corpus", _index, lambda path: read_index(path.parent)),
+    JsonFile("surrogate", _boosting, lambda path: load_surrogate(path.parent)),
+    JsonFile("surrogate of operators", _operators, lambda path: OperatorTrees.load(path.parent)),
+    JsonFile("machine", _machine, read_machine),
+    JsonFile("step times", _step_time, read_step_time),
+    JsonFile("labels", _text({"g0": {"label": 1.0, "family": "x"}, "g1": 2}), read_labels),
+    JsonFile("groups", _text({"1": [0, 1]}), lambda path: read_groups(path, 2)),
+    JsonFile(
+        "durations",
+        _text({"cols": ["rf_id", "ts_us", "dur_us"], "rows": [[1, 2.0, 3.0]]}),
+        read_durations,
+    ),
+    JsonFile("trace", _own_trace, read_any),
+    JsonFile("feeder trace", _feeder, read_any),
+    JsonFile("host trace", _host, read_any),
+    JsonFile("profile", _profile, read_any),
+    JsonFile("graph", _graph, read_json),
+    JsonFile("program as a graph", _text(PROGRAM), read),
+    JsonFile("program", _text(PROGRAM), Program.load),
+    JsonFile("program with a constant", _text(CONSTANT), Program.load),
+    JsonFile("WfFormat 1.5", _text(WFFORMAT), read),
+    JsonFile("WfFormat 1.4", _text(WFFORMAT_1_4), read),
+    JsonFile("node-link", _text(NODE_LINK), read),
+    JsonFile("Cytoscape", _text(CYTOSCAPE), read),
+    JsonFile("JSON Graph Format", _text(JSON_GRAPH), read),
+    JsonFile("graphology", _text(GRAPHOLOGY), read),
+    JsonFile("llama", _text(LLAMA), read_hugging_face),
+    JsonFile("mixtral", _text(MIXTURE), read_hugging_face),
+    JsonFile("deepseek", _text(LATENT), read_hugging_face),
+    JsonFile("study", _text(STUDY), read_study),
+    JsonFile("space of a corpus", _text(SPACE), read_space),
+    JsonFile("sweep", _text(SWEEP), read_sweep),
+    JsonFile("network", _text(NETWORK), read_network),
+    JsonFile("system", _text(SYSTEM), read_system),
+    JsonFile("remote memory", _text(MEMORY), read_memory),
+    JsonFile("hardware", _text(HARDWARE), Hardware.from_file),
+)
+
+
+def damages(document: Any) -> Iterator[tuple[str, Any]]:
+    """Yield documents with one value dropped, null, or of another type, with what was done.
+
+    Of a list the first entry alone is changed.
+    """
+    for path in _paths(document):
+        *outer, last = path
+        for what, value in _others(_at(document, path)):
+            changed = json.loads(json.dumps(document))
+            holder = _at(changed, outer)
+            if what == "dropped":
+                del holder[last]
+            else:
+                holder[last] = value
+            yield f"{path} {what}", changed
+    yield "list", [document]
+    yield "null", None
+    yield "text", "x"
+
+
+def _others(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what stands in the place of a value."""
+    yield "dropped", None
+    for other in (None, "x", 7, 0.5, True, [], {}):
+        if other is None or type(other) is not type(value) or (not other and value):
+            yield f"became {other!r}", other
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    entries = list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:1]
+    for key, inner in entries:
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from _paths(inner, (*path, key))
+
+
+def _at(value: Any, path: Any) -> Any:
+    for key in path:
+        value = value[key]
+    return value
