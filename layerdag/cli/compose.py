@@ -72,8 +72,8 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
     known = _flat_keys(base)
     for override in parsed:
-        is_condition = str(override.key_or_group).startswith("conditions.")
-        if not (_is_group(override) or override.is_add() or is_condition):
+        is_open = str(override.key_or_group).startswith(("conditions.", "sizes."))
+        if not (_is_group(override) or override.is_add() or is_open):
             _check_key(str(override.key_or_group), known)
     return _compose(name, [str(o.input_line) for o in parsed])
 

@@ -198,9 +198,8 @@ class Grammar:
         negated = name.startswith("no_") and not _meant(name, self.settings)
         setting = self._setting(flag, name.removeprefix("no_") if negated else name)
         if setting is None:
-            key = name.removeprefix("conditions.")
             value = given if equals else _next(flag, "VALUE", waiting)
-            return f"++conditions.{key}={_value('float', value, sweeps=sweeps)}"
+            return f"++{_open_key(name)}={_value('float', value, sweeps=sweeps)}"
         if setting.kind == "bool":
             return f"{setting.name}={_truth(flag, given, waiting, negated=negated, equals=equals)}"
         if negated:
@@ -212,7 +211,7 @@ class Grammar:
         return f"{setting.name}={_value(setting.kind, value, sweeps=sweeps)}"
 
     def _setting(self, flag: str, name: str) -> Setting | None:
-        """Return the setting that a flag means; None if it means a condition.
+        """Return the setting that a flag means; None if it means a condition or a size.
 
         Raises:
             UsageError: If it means none, or several.
@@ -224,15 +223,15 @@ class Grammar:
             raise UsageError(f"'{flag}' may mean several settings; write {spelled}.")
         if meant:
             return next(setting for setting in self.settings if setting.name == meant[0])
-        if self._is_condition(name):
+        if self._is_open(name):
             return None
         raise UsageError(self._unknown(flag, name))
 
-    def _is_condition(self, name: str) -> bool:
-        """Return whether a name is that of a condition, which only samples are asked for by."""
+    def _is_open(self, name: str) -> bool:
+        """Return whether samples are asked for by a name: a condition, or a size of programs."""
         if self.verb != "sample":
             return False
-        return name.startswith("conditions.") or name in self.conditions()
+        return name.startswith(("conditions.", "sizes.")) or name in self.conditions()
 
     def _plain(self, word: str) -> str:
         """Return a word with the group that it may lack: ``family=gpt``."""
@@ -241,8 +240,8 @@ class Grammar:
             return word
         if _meant(key, self.settings) or key.startswith("hydra."):
             return word
-        if self._is_condition(key):
-            return f"++conditions.{key.removeprefix('conditions.')}={value}"
+        if self._is_open(key):
+            return f"++{_open_key(key)}={value}"
         settings, conditions = [setting.name for setting in self.settings], self.conditions()
         raise ConfigError(
             f"'{key}' is no setting and no condition of the checkpoint."
@@ -292,6 +291,11 @@ def value_in(words: Sequence[str], *names: str) -> str | None:
         if name in names and (equals or is_flag):
             found = (value if equals else following).strip("'\"")
     return found
+
+
+def _open_key(name: str) -> str:
+    """Return the full name of a condition, or of a size of programs, which says so."""
+    return name if name.startswith(("conditions.", "sizes.")) else f"conditions.{name}"
 
 
 def _next(flag: str, metavar: str, waiting: list[str]) -> str:

@@ -39,7 +39,6 @@ def test_what_is_written_is_read_back():
         {"programs": []},
         {"entry": "v0"},
         {"numbers": [0]},
-        {"numbers": [2.5]},
         {"same": ["x"]},
         {"numbers": [], "programs": []},
     ],
