@@ -32,9 +32,8 @@ _LISTED = re.compile(r"Tensor\((?:[^()]|\([^()]*\))*\)|None|\w+")
 _EMPTY = "nullptr"
 _BACKWARD = "autograd::engine::evaluate_function"
 _ASKS_CONTENT = ("aten::is_nonzero", "aten::item", "aten::_local_scalar_dense")
-_PLAN = frozenset(
-    ("c10d::broadcast_", "c10d::send", "c10d::recv_", "c10d::allreduce_", "c10d::barrier")
-)
+_MESSAGES = ("c10d::send", "c10d::recv_")
+_PLAN = frozenset((*_MESSAGES, "c10d::broadcast_", "c10d::allreduce_", "c10d::barrier"))
 """Communication that belongs to the plan, not to the program."""
 
 _COALESCED = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
@@ -107,6 +106,7 @@ class _Reader:
         self._unknown: list[str] = []
         self._flat: set[int] = set()
         self._units: dict[str, None] = {}
+        self._messages = 0
 
     def recording(self) -> Recording:
         """Return the forward pass."""
@@ -133,6 +133,7 @@ class _Reader:
             units=tuple(self._units),
             branches=tuple(self._branches),
             unknown_numbers=tuple(self._unknown),
+            messages=self._messages,
         )
 
     def _ancestors(self, node: Raw) -> tuple[Raw, ...]:
@@ -170,6 +171,7 @@ class _Reader:
         if name in _ASKS_CONTENT:
             self._branches.append(f"{self._module(node) or 'the model'}: {name}")
             return
+        self._messages += name in _MESSAGES
         if name in _PLAN or self._moves_buffers(node, name):
             return
         found = _SCHEMA.match(str(attribute(node, "op_schema") or ""))

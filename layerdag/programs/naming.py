@@ -642,6 +642,11 @@ def _notes(recording: Recording) -> tuple[str, ...]:
             f"{len(unknown)} numbers of {operators} are not in the trace; 0.5 and 1 stand for "
             "them, so what the program computes is not what the traced step computed."
         )
+    if recording.messages:
+        notes.append(
+            f"{recording.messages} messages between ranks are left out: the program is what one "
+            "stage of a pipeline ran before its first backward pass, not the model's."
+        )
     return tuple(notes)
 
 

@@ -94,6 +94,7 @@ class Recording:
         units: Paths of the modules that ``fully_shard`` gathers at once.
         branches: Modules and operators that asked for the content of a tensor.
         unknown_numbers: Operators that take a number which the source does not state.
+        messages: How many sends and receives between ranks were left out.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Recording:
     units: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
     unknown_numbers: tuple[str, ...] = ()
+    messages: int = 0
 
 
 def dtype_name(dtype: torch.dtype) -> str:

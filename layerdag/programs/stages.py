@@ -127,6 +127,7 @@ class _Cutting:
             self._run()
         self._last_use = self._uses()
         self._free_N = self._given_by_inputs()
+        self._crossing = self._alive()
 
     def _run(self) -> None:
         """Run the program and note results, costs and which memory is written when."""
@@ -193,6 +194,12 @@ class _Cutting:
                     f"{self._program.name}: the cuts {', '.join(plan.cuts)} are not in the order "
                     "in which the modules run; name each once, in order."
                 )
+            for name, (first, end) in zip(plan.cuts, pairwise([*cuts, len(nodes)]), strict=True):
+                if not any(map(self._trains, nodes[first:end])):
+                    raise UsageError(
+                        f"{self._program.name}: the stage that begins with '{name}' has nothing to "
+                        "train; let it begin earlier, or the next one later."
+                    )
             return [0, *cuts, len(nodes)]
         legal = [at for at in range(1, len(nodes)) if self._fault(at) is None]
         for places in self._choices(legal):
@@ -211,8 +218,9 @@ class _Cutting:
         for at, unit in enumerate(unit_of):
             if unit and self._program.nodes[at].operator not in LEAVES:
                 begins.setdefault(unit, at)
-        yield [at for at in begins.values() if at in set(legal)]
-        yield [at for at in legal if len(self.crossing(at)) == 1]
+        able = set(legal)
+        yield [at for at in begins.values() if at in able]
+        yield [at for at in legal if len(self._crossing[at]) == 1]
         yield list(legal)
 
     def _balanced(self, places: Sequence[int], stages: int) -> list[int]:
@@ -222,30 +230,17 @@ class _Cutting:
         """
         done_N = np.concatenate([[0.0], np.cumsum(self._cost_N)])
         trained_N = np.concatenate([[0], np.cumsum([self._trains(n) for n in self._nodes])])
-        left = sorted(places, key=lambda at: at)
+        levels = sorted({int(trained_N[at]) for at in places} - {int(trained_N[-1])})
         found = [0]
         for number in range(1, stages):
-            target = done_N[-1] * number / stages
-            able = [
-                at
-                for at in left
-                if trained_N[at] > trained_N[found[-1]]
-                and self._able(at, left, trained_N, stages - number - 1)
-            ]
+            target, before = done_N[-1] * number / stages, int(trained_N[found[-1]])
+            most = len(levels) - (stages - number - 1)  # so many further cuts must fit behind
+            highest = levels[most - 1] if most > 0 else before
+            able = [at for at in places if at > found[-1] and before < trained_N[at] <= highest]
             if not able:
                 return []
             found.append(min(able, key=lambda at: abs(done_N[at] - target)))
-            left = [at for at in left if at > found[-1]]
         return found[1:]
-
-    @staticmethod
-    def _able(at: int, places: Sequence[int], trained_N: np.ndarray, more: int) -> bool:
-        """Return whether so many further cuts fit behind a place, parameters after each."""
-        last = int(trained_N[at])
-        for place in places:
-            if more and place > at and trained_N[place] > last:
-                last, more = int(trained_N[place]), more - 1
-        return more == 0 and bool(trained_N[-1] > last)
 
     @property
     def _nodes(self) -> tuple[Node, ...]:
@@ -259,7 +254,10 @@ class _Cutting:
         """Return whether a node counts as one with parameters; without training any call does."""
         if not self._training:
             return node.operator not in LEAVES
-        trained = any(leaf.kind == "parameter" and leaf.trained for leaf in node.leaves)
+        read = (leaf for i in node.inputs for leaf in self._nodes[i].leaves
+                if self._nodes[i].operator == "parameter")  # fmt: skip
+        leaves = (*node.leaves, *read)
+        trained = any(leaf.kind == "parameter" and leaf.trained for leaf in leaves)
         return trained and node.operator not in LEAVES
 
     def _unit(self, module: str) -> str:
@@ -278,26 +276,25 @@ class _Cutting:
                 f"{self._program.name}: no module '{name}' runs.{did_you_mean(name, list(known))} "
                 f"A stage begins with one, such as {', '.join(list(known)[:4]) or '-'}."
             )
-        fault = self._fault(known[name]) if known[name] else "nothing runs before it"
+        fault = self._fault(known[name])
         if fault:
             raise UsageError(f"{self._program.name}: no stage can begin with '{name}': {fault}.")
         return known[name]
 
-    def crossing(self, cut: int) -> list[int]:
-        """Return the nodes before a place whose results are needed after it."""
-        return [
-            at
-            for at in range(cut)
-            if self._last_use[at] >= cut
-            and self._nodes[at].operator not in LEAVES
-            and not self._free_N[at]
-        ]
+    def _alive(self) -> list[list[int]]:
+        """Return, for each place, the nodes before it whose results are needed after it."""
+        found: list[list[int]] = [[]]
+        for cut in range(1, len(self._nodes) + 1):
+            alive = [at for at in found[-1] if self._last_use[at] >= cut]
+            own = self._nodes[cut - 1].operator not in LEAVES and not self._free_N[cut - 1]
+            found.append([*alive, cut - 1] if own and self._last_use[cut - 1] >= cut else alive)
+        return found
 
     def _fault(self, cut: int) -> str | None:
         """Return why no stage can begin at a place, None if one can."""
         if self._nodes[cut].operator in LEAVES:
             return "it is no call"
-        passed = self.crossing(cut)
+        passed = self._crossing[cut]
         if not passed:
             return "nothing is passed on there"
         for at in passed:
@@ -321,8 +318,8 @@ class _Cutting:
         """
         first, end = bounds[number], bounds[number + 1]
         last = end == len(self._nodes)
-        received = self.crossing(first) if number else []
-        given = list(self._program.outputs) if last else self.crossing(end)
+        received = self._crossing[first] if number else []
+        given = list(self._program.outputs) if last else self._crossing[end]
         kept = self._kept(first, end, received, given)
         body = [at for at in kept if at not in set(received)]
         place = {at: new for new, at in enumerate([*received, *body])}

@@ -24,20 +24,50 @@ class Attention(nn.Module):
 
 
 class Language(nn.Module):
-    """A small language model with its loss; embedding and output share their weights."""
+    """A small language model with its loss; embedding and output can share their weights."""
 
-    def __init__(self, width: int = 24, layers: int = 2, heads: int = 4, rows: int = 90) -> None:
+    def __init__(
+        self, width: int = 24, layers: int = 2, heads: int = 4, rows: int = 90, tied: bool = True
+    ) -> None:
         super().__init__()
         self.token = nn.Embedding(rows, width)
         self.layers = nn.ModuleList(Attention(width, heads) for _ in range(layers))
         self.output = nn.Linear(width, rows, bias=False)
-        self.output.weight = self.token.weight
+        if tied:
+            self.output.weight = self.token.weight
 
     def forward(self, token: Tensor, target: Tensor) -> Tensor:
         x = self.token(token)
         for layer in self.layers:
             x = layer(x)
         return functional.cross_entropy(self.output(x).flatten(0, 1), target.flatten())
+
+
+class Stem(nn.Module):
+    """The first layers of a language model, as the first stage of a pipeline."""
+
+    def __init__(self, whole: Language, layers: int) -> None:
+        super().__init__()
+        self.token, self.layers = whole.token, whole.layers[:layers]
+
+    def forward(self, token: Tensor) -> Tensor:
+        x = self.token(token)
+        for layer in self.layers:
+            x = layer(x)
+        return cast(Tensor, x)
+
+
+class Head(nn.Module):
+    """The last layers of a language model, as the last stage of a pipeline."""
+
+    def __init__(self, whole: Language, layers: int) -> None:
+        super().__init__()
+        self.layers, self.output = whole.layers[layers:], whole.output
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return cast(Tensor, self.output(x))
 
 
 class Images(nn.Module):

@@ -141,7 +141,7 @@ def _write_program(prefix: str, captured: "Capture", host: Path) -> None:
         print(f"{path}: not written, for the step has no program: {told}")
         return
     found.save(path)
-    print(f"{path}: {len(found)} calls")
+    print(f"{path}: {len(found)} calls", *found.notes, sep="\n  ")
 
 
 def _end_at_once() -> None:

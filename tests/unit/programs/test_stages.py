@@ -255,3 +255,14 @@ def test_a_matrix_of_two_stages_is_summed_over_them_as_it_is_held() -> None:
     assert sums[2]["all_reduce:pipeline"] == {"count": 1, "bytes": 64 * 32 * 4 // 2}
     first = program.step(pipeline=3, cuts=("layers.0", "layers.1")).summary()["collectives"]
     assert list(first) == ["all_reduce:stages 0 and 2"]
+
+
+def test_a_stage_with_nothing_to_train_is_refused() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
+    program = ld.program(model, [torch.randn(4, 8)], loss=torch.sum)
+    with pytest.raises(UsageError, match=r"begins with '3' has nothing to train"):
+        program.step(pipeline=2, cuts=("3",))
+    with pytest.raises(UsageError, match=r"no stage can begin with '0': nothing is passed on"):
+        program.step(pipeline=2, cuts=("0",))
+    names = [trace.names() for trace in program.step(pipeline=2).stages]
+    assert ["aten::tanh" in stage for stage in names] == [True, True]

@@ -1,8 +1,11 @@
 import json
+import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import small_programs
 
 import layerdag as ld
 from layerdag.cli.commands import collect
@@ -289,3 +292,53 @@ def test_a_step_without_a_program_is_told_and_an_older_one_goes(tmp_path, capsys
     collect._write_program(str(tmp_path / "mine"), SimpleNamespace(rank=0), host)
     assert not older.exists()
     assert "no program: the step has no forward pass" in capsys.readouterr().out
+
+
+PIPELINE = """
+import sys
+import torch
+from small_programs import Head, Language, Stem
+from torch import distributed
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.nn import functional
+
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+whole = Language(tied=False)
+part = Stem(whole, 1) if rank == 0 else Head(whole, 1)
+stage = PipelineStage(part, rank, 2, torch.device("cpu"))
+loss = lambda y, t: functional.cross_entropy(y.flatten(0, 1), t.flatten())
+schedule = Schedule1F1B(stage, 3, loss_fn=loss)
+optimizer = torch.optim.AdamW(part.parameters(), lr=0.1, fused=True)
+token = torch.zeros(3 * 4, 6, dtype=torch.long)
+for step in range(5):
+    optimizer.zero_grad()
+    if rank == 0:
+        schedule.step(token)
+    else:
+        schedule.step(target=token, losses=[], return_outputs=False)
+    optimizer.step()
+"""
+
+
+def test_a_derived_pipeline_is_that_of_two_real_processes(tmp_path, monkeypatch):
+    path, out = tmp_path / "train.py", tmp_path / "mine"
+    path.write_text(PIPELINE)
+    helpers = str(Path(small_programs.__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", helpers, prepend=os.pathsep)
+    assert main(["collect", "--repeats", "0", "--nproc", "2", "--out", str(out), str(path)]) == 0
+    program = ld.program(*small_programs.language(tied=False))
+    step = program.step(pipeline=2, micro_batches=3, cuts=("layers.1",))
+
+    def operators(trace):
+        # Runs do in place what captures do not; detach_ tells autograd alone.
+        names = (name.removesuffix("_") for name in trace.names())
+        return [name for name in names if name != "aten::detach"]
+
+    for derived, real in zip(step.stages, read_workload(out).traces, strict=True):
+        assert operators(derived) == operators(real)
+        for number in ("comm_size", "comm_tag"):
+            sizes = (trace.integers(number) for trace in (derived, real))
+            own, told = (value_N[there_N].tolist() for value_N, there_N in sizes)
+            assert own == told
+    assert "messages between ranks are left out" in ld.program(f"{out}.program.json").notes[0]
