@@ -10,7 +10,9 @@ Held against the checkpoint's own held-out programs (``data=programs``, split by
   for every parameter;
 - "new": its calls, sizes as expressions, and edges are those of no training program;
 - neighborhoods (a call with its inputs, and theirs) that no training program has;
-- steps derived on one rank, data=8, data=1024 and fsdp=4 that keep every rule of whole programs.
+- steps derived on one rank, data=8, data=1024 and fsdp=4 that keep every rule of whole programs;
+- whether trees tell derived steps of samples from those of held-out programs (AUROC, 0.5 is
+  chance), by counts and costs and by rules; beside it those of training programs.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,8 +32,10 @@ import torch
 import layerdag as ld
 from layerdag.datasets.programs import load_programs
 from layerdag.errors import LayerdagError
+from layerdag.evaluation.metrics.whole_programs import job_areas, judge_jobs
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy.copies import wilson_interval
+from layerdag.programs.assembly import assemble
 from layerdag.programs.forward_program import Program
 from layerdag.sampling import generation
 from layerdag.sampling.generated import GeneratedGraph
@@ -110,6 +115,37 @@ def derived(samples: Sequence[GeneratedGraph]) -> Iterator[tuple[str, float, lis
             yield name, time.process_time() - begin, [f.rule.id for f in check_program(workload)]
 
 
+def decoded(data: ld.GraphDataset, dag: ld.DAG) -> AttributedGraph:
+    """Return a graph of a data set with all that was said of it."""
+    graph = data.schema.decode(dag, "real")
+    return replace(graph, conditions={**graph.conditions, **dag.conditions})
+
+
+def own_program(graph: AttributedGraph) -> Program:
+    """Return a real program with its own table of sizes."""
+    return assemble(graph, lambda entry: int(float(graph.conditions[entry])))
+
+
+def told_apart(programs: dict[str, list[Program]], seed: int) -> dict[str, Any]:
+    """Return the AUROC of trees on derived steps, of samples and of training programs."""
+    judged = {
+        name: judge_jobs([program.step().workload() for program in those])
+        for name, those in programs.items()
+    }
+    found: dict[str, Any] = {}
+    for features in ("counts", "rules"):
+        for name in ("samples", "train"):
+            sets = [
+                jobs.features_BF if features == "counts" else jobs.rule_features_BF()
+                for jobs in (judged[name], judged["test"])
+            ]
+            area_R = job_areas(*sets, seed=seed, replicates=200)
+            low, high = np.quantile(area_R[1:], (0.025, 0.975)).round(3).tolist()
+            found[f"{features}, {name}"] = {"auroc": round(float(area_R[0]), 3),
+                                            "interval": [low, high], "of": len(sets[0])}  # fmt: skip
+    return found
+
+
 def main() -> None:
     """Print the table, or write it."""
     parser = argparse.ArgumentParser(
@@ -125,7 +161,7 @@ def main() -> None:
     torch.set_num_threads(1)
 
     data = load_programs()
-    real = {split: [data.schema.decode(dag, "real") for dag in data.graphs[split]]
+    real = {split: [decoded(data, dag) for dag in data.graphs[split]]
             for split in ("train", "test")}  # fmt: skip
     begin = time.process_time()
     with counted_draws() as draws:
@@ -163,6 +199,13 @@ def main() -> None:
     rows["derived_steps_that_keep_every_rule"] = {plan: share(each) for plan, each in kept.items()}
     rows["broken_rules"] = dict(broken)
     rows["processor_seconds_per_derived_step"] = round(float(np.mean(spent)), 3) if spent else None
+    rng = np.random.default_rng(args.seed)
+    count = min(150, args.num, *(len(graphs) for graphs in real.values()))
+    compared = {
+        split: [own_program(graphs[i]) for i in rng.permutation(len(graphs))[:count].tolist()]
+        for split, graphs in real.items()
+    }
+    rows["told_apart"] = told_apart({**compared, "samples": programs[:count]}, args.seed)
     text = json.dumps(rows, indent=1)
     if args.out:
         args.out.write_text(text + "\n")

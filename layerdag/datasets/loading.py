@@ -101,7 +101,8 @@ def load_dataset(
     Args:
         name_or_folder: "corpus" and "programs" (embedded), "latent_preferential" (generated),
             a name that ``register_loader`` added, or a folder:
-            a corpus (``index.jsonl``), TPU Tile (``.pth``), a family of DGRL
+            a corpus (``index.jsonl``), programs (``.jsonl.xz``), TPU Tile (``.pth``), a family of
+            DGRL
             (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
             your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts; or a
             list of graphs, see ``GraphDataset``.
@@ -186,6 +187,8 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
     """
     if (folder / "index.jsonl").is_file():
         return "corpus"
+    if any(folder.glob("*.jsonl.xz")):
+        return "programs"
     if any(folder.glob("*.pth")):
         return "tpu_tile"
     if any(folder.glob("batch_task.csv*")):

@@ -14,6 +14,7 @@ from typing import Any, final
 
 from layerdag.capturing.step import CapturedStep
 from layerdag.errors import DataError, UsageError
+from layerdag.programs.depth import deepened
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import (
@@ -107,6 +108,19 @@ class Program:
                     f"Known: {', '.join(self.sizes)}."
                 )
         return replace(self, sizes={**self.sizes, **sizes})
+
+    def deepen(self, times: int) -> "Program":
+        """Return the program with each of its repeatable units so many times in a row.
+
+        A unit can be repeated if it maps a tensor to one of the same shape and dtype, as blocks of
+        transformers do (``layerdag.programs.depth``).
+
+        Raises:
+            NodeError: If a node cannot run with the table of sizes.
+            UsageError: If no unit can be repeated, or ``times`` is below 1.
+        """
+        nodes, changes = deepened(self, times)
+        return replace(self, nodes=nodes, **changes)
 
     def operator_counts(self) -> dict[str, int]:
         """Return how many calls of each operator there are, the most frequent first."""

@@ -88,7 +88,7 @@ class ProgramModule(nn.Module):
         super().__init__()
         self.program = program
         self.shared: Sharing | None = None
-        unit_of = _unit_of(program)
+        unit_of = units_of_nodes(program)
         names = [name for name in program.units if name in set(unit_of)]
         position = {name: at for at, name in enumerate(names)}
         self._unit_N = [position.get(name) for name in unit_of]
@@ -211,7 +211,7 @@ class ProgramModule(nn.Module):
                 owner.register_buffer(held.attribute, tensor)
 
 
-def _unit_of(program: ForwardGraph) -> list[str]:
+def units_of_nodes(program: ForwardGraph) -> list[str]:
     """Return the unit of each node, "" for none.
 
     A leaf that several nodes read belongs to their unit if they agree, else to the module.

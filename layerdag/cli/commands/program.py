@@ -20,6 +20,7 @@ EXAMPLE = (
     "  layerdag program my_model.py:make_step --out mine.program.json\n"
     "  layerdag program host_trace.json.gz --print\n"
     "  layerdag program mine.program.json --size B0=64 --size w0=4096 --out wide.program.json\n"
+    "  layerdag program mine.program.json --deepen 4 --out deep.program.json\n"
     "  layerdag capture wide.program.json --data 8 --out traces/wide"
 )
 
@@ -32,6 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="write the program, NAME.program.json")
     parser.add_argument("--size", action="append", default=[], metavar="NAME=N",
         help="another number in the table of sizes, such as B0=64; may be given again")  # fmt: skip
+    parser.add_argument("--deepen", type=int, default=1, metavar="N",
+        help="each unit that can follow itself, such as a block, N times in a row")  # fmt: skip
     parser.add_argument("--print", action="store_true", dest="show",
         help="print the program as readable Python")  # fmt: skip
     parser.add_argument("--phase", choices=("training", "inference"), default="training",
@@ -48,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
     sizes = _sizes(args.size)
     found = _program(args.source).resize(**sizes)
+    if args.deepen != 1:
+        found = found.deepen(args.deepen)
     findings = found.check(training=args.phase == "training")
     if args.out:
         found.save(args.out)

@@ -1,0 +1,65 @@
+"""Deeper programs."""
+
+import pytest
+import torch
+from small_programs import images, language
+from torch import nn
+
+import layerdag as ld
+from layerdag.errors import UsageError
+from layerdag.programs.depth import repeatable_units
+
+
+def test_a_deeper_program_is_that_of_the_deeper_model():
+    """Six layers, made of three by repeating each of them and recorded as six."""
+    shallow = ld.program(*language(layers=3))
+    assert [unit.path for unit in repeatable_units(shallow)] == list(shallow.units)
+    deep, model = shallow.deepen(2), ld.program(*language(layers=6))
+    assert not deep.check()
+    assert [n.operator for n in deep.nodes] == [n.operator for n in model.nodes]
+    assert deep.parameters() == model.parameters()
+    for plan in ({}, {"data": 4}, {"fsdp": 4}):
+        found, wanted = (p.step(**plan).program for p in (deep, model))
+        assert found.names() == wanted.names()
+        for column in ("num_ops", "tensor_size", "comm_size"):
+            assert found.integers(column)[0].tolist() == wanted.integers(column)[0].tolist()
+
+
+def test_a_deeper_program_runs_for_real():
+    module = ld.program(*language(layers=1)).deepen(3).module()
+    module(*module.example_inputs()).backward()
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_once_is_the_program_itself():
+    found = ld.program(*language(layers=2))
+    assert found.deepen(1) == found
+
+
+def test_a_deeper_program_can_be_made_deeper_again():
+    found = ld.program(*language(layers=1))
+    assert len(found.deepen(2).deepen(3)) == len(found.deepen(6))
+    assert len(set(found.deepen(2).deepen(3).units)) == 6
+
+
+@pytest.mark.parametrize("times", [0, -1])
+def test_fewer_than_once_is_refused(times):
+    with pytest.raises(UsageError, match="once or more"):
+        ld.program(*language()).deepen(times)
+
+
+def test_a_model_whose_units_change_the_shape_is_refused():
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(8, 16), nn.Linear(16, 24)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            return x.sum()
+
+    with pytest.raises(UsageError, match="nothing of it can be repeated"):
+        ld.program(Growing(), [torch.zeros(2, 8)]).deepen(2)
+    with pytest.raises(UsageError, match="nothing of it can be repeated"):
+        ld.program(*images()).deepen(2)
