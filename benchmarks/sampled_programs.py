@@ -17,11 +17,11 @@ Held against the checkpoint's own held-out programs (``data=programs``, split by
 
 import argparse
 import json
+import lzma
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,10 +35,10 @@ from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.whole_programs import job_areas, judge_jobs
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy.copies import wilson_interval
-from layerdag.programs.assembly import assemble
+from layerdag.programs.depth import repeatable_units
 from layerdag.programs.forward_program import Program
 from layerdag.sampling import generation
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.traces.chakra.corpus import embedded_corpus
 from layerdag.validation.whole_program import check_program
 
 PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
@@ -88,7 +88,8 @@ def colors(graph: AttributedGraph, radius: int) -> list[int]:
 
 def unseen(graphs: Sequence[AttributedGraph], known: set[int], radius: int) -> float:
     """Return the share of nodes whose neighborhood no training program has."""
-    return float(np.mean([c not in known for graph in graphs for c in colors(graph, radius)]))
+    new = [c not in known for graph in graphs for c in colors(graph, radius)]
+    return round(float(np.mean(new)), 4)
 
 
 def share(found: Sequence[bool]) -> dict[str, Any]:
@@ -101,29 +102,44 @@ def share(found: Sequence[bool]) -> dict[str, Any]:
     }
 
 
-def derived(samples: Sequence[GeneratedGraph]) -> Iterator[tuple[str, float, list[str]]]:
-    """Yield plan, seconds and broken rules of each derived step."""
-    for plan in PLANS:
-        name = ", ".join(f"{key}={value}" for key, value in plan.items()) or "one rank"
-        for sample in samples:
-            begin = time.process_time()
-            try:
-                workload = sample.program.step(**plan).workload()
-            except LayerdagError as error:
-                yield name, time.process_time() - begin, [f"not derived: {error}"[:120]]
-                continue
-            yield name, time.process_time() - begin, [f.rule.id for f in check_program(workload)]
+def kept_rules(programs: Sequence[Program]) -> dict[str, Any]:
+    """Return the share of derived steps that keep every rule, by plan, and the rules broken.
+
+    Deeper ones have each block four times, and those that have an entry w0 a width that no training
+    program has.
+    """
+    kept: dict[str, list[bool]] = {}
+    broken: Counter[str] = Counter()
+    spent: list[float] = []
+    deep = [p.deepen(4).resize(**({"w0": 384} if "w0" in p.sizes else {})) for p in programs
+            if repeatable_units(p)]  # fmt: skip
+    for name, those in (("", programs), ("four times as deep, 384 wide, ", deep)):
+        for plan in PLANS if not name else ({"data": 1024},):
+            label = name + (", ".join(f"{k}={v}" for k, v in plan.items()) or "one rank")
+            for program in those:
+                begin = time.process_time()
+                try:
+                    rules = [f.rule.id for f in check_program(program.step(**plan).workload())]
+                except LayerdagError as error:
+                    rules = [f"not derived: {error}"[:120]]
+                spent.append(time.process_time() - begin)
+                kept.setdefault(label, []).append(not rules)
+                broken.update(rules)
+    return {
+        "derived_steps_that_keep_every_rule": {plan: share(each) for plan, each in kept.items()},
+        "broken_rules": dict(broken),
+        "processor_seconds_per_derived_step": round(float(np.mean(spent)), 3),
+    }
 
 
-def decoded(data: ld.GraphDataset, dag: ld.DAG) -> AttributedGraph:
-    """Return a graph of a data set with all that was said of it."""
-    graph = data.schema.decode(dag, "real")
-    return replace(graph, conditions={**graph.conditions, **dag.conditions})
-
-
-def own_program(graph: AttributedGraph) -> Program:
-    """Return a real program with its own table of sizes."""
-    return assemble(graph, lambda entry: int(float(graph.conditions[entry])))
+def own_programs(folder: Path) -> dict[str, Program]:
+    """Return the real programs of a folder with their own tables of sizes, by name."""
+    found = {}
+    for path in sorted(folder.glob("*.jsonl.xz")):
+        for line in lzma.decompress(path.read_bytes()).splitlines():
+            program = Program.from_json(json.loads(line))
+            found[program.name] = program
+    return found
 
 
 def told_apart(programs: dict[str, list[Program]], seed: int) -> dict[str, Any]:
@@ -140,9 +156,11 @@ def told_apart(programs: dict[str, list[Program]], seed: int) -> dict[str, Any]:
                 for jobs in (judged[name], judged["test"])
             ]
             area_R = job_areas(*sets, seed=seed, replicates=200)
-            low, high = np.quantile(area_R[1:], (0.025, 0.975)).round(3).tolist()
-            found[f"{features}, {name}"] = {"auroc": round(float(area_R[0]), 3),
-                                            "interval": [low, high], "of": len(sets[0])}  # fmt: skip
+            found[f"{features}, {name}"] = {
+                "auroc": round(float(area_R[0]), 3),
+                "interval": np.quantile(area_R[1:], (0.025, 0.975)).round(3).tolist(),
+                "of": len(sets[0]),
+            }
     return found
 
 
@@ -161,7 +179,7 @@ def main() -> None:
     torch.set_num_threads(1)
 
     data = load_programs()
-    real = {split: [decoded(data, dag) for dag in data.graphs[split]]
+    real = {split: [data.schema.decode(dag, "real") for dag in data.graphs[split]]
             for split in ("train", "test")}  # fmt: skip
     begin = time.process_time()
     with counted_draws() as draws:
@@ -187,23 +205,14 @@ def main() -> None:
     }  # fmt: skip
     for radius in (1, 2, 3):
         known = {c for graph in real["train"] for c in colors(graph, radius)}
-        own, held = unseen(graphs, known, radius), unseen(real["test"], known, radius)
-        rows[f"unseen_r{radius}"] = {"samples": round(own, 4), "held_out": round(held, 4)}
-    kept: dict[str, list[bool]] = {}
-    spent: list[float] = []
-    broken: Counter[str] = Counter()
-    for plan, each, rules in derived(samples[: args.derived]):
-        kept.setdefault(plan, []).append(not rules)
-        spent.append(each)
-        broken.update(rules)
-    rows["derived_steps_that_keep_every_rule"] = {plan: share(each) for plan, each in kept.items()}
-    rows["broken_rules"] = dict(broken)
-    rows["processor_seconds_per_derived_step"] = round(float(np.mean(spent)), 3) if spent else None
-    rng = np.random.default_rng(args.seed)
-    count = min(150, args.num, *(len(graphs) for graphs in real.values()))
+        found = (unseen(graphs, known, radius), unseen(real["test"], known, radius))
+        rows[f"unseen_r{radius}"] = dict(zip(("samples", "held_out"), found, strict=True))
+    rows |= kept_rules(programs[: args.derived])
+    rng, own = np.random.default_rng(args.seed), own_programs(embedded_corpus() / "programs")
+    count = min(150, args.num)
     compared = {
-        split: [own_program(graphs[i]) for i in rng.permutation(len(graphs))[:count].tolist()]
-        for split, graphs in real.items()
+        split: [own[name] for name in rng.permutation(data.names[split])[:count].tolist()]
+        for split in ("train", "test")
     }
     rows["told_apart"] = told_apart({**compared, "samples": programs[:count]}, args.seed)
     text = json.dumps(rows, indent=1)

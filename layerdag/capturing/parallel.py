@@ -1,6 +1,7 @@
 """Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -445,11 +446,13 @@ def fake_world(
             "torch.distributed is in use in this process; capture before init_process_group(), "
             "after destroy_process_group(), or in a process of its own."
         )
+    hook = sys.excepthook
     distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world.size)
     try:
         yield replace(world, mesh=_mesh(world))
     finally:
         distributed.destroy_process_group()
+        sys.excepthook = hook  # PyTorch's would begin every traceback of this process with a rank
         _forget_meshes()
 
 
