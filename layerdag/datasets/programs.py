@@ -15,10 +15,9 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition, Split, s
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
-from layerdag.schema.size_tables import FAMILY
+from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.traces.chakra.corpus import embedded_corpus
 
-DEPTH = "depth"
 _HELD_OUT = 0.1
 
 

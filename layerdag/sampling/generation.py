@@ -30,6 +30,7 @@ from layerdag.sampling.feasibility import (
 from layerdag.sampling.generated import GeneratedGraph, has_communication, sample_name
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
+from layerdag.schema.size_tables import DEPTH
 from layerdag.training.checkpoint import (
     SHIPPED,
     LoadedCheckpoint,
@@ -92,7 +93,12 @@ def _requested(
     seeds = [settings.seed + i for i in range(settings.num)]
     given = given_layers(settings, schema)
     if given is None:
-        return conditions_for_model(schema, settings.conditions, seeds)
+        rows = conditions_for_model(schema, settings.conditions, seeds)
+        if schema.kind != "program" or DEPTH not in settings.conditions:
+            return rows
+        # Sizes that were drawn beside a depth that is asked for may be those of another depth.
+        drawn = {NUM_NODES, NUM_LAYERS} - settings.conditions.keys()
+        return [{n: value for n, value in row.items() if n not in drawn} for row in rows]
     return given.likely_conditions(model, settings.conditions, seeds)
 
 
@@ -248,9 +254,9 @@ class _Drawing:
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
     ) -> list[_Miss]:
         """Return what is wrong with each graph; sizes count where they are drawn again."""
-        faults = self._faults.counts([graph.dag for graph in graphs], rows)
         if self.check is not None:
-            faults = [int(not _runs(graph)) for graph in graphs]
+            return [_program_miss(graph, row) for graph, row in zip(graphs, rows, strict=True)]
+        faults = self._faults.counts([graph.dag for graph in graphs], rows)
         if not self.settings.redraws:
             return [_Miss(count, 0.0) for count in faults]
         limit = self.settings.max_nodes
@@ -324,12 +330,18 @@ class _Drawing:
         )
 
 
-def _runs(graph: GeneratedGraph) -> bool:
-    """Return whether a sample is a program that runs; what is cut short is none."""
+def _program_miss(graph: GeneratedGraph, row: Mapping[str, Condition]) -> _Miss:
+    """Return what is wrong with a program: that it does not run, and another depth than asked."""
     try:
-        return not graph.truncated and bool(graph.program.nodes)
+        if graph.truncated:
+            return _Miss(1, math.inf)
+        units = len(graph.program.units)
     except DataError:
-        return False
+        return _Miss(1, math.inf)
+    asked = row.get(DEPTH)
+    if not isinstance(asked, int | float) or not asked > 0:
+        return _Miss(0, 0.0)
+    return _Miss(0, abs(math.log(max(units, 1) / round(asked))) if round(asked) else 0.0)
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

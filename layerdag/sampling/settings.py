@@ -9,6 +9,7 @@ from layerdag.graph.formats.program_json import is_size
 from layerdag.models.base import DAGModel
 from layerdag.runtime.reading import Limits
 from layerdag.schema.schema import GraphSchema
+from layerdag.schema.size_tables import DEPTH
 from layerdag.traces.trace import Workload
 
 REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
@@ -24,6 +25,10 @@ which would take twice the time."""
 
 JOB_REDRAWS = 3
 """Chosen on validation jobs (docs/dev/decisions.md, "Sizes drawn again")."""
+
+
+PROGRAM_REDRAWS = 8
+"""Of programs whose depth is asked for: some 6 of 10 draws have it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class GenerationSettings:
             and 4 for flow graphs, 1 of `reference`, which cannot choose.
         redraws: Times that a graph with over a tenth more or fewer nodes than asked for is drawn
             again; the nearest is kept. None takes ``JOB_REDRAWS`` for jobs that are the best of
-            several, where a number of nodes is asked for and not drawn, and 0 otherwise.
+            several, where a number of nodes is asked for and not drawn, ``PROGRAM_REDRAWS`` for
+            programs of another depth than asked for, and 0 otherwise.
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
             predicts for the finished graph. A surrogate learns more from the second.
@@ -150,6 +156,8 @@ class GenerationSettings:
             sized = NUM_NODES in (self.conditions if asked is None else asked)
             chosen = fast_jobs and best_of > 1 and self.prefix is None
             redraws = JOB_REDRAWS if sized and chosen else 0
+            if program and DEPTH in (self.conditions if asked is None else asked):
+                redraws = PROGRAM_REDRAWS
         return replace(
             self, best_of=best_of, redraws=redraws, guidance=guidance, temperature=temperature
         )

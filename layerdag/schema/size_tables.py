@@ -15,7 +15,9 @@ import numpy as np
 from layerdag.graph.attributed_graph import Condition
 from layerdag.graph.formats.program_json import is_size
 
-FAMILY = "family"
+FAMILY, DEPTH = "family", "depth"
+"""Conditions of programs: their family, and the number of their units."""
+
 _LARGEST = 1 << 40
 
 
