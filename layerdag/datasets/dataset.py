@@ -439,7 +439,7 @@ class GraphDataset:
         if not self.graphs[split]:
             others = sum(map(len, self.graphs.values()))
             raise GraphError(
-                f"{self.name}: the {split} part is empty beside {others:,} graphs of other parts; "
+                f"{self.name}: the {split} part is empty (of all {others:,} in the data set); "
                 "copies of one program stay together, so give it more distinct graphs, or choose "
                 "another split (a column 'split' of the label file)."
             )

@@ -1,6 +1,7 @@
 """Sound JSON and YAML files of every kind that is read, each with its reader."""
 
 import json
+import lzma
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from raw_graphs import chain
 from sample_parts import TEN, written
 from small_reports import small_report
 from small_studies import study
+from tile_files import write_tile
 from tiny_checkpoints import chain_checkpoint, chains, costed_checkpoint
 from tiny_corpus import write_corpus
 
@@ -21,9 +23,10 @@ from layerdag.cli.compose import read_run_file, write_run_file
 from layerdag.codec.formats import read, read_any
 from layerdag.codec.sample_files import PartIndex, SampleRun, StoredSample
 from layerdag.codec.unfolding import unfold
-from layerdag.datasets.loading import FolderConfig
+from layerdag.datasets.loading import FolderConfig, read_dataset
 from layerdag.datasets.packed import load_packed, renamed_by_header, renamed_file
 from layerdag.datasets.packing import pack_folder
+from layerdag.datasets.programs import load_programs
 from layerdag.datasets.samples import iter_samples
 from layerdag.graph.attributed_graph import (
     read_json,
@@ -230,6 +233,28 @@ def _pack_of(path: Path) -> object:
     return [list(graphs) for graphs in data.graphs.values()]
 
 
+def _family(folder: Path) -> Path:
+    """Write programs of many structures, and the one that is damaged in a file of its own."""
+    step = PROGRAM["nodes"][1]
+    longer = ([PROGRAM["nodes"][0], step, *[{**step, "inputs": [1]}] * at] for at in range(20))
+    lines = [json.dumps({**PROGRAM, "nodes": nodes, "units": ["a"]}) + "\n" for nodes in longer]
+    (folder / "f.jsonl.xz").write_bytes(lzma.compress("".join(lines).encode()))
+    return _text({**PROGRAM, "units": ["a", "b"]})(folder)
+
+
+def _of_family(path: Path) -> object:
+    (path.parent / "g.jsonl.xz").write_bytes(lzma.compress(path.read_bytes() + b"\n"))
+    return load_programs(path.parent)
+
+
+def _tile_split(folder: Path) -> Path:
+    """Write one file of four graphs, and how it is split."""
+    tile = write_tile(folder / "tile", np.random.default_rng(0), {"train": 4}, layers=2, codes=2)
+    (tile / "train.pth").rename(tile / "test.pth")
+    (tile / "split.json").write_text(json.dumps({"train": [0, 1], "val": [2], "test": [3]}))
+    return tile / "split.json"
+
+
 def _first_part(path: Path) -> object:
     return PartIndex.read(path.parent, 0)
 
@@ -390,6 +415,8 @@ FILES = (
     JsonFile("graph", _graph, read_json),
     JsonFile("program as a graph", _text(PROGRAM), read),
     JsonFile("program", _text(PROGRAM), Program.load),
+    JsonFile("programs of a family", _family, _of_family),
+    JsonFile("split of TPU Tile", _tile_split, lambda path: read_dataset(path.parent)),
     JsonFile("program with a constant", _text(CONSTANT), Program.load),
     JsonFile("WfFormat 1.5", _text(WFFORMAT), read),
     JsonFile("WfFormat 1.4", _text(WFFORMAT_1_4), read),
@@ -408,6 +435,63 @@ FILES = (
     JsonFile("remote memory", _text(MEMORY), read_memory),
     JsonFile("hardware", _text(HARDWARE), Hardware.from_file),
 )
+
+
+READERS: dict[str, tuple[str, ...]] = {
+    "cli/compose.py": ("settings of a run",),
+    "codec/sample_files.py": ("samples.json", "index of a part", "entry of a sample"),
+    "datasets/packed.py": ("header of packed graphs", "names of packed graphs", "renamed words"),
+    "datasets/programs.py": ("programs of a family",),
+    "datasets/published.py": ("split of TPU Tile",),
+    "datasets/samples.py": ("manifest, streamed",),
+    "graph/attributed_graph.py": ("graph", "labels", "step times"),
+    "graph/formats/node_link.py": ("node-link", "Cytoscape", "JSON Graph Format", "graphology"),
+    "graph/formats/program_json.py": ("program as a graph",),
+    "graph/formats/wfformat.py": ("WfFormat 1.5", "WfFormat 1.4"),
+    "programs/forward_program.py": ("program", "program with a constant"),
+    "report/comparison.py": ("figures of a report",),
+    "simulator/calibration.py": ("machine",),
+    "simulator/cluster.py": ("network", "system", "remote memory"),
+    "simulator/learned.py": ("surrogate of operators",),
+    "simulator/sweep.py": ("sweep",),
+    "surrogates/data.py": ("manifest, listed",),
+    "surrogates/files.py": ("surrogate",),
+    "traces/chakra/corpus.py": ("index of a corpus",),
+    "traces/chakra/json_forms.py": ("trace", "feeder trace"),
+    "traces/chakra/workload.py": ("groups",),
+    "traces/hlo/program.py": ("hardware",),
+    "traces/pytorch/host_trace.py": ("host trace",),
+    "traces/pytorch/kineto.py": ("profile", "durations"),
+    "training/checkpoint.py": (
+        *("meta of a checkpoint", "config of a checkpoint", "schema of a checkpoint"),
+        "schema with costs",
+    ),
+    "workloads/exploration.py": ("study",),
+    "workloads/llm_corpus.py": ("space of a corpus",),
+    "workloads/transformer/hugging_face.py": ("llama", "mixtral", "deepseek"),
+}
+"""Names of the files that show what each reader below ``layerdag/`` says."""
+
+NOT_READERS = {
+    "api/demo.py": "asks whether a folder is the demo's",
+    "cli/commands/audit.py": "its own cache; what is damaged is computed again",
+    "cli/commands/train.py": "the manifest that the same command has just written",
+    "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
+    "publication/drawing.py": "its own draws; what is damaged is drawn again",
+    "publication/settings.py": "asks whether a folder is a release's",
+    "report/page.py": "asks whether figures are a report's",
+    "runtime/settings.py": "defines the reader of YAML",
+    "sampling/folder.py": "asks whether a folder holds samples, and which are whole",
+    "sampling/parts.py": "a copy of a request in memory",
+    "simulator/astra_sim.py": "system.json, which simulator/cluster.py has read before",
+    "simulator/systolic.py": "shapes in an attribute of a node",
+    "traces/hlo/operations.py": "configuration of a custom call, which is noted if it is not sound",
+    "traces/pytorch/host_dataflow.py": "lists in nodes of a host trace",
+    "traces/pytorch/kernel_communication.py": "a list of ranks in an event",
+    "training/loggers.py": "the log of a run, line by line",
+    "training/run.py": "asks whether a file is a run's",
+}
+"""Why other files that parse JSON or YAML have no file here."""
 
 
 def damages(document: Any) -> Iterator[tuple[str, Any]]:

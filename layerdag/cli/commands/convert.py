@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import add_strict, print_notes, strict_code
+from layerdag.cli.printing import add_strict, counted, print_notes, strict_code
 from layerdag.errors import UsageError
 from layerdag.runtime.settings import did_you_mean
 
@@ -335,7 +335,8 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
         return strict_code(graph.notes, strict=True)
     print_notes(write_graph(graph, args.to, out))
     print(
-        f"wrote a graph of {graph.num_nodes:,} nodes and {graph.edge_index_2E.shape[1]:,} edges: "
+        f"wrote a graph of {counted(graph.num_nodes, 'node')} and "
+        f"{counted(graph.edge_index_2E.shape[1], 'edge')}: "
         f"{out}",
         file=sys.stderr,
     )

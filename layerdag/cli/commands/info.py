@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_strict, notes_json, print_notes, strict_code
+from layerdag.cli.printing import add_strict, counted, notes_json, print_notes, strict_code
 from layerdag.errors import UsageError
 from layerdag.runtime.terminal import one_line
 
@@ -288,7 +288,8 @@ def _range(value_N: "np.ndarray") -> dict[str, float | int | None]:
 def graph_lines(summary: dict[str, Any]) -> list[str]:
     """Return the summary as text."""
     types = _counts_graph(summary["edge_types"])
-    lines = [f"{summary['name']}: {summary['nodes']:,} nodes, {summary['edges']:,} edges ({types})"]
+    sizes = f"{counted(summary['nodes'], 'node')}, {counted(summary['edges'], 'edge')}"
+    lines = [f"{summary['name']}: {sizes} ({types})"]
     lines.append(f"  {'layers':<14}{summary['layers']:,}, at most {summary['widest_layer']:,} wide")
     for name, counts in summary["categories"].items():
         lines.append(f"  {name:<14}{_counts_graph(counts)}")

@@ -45,6 +45,7 @@ _SHAPE = {
     "format": str,
     "name": str,
     "sizes": {str: float},
+    "units?": [str],
     "nodes": [
         {
             "operator": str,

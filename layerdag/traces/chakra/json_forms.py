@@ -272,7 +272,9 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
     """
     try:
         loaded = json.loads(data)
-        require_shape(loaded, _SHAPE)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{source}: is no JSON ({plain_reason(error)}); write it again.") from None
+    try:
         ranks, groups = loaded["ranks"], loaded["groups"]
         traces = [_trace_in(entry, source) for entry in loaded["traces"]]
         if not ranks:
@@ -285,11 +287,23 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
             },
             source=source,
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError),
+        *(OverflowError, RecursionError),
+    ) as error:
         raise TraceError(
-            f"{source}: is no sound JSON of layerdag ({plain_reason(error)}); write it again with "
-            "'layerdag convert'."
+            f"{source}: is no sound JSON of layerdag ({_fault(loaded, error)}); write it again "
+            "with 'layerdag convert'."
         ) from None
+
+
+def _fault(loaded: Any, error: Exception) -> str:
+    """Return what is wrong with a document; its shape is looked at after a fault alone."""
+    try:
+        require_shape(loaded, _SHAPE)
+    except ValueError as found:
+        return str(found)
+    return plain_reason(error)
 
 
 def _index(number: object, size: int) -> int:
@@ -304,7 +318,7 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
     return build_trace(
         [_node_in(row) for row in entry["nodes"]],
         metadata=tuple(map(_attribute_in, entry["metadata"])),
-        version=entry["version"],
+        version=_stated(entry["version"]),
         source=source,
     )
 
@@ -312,16 +326,35 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
 def _node_in(row: dict[str, Any]) -> NodeSpec:
     """Return one node."""
     return NodeSpec(
-        id=row["id"],
-        name=row["name"],
+        id=_lossless_integer(row["id"]),
+        name=_stated(row["name"]),
         type=NodeType[row["type"]],
-        data_deps=tuple(row["data_deps"]),
-        ctrl_deps=tuple(row["ctrl_deps"]),
-        start_us=row["start_us"],
-        duration_us=row["duration_us"],
+        data_deps=tuple(map(_lossless_integer, row["data_deps"])),
+        ctrl_deps=tuple(map(_lossless_integer, row["ctrl_deps"])),
+        start_us=_lossless_integer(row["start_us"]),
+        duration_us=_lossless_integer(row["duration_us"]),
         attributes=tuple(map(_attribute_in, row["attributes"])),
-        io=tuple(row.get(name) for name in _IO),
+        io=tuple(_text_in(row.get(name)) for name in _IO),
     )
+
+
+def _stated(value: object) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        raise ValueError(f"{found_value(value)} is no text")
+    return value
+
+
+def _text_in(value: object) -> str | None:
+    """Return an input or output field."""
+    return None if value is None else _stated(value)
+
+
+def _lossless_integer(value: object) -> int:
+    """Return an integer; a float would lose digits in silence."""
+    if type(value) is not int:
+        raise ValueError(f"{found_value(value)} is no whole number")
+    return value
 
 
 def _attribute_in(row: dict[str, Any]) -> Attribute:
@@ -329,7 +362,8 @@ def _attribute_in(row: dict[str, Any]) -> Attribute:
     wire = _WIRE_OF[row["type"]]
     value: Any = row.get("value")
     if is_list(wire):
-        require_shape(value, list, f"value of {row['name']}")
+        if not isinstance(value, list):
+            raise ValueError(f"the value of '{row['name']}' must be a list")
         value = tuple(_value_in(wire - 1, element) for element in value)
     elif wire != Wire.UNSET:
         value = _value_in(wire, value)
@@ -339,11 +373,9 @@ def _attribute_in(row: dict[str, Any]) -> Attribute:
 def _value_in(wire: int, value: Any) -> Any:
     """Return a scalar."""
     if isinstance(value, dict) and "base64" in value:
-        require_shape(value, {"base64": str})
         return base64.b64decode(value["base64"], validate=True)
     if isinstance(value, dict):
-        require_shape(value, {"bits": int})
-        return word_to_scalar(wire, value["bits"])
+        return word_to_scalar(wire, _lossless_integer(value["bits"]))
     return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value
 
 

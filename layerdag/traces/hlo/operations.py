@@ -232,8 +232,11 @@ _ANNOTATIONS = frozenset(
 # Targets of XLA (xla/service/gpu/cublas_cudnn.cc) that are products, convolutions or attention.
 # Others of the same libraries, such as __cudnn$convReorderFilter and __cudnn$norm, are none.
 _GEMM = frozenset(
-    ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__triton_gemm")
-)  # fmt: skip
+    (
+        *("__cublas$gemm", "__triton_gemm", "__cublas$lt$matmul"),
+        *("__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx"),
+    )
+)
 _CONVOLUTION = {
     f"__cudnn$conv{kind}": kind
     for kind in (
