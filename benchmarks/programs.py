@@ -6,12 +6,13 @@
 
 Each planned training job on one rank or with DDP is built as ``data/collect`` builds it. Programs
 are counted as "derived" if their step equals the module's own captured step in operators,
-operations, bytes and messages, for each plan, and as "ran" if their module makes a finite loss and
-a gradient for every parameter. Of collected steps, the program is taken from the host trace of a
-real step on the CPU. Its module then runs the step again, and the two imported traces are compared:
-operators in sequence, operations and bytes of each. The step that is derived without a device is
-compared in the operators alone: on tensors without content, PyTorch takes other ways through some
-(``one_hot``, ``index_put``, numbers that become tensors).
+operations, bytes and messages, for each plan, as "lawful" if a pipeline's messages and work are
+those of its micro-batches, and as "ran" if their module makes a finite loss and a gradient for
+every parameter. Of collected steps, the program is taken from the host trace of a real step on the
+CPU. Its module then runs the step again, and the two imported traces are compared: operators in
+sequence, operations and bytes of each. The step that is derived without a device is compared in the
+operators alone: on tensors without content, PyTorch takes other ways through some (``one_hot``,
+``index_put``, numbers that become tensors).
 """
 
 import argparse
@@ -34,10 +35,16 @@ from layerdag.capturing.scopes import module_scopes
 from layerdag.capturing.step import CapturedStep
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program
-from layerdag.traces.trace import Trace
+from layerdag.traces.trace import NodeType, Trace
+from layerdag.validation.rules import Severity
 
 COLLECT = Path(__file__).resolve().parents[1] / "data" / "collect"
 PLANS: tuple[dict[str, Any], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
+PIPELINES: tuple[dict[str, Any], ...] = (
+    {"pipeline": 2, "micro_batches": 4},
+    {"pipeline": 4, "micro_batches": 8, "schedule": "gpipe"},
+    {"pipeline": 2, "data": 2},
+)
 
 
 class Job(nn.Module):
@@ -78,6 +85,44 @@ def told(step: CapturedStep) -> list[tuple[object, ...]]:
     return list(zip(trace.names(), *numbers, strict=True))
 
 
+def lawful(program: Program, plan: dict[str, Any]) -> bool:
+    """Return whether a pipeline of a program keeps the laws of one.
+
+    Every message is received, a gradient of its size comes back, the products of the forward pass
+    are those of all micro-batches, every stage updates parameters, and nothing is invalid.
+    """
+    step = program.step(**plan)
+    workload, sent, received = step.workload(), Counter[Any](), Counter[Any]()
+    for rank, trace in enumerate(workload.traces):
+        to_N, from_N, size_N = (
+            trace.integers(name)[0].tolist() for name in ("comm_dst", "comm_src", "comm_size")
+        )
+        for row in np.flatnonzero(trace.type_N == NodeType.COMM_SEND).tolist():
+            sent[rank, to_N[row], size_N[row]] += 1
+        for row in np.flatnonzero(trace.type_N == NodeType.COMM_RECV).tolist():
+            received[from_N[row], rank, size_N[row]] += 1
+    whole = program.step(phase="inference").program
+    count = plan.get("micro_batches", plan["pipeline"])
+    return (
+        sent == received == Counter({(b, a, size): n for (a, b, size), n in sent.items()})
+        and sum(map(products, step.stages)) == count * products(whole)
+        and all("aten::_fused_adamw_" in trace.names() for trace in step.stages)
+        and not any(f.rule.severity is Severity.ERROR for f in ld.validate(workload))
+    )
+
+
+def products(trace: Trace) -> int:
+    """Return the operations of the products of a forward pass."""
+    words, phases = ("mm", "attention", "convolution"), trace.texts("phase")[0]
+    return sum(
+        flops
+        for name, phase, flops in zip(
+            trace.names(), phases, trace.integers("num_ops")[0].tolist(), strict=True
+        )
+        if phase == "forward" and any(word in name for word in words)
+    )
+
+
 def ran(program: Program) -> bool:
     """Return whether a training step of the program's module is finite."""
     module = program.module()
@@ -107,6 +152,12 @@ def measure_plan(num: int, compared: int, seed: int) -> None:
         for plan in PLANS:
             own = ld.capture_model(job, inputs, **plan)
             counts[f"derived {plan or 'single'}"] += told(program.step(**plan)) == told(own)
+        for plan in PIPELINES:
+            try:
+                counts[f"lawful {plan}"] += lawful(program, plan)
+            except LayerdagError as error:
+                counts[f"not cut {plan}"] += 1
+                print(f"{family}: {str(error)[:160]}")
     print(f"{seconds / max(1, num):.3f} s of a processor per program")
     print(f"{len(calls)} forms, {len(signatures)} forms with sizes")
     print("\n".join(f"{name}: {count}" for name, count in counts.items()))

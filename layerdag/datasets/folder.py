@@ -466,8 +466,8 @@ def _sources(
             flows[(path.parent / stem).relative_to(folder).as_posix()] = (path, _flow)
         elif what := _other_graph(path):
             left_out.append(f"{path.relative_to(folder).as_posix()}: {what}")
-    for job in traces:
-        flows.pop(f"{job}.program", None)  # what a trace was recorded with
+    beside = {f"{job}.program" for job in traces}  # programs that traces were recorded with
+    flows = {name: flow for name, flow in flows.items() if name not in beside}
     if traces and flows:
         raise DataError(
             f"{folder}: holds {len(traces)} workloads and {len(flows)} flow graphs; a data set is "

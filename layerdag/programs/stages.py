@@ -207,8 +207,8 @@ class _Cutting:
             if found:
                 return [0, *found, len(nodes)]
         raise UsageError(
-            f"{self._program.name}: there are {len(legal)} places where it can be cut with "
-            f"parameters on both sides, too few for {plan.pipeline} stages; give fewer."
+            f"{self._program.name}: at the {len(legal)} places where it can be cut, it makes fewer "
+            f"than {plan.pipeline} stages with parameters of their own; give fewer."
         )
 
     def _choices(self, legal: Sequence[int]) -> Iterator[list[int]]:

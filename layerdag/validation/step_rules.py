@@ -454,9 +454,11 @@ def shards_gathered(ops: Operators) -> Cases | None:
     holds = np.concatenate([good_N[of_N] for of_N, good_N in parts])
     if ops.trains:
         gathered, scattered = int(sharded_N.sum()), int(scatters_N.sum())
-        losses = max(1, int(ops.roots_N.sum()))
+        # A backward pass begins with a loss, or in a pipeline with gradients that arrive.
+        arrived = int((ops.trace.type_N == NodeType.COMM_RECV).sum())
+        passes = max(1, int(ops.roots_N.sum()), arrived)
         rows = np.append(rows, np.flatnonzero(copies_N)[:1])
-        holds = np.append(holds, scattered <= gathered <= 2 * losses * scattered)
+        holds = np.append(holds, scattered <= gathered <= 2 * passes * scattered)
     return ops.cases(
         rows,
         holds,

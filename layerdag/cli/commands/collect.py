@@ -135,9 +135,10 @@ def _write_program(prefix: str, captured: "Capture", host: Path) -> None:
     path = Path(f"{prefix}.program.json")
     path.unlink(missing_ok=True)
     try:
-        found = program(host, name=path.name.split(".")[0])
-    except LayerdagError as error:
-        told = str(error).replace(str(host), "the step")
+        found = program(host, name=Path(prefix).name)
+    except Exception as error:  # the trace is worth more than its program
+        kind = "" if isinstance(error, LayerdagError) else f"{type(error).__name__}: "
+        told = kind + str(error).replace(str(host), "the step")
         print(f"{path}: not written, for the step has no program: {told}")
         return
     found.save(path)

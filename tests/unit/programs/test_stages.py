@@ -202,7 +202,7 @@ def test_inference_has_messages_one_way() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"pipeline": 40}, "too few for 40 stages"),
+        ({"pipeline": 40}, "fewer than 40 stages"),
         ({"pipeline": 2, "cuts": ("layer.1",)}, "no module 'layer.1' runs.*'layers.1'"),
         ({"pipeline": 3, "cuts": ("layers.1", "layers.0")}, "not in the order"),
         ({"pipeline": 2, "accumulate": 2}, "give micro_batches=2"),

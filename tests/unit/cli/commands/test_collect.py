@@ -342,3 +342,16 @@ def test_a_derived_pipeline_is_that_of_two_real_processes(tmp_path, monkeypatch)
             own, told = (value_N[there_N].tolist() for value_N, there_N in sizes)
             assert own == told
     assert "messages between ranks are left out" in ld.program(f"{out}.program.json").notes[0]
+
+
+def test_a_fault_in_the_program_does_not_lose_the_trace(script, tmp_path, monkeypatch, capsys):
+    def broken(*_, **__):
+        raise KeyError("no such thing")
+
+    monkeypatch.setattr("layerdag.programs.sources.program", broken)
+    assert (
+        main(["collect", "--repeats", "0", "--out", str(tmp_path / "a.b"), str(script), "9"]) == 0
+    )
+    assert read_trace(tmp_path / "a.b.0.et").num_nodes
+    said = capsys.readouterr().out
+    assert "a.b.program.json: not written, for the step has no program: KeyError: 'no such" in said
