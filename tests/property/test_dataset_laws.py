@@ -40,6 +40,7 @@ from layerdag.simulator.run import PowerLawNoise, Variation, simulate
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.trace import NodeType, Trace, Workload, dependency_edges
 from layerdag.validation.checking import check_workload
+from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES
 
 SEEDS = st.integers(0, 2**32 - 1)
 VALUES = st.one_of(
@@ -52,6 +53,7 @@ VALUES = st.one_of(
 # Warnings about what a job computes, which hold of real jobs too; unfolding does not change it.
 OF_THE_WORK = {
     "compute-off-cpu", "costed-compute", "broadcast-is-replayed", "ranks-communicate",
+    *WHOLE_PROGRAM_RULES,
 }  # fmt: skip
 WORDS = {
     "op": ("aten::mm", "c10d::send", "c10d::recv", "c10d::barrier", "<other>"),

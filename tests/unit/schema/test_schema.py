@@ -191,7 +191,7 @@ def test_an_unknown_condition_names_the_nearest():
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("kind",), "program"),
+        (("kind",), "novel"),
         (("numeric_conditions", 0, "std"), 0.0),
         (("numeric_conditions", 0, "quantiles"), []),
         (("numbers", 0, "bins"), [[1.0, 2.0]]),
