@@ -31,7 +31,9 @@ from layerdag.evaluation.similarity import (
 )
 from layerdag.evaluation.validity import GRAPH_RULES, check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
+from layerdag.graph.formats import program_json
 from layerdag.graph.formats.rows import LOOP, is_networkx
+from layerdag.programs.forward_program import Program
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.schema import GraphSchema
@@ -249,6 +251,8 @@ def _findings(thing: Any) -> Iterable[Finding]:
     if isinstance(thing, GeneratedGraph):
         if thing.schema.kind == "trace":
             found = check_workload(replace(thing.workload(), source=thing.name))
+        elif thing.schema.kind == "program":
+            found = graph_findings(thing.graph)
         else:
             found = list(check_structure([thing.dag], names=[thing.name]).findings)
         return [replace(finding, sampled=True) for finding in found]
@@ -265,13 +269,15 @@ def _findings(thing: Any) -> Iterable[Finding]:
 
 
 def graph_findings(graph: AttributedGraph, *, in_layer_order: bool = False) -> list[Finding]:
-    """Return where a graph breaks a rule.
+    """Return where a graph breaks a rule; a graph of a program is run on fake tensors.
 
     Args:
         graph: Loops that its reader left out are among the findings.
         in_layer_order: Whether its nodes are to be listed layer by layer, as sampling lists them;
             files of others list them in any order.
     """
+    if {program_json.CALL, program_json.SIZES} <= graph.categories.keys():
+        return Program.from_json(program_json.graph_to_program(graph), graph.name).check()
     what = "The edges contain a cycle"
     loops = [
         Finding(GRAPH_RULES["acyclic"], graph.name, None, f"{what}: {note.word}", note.count)

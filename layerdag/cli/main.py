@@ -108,6 +108,15 @@ def limit_openmp_spin() -> None:
         os.environ["GOMP_SPINCOUNT"] = _TURNS
 
 
+def silence_torch() -> None:
+    """Keep the warnings of PyTorch's C++ code about refused calls from the screen.
+
+    Programs are checked by trying their calls; what is refused is told in sentences of our own. To
+    be called before the first import of torch, which reads the setting.
+    """
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
 def single_threaded_blas() -> None:
     """Keep numpy from starting a pool of threads when it is imported, which costs 0.05 s.
 
@@ -313,6 +322,7 @@ def _run(verb: str, arguments: list[str]) -> int:
     if has_settings and {"-h", "--help"} & set(arguments):
         sys.stdout.write(help_text(verb))
         return 0
+    silence_torch()
     if verb in _WITH_THREADS:
         limit_openmp_spin()
     name = [verb]

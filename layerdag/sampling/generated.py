@@ -298,6 +298,11 @@ class GeneratedGraph:
                 f"{self.name} is no program; take a checkpoint that was trained on programs, such "
                 "as the one that ships as 'programs'."
             )
+        if self.truncated:
+            raise DataError(
+                f"{self.name}: no program that runs was drawn; train the model longer, or ask for "
+                "a lower temperature or a larger best_of."
+            )
         seed = self.seed if self.drawn_with is None else self.drawn_with
         return drawn_program(self.decoded, self.schema.sizes_of_programs, seed, self.sizes)
 

@@ -279,6 +279,10 @@ def _members(
     """Return the format of the files inside a tar; of a table that of about the same contents."""
     kind = checkpoint_schema(checkpoint).kind
     if parts.file_format == "parquet":
+        if kind == "program":
+            raise UsageError(
+                "A table has no place for the sizes of programs; ask for format=tar, or leave it."
+            )
         return "et" if kind == "trace" else "json"
     ranks = settings.ranks
     if parts.members in PART_FORMATS:

@@ -1,0 +1,89 @@
+"""Programs of the shipped checkpoint, as a user samples them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import layerdag as ld
+from layerdag.cli.main import main
+from layerdag.errors import DataError, UsageError
+from layerdag.programs.forward_program import Program
+from layerdag.validation.whole_program import check_program
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("programs") / "samples"
+    asked = ["--family", "gpt", "--depth", "4", "--sizes.B0", "24", "--processes", "1"]
+    assert (
+        main(["sample", "--checkpoint", "programs", "--num", "4", "--out", str(out), *asked]) == 0
+    )
+    return out
+
+
+def programs(folder: Path) -> list[Program]:
+    return [Program.load(path) for path in sorted(folder.glob("*.program.json"))]
+
+
+def test_samples_are_programs_of_the_depth_and_size_asked_for(samples):
+    found = programs(samples)
+    assert [len(program.units) for program in found] == [4] * 4
+    assert [program.sizes["B0"] for program in found] == [24] * 4
+    assert all(program.operator_counts()["aten.linear.default"] > 2 for program in found)
+    asked = json.loads((samples / "manifest.json").read_text())["samples"]
+    assert {entry["conditions"]["family"] for entry in asked} == {"gpt"}
+
+
+def test_samples_train_for_real_and_as_steps_of_many_ranks(samples):
+    for program in programs(samples)[:2]:
+        assert not program.check()
+        module = program.module()
+        loss = module(*module.example_inputs())
+        loss.backward()
+        assert torch.isfinite(loss)
+        assert all(parameter.grad is not None for parameter in module.parameters())
+        workload = program.step(data=512).workload()
+        assert workload.num_ranks == 512
+        assert not check_program(workload)
+
+
+def test_validate_runs_samples_in_files_and_in_parts(samples, tmp_path, capsys):
+    parts = str(tmp_path / "parts")
+    assert main(["sample", "--checkpoint", "programs", "--num", "2", "--out", parts,
+                 "--format", "tar"]) == 0  # fmt: skip
+    assert main(["validate", str(samples), parts]) == 0
+    assert "6 workloads and graphs checked: no finding" in capsys.readouterr().out
+
+
+def test_a_seed_gives_one_program_whatever_is_drawn_beside_it():
+    alone = ld.sample("programs", 1, seed=41)[0]
+    beside = ld.sample("programs", 3, seed=40)[1]
+    assert alone.program.nodes == beside.program.nodes
+    assert alone.program.sizes == beside.program.sizes
+
+
+def test_samples_are_a_data_set_of_programs(samples):
+    data = ld.load_dataset(samples)
+    assert data.schema.kind == "program"
+
+
+def test_sizes_that_no_program_runs_with_are_refused():
+    with pytest.raises(DataError, match=r"with h0=7: aten.unflatten.int"):
+        _ = ld.sample("programs", 1, conditions={"family": "gpt"}, sizes={"h0": 7})[0].program
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"sizes": {"w0": 8}}, "samples none"), ({"sizes": {"q": 8}}, "entries of a table of sizes")],
+)
+def test_sizes_of_other_checkpoints_are_refused(options, reason):
+    with pytest.raises(UsageError, match=reason):
+        ld.sample("pretrained", 1, **options)
+
+
+def test_a_table_has_no_place_for_sizes(tmp_path, capsys):
+    asked = ["--num", "1", "--format", "parquet", "--out", str(tmp_path / "x")]
+    assert main(["sample", "--checkpoint", "programs", *asked]) == 2
+    assert "A table has no place for the sizes of programs" in capsys.readouterr().err
