@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.program_json import CALL, SIZES, UNIT, call_to_json, unit_numbers
+from layerdag.graph.formats.program_json import (
+    CALL,
+    SIZES,
+    UNIT,
+    call_to_json,
+    inputs_in_places,
+    unit_numbers,
+)
 from layerdag.programs.forward_program import Program
 from layerdag.programs.nodes import Node, read_node
 from layerdag.programs.operators import GETITEM, LEAVES
@@ -34,7 +41,7 @@ def assemble(graph: AttributedGraph, size_of: DrawSize) -> Program:
     Raises:
         DataError: If a node is no call, or a place of an argument has no input or two.
     """
-    inputs = _inputs(graph)
+    inputs = inputs_in_places(graph)
     order = _program_order(graph, inputs)
     renamed: dict[str, str] = {}
     sizes: dict[str, int] = {}
@@ -88,23 +95,6 @@ def _named(node: Node, path: str, leaves: Counter[str]) -> Node:
     return replace(node, names=tuple(names) if any(names) else ())
 
 
-def _inputs(graph: AttributedGraph) -> list[list[int]]:
-    """Return the inputs of each node in their places."""
-    held: list[dict[int, int]] = [{} for _ in range(graph.num_nodes)]
-    for (source, target), code in zip(graph.edges, graph.edge_type_E.tolist(), strict=True):
-        for place in graph.edge_type_names[code].split("+"):
-            if not place.isdigit() or int(place) in held[target]:
-                raise DataError(
-                    f"{graph.name}: node {target} takes two inputs in one place, or one in none "
-                    f"('{graph.edge_type_names[code]}')."
-                )
-            held[target][int(place)] = source
-    for target, places in enumerate(held):
-        if sorted(places) != list(range(len(places))):
-            raise DataError(f"{graph.name}: node {target} lacks an input between its others.")
-    return [[places[place] for place in sorted(places)] for places in held]
-
-
 def _program_order(graph: AttributedGraph, inputs: Sequence[Sequence[int]]) -> list[int]:
     """Return the nodes in program order: inputs, then each call after those that it reads.
 
@@ -120,7 +110,7 @@ def _program_order(graph: AttributedGraph, inputs: Sequence[Sequence[int]]) -> l
     waiting = iter([at for at in loose if at not in order])
     parts: dict[int, list[int]] = {}  # beside what they are a part of: taking one runs nothing
     for at, given in enumerate(inputs):
-        if calls[at].startswith(GETITEM):
+        if given and calls[at].startswith(GETITEM):
             parts.setdefault(given[0], []).append(at)
     for taken in parts.values():
         taken.sort(key=lambda at: (len(calls[at]), calls[at]))

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from layerdag.errors import DataError
 from layerdag.graph.formats.program_json import call_to_json
 from layerdag.programs.execution import fake_leaf, quiet, run_node, switched
-from layerdag.programs.nodes import Leaf, Node, read_node
+from layerdag.programs.nodes import Node, read_node
 
 TensorType = tuple[tuple[int, ...], tuple[int, ...], str, bool]
 """Shape, strides, dtype, whether a gradient is wanted."""
@@ -86,13 +86,16 @@ class ShapeInference:
         node = self._node(call, sizes, len(inputs))
         if node is None or FAILS in inputs:
             return FAILS
-        # Samplers run in inference mode, where no result would want a gradient.
-        grows = torch.inference_mode(False), torch.enable_grad()
-        with grows[0], grows[1], quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+        with (
+            torch.inference_mode(False),  # samplers run in it, and no result would want a gradient
+            torch.enable_grad(),
+            quiet(),
+            FakeTensorMode(allow_non_fake_inputs=True),
+        ):
             try:
                 tensors = [_made(*self._types[number]) for number in inputs]
                 with switched(node.mode):
-                    result = run_node(node, tensors, self._sizes, _leaf)
+                    result = run_node(node, tensors, self._sizes, fake_leaf)
             except Exception:  # an operator's own refusals are of many classes
                 return FAILS
             return self._number(result)
@@ -131,7 +134,3 @@ def _made(kinds: ResultType, listed: bool) -> Tensor | list[Tensor]:
         # A result, not a leaf: operators that overwrite it may do so.
         parts.append(tensor.requires_grad_().clone() if differentiable else tensor)
     return parts if listed else parts[0]
-
-
-def _leaf(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
-    return fake_leaf(leaf, shape)

@@ -211,7 +211,7 @@ def graph_to_program(graph: AttributedGraph) -> dict[str, Any]:
         raise GraphError(
             f"{graph.name}: its nodes have no attribute '{missing[0]}', so it is no program."
         )
-    inputs = _inputs(graph)
+    inputs = inputs_in_places(graph)
     nodes = [_node(graph, at, inputs[at]) for at in range(graph.num_nodes)]
     numbers = unit_numbers(graph.categories.get(UNIT, [""] * graph.num_nodes))
     paths = {number: f"blocks.{at}" for at, number in enumerate(sorted({*numbers} - {-1}))}
@@ -232,8 +232,12 @@ def graph_to_program(graph: AttributedGraph) -> dict[str, Any]:
     }
 
 
-def _inputs(graph: AttributedGraph) -> list[list[int]]:
-    """Return the inputs of each node in their places."""
+def inputs_in_places(graph: AttributedGraph) -> list[list[int]]:
+    """Return the inputs of each node, in the order of the places that their edges name.
+
+    Raises:
+        GraphError: If an edge names no place, two inputs one place, or a place has no input.
+    """
     held: list[dict[int, int]] = [{} for _ in range(graph.num_nodes)]
     for (source, target), code in zip(graph.edges, graph.edge_type_E.tolist(), strict=True):
         for place in graph.edge_type_names[code].split("+"):

@@ -71,5 +71,5 @@ def test_entries_are_numbered_as_they_are_first_used():
 def test_a_place_that_two_inputs_take_is_refused():
     graph = program_graph(recorded().to_json(), "it")
     types = np.zeros_like(graph.edge_type_E)
-    with pytest.raises(DataError, match="takes two inputs in one place"):
+    with pytest.raises(DataError, match="names no free place"):
         assemble(replace(graph, edge_type_E=types), lambda _: 8)
