@@ -8,7 +8,7 @@ alphabetical order, the same in every part of the data set.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
@@ -303,6 +303,9 @@ def dataset_of(
     aligned = align_schemas(graphs)
     rolled = all(is_rolled(graph, EDGE_TYPES) for graph in aligned)
     kind, checked = kind_of(aligned[0], rolled=rolled)
+    if kind == "program":
+        calls = (call for graph in aligned for call in graph.categories[program_json.CALL])
+        require_public_calls(calls, str(config.folder))
     public, renamed = publish(aligned, config.public_words, checked=checked)
     if kind == "trace":
         require_operators(public, str(config.folder))
@@ -322,6 +325,21 @@ def dataset_of(
 def sizes_of_parts(config: FolderConfig) -> Sizes:
     """Return how many graphs are held out."""
     return has_enough_held_out if config.held_out is None else held_out_fraction(config.held_out)
+
+
+def require_public_calls(calls: Iterable[str], source: str) -> None:
+    """Refuse programs that call operators of others, whose names would lie in every checkpoint.
+
+    Raises:
+        DataError: Names how many there are, and one of them.
+    """
+    private = sorted({call for call in calls if not program_json.has_public_operator(call)})
+    if private:
+        raise DataError(
+            f"{source}: its programs have {len(private):,} different calls of operators that are "
+            f"not PyTorch's, such as '{shorten(private[0].partition(' ')[0], 60)}'; samples could "
+            "not run them, and checkpoints would hold their names. Leave these programs out."
+        )
 
 
 def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ...]]:

@@ -30,6 +30,7 @@ from layerdag.datasets.folder import (
     folder_labels,
     kind_of,
     new_words,
+    require_public_calls,
     sizes_of_parts,
     unknown_operators,
     unmatched_labels,
@@ -50,6 +51,7 @@ from layerdag.datasets.packed import (
 from layerdag.datasets.splits import Sizes, content_key, split_keys, split_priority
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Condition, Labels, Split
+from layerdag.graph.formats.program_json import CALL
 from layerdag.graph.rolled_blocks import is_rolled
 from layerdag.graph.topology import expand_ranges, pointers
 from layerdag.runtime.files import atomic_folder, write_text
@@ -429,6 +431,8 @@ class _Plan:
         edge_types = tuple(survey.edge_types)
         example = with_attributes(survey.kept()[0], texts, list(survey.numbers), edge_types)
         kind, checked = kind_of(example, rolled=survey.rolled)
+        if kind == "program":
+            require_public_calls(survey.words[CALL], str(config.folder))
         if kind == "trace":
             require_operators(survey.kept(), str(config.folder))
         found = {name: set(words) for name, words in survey.words.items()}

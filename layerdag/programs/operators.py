@@ -7,15 +7,13 @@ from typing import Any, final
 import torch
 
 from layerdag.errors import DataError
+from layerdag.graph.formats.program_json import NAMESPACES
 
 GETITEM = "getitem"
 """Takes one tensor out of the list that an operator returns."""
 
 LEAVES = ("input", "parameter", "buffer", "constant")
 """Nodes that call no operator."""
-
-NAMESPACES = ("aten", "torchvision")
-"""Namespaces whose operators a program may call."""
 
 _FORBIDDEN = frozenset(
     ("from_file", "set_", "set_data", "resize_", "_resize_output_", "record_stream", "data")

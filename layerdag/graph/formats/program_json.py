@@ -29,6 +29,9 @@ CALL, SIZES, UNIT = "call", "sizes", "unit"
 ATTRIBUTES = (CALL, SIZES, UNIT)
 """Of the nodes of a program's graph: the call, its sizes, and the module that it is a part of."""
 
+NAMESPACES = ("aten", "torchvision")
+"""Namespaces whose operators a program may call; all of them are public."""
+
 UNIT_COLORS = 3
 """Units in a row that are told apart; the number of a unit follows from those of its inputs."""
 
@@ -136,6 +139,12 @@ def _unit_color(module: str, units: Mapping[str, int]) -> str:
 def is_size(name: str) -> bool:
     """Return whether a graph-level name is that of an entry in a table of sizes, such as "w0"."""
     return re.fullmatch(r"[Bnwrh]\d{1,6}", name) is not None
+
+
+def has_public_operator(call: str) -> bool:
+    """Return whether a call is of a public operator, of a part of a result, or of a leaf."""
+    operator = call.partition(" ")[0]
+    return operator.partition(".")[0] in (*NAMESPACES, "getitem", *_LEAVES)
 
 
 def operator_of(call: str) -> str:
