@@ -83,6 +83,12 @@ def run(args: argparse.Namespace) -> int:
         from layerdag.traces.chakra.workload import require_free_prefix
 
         require_free_prefix(args.out, overwrite=args.overwrite)
+        program = Path(f"{args.out}.program.json")
+        if program.exists() and not args.overwrite:
+            raise UsageError(
+                f"{program}: a program lies there already, and that of the step would replace it; "
+                "name another prefix, or allow it with --overwrite."
+            )
         if args.nproc > 1:
             return _start_ranks(args)
     return _collect_here(args)

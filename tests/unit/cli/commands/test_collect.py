@@ -355,3 +355,12 @@ def test_a_fault_in_the_program_does_not_lose_the_trace(script, tmp_path, monkey
     assert read_trace(tmp_path / "a.b.0.et").num_nodes
     said = capsys.readouterr().out
     assert "a.b.program.json: not written, for the step has no program: KeyError: 'no such" in said
+
+
+def test_a_program_that_lies_at_the_prefix_is_kept_without_overwrite(script, tmp_path, capsys):
+    """It may be one of the user's own, recorded by ``layerdag program``."""
+    own = tmp_path / "mine.program.json"
+    own.write_text("mine")
+    assert main(["collect", "--out", str(tmp_path / "mine"), str(script)]) == 2
+    assert own.read_text() == "mine"
+    assert "a program lies there already" in capsys.readouterr().err
