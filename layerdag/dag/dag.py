@@ -471,6 +471,11 @@ def color_rounds(dags: Sequence[DAG], rounds: int) -> Iterator[np.ndarray]:
         yield color_N
 
 
+HASH_DIGITS = 16
+COPY_ROUNDS = 8
+"""Rounds of ``graph_hashes`` that tell the graphs of programs apart, for tests of copies."""
+
+
 def graph_hash(dag: DAG, rounds: int = 3) -> str:
     """Return a hexadecimal hash that is equal for isomorphic attributed DAGs.
 
@@ -504,7 +509,7 @@ def _hashes(dags: Sequence[DAG], rounds: int) -> list[str]:
     total_B = np.array([dag.num_edges for dag in dags], dtype=np.uint64)
     for word_B in (sums[ptr[1:]] - sums[ptr[:-1]], xors[ptr[1:]] ^ xors[ptr[:-1]]):
         total_B = mix(total_B * MIX + word_B)
-    return [f"{word:016x}" for word in total_B.tolist()]
+    return [f"{word:0{HASH_DIGITS}x}" for word in total_B.tolist()]
 
 
 @dataclass(frozen=True)

@@ -484,9 +484,9 @@ class GraphDataset:
     def fingerprint(self) -> str:
         """Hash of schema and training graphs with their conditions, to tell data sets apart.
 
-        Costs of operators are left out: they follow from the graphs.
+        Costs of operators and hashes of structures are left out: they follow from the graphs.
         """
-        schema = replace(self.schema, costs=NO_COSTS)
+        schema = replace(self.schema, costs=NO_COSTS, structures=frozenset())
         digest = hashlib.sha256(repr(schema.to_dict()).encode())
         train = self.graphs["train"]
         for dag, word in zip(train, graph_hashes(train), strict=True):

@@ -300,12 +300,14 @@ class LatentPreferentialConfig:
 
 @dataclass(frozen=True)
 class ProgramsConfig:
-    """Forward programs of the embedded corpus; see ``load_programs``."""
+    """Forward programs of an embedded corpus; see ``load_programs``."""
 
     name: Literal["programs"] = "programs"
     folder: Path | None = None
+    corpus: Literal["collected", "public"] = "collected"
     families: tuple[str, ...] = ()
     seed: int = 0
+    avoid_copies: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

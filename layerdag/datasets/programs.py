@@ -11,7 +11,13 @@ import numpy as np
 from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition, Split, size_conditions
+from layerdag.graph.attributed_graph import (
+    SPLITS,
+    AttributedGraph,
+    Condition,
+    Split,
+    size_conditions,
+)
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
@@ -22,7 +28,12 @@ _HELD_OUT = 0.1
 
 
 def load_programs(
-    folder: str | Path | None = None, *, families: tuple[str, ...] = (), seed: int = 0
+    folder: str | Path | None = None,
+    *,
+    corpus: str = "collected",
+    families: tuple[str, ...] = (),
+    seed: int = 0,
+    avoid_copies: bool = False,
 ) -> GraphDataset:
     """Load the programs of a folder with a file of JSON lines for each family.
 
@@ -31,14 +42,19 @@ def load_programs(
     the structures of each family each for validation and test.
 
     Args:
-        folder: With ``FAMILY.jsonl.xz``; None is the embedded one.
+        folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
+        corpus: Which embedded one: "collected", training runs of the embedded corpus, or "public",
+            architectures of public packages.
         families: Keep only these; all if empty.
         seed: Of the split.
+        avoid_copies: Keep a hash of each structure in the schema, of held-out ones too, so that
+            samples repeat none. For public programs: whoever has the checkpoint can ask whether a
+            program was in the data set.
 
     Raises:
         DataError: If a file is damaged, or nothing is left for training.
     """
-    folder = embedded_corpus() / "programs" if folder is None else Path(folder)
+    folder = embedded_programs(corpus) if folder is None else Path(folder)
     files = [
         path
         for path in sorted(folder.glob("*.jsonl.xz"))
@@ -51,7 +67,18 @@ def load_programs(
         graphs = list(_read(path))
         for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
             parts[split].append(graph)
-    return GraphDataset.build("programs", "program", parts)
+    data = GraphDataset.build("programs", "program", parts)
+    if not avoid_copies:
+        return data
+    held = (dag for split in SPLITS for dag in data.graphs[split])
+    known = frozenset(data.schema.structure_hashes(held))
+    return data.replaced(schema=replace(data.schema, structures=known))
+
+
+def embedded_programs(corpus: str) -> Path:
+    """Return the folder of an embedded corpus of programs, "collected" or "public"."""
+    folder = embedded_corpus() / "programs"
+    return folder / corpus if corpus == "public" else folder
 
 
 def _read(path: Path) -> Iterator[AttributedGraph]:

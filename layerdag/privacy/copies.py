@@ -30,7 +30,7 @@ from itertools import islice
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from layerdag.dag.dag import DAG, color_rounds, graph_hashes
+from layerdag.dag.dag import COPY_ROUNDS, DAG, color_rounds, graph_hashes
 from layerdag.evaluation.metrics.base import NORMAL_95, Interval
 from layerdag.privacy.membership import (
     SampleSizeRequirement,
@@ -107,7 +107,6 @@ def _in_columns(counts: csr_array, own: np.ndarray, known: np.ndarray) -> csr_ar
     return found
 
 
-HASH_ROUNDS = 8
 NEAR_QUANTILE = 0.05
 """Share of held-out graphs that lie nearer to a training graph than a sample may."""
 LEAST_CALIBRATED = 20
@@ -156,7 +155,7 @@ class CopyTest:
         require_graphs("Copies", train=train)
         known = [program_of(dag, measured) for dag in train]
         others = [program_of(dag, measured) for dag in held_out]
-        hashes = list(graph_hashes((*known, *others), HASH_ROUNDS))
+        hashes = list(graph_hashes((*known, *others), COPY_ROUNDS))
         return cls(
             real=(*known, *others),
             hashes=frozenset(hashes),
@@ -176,7 +175,7 @@ class CopyTest:
             nearest_K = self._index.distances(part).min(axis=1)
             found += [
                 self._resemblance(word, float(distance))
-                for word, distance in zip(graph_hashes(part, HASH_ROUNDS), nearest_K, strict=True)
+                for word, distance in zip(graph_hashes(part, COPY_ROUNDS), nearest_K, strict=True)
             ]
         return found
 
@@ -237,8 +236,8 @@ def copy_counts(test: CopyTest, trained: int, found: Sequence[CopyComparison]) -
         UsageError: If there is no training graph or no sample.
     """
     require_graphs("Copies", train=test.real[:trained], generated=found)
-    known = set(graph_hashes(test.real[:trained], HASH_ROUNDS))
-    others = [word in known for word in graph_hashes(test.real[trained:], HASH_ROUNDS)]
+    known = set(graph_hashes(test.real[:trained], COPY_ROUNDS))
+    others = [word in known for word in graph_hashes(test.real[trained:], COPY_ROUNDS)]
     return CopyCounts(
         copied=found.count(CopyComparison.COPY) / len(found),
         near=found.count(CopyComparison.NEAR) / len(found),

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from layerdag.errors import DataError
-from layerdag.graph.formats.program_json import call_to_json
+from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.program_json import CALL, SIZES, call_to_json, inputs_in_places
 from layerdag.programs.execution import fake_leaf, quiet, run_node, switched
 from layerdag.programs.nodes import Node, read_node
 
@@ -31,6 +32,8 @@ FAILS = -1
 """Number of no type: the call cannot run."""
 
 _ENTRIES = 64
+_WIDTHS = (3840, 48, 80, 64)
+"""The hidden width, and halves of a head: two and four of each divide it."""
 
 
 def distinct_sizes() -> dict[str, int]:
@@ -39,7 +42,7 @@ def distinct_sizes() -> dict[str, int]:
     for at in range(_ENTRIES):
         table[f"B{at}"] = 48 * (at + 1)
         table[f"n{at}"] = 96 + 32 * at
-        table[f"w{at}"] = (192 if at % 2 == 0 else 384) + 96 * at
+        table[f"w{at}"] = _WIDTHS[at] if at < len(_WIDTHS) else 144 + 96 * at
         table[f"r{at}"] = 1000 + 7 * at
         table[f"h{at}"] = (4, 8, 2, 16, 6, 12, 3, 24)[at % 8]
     return table
@@ -73,6 +76,23 @@ class ShapeInference:
         if found is None:
             found = self._results[key] = self._run(call, sizes, inputs)
         return found
+
+    def results(self, graph: AttributedGraph) -> list[int]:
+        """Return the number of the type of each node's result of a whole program.
+
+        Raises:
+            GraphError: If the inputs of a node are not in places.
+        """
+        found: list[int] = []
+        calls = zip(graph.categories[CALL], graph.categories[SIZES], strict=True)
+        for (call, sizes), inputs in zip(calls, inputs_in_places(graph), strict=True):
+            found.append(self.result(call, sizes, tuple(found[at] for at in inputs)))
+        return found
+
+    def runs(self, graph: AttributedGraph) -> bool:
+        """Return whether a program runs with these sizes and ends in a loss."""
+        found = self.results(graph)
+        return FAILS not in found and self.is_loss(found[-1])
 
     def is_loss(self, number: int) -> bool:
         """Return whether a type is that of a scalar that can be differentiated."""

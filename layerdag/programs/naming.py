@@ -44,7 +44,9 @@ _PARTS = tuple(Fraction(*ratio) for ratio in ((1, 1), (1, 2), (2, 1), (1, 4), (1
 """Parts of a product or quotient of two entries: halves of a head, shares of an expert."""
 _WIDTH_FROM = 16  # smaller widths are no multiples of one another by anything but chance
 _LITERAL_TO = 8
+_MOST_HEADS = 128  # a longer dimension of a constant holds rows, such as those of positions
 _MOST_TRIES = 40
+_ELEMENTWISE = ("add", "sub", "mul", "div")
 _EMBEDDINGS = ("embedding", "embedding_bag")
 _VIEWS = ("view", "reshape", "unflatten")
 _WORDS_OF_VIEWS = (-1, 0, 1, 2, 3)
@@ -266,6 +268,8 @@ class _Naming:
                 sizes.append(number[0])
             else:
                 known = self._table.find(number, "nwrh")
+                if known is None and min(number) > _MOST_HEADS and not self._related(number):
+                    known = self._table.entry("r", number)
                 fixed = _small(number) or self._structural(number)
                 sizes.append(number[0] if fixed else known or self._view(number))
         made = Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
@@ -398,6 +402,9 @@ class _Naming:
         if own is not None:
             return own
         if rank > 1:
+            rows = min(number) > _MOST_HEADS and self._table.find(number, "nwrh") is None
+            if rows and not self._structural(number) and not self._related(number):
+                return self._table.entry("r", number)
             return self._scalar(number, context)
         return self._width(number, _channel(context.base, context.first), "w")
 
@@ -419,6 +426,9 @@ class _Naming:
             return "a0.-1"
         if base.startswith("embedding") and place == 0:
             return self._rows_of(number)
+        aligned = base in _ELEMENTWISE and 1 < rank <= len(first)
+        if aligned and first[place - rank] == number:
+            return f"a0.{place - rank}"
         own = self._own_first(number, context) if rank == 1 else None
         return own or self._width(number, _channel(base, first), "w")
 
@@ -450,7 +460,17 @@ class _Naming:
                 for ratio in _RATIOS:
                     if min(known) > 4 and _times(known, ratio) == number:
                         return f"{text}*{ratio}"
-        return self._table.find(number, "wr") or self._table.entry(role, number)
+        return (
+            self._table.find(number, "wr")
+            or self._multiple_of_width(number)
+            or self._table.entry(role, number)
+        )
+
+    def _multiple_of_width(self, number: Vector) -> str | None:
+        """Return a sum or multiple of a width, where several observations agree."""
+        if len(set(number)) < 2:
+            return None
+        return next((text for text in self._of_one(number) if text[0] == "w"), None)
 
     def _rows_of(self, number: Vector) -> Size:
         """Return the rows of an embedding."""
@@ -492,7 +512,7 @@ class _Naming:
                 for other, further in entries.items():
                     if other >= name and _times(_product((known, further)), ratio) == number:
                         yield f"{name}*{other}{text}"
-                    heads = other[0] == "h" and name[0] in "nw"
+                    heads = name[0] in "nw" and other[0] in "hw" and other != name
                     if heads and _times(known, ratio) == _product((number, further)):
                         yield f"{name}{text}/{other}"
 

@@ -41,6 +41,8 @@ from layerdag.training.checkpoint import (
 
 _REDRAWS_OF_FAULTS = 8
 """Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
+_REDRAWS_OF_COPIES = 32
+"""Times that a program is drawn again that repeats one of the training programs."""
 
 # Seeds of further draws follow from it; another word would change the samples of a seed.
 _FURTHER = "communication"
@@ -177,11 +179,13 @@ class _Miss:
     """What is wrong with a sample; the least of several is the best.
 
     Attributes:
-        faults: Contradictions that decoding would repair.
+        faults: Contradictions that decoding would repair; of a program, that it does not run.
+        copies: Whether it repeats a training program whose hash the schema keeps.
         size: How far it is from the number of nodes asked for (``size_miss``).
     """
 
     faults: int
+    copies: bool
     size: float
 
 
@@ -225,20 +229,22 @@ class _Drawing:
         """Return the graphs with these numbers in the run, and these conditions.
 
         A job that contradicts itself, or of several ranks that exchange nothing, is no program:
-        it is drawn again, with seeds that follow from its own, and so is a graph of another size
-        than asked for, ``settings.redraws`` times. The one with the fewest faults is kept, and of
-        these the one of the nearest size.
+        it is drawn again, with seeds that follow from its own, and so is a program that repeats a
+        training program, and a graph of another size than asked for, ``settings.redraws`` times.
+        The one with the fewest faults is kept, and of these the one of the nearest size.
         """
         redraws = self.settings.redraws
         assert redraws is not None
         seeds = [self.settings.seed + i for i in numbers]
         found = self._graphs(numbers, seeds, rows)
         misses = self._misses(found, rows)
-        for trial in range(max(redraws, _REDRAWS_OF_FAULTS)):
+        for trial in range(max(redraws, _REDRAWS_OF_FAULTS, _REDRAWS_OF_COPIES)):
             wrong = [
                 k
                 for k, miss in enumerate(misses)
-                if (miss.faults and trial < _REDRAWS_OF_FAULTS) or (miss.size and trial < redraws)
+                if (miss.faults and trial < _REDRAWS_OF_FAULTS)
+                or (miss.copies and trial < _REDRAWS_OF_COPIES)
+                or (miss.size and trial < redraws)
             ]
             if not wrong:
                 break
@@ -255,13 +261,17 @@ class _Drawing:
     ) -> list[_Miss]:
         """Return what is wrong with each graph; sizes count where they are drawn again."""
         if self.check is not None:
-            return [_program_miss(graph, row) for graph, row in zip(graphs, rows, strict=True)]
+            hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
+            return [
+                replace(_program_miss(graph, row), copies=word in self.schema.structures)
+                for graph, row, word in zip(graphs, rows, hashes, strict=True)
+            ]
         faults = self._faults.counts([graph.dag for graph in graphs], rows)
         if not self.settings.redraws:
-            return [_Miss(count, 0.0) for count in faults]
+            return [_Miss(count, False, 0.0) for count in faults]
         limit = self.settings.max_nodes
         return [
-            _Miss(count, size_error(graph.dag, row, limit))
+            _Miss(count, False, size_error(graph.dag, row, limit))
             for count, graph, row in zip(faults, graphs, rows, strict=True)
         ]
 
@@ -334,14 +344,14 @@ def _program_miss(graph: GeneratedGraph, row: Mapping[str, Condition]) -> _Miss:
     """Return what is wrong with a program: that it does not run, and another depth than asked."""
     try:
         if graph.truncated:
-            return _Miss(1, math.inf)
+            return _Miss(1, False, math.inf)
         units = len(graph.program.units)
     except DataError:
-        return _Miss(1, math.inf)
+        return _Miss(1, False, math.inf)
     asked = row.get(DEPTH)
     if not isinstance(asked, int | float) or not asked > 0:
-        return _Miss(0, 0.0)
-    return _Miss(0, abs(math.log(max(units, 1) / round(asked))) if round(asked) else 0.0)
+        return _Miss(0, False, 0.0)
+    return _Miss(0, False, abs(math.log(max(units, 1) / round(asked))) if round(asked) else 0.0)
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

@@ -12,7 +12,7 @@ Conditions that the user leaves open are drawn from what training graphs like th
 jobs have.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from layerdag.codec.folding import EDGE_TYPES
-from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.dag import COPY_ROUNDS, DAG, HASH_DIGITS, GraphSizes, graph_hashes
 from layerdag.dag.statistics import (
     MEASURED,
     condition_units,
@@ -30,7 +30,7 @@ from layerdag.dag.statistics import (
 )
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.program_json import is_size
+from layerdag.graph.formats.program_json import UNIT, is_size
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
 from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.rng import numpy_generator
@@ -63,6 +63,7 @@ _SHAPE = {
     },
     "costs?": dict,
     "laws?": dict,
+    "structures?": str,
     "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
 }
 NO_TABLE = ConditionTable()
@@ -86,6 +87,8 @@ class GraphSchema:
         costs: What operators cost in training jobs, for the numbers of samples.
         laws: How numbers follow from conditions; codes are then those of numbers over their laws.
         sizes_of_programs: What the tables of sizes of training programs hold.
+        structures: Hashes of programs (``structure_hashes``) that samples do not repeat; empty
+            where none are kept. Whoever has them can ask whether a program was trained on.
     """
 
     kind: str
@@ -97,6 +100,7 @@ class GraphSchema:
     costs: CostTable = NO_COSTS
     laws: ScalingLaws = field(default_factory=ScalingLaws)
     sizes_of_programs: SizeTables = NO_SIZES
+    structures: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         """Return the names of attributes and conditions, not all words."""
@@ -340,6 +344,11 @@ class GraphSchema:
         )
         return self.laws.absolute(graph)
 
+    def structure_hashes(self, dags: Iterable[DAG]) -> Iterator[str]:
+        """Yield a hash of the calls, sizes and edges of each program, whatever its units."""
+        units = [i for i, a in enumerate(self.attributes) if a.name == UNIT]
+        yield from graph_hashes((_without(dag, units) for dag in dags), COPY_ROUNDS)
+
     def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
         """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
 
@@ -379,6 +388,7 @@ class GraphSchema:
             **({"costs": self.costs.to_dict()} if self.costs else {}),
             **({"laws": self.laws.to_dict()} if self.laws else {}),
             **({"sizes": self.sizes_of_programs.to_dict()} if self.sizes_of_programs else {}),
+            **({"structures": "".join(sorted(self.structures))} if self.structures else {}),
         }
 
     @classmethod
@@ -407,6 +417,7 @@ class GraphSchema:
                 costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
                 laws=ScalingLaws.from_dict(data["laws"]) if "laws" in data else NO_LAWS,
                 sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
+                structures=_hashes(data.get("structures", "")),
             )
             schema._check()
         except (
@@ -437,6 +448,24 @@ class GraphSchema:
             raise ValueError("a trace holds no number of 2 ** 63 or more")
         sizes = [len(condition.values) for condition in self.category_conditions]
         self.condition_table.check(sizes, len(self.numeric_conditions))
+
+
+def _without(dag: DAG, columns: Sequence[int]) -> DAG:
+    """Return a graph in which some columns tell nothing."""
+    x_NA = dag.x_NA.clone()
+    x_NA[:, list(columns)] = 0
+    return dag.with_columns(x_NA)
+
+
+def _hashes(text: str) -> frozenset[str]:
+    """Return the hashes of a text that holds them end to end.
+
+    Raises:
+        ValueError: If it holds anything else.
+    """
+    if len(text) % HASH_DIGITS or not set(text) <= set("0123456789abcdef"):
+        raise ValueError("its structures are no hashes")
+    return frozenset(text[at : at + HASH_DIGITS] for at in range(0, len(text), HASH_DIGITS))
 
 
 def complete_conditions(

@@ -10,6 +10,8 @@ import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import UsageError
 from layerdag.programs.forward_program import Program
+from layerdag.sampling import generation
+from layerdag.training.checkpoint import pretrained_checkpoint
 from layerdag.validation.whole_program import check_program
 
 
@@ -62,6 +64,19 @@ def test_a_seed_gives_one_program_whatever_is_drawn_beside_it():
     beside = ld.sample("programs", 3, seed=40)[1]
     assert alone.program.nodes == beside.program.nodes
     assert alone.program.sizes == beside.program.sizes
+
+
+def test_no_sample_repeats_a_program_whose_hash_the_checkpoint_keeps(monkeypatch):
+    few = {"num": 6, "seed": 70, "conditions": {"family": "gnn"}}
+    schema = ld.load_checkpoint(pretrained_checkpoint("programs")).schema
+
+    def repeated() -> bool:
+        dags = [sample.dag for sample in ld.sample("programs", **few)]
+        return not schema.structures.isdisjoint(schema.structure_hashes(dags))
+
+    assert not repeated()
+    monkeypatch.setattr(generation, "_REDRAWS_OF_COPIES", 0)
+    assert repeated()
 
 
 def test_samples_are_a_data_set_of_programs(samples):

@@ -10,8 +10,9 @@ import pytest
 
 from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.programs import load_programs
-from layerdag.errors import DataError
+from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
+from layerdag.schema.schema import GraphSchema
 from layerdag.training.weight_transfer import spec_for
 
 DATA = Path(__file__).resolve().parents[3] / "data"
@@ -65,3 +66,15 @@ def test_the_corpus_holds_what_its_plan_records(family, monkeypatch):
     known = next(data for line in lines if (data := json.loads(line))["name"] == run.run)
     assert program_graph(again.to_json(), "it").categories == program_graph(known, "it").categories
     assert again.sizes == known["sizes"]
+
+
+def test_hashes_of_structures_are_kept_only_where_they_are_asked_for(mlps):
+    assert not mlps.schema.structures
+    known = load_programs(families=("mlp",), avoid_copies=True)
+    assert known.fingerprint == mlps.fingerprint
+    held = [dag for split in known.graphs.values() for dag in split]
+    assert known.schema.structures == set(known.schema.structure_hashes(held))
+    data = json.loads(json.dumps(known.schema.to_dict()))
+    assert GraphSchema.from_dict(data).structures == known.schema.structures
+    with pytest.raises(CheckpointError, match="structures are no hashes"):
+        GraphSchema.from_dict({**data, "structures": "a path/word"})
