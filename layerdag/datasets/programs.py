@@ -25,6 +25,7 @@ from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.traces.chakra.corpus import embedded_corpus
 
 _HELD_OUT = 0.1
+_LEAST_SPLIT = 5  # structures of a family from which on one is held out at least
 
 
 def load_programs(
@@ -39,7 +40,7 @@ def load_programs(
 
     Conditions are the family, the numbers of nodes and of layers, and the depth, the number of
     units. Programs of one structure, whatever their tables of sizes, are in one split: a tenth of
-    the structures of each family each for validation and test.
+    the structures of each family each for validation and test, none of families with few.
 
     Args:
         folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
@@ -106,7 +107,7 @@ def _splits(graphs: Sequence[AttributedGraph], seed: int) -> Iterator[Split]:
     number_G = program_numbers(graphs)
     count = int(number_G.max()) + 1
     rank_P = np.random.default_rng(seed).permutation(count)
-    held = max(1, round(_HELD_OUT * count))
+    held = max(int(count >= _LEAST_SPLIT), round(_HELD_OUT * count))
     named: defaultdict[int, Split] = defaultdict(lambda: "train")
     named.update(dict.fromkeys(range(held), "test"))
     named.update(dict.fromkeys(range(held, 2 * held), "val"))
