@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path("docs/images/sampled-program.png"))
     args = parser.parse_args()
-    asked = {"family": "gpt", "depth": 3}
+    asked: dict[str, float | str] = {"family": "gpt", "depth": 3}
     program = ld.sample("programs", 1, args.seed, conditions=asked, sizes={"B0": 16})[0].program
     figure = plt.figure(figsize=(13, 5.4), dpi=130)
     grid = figure.add_gridspec(2, 2, width_ratios=(1.15, 1), hspace=0.5, wspace=0.06)

@@ -34,6 +34,7 @@ from layerdag.programs.nodes import (
 )
 from layerdag.programs.operators import GETITEM, LEAVES
 from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
+from layerdag.programs.step_times import batch_for_step_time
 from layerdag.programs.steps import derive_step
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
@@ -121,6 +122,23 @@ class Program:
         """
         nodes, changes = deepened(self, times)
         return replace(self, nodes=nodes, **changes)
+
+    def with_step_time(
+        self, seconds: float, *, cluster: Any = "small", compute: Any = "h100", **plan: Any
+    ) -> "Program":
+        """Return the program with the batch per rank with which its step takes a time.
+
+        Args:
+            seconds: Makespan of the derived step, met within a tenth.
+            cluster: What ``layerdag.simulate`` takes.
+            compute: Times of operators, as ``layerdag.simulate`` takes them.
+            **plan: Settings of ``step``, such as ``data=64``.
+
+        Raises:
+            UsageError: If no batch gives a step of about that time; says what the nearest give.
+        """
+        batch = batch_for_step_time(self, seconds, cluster, compute, plan)
+        return self.resize(B0=batch)
 
     def operator_counts(self) -> dict[str, int]:
         """Return how many calls of each operator there are, the most frequent first."""

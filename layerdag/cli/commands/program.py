@@ -21,6 +21,7 @@ EXAMPLE = (
     "  layerdag program host_trace.json.gz --print\n"
     "  layerdag program mine.program.json --size B0=64 --size w0=4096 --out wide.program.json\n"
     "  layerdag program mine.program.json --deepen 4 --out deep.program.json\n"
+    "  layerdag program mine.program.json --step-time 0.01 --out longer.program.json\n"
     "  layerdag capture wide.program.json --data 8 --out traces/wide"
 )
 
@@ -35,6 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="another number in the table of sizes, such as B0=64; may be given again")  # fmt: skip
     parser.add_argument("--deepen", type=int, default=1, metavar="N",
         help="each unit that can follow itself, such as a block, N times in a row")  # fmt: skip
+    parser.add_argument("--step-time", type=float, metavar="S",
+        help="the batch with which a step of one rank takes S seconds")  # fmt: skip
+    parser.add_argument("--preset", default="small", metavar="NAME",
+        help="cluster of --step-time (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--compute", default="h100", metavar="NAME",
+        help="operator times of --step-time, as for simulate (default: %(default)s)")  # fmt: skip
     parser.add_argument("--print", action="store_true", dest="show",
         help="print the program as readable Python")  # fmt: skip
     parser.add_argument("--phase", choices=("training", "inference"), default="training",
@@ -53,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     found = _program(args.source).resize(**sizes)
     if args.deepen != 1:
         found = found.deepen(args.deepen)
+    if args.step_time is not None:
+        found = found.with_step_time(args.step_time, cluster=args.preset, compute=args.compute)
     findings = found.check(training=args.phase == "training")
     if args.out:
         found.save(args.out)
