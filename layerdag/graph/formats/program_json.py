@@ -86,6 +86,9 @@ def program_graph(data: Any, source: str) -> AttributedGraph:
     """
     try:
         require_shape(data, _SHAPE)
+        for name, number in data["sizes"].items():
+            if number < 1 or number % 1:
+                raise ValueError(f"size {name[:20]} is {number}, no whole number from 1 on")
         if data["format"] != FORMAT:
             raise ValueError(f"its format is '{data['format']:.40}', not '{FORMAT}'")
         notes = NoteCollector(source)
