@@ -231,6 +231,10 @@ def _configure_run(add: Callable[..., object]) -> None:
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
+    add("--host", metavar="HOW",
+        help="time of the host: model (of eager PyTorch, before each node), measured (calls and "
+        "gaps of a profile; measured:X scales them, measured:step=SECONDS until the step lasts as "
+        "long as without profiler) or none (default: as in the trace)")  # fmt: skip
     add("--slow", action="append", default=[], metavar="RANK=FACTOR",
         help="multiply one rank's compute times, e.g. 3=1.5; may be repeated")  # fmt: skip
     add("--noise", metavar="EXPONENT,SCALE,SEED",
@@ -334,6 +338,7 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("--binary needs --backend astra-sim.")
     workload = _read_workload(args)
     cluster, compute = _cluster(args, workload.num_ranks)
+    workload = _with_host(args, workload, cluster, compute)
     result = simulate(workload, cluster, compute=compute, variation=_variation(args))
     document, lines = result.summary(), summary(result)
     for wanted, extra in (
@@ -355,6 +360,44 @@ def _run(args: argparse.Namespace) -> int:
     return strict_code(workload.notes, strict=args.strict)
 
 
+def _with_host(
+    args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
+) -> "Workload":
+    """Return the workload with the host's time as --host says."""
+    from layerdag.simulator.host_time import (
+        HOST_CHOICES,
+        host_scale,
+        with_host_model,
+        with_measured_host,
+    )
+    from layerdag.simulator.run import simulate
+
+    word, _, rest = (args.host or "").partition(":")
+    if not word:
+        return workload
+    if word not in HOST_CHOICES or (rest and word != "measured"):
+        raise UsageError(f"--host is '{args.host}'; write {', '.join(HOST_CHOICES)}.")
+    if word == "model":
+        return with_host_model(workload)
+    if word == "none":
+        return with_measured_host(workload, 0.0)
+    try:
+        number = float(rest.removeprefix("step=") or 1.0)
+    except ValueError:
+        raise UsageError(
+            f"--host is '{args.host}'; write measured:0.5 or measured:step=0.0123."
+        ) from None
+    if not rest.startswith("step="):
+        return with_measured_host(workload, number)
+
+    def makespan_s(changed: "Workload") -> float:
+        return simulate(changed, cluster, compute=compute).makespan_ns / 1e9
+
+    scale = host_scale(makespan_s, workload, number)
+    print(f"layerdag: note: the host's time is scaled by {scale:.3f}", file=sys.stderr)
+    return with_measured_host(workload, scale)
+
+
 def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
     """Write the ticks of every node where they were asked for."""
     from layerdag.simulator.run import write_nodes, write_timeline
@@ -374,6 +417,7 @@ def _run_binary(args: argparse.Namespace) -> int:
         "preset",
         "machine",
         "compute",
+        "host",
         "slow",
         "noise",
         "trace",
