@@ -1,8 +1,8 @@
 """Fit the curves of ``layerdag/simulator/fitted_collectives.json``, and say how far they are off.
 
-``python -m benchmarks.collectives TABLE.csv [--write]``: columns source, device, devices,
-devices_per_node, operation, bytes, us. Three tenths of the rows of each source, device and operation are judged by
-curves that were fitted to the others; ``--write`` then fits all rows and writes the file.
+``python benchmarks/collectives.py TABLE.csv [--write]``: columns source, device, devices,
+devices_per_node, operation, bytes, us. Three tenths of the rows are judged by curves that were
+fitted to the others; ``--write`` then fits all rows of NCCL and writes the file.
 """
 
 import argparse
@@ -42,7 +42,9 @@ def main() -> None:
     for by in (["source"], ["source", "device"], ["source", "operation"]):
         print(result.groupby(by)["error"].quantile([0.5, 0.9]).unstack().round(1).to_string())
     every = result["error"]
-    print(f"all: median {every.median():.1f} %, 90 % {every.quantile(0.9):.1f} %, {len(every)} rows")
+    print(
+        f"all: median {every.median():.1f} %, 90 % {every.quantile(0.9):.1f} %, {len(every)} rows"
+    )
     if args.write:
         write(table[table["source"].str.startswith("aiconfigurator")])
 

@@ -1,6 +1,6 @@
 """Fit the numbers of ``layerdag/simulator/fitted_kernels.json``.
 
-``python -m benchmarks.fit_kernels RUNS.jsonl [--out FILE]``, where RUNS.jsonl lists steps measured
+``python benchmarks/fit_kernels.py RUNS.jsonl [--out FILE]``, where RUNS.jsonl lists steps measured
 on one H100 with their host traces and profiles beside it (``runs/<run>.host.json.xz`` and
 ``runs/<run>.device.json.xz``). With the package aiconfigurator-core installed, products, attention
 and experts of the devices that it has tables of are fitted as well.
@@ -97,7 +97,9 @@ def main() -> None:
         },
     }
     text = json.dumps(document, indent=1)
-    args.out.write_text(text.replace(",\n    ", ", ").replace("[\n    ", "[").replace("\n   ]", "]") + "\n")
+    args.out.write_text(
+        text.replace(",\n    ", ", ").replace("[\n    ", "[").replace("\n   ]", "]") + "\n"
+    )
 
 
 if __name__ == "__main__":

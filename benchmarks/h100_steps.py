@@ -1,8 +1,8 @@
 """How far measured steps of one H100 lie from those of ``--compute measured:h100 --host model``.
 
-``python -m benchmarks.h100_steps RUNS.jsonl [--leave run|family|none] [--no-tables]``, where
-RUNS.jsonl and ``runs/`` beside it are as ``benchmarks.fit_kernels`` reads them. Kernels and host are
-fitted to the runs that are not judged (``none``: the numbers that the package ships). Prints
+``python benchmarks/h100_steps.py RUNS.jsonl [--leave run|family|none] [--no-tables]``, where
+RUNS.jsonl and ``runs/`` beside it are as ``benchmarks/fit_kernels.py`` reads them. Kernels and host
+are fitted to the runs that are not judged (``none``: the numbers that the package ships). Prints
 median and 90th percentile of the relative error of device-busy time and of the step.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fit_kernels import Rows, collect, fit_all
 
-from benchmarks.fit_kernels import Rows, collect, fit_all
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.host_time import HOST_CALLS, HostCosts, with_host_model
 from layerdag.simulator.measured_kernels import FittedKernels, MeasuredKernels
@@ -49,7 +49,8 @@ class Run:
 
 def read(line: str, folder: Path) -> Run:
     """Read one run."""
-    facts, rows = json.loads(line), defaultdict(list)
+    facts: dict[str, Any] = json.loads(line)
+    rows: Rows = defaultdict(list)
     collect(facts, folder, rows)
     host, profile = (folder / f"{facts['run']}.{kind}.json.xz" for kind in ("host", "device"))
     return Run(facts, import_host(host).trace, rows, sum(kernel_times(host, profile)))

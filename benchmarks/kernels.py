@@ -1,6 +1,6 @@
 """How far interpolated kernels lie from measured ones that were hidden from the interpolation.
 
-``python -m benchmarks.kernels TABLE.csv[.xz] [--framework NAME] [--hide-all]``: columns as in the
+``python benchmarks/kernels.py TABLE.csv[.xz] [--framework NAME] [--hide-all]``: columns as in the
 tables of aiconfigurator-core with the names of ``layerdag.simulator.kernel_work.KERNEL_AXES``, and
 device, kind, framework, kernel, precision, kv_precision, distribution, us. Three tenths of the
 shapes of each device and kind, in all frameworks, are judged; they are removed from the installed

@@ -1,6 +1,6 @@
 """Times of collectives on real machines: piecewise lines over the size, in log space.
 
-The numbers of ``fitted_collectives.json`` were fitted by ``python -m benchmarks.collectives`` to
+The numbers of ``fitted_collectives.json`` were fitted by ``python benchmarks/collectives.py`` to
 measured times; sources and licences stand in the file. ASTRA-sim's semantics know none of this.
 """
 

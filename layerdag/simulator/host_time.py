@@ -28,7 +28,7 @@ class HostCosts:
     """Time that eager PyTorch spends on the host.
 
     The defaults were fitted to 44 steps that one H100 with a server processor left waiting
-    (``python -m benchmarks.h100_steps``).
+    (``python benchmarks/h100_steps.py``).
 
     Attributes:
         operator_ns: For each operator that starts device work, its launches included.

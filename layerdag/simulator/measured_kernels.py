@@ -2,7 +2,7 @@
 
 Matrix products whose sizes a node states take the time of the installed table of measured kernels
 (``kernel_tables``), all others that of a roofline fitted to their family of operators. The fitted
-numbers are those of ``fitted_kernels.json``, which ``python -m benchmarks.fit_kernels`` writes. A
+numbers are those of ``fitted_kernels.json``, which ``python benchmarks/fit_kernels.py`` writes. A
 device without fits of its own takes the shares of its nearest kin at its own data sheet.
 """
 

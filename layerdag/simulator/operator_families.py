@@ -1,5 +1,6 @@
 """Families of operators whose kernels cost alike, and the work that decides their time."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ _OF_THEIR_OWN = frozenset(
     (
         *("convolution", "convolution_backward", "embedding_dense_backward"),
         *("_embedding_bag_backward", "sum", "mean", "sort", "topk", "cat", "stack"),
+        *("_log_softmax", "_log_softmax_backward_data"),
         *("nll_loss_forward", "nll_loss_backward", "native_batch_norm"),
         *("native_batch_norm_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward"),
         *("native_layer_norm", "native_layer_norm_backward"),
@@ -29,6 +31,10 @@ _INTENSE = 30.0
 _CHANNEL_ROWS_PER_US = 1e3
 """Rows of one channel, which batch normalization reads by one block of threads alone."""
 _THIN = 64
+_UNITS = 132
+"""Blocks of threads that run at once, of an H100; the last wave of a product is rarely full."""
+_TILE = 64
+"""Rows and columns of such a block."""
 
 SIZES = ("m", "n", "k", "batch")
 WITH_PRODUCTS = ("product", "grouped_product", "encoder_attention", "convolution")
@@ -88,6 +94,8 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
         if present[at] and family.startswith(WITH_PRODUCTS):
             twice = 2 if family == "convolution_backward" else 1
             num_ops[at] = 2 * batch * m * n * k * twice
+            if family.startswith("convolution") and batch == 1:
+                num_ops[at] *= _waste(m, n)
             if family.startswith("convolution") and batch > 1:
                 family += "_thin" if k <= _THIN else "_grouped"
                 if k <= _THIN:
@@ -99,6 +107,15 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
             num_ops[at] = peaks[at] / 1e6 * m / _CHANNEL_ROWS_PER_US
         keys.append(family_key(family, number, item))
     return KernelWork(keys, num_ops / peaks * 1e6, num_bytes / device.bytes_per_s * 1e6)
+
+
+def _waste(m: float, n: float) -> float:
+    """Return by what factor unfilled blocks and waves lengthen a convolution.
+
+    Kernels choose smaller blocks where few are full, so that half of the logarithm is felt.
+    """
+    waves = math.ceil(math.ceil(m / _TILE) * math.ceil(n / _TILE) / _UNITS)
+    return math.sqrt(waves * _UNITS * _TILE**2 / (m * n))
 
 
 def family_key(family: str, number: str, item: int) -> str:

@@ -182,9 +182,7 @@ _RULES: dict[str, Callable[[Tensors, Tensors], Sizes | None]] = {
         _attention(1),
     ),
     "_native_multi_head_attention": _encoder_layer,
-    **dict.fromkeys(
-        ("native_batch_norm", "cudnn_batch_norm", "native_group_norm"), _channels(0)
-    ),
+    **dict.fromkeys(("native_batch_norm", "cudnn_batch_norm", "native_group_norm"), _channels(0)),
     **dict.fromkeys(
         ("native_batch_norm_backward", "cudnn_batch_norm_backward", "native_group_norm_backward"),
         _channels(1),
