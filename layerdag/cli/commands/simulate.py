@@ -367,6 +367,7 @@ def _with_host(
     from layerdag.simulator.host_time import (
         HOST_CHOICES,
         host_scale,
+        knows_calls,
         with_host_model,
         with_measured_host,
     )
@@ -374,6 +375,10 @@ def _with_host(
 
     word, _, rest = (args.host or "").partition(":")
     if not word:
+        if (args.compute or "").startswith("measured:") and knows_calls(workload):
+            print(
+                "note: the host's time is not in this step; --host model adds it", file=sys.stderr
+            )
         return workload
     if word not in HOST_CHOICES or (rest and word != "measured"):
         raise UsageError(f"--host is '{args.host}'; write {', '.join(HOST_CHOICES)}.")
