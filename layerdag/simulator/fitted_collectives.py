@@ -14,7 +14,17 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.runtime.settings import did_you_mean
+from layerdag.traces.trace import CollectiveType
 
+OPERATIONS = {
+    int(CollectiveType.ALL_REDUCE): "all_reduce",
+    int(CollectiveType.ALL_GATHER): "all_gather",
+    int(CollectiveType.REDUCE_SCATTER): "reduce_scatter",
+    int(CollectiveType.ALL_TO_ALL): "all_to_all",
+}
+"""Name of each collective that was measured."""
+NODE = 8
+"""Devices of a node; collectives among more were not measured."""
 MOST_KNOTS = 12
 _TOLERANCE = 0.02
 _MOST_SIZES = 48
@@ -123,3 +133,25 @@ def collective_us(device: str, operation: str, num_bytes: Sequence[int], ranks: 
     low = int(at)
     high = min(low + 1, len(known) - 1)
     return np.exp(times[low] + (at - low) * (times[high] - times[low]))
+
+
+def shares_node(ranks: np.ndarray) -> bool:
+    """Return whether several ranks lie in one node of eight, counted from rank 0."""
+    return len(ranks) > 1 and int(ranks.min()) // NODE == int(ranks.max()) // NODE
+
+
+def collective_ns(device: str, kind: int, size_C: np.ndarray, ranks: int) -> np.ndarray:
+    """Return the nanoseconds of collectives as nodes state them, int64 (C,).
+
+    Args:
+        device: One of ``fitted_devices()``.
+        kind: A key of ``OPERATIONS``.
+        size_C: ``comm_size``: of an all-gather the shard of a rank, else its whole buffer.
+        ranks: Members of the group.
+
+    Raises:
+        ConfigError: If the device is not known.
+    """
+    whole = size_C * (ranks if kind == CollectiveType.ALL_GATHER else 1)
+    times_us = collective_us(device, OPERATIONS[kind], whole.tolist(), ranks)
+    return np.maximum(np.rint(times_us * 1000), 1).astype(np.int64)

@@ -228,6 +228,9 @@ def _configure_run(add: Callable[..., object]) -> None:
         "the dimensions they span (default: hierarchical)")  # fmt: skip
     add("--reference-semantics", action="store_true",
         help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
+    add("--collectives", metavar="DEVICE",
+        help="collectives among the ranks of a node of 8 take the time measured on DEVICE (h100, "
+        "h200, ...), each rank by itself; others are simulated (default: all are)")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
@@ -423,6 +426,7 @@ def _run_binary(args: argparse.Namespace) -> int:
         "machine",
         "compute",
         "host",
+        "collectives",
         "slow",
         "noise",
         "trace",
@@ -517,16 +521,27 @@ def _machine(
 def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
     """Return the system with what the flags say about collectives."""
     from layerdag.simulator.config import GroupCollectives, MissingImplementations
+    from layerdag.simulator.fitted_collectives import fitted_devices
 
     if args.reference_semantics and args.group_collectives == "hierarchical":
         raise UsageError(
             "--reference-semantics runs groups as flat rings; leave --group-collectives out."
+        )
+    if args.collectives and args.reference_semantics:
+        raise UsageError(
+            "--reference-semantics simulates collectives; leave --collectives out."
+        )
+    if args.collectives and args.collectives not in fitted_devices():
+        raise UsageError(
+            f"no collectives were measured on '{args.collectives}'; known are "
+            f"{', '.join(fitted_devices())}."
         )
     groups = args.group_collectives or ("flat" if args.reference_semantics else "hierarchical")
     return dataclasses.replace(
         system,
         group_collectives=GroupCollectives(groups),
         missing=MissingImplementations(args.missing_implementations),
+        fitted_collectives=args.collectives or "",
     )
 
 

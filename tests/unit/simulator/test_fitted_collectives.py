@@ -1,15 +1,21 @@
 """Curves of measured collectives."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from simulator_traces import coll, workload
 
 from layerdag.errors import ConfigError
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.fitted_collectives import (
     MOST_KNOTS,
     CollectiveCurve,
     collective_us,
     fitted_devices,
 )
+from layerdag.simulator.run import simulate
+from layerdag.traces.trace import CollectiveType
 
 SIZES = 2 ** np.arange(9, 30)
 
@@ -38,3 +44,16 @@ def test_unknown_devices_and_operations_are_one_sentence():
         collective_us("h10", "all_reduce", [8], 2)
     with pytest.raises(ConfigError, match="no measured collective 'scan'"):
         collective_us("h100", "scan", [8], 2)
+
+
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_collectives_inside_of_a_node_take_the_measured_time(ranks):
+    nodes = [coll(0, CollectiveType.ALL_GATHER, 2**20)]
+    job = workload(*[nodes] * ranks)
+    cluster = Cluster.preset("small").with_ranks(ranks)
+    simulated = simulate(job, cluster).makespan_ns
+    system = dataclasses.replace(cluster.system, fitted_collectives="h100")
+    fitted = simulate(job, dataclasses.replace(cluster, system=system)).makespan_ns
+    measured = collective_us("h100", "all_gather", [ranks * 2**20], ranks)[0] * 1000
+    assert fitted == (pytest.approx(measured, abs=1) if ranks <= 8 else simulated)
+    assert fitted != simulated or ranks > 8
