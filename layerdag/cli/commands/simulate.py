@@ -528,9 +528,7 @@ def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
             "--reference-semantics runs groups as flat rings; leave --group-collectives out."
         )
     if args.collectives and args.reference_semantics:
-        raise UsageError(
-            "--reference-semantics simulates collectives; leave --collectives out."
-        )
+        raise UsageError("--reference-semantics simulates collectives; leave --collectives out.")
     if args.collectives and args.collectives not in fitted_devices():
         raise UsageError(
             f"no collectives were measured on '{args.collectives}'; known are "
