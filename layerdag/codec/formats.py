@@ -57,7 +57,7 @@ from layerdag.traces.pytorch.ranks import (
     refuse_missing_ranks,
     replicate_rank,
 )
-from layerdag.traces.trace import Trace, Workload
+from layerdag.traces.trace import NodeType, Trace, Workload
 
 DEVICE = next(iter(HARDWARE))
 """The device whose rates time a compiled program where none is named."""
@@ -786,9 +786,12 @@ def _gaps(trace: Trace) -> str:
     summary = summarize_trace(trace)
     if summary.span_us is None or summary.span_us <= summary.critical_path_us:
         return ""
+    on_device = (trace.integers("is_cpu_op")[0] == 0) & (trace.type_N != NodeType.METADATA)
+    busy_us = int(trace.duration_us_N[on_device].sum())
     return (
-        f"; measured span {summary.span_us:,} us, critical path {summary.critical_path_us:,} us: "
-        "gaps between the calls of the host are not in the trace"
+        f"; measured span {summary.span_us:,} us, device busy {busy_us:,} us, critical path "
+        f"{summary.critical_path_us:,} us: 'simulate --host measured' also replays the gaps "
+        "between the calls of the host"
     )
 
 

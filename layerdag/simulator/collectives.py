@@ -148,6 +148,10 @@ class GroupIndex:
         """Return the number of ranks of ``group``."""
         return int(self.ptr[group + 1] - self.ptr[group])
 
+    def members(self, group: int) -> np.ndarray:
+        """Return the ranks of ``group``, in the file's order."""
+        return self.rank[self.ptr[group] : self.ptr[group + 1]]
+
     def dimensions(self, group: int, network: NetworkConfig) -> tuple[set[int], set[int]]:
         """Return the dimensions that a flat ring of a group is charged to, and those it spans.
 

@@ -21,6 +21,7 @@ from layerdag.simulator.compute import (
 )
 from layerdag.simulator.config import SystemConfig
 from layerdag.simulator.learned import ElementwiseLatency, read_columns
+from layerdag.simulator.measured_kernels import MeasuredKernels
 from layerdag.simulator.systolic import (
     TPU_V4_BATCH,
     TPU_V4_RANGES,
@@ -42,8 +43,10 @@ from layerdag.simulator.systolic import (
 CHOICES = """\
 reference                        ASTRA-sim's: the roofline of system.json, or recorded durations
 measured[:scale=X]               duration_ns where a node has it, else duration_micros; times X
-DEVICE[:efficiency=X,launch=NS]  roofline of a100-40, a100-80, h100, h200, b200, tpu-v3 or
-                                 tpu-v4
+measured:DEVICE[,tf32=1]         kernels measured on a100-40, a100-80, h100, h200, b200, or of
+                                 their nearest kin; tf32=1: float32 products run as TF32
+DEVICE[:efficiency=X,launch=NS]  roofline of a100-40, a100-80, h100, h200, b200, l40s, tpu-v3 or
+                                 tpu-v4: the data sheet at 100 % where efficiency is not given
 systolic:ROWSxCOLUMNS[,dataflow=ws|os|is][,clock=GHZ | ,map=MAP][,bandwidth=GB/s][,elementwise=CSV]
                                  cycles of a systolic array at a clock (default: 1 GHz), or mapped
                                  to time: tpu-v4, tpu-v4-regions, tpu-v4-ranges, tpu-v6e,
@@ -196,6 +199,8 @@ def _model(
     """Return the model; takes the options that it knows out of ``options``."""
     if word == "systolic":
         return systolic_model(positional, options)
+    if word == "measured" and positional:
+        return MeasuredKernels(positional, tf32=bool(number(word, options, "tf32", 0.0)))
     if positional:
         raise ConfigError(
             f"compute model '{word}': '{positional}' is not of the form NAME=VALUE. Models:\n"

@@ -178,6 +178,8 @@ class SystemConfig:
             where operations on storage take their recorded durations.
         track_local_mem: Whether the local memory of each rank is told as the reference tells it.
         local_mem_trace: Prefix of the files that the reference writes of it.
+        fitted_collectives: Device whose measured times collectives inside of a node take, beyond
+            the reference; "" where all are simulated.
     """
 
     preferred_dataset_splits: int
@@ -200,6 +202,7 @@ class SystemConfig:
     storage_bw_gb: float | None = None
     track_local_mem: bool = False
     local_mem_trace: str = "local_mem_trace"
+    fitted_collectives: str = ""
 
     def __post_init__(self) -> None:
         splits = self.preferred_dataset_splits

@@ -26,6 +26,7 @@ from layerdag.simulator.config import (
     SystemConfig,
     UnsupportedCollectives,
 )
+from layerdag.simulator.fitted_collectives import OPERATIONS, collective_ns, shares_node
 from layerdag.traces.builder import value_of
 from layerdag.traces.chakra.storage import storage_bytes
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire, communicates, wire_name
@@ -458,6 +459,12 @@ class Lowering:
         nodes.cost_N[row_C[replayed]] = self._compute.replayed_ns(
             nodes.trace, nodes.order[row_C[replayed]]
         )
+        if self._system.fitted_collectives:
+            size_C = nodes.attribute("comm_size", wanted)
+            fitted_ns = self._fitted_ns(type_C, size_C, group_C)
+            fitted = (fitted_ns > 0) & ~replayed
+            nodes.cost_N[row_C[fitted]] = fitted_ns[fitted]
+            replayed |= fitted
         row_C, type_C, group_C = row_C[~replayed], type_C[~replayed], group_C[~replayed]
         wanted[:] = False
         wanted[row_C] = True
@@ -471,6 +478,18 @@ class Lowering:
             nodes.peer_N[row] = self._plan(nodes, row, what)
         nodes.tag_N[row_C] = group_C
         nodes.kind_N[row_C] = NodeKind.COLLECTIVE
+
+    def _fitted_ns(self, type_C: np.ndarray, size_C: np.ndarray, group_C: np.ndarray) -> np.ndarray:
+        """Return the measured time of collectives inside of a node, -1 of others, int64 (C,)."""
+        found = np.full(len(type_C), -1, dtype=np.int64)
+        for kind, group in {*zip(type_C.tolist(), group_C.tolist(), strict=True)}:
+            ranks = np.arange(self._num_ranks) if group < 0 else self._groups.members(group)
+            if kind not in OPERATIONS or not shares_node(ranks):
+                continue
+            rows = np.flatnonzero((type_C == kind) & (group_C == group))
+            times = collective_ns(self._system.fitted_collectives, kind, size_C[rows], len(ranks))
+            found[rows] = np.minimum(times, MAX_TIME_NS)
+        return found
 
     def _replayed(
         self, nodes: KernelColumns, row_C: np.ndarray, type_C: np.ndarray, group_C: np.ndarray

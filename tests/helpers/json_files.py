@@ -481,6 +481,8 @@ NOT_READERS = {
     "publication/settings.py": "asks whether a folder is a release's",
     "report/page.py": "asks whether figures are a report's",
     "runtime/settings.py": "defines the reader of YAML",
+    "simulator/fitted_collectives.py": "numbers that the package ships",
+    "simulator/measured_kernels.py": "numbers that the package ships",
     "sampling/folder.py": "asks whether a folder holds samples, and which are whole",
     "sampling/parts.py": "a copy of a request in memory",
     "simulator/astra_sim.py": "system.json, which simulator/cluster.py has read before",

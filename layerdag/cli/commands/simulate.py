@@ -228,9 +228,16 @@ def _configure_run(add: Callable[..., object]) -> None:
         "the dimensions they span (default: hierarchical)")  # fmt: skip
     add("--reference-semantics", action="store_true",
         help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
+    add("--collectives", metavar="DEVICE",
+        help="collectives among the ranks of a node of 8 take the time measured on DEVICE (h100, "
+        "h200, ...), each rank by itself; others are simulated (default: all are)")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
+    add("--host", metavar="HOW",
+        help="time of the host: model (of eager PyTorch, before each node), measured (calls and "
+        "gaps of a profile; measured:X scales them, measured:step=SECONDS until the step lasts as "
+        "long as without profiler) or none (default: as in the trace)")  # fmt: skip
     add("--slow", action="append", default=[], metavar="RANK=FACTOR",
         help="multiply one rank's compute times, e.g. 3=1.5; may be repeated")  # fmt: skip
     add("--noise", metavar="EXPONENT,SCALE,SEED",
@@ -334,6 +341,7 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("--binary needs --backend astra-sim.")
     workload = _read_workload(args)
     cluster, compute = _cluster(args, workload.num_ranks)
+    workload = _with_host(args, workload, cluster, compute)
     result = simulate(workload, cluster, compute=compute, variation=_variation(args))
     document, lines = result.summary(), summary(result)
     for wanted, extra in (
@@ -355,6 +363,49 @@ def _run(args: argparse.Namespace) -> int:
     return strict_code(workload.notes, strict=args.strict)
 
 
+def _with_host(
+    args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
+) -> "Workload":
+    """Return the workload with the host's time as --host says."""
+    from layerdag.simulator.host_time import (
+        HOST_CHOICES,
+        host_scale,
+        knows_calls,
+        with_host_model,
+        with_measured_host,
+    )
+    from layerdag.simulator.run import simulate
+
+    word, _, rest = (args.host or "").partition(":")
+    if not word:
+        if (args.compute or "").startswith("measured:") and knows_calls(workload):
+            print(
+                "note: the host's time is not in this step; --host model adds it", file=sys.stderr
+            )
+        return workload
+    if word not in HOST_CHOICES or (rest and word != "measured"):
+        raise UsageError(f"--host is '{args.host}'; write {', '.join(HOST_CHOICES)}.")
+    if word == "model":
+        return with_host_model(workload)
+    if word == "none":
+        return with_measured_host(workload, 0.0)
+    try:
+        number = float(rest.removeprefix("step=") or 1.0)
+    except ValueError:
+        raise UsageError(
+            f"--host is '{args.host}'; write measured:0.5 or measured:step=0.0123."
+        ) from None
+    if not rest.startswith("step="):
+        return with_measured_host(workload, number)
+
+    def makespan_s(changed: "Workload") -> float:
+        return simulate(changed, cluster, compute=compute).makespan_ns / 1e9
+
+    scale = host_scale(makespan_s, workload, number)
+    print(f"layerdag: note: the host's time is scaled by {scale:.3f}", file=sys.stderr)
+    return with_measured_host(workload, scale)
+
+
 def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
     """Write the ticks of every node where they were asked for."""
     from layerdag.simulator.run import write_nodes, write_timeline
@@ -374,6 +425,8 @@ def _run_binary(args: argparse.Namespace) -> int:
         "preset",
         "machine",
         "compute",
+        "host",
+        "collectives",
         "slow",
         "noise",
         "trace",
@@ -468,16 +521,25 @@ def _machine(
 def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
     """Return the system with what the flags say about collectives."""
     from layerdag.simulator.config import GroupCollectives, MissingImplementations
+    from layerdag.simulator.fitted_collectives import fitted_devices
 
     if args.reference_semantics and args.group_collectives == "hierarchical":
         raise UsageError(
             "--reference-semantics runs groups as flat rings; leave --group-collectives out."
+        )
+    if args.collectives and args.reference_semantics:
+        raise UsageError("--reference-semantics simulates collectives; leave --collectives out.")
+    if args.collectives and args.collectives not in fitted_devices():
+        raise UsageError(
+            f"no collectives were measured on '{args.collectives}'; known are "
+            f"{', '.join(fitted_devices())}."
         )
     groups = args.group_collectives or ("flat" if args.reference_semantics else "hierarchical")
     return dataclasses.replace(
         system,
         group_collectives=GroupCollectives(groups),
         missing=MissingImplementations(args.missing_implementations),
+        fitted_collectives=args.collectives or "",
     )
 
 

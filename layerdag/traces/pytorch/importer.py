@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD
@@ -35,6 +37,7 @@ from layerdag.traces.pytorch.host_dataflow import (
     transitive_reduction,
 )
 from layerdag.traces.pytorch.host_trace import read_host_blocks
+from layerdag.traces.pytorch.kernel_shapes import kernel_sizes
 from layerdag.traces.pytorch.kineto import (
     RECORD_FUNCTION,
     Event,
@@ -154,6 +157,9 @@ def _add_tensors(columns: NodeAppender, op: Operation) -> None:
     _add_text(columns, "dtype", UNKNOWN_DTYPE if main is None else main.dtype)
     _add_number(columns, "num_ops", Wire.INT64, flops)
     _add_number(columns, "tensor_size", Wire.UINT64, _bytes(reads) + _bytes(op.writes))
+    if op.role is OpRole.COMPUTE:
+        for name, size in kernel_sizes(op.name, op.arguments, op.results or op.writes).items():
+            _add_number(columns, name, Wire.INT64, size)
 
 
 def _operation_count(op: Operation) -> int:
@@ -321,7 +327,9 @@ def import_operations(
     queues = _collectives_by_group(nodes, groups)
     found = transitive_reduction(queue_order(dependencies(host.operations), queues))
     origin = min((time[0] for time in times if time is not None), default=0)
-    trace = _trace(nodes, found, [_since(time, origin) for time in times], groups, host.source)
+    calls = _host_calls(nodes, host.num_nodes)
+    timed = [_since(time, origin) for time in times]
+    trace = _trace(nodes, found, timed, calls, groups, host.source)
     notes = NoteCollector(host.source)
     for op in nodes:
         known = COMMUNICATION_OPERATORS.get(op.name)
@@ -341,6 +349,7 @@ def _trace(
     nodes: Sequence[Operation],
     found: Dependencies,
     times: Sequence[Time],
+    calls: Sequence[int],
     groups: ProcessGroups,
     source: str,
 ) -> Trace:
@@ -349,11 +358,31 @@ def _trace(
     for at, (op, data, order, time) in enumerate(
         zip(nodes, found.data, found.order, times, strict=True)
     ):
+        if calls:
+            columns.attribute("host_calls", Wire.INT64, calls[at])
         try:
             add_operation(columns, op, NodeContext(at, data, order, time), groups)
         except TraceError as error:
             raise TraceError(f"{source}: node {op.id} ({op.name}): {error}") from None
     return columns.trace()
+
+
+def _host_calls(nodes: Sequence[Operation], num_host_nodes: int) -> list[int]:
+    """Return how many operators and autograd functions the host entered for each operation.
+
+    Ids of a host trace count entries, so that those from one operation to the next are what the
+    host did for the first: its own parts, then wrappers, views and allocations. Traces that were
+    not observed (a captured step) have no such ids.
+    """
+    ids = np.array([op.id for op in nodes])
+    if num_host_nodes <= len(nodes):
+        return []
+    order = np.argsort(ids, kind="stable")
+    last = max(int(ids.max()) + 1, num_host_nodes)
+    counts = np.empty(len(ids), dtype=np.int64)
+    counts[order] = np.diff(ids[order], append=last)
+    counts[order[0]] += ids[order[0]]
+    return np.clip(counts, 0, 2**20).tolist()
 
 
 def _since(time: Time, origin: int) -> Time:
@@ -539,6 +568,26 @@ def _name_in(groups: dict[str, Ranks], ranks: Ranks, world: Ranks) -> str:
     return known[ranks]
 
 
+def kernel_times(host: str | Path, device: str | Path) -> list[int]:
+    """Return the nanoseconds of the kernels that each node of ``import_host(host)`` launched.
+
+    Args:
+        host: File of ExecutionTraceObserver.
+        device: File of torch.profiler of the same step.
+
+    Raises:
+        TraceError: If a file is of another kind or damaged.
+    """
+    profile = read_profile(device)
+    found = import_device(profile)
+    joined = _match(found, read_host(host), _handles(found, profile, host))
+    times = [0] * len(joined.operations)
+    duration_N = found.trace().integers("duration_ns")[0].tolist()
+    for node, position in joined.position_of.items():
+        times[position] += duration_N[node]
+    return times
+
+
 def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Joined:
     """Find the host operation of each kernel from the handle of the operator around its launch."""
     operations = [op for op in host.operations if op.role is not OpRole.ALLOCATION]
@@ -609,4 +658,7 @@ def _from_host(node: NodeSpec, op: Operation, is_longest: bool) -> tuple[Attribu
     if node.type == NodeType.COMP:
         count = operation_count(op.name, op.arguments, op.results or op.writes)
         attributes.append(Attribute("num_ops", Wire.INT64, count if is_longest else 0))
+        if is_longest:
+            sizes = kernel_sizes(op.name, op.arguments, op.results or op.writes)
+            attributes += [Attribute(name, Wire.INT64, size) for name, size in sizes.items()]
     return tuple(attributes)

@@ -509,6 +509,8 @@ _FORMULAS: dict[str, Callable[[Tensors, Tensors], int | None]] = {
     "dot": _product(0, 1),
     "_int_mm": _product(0, 1),
     "_scaled_mm": _product(0, 1),
+    "_grouped_mm": _product(0, 1),
+    "_scaled_grouped_mm": _product(0, 1),
     "addmm": _product(1, 2),
     "_addmm_activation": _product(1, 2),
     "addmm_": _product(1, 2),

@@ -13,6 +13,7 @@ DATA_SHEETS = {
     "a100-80": ({"double": 9.7, "float": 19.5, "bfloat16": 312, "int8": 624}, 2039),
     "h100": ({"double": 34, "float": 67, "bfloat16": 989, "int8": 1979}, 3350),
     "b200": ({"double": 37, "float": 75, "bfloat16": 2250, "int8": 4500}, 8000),
+    "l40s": ({"double": 1.4, "float": 91.6, "bfloat16": 362, "int8": 733}, 864),
     "h200": ({"double": 34, "float": 67, "bfloat16": 989, "int8": 1979}, 4800),
     "tpu-v3": ({"float": 63.3, "bfloat16": 63.3}, 429.2),
     "tpu-v4": ({"float": 275, "bfloat16": 275, "int8": 275}, 1228),

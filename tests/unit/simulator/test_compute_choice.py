@@ -126,7 +126,8 @@ def test_a_surrogate_of_operators_is_read_from_its_folder(tmp_path):
     [
         ("referense", "unknown compute model 'referense'. Did you mean 'reference'"),
         ("h200x", "Did you mean 'h200'"),
-        ("measured:2", "'2' is not of the form NAME=VALUE"),
+        ("measured:h10", "there is no device 'h10'. Did you mean 'h100'"),
+        ("reference:2", "'2' is not of the form NAME=VALUE"),
         ("measured:scale=x", "scale is 'x'; give a number"),
         ("measured:scale=0", "it must be positive"),
         ("measured:speed=2", "unknown argument 'speed'"),

@@ -348,3 +348,28 @@ def test_groups_may_be_left_out(files, capsys):
     assert "is in communicator group '7', which the group file does not hold" in (
         capsys.readouterr().err
     )
+
+
+def test_measured_collectives_and_the_host_are_asked_for(files, capsys):
+    def finish(*flags: str) -> int:
+        assert simulate(files, *flags, "--json") == 0
+        return json.loads(capsys.readouterr().out)["makespan"]
+
+    fitted, hosted = finish("--collectives", "h100"), finish("--host", "model")
+    assert fitted > FINISH > 1000
+    assert hosted > 2 * 4725 + FINISH
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--collectives", "h10"], "no collectives were measured on 'h10'"),
+        (["--collectives", "h100", "--reference-semantics"], "leave --collectives out"),
+        (["--host", "guessed"], "write model, measured, none"),
+        (["--host", "measured:fast"], "write measured:0.5 or measured:step=0.0123"),
+        (["--host", "measured"], "no call of the host tells when it started"),
+    ],
+)
+def test_wrong_hosts_and_collectives_are_one_sentence(files, capsys, flags, message):
+    assert simulate(files, *flags) == 2
+    assert message in capsys.readouterr().err

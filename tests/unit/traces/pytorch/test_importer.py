@@ -58,6 +58,9 @@ def test_a_node_carries_what_simulators_and_models_need(tmp_path):
     assert trace.type_N.tolist() == [NodeType.COMP, NodeType.COMM_COLL, NodeType.COMM_SEND]
     assert trace.integers("num_ops")[0].tolist()[0] == 2 * 4 * 8 * 2
     assert trace.integers("tensor_size")[0].tolist()[0] == 4 * (32 + 16 + 8)
+    sizes = {axis: int(trace.integers(axis)[0][0]) for axis in ("batch", "m", "n", "k")}
+    assert sizes == {"batch": 1, "m": 4, "n": 2, "k": 8}
+    assert trace.integers("host_calls")[0].tolist() == [5, 2, 1]  # ids 4, 5 and 7 of entries 1 to 8
     assert trace.texts("dtype")[0] == ["float32"] * 3
     assert trace.texts("device")[0] == ["cpu"] * 3
     assert trace.integers("is_cpu_op", default=1)[0].tolist() == [0, 0, 0]

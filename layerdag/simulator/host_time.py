@@ -1,0 +1,240 @@
+"""Time of the host, which launches what the device runs: a step lasts as long as the longer one.
+
+Three treatments. ``model``: a node on the processor before each node of the device, one after the
+other, whose time is that of an eager operator and its calls. ``measured``: the calls of an imported
+profile keep their times, and the gaps between them become part of the call that follows.
+``none``: calls take no time, as under ``torch.compile`` with graphs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+
+from layerdag.errors import ConfigError
+from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire, Workload
+
+HOST_CALLS = "host_calls"
+"""Attribute of imported nodes: operators and autograd functions that the host entered for it."""
+_USUAL_CALLS = 10
+"""Calls of an operator whose trace does not tell (an average of 73 traces of training)."""
+HOST_CHOICES = ("model", "measured", "none")
+
+
+@final
+@dataclass(frozen=True)
+class HostCosts:
+    """Time that eager PyTorch spends on the host.
+
+    The defaults were fitted to 44 steps that one H100 with a server processor left waiting
+    (``python benchmarks/h100_steps.py``).
+
+    Attributes:
+        operator_ns: For each operator that starts device work, its launches included.
+        call_ns: For each operator or autograd function that is entered, views and wrappers too.
+    """
+
+    operator_ns: float = 4725.0
+    call_ns: float = 2530.0
+
+    def __post_init__(self) -> None:
+        if not (self.operator_ns >= 0 and self.call_ns >= 0):
+            raise ConfigError(
+                f"host costs are {self.operator_ns} and {self.call_ns} ns; they must not be "
+                "negative."
+            )
+
+
+def knows_calls(workload: Workload) -> bool:
+    """Return whether the traces tell what the host did, as imported host traces do."""
+    return any(trace.integers(HOST_CALLS)[1].any() for trace in workload.traces)
+
+
+def with_host_model(workload: Workload, costs: HostCosts | None = None) -> Workload:
+    """Return the workload with a node of the host before each node of the device.
+
+    Args:
+        workload: Its nodes must all be the device's; order of ids is the order of launches.
+        costs: Of an operator and a call.
+
+    Raises:
+        ConfigError: If it has nodes on the processor, as an imported profile does.
+    """
+    costs = costs or HostCosts()
+    return _changed(workload, lambda trace: _launched(trace, costs))
+
+
+def with_measured_host(workload: Workload, scale: float = 1.0) -> Workload:
+    """Return the workload whose calls of the host take their measured time and gap times ``scale``.
+
+    Args:
+        workload: Imported from profiles with device activity.
+        scale: Of calls and gaps; below 1 where the profiler itself made them longer.
+
+    Raises:
+        ConfigError: If no node on the processor tells when it started.
+    """
+    if not 0 <= scale < float("inf"):
+        raise ConfigError(f"the scale of the host's time is {scale}; it must not be negative.")
+    return _changed(workload, lambda trace: _with_gaps(trace, scale))
+
+
+def host_scale(makespan_s: Callable[[Workload], float], workload: Workload, step_s: float) -> float:
+    """Return the scale of the host's time with which a step lasts as long as without profiler.
+
+    Args:
+        makespan_s: Simulates a workload, returns seconds.
+        workload: Imported from profiles.
+        step_s: Step time that was measured without the profiler, in seconds.
+
+    Raises:
+        ConfigError: If ``step_s`` is not positive.
+    """
+    if not 0 < step_s < float("inf"):
+        raise ConfigError(f"the measured step is {step_s} s; give a positive number of seconds.")
+    low, high = 0.0, 1.0
+    if makespan_s(with_measured_host(workload, high)) <= step_s:
+        return high
+    for _ in range(12):
+        middle = (low + high) / 2
+        if makespan_s(with_measured_host(workload, middle)) > step_s:
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2
+
+
+def _changed(workload: Workload, change: Callable[[Trace], Trace]) -> Workload:
+    """Return the workload with each trace changed; traces that ranks share stay shared."""
+    found: dict[int, Trace] = {}
+    for trace in workload.traces:
+        if id(trace) not in found:
+            found[id(trace)] = change(trace)
+    return replace(workload, traces=tuple(found[id(trace)] for trace in workload.traces))
+
+
+def _on_cpu(trace: Trace) -> np.ndarray:
+    return trace.integers("is_cpu_op")[0] != 0
+
+
+def _launched(trace: Trace, costs: HostCosts) -> Trace:
+    """Return the trace with a chain of launches."""
+    if _on_cpu(trace).any():
+        raise ConfigError(
+            f"{trace.source}: has calls of the host already; write --host measured, or convert the "
+            "host trace without its profile."
+        )
+    works = trace.type_N != NodeType.METADATA
+    order = np.flatnonzero(works)[np.argsort(trace.id_N[works], kind="stable")]
+    if not len(order):
+        return trace
+    calls = trace.integers(HOST_CALLS, _USUAL_CALLS)[0][order]
+    time_ns = np.rint(costs.operator_ns + costs.call_ns * calls).astype(np.int64)
+    launch_ids = np.uint64(int(trace.id_N.max()) + 1) + np.arange(len(order), dtype=np.uint64)
+    launch_of_N = dict(zip(order.tolist(), launch_ids.tolist(), strict=True))
+    ctrl = [trace.ctrl_deps.of(row).tolist() for row in range(trace.num_nodes)]
+    for row, launch in launch_of_N.items():
+        ctrl[row].append(launch)
+    ctrl += [[], *([before] for before in launch_ids[:-1].tolist())]
+    none = Ragged(
+        np.concatenate([trace.data_deps.ptr_N1, np.full(len(order), trace.data_deps.ptr_N1[-1])]),
+        trace.data_deps.values,
+    )
+    words = ("launch", "is_cpu_op", "duration_ns")
+    strings = (*trace.strings, *(word for word in words if word not in trace.strings))
+    name, cpu, duration = (strings.index(word) for word in words)
+    return replace(
+        trace,
+        id_N=np.concatenate([trace.id_N, launch_ids]),
+        name_N=_extended(trace.name_N, len(order), name),
+        type_N=_extended(trace.type_N, len(order), int(NodeType.COMP)),
+        start_us_N=_extended(trace.start_us_N, len(order), 0),
+        duration_us_N=np.concatenate(
+            [trace.duration_us_N, ((time_ns + 500) // 1000).astype(trace.duration_us_N.dtype)]
+        ),
+        data_deps=none,
+        ctrl_deps=_ragged(ctrl),
+        io_N6=np.concatenate([trace.io_N6, np.full((len(order), 6), -1, trace.io_N6.dtype)]),
+        attributes=_with_launches(trace.attributes, time_ns, cpu, duration),
+        strings=strings,
+    )
+
+
+def _extended(column: np.ndarray, count: int, value: int) -> np.ndarray:
+    return np.concatenate([column, np.full(count, value, column.dtype)])
+
+
+def _ragged(lists: list[list[int]]) -> Ragged:
+    ends = np.cumsum([0, *(len(each) for each in lists)])
+    return Ragged(ends, np.array([dep for each in lists for dep in each], dtype=np.uint64))
+
+
+def _with_launches(
+    table: AttributeTable, time_ns: np.ndarray, cpu: int, duration: int
+) -> AttributeTable:
+    """Return the attributes with those of launches: on the processor, and how long."""
+    count = len(time_ns)
+    words = np.stack([np.ones(count, np.int64), time_ns], axis=1).ravel().view(np.uint64)
+    ends = table.ptr_N1[-1] + 2 * np.arange(1, count + 1)
+    return AttributeTable(
+        np.concatenate([table.ptr_N1, ends.astype(table.ptr_N1.dtype)]),
+        np.concatenate([table.name_A, np.tile([cpu, duration], count).astype(table.name_A.dtype)]),
+        np.concatenate(
+            [
+                table.wire_A,
+                np.tile([int(Wire.BOOL), int(Wire.INT64)], count).astype(table.wire_A.dtype),
+            ]
+        ),
+        np.concatenate([table.word_A, words.astype(table.word_A.dtype)]),
+        np.concatenate([table.doc_A, np.full(2 * count, -1, table.doc_A.dtype)]),
+        table.blobs,
+    )
+
+
+def _with_gaps(trace: Trace, scale: float) -> Trace:
+    """Return the trace whose calls start after what the host did before them."""
+    start_N, started_N = trace.integers("start_ns")
+    duration_N = trace.integers("duration_ns")[0]
+    calls = np.flatnonzero(_on_cpu(trace) & started_N)
+    if not len(calls):
+        raise ConfigError(
+            f"{trace.source}: no call of the host tells when it started; convert a profile with "
+            "device activities, or write --host model."
+        )
+    calls = calls[np.argsort(start_N[calls], kind="stable")]
+    new_ns = duration_N.copy()
+    ctrl = [trace.ctrl_deps.of(row).tolist() for row in range(trace.num_nodes)]
+    last, last_end = -1, 0
+    for row in calls.tolist():
+        gap = int(start_N[row]) - last_end
+        if last >= 0 and gap >= 0:
+            before = int(trace.id_N[last])
+            if before not in ctrl[row]:
+                ctrl[row].append(before)
+            new_ns[row] += gap
+        new_ns[row] = round(scale * int(new_ns[row]))
+        end = int(start_N[row] + duration_N[row])
+        if end >= last_end:
+            last, last_end = row, end
+    duration_us = trace.duration_us_N.copy()
+    duration_us[calls] = (new_ns[calls] + 500) // 1000
+    return replace(
+        trace,
+        ctrl_deps=_ragged(ctrl),
+        duration_us_N=duration_us,
+        attributes=_with_durations(trace, calls, new_ns),
+    )
+
+
+def _with_durations(trace: Trace, rows: np.ndarray, time_ns: np.ndarray) -> AttributeTable:
+    """Return the attributes with ``duration_ns`` of some nodes replaced."""
+    table = trace.attributes
+    name = trace.strings.index("duration_ns")
+    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
+    changes_N = np.zeros(trace.num_nodes, dtype=bool)
+    changes_N[rows] = True
+    at = (table.name_A == name) & changes_N[node_A]
+    word_A = table.word_A.copy()
+    word_A[at] = time_ns[node_A[at]].astype(np.int64).view(np.uint64)
+    return replace(table, word_A=word_A)

@@ -1,0 +1,145 @@
+"""Families of operators whose kernels cost alike, and the work that decides their time."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerdag.simulator.compute import Device, item_bytes, number_class
+from layerdag.traces.trace import Trace
+
+_ALIKE = {
+    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "linear", "matmul"), "product"),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), "grouped_product"),
+    **dict.fromkeys(("embedding", "_embedding_bag"), "embedding"),
+    **dict.fromkeys(("_to_copy", "clone", "copy_", "contiguous"), "copy"),
+    "_native_multi_head_attention": "encoder_attention",
+    "cudnn_convolution": "convolution",
+}
+_OF_THEIR_OWN = frozenset(
+    (
+        *("convolution", "convolution_backward", "embedding_dense_backward"),
+        *("_embedding_bag_backward", "sum", "mean", "sort", "topk", "cat", "stack"),
+        *("_log_softmax", "_log_softmax_backward_data"),
+        *("nll_loss_forward", "nll_loss_backward", "native_batch_norm"),
+        *("native_batch_norm_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward"),
+        *("native_layer_norm", "native_layer_norm_backward"),
+    )
+)
+_INTENSE = 30.0
+"""Operations for each byte above which an unknown operator is a matrix product."""
+_CHANNEL_ROWS_PER_US = 1e3
+"""Rows of one channel, which batch normalization reads by one block of threads alone."""
+_THIN = 64
+_UNITS = 132
+"""Blocks of threads that run at once, of an H100; the last wave of a product is rarely full."""
+_TILE = 64
+"""Rows and columns of such a block."""
+
+SIZES = ("m", "n", "k", "batch")
+WITH_PRODUCTS = ("product", "grouped_product", "encoder_attention", "convolution")
+
+
+def operator_family(name: str) -> str:
+    """Return the family of an operator such as "aten::mm"; "pointwise" if it has no other."""
+    word = name.rpartition("::")[2]
+    if word in _ALIKE:
+        return _ALIKE[word]
+    if word in _OF_THEIR_OWN:
+        return word
+    if "scaled_dot_product" in word:
+        return "attention_backward" if "backward" in word else "attention"
+    for part, family in (("softmax", "softmax"), ("_foreach", "foreach"), ("_fused_", "fused")):
+        if part in word:
+            return family
+    return "pointwise"
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """What the times of compute nodes follow from, each of shape (M,).
+
+    Attributes:
+        keys: Family, and class of number where it matters, such as "product/bf16".
+        compute_us: Operations over the data sheet's peak.
+        memory_us: Bytes over its bandwidth.
+    """
+
+    keys: list[str]
+    compute_us: np.ndarray
+    memory_us: np.ndarray
+
+
+def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> KernelWork:
+    """Return the work of compute nodes.
+
+    Args:
+        trace: The trace.
+        rows: Positions of the nodes, shape (M,).
+        device: Whose data sheet counts.
+        tf32: Whether products of single precision run as TF32, at half the rate of bf16.
+    """
+    names, dtypes = trace.names(), trace.dtypes()
+    sizes, present = sizes_of(trace, rows)
+    num_ops = trace.integers("num_ops")[0][rows].astype(np.float64)
+    num_bytes = trace.integers("tensor_size")[0][rows].astype(np.float64)
+    keys, peaks = [], np.empty(len(rows))
+    for at, row in enumerate(rows.tolist()):
+        family, dtype = operator_family(names[row]), dtypes[row]
+        m, n, k, batch = sizes[at].tolist()
+        item = item_bytes(dtype) or 4
+        if family == "pointwise" and num_ops[at] > _INTENSE * max(num_bytes[at], 1):
+            family = "product"
+        number, peaks[at] = _rate(dtype, family, device, tf32)
+        if present[at] and family.startswith(WITH_PRODUCTS):
+            twice = 2 if family == "convolution_backward" else 1
+            num_ops[at] = 2 * batch * m * n * k * twice
+            if family.startswith("convolution") and batch == 1:
+                num_ops[at] *= _waste(m, n)
+            if family.startswith("convolution") and batch > 1:
+                family += "_thin" if k <= _THIN else "_grouped"
+                if k <= _THIN:
+                    # Too few numbers for the units of matrix products, whatever their format.
+                    number, peaks[at] = "f32", device.flops["f32"]
+        elif present[at] and "embedding" in family:
+            num_ops[at], num_bytes[at] = m * n, 2 * m * n * item
+        elif present[at] and "batch_norm" in family:
+            num_ops[at] = peaks[at] / 1e6 * m / _CHANNEL_ROWS_PER_US
+        keys.append(family_key(family, number, item))
+    return KernelWork(keys, num_ops / peaks * 1e6, num_bytes / device.bytes_per_s * 1e6)
+
+
+def _waste(m: float, n: float) -> float:
+    """Return by what factor unfilled blocks and waves lengthen a convolution.
+
+    Kernels choose smaller blocks where few are full, so that half of the logarithm is felt.
+    """
+    waves = math.ceil(math.ceil(m / _TILE) * math.ceil(n / _TILE) / _UNITS)
+    return math.sqrt(waves * _UNITS * _TILE**2 / (m * n))
+
+
+def family_key(family: str, number: str, item: int) -> str:
+    """Return the key of a family's fit: products differ by number, others by width."""
+    if family.startswith((*WITH_PRODUCTS, "attention")):
+        return f"{family}/{number}"
+    return f"{family}/half" if item == 2 else family
+
+
+def sizes_of(trace: Trace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return m, n, k, batch (1 where not stated), shape (M, 4), and whether m and n are stated."""
+    columns, stated = [], []
+    for name in SIZES:
+        value_N, present_N = trace.integers(name, 1)
+        columns.append(value_N[rows])
+        stated.append(present_N[rows])
+    return np.stack(columns, axis=1).astype(np.float64), stated[0] & stated[1]
+
+
+def _rate(dtype: str, family: str, device: Device, tf32: bool) -> tuple[str, float]:
+    """Return the class of number that a node runs in, and the data sheet's peak for it."""
+    number = number_class(dtype) or "f32"
+    if number == "f8" and "f8" not in device.flops:
+        number = "bf16"
+    if number == "f32" and tf32 and family.startswith((*WITH_PRODUCTS, "attention")):
+        return "tf32", device.flops["bf16"] / 2
+    return number, device.flops.get(number, device.flops["f32"])

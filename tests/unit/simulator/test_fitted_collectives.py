@@ -1,0 +1,59 @@
+"""Curves of measured collectives."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from simulator_traces import coll, workload
+
+from layerdag.errors import ConfigError
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.fitted_collectives import (
+    MOST_KNOTS,
+    CollectiveCurve,
+    collective_us,
+    fitted_devices,
+)
+from layerdag.simulator.run import simulate
+from layerdag.traces.trace import CollectiveType
+
+SIZES = 2 ** np.arange(9, 30)
+
+
+def test_a_curve_follows_latency_and_bandwidth_with_few_knots():
+    us = 8 + SIZES / 200e3
+    curve = CollectiveCurve.fit(SIZES, us)
+    assert len(curve.knots) <= MOST_KNOTS
+    assert curve.microseconds(SIZES) == pytest.approx(us, rel=0.1)
+    assert curve.microseconds(np.array([2**33]))[0] == pytest.approx(2**33 / 200e3, rel=0.1)
+    assert curve.microseconds(np.array([1]))[0] == pytest.approx(8, rel=0.01)
+
+
+@pytest.mark.parametrize("device", fitted_devices())
+def test_more_bytes_take_longer_and_ranks_between_lie_between(device):
+    for operation in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        large = collective_us(device, operation, [2**26, 2**28], 8)
+        assert large[0] < large[1] < 8 * large[0]
+        between = collective_us(device, operation, [2**28], 6)[0]
+        ends = [collective_us(device, operation, [2**28], ranks)[0] for ranks in (4, 8)]
+        assert min(ends) * 0.99 <= between <= max(ends) * 1.01
+
+
+def test_unknown_devices_and_operations_are_one_sentence():
+    with pytest.raises(ConfigError, match=r"collectives of 'h10'\. Did you mean 'h100'"):
+        collective_us("h10", "all_reduce", [8], 2)
+    with pytest.raises(ConfigError, match="no measured collective 'scan'"):
+        collective_us("h100", "scan", [8], 2)
+
+
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_collectives_inside_of_a_node_take_the_measured_time(ranks):
+    nodes = [coll(0, CollectiveType.ALL_GATHER, 2**20)]
+    job = workload(*[nodes] * ranks)
+    cluster = Cluster.preset("small").with_ranks(ranks)
+    simulated = simulate(job, cluster).makespan_ns
+    system = dataclasses.replace(cluster.system, fitted_collectives="h100")
+    fitted = simulate(job, dataclasses.replace(cluster, system=system)).makespan_ns
+    measured = collective_us("h100", "all_gather", [ranks * 2**20], ranks)[0] * 1000
+    assert fitted == (pytest.approx(measured, abs=1) if ranks <= 8 else simulated)
+    assert fitted != simulated or ranks > 8
