@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.files import was_interrupted, write_bytes, write_files
+from layerdag.runtime.files import entries_in, settle, write_bytes, write_files
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
 from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import WORLD_NAMES
@@ -336,7 +336,9 @@ def rank_files(location: str | Path) -> list[Path]:
     folder, prefix = (location, None) if location.is_dir() else (location.parent, location.name)
     if not folder.is_dir():
         raise TraceError(f"{location}: there is no folder {folder}; check the path.")
-    sets = _sets(folder.iterdir())
+    if prefix is not None:
+        settle(location)
+    sets = _sets(entries_in(folder) if prefix is None else folder.iterdir())
     if prefix is not None:
         sets = {prefix: sets[prefix]} if prefix in sets else {}
     if not sets:
@@ -365,7 +367,8 @@ def holds_rank_files(location: str | Path) -> bool:
     """Return whether a folder, or a prefix in its folder, has files ``PREFIX.<rank>.et``."""
     location = Path(location)
     if location.is_dir():
-        return bool(_sets(location.iterdir()))
+        return bool(_sets(entries_in(location)))
+    settle(location)
     return location.parent.is_dir() and location.name in _sets(location.parent.iterdir())
 
 
@@ -411,13 +414,10 @@ def existing_files(prefix: str | Path) -> list[Path]:
 
 
 def require_free_prefix(prefix: str | Path, *, overwrite: bool) -> None:
-    """Raise UsageError if a workload lies at a prefix and may not be replaced.
-
-    What a process left that was killed while it wrote, without rank 0, is no workload.
-    """
+    """Raise UsageError if a workload lies at a prefix and may not be replaced."""
+    settle(prefix)
     standing = existing_files(prefix)
-    torn = not rank_file(prefix, 0).exists() and was_interrupted(prefix)
-    if standing and not overwrite and not torn:
+    if standing and not overwrite:
         more = f" and {len(standing) - 1} more" if len(standing) > 1 else ""
         raise UsageError(
             f"{prefix}: a workload lies there already ({standing[0].name}{more}); name another "
@@ -430,8 +430,8 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
 
     The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
     ``normalize``. No file is put in its place before all are written, so that a faulty trace
-    leaves nothing behind. Rank 0 comes last, and an older one goes first: of a workload that was
-    cut off on the way, rank 0 is missing, which readers refuse.
+    leaves nothing behind, and whoever is killed on the way leaves the older workload or the new
+    one. For readers other than layerdag, rank 0 comes last, and an older one goes first.
 
     Args:
         workload: What to write.
