@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -67,8 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "or a step")  # fmt: skip
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
     parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
     parser.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
@@ -88,7 +87,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Capture the step, write its traces and tell its figures."""
-    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
 

@@ -53,7 +53,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     add_strict(parser)
 
 

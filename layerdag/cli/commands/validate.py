@@ -159,7 +159,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let warnings and notes fail too; with --data, whatever is not no better than chance",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--rules", action="store_true", help="list the rules and stop")
     parser.add_argument(
         "--data",

@@ -358,7 +358,7 @@ def test_lists_that_are_no_pairs_are_errors():
 
 def test_capacity_is_an_error_or_a_warning(tmp_path, capsys):
     write_workload(workload(CHAIN, CHAIN), tmp_path / "w")
-    words = ["simulate", f"--workload={tmp_path / 'w'}", "--preset=small", "--json=-"]
+    words = ["simulate", f"--workload={tmp_path / 'w'}", "--preset=small", "--json"]
     assert main([*words, "--report"]) == 0
     assert json.loads(capsys.readouterr().out)["peak_memory_bytes"] == {"0": 140, "1": 140}
     assert main([*words, "--memory-capacity=1e-7"]) == 1

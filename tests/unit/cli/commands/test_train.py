@@ -214,7 +214,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("runs") / "my run"
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = train("training.max_steps=2", "logger.console=true", f"out='{folder}'")
+        code = train("training.max_steps=2", "logger.console=true", f"out='{folder}'", "--json")
     return Ran(folder, code, out.getvalue(), err.getvalue())
 
 
@@ -252,7 +252,8 @@ def test_resuming_goes_on_from_the_last_step_with_the_settings_of_the_run(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(ran.folder, run)
-    assert main(["train", f"resume={run}", "training.max_steps=3", "logger.console=false"]) == 0
+    words = [f"resume={run}", "training.max_steps=3", "logger.console=false", "--json"]
+    assert main(["train", *words]) == 0
     assert json.loads(capsys.readouterr().out)["step"] == 3
     steps = [json.loads(x)["step"] for x in (run / "train.jsonl").read_text().splitlines()]
     assert sorted(set(steps)) == [1, 2, 3]
