@@ -25,6 +25,7 @@ from layerdag.traces.trace import (
     DATA,
     MOST_MICROSECONDS,
     MOST_OF_A_NUMBER,
+    OPERATOR,
     CollectiveType,
     NodeType,
     Trace,
@@ -502,7 +503,11 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     _refuse_long(trace)
     width_L = np.bincount(layer_N)
     type_count = np.bincount(trace.type_N, minlength=len(NodeType)).tolist()
-    operators = Counter(_CALL_NUMBER.sub("", name) for name in trace.names())
+    stated_N, _ = trace.texts(OPERATOR)
+    operators = Counter(
+        stated or _CALL_NUMBER.sub("", name)
+        for name, stated in zip(trace.names(), stated_N, strict=True)
+    )
     size_N, sized_N = trace.integers("tensor_size")
     return RankSummary(
         ranks=ranks,

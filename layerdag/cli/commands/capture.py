@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import print_figures
+from layerdag.cli.printing import counted, print_figures
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -153,7 +153,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     kinds = [f"{count:,} {kind}" for kind, count in figures["operators"].items() if count]
     lines = [
         f"{figures['model']}: {_count(figures['parameters'])} parameters on "
-        f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes on each",
+        f"{counted(figures['ranks'], 'rank')}, {counted(figures['nodes'], 'node')} on each",
         f"operators: {', '.join(kinds)}",
         f"{figures['flops']:.4g} floating-point operations on each rank",
     ]

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import JSON, print_figures, print_json
+from layerdag.cli.printing import JSON, counted, print_figures, print_json
 from layerdag.errors import DataError, LayerdagError, UsageError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _collect_here(args: argparse.Namespace) -> int:
         "step_times_s": list(found.step_times_s),
     }
     if not args.json or found.rank == 0:
-        print_figures(args.json, figures, [f"{found.path}: {found.nodes} nodes", *label])
+        print_figures(args.json, figures, [f"{found.path}: {counted(found.nodes, 'node')}", *label])
     if found.world_size > 1:
         _end_at_once()
     return 0

@@ -35,7 +35,7 @@ MAX_CAPACITY_GB = 1e9
 def summary(result: "SimulationResult") -> list[str]:
     """Return the lines that are printed on the terminal in any case."""
     lines = [
-        f"{result.num_nodes} nodes on {counted(result.num_ranks, 'rank')}, makespan "
+        f"{counted(result.num_nodes, 'node')} on {counted(result.num_ranks, 'rank')}, makespan "
         f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
         f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
     ]
@@ -405,7 +405,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     if args.nodes:
         write_ticks(outcome, workload, args.nodes)
     lines = [
-        f"{len(outcome.ticks)} nodes on {counted(workload.num_ranks, 'rank')}, makespan "
+        f"{counted(len(outcome.ticks), 'node')} on {counted(workload.num_ranks, 'rank')}, makespan "
         f"{max(outcome.finish_ns)} ns, as ASTRA-sim reports; every node is done"
     ]
     print_figures(args.json, outcome.summary(), lines)

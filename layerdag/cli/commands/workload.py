@@ -162,7 +162,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     unit = "samples" if "samples" in figures else "tokens"
     lines = [
         f"{figures['model']}: {_counted(figures['parameters'])} parameters on "
-        f"{counted(figures['ranks'], 'rank')}, {figures['nodes']:,} nodes",
+        f"{counted(figures['ranks'], 'rank')}, {counted(figures['nodes'], 'node')}",
         f"{figures['flops']:.4g} floating-point operations, {figures[unit]:,} {unit}",
         f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
     ]

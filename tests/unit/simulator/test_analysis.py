@@ -235,7 +235,7 @@ def test_a_kind_is_what_a_node_states_and_else_its_name():
         replace(comp(1, 3, (0,)), name="mm.3.forward"),
     ]
     result = run(workload(nodes, [comp(0, 1)]))
-    assert by_kind(result, critical_path(result)) == {"mm": 3000, "M": 2000}
+    assert by_kind(result, critical_path(result)) == {"mm.3.forward": 3000, "M": 2000}
 
 
 def test_a_dependency_is_named_before_a_slot_that_became_free_in_the_same_tick():
