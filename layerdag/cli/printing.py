@@ -63,7 +63,11 @@ def require_plain_json(arguments: Sequence[str], strange: Sequence[str] = ()) ->
         strange: Those that the verb does not know; one behind ``--json`` was meant as its file.
     """
     files = [word.partition("=")[2] for word in arguments if word.startswith(f"{JSON}=")]
-    files += [word for before, word in pairwise(arguments) if before == JSON and word in strange]
+    files += [
+        word
+        for before, word in pairwise(arguments)
+        if before == JSON and word in strange and (word == "-" or word[0] != "-")
+    ]
     if files:
         where = "leave it out" if files[0] == "-" else f"write {JSON} > {files[0]}"
         raise UsageError(

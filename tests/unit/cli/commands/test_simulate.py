@@ -49,9 +49,9 @@ FINISH = 1000 + 2136
 
 
 def test_all_outputs_are_written(files, capsys):
-    flags = [f"--{name}={files / name}" for name in ("json", "trace", "nodes")]
-    assert simulate(files, *flags) == 0
-    result = json.loads((files / "json").read_text())
+    flags = [f"--{name}={files / name}" for name in ("trace", "nodes")]
+    assert simulate(files, *flags, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
     assert result["finish"] == {"0": FINISH, "1": FINISH}
     assert result["exposed_comm"] == {"0": 2136, "1": 2136}
     assert result["makespan"] == FINISH
@@ -64,12 +64,8 @@ def test_all_outputs_are_written(files, capsys):
         ("n0", 0.0, 1.0),
         ("n1", 1.0, 2.136),
     ]
+    assert simulate(files) == 0
     assert f"makespan {FINISH} ns" in capsys.readouterr().out
-
-
-def test_json_to_standard_output_is_nothing_but_json(files, capsys):
-    assert simulate(files, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
 
 
 def test_names_of_the_reference_are_accepted(files, capsys):

@@ -111,7 +111,7 @@ def test_sample_leaves_its_json_alone_on_standard_output(
 ) -> None:
     folder = chain_checkpoint(tmp_path).path
     words = [f"checkpoint={folder}", "num=1", "best_of=1", "max_nodes=8", f"out={tmp_path}/s"]
-    assert main(["sample", *words]) == 0
+    assert main(["sample", *words, "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["num"] == 1
     assert "wrote 1 sample to " in err
@@ -417,7 +417,7 @@ def test_a_private_run_leaves_a_checkpoint_a_card_and_a_log_of_the_owner(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    assert main([*SMALL, *TUNING, "logger.console=false", f"out={folder}"]) == 0
+    assert main([*SMALL, *TUNING, "logger.console=false", f"out={folder}", "--json"]) == 0
     captured = capsys.readouterr()
     told = json.loads(captured.out)
     assert told["privacy"]["epsilon"] is None

@@ -52,7 +52,7 @@ def test_words_that_stage_takes_for_true(word: str, capsys: pytest.CaptureFixtur
         ([], "Say where the traces go"),
         (["--json", "--weight-sharded", "1"], "Did you mean '--weight_sharded'"),
         (["--json", "--micro_batches", "2"], "Did you mean '--micro_batch'"),
-        (["--json", "more"], "does not take 'more'"),
+        (["--json", "--dp", "1", "more"], "does not take 'more'"),
         (["--json", "--pp", "3"], "leaves stage 2 without a layer"),
         (["--output_dir", "x"], "--output_dir and --output_name belong together"),
         (["--out", "x", "--dp", "100000"], "are more than max_ranks"),
