@@ -338,6 +338,11 @@ def rank_files(location: str | Path) -> list[Path]:
         raise TraceError(f"{location}: there is no folder {folder}; check the path.")
     if prefix is not None:
         settle(location)
+    elif beside := _beside(location):
+        raise TraceError(
+            f"{location}: is a folder, and also the prefix of {beside.name} beside it; name "
+            f"{location}/PREFIX, or rename one of them."
+        )
     sets = _sets(entries_in(folder) if prefix is None else folder.iterdir())
     if prefix is not None:
         sets = {prefix: sets[prefix]} if prefix in sets else {}
@@ -349,6 +354,13 @@ def rank_files(location: str | Path) -> list[Path]:
             f"{location}: holds {len(sets)} workloads ({names}); add the prefix to the path."
         )
     return _in_order(next(iter(sets.values())), location)
+
+
+def _beside(folder: Path) -> Path | None:
+    """Return the trace of rank 0 whose prefix has the name of a folder."""
+    plain = rank_file(folder, 0) if folder.name else None
+    found = [] if plain is None else [plain, *(Path(f"{plain}{end}") for end in (".gz", ".xz"))]
+    return next((path for path in found if path.is_file()), None)
 
 
 def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:

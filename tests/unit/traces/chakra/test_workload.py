@@ -230,6 +230,17 @@ def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
+def test_a_folder_with_the_name_of_a_prefix_beside_it_is_not_chosen_silently(
+    tmp_path: Path,
+) -> None:
+    trace = build_trace([comp(0)])
+    write_workload(Workload((trace,) * 2), tmp_path / "w")
+    write_workload(Workload((trace,) * 3), tmp_path / "w" / "g")
+    with pytest.raises(TraceError, match=r"is a folder, and also the prefix of w\.0\.et beside it"):
+        read_workload(tmp_path / "w")
+    assert read_workload(tmp_path / "w" / "g").num_ranks == 3
+
+
 KILLED = """
 import os, sys
 sys.path[:0] = {path!r}
