@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.files import entries_in, settle, write_bytes, write_files
+from layerdag.runtime.files import entries_in, settle, write_files
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
 from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import WORLD_NAMES
@@ -245,27 +245,19 @@ def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[
     return tuple(ranks)
 
 
-def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
-    """Write communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
-
-    Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
-    Where none is left, a file is written only to replace one that is there.
-    """
-    for place, content in groups_in_place(groups, Path(path)):
-        write_bytes(place, content)
-
-
 def groups_in_place(groups: Mapping[str, Sequence[int]], path: Path) -> list[tuple[Path, bytes]]:
-    """Return path and content of the file that ``write_groups`` writes, nothing if it writes none.
+    """Return path and content of the file of communicator groups, nothing if none is written.
 
-    An empty one replaces one that is there, which would else be read with the new traces.
+    ASTRA-sim's form is ``{"<group>": [rank, ...]}``. Group "0" is left out: it stands for all
+    ranks, and ASTRA-sim aborts on an entry of that name. An empty file replaces one that is there,
+    which would else be read with the new traces.
     """
     content = encode_groups(groups)
     return [(path, content or b"{}\n")] if content or path.exists() else []
 
 
 def encode_groups(groups: Mapping[str, Sequence[int]]) -> bytes:
-    """Return the content of the file that ``write_groups`` writes, empty without a group."""
+    """Return the content of the file of communicator groups, empty without a group."""
     described = {name: list(ranks) for name, ranks in groups.items() if name not in WORLD_NAMES}
     return (json.dumps(described, indent=1) + "\n").encode() if described else b""
 
