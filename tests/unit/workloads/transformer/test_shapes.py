@@ -114,7 +114,7 @@ def test_attention_bias_is_that_of_queries_keys_values_and_output(tmp_path):
 
 
 def test_keys_that_are_not_known_are_told_and_those_without_shapes_are_not(tmp_path):
-    usual = {"rms_norm_eps": 1e-6, "rope_scaling": {}, "eos_token_id": 2, "sliding_window": 4096}
+    usual = {"rms_norm_eps": 1e-6, "rope_scaling": {}, "eos_token_id": 2}
     assert model(_file(tmp_path, {**LLAMA3_8B, **usual})).notes == ()
     shape = model(_file(tmp_path, {**LLAMA3_8B, "num_extra_layers": 3, "use_gate_in_attention": 1}))
     assert [note.word for note in shape.notes] == ["num_extra_layers", "use_gate_in_attention"]
