@@ -481,7 +481,7 @@ NOT_READERS = {
     "publication/drawing.py": "its own draws; what is damaged is drawn again",
     "publication/settings.py": "asks whether a folder is a release's",
     "report/page.py": "asks whether figures are a report's",
-    "runtime/files.py": "its own list of files to place; what is none is refused (test_workload.py)",
+    "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/settings.py": "defines the reader of YAML",
     "sampling/folder.py": "asks whether a folder holds samples, and which are whole",
     "sampling/parts.py": "a copy of a request in memory",
