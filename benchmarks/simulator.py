@@ -158,7 +158,7 @@ def write_ring(folder: str, ranks: int) -> dict[str, object]:
 
 def whole_command(command: str, folder: str, repeats: int) -> dict[str, object]:
     """Time ``layerdag simulate`` on the files of ``write_ring``, as a user would start it."""
-    words = [command, "simulate", "--workload", f"{folder}/workload", "--json", "-"]
+    words = [command, "simulate", "--workload", f"{folder}/workload", "--json"]
     words += ["--system", f"{folder}/system.json", "--network", f"{folder}/network.yml"]
     seconds = []
     for _ in range(repeats):

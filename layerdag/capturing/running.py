@@ -11,6 +11,8 @@ RecordFunction handle::
             train_one_step()
 """
 
+import itertools
+import os
 import runpy
 import sys
 import tempfile
@@ -28,12 +30,13 @@ from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from layerdag.capturing.scopes import module_scopes
 from layerdag.errors import DataError, LayerdagError, TraceError
-from layerdag.traces.chakra.files import write_trace
+from layerdag.runtime.files import write_bytes, write_files
+from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.workload import (
     existing_files,
+    groups_in_place,
     rank_file,
     require_free_prefix,
-    write_groups,
 )
 from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
 from layerdag.traces.pytorch.importer import ImportResult, import_operations, read_host
@@ -105,17 +108,42 @@ def capture(
 
 
 def _write(captured: Capture, prefix: str | Path, older: Sequence[Path]) -> None:
-    """Write the files of this rank; rank 0 also writes the groups, and removes older files."""
+    """Write the files of all ranks, and the groups, in place of older ones.
+
+    Rank 0 puts the files of all ranks in their places at once, so that no kill leaves those of two
+    runs beside each other. Where ranks have disks of their own, each puts its file there.
+    """
     result = captured.imported()
-    if captured.rank == 0:
-        # Other ranks may have written theirs already: only what no rank writes is removed.
-        written = {rank_file(prefix, rank) for rank in range(captured.world_size)}
-        for path in set(older) - written:
-            path.unlink(missing_ok=True)
-    captured.path = rank_file(prefix, captured.rank)
-    write_trace(result.trace, captured.path)
-    if captured.rank == 0 and result.groups:
-        write_groups(result.groups, f"{prefix}.comm_group.json")
+    place = rank_file(prefix, captured.rank)
+    data = encode_trace(result.trace)
+    if captured.rank:
+        write_bytes(_staged(place), data)
+    _meet(captured.world_size)
+    try:
+        if captured.rank == 0:
+            ranks = range(captured.world_size - 1, 0, -1)
+            others = [path for rank in ranks if _staged(path := rank_file(prefix, rank)).exists()]
+            groups = groups_in_place(result.groups, Path(f"{prefix}.comm_group.json"))
+            read = ((path, _staged(path).read_bytes()) for path in others)
+            write_files(prefix, itertools.chain(groups, read, [(place, data)]), older)
+            for path in others:
+                _staged(path).unlink()
+    finally:
+        _meet(captured.world_size)
+    if captured.rank and _staged(place).exists():
+        os.replace(_staged(place), place)
+    captured.path = place
+
+
+def _staged(place: Path) -> Path:
+    """Return where a rank leaves its file for rank 0."""
+    return place.with_name(f".{place.name}.part")
+
+
+def _meet(world_size: int) -> None:
+    """Wait for all ranks."""
+    if world_size > 1:
+        distributed.all_gather_object([None] * world_size, None)
 
 
 @contextmanager

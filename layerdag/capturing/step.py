@@ -35,6 +35,7 @@ from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import ragged
+from layerdag.traces.operator_kinds import OperatorKind, operator_kind
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
@@ -45,10 +46,6 @@ from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 
 _ROLE = "layerdag:group:"  # no text of a trace begins so
-_PRODUCTS = frozenset(
-    f"aten::{name}"
-    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "_scaled_mm", "_int_mm")
-)
 
 
 @final
@@ -167,17 +164,18 @@ def _sent(trace: Trace) -> dict[str, int]:
 
 
 _KINDS = ("gemm", "attention", "convolution", "elementwise", "other")
+_OF_KIND = {
+    OperatorKind.PRODUCT: "gemm",
+    OperatorKind.ATTENTION: "attention",
+    OperatorKind.CONVOLUTION: "convolution",
+}
 
 
 def _kind(name: str, elementwise: frozenset[str]) -> str:
     """Return the kind of an operator."""
-    plain = name.removesuffix("_")
-    if plain in _PRODUCTS:
-        return "gemm"
-    if "attention" in name:
-        return "attention"
-    if "convolution" in name:
-        return "convolution"
+    kind = operator_kind(name)
+    if kind in _OF_KIND:
+        return _OF_KIND[kind]
     return "elementwise" if name in elementwise else "other"
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import layerdag
+from layerdag.cli.printing import JSON
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
 
@@ -379,7 +380,8 @@ _VERBS = {
         "false), or a word of Hydra, group.name=VALUE: --max-steps 9 is training.max_steps=9. "
         "--experiment NAME takes the settings of an experiment. Several values, separated by "
         "commas, with --multirun: one run for each. --strict trains nothing and exits with 1 if "
-        "anything in the graphs was not understood.",
+        "anything in the graphs was not understood. --json prints JSON on standard output instead "
+        "of text.",
     ),
     "sample": _Verb(
         "Sample graphs or execution traces from a checkpoint. Writes one file or folder per sample "
@@ -389,7 +391,7 @@ _VERBS = {
         "  layerdag sample --checkpoint outputs/mine/best --num 100 --label 0.02 --overwrite",
         "Every setting is a flag, --name VALUE or --name=VALUE (--no-name for what is true or "
         "false), or a word, name=VALUE. So is every condition of the checkpoint: family=gpt or "
-        "--family gpt.",
+        "--family gpt. --json prints JSON on standard output instead of text.",
     ),
 }
 VERBS_WITH_SETTINGS = tuple(_VERBS)
@@ -450,7 +452,7 @@ def flags_of_verb(verb: str) -> list[str]:
         for setting in every:
             flag = flag_of(setting, every)
             flags += [flag, f"--no-{flag[2:]}"] if setting.kind == "bool" else [flag]
-    flags += [STRICT] if verb == "train" else []
+    flags += [STRICT, JSON] if verb == "train" else [JSON]
     return list(dict.fromkeys(flags))
 
 

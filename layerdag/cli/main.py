@@ -17,19 +17,19 @@ import atexit
 import contextlib
 import gc
 import importlib
-import json
 import os
 import signal
 import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType, ModuleType
 from typing import Any
 
 from layerdag.cli.flags import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
+from layerdag.cli.printing import add_json, require_plain_json
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.runtime.terminal import escaped_output
@@ -151,25 +151,6 @@ def tell(line: str) -> None:
     print(f"layerdag: {line}", file=sys.stderr, flush=True)
 
 
-def print_figures(to: str | None, figures: Mapping[str, Any], lines: Sequence[str]) -> None:
-    """Print the lines of a result and write its figures as JSON.
-
-    Args:
-        to: What ``--json`` names: a file; "-" prints the figures instead of the lines.
-        figures: What JSON holds.
-        lines: The same for people.
-    """
-    text = json.dumps(figures, indent=1) + "\n"
-    if to == "-":
-        sys.stdout.write(text)
-        return
-    if to:
-        from layerdag.runtime.files import write_text
-
-        write_text(to, text)
-    print("\n".join(lines))
-
-
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Conventional exit codes of a process that a signal stopped."""
 
@@ -251,6 +232,7 @@ ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in ve
 _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release", "compare")
 # First words after a verb that make it another one, with flags of its own.
 MODES = {"workload": ("stage", "corpus")}
+_WITHOUT_JSON = ("completion", "surrogate")  # a script; its actions have the flag
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
@@ -354,6 +336,8 @@ def _parser_of(name: Sequence[str], command: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.configure(parser)
+    if name[0] not in _WITHOUT_JSON:
+        add_json(parser)
     return parser
 
 
@@ -381,8 +365,11 @@ def _words_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
     """Return the flags of a verb; refuse a word that it does not take with the nearest flag."""
+    if parser.prog != "layerdag collect":  # whose script may have such a flag
+        require_plain_json(arguments)
     args, strange = parser.parse_known_args(arguments)
     if strange:
+        require_plain_json(arguments, strange)
         flags = [flag for action in parser._actions for flag in action.option_strings]
         near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][:1] == "-" else ""
         raise UsageError(

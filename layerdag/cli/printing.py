@@ -5,10 +5,13 @@ document, and exit code 1 where ``--strict`` is given.
 """
 
 import argparse
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
 
 if TYPE_CHECKING:
@@ -39,6 +42,50 @@ def _spans(ranks: Sequence[int]) -> str:
             spans.append([rank, rank])
     shown = [str(a) if a == b else f"{a}-{b}" for a, b in spans[:2]]
     return ",".join(shown) + (",..." if len(spans) > 2 else "")
+
+
+JSON = "--json"
+"""Of every verb but ``completion``: JSON on standard output, and nothing else there."""
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument(
+        JSON, action="store_true", help="print JSON on standard output instead of text"
+    )
+
+
+def require_plain_json(arguments: Sequence[str], strange: Sequence[str] = ()) -> None:
+    """Raise UsageError if a file is given to ``--json``, which was possible once.
+
+    Args:
+        arguments: Of the command.
+        strange: Those that the verb does not know; one behind ``--json`` was meant as its file.
+    """
+    files = [word.partition("=")[2] for word in arguments if word.startswith(f"{JSON}=")]
+    files += [
+        word
+        for before, word in pairwise(arguments)
+        if before == JSON and word in strange and (word == "-" or word[0] != "-")
+    ]
+    if files:
+        where = "leave it out" if files[0] == "-" else f"write {JSON} > {files[0]}"
+        raise UsageError(
+            f"'{JSON}' takes no file ('{files[0]}'): it prints on standard output; {where}."
+        )
+
+
+def print_json(figures: object) -> None:
+    """Print what ``--json`` prints."""
+    sys.stdout.write(json.dumps(figures, indent=1, allow_nan=False) + "\n")
+
+
+def print_figures(as_json: bool, figures: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """Print the figures of a result as JSON, or the lines that say the same for people."""
+    if as_json:
+        print_json(figures)
+    else:
+        print("\n".join(lines))
 
 
 SHOWN_NOTES = 20

@@ -42,6 +42,7 @@ from layerdag.graph.attributed_graph import (
     read_step_time,
     size_conditions,
 )
+from layerdag.runtime.files import entries_below
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
@@ -105,7 +106,7 @@ def find_sources(folder: Path) -> Sources:
         DataError: If it holds too many files to be a folder of traces.
     """
     search = _Search(folder)
-    for count, path in enumerate(sorted(folder.rglob("*"))):
+    for count, path in enumerate(entries_below(folder)):
         if count >= MOST_FILES:
             raise DataError(
                 f"{folder}: holds more than {MOST_FILES:,} files; name the folder of the traces."
@@ -304,7 +305,7 @@ def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
         return FoundLabels(rows, (given.name,), notes=notes.notes)
     found: dict[str, dict[str, Condition]] = {}
     sources, faulty = [], []
-    for path in sorted(folder.rglob("*"), key=_rank_of_file):
+    for path in sorted(entries_below(folder), key=_rank_of_file):
         if _rank_of_file(path)[0] == 9 or not path.is_file():
             continue
         try:

@@ -54,6 +54,7 @@ from layerdag.graph.attributed_graph import (
 )
 from layerdag.graph.formats import program_json
 from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
+from layerdag.runtime.files import entries_below
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
 from layerdag.runtime.terminal import track
@@ -469,7 +470,7 @@ def _sources(
         raise DataError(f"{folder}: there is no such folder; check the path.")
     traces: dict[str, tuple[Path, Reader]] = {}
     flows: dict[str, tuple[Path, Reader]] = {}
-    for path in sorted(folder.rglob("*")):
+    for path in entries_below(folder):
         if not path.is_file() or (labels is not None and path.samefile(labels)):
             continue
         of_rank, trace = RankFile.from_name(path.name), _TRACE.fullmatch(path.name)

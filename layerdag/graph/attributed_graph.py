@@ -18,6 +18,7 @@ import numpy as np
 from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_bytes, write_text
+from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import shorten
@@ -414,7 +415,7 @@ def _values(
 ) -> Mapping[str, Condition]:
     """Return the known values of a column: numbers, or words where one of them is no number."""
     numbers = {
-        name: number for name, cell in column.items() if (number := _number(cell)) is not None
+        name: number for name, cell in column.items() if (number := number_in(cell)) is not None
     }
     words = {name: cell for name, cell in column.items() if name not in numbers}
     known = {name: number for name, number in numbers.items() if math.isfinite(number)}
@@ -438,14 +439,6 @@ def _values(
             effect = f"no number; '{key}' of these graphs is unknown"
             notes.add(kind, cell.strip(), effect, where=places[name])
     return known
-
-
-def _number(text: str) -> float | None:
-    """Return a number, not always a finite one; None for a word."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _csv_table(path: Path, text: str) -> _Table:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from layerdag.codec.vocabulary import public_operators
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError, SimulationError
@@ -37,19 +38,21 @@ from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.surrogates.data import REAL, SHUFFLED, SYNTHETIC, Labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
+from layerdag.traces.operator_kinds import OperatorKind, operator_kind
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.viz.drawing import Picture
 from layerdag.viz.html import interval, number, percent, percents
 
-KINDS = (
-    (("foreach", "fused_adam", "fused_sgd"), "optimizer"),
-    (("mm", "convolution", "attention", "linear"), "matrix product"),
-    (
-        ("embedding", "index", "gather", "scatter", "cat", "copy", "clone", "select"),
-        "data movement",
-    ),
-    (("norm", "softmax", "sum", "mean", "max", "loss", "amax", "pool"), "reduction"),
-)
+KINDS = {
+    OperatorKind.PRODUCT: "matrix product",
+    OperatorKind.ATTENTION: "matrix product",
+    OperatorKind.CONVOLUTION: "matrix product",
+    OperatorKind.REDUCTION: "reduction",
+    OperatorKind.MOVEMENT: "data movement",
+    OperatorKind.OPTIMIZER: "optimizer",
+    OperatorKind.ELEMENTWISE: "element-wise",
+}
+"""What pictures call each kind of operator."""
 
 
 def vocabularies(data: GraphDataset) -> tuple[tuple[str, ...], ...]:
@@ -98,11 +101,10 @@ def kind_of(operator: str, node_type: str) -> str:
     """Return what a node does, in a word or two, for colors."""
     if node_type != "COMP":
         return "communication"
-    name = operator.partition("::")[2]
-    for patterns, kind in KINDS:
-        if any(pattern in name for pattern in patterns):
-            return kind
-    return "element-wise"
+    kind = operator_kind(operator, operator.partition(".")[0])  # "mm.qkv.B.dx" of our own jobs
+    if kind is None:
+        return "element-wise" if operator in public_operators() else "other"
+    return KINDS[kind]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,18 +4,21 @@ Files and folders are written whole: as a draft beside the target, then renamed 
 
 The draft of ``out`` lies in the hidden folder ``.out.draft`` beside it, which is locked while a
 process is at work. What a killed process left there is cleared by the next one that writes or
-resumes; an older folder that was just being replaced is put back in its place.
+resumes; an older folder that was just being replaced is put back in its place. Several files that
+were just being put in their places are finished by the next process that reads or writes them.
 """
 
 import contextlib
 import ctypes
 import errno
+import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerdag.errors import UsageError
+from layerdag.errors import DataError, UsageError
 
 LOCK = "layerdag.lock"
 """Name of the lock in a folder that one process may write at a time."""
@@ -257,17 +260,19 @@ def write_bytes(target: str | Path, data: bytes) -> None:
         draft.write_bytes(data)
 
 
+_ORDER = ".order.json"  # of the files that go to their places
 _FEW_FILES = 100  # more are written to the disk at once, which takes a fraction of one by one
 
 
 def write_files(
     prefix: str | Path, files: Iterable[tuple[Path, bytes]], replaced: Iterable[Path] = ()
 ) -> None:
-    """Write files that lie beside each other; none is put in its place before all are written.
+    """Write files that lie beside each other: all of them or none, whenever the process is killed.
 
-    Readers must need the last file: of several, its older version is removed before anything else
-    changes and the new one comes last, so that whoever is killed on the way leaves no mixture that
-    can be read.
+    They are written in a folder beside, which takes another name when it is whole; from then on
+    they count as written, and whoever reads the prefix (`settle`) or writes it finishes what a
+    killed process left to do. For other programs, that need the last file, the older version of it
+    is removed before anything else changes and the new one comes last: they find no mixture either.
 
     Args:
         prefix: Path that their names begin with; names the lock.
@@ -287,25 +292,133 @@ def write_files(
         for path, data in files:
             (drafts / path.name).write_bytes(data)
             names.append(path.name)
-        if any(real.with_name(name).exists() for name in names):  # as in atomic_path
+        others = [path.name for path in replaced if path.name not in names]
+        if len(names) == 1 and not others:
+            if real.with_name(names[0]).exists():  # as in atomic_path
+                sync(drafts / names[0])
+            os.replace(drafts / names[0], real.with_name(names[0]))
+            return
+        (drafts / _ORDER).write_text(json.dumps({"placed": names, "removed": others}))
+        if any(real.with_name(name).exists() for name in (*names, *others)):
             if len(names) < _FEW_FILES:
                 sync_tree(drafts)
             else:
                 os.sync()
-        others = [path for path in replaced if path.name not in names]
-        if len(names) > 1 or others:
-            real.with_name(names[-1]).unlink(missing_ok=True)
-        for path in others:
-            path.unlink(missing_ok=True)
-        for name in names:
-            os.replace(drafts / name, real.with_name(name))
+        os.rename(drafts, _whole(real, holder))
+        _place(real, holder)
 
 
-def was_interrupted(prefix: str | Path) -> bool:
-    """Return whether a process that wrote here (`write_files`) ended on the way, or is not done."""
+def _place(target: Path, holder: Path) -> None:
+    """Put files that are whole in their places, as far as that is still to be done.
+
+    Raises:
+        DataError: If what lies there was not written by `write_files`.
+    """
+    import shutil  # slow to import, and most commands only read
+
+    whole = _whole(target, holder)
+    if (whole / _ORDER).is_file():
+        order = _read_order(whole / _ORDER)
+        last = order["placed"][-1]
+        if (whole / last).exists():
+            target.with_name(last).unlink(missing_ok=True)
+        for name in order["removed"]:
+            target.with_name(name).unlink(missing_ok=True)
+        for name in order["placed"]:
+            if (whole / name).exists():
+                os.replace(whole / name, target.with_name(name))
+        (whole / _ORDER).unlink()
+    shutil.rmtree(whole)
+
+
+def _read_order(file: Path) -> dict[str, list[str]]:
+    """Return which files are placed and which removed, names without a folder."""
+    try:
+        found = json.loads(file.read_bytes())
+        placed, removed = found["placed"], found["removed"]
+        sound = bool(placed) and all(map(_is_name, [*placed, *removed])) and type(removed) is list
+    except (ValueError, TypeError, KeyError):
+        sound = False
+    if not sound:
+        raise DataError(
+            f"{file}: is no list of files that layerdag left; look at what {file.parent} holds and "
+            "move it away."
+        )
+    return {"placed": placed, "removed": removed}
+
+
+def _is_name(name: object) -> bool:
+    """Return whether this is the name of a file, which leads to no other folder."""
+    return isinstance(name, str) and Path(name).name == name and name not in ("", "..")
+
+
+_PATIENCE_S = 5.0  # files are put in place in far less
+
+
+def settle(prefix: str | Path) -> None:
+    """Finish what a killed process left of files that it was putting in their places.
+
+    Readers call it first. What a process is still writing elsewhere is left alone.
+
+    Raises:
+        UsageError: If a process is just putting them there and does not end, or the place cannot
+            be written.
+        DataError: If they were not written by `write_files`.
+    """
     target = Path(prefix)
-    real = Path(os.path.realpath(target.parent)) / target.name
-    return (_holder_path(real) / LOCK).is_file()
+    holder = _holder_path(target)
+    if not _whole(target, holder).is_dir():
+        return
+    end = time.monotonic() + _PATIENCE_S
+    while _whole(target, holder).is_dir():
+        try:
+            recover(target)
+        except UsageError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+        except OSError as error:
+            raise UsageError(
+                f"{target}: its files were being replaced when the process that wrote them ended, "
+                f"which cannot be finished here ({error.strerror}); allow writing in "
+                f"{target.parent}, or write them again."
+            ) from None
+
+
+def entries_in(folder: Path) -> list[Path]:
+    """Return what a folder holds, in order, without drafts.
+
+    What killed processes left to do there is finished first (`settle`).
+    """
+    return sorted(folder / entry.name for entry in _settled(folder))
+
+
+def entries_below(folder: Path) -> list[Path]:
+    """Return what a folder and the folders in it hold, as `entries_in`."""
+    found: list[Path] = []
+    waiting = [folder]
+    while waiting:
+        at = waiting.pop()
+        with contextlib.suppress(PermissionError):
+            for entry in _settled(at):
+                found.append(at / entry.name)
+                waiting += [found[-1]] if entry.is_dir(follow_symlinks=False) else []
+    return sorted(found)
+
+
+def _settled(folder: Path) -> "list[os.DirEntry[str]]":
+    """Return the entries of a folder without drafts, whose work is finished first."""
+    entries = list(os.scandir(folder))
+    drafts = [entry for entry in entries if _is_draft(entry)]
+    for draft in drafts:
+        settle(folder / draft.name[1 : -len(_DRAFT)])
+    entries = list(os.scandir(folder)) if drafts else entries
+    return [entry for entry in entries if not _is_draft(entry)]
+
+
+def _is_draft(entry: "os.DirEntry[str]") -> bool:
+    """Return whether an entry is a folder of drafts, which readers pass over."""
+    return entry.name.startswith(".") and entry.name.endswith(_DRAFT) and entry.is_dir()
 
 
 def write_text(target: str | Path, text: str) -> None:
@@ -329,6 +442,11 @@ def _is_holder(path: Path) -> bool:
     if not path.name.endswith(_DRAFT) or not path.is_dir():
         return False
     return (path / LOCK).is_file() or not any(path.iterdir())
+
+
+def _whole(target: Path, holder: Path) -> Path:
+    """Return where files lie that are whole and go to their places."""
+    return holder / f"{target.name}.new"
 
 
 def _aside(target: Path, holder: Path) -> Path:
@@ -361,6 +479,8 @@ def _clear(target: Path, holder: Path) -> None:
     """Remove drafts; a folder that was set aside goes back first if nothing is in its place."""
     import shutil  # slow to import, and most commands only read
 
+    if _whole(target, holder).is_dir():
+        _place(target, holder)
     aside = _aside(target, holder)
     restore(aside, target)
     for path in (holder / target.name, aside):

@@ -121,3 +121,17 @@ def plain_reason(error: Exception) -> str:
     if isinstance(error, ValueError) and not _IN_PYTHONS_WORDS.match(str(error)):
         return f"{error!s:.200}"
     return "a value in it is of another type or length than it must be"
+
+
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text is, not always a finite one; None for words.
+
+    Python alone takes "1_000" and digits of other scripts for numbers; elsewhere they are words.
+    """
+    return float(text) if _NUMBER.fullmatch(text) else None

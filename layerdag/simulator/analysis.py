@@ -212,8 +212,8 @@ def by_node(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
 def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
     """Return the ns on ``path`` by what its nodes do, longest first.
 
-    Computation is told by the operator that a node states (``op_type``), else by its name ("mm" for
-    "mm.3.forward"), a collective by its type and the dimensions that it is charged to.
+    Computation is told by the operator that a node states (``op_type``), else by its name, a
+    collective by its type and the dimensions that it is charged to.
     """
     program = result.program
     labels: dict[int, list[str]] = {}
@@ -223,8 +223,7 @@ def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
         which = int(program.class_of_rank[node.rank])
         label = labels.setdefault(which, _labels(program.classes[which], program))[node.row]
         if label in ("compute", "cpu"):
-            head, _, rest = name.partition(".")
-            label = operator or (head.rstrip("0123456789_") if rest else head) or label
+            label = operator or name or label
         elif label.startswith("dim "):
             first = program.plans[program.classes[which].peer_N[node.row]].kind
             label = f"{first.name.lower()} ({label})"

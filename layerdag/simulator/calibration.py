@@ -280,7 +280,12 @@ _KEY = "layerdag_machine"
 
 def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
     """Write ``machine``; the same machine gives the same bytes."""
-    document = {
+    write_text(path, json.dumps(machine_document(machine), indent=1) + "\n")
+
+
+def machine_document(machine: CalibratedMachine) -> dict[str, object]:
+    """Return what a file of ``machine`` holds."""
+    return {
         _KEY: VERSION,
         "costs": _costs_document(machine.costs),
         "link": asdict(machine.link) if machine.link else None,
@@ -288,7 +293,6 @@ def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
         "alone": asdict(machine.alone) if machine.alone else None,
         "together": asdict(machine.together) if machine.together else None,
     }
-    write_text(path, json.dumps(document, indent=1) + "\n")
 
 
 def require_replaceable_machine(path: str | Path) -> None:

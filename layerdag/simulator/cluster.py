@@ -22,6 +22,7 @@ from layerdag.errors import ConfigError, UsageError, WrongNameError
 from layerdag.runtime.json_shape import found_value
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
+from layerdag.simulator.collectives import parse_implementation
 from layerdag.simulator.config import (
     OPTIMIZATIONS,
     POLICIES,
@@ -349,6 +350,7 @@ _IMPLEMENTATIONS = {
     "all-gather-implementation": "all_gather",
     "reduce-scatter-implementation": "reduce_scatter",
     "all-to-all-implementation": "all_to_all",
+    "broadcast-implementation": "broadcast",
 }
 
 _UNREAD = frozenset(
@@ -417,7 +419,19 @@ def read_system(path: str | Path) -> SystemConfig:
     """
     data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
     with _named(path):
-        return _system(Section(_parsed(data, json.loads, "JSON"), _SYSTEM_KEYS))
+        found = _system(Section(_parsed(data, json.loads, "JSON"), _SYSTEM_KEYS))
+        for key, attribute in _IMPLEMENTATIONS.items():
+            for name in getattr(found, attribute):
+                _require_algorithm(key, name)
+    return found
+
+
+def _require_algorithm(key: str, name: str) -> None:
+    """Raise ConfigError unless ``name`` is an algorithm of collectives, used or not."""
+    try:
+        parse_implementation(name)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
 
 
 def _system(section: Section) -> SystemConfig:

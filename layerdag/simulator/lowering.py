@@ -41,6 +41,7 @@ class NodeKind(IntEnum):
     RECV = 3
     COLLECTIVE = 4
     SKIP = 5
+    SPAN = 6
 
 
 class Slot(IntEnum):
@@ -416,7 +417,7 @@ class Lowering:
 
         Batches and checkpoints span other nodes and take no time of their own.
         """
-        nodes.kind_N[np.isin(nodes.type_N, (NodeType.BATCH, NodeType.CHECKPOINT))] = NodeKind.SKIP
+        nodes.kind_N[np.isin(nodes.type_N, (NodeType.BATCH, NodeType.CHECKPOINT))] = NodeKind.SPAN
         rows = np.flatnonzero(nodes.type_N == NodeType.STORAGE)
         if not rows.size:
             return

@@ -25,6 +25,7 @@ from layerdag.traces.trace import (
     DATA,
     MOST_MICROSECONDS,
     MOST_OF_A_NUMBER,
+    OPERATOR,
     CollectiveType,
     NodeType,
     Trace,
@@ -502,8 +503,14 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     _refuse_long(trace)
     width_L = np.bincount(layer_N)
     type_count = np.bincount(trace.type_N, minlength=len(NodeType)).tolist()
-    operators = Counter(_CALL_NUMBER.sub("", name) for name in trace.names())
+    stated_N, _ = trace.texts(OPERATOR)
+    operators = Counter(
+        stated or _CALL_NUMBER.sub("", name)
+        for name, stated in zip(trace.names(), stated_N, strict=True)
+    )
     size_N, sized_N = trace.integers("tensor_size")
+    _refuse_negative(trace, "tensor_size")
+    _refuse_negative(trace, "comm_size")
     return RankSummary(
         ranks=ranks,
         nodes=trace.num_nodes,
@@ -521,6 +528,17 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
         tensor_bytes=_total(size_N) if sized_N.any() else None,
         span_us=measured_span_us(trace),
     )
+
+
+def _refuse_negative(trace: Trace, name: str) -> None:
+    """Raise TraceError where a size is below 0, which would be taken off a sum."""
+    value_N, _ = trace.integers(name)
+    if (value_N < 0).any():
+        first = int(np.argmax(value_N < 0))
+        raise TraceError(
+            f"{trace.source}: node {trace.id_N[first]} carries attribute '{name}' = "
+            f"{value_N[first]}; a size is at least 0, so correct it."
+        )
 
 
 def _refuse_long(trace: Trace) -> None:

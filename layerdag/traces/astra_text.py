@@ -123,7 +123,7 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
         raise TraceError(
             f"{source}: line 1 names the parallelism '{found}'; layerdag reads {known}."
         )
-    count = _number(lines[1][0], source, 2)
+    count = _count(lines[1][0], source, 2)
     if len(lines) != count + 2:
         raise TraceError(
             f"{source}: line 2 announces {count} layers but {len(lines) - 2} follow; the file is "
@@ -166,12 +166,26 @@ def _number(word: str, source: str, line: int) -> int:
     return value
 
 
+def _count(word: str, source: str, line: int) -> int:
+    """Return a count or a size, which has no fraction."""
+    value = _number(word, source, line)
+    if float(word) != value:
+        raise TraceError(f"{source}: line {line} has '{word[:40]}' where a whole number is needed.")
+    return value
+
+
 def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextLayer:
     """Return one layer."""
     if len(fields) < 12:
         raise TraceError(
             f"{source}: line {line} has {len(fields)} columns; a layer has 12: name, dependency, "
             "three times (time, collective, bytes), update time."
+        )
+    own = fields[12] if len(fields) > 12 else parallelism
+    if len(fields) > 13 or own not in PARALLELISMS:
+        raise TraceError(
+            f"{source}: line {line} has '{' '.join(fields[12:])[:40]}' behind its 12 columns; of "
+            "HYBRID_CUSTOMIZED a parallelism may stand there, else nothing."
         )
     phases = []
     for at in (2, 5, 8):
@@ -180,9 +194,8 @@ def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextL
                 f"{source}: line {line} has the collective '{fields[at + 1][:40]}'; known are "
                 f"{', '.join(_COLLECTIVES)}."
             )
-        time_us, size = (_number(fields[i], source, line) for i in (at, at + 2))
+        time_us, size = _number(fields[at], source, line), _count(fields[at + 2], source, line)
         phases.append(TrainingPhase(time_us, _COLLECTIVES[fields[at + 1]], size))
-    own = fields[12] if len(fields) > 12 else parallelism
     update_us = _number(fields[11], source, line)
     return TextLayer(fields[0], phases[0], phases[1], phases[2], update_us, own)
 

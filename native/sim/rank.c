@@ -90,10 +90,12 @@ static void issue(Sim *s, int32_t rank, int32_t node) {
     const int32_t *role = in->role + in->role_ptr[rank];
     s->out->issue[in->out_ptr[rank] + node] = s->now;
     r->issued++;
-    if (in->kind[row] == NODE_SKIP) { /* ends at once and holds no slot */
+    /* Both end at once and hold no slot; as in the reference, what waits for a skipped node starts
+       with the next node that ends. */
+    if (in->kind[row] == NODE_SKIP || in->kind[row] == NODE_SPAN) {
         s->out->finish[in->out_ptr[rank] + node] = s->now;
         r->done++;
-        free_children(s, rank, node, 1);
+        free_children(s, rank, node, in->kind[row] == NODE_SKIP);
         return;
     }
     occupy(s, rank, node, in->slot[row]);
@@ -157,7 +159,7 @@ static void prepare(Sim *s) {
     s->queue = sim_block(s, queues, sizeof(Queue));
     for (int64_t i = 0; i < queues; i++) s->queue[i].head = s->queue[i].entered = -1;
     s->lane_chunks = sim_block(s, ranks * in->comm_streams, sizeof(int32_t));
-    for (int64_t i = 0; i < in->node_ptr[in->num_classes]; i++) s->has_skipped |= in->kind[i] == NODE_SKIP;
+    for (int64_t i = 0; i < in->node_ptr[in->num_classes]; i++) s->has_skipped |= in->kind[i] >= NODE_SKIP;
     s->turn = sim_block(s, ranks * dims * 3, sizeof(int32_t));
     s->tree_turn = sim_block(s, ranks * dims * 4, 1);
     s->group_turn = sim_block(s, in->rank_group_ptr[ranks], sizeof(int64_t));

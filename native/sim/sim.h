@@ -16,7 +16,7 @@
 enum { MAX_DIMS = 8, MAX_PHASES = 16, TIME_CACHE = 4096 };
 
 /* What a node costs; written by layerdag/simulator/program.py. */
-enum NodeKind { NODE_TIMER, NODE_MEMORY, NODE_SEND, NODE_RECV, NODE_COLLECTIVE, NODE_SKIP };
+enum NodeKind { NODE_TIMER, NODE_MEMORY, NODE_SEND, NODE_RECV, NODE_COLLECTIVE, NODE_SKIP, NODE_SPAN };
 enum Slot { SLOT_CPU, SLOT_COMPUTE, SLOT_COMM, SLOT_NONE };
 enum Topology { TOPOLOGY_RING, TOPOLOGY_FULLY_CONNECTED, TOPOLOGY_SWITCH };
 enum Algorithm {

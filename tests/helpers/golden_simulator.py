@@ -1,6 +1,8 @@
 """Run a golden case of the simulator through the command line, from files to files."""
 
+import contextlib
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -42,9 +44,10 @@ def run_case(case: dict, folder: Path) -> dict:
     words = ["simulate", "--reference-semantics", *case["flags"]]
     words += ["--workload", str(folder / "job")]
     words += [f"--{name}={folder / name}.json" for name in ("system", "memory")]
-    words += [f"--network={folder / 'network.yml'}", f"--json={folder / 'out.json'}"]
-    assert main([*words, f"--nodes={folder / 'nodes.csv'}"]) == 0
-    result = json.loads((folder / "out.json").read_text())
+    words += [f"--network={folder / 'network.yml'}", "--json"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main([*words, f"--nodes={folder / 'nodes.csv'}"]) == 0
+    result = json.loads(out.getvalue())
     with (folder / "nodes.csv").open() as file:
         rows = [[int(row[i]) for i in (0, 1, 3, 4)] for row in list(csv.reader(file))[1:]]
     return {

@@ -475,11 +475,13 @@ READERS: dict[str, tuple[str, ...]] = {
 NOT_READERS = {
     "api/demo.py": "asks whether a folder is the demo's",
     "cli/commands/audit.py": "its own cache; what is damaged is computed again",
+    "cli/commands/collect.py": "what the same command has just printed for each run",
     "cli/commands/train.py": "the manifest that the same command has just written",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
     "publication/drawing.py": "its own draws; what is damaged is drawn again",
     "publication/settings.py": "asks whether a folder is a release's",
     "report/page.py": "asks whether figures are a report's",
+    "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/settings.py": "defines the reader of YAML",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "simulator/measured_kernels.py": "numbers that the package ships",

@@ -1,6 +1,7 @@
 """Programs of a few operators whose costs are worked out by hand, for the rules of `scale`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from small_workloads import collective, integer, trace
@@ -21,6 +22,12 @@ def operator(node: int, name: str, costs: tuple[int, int], *deps: int) -> NodeSp
         integer("tensor_size", ITEM * elements, Wire.UINT64),
     )
     return NodeSpec(node, name, NodeType.COMP, deps, attributes=attributes, duration_us=5)
+
+
+def stating(spec: NodeSpec, kind: str) -> NodeSpec:
+    """Return a node that states the kind of its operator, as those of ``layerdag workload`` do."""
+    stated = Attribute("op_type", Wire.STRING, kind)
+    return replace(spec, attributes=(*spec.attributes, stated))
 
 
 def product(node: int, shape: tuple[int, int, int], *deps: int, name: str = "aten::mm") -> NodeSpec:

@@ -79,8 +79,13 @@ def test_a_stopped_run_says_how_to_go_on_and_names_only_what_exists(
     signals = iter([number])
     monkeypatch.setattr(JsonlLogger, "log", lambda *_: [os.kill(os.getpid(), n) for n in signals])
     run = tmp_path / "run"
-    words = ("training.evaluate_every=50", "training.log_every=1", "training.max_steps=100")
-    assert train(small_corpus, run, *words) == code
+    words = (
+        "training.evaluate_every=50",
+        "training.log_every=1",
+        "training.max_steps=100",
+        "--json",
+    )
+    assert train(small_corpus, run, *words, "--json") == code
     shown = capsys.readouterr()
     told = json.loads(shown.out, parse_constant=pytest.fail)
     assert (told["reason"], told["best"], told["last"]) == (number.name, None, str(run / "last"))

@@ -317,12 +317,6 @@ class AuditOutcome:
             doubts=(*left_out_lines(found.left_out), *note_lines(found.notes)),
         )
 
-    def save_figures(self, path: str) -> None:
-        """Write all figures as JSON."""
-        from layerdag.runtime.files import write_text
-
-        write_text(Path(path), self.figures + "\n")
-
     def show(self, page: str | None, *, as_json: bool) -> None:
         """Print the audit as a table or as JSON, and write it as a page if one is named.
 
@@ -430,13 +424,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", metavar="DIR", help="attack these weights, too")
     _configure_shadows(parser)
     parser.add_argument(
-        "--json",
-        nargs="?",
-        const="-",
-        metavar="FILE",
-        help="all figures as JSON to FILE, or in place of the table",
-    )
-    parser.add_argument(
         "--report", metavar="PAGE", help="write an HTML page (and its figures beside it)"
     )
     parser.add_argument(
@@ -500,22 +487,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--labels needs --data; labels of folders are looked for in them.")
     if args.report:
         require_replaceable_report(args.report)
-        if (
-            args.json
-            and Path(args.json).resolve() == Path(args.report).with_suffix(".json").resolve()
-        ):
-            raise UsageError(
-                f"{args.json}: the page's own figures are written there; leave --json out, or name "
-                "another file."
-            )
     shadows = _shadows(args)
     audit = _of_folders if folders else _of_data
     named = ("synthetic", "train", "holdout", "data", "labels", "checkpoint")
     settings = {"verb": "audit", **{name: getattr(args, name) for name in named}}
     found = cached_audit(settings, _files(args), lambda: audit(args, shadows))
-    if args.json not in (None, "-"):
-        found.save_figures(args.json)
-    found.show(args.report, as_json=args.json == "-")
+    found.show(args.report, as_json=args.json)
     return int(args.strict and not found.passes)
 
 

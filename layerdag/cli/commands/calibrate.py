@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import single_threaded_blas
 
     single_threaded_blas()
-    from layerdag.simulator.calibration import require_replaceable_machine, write_machine
+    from layerdag.simulator.calibration import (
+        machine_document,
+        require_replaceable_machine,
+        write_machine,
+    )
     from layerdag.simulator.calibration_fit import calibrate, read_runs_of
 
     require_replaceable_machine(args.out)
@@ -58,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"fitting a machine to {_runs(len(runs))}", file=sys.stderr)
     machine = calibrate(runs, device=device, link=link, cores=args.cores)
     write_machine(machine, args.out)
-    print("\n".join(_lines(machine, len(runs))))
-    print(f"wrote {args.out}")
+    figures = {"out": args.out, "runs": len(runs), "machine": machine_document(machine)}
+    print_figures(args.json, figures, [*_lines(machine, len(runs)), f"wrote {args.out}"])
     return 0
 
 

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.printing import counted, print_figures
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -67,8 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "or a step")  # fmt: skip
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
     parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
     parser.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
@@ -88,7 +87,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Capture the step, write its traces and tell its figures."""
-    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
 
@@ -155,7 +153,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     kinds = [f"{count:,} {kind}" for kind, count in figures["operators"].items() if count]
     lines = [
         f"{figures['model']}: {_count(figures['parameters'])} parameters on "
-        f"{figures['ranks']:,} ranks, {figures['nodes']:,} nodes on each",
+        f"{counted(figures['ranks'], 'rank')}, {counted(figures['nodes'], 'node')} on each",
         f"operators: {', '.join(kinds)}",
         f"{figures['flops']:.4g} floating-point operations on each rank",
     ]

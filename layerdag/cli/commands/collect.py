@@ -1,6 +1,8 @@
 """``layerdag collect``: run a training script and keep the trace of one of its steps."""
 
 import argparse
+import contextlib
+import json
 import os
 import shlex
 import subprocess
@@ -10,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import JSON, counted, print_figures, print_json
 from layerdag.errors import DataError, LayerdagError, UsageError
 
 if TYPE_CHECKING:
@@ -116,17 +119,29 @@ def _collect_here(args: argparse.Namespace) -> int:
     from layerdag.capturing.running import capture, collect_step
 
     after = partial(_write_program, args.out)
-    found = collect_step(
-        args.script,
-        args.args,
-        partial(capture, args.out, overwrite=args.overwrite, after=after),
-        args.step,
-        repeats=args.repeats,
-        keep_going=args.keep_going,
+    # What the script prints is no part of the JSON document.
+    with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+        found = collect_step(
+            args.script,
+            args.args,
+            partial(capture, args.out, overwrite=args.overwrite, after=after),
+            args.step,
+            repeats=args.repeats,
+            keep_going=args.keep_going,
+        )
+    label = (
+        [_label(args.out, found.step_times_s, found.world_size)]
+        if found.rank == 0 and args.repeats
+        else []
     )
-    print(f"{found.path}: {found.nodes} nodes")
-    if found.rank == 0 and args.repeats:
-        print(_label(args.out, found.step_times_s, found.world_size))
+    figures = {
+        "out": args.out,
+        "ranks": found.world_size,
+        "nodes": found.nodes,
+        "step_times_s": list(found.step_times_s),
+    }
+    if not args.json or found.rank == 0:
+        print_figures(args.json, figures, [f"{found.path}: {counted(found.nodes, 'node')}", *label])
     if found.world_size > 1:
         _end_at_once()
     return 0
@@ -185,23 +200,33 @@ def _sweep(args: argparse.Namespace) -> int:
     runs = [(number, line) for number, line in enumerate(lines, 1) if _is_run(line)]
     if not runs:
         raise UsageError(f"--sweep: {args.sweep} holds no line with arguments.")
-    failed = []
+    failed, figures = [], []
     for number, line in runs:
         out = f"{args.out}-{number}"
-        print(f"{out}: {line.strip()}", flush=True)
+        print(f"{out}: {line.strip()}", flush=True, file=sys.stderr if args.json else sys.stdout)
         command = [sys.executable, "-m", "layerdag", "collect", "--out", out]
         command += ["--step", str(args.step), "--nproc", str(args.nproc)]
         command += ["--repeats", str(args.repeats)]
         command += ["--keep-going"] if args.keep_going else []
         command += ["--overwrite"] if args.overwrite else []
         arguments = [*args.args, *shlex.split(line)]
-        if subprocess.run([*command, str(args.script), "--", *arguments], check=False).returncode:
+        command += [JSON] if args.json else []
+        done = subprocess.run(
+            [*command, str(args.script), "--", *arguments],
+            check=False,
+            stdout=subprocess.PIPE if args.json else None,
+        )
+        if done.returncode:
             failed.append(out)
+        elif args.json:
+            figures.append(json.loads(done.stdout))
     if failed:
         raise DataError(
             f"{len(failed)} of {len(runs)} runs of {args.script} failed ({', '.join(failed[:5])}); "
             "what they said stands above."
         )
+    if args.json:
+        print_json(figures)
     return 0
 
 
@@ -218,6 +243,7 @@ def _start_ranks(args: argparse.Namespace) -> int:
     command += ["--repeats", str(args.repeats)]
     command += ["--keep-going"] if args.keep_going else []
     command += ["--overwrite"] if args.overwrite else []
+    command += [JSON] if args.json else []
     # The launcher reports a failed rank with a traceback of its own; the rank's line says more.
     with subprocess.Popen(
         [*command, str(args.script), "--", *args.args],

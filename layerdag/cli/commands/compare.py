@@ -57,7 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="most graphs of each set, drawn at random")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", metavar="FILE.json", help="write the figures as JSON")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_strict(parser)
 
 

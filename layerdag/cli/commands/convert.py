@@ -7,7 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import add_strict, counted, print_notes, strict_code
+from layerdag.cli.printing import (
+    add_strict,
+    counted,
+    notes_json,
+    print_json,
+    print_notes,
+    strict_code,
+)
 from layerdag.errors import UsageError
 from layerdag.runtime.settings import did_you_mean
 
@@ -28,6 +35,8 @@ def require_free(kind: str, out: Path, *, overwrite: bool) -> None:
     from layerdag.traces.chakra.workload import require_free_prefix
 
     if kind == "json":
+        if out.exists() and not overwrite:
+            raise UsageError(f"{out}: is there already; name another file, or add --overwrite.")
         return
     ending = ENDINGS[kind]
     prefix = _prefix(out, ending)
@@ -234,10 +243,18 @@ def run(args: argparse.Namespace) -> int:
         first = write_replay(workload, args.out, overwrite=args.overwrite)[0]
     else:
         first = write_traces(workload, args.to, Path(args.out))
-    more = 0 if args.to == "json" else workload.num_ranks - 1
-    others = f" and {more:,} more" if more else ""
-    print_status(f"wrote {_ranks(workload.num_ranks)} with {nodes:,} nodes: {first}{others}")
+    _tell(args, first, workload, nodes)
     return 0
+
+
+def _tell(args: argparse.Namespace, first: Path, workload: "Workload", nodes: int) -> None:
+    """Say what was written."""
+    ranks = workload.num_ranks
+    others = "" if args.to == "json" or ranks == 1 else f" and {ranks - 1:,} more"
+    print_status(f"wrote {counted(ranks, 'rank')} with {nodes:,} nodes: {first}{others}")
+    if args.json:
+        notes = notes_json(workload.notes)
+        print_json({"out": str(first), "ranks": ranks, "nodes": nodes, "notes": notes})
 
 
 def _inputs(args: argparse.Namespace) -> "Inputs":
@@ -306,11 +323,6 @@ def _scrubbed(workload: "Workload") -> "Workload":
     return clean
 
 
-def _ranks(count: int) -> str:
-    """Return a number of ranks in words."""
-    return "1 rank" if count == 1 else f"{count:,} ranks"
-
-
 def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     """Write a graph in the form that ``--to`` names and say what was written.
 
@@ -333,13 +345,16 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     if args.strict and graph.notes:
         print_status("nothing was written: --strict allows no notes")
         return strict_code(graph.notes, strict=True)
-    print_notes(write_graph(graph, args.to, out))
-    print(
-        f"wrote a graph of {counted(graph.num_nodes, 'node')} and "
-        f"{counted(graph.edge_index_2E.shape[1], 'edge')}: "
-        f"{out}",
-        file=sys.stderr,
+    lost = write_graph(graph, args.to, out)
+    print_notes(lost)
+    edges = graph.edge_index_2E.shape[1]
+    print_status(
+        f"wrote a graph of {counted(graph.num_nodes, 'node')} and {counted(edges, 'edge')}: {out}"
     )
+    if args.json:
+        notes = notes_json([*graph.notes, *lost])
+        figures = {"out": str(out), "nodes": graph.num_nodes, "edges": edges, "notes": notes}
+        print_json(figures)
     return 0
 
 

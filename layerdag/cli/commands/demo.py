@@ -27,7 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, help="of training and sampling (default: %(default)s)"
     )
     parser.add_argument("--short", action="store_true", help="a small version, for CI")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

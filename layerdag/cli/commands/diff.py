@@ -36,7 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar=name.upper(),
             help="prefix, folder or file of a trace in any format, or a flow graph",
         )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument(
         "--html", metavar="PAGE", help="page to write, .html; figures beside it as .json"
     )

@@ -1,12 +1,10 @@
 """``layerdag explore``: which plan, on which cluster?"""
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import counted, print_notes
+from layerdag.cli.printing import counted, print_figures, print_notes
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", help="YAML file: model, step, plans, clusters")
     parser.add_argument("--out", metavar="FILE",
         help="page to write, .html; figures beside it as .json and .csv")  # fmt: skip
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="all outcomes as JSON to FILE, or in place of the table")  # fmt: skip
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="worker processes")
 
 
@@ -56,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from layerdag.report.exploration import require_replaceable_exploration, write_exploration
-    from layerdag.runtime.files import write_text
     from layerdag.workloads.exploration import explore
 
     if not args.out and not args.json:
@@ -68,11 +63,7 @@ def _run(args: argparse.Namespace) -> int:
     found = explore(args.study, processes=args.processes, journal=journal)
     if args.out:
         write_exploration(found, args.out)
-    if args.json:
-        text = json.dumps(found.summary(), indent=1) + "\n"
-        sys.stdout.write(text) if args.json == "-" else write_text(args.json, text)
-    if args.json != "-":
-        print("\n".join(_lines(found)))
+    print_figures(args.json, found.summary(), _lines(found))
     print_notes(found.notes)
     return 1 if any(outcome.error for outcome in found.outcomes) else 0
 

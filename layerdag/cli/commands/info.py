@@ -53,7 +53,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     add_strict(parser)
 
 
@@ -120,10 +119,9 @@ def _lines(summary: "WorkloadSummary") -> list[str]:
         else ""
     )
     version = f", Chakra {summary.version}" if summary.version else ""
-    plural = "s" if summary.num_ranks != 1 else ""
     lines = [
-        f"{summary.source}: {summary.num_ranks} rank{plural}{shared}, "
-        f"{summary.nodes:,} nodes{version}"
+        f"{summary.source}: {counted(summary.num_ranks, 'rank')}{shared}, "
+        f"{counted(summary.nodes, 'node')}{version}"
     ]
     if summary.num_ranks == 1:
         lines.append("One rank: 'layerdag simulate' runs it, ASTRA-sim itself needs two or more.")
@@ -165,7 +163,7 @@ def _rank_lines(rank: "RankSummary") -> list[str]:
         ),
         (
             "critical path",
-            f"{rank.critical_path_us:,} us in {rank.critical_path_nodes:,} nodes; "
+            f"{rank.critical_path_us:,} us in {counted(rank.critical_path_nodes, 'node')}; "
             f"all durations {rank.duration_us:,} us"
             if rank.duration_us
             else "no durations stated",
@@ -296,7 +294,7 @@ def graph_lines(summary: dict[str, Any]) -> list[str]:
     for name, found in summary["numbers"].items():
         if found["present"]:
             absent = summary["nodes"] - found["present"]
-            without = f"; {absent:,} nodes without" if absent else ""
+            without = f"; {counted(absent, 'node')} without" if absent else ""
             low, high, total = (f"{found[key]:.6g}" for key in ("min", "max", "sum"))
             lines.append(f"  {name:<14}{low} to {high}, sum {total}{without}")
     for name, value in summary["values"].items():

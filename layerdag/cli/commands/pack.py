@@ -4,7 +4,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from layerdag.cli.printing import add_strict, print_notes, strict_code, unknown_share
+from layerdag.cli.printing import (
+    add_strict,
+    notes_json,
+    print_figures,
+    print_notes,
+    strict_code,
+    unknown_share,
+)
 
 SUMMARY = "Write a folder of graphs as flat arrays, to train on more than memory holds."
 EXAMPLE = "  layerdag pack traces --out traces-packed\n  layerdag train --folder traces-packed"
@@ -69,5 +76,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"layerdag: left out: {sentence}", file=sys.stderr)
     counts = ", ".join(f"{count} {split}" for split, count in header.splits.items())
     graphs = "graph" if header.learned_from == 1 else "graphs"
-    print(f"wrote {args.out}: {counts}; schema of {header.learned_from} training {graphs}")
+    line = f"wrote {args.out}: {counts}; schema of {header.learned_from} training {graphs}"
+    figures = {
+        "out": args.out,
+        "splits": dict(header.splits),
+        "learned_from": header.learned_from,
+        "nodes": header.nodes,
+        "unknown": header.unknown,
+        "left_out": list(header.left_out),
+        "notes": notes_json(header.notes),
+    }
+    print_figures(args.json, figures, [line])
     return strict_code(header.notes, strict=args.strict)

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,14 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print the program as readable Python")  # fmt: skip
     parser.add_argument("--phase", choices=("training", "inference"), default="training",
         help="whether it must end in a loss (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the program, check it, write it and tell its figures; 1 if it cannot run."""
     from layerdag.cli.commands.validate import finding_row
-    from layerdag.cli.main import print_figures
     from layerdag.programs.validity import runs
 
     sizes = _sizes(args.size)

@@ -40,7 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how many times as fast compute is as in the traces; on a CPU thread operators take "
         "so long that no network matters (default: 30)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:

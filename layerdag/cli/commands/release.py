@@ -117,7 +117,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overwrite", action="store_true", help="replace a release, or start one anew"
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_strict(parser)
 
 

@@ -1,13 +1,14 @@
 """``layerdag sample`` and ``sample.py``: synthetic workloads or graphs from a checkpoint."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import JSON, print_json, require_plain_json
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ def main(overrides: Sequence[str]) -> int:
     """Run ``sample`` with flags and overrides."""
     from layerdag.cli.compose import run
 
-    return run("sample", _task, overrides)
+    require_plain_json(overrides)
+    task = partial(_task, as_json=JSON in overrides)
+    return run("sample", task, [word for word in overrides if word != JSON])
 
 
-def _task(config: "DictConfig") -> None:
-    """Sample once and print where the manifest is."""
+def _task(config: "DictConfig", *, as_json: bool) -> None:
+    """Sample once and say where the samples are."""
     import torch
     from omegaconf import OmegaConf
 
@@ -61,8 +64,9 @@ def _task(config: "DictConfig") -> None:
     else:
         manifest = _write_parts(checkpoint, settings, asked, parts)
     summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
-    sys.stdout.write(json.dumps(summary) + "\n")
-    sys.stdout.flush()
+    if as_json:
+        print_json(summary)
+        sys.stdout.flush()
     sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
 
 

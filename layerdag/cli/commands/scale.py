@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, notes_json, print_notes
+from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -38,8 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", help="a workload: prefix, folder or file of any format")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
     parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="what was found and changed as JSON to FILE, or in place of the table")  # fmt: skip
     for flag, text in _DEGREES:
         parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
     parser.add_argument("--plan", metavar="KINDS",
@@ -61,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.cli.main import print_figures
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.scaling.rescaling import scale
 

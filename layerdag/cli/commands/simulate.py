@@ -6,7 +6,15 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_strict, alike, counted, notes_json, print_notes, strict_code
+from layerdag.cli.printing import (
+    add_strict,
+    alike,
+    counted,
+    notes_json,
+    print_figures,
+    print_notes,
+    strict_code,
+)
 from layerdag.errors import SimulationError, UsageError
 from layerdag.simulator.compute_choice import CHOICES
 
@@ -27,7 +35,7 @@ MAX_CAPACITY_GB = 1e9
 def summary(result: "SimulationResult") -> list[str]:
     """Return the lines that are printed on the terminal in any case."""
     lines = [
-        f"{result.num_nodes} nodes on {counted(result.num_ranks, 'rank')}, makespan "
+        f"{counted(result.num_nodes, 'node')} on {counted(result.num_ranks, 'rank')}, makespan "
         f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
         f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
     ]
@@ -260,8 +268,6 @@ def _configure_run(add: Callable[..., object]) -> None:
 
 
 def _configure_outputs(add: Callable[..., object]) -> None:
-    add("--json", nargs="?", const="-", metavar="FILE",
-        help="the result as JSON to FILE, or in place of the table")  # fmt: skip
     add("--trace", metavar="OUT.json", help="write a timeline for Perfetto")
     add("--nodes", metavar="OUT.csv", help="write issue and finish tick of every node")
     add("--report", action="store_true",
@@ -308,7 +314,7 @@ EXAMPLE = (
     "  layerdag simulate traces/gpt2 --preset small --compute h100 --report\n"
     "  layerdag simulate runs/gpt/workload --system system.json \\\n"
     "      --network network.yml --comm-group comm_group.json \\\n"
-    "      --json result.json --trace timeline.json\n"
+    "      --trace timeline.json --json > result.json\n"
     "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)\n"
     "  layerdag simulate traces/gpt2 --preset small \\\n"
     "      --compute systolic:128x128,clock=0.94,bandwidth=900\n"
@@ -329,11 +335,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.cli.main import print_figures
     from layerdag.simulator.run import simulate
 
     if args.nodes == "-" or args.trace == "-":
-        raise UsageError("--nodes and --trace need a file name; only --json may be '-'.")
+        raise UsageError("--nodes and --trace need a file name.")
     tell_ignored(args)
     if args.backend == "astra-sim":
         return _run_binary(args)
@@ -418,7 +423,6 @@ def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
 
 def _run_binary(args: argparse.Namespace) -> int:
     """Let the user's ASTRA-sim run the same files."""
-    from layerdag.cli.main import print_figures
     from layerdag.simulator.astra_sim import AstraLogs, AstraRequest, run_binary, write_ticks
 
     ours = (
@@ -454,7 +458,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     if args.nodes:
         write_ticks(outcome, workload, args.nodes)
     lines = [
-        f"{len(outcome.ticks)} nodes on {counted(workload.num_ranks, 'rank')}, makespan "
+        f"{counted(len(outcome.ticks), 'node')} on {counted(workload.num_ranks, 'rank')}, makespan "
         f"{max(outcome.finish_ns)} ns, as ASTRA-sim reports; every node is done"
     ]
     print_figures(args.json, outcome.summary(), lines)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import tell_data
+from layerdag.cli.printing import add_json, tell_data
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def configure_tune(parser: argparse.ArgumentParser, data_help: str, labels_help:
         help="node attribute that the surrogate may not see; may be repeated",
     )
     parser.add_argument("--labels", metavar="FILE", help=labels_help)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
 
 
 def run_tune(args: argparse.Namespace) -> int:
@@ -304,7 +304,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     predict.add_argument(
         "--level", type=float, default=0.9, help="of the intervals, a fraction (default: 0.9)"
     )
-    predict.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(predict)
     _configure_eval(actions.add_parser("eval", help="score on a part of a data set"))
     tstr = actions.add_parser("tstr", help="train on synthetic, test on real graphs")
     tstr.add_argument("data", help=DATA_HELP)
@@ -340,7 +340,7 @@ def _configure_eval(parser: argparse.ArgumentParser) -> None:
         "--by", metavar="CONDITION", help="score each group of graphs, too, such as each 'family'"
     )
     parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -354,7 +354,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "may be repeated",
     )
     parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,10 +3,12 @@
 import argparse
 import sys
 from collections import Counter
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,16 +68,22 @@ def run(args: argparse.Namespace) -> int:
     write_rows(rows, args.out)
     if args.plot:
         draw(rows, args.plot)
-    for row, gain in sorted(speed_ups(rows), key=lambda entry: (entry[0].workload, -entry[1])):
-        print(f"{gain:>8.2f}x {row.makespan_ns:>15} ns  {_name(row)}")
-    front = pareto_front(rows)
-    if any(row.cost for row in rows):
-        print("\nPareto front of cost and makespan")
-        for row in front:
-            print(f"{row.cost:>9.2f} {row.makespan_ns:>15} ns  {_name(row)}")
+    gains, front = speed_ups(rows), pareto_front(rows)
     failed = [row for row in rows if row.error]
-    for row in failed:
-        print(f"failed: {_name(row)}: {row.error}")
+    figures = {
+        "rows": [asdict(row) for row in rows],
+        "speed_ups": {row.key: gain for row, gain in gains},
+        "pareto_front": [row.key for row in front],
+    }
+    lines = [
+        f"{gain:>8.2f}x {row.makespan_ns:>15} ns  {_name(row)}"
+        for row, gain in sorted(gains, key=lambda entry: (entry[0].workload, -entry[1]))
+    ]
+    if any(row.cost for row in rows):
+        lines += ["", "Pareto front of cost and makespan"]
+        lines += [f"{row.cost:>9.2f} {row.makespan_ns:>15} ns  {_name(row)}" for row in front]
+    lines += [f"failed: {_name(row)}: {row.error}" for row in failed]
+    print_figures(args.json, figures, lines)
     for note, count in Counter(note for row in rows for note in row.notes.splitlines()).items():
         print(f"note: {note} ({count:,} of {len(rows):,} rows)", file=sys.stderr)
     return 1 if failed else 0

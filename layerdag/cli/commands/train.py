@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.flags import STRICT
-from layerdag.cli.printing import left_out_lines, print_notes, strict_code, unknown_share
+from layerdag.cli.printing import (
+    JSON,
+    left_out_lines,
+    print_json,
+    print_notes,
+    require_plain_json,
+    strict_code,
+    unknown_share,
+)
 from layerdag.errors import ConfigError, DataError, UsageError
 
 if TYPE_CHECKING:
@@ -234,12 +242,13 @@ def main(overrides: Sequence[str]) -> int:
     from layerdag.cli.compose import in_hydras_words, run, with_own_settings
 
     # No setting of a run: what is trained is the same, or nothing is.
-    task = partial(_task, strict=STRICT in overrides)
-    words = in_hydras_words("train", [word for word in overrides if word != STRICT])
+    require_plain_json(overrides)
+    task = partial(_task, strict=STRICT in overrides, as_json=JSON in overrides)
+    words = in_hydras_words("train", [word for word in overrides if word not in (STRICT, JSON)])
     return run("train", task, with_own_settings(words))
 
 
-def _task(config: "DictConfig", *, strict: bool) -> float | None:
+def _task(config: "DictConfig", *, strict: bool, as_json: bool) -> float | None:
     """Train once; the return value is what a sweeper minimizes."""
     import torch
     from omegaconf import OmegaConf
@@ -271,7 +280,7 @@ def _task(config: "DictConfig", *, strict: bool) -> float | None:
         make = _tuned if asked.privacy.is_on else _trained
         resumed = _is_first() and asked.resume
         with resumed_run_file(directory) if resumed else contextlib.nullcontext():
-            result = make(config, asked, directory, strict=strict)
+            result = make(config, asked, directory, strict=strict, as_json=as_json)
     return sum(result.metrics.values()) if result.metrics else math.inf
 
 
@@ -334,7 +343,7 @@ def _read(asked: "TrainConfig", *, strict: bool) -> "GraphDataset":
 
 
 def _trained(
-    config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool
+    config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool, as_json: bool
 ) -> "TrainResult":
     """Load the data, train, and print the outcome.
 
@@ -380,8 +389,9 @@ def _trained(
             for logger in loggers:
                 logger.close()
         if not quiet:
-            sys.stdout.write(json.dumps(describe(result), allow_nan=False) + "\n")
-            sys.stdout.flush()
+            if as_json:
+                print_json(describe(result))
+                sys.stdout.flush()
             if logging.console and result.reason in ENDINGS:
                 sys.stderr.write(after_training(result))
     if result.reason not in ENDINGS:
@@ -391,7 +401,7 @@ def _trained(
 
 
 def _tuned(
-    config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool
+    config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool, as_json: bool
 ) -> "TrainResult":
     """Tune ``init`` under differential privacy, and print the promise.
 
@@ -431,8 +441,8 @@ def _tuned(
         for logger in loggers:
             logger.close()
     write_text(directory / CARD, privacy_card(result))
-    figures = {**describe(result.run), "privacy": result.guarantee.to_dict()}
-    sys.stdout.write(json.dumps(figures, allow_nan=False) + "\n")
+    if as_json:
+        print_json({**describe(result.run), "privacy": result.guarantee.to_dict()})
     sys.stderr.write(after_tuning(result))
     return result.run
 

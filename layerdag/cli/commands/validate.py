@@ -159,7 +159,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let warnings and notes fail too; with --data, whatever is not no better than chance",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--rules", action="store_true", help="list the rules and stop")
     parser.add_argument(
         "--data",
@@ -270,19 +269,26 @@ def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
 def _targets(path: Path) -> Iterator[Path]:
     """Yield the workloads and graphs at a path: a folder of several is walked."""
     from layerdag.codec.formats import is_flow_file
+    from layerdag.runtime.files import entries_in
 
     if not path.is_dir():
         yield path
         return
-    graphs = sorted(child for child in path.iterdir() if is_flow_file(child))
-    inner = sorted(child for child in path.iterdir() if child.is_dir())
-    prefixes = sorted({_prefix(child) for child in path.glob("*.et*") if child.is_file()})
+    entries = entries_in(path)
+    graphs = [child for child in entries if is_flow_file(child)]
+    inner = [child for child in entries if child.is_dir()]
+    prefixes = sorted({_prefix(child) for child in entries if _is_trace(child)})
     yield from (path / prefix for prefix in prefixes)
     yield from graphs
     for folder in inner:
         yield from _targets(folder)
     if not (graphs or inner or prefixes):
         raise TraceError(f"{path}: holds no trace and no graph; give a folder of .et files.")
+
+
+def _is_trace(path: Path) -> bool:
+    """Return whether a path is a file of a trace by its name."""
+    return path.match("*.et*") and path.is_file()
 
 
 def _prefix(file: Path) -> str:

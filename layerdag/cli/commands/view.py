@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import print_notes
+from layerdag.cli.printing import notes_json, print_json, print_notes
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,12 +93,16 @@ def run(args: argparse.Namespace) -> int:
         if args.simulate:
             raise UsageError(f"{args.workload} is a flow graph, which cannot be simulated.")
         graph = found.graph()
-        print_notes(graph.notes)
+        notes = graph.notes
+        print_notes(notes)
         _write_graph(kind, graph, args.workload, out)
     else:
         workload = found.traces(ReadOptions(args.comm_group))
-        print_notes(workload.notes)
+        notes = workload.notes
+        print_notes(notes)
         _write(kind, workload, args, out)
+    if args.json:
+        print_json({"out": str(out), "kind": kind, "notes": notes_json(notes)})
     print(f"wrote {out}", file=sys.stderr)
     return 0
 

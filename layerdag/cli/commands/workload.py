@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, notes_json, print_notes
+from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -88,8 +88,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="show the models that are known")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
     parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="the figures as JSON to FILE, or in place of the table")  # fmt: skip
     parser.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
@@ -114,7 +112,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.dlrm import RECOMMENDERS, recommender_job
@@ -122,8 +119,6 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.list:
         return _list(args)
-    if not args.model and args.json not in (None, "-"):
-        raise UsageError(f"'{args.json}' was taken as the file of --json; name the model first.")
     if not args.model:
         raise UsageError("Name a model ('layerdag workload --list' shows them) or a config.json.")
     if not args.out and not args.json:
@@ -167,7 +162,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     unit = "samples" if "samples" in figures else "tokens"
     lines = [
         f"{figures['model']}: {_counted(figures['parameters'])} parameters on "
-        f"{counted(figures['ranks'], 'rank')}, {figures['nodes']:,} nodes",
+        f"{counted(figures['ranks'], 'rank')}, {counted(figures['nodes'], 'node')}",
         f"{figures['flops']:.4g} floating-point operations, {figures[unit]:,} {unit}",
         f"{figures['peak_memory'] / 2**30:.1f} GiB at the fullest rank",
     ]
@@ -263,8 +258,6 @@ def configure_stage(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--output_name", metavar="NAME",
         help="their name, %%d for the rank (else NAME.%%d.et); groups in NAME.json")  # fmt: skip
     own.add_argument("--overwrite", action="store_true", help="replace the traces there")
-    own.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="figures of all ranks as JSON to FILE, or in place of the table")  # fmt: skip
     own.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     own.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
@@ -297,7 +290,6 @@ def run_stage(args: argparse.Namespace) -> int:
 
 
 def _run_stage(args: argparse.Namespace) -> int:
-    from layerdag.cli.main import print_figures
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.stage.job import StageJob
@@ -419,12 +411,13 @@ def _run_corpus(args: argparse.Namespace) -> int:
     made = write_corpus(args.out, args.num, args.seed, space=space, overwrite=args.overwrite)
     parts = ", ".join(f"{part} {count}" for part, count in made["parts"].items())
     labels = made["label_s"]
-    print(f"{args.out}: {made['num']} training steps ({parts}) of {', '.join(space.models)}")
-    print(
+    lines = [
+        f"{args.out}: {made['num']} training steps ({parts}) of {', '.join(space.models)}",
         f"a step takes {labels['least']:.3g} to {labels['most']:.3g} s as simulated, on "
-        f"{space.machine.device} in nodes of {space.machine.node_ranks}"
-    )
-    print(f"layerdag train --experiment llm --folder {args.out}")
+        f"{space.machine.device} in nodes of {space.machine.node_ranks}",
+        f"layerdag train --experiment llm --folder {args.out}",
+    ]
+    print_figures(args.json, {"out": args.out, **made}, lines)
     return 0
 
 

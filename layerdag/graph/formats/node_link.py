@@ -18,7 +18,7 @@ from typing import Any
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.rows import ListedEdges, is_number, listed_graph, positions_of
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -47,7 +47,12 @@ def read_node_link(path: str | Path) -> AttributedGraph:
     try:
         document = _in_node_link(json.loads(read_parsed(path, GraphError)))
         require_shape(document, _SHAPE)
-        if document.get("directed") is False:
+        directed = document.get("directed", True)
+        if type(directed) is not bool:
+            raise GraphError(
+                f"{path}: 'directed' is {found_value(directed)}; it must be true or false."
+            )
+        if not directed:
             raise GraphError(f"{path}: the graph is undirected; a DAG needs directed edges.")
         return _Reader(str(path), document).graph()
     except (ValueError, OverflowError, RecursionError) as error:

@@ -19,6 +19,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, finite_conditions
 from layerdag.graph.topology import longest_path_layers
+from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import available_memory
 from layerdag.runtime.settings import shorten
@@ -109,7 +110,7 @@ def _numbers(
 ) -> np.ndarray | None:
     """Return a column as numbers, NaN for what is none; None for a column of words."""
     try:
-        found = np.array([float(value) for value in values])
+        found = np.array([_float(value) for value in values])
     except ValueError:
         found, words = _numbers_and_gaps(values)
         # One word makes words of all the numbers beside it.
@@ -142,20 +143,26 @@ def _numbers_and_gaps(values: Sequence[str]) -> tuple[np.ndarray, list[str]]:
     """Return values as numbers, NaN for empty ones, and the words among them."""
     found, words = np.full(len(values), np.nan), []
     for at, value in enumerate(values):
-        try:
-            found[at] = float(value)
-        except ValueError:
-            if value.strip():
-                words.append(value)
+        number = number_in(value)
+        if number is not None:
+            found[at] = number
+        elif value.strip():
+            words.append(value)
     return found, words
+
+
+def _float(text: str) -> float:
+    """Return a number. Raises ValueError for words, those that Python takes for numbers as well."""
+    number = float(text)
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return number
 
 
 def is_number(text: str) -> bool:
     """Return whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    number = number_in(text)
+    return number is not None and math.isfinite(number)
 
 
 Value = str | bool | int | float

@@ -223,7 +223,7 @@ def _graph(
         totals = [_total(task.files[side]) for task in tasks]
         numbers[name] = np.array(totals, dtype=np.float64)
     conditions: dict[str, Condition] = {}
-    if _is_number(makespan):
+    if _is_number(makespan) and float(str(makespan)) >= 0:
         conditions[LABEL] = float(str(makespan))
     elif makespan is not None:
         notes.add(

@@ -41,7 +41,6 @@ from layerdag.traces.chakra.workload import (
     read_groups,
     read_workload,
     require_free_prefix,
-    write_groups,
     write_workload,
 )
 
@@ -79,7 +78,6 @@ __all__ = [
     "with_wire_type",
     "without_nodes",
     "write_feeder_files",
-    "write_groups",
     "write_trace",
     "write_workload",
 ]

@@ -438,11 +438,28 @@ def _decode_current(data: bytes, source: str) -> Trace:
     nodes = scan_nodes(data, start, source, notes)
     trace = Trace(**vars(nodes), version=version, metadata=metadata, source=source)
     note_storage(trace, notes)
+    note_collectives(trace, notes)
     if not trace.num_nodes:
         notes.add(
             NoteKind.NODE, "0 nodes", "the file holds metadata alone, so the rank does nothing"
         )
     return replace(trace, notes=notes.notes) if notes.notes else trace
+
+
+_COLLECTIVES = frozenset(CollectiveType) - {CollectiveType.INVALID}
+
+
+def note_collectives(trace: Trace, notes: NoteCollector) -> None:
+    """Note collectives of a type that the schema does not have, and those of none."""
+    row_C = np.flatnonzero(trace.type_N == NodeType.COMM_COLL)
+    if not row_C.size:
+        return
+    kind_N, stated_N = trace.integers("comm_type")
+    strange_C = row_C[~(stated_N & np.isin(kind_N, [*_COLLECTIVES]))[row_C]]
+    for row in strange_C.tolist():
+        word = f"comm_type {kind_N[row]}" if stated_N[row] else "no comm_type"
+        effect = "no collective of Chakra; kept as it is, and cannot be simulated"
+        notes.add(NoteKind.COLLECTIVE, word, effect, where=f"node {trace.id_N[row]}")
 
 
 def _head(data: bytes, source: str, notes: NoteCollector) -> tuple[str, tuple[Attribute, ...], int]:
@@ -454,6 +471,11 @@ def _head(data: bytes, source: str, notes: NoteCollector) -> tuple[str, tuple[At
             raise TraceError("its first message is cut off")
         version, metadata = decode_metadata(data[start : start + size], notes)
     except TraceError as error:
+        if data.lstrip()[:1] in (b"{", b"["):
+            raise TraceError(
+                f"{source}: is JSON, no Chakra trace (.et); make such of it with 'layerdag convert "
+                f"{source} --out PREFIX', or read it with ld.read."
+            ) from None
         raise TraceError(
             f"{source}: does not begin with Chakra metadata ({error}); the file is damaged or no "
             "Chakra trace."

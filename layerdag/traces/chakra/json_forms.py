@@ -36,7 +36,7 @@ from layerdag.traces.builder import (
     value_of,
     word_to_scalar,
 )
-from layerdag.traces.chakra.files import FEEDER_WIRES
+from layerdag.traces.chakra.files import FEEDER_WIRES, note_collectives
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload, wire_name
 
 _OWN_KEYS = ("Id", "Name", "NodeType", "data_deps", "ctrlDeps", "ctrl_deps", "runtime")
@@ -246,7 +246,7 @@ def _value_out(wire: int, value: Any) -> Any:
 
 
 _ATTRIBUTE = {"name": str, "type": str, "doc?": str}
-_NODE = {
+_NODE: dict[str, Any] = {
     "id": int,
     "name": str,
     "type": str,
@@ -257,7 +257,7 @@ _NODE = {
     "attributes": [_ATTRIBUTE],
     **{f"{name}?": (str, None) for name in _IO},
 }
-_SHAPE = {
+_SHAPE: dict[str, Any] = {
     "ranks": [int],
     "groups": {str: [int]},
     "traces": [{"nodes": [_NODE], "metadata": [_ATTRIBUTE], "version": str}],
@@ -279,6 +279,8 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
         traces = [_trace_in(entry, source) for entry in loaded["traces"]]
         if not ranks:
             raise ValueError("it has no rank")
+        notes = NoteCollector(source)
+        _note_strange(loaded, {"format": str, **_SHAPE}, notes)
         return Workload(
             traces=tuple(traces[_index(number, len(traces))] for number in ranks),
             groups={
@@ -286,6 +288,7 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
                 for name, members in groups.items()
             },
             source=source,
+            job_notes=notes.notes,
         )
     except (
         *(ValueError, KeyError, TypeError, AttributeError),
@@ -313,14 +316,27 @@ def _index(number: object, size: int) -> int:
     return number
 
 
+def _note_strange(found: dict[str, Any], shape: dict[str, Any], notes: NoteCollector) -> None:
+    """Note keys of an object that its shape does not have."""
+    for key in found.keys() - {known.removesuffix("?") for known in shape}:
+        where = f"node {found['id']}" if "id" in found else ""
+        notes.add(NoteKind.KEY, key, "not of this form; left out", where=where)
+
+
 def _trace_in(entry: dict[str, Any], source: str) -> Trace:
-    """Return one trace."""
-    return build_trace(
+    """Return one trace, with notes on what is not of the form."""
+    trace = build_trace(
         [_node_in(row) for row in entry["nodes"]],
         metadata=tuple(map(_attribute_in, entry["metadata"])),
         version=_stated(entry["version"]),
         source=source,
     )
+    notes = NoteCollector(source)
+    _note_strange(entry, _SHAPE["traces"][0], notes)
+    for row in entry["nodes"]:
+        _note_strange(row, _NODE, notes)
+    note_collectives(trace, notes)
+    return replace(trace, notes=notes.notes) if notes.notes else trace
 
 
 def _node_in(row: dict[str, Any]) -> NodeSpec:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.runtime.files import was_interrupted, write_bytes, write_files
+from layerdag.runtime.files import entries_in, settle, write_files
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
 from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import WORLD_NAMES
@@ -245,27 +245,19 @@ def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[
     return tuple(ranks)
 
 
-def write_groups(groups: Mapping[str, Sequence[int]], path: str | Path) -> None:
-    """Write communicator groups in ASTRA-sim's form ``{"<group>": [rank, ...]}``.
-
-    Group "0" is left out: it stands for all ranks, and ASTRA-sim aborts on an entry of that name.
-    Where none is left, a file is written only to replace one that is there.
-    """
-    for place, content in groups_in_place(groups, Path(path)):
-        write_bytes(place, content)
-
-
 def groups_in_place(groups: Mapping[str, Sequence[int]], path: Path) -> list[tuple[Path, bytes]]:
-    """Return path and content of the file that ``write_groups`` writes, nothing if it writes none.
+    """Return path and content of the file of communicator groups, nothing if none is written.
 
-    An empty one replaces one that is there, which would else be read with the new traces.
+    ASTRA-sim's form is ``{"<group>": [rank, ...]}``. Group "0" is left out: it stands for all
+    ranks, and ASTRA-sim aborts on an entry of that name. An empty file replaces one that is there,
+    which would else be read with the new traces.
     """
     content = encode_groups(groups)
     return [(path, content or b"{}\n")] if content or path.exists() else []
 
 
 def encode_groups(groups: Mapping[str, Sequence[int]]) -> bytes:
-    """Return the content of the file that ``write_groups`` writes, empty without a group."""
+    """Return the content of the file of communicator groups, empty without a group."""
     described = {name: list(ranks) for name, ranks in groups.items() if name not in WORLD_NAMES}
     return (json.dumps(described, indent=1) + "\n").encode() if described else b""
 
@@ -336,7 +328,14 @@ def rank_files(location: str | Path) -> list[Path]:
     folder, prefix = (location, None) if location.is_dir() else (location.parent, location.name)
     if not folder.is_dir():
         raise TraceError(f"{location}: there is no folder {folder}; check the path.")
-    sets = _sets(folder.iterdir())
+    if prefix is not None:
+        settle(location)
+    elif beside := _beside(location):
+        raise TraceError(
+            f"{location}: is a folder, and also the prefix of {beside.name} beside it; name "
+            f"{location}/PREFIX, or rename one of them."
+        )
+    sets = _sets(entries_in(folder) if prefix is None else folder.iterdir())
     if prefix is not None:
         sets = {prefix: sets[prefix]} if prefix in sets else {}
     if not sets:
@@ -347,6 +346,13 @@ def rank_files(location: str | Path) -> list[Path]:
             f"{location}: holds {len(sets)} workloads ({names}); add the prefix to the path."
         )
     return _in_order(next(iter(sets.values())), location)
+
+
+def _beside(folder: Path) -> Path | None:
+    """Return the trace of rank 0 whose prefix has the name of a folder."""
+    plain = rank_file(folder, 0) if folder.name else None
+    found = [] if plain is None else [plain, *(Path(f"{plain}{end}") for end in (".gz", ".xz"))]
+    return next((path for path in found if path.is_file()), None)
 
 
 def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:
@@ -365,7 +371,8 @@ def holds_rank_files(location: str | Path) -> bool:
     """Return whether a folder, or a prefix in its folder, has files ``PREFIX.<rank>.et``."""
     location = Path(location)
     if location.is_dir():
-        return bool(_sets(location.iterdir()))
+        return bool(_sets(entries_in(location)))
+    settle(location)
     return location.parent.is_dir() and location.name in _sets(location.parent.iterdir())
 
 
@@ -411,13 +418,10 @@ def existing_files(prefix: str | Path) -> list[Path]:
 
 
 def require_free_prefix(prefix: str | Path, *, overwrite: bool) -> None:
-    """Raise UsageError if a workload lies at a prefix and may not be replaced.
-
-    What a process left that was killed while it wrote, without rank 0, is no workload.
-    """
+    """Raise UsageError if a workload lies at a prefix and may not be replaced."""
+    settle(prefix)
     standing = existing_files(prefix)
-    torn = not rank_file(prefix, 0).exists() and was_interrupted(prefix)
-    if standing and not overwrite and not torn:
+    if standing and not overwrite:
         more = f" and {len(standing) - 1} more" if len(standing) > 1 else ""
         raise UsageError(
             f"{prefix}: a workload lies there already ({standing[0].name}{more}); name another "
@@ -430,8 +434,8 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
 
     The files are plain and meet what both Chakra feeders and ASTRA-sim ask for, see
     ``normalize``. No file is put in its place before all are written, so that a faulty trace
-    leaves nothing behind. Rank 0 comes last, and an older one goes first: of a workload that was
-    cut off on the way, rank 0 is missing, which readers refuse.
+    leaves nothing behind, and whoever is killed on the way leaves the older workload or the new
+    one. For readers other than layerdag, rank 0 comes last, and an older one goes first.
 
     Args:
         workload: What to write.

@@ -489,8 +489,9 @@ class ProgramSummary:
     def _lines(self) -> Iterator[str]:
         time = "" if self.runtime_s is None else f", {self.runtime_s * 1e6:,.3f} us"
         on = f" on {self.hardware}" if self.hardware else ""
-        plural = "s" if self.devices != 1 else ""
-        yield f"{self.name}: {self.devices} device{plural}, {self.operations:,} operations on each"
+        devices = "1 device" if self.devices == 1 else f"{self.devices:,} devices"
+        operations = "1 operation" if self.operations == 1 else f"{self.operations:,} operations"
+        yield f"{self.name}: {devices}, {operations} on each"
         yield f"{self.flops:.4g} FLOPs, {self.mem_bytes:.4g} bytes{time}{on}"
         for name, held in self.collectives.items():
             yield f"{name}: {held['count']:,}, {held['bytes'] / 1e6:,.3f} MB from each device"

@@ -27,6 +27,7 @@ import numpy as np
 from layerdag.errors import TraceError, UsageError
 from layerdag.graph.repeats import BlockNode, Pattern, RepeatedProgram, Run, Unrolled, nested_runs
 from layerdag.graph.topology import expand_ranges, pointers
+from layerdag.traces.operator_kinds import OPTIMIZERS, lists_of
 from layerdag.traces.trace import (
     DATA,
     AttributeTable,
@@ -294,8 +295,12 @@ def renumbered(name: str, values: list[int]) -> str:
     return _NUMBER.sub(lambda _: str(next(left)), name)
 
 
-_FUSED_LISTS = {"_fused_adam": 4, "_fused_sgd": 3, "_fused_adagrad": 3}
-_JOINT = ("_foreach", "_fused")
+_ALL_AT_ONCE = OPTIMIZERS | {
+    *("aten::linalg_vector_norm", "aten::norm", "aten::stack", "aten::cat"),
+}
+"""Operators that take the tensors of all layers at once."""
+_NORM_OF_EACH = "aten::_foreach_norm"
+_LAYER_NORMS = ("aten::native_layer_norm", "aten::native_layer_norm_backward")
 
 
 @dataclass(frozen=True)
@@ -403,7 +408,7 @@ class LayerDuplication:
         total = self._contributed(row)
         if total > len(self.program.parents(row)) > 1 and int(self.program.ops_N[row]) % total == 0:
             return total, len(self.program.parents(row))
-        if not any(word in self.program.names[row] for word in (*_JOINT, "_norm", "stack", "cat")):
+        if self.program.names[row] not in _ALL_AT_ONCE:
             raise TraceError(self._unknown(row))
         return self._totals
 
@@ -436,9 +441,11 @@ class LayerDuplication:
             outside_N[run.start : run.stop] = False
         named = {
             row for row in np.flatnonzero(outside_N).tolist()
-            if row > last and any(word in program.names[row] for word in _JOINT)
+            if row > last and program.names[row] in OPTIMIZERS
         }  # fmt: skip
-        norms = {int(program.ops_N[row]) for row in named if "_norm" in program.names[row]}
+        norms = {
+            int(program.ops_N[row]) for row in named if program.names[row] == "aten::_foreach_norm"
+        }
         named |= {  # what works on one number of each tensor, after a norm of each
             row for row in np.flatnonzero(outside_N & program.computes_N).tolist()
             if row > last and int(program.ops_N[row]) in norms - {0, 1}
@@ -476,18 +483,18 @@ class LayerDuplication:
 
     def _share(self, row: int) -> LayerShare | None:
         """Return the gradients that a node makes, None if their size is not known."""
-        program, name = self.program, self.program.names[row].split("::")[-1]
+        program, name = self.program, self.program.names[row]
         ops, item = int(program.ops_N[row]), int(program.item_N[row])
         moved = int(program.bytes_N[row]) // item
         if not program.computes_N[row]:
             return self._message(row)
         if program.matrix_N[row]:
             rows = self._rows
-            plain = name in ("mm", "addmm") and rows and ops // 2 % rows == 0
+            plain = name in ("aten::mm", "aten::addmm") and rows and ops // 2 % rows == 0
             return LayerShare(ops // 2 // rows, 1) if plain else None
-        if name == "sum":
+        if name == "aten::sum":
             return LayerShare(moved - ops, 1)
-        if name == "native_layer_norm_backward":
+        if name == "aten::native_layer_norm_backward":
             return LayerShare(2 * ops // self._rows, 2) if self._rows else None
         if "backward" in name or moved < ops:
             return None
@@ -507,7 +514,7 @@ class LayerDuplication:
             if program.collective_N[parent] == CollectiveType.REDUCE_SCATTER:
                 for buffer in program.parents(parent):
                     sources = program.parents(buffer)
-                    norms = sum("layer_norm" in program.names[source] for source in sources)
+                    norms = sum(program.names[source] in _LAYER_NORMS for source in sources)
                     return len(sources) + norms
         return 1
 
@@ -519,7 +526,7 @@ class LayerDuplication:
         for row, name in enumerate(program.names):
             columns = int(program.bytes_N[row]) // int(program.item_N[row])
             columns -= int(program.ops_N[row])
-            if name.split("::")[-1] == "sum" and columns > 0 and program.ops_N[row] % columns == 0:
+            if name == "aten::sum" and columns > 0 and program.ops_N[row] % columns == 0:
                 found[int(program.ops_N[row]) // columns] += 1
         return found.most_common(1)[0][0] if found else 0
 
@@ -528,16 +535,12 @@ class LayerDuplication:
         """Return elements and number of all weights, from what works on them all."""
         program = self.program
         sizes = [
-            int(program.ops_N[row]) // _lists(program.names[row])
+            int(program.ops_N[row]) // lists_of(program.names[row])
             for row in self._joint if program.computes_N[row]
         ]  # fmt: skip
         total = max(sizes)
         small = Counter(size for size in sizes if 1 < size < total)
         return total, small.most_common(1)[0][0] if small else total
-
-
-def _lists(name: str) -> int:
-    return next((count for word, count in _FUSED_LISTS.items() if word in name), 1)
 
 
 def _grown(size: int, before: tuple[int, int], after: tuple[int, int]) -> int:

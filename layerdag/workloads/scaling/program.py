@@ -22,6 +22,7 @@ from layerdag.errors import TraceError, UsageError
 from layerdag.simulator.compute import item_bytes
 from layerdag.traces.analysis import WORLD_NAMES, group_names
 from layerdag.traces.chakra.files import normalize
+from layerdag.traces.operator_kinds import MATRIX, OperatorKind, operator_kinds
 from layerdag.traces.trace import DATA, CollectiveType, NodeType, Trace, Workload, dependency_edges
 
 FULL, OWN = "full", "own"
@@ -141,9 +142,6 @@ def _steps(ranks: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-_MATRIX = (
-    "mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "attention", "convolution", "conv", "gemm",
-)  # fmt: skip
 _INTENSE = 4  # operations for each byte that only products of matrices have
 
 
@@ -226,10 +224,15 @@ class EditableProgram:
 
     @cached_property
     def matrix_N(self) -> np.ndarray:
-        """Which operators are products of matrices, by name or by operations per byte."""
-        named_S = np.array([_is_matrix(text) for text in self.trace.strings], dtype=bool)
+        """Which operators are products of matrices, by kind or by operations per byte."""
+        known_N = np.isin(np.array(self.kinds, dtype=object), MATRIX)
         intense_N = (self.bytes_N > 0) & (self.ops_N > _INTENSE * self.bytes_N)
-        return self.computes_N & (named_S[self.trace.name_N] | intense_N)
+        return self.computes_N & (known_N | intense_N)
+
+    @cached_property
+    def kinds(self) -> list[OperatorKind | None]:
+        """What each node does, where that is known."""
+        return operator_kinds(self.trace)
 
     @property
     def talks(self) -> bool:
@@ -259,12 +262,6 @@ class EditableProgram:
 
 
 _NUMBERS = {"num_ops": "ops_N", "tensor_size": "bytes_N", "comm_size": "comm_N"}
-
-
-def _is_matrix(name: str) -> bool:
-    """Return whether a name says that matrices are multiplied."""
-    parts = name.lower().replace(":", " ").replace(".", " ").replace("_", " ").split()
-    return any(part in _MATRIX or part.startswith(("gemm", "conv", "attention")) for part in parts)
 
 
 def _reached(edges_2E: np.ndarray, from_N: np.ndarray) -> np.ndarray:

@@ -108,7 +108,7 @@ def _known_rows(
             if tables and sum(_cut(rows, members) * each for rows, each in tables) == elements:
                 found[elements] = tables
             for user in program.children(copy):
-                if "addmm" in program.names[user]:
+                if program.names[user] == "aten::addmm":
                     found |= [(elements, f) for f in _linear(program, user, elements, members)]
     return found
 
@@ -119,8 +119,8 @@ def _tables(program: EditableProgram, users: list[int]) -> tuple[tuple[int, int]
     A norm reads and writes its input, reads weight and bias of a row, and writes mean and deviation
     of each row; a look-up reads table and indexes of eight bytes, and writes a row for each index.
     """
-    norms = [row for row in users if "native_layer_norm" in program.names[row]]
-    lookups = [row for row in users if program.names[row].endswith("::embedding")]
+    norms = [row for row in users if program.names[row] == "aten::native_layer_norm"]
+    lookups = [row for row in users if program.names[row] == "aten::embedding"]
     if len(norms) != 1 or not lookups:
         return ()
     size, item = int(program.ops_N[norms[0]]), int(program.item_N[norms[0]])
@@ -181,8 +181,9 @@ def factors(product: int, total: int) -> tuple[int, ...]:
     return (total - larger, larger) if larger * (total - larger) == product else ()
 
 
-_COPY_IN, _COPY_OUT = "all_gather_copy_in", "split_with_sizes_copy"
-_CONCATENATE = "chunk_cat"
+_COPY_IN = ("fsdp::all_gather_copy_in",)
+_COPY_OUT = ("fsdp::split_with_sizes_copy", "aten::split_with_sizes_copy")
+_CONCATENATE = ("fsdp::chunk_cat", "aten::_chunk_cat")
 
 
 @dataclass(frozen=True)
@@ -261,11 +262,11 @@ class Resharding:
         numbers.comm_N[row] = new
         numbers.communicate(row, (old, new), whole)
         for parent in program.parents(row):
-            if _COPY_IN in program.names[parent]:
+            if program.names[parent] in _COPY_IN:
                 numbers.ops_N[parent] = whole[1] // item
                 numbers.bytes_N[parent] = 2 * (whole[1] + new)
         for child in program.children(row):
-            if _COPY_OUT in program.names[child]:
+            if program.names[child] in _COPY_OUT:
                 numbers.ops_N[child] = whole[1] // item
                 numbers.bytes_N[child] = 2 * whole[1]
 
@@ -277,7 +278,7 @@ class Resharding:
         numbers.comm_N[row] = new
         numbers.communicate(row, (old // change.old, shard), (old, new))
         for parent in program.parents(row):
-            if _CONCATENATE in program.names[parent]:
+            if program.names[parent] in _CONCATENATE:
                 numbers.ops_N[parent] = new // unit.item
                 numbers.bytes_N[parent] += new - old
 

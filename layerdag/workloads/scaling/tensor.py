@@ -20,17 +20,15 @@ from typing import final
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.traces.operator_kinds import OPTIMIZERS, OperatorKind, lists_of
 from layerdag.traces.trace import CollectiveType
 from layerdag.workloads.scaling.program import EditableProgram
 from layerdag.workloads.scaling.sharded import Numbers, ShardCountChange, factors
 
-_WITH_BIAS = ("addmm", "linear")
-_WHOLE_PRODUCTS = ("bmm", "attention")
-"""Products of activations: heads are split, so that no operand is whole."""
-_REDUCTIONS = ("sum",)
-_JOINT = ("_foreach", "_fused")
-_FUSED_LISTS = {"_fused_adam": 4, "_fused_sgd": 3, "_fused_adagrad": 3}
-"""Tensors for each weight that an operator counts: weight, gradient, states."""
+_WITH_BIAS = ("aten::addmm", "aten::linear")
+_OF_ACTIVATIONS = ("aten::bmm", "aten::baddbmm")
+"""Products of activations: heads are split, so that no operand is whole. So is attention."""
+_REDUCTIONS = ("aten::sum",)
 
 
 @final
@@ -148,7 +146,8 @@ class TensorSplit:
 
     def _has_operand(self, row: int, size: int) -> bool:
         """Return whether a product has an operand of ``size`` bytes."""
-        if any(word in self.program.names[row] for word in _WHOLE_PRODUCTS):
+        of_activations = self.program.names[row] in _OF_ACTIVATIONS
+        if of_activations or self.program.kinds[row] is OperatorKind.ATTENTION:
             return False
         return bool(self._other_sides(row, size))
 
@@ -170,7 +169,7 @@ class TensorSplit:
 
     def _width_by_bias(self, row: int, size: int) -> int:
         """Return the columns of a whole result to which a bias of as many elements is added."""
-        if not any(word in self.program.names[row] for word in _WITH_BIAS):
+        if self.program.names[row] not in _WITH_BIAS:
             return 0
         item = int(self.program.item_N[row])
         result = size // item
@@ -240,7 +239,7 @@ class TensorSplit:
         if elements <= 1:
             return
         fewer = self._divided(elements, row)
-        reduces = self.program.names[row].split("::")[-1] in _REDUCTIONS
+        reduces = self.program.names[row] in _REDUCTIONS
         counted = moved >= elements * int(self.program.item_N[row])  # one operation each
         if self.program.matrix_N[row] or reduces or not counted:
             numbers.ops_N[row], numbers.bytes_N[row] = fewer, self._divided(moved, row)
@@ -256,13 +255,15 @@ class TensorSplit:
         return {
             row for row in range(last + 1, self.program.num_nodes)
             if self.program.computes_N[row]
-            and any(word in self.program.names[row] for word in _JOINT)
+            and self.program.names[row] in OPTIMIZERS
         }  # fmt: skip
 
     def _update(self, numbers: Numbers, joint: set[int]) -> None:
         """Let operators on all weights follow the sum of split and whole ones."""
         split = self._split_weights()
-        total = max(int(self.program.ops_N[row]) // self._lists(row) for row in joint)
+        total = max(
+            int(self.program.ops_N[row]) // lists_of(self.program.names[row]) for row in joint
+        )
         later = total - split + split * self.change.old // self.change.new
         items = {int(self.program.item_N[row]) for row in joint}
         for row in sorted(joint):
@@ -272,10 +273,6 @@ class TensorSplit:
             elif moved >= total * min(items):  # a norm of each gradient reads them all
                 numbers.bytes_N[row] = moved - (total - later) * (moved // total)
 
-    def _lists(self, row: int) -> int:
-        name = self.program.names[row]
-        return next((count for word, count in _FUSED_LISTS.items() if word in name), 1)
-
     def _split_weights(self) -> int:
         """Return the elements of all weights that are split, on one rank."""
         found = 0
@@ -284,7 +281,7 @@ class TensorSplit:
             if row in self._whole:  # the gradient of a weight
                 inner = int(self.program.ops_N[row]) // 2 * item // self._whole[row]
                 found += inner * self._require_width(row)
-            elif self.program.names[row].split("::")[-1] in _REDUCTIONS:
+            elif self.program.names[row] in _REDUCTIONS:
                 found += int(self.program.bytes_N[row]) // item - int(self.program.ops_N[row])
         return found
 

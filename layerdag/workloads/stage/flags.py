@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import final
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.runtime.files import write_files
+from layerdag.runtime.files import settle, write_files
 from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.workload import groups_in_place
 from layerdag.traces.trace import LazyTraces, Workload
@@ -181,6 +181,7 @@ class StageLayout:
         """Raise UsageError if traces lie there and may not be replaced, or the name is no name."""
         if "/" in self.name or not self._stem:
             raise UsageError(f"--output_name '{self.name}' must be a file name, such as w.%d.et.")
+        settle(self.folder / self._stem)
         standing = self.standing()
         if standing and not overwrite:
             raise UsageError(

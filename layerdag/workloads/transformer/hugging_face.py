@@ -58,6 +58,7 @@ _READ = {
     *("model_type", "_name_or_path", "resid_pdrop", "mlp_only_layers"),
     "shared_expert_intermediate_size",
 }
+_NOT_ZERO = ("num_key_value_heads", "head_dim", "n_inner")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
 """``model`` or ``owner/model``; longer ones, and those with other signs, are paths."""
 _WITHOUT_SHAPES = re.compile(
@@ -171,6 +172,8 @@ def _check_values(config: _Config) -> None:
         optional = key in _OPTIONAL_NUMBERS and value is None
         if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
             raise config.refuse(f"{key} is {found_value(value)}; it must be a whole number.")
+        if key in _NOT_ZERO and value == 0:
+            raise config.refuse(f"{key} is 0; leave it out, or state a number of at least 1.")
         if key in _SWITCHES and type(value) is not bool:
             raise config.refuse(f"{key} is {found_value(value)}; it must be true or false.")
 
@@ -227,6 +230,8 @@ def _unknown(config: _Config) -> tuple[Note, ...]:
     for key, value in config.values.items():
         if key not in _READ and not _WITHOUT_SHAPES.fullmatch(key) and value not in (None, False):
             notes.add(NoteKind.KEY, key, "not known; the shape is made without it")
+        elif key == "sliding_window" and value and config.switch("use_sliding_window", absent=True):
+            notes.add(NoteKind.KEY, f"{key}: {value}", "attention is counted over all tokens")
     return notes.notes
 
 

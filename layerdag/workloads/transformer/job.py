@@ -12,6 +12,7 @@ import numpy as np
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
+from layerdag.traces.operator_kinds import MATRIX, of_kinds
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 from layerdag.workloads.transformer.costs import Costs, rank_memory
 from layerdag.workloads.transformer.hugging_face import model
@@ -270,7 +271,7 @@ class _StageFigures:
     def from_trace(cls, trace: Trace) -> "_StageFigures":
         num_ops, _ = trace.integers("num_ops")
         size, _ = trace.integers("comm_size")
-        matrix_N = _of_matrices(trace)
+        matrix_N = of_kinds(trace, MATRIX)
         kind_N, coll_N = trace.integers("comm_type")
         role_N, _ = trace.texts("pg_name")
         found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
@@ -289,12 +290,6 @@ class _StageFigures:
 def _exact_sum(count_N: np.ndarray) -> int:
     """Return a sum that may be larger than 64 bits hold: a trillion parameters reach that."""
     return sum(count_N.tolist())
-
-
-def _of_matrices(trace: Trace) -> np.ndarray:
-    """Return which nodes are matrix products, bool (N,)."""
-    of_text = np.array([text.startswith(("mm.", "attention.")) for text in trace.strings])
-    return of_text[trace.name_N]
 
 
 def _added(parts: list[tuple[dict[str, tuple[int, int]], int]]) -> dict[str, dict[str, int]]:

@@ -33,12 +33,25 @@ from typing import final
 
 from layerdag.errors import ConfigError
 from layerdag.traces.builder import NodeAppender
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
+from layerdag.traces.trace import OPERATOR, Attribute, CollectiveType, NodeType, Trace, Wire
 from layerdag.workloads.transformer.costs import Costs, LatentCosts, Linear
 from layerdag.workloads.transformer.plan import PEERS
 
 Nodes = tuple[int, ...]
 """Numbers of the nodes that something waits for."""
+
+
+_OPERATORS = {
+    **dict.fromkeys(("norm1", "norm2", "norm_latent"), "norm"),
+    "shared_act": "act",
+    "embedding": "look_up",  # a group of ranks is called so: roles and operators must differ
+}
+
+
+def _operator(name: str) -> str:
+    """Return the operator (``op_type``) of a node of this builder: the first word of its name."""
+    first = name.partition(".")[0]
+    return _OPERATORS.get(first, first)
 
 
 @final
@@ -81,6 +94,7 @@ class ProgramBuilder:
         operations, moved = cost
         self._check(name, max(operations, moved))
         columns = self._columns
+        columns.attribute(OPERATOR, Wire.STRING, columns.text(_operator(name)))
         columns.attribute("num_ops", Wire.INT64, max(operations, 1))
         columns.attribute("tensor_size", Wire.UINT64, max(moved, 1))
         ctrl = tuple(node for node in self._before if node not in after)

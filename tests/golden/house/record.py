@@ -205,7 +205,7 @@ def jobs() -> Iterator[Job]:
         predict = f"layerdag surrogate predict model {paths} --json"
         yield Job(f"surrogate/{family}", (fit, predict))
     yield Job("workload/corpus", ("layerdag workload corpus --num 12 --seed 7 --out out/corpus",))
-    audit = "layerdag audit --train a --holdout b --synthetic c --no-cache --json out/audit.json"
+    audit = "layerdag audit --train a --holdout b --synthetic c --no-cache --json"
     yield Job("audit", ("python code.py", audit), {"code.py": HEAD + THREE_SETS})
     pack = "layerdag pack a --held-out 0.3 --out out/packed"
     yield Job("pack", ("python code.py", pack), {"code.py": HEAD + THREE_SETS})
@@ -246,7 +246,7 @@ def _traces() -> Iterator[Job]:
 
 
 def _simulations() -> Iterator[Job]:
-    outputs = "--json out/result.json --nodes out/nodes.csv --report --what-if"
+    outputs = "--json --nodes out/nodes.csv --report --what-if"
     for name, rule, compute in product(EXAMPLES, ("unaware", "aware"), ("measured", "h100")):
         words = f"data/examples/{name} --preset small --congestion {rule} --compute {compute}"
         yield Job(f"simulate/{name}/{rule}/{compute}", (f"layerdag simulate {words} {outputs}",))
@@ -256,7 +256,7 @@ def _simulations() -> Iterator[Job]:
         files["job.json"] = json.dumps(_as_trace(case))
         words = " ".join(f"--{key} {key}.json" for key in ("system", "network", "memory"))
         words += " --reference-semantics"
-        words += f" {shlex.join(case['flags'])} --json out/result.json --nodes out/nodes.csv"
+        words += f" {shlex.join(case['flags'])} --json --nodes out/nodes.csv"
         commands = ("layerdag convert job.json --out job", f"layerdag simulate job {words}")
         yield Job(f"simulate/{path.stem}", commands, files)
 

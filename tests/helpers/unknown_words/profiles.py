@@ -1,6 +1,7 @@
 """Traces and profiles with words that nobody can know: PyTorch, Chakra, ASTRA-sim's text."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,19 @@ from profile_json import event, kernel, launch, write_profile
 
 from layerdag.codec.formats import Inputs, read_any, read_inputs, recognize
 from layerdag.runtime.notes import Note, NoteKind
-from layerdag.traces.builder import VARINT, length_delimited, tag, varint
+from layerdag.traces.builder import (
+    VARINT,
+    NodeSpec,
+    build_trace,
+    length_delimited,
+    tag,
+    varint,
+)
+from layerdag.traces.chakra.files import write_trace
+from layerdag.traces.chakra.json_forms import encode_trace_json
+from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.pytorch.kineto import read_timings
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 from tests.helpers.unknown_words.case import UnknownWord
 
 P = "traces/pytorch/"
@@ -106,6 +118,25 @@ def _feeder(folder: Path) -> Sequence[Note]:
     return read_any(folder / "t.json").notes
 
 
+def _collective(kind: int | None) -> Callable[[Path], Sequence[Note]]:
+    def read(folder: Path) -> Sequence[Note]:
+        stated = () if kind is None else (Attribute("comm_type", Wire.INT64, kind),)
+        trace = build_trace([NodeSpec(0, "x", NodeType.COMM_COLL, attributes=stated)])
+        write_trace(trace, folder / "t.0.et")
+        return read_workload(folder / "t").notes
+
+    return read
+
+
+def _own_json(folder: Path) -> Sequence[Note]:
+    document = json.loads(
+        encode_trace_json(Workload((build_trace([NodeSpec(0, "x", NodeType.COMP)]),)))
+    )
+    document["traces"][0]["nodes"][0]["stream"] = 7
+    (folder / "t.json").write_text(json.dumps(document))
+    return read_any(folder / "t.json").notes
+
+
 ODD = {**tensor(1), "type": "Tensor(c10::Float3)"}
 FUSED = "symm_mem::fused_all_gather_matmul"
 RECEIVE = (
@@ -193,6 +224,9 @@ CASES = (
         _chakra(b"", length_delimited(9, b"new")),
     ),
     UnknownWord("traces/chakra/files.py", NoteKind.NODE, "0 nodes", _empty),
+    UnknownWord("traces/chakra/files.py", NoteKind.COLLECTIVE, "comm_type 77", _collective(77)),
+    UnknownWord("traces/chakra/files.py", NoteKind.COLLECTIVE, "no comm_type", _collective(None)),
     UnknownWord("traces/chakra/json_forms.py", NoteKind.NODE, "7", _feeder),
+    UnknownWord("traces/chakra/json_forms.py", NoteKind.KEY, "stream", _own_json),
     UnknownWord("traces/chakra/storage.py", NoteKind.OPERATOR, "FS fs.44", _chakra(STORAGE)),
 )  # fmt: skip

@@ -105,7 +105,9 @@ def test_times_are_milliseconds(data: GraphDataset) -> None:
         ("aten::native_layer_norm", "reduction"),
         ("aten::_log_softmax", "reduction"),
         ("aten::relu", "element-wise"),
-        ("sum", "element-wise"),  # without a namespace there is no name to go by
+        ("mm.qkv.B.dx", "matrix product"),
+        ("sum", "other"),  # without a namespace there is no name to go by
+        ("mine::comm_patch", "other"),
     ],
 )
 def test_operators_are_colored_by_what_they_do(operator: str, kind: str) -> None:

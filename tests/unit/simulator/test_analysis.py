@@ -235,7 +235,7 @@ def test_a_kind_is_what_a_node_states_and_else_its_name():
         replace(comp(1, 3, (0,)), name="mm.3.forward"),
     ]
     result = run(workload(nodes, [comp(0, 1)]))
-    assert by_kind(result, critical_path(result)) == {"mm": 3000, "M": 2000}
+    assert by_kind(result, critical_path(result)) == {"mm.3.forward": 3000, "M": 2000}
 
 
 def test_a_dependency_is_named_before_a_slot_that_became_free_in_the_same_tick():
@@ -358,7 +358,7 @@ def test_lists_that_are_no_pairs_are_errors():
 
 def test_capacity_is_an_error_or_a_warning(tmp_path, capsys):
     write_workload(workload(CHAIN, CHAIN), tmp_path / "w")
-    words = ["simulate", f"--workload={tmp_path / 'w'}", "--preset=small", "--json=-"]
+    words = ["simulate", f"--workload={tmp_path / 'w'}", "--preset=small", "--json"]
     assert main([*words, "--report"]) == 0
     assert json.loads(capsys.readouterr().out)["peak_memory_bytes"] == {"0": 140, "1": 140}
     assert main([*words, "--memory-capacity=1e-7"]) == 1

@@ -25,7 +25,7 @@ from simulator_traces import (
 )
 
 from layerdag.errors import ConfigError, SimulationError
-from layerdag.simulator.analysis import breakdown
+from layerdag.simulator.analysis import breakdown, critical_path
 from layerdag.simulator.cluster import Cluster, small_cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import (
@@ -624,6 +624,10 @@ def test_operations_on_storage_take_their_bytes_over_a_bandwidth_or_their_record
     load = workload([read, flush, comp(2, 1, (1,)), node(3, NodeType.CHECKPOINT, (2,), 99)])
     recorded = simulate(load)
     assert recorded.makespan_ns == 7000 + 3000 + 1000
+    # Unlike skipped nodes of the reference, what spans others lets them start.
+    spanned = [node(0, NodeType.BATCH), node(1, NodeType.CHECKPOINT, (0,)), comp(2, 1, (1,))]
+    assert critical_path(simulate(workload(spanned)))[-1].row == 2
+    assert simulate(workload(spanned)).makespan_ns == 1000
     told = " ".join(recorded.notes)
     assert "recorded durations (2 of them); state storage-bw" in told
     assert "span a batch or a checkpoint take no time of their own (1 of them)" in told

@@ -1,8 +1,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from trace_examples import coll, comp, message, pair_workload
 
+from layerdag.errors import TraceError
 from layerdag.traces.analysis import match_communication, program_order, summarize, summarize_trace
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
@@ -152,3 +154,10 @@ def test_sums_of_large_sizes_do_not_wrap():
     size = Attribute("tensor_size", Wire.UINT64, 2**62)
     nodes = [NodeSpec(at, "a", NodeType.COMP, attributes=(size,)) for at in range(5)]
     assert summarize_trace(build_trace(nodes)).tensor_bytes == 5 * 2**62
+
+
+@pytest.mark.parametrize("name", ["tensor_size", "comm_size"])
+def test_a_size_below_0_is_not_taken_off_a_sum(name: str) -> None:
+    attributes = (Attribute(name, Wire.INT64, -5),)
+    with pytest.raises(TraceError, match=f"'{name}' = -5; a size is at least 0"):
+        summarize_trace(build_trace([NodeSpec(7, "x", NodeType.COMP, attributes=attributes)]))

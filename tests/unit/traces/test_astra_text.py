@@ -87,6 +87,8 @@ def test_checkpoints_repeat_the_forward_stretch() -> None:
         ("DATA\n1\na -1 10 NONE 0\n", "line 3 has 5 columns"),
         ("DATA\n1\n" + LAYERS.splitlines()[1].replace("ALLREDUCE", "MAGIC"), "'MAGIC'; known"),
         ("DATA\n1\n" + LAYERS.splitlines()[1].replace(" 20 ", " -20 "), "line 3 has '-20'"),
+        ("DATA\n1\na -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 10.5 1", "where a whole number"),
+        ("DATA\n1\na -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 10 1 7", "'7' behind its 12 columns"),
         ("HYBRID_TRANSFORMER model_parallel_NPU_group:\n" + LAYERS, "without its number"),
         ("HYBRID_TRANSFORMER checkpoints: 99999999 1\n" + LAYERS, "99999999 layers, but names 1"),
         ("HYBRID_TRANSFORMER mystery: 3\n" + LAYERS, "the key 'mystery', which"),

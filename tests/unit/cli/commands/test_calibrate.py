@@ -41,11 +41,11 @@ def test_one_run_on_a_device_predicts_another(
     assert "link        1,000 ns, 450.000 GB/s" in printed
     assert "error       not known" in printed
     machine = str(measured / "machine.json")
-    out = str(measured / "r.json")
-    assert main(["simulate", str(measured / "pair"), "--machine", machine, "--json", out]) == 0
-    printed = capsys.readouterr().out
-    assert "too few measured runs for an interval" in printed
-    found = json.loads(Path(out).read_text())["prediction"]
+    words = ["simulate", str(measured / "pair"), "--machine", machine]
+    assert main(words) == 0
+    assert "too few measured runs for an interval" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["prediction"]
     # The all-reduce adds 2 (1000 ns + 5e7 B / 450 B per ns) and 3 endpoint delays.
     assert found["step_s"] == pytest.approx(0.002022 + 2 * (1e-6 + 5e7 / 450e9), rel=1e-3)
     assert found["ranks_per_core"] == 1
@@ -62,14 +62,14 @@ def test_the_interval_and_shared_cores_are_told(
     }  # fmt: skip
     path.write_text(json.dumps(document))
     capsys.readouterr()
-    out = str(measured / "r.json")
-    flags = ["--machine", str(path), "--json", out]
-    assert main(["simulate", str(measured / "pair"), *flags]) == 0
+    words = ["simulate", str(measured / "pair"), "--machine", str(path)]
+    assert main(words) == 0
     printed = capsys.readouterr().out
     assert "ranks take turns, 2 on a core" in printed
     assert "like four in five of 20 measured ones" in printed
     assert "on more ranks than were measured (1)" in printed
-    found = json.loads(Path(out).read_text())["prediction"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["prediction"]
     assert found["high_s"] == pytest.approx(4 * found["low_s"])
 
 

@@ -229,7 +229,8 @@ def test_a_sweep_runs_each_line_and_names_those_that_failed(script, tmp_path, mo
     lines.write_text("9\n\n# a comment\n1 'two words'\n")
     ran = []
 
-    def run(command, check):
+    def run(command, check, stdout):
+        assert stdout is None
         ran.append(command)
         return SimpleNamespace(returncode=int("PREFIX" in command[-1] or command[-1] != "9"))
 

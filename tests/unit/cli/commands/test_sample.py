@@ -35,7 +35,7 @@ def sample(checkpoint: Path, out: Path, *words: str) -> int:
 def test_json_on_standard_output_names_the_manifest_and_the_rest_goes_to_standard_error(
     chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sample(chains, tmp_path / "s", "format=json", "seed=3") == 0
+    assert sample(chains, tmp_path / "s", "format=json", "seed=3", "--json") == 0
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert told == {"manifest": str(tmp_path / "s" / "manifest.json"), "num": 2, "seed": 3}
@@ -196,7 +196,7 @@ def test_samples_in_parts_come_from_one_command_for_each_shard(
 ) -> None:
     out = tmp_path / "s"
     words = ("num=5", "format=tar", "part_size=2", "members=json")
-    assert sample(chains, out, *words, "shard=0/2") == 0
+    assert sample(chains, out, *words, "shard=0/2", "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out) == {"manifest": str(out / "samples.json"), "num": 5, "seed": 0}
     assert "of which this is shard 0 of 2" in said.err

@@ -49,9 +49,9 @@ FINISH = 1000 + 2136
 
 
 def test_all_outputs_are_written(files, capsys):
-    flags = [f"--{name}={files / name}" for name in ("json", "trace", "nodes")]
-    assert simulate(files, *flags) == 0
-    result = json.loads((files / "json").read_text())
+    flags = [f"--{name}={files / name}" for name in ("trace", "nodes")]
+    assert simulate(files, *flags, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
     assert result["finish"] == {"0": FINISH, "1": FINISH}
     assert result["exposed_comm"] == {"0": 2136, "1": 2136}
     assert result["makespan"] == FINISH
@@ -64,27 +64,24 @@ def test_all_outputs_are_written(files, capsys):
         ("n0", 0.0, 1.0),
         ("n1", 1.0, 2.136),
     ]
+    assert simulate(files) == 0
     assert f"makespan {FINISH} ns" in capsys.readouterr().out
-
-
-def test_json_to_standard_output_is_nothing_but_json(files, capsys):
-    assert simulate(files, "--json", "-") == 0
-    assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
 
 
 def test_names_of_the_reference_are_accepted(files, capsys):
     words = ["simulate", "--workload-configuration", str(files / "w")]
     words += ["--system-configuration", str(files / "system.json")]
     words += ["--network-configuration", str(files / "network.yml")]
-    words += ["--comm-group-configuration", "empty", "--num-queues-per-dim=2", "--json=-"]
+    words += ["--comm-group-configuration", "empty", "--num-queues-per-dim=2", "--json"]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
 
 
 def test_deadlock_exits_with_one_line_and_no_output_file(files, capsys):
     write_workload(workload([comp(0, 1), recv(1, 1, 8)], [comp(0, 1)]), files / "w", overwrite=True)
-    assert simulate(files, "--json", str(files / "out.json")) == 1
-    error = capsys.readouterr().err
+    assert simulate(files, "--json", "--trace", str(files / "out.json")) == 1
+    out, error = capsys.readouterr()
+    assert out == ""
     assert error.count("\n") == 1
     assert "waits for rank 1" in error
     assert not (files / "out.json").exists()
@@ -105,7 +102,7 @@ def test_missing_workload_exits_with_1(files, capsys):
 
 
 def test_compute_model_is_chosen_by_name(files, capsys):
-    assert simulate(files, "--compute", "measured", "--json=-") == 0
+    assert simulate(files, "--compute", "measured", "--json") == 0
     assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
     assert simulate(files, "--compute", "h100") == 1
     assert "neither num_ops nor tensor_size" in capsys.readouterr().err
@@ -114,9 +111,9 @@ def test_compute_model_is_chosen_by_name(files, capsys):
 
 
 def test_ranks_may_differ(files, capsys):
-    assert simulate(files, "--slow", "1=2", "--json=-") == 0
+    assert simulate(files, "--slow", "1=2", "--json") == 0
     assert json.loads(capsys.readouterr().out)["compute"] == {"0": 1000, "1": 2000}
-    assert simulate(files, "--noise", "2.5,0.1,7", "--json=-") == 0
+    assert simulate(files, "--noise", "2.5,0.1,7", "--json") == 0
     assert json.loads(capsys.readouterr().out)["makespan"] > FINISH
     assert simulate(files, "--slow", "1") == 2
     assert simulate(files, "--noise", "2.5") == 2
@@ -126,11 +123,11 @@ def test_ranks_may_differ(files, capsys):
 def test_a_switch_reduces_where_the_system_file_says_so(files, capsys):
     system = {**SYSTEM, "all-reduce-implementation": ["inNetwork"]}
     (files / "system.json").write_text(json.dumps(system))
-    assert simulate(files, "--json=-") == 2
+    assert simulate(files, "--json") == 2
     assert "dimension 0, which is a Ring" in capsys.readouterr().err
     (files / "network.yml").write_text(NETWORK.replace("Ring", "Switch"))
     # 1000 ns of compute, E, floor(2 x 100 + 2048 / 1.073741824) = 2107, E.
-    assert simulate(files, "--json=-") == 0
+    assert simulate(files, "--json") == 0
     assert json.loads(capsys.readouterr().out)["makespan"] == 1000 + 10 + 2107 + 10
 
 
@@ -138,7 +135,7 @@ def test_communication_streams_are_a_flag_of_ours(files, capsys):
     nodes = [all_reduce(0, 2048), all_reduce(1, 2048)]
     write_workload(workload(nodes, nodes), files / "w", overwrite=True)
     for streams, expected in (("1", 2 * 2136), ("2", 2136)):
-        assert simulate(files, "--comm-streams", streams, "--json=-") == 0
+        assert simulate(files, "--comm-streams", streams, "--json") == 0
         assert json.loads(capsys.readouterr().out)["makespan"] == expected
     assert simulate(files, "--comm-streams", "0") == 2
     assert simulate(files, "--comm-streams=2", "--backend=astra-sim", "--binary=x") == 2
@@ -146,7 +143,7 @@ def test_communication_streams_are_a_flag_of_ours(files, capsys):
 
 
 def preset(*words: str) -> list[str]:
-    return ["simulate", *words, "--preset=small", "--json=-"]
+    return ["simulate", *words, "--preset=small", "--json"]
 
 
 def test_the_workload_may_stand_alone_and_may_be_a_folder(files, capsys):
@@ -162,7 +159,7 @@ def test_the_workload_may_stand_alone_and_may_be_a_folder(files, capsys):
 
 def test_flags_of_the_reference_that_do_nothing_are_accepted_with_a_note(files, capsys):
     flags = ["--compute-scale=2", "--comm-scale=0.5", "--logging-folder=x"]
-    assert simulate(files, *flags, "--logging-configuration=empty", "--json=-") == 0
+    assert simulate(files, *flags, "--logging-configuration=empty", "--json") == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["makespan"] == FINISH
     for flag in ("compute-scale", "comm-scale", "logging-folder", "logging-configuration"):
@@ -172,7 +169,7 @@ def test_flags_of_the_reference_that_do_nothing_are_accepted_with_a_note(files, 
 
 def test_a_job_of_one_rank_runs_with_a_note(tmp_path, capsys):
     write_workload(workload([comp(0, 1)]), tmp_path / "alone")
-    assert main(["simulate", str(tmp_path / "alone"), "--preset=small", "--json=-"]) == 0
+    assert main(["simulate", str(tmp_path / "alone"), "--preset=small", "--json"]) == 0
     told = capsys.readouterr()
     assert "ASTRA-sim itself refuses" in told.err
     assert any("one rank" in note for note in json.loads(told.out)["notes"])
@@ -181,7 +178,7 @@ def test_a_job_of_one_rank_runs_with_a_note(tmp_path, capsys):
 def test_what_makes_figures_too_small_is_noted(files, capsys):
     nodes = [comp(0, 1), all_reduce(1, 0, (0,))]
     write_workload(workload(nodes, nodes), files / "w", overwrite=True)
-    assert simulate(files, "--json=-") == 0
+    assert simulate(files, "--json") == 0
     told = capsys.readouterr()
     notes = json.loads(told.out)["notes"]
     assert "a collective of 0 bytes runs with a byte for every rank" in notes[0]
@@ -255,7 +252,7 @@ def test_times_of_compute_nodes_come_from_the_model_that_is_asked_for(files, cap
         ("systolic:2x3,dataflow=os", 9 * 12 - 1),
         ("systolic:2x3,clock=0.5", 2 * (15 * 10 - 1)),
     ):
-        assert simulate(files, f"--compute={model}", "--json=-") == 0
+        assert simulate(files, f"--compute={model}", "--json") == 0
         assert json.loads(capsys.readouterr().out)["makespan"] == expected
     assert simulate(files, "--compute=systolic:2by3") == 2
     assert "write ROWSxCOLUMNS" in capsys.readouterr().err
@@ -299,9 +296,10 @@ def test_malformed_variations_show_the_form(files, capsys, flag):
 
 
 def test_what_if_and_report_stand_in_json_and_on_the_terminal(files, capsys):
-    assert simulate(files, "--what-if", "--report", f"--json={files / 'r.json'}") == 0
+    assert simulate(files, "--what-if", "--report") == 0
     printed = capsys.readouterr().out
-    document = json.loads((files / "r.json").read_text())
+    assert simulate(files, "--what-if", "--report", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
     # dim 0's latency is paid twice: 2 x 10 ns of the makespan.
     changes = {entry["change"]: entry for entry in document["what_if"]}
     assert changes["dim 0 latency -10 %"]["makespan_ns"] == FINISH - 20
@@ -321,7 +319,7 @@ def test_a_preset_takes_a_memory_file_and_options(files, capsys):
     )
     load = [node(0, NodeType.MEM_LOAD, tensor_size=20), comp(1, 1, (0,))]
     write_workload(workload(load, load), files / "m")
-    words = ["simulate", str(files / "m"), "--preset=small", "--json=-"]
+    words = ["simulate", str(files / "m"), "--preset=small", "--json"]
     assert main([*words, f"--memory={files / 'memory.json'}"]) == 0
     assert json.loads(capsys.readouterr().out)["makespan"] == 15 + 1000
     assert main(words) == 1
@@ -341,7 +339,7 @@ def test_only_so_many_ranks_stand_on_the_terminal(tmp_path, capsys):
 def test_groups_may_be_left_out(files, capsys):
     nodes = [comp(0, 1), all_reduce(1, 2048, (0,), pg_name="7")]
     write_workload(workload(nodes, nodes, groups={"7": (0, 1)}), files / "g")
-    words = ["simulate", str(files / "g"), "--preset=small", "--json=-"]
+    words = ["simulate", str(files / "g"), "--preset=small", "--json"]
     assert main(words) == 0
     capsys.readouterr()
     assert main([*words, "--comm-group=empty"]) == 1

@@ -111,7 +111,7 @@ def test_sample_leaves_its_json_alone_on_standard_output(
 ) -> None:
     folder = chain_checkpoint(tmp_path).path
     words = [f"checkpoint={folder}", "num=1", "best_of=1", "max_nodes=8", f"out={tmp_path}/s"]
-    assert main(["sample", *words]) == 0
+    assert main(["sample", *words, "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["num"] == 1
     assert "wrote 1 sample to " in err
@@ -214,7 +214,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("runs") / "my run"
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = train("training.max_steps=2", "logger.console=true", f"out='{folder}'")
+        code = train("training.max_steps=2", "logger.console=true", f"out='{folder}'", "--json")
     return Ran(folder, code, out.getvalue(), err.getvalue())
 
 
@@ -252,7 +252,8 @@ def test_resuming_goes_on_from_the_last_step_with_the_settings_of_the_run(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(ran.folder, run)
-    assert main(["train", f"resume={run}", "training.max_steps=3", "logger.console=false"]) == 0
+    words = [f"resume={run}", "training.max_steps=3", "logger.console=false", "--json"]
+    assert main(["train", *words]) == 0
     assert json.loads(capsys.readouterr().out)["step"] == 3
     steps = [json.loads(x)["step"] for x in (run / "train.jsonl").read_text().splitlines()]
     assert sorted(set(steps)) == [1, 2, 3]
@@ -416,7 +417,7 @@ def test_a_private_run_leaves_a_checkpoint_a_card_and_a_log_of_the_owner(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    assert main([*SMALL, *TUNING, "logger.console=false", f"out={folder}"]) == 0
+    assert main([*SMALL, *TUNING, "logger.console=false", f"out={folder}", "--json"]) == 0
     captured = capsys.readouterr()
     told = json.loads(captured.out)
     assert told["privacy"]["epsilon"] is None

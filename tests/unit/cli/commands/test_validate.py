@@ -18,7 +18,7 @@ from layerdag.cli.main import main
 from layerdag.errors import DataError
 from layerdag.sampling.folder import write_samples
 from layerdag.traces.chakra.files import encode_trace
-from layerdag.traces.chakra.workload import read_workload, write_groups, write_workload
+from layerdag.traces.chakra.workload import encode_groups, read_workload, write_workload
 from layerdag.traces.trace import Workload
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES
 
@@ -140,7 +140,7 @@ def written(workload: Workload, prefix: Path) -> Path:
     for rank, trace in enumerate(workload.traces):
         Path(f"{prefix}.{rank}.et").write_bytes(encode_trace(trace))
     if workload.groups:
-        write_groups(workload.groups, Path(f"{prefix}.comm_group.json"))
+        Path(f"{prefix}.comm_group.json").write_bytes(encode_groups(workload.groups))
     return prefix
 
 

@@ -178,6 +178,7 @@ def test_edges_for_links_and_a_node_that_feeds_itself(tmp_path):
     ("document", "told"),
     [
         ({"directed": False, "nodes": [], "links": []}, "undirected"),
+        ({"directed": "no", "nodes": [], "links": []}, "'directed' is 'no'; it must be true"),
         ({"nodes": [{"id": 1}, {"id": 1}], "links": []}, "same id"),
         ({"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}, "node '2'.*not exist"),
         ({"nodes": [{"id": 1}], "links": [{"source": 1}]}, "target' is missing"),

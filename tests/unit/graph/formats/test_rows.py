@@ -19,8 +19,8 @@ from layerdag.graph.formats.rows import columns_of, is_number
 
 
 def test_finite_numbers_are_told_from_words():
-    assert all(map(is_number, ["0", "-1.5", "1e30", " 7 ", ".5", "1_000"]))
-    words = ["", "nan", "inf", "-Infinity", "1e999", "0x10", "1,5", "one"]
+    assert all(map(is_number, ["0", "-1.5", "1e30", " 7 ", ".5", "5."]))
+    words = ["", "nan", "inf", "-Infinity", "1e999", "0x10", "1,5", "one", "1_000", "\u0663"]
     assert not any(map(is_number, words))
 
 

@@ -416,6 +416,7 @@ def test_metadata_attributes_of_the_first_0_0_4_files_are_read() -> None:
         (framed(number(1, 7) + text(10, text(1, "a"))), "empty GlobalMetadata"),
         (b"\x89PNG\r\n\x1a\n" + bytes(40), "no Chakra trace"),
         (b"", "does not begin with Chakra metadata"),
+        (b' {"traceEvents": []}', "is JSON, no Chakra trace .*layerdag convert"),
         (framed(number(1, 7) + text(5, b"\x01")), "begins with a node"),
     ],
 )

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import pytest
 from symbolic_jobs import LLAMA, MIXTURE, small
 from trace_examples import comp, pair_workload
 
-from layerdag.errors import TraceError, UsageError
+from layerdag.datasets.discovery import find_sources
+from layerdag.errors import DataError, TraceError, UsageError
+from layerdag.runtime.files import LOCK
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra import workload as _interning
-from layerdag.traces.chakra.files import decode_trace, encode_trace
+from layerdag.traces.chakra.files import decode_trace, encode_trace, read_trace
 from layerdag.traces.chakra.workload import (
     RankDecoder,
     RankFile,
@@ -30,16 +33,14 @@ from layerdag.traces.chakra.workload import (
     rank_files,
     read_groups,
     read_workload,
-    write_groups,
     write_workload,
 )
 from layerdag.traces.trace import Attribute, LazyTraces, NodeType, Trace, Wire, Workload
 
 
 def test_groups_read_as_they_were_written(tmp_path: Path) -> None:
-    write_groups({"1": (0, 1), "2": [2]}, tmp_path / "g.json")
+    (tmp_path / "g.json").write_bytes(encode_groups({"1": (0, 1), "2": [2]}))
     assert read_groups(tmp_path / "g.json", 3) == {"1": (0, 1), "2": (2,)}
-    assert (tmp_path / "g.json").read_bytes() == encode_groups({"1": (0, 1), "2": [2]})
 
 
 @pytest.mark.parametrize(
@@ -227,22 +228,15 @@ def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
-def test_a_workload_that_was_cut_off_while_it_was_written_is_not_read_as_a_smaller_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_with_the_name_of_a_prefix_beside_it_is_not_chosen_silently(
+    tmp_path: Path,
 ) -> None:
-    real, calls = os.replace, []
-
-    def replace(source: Path, target: Path) -> None:
-        calls.append(target)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        real(source, target)
-
-    monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(KeyboardInterrupt):
-        write_workload(Workload((build_trace([comp(0)]),) * 4), tmp_path / "job")
-    with pytest.raises(TraceError, match="lacks rank 0"):
-        read_workload(tmp_path / "job")
+    trace = build_trace([comp(0)])
+    write_workload(Workload((trace,) * 2), tmp_path / "w")
+    write_workload(Workload((trace,) * 3), tmp_path / "w" / "g")
+    with pytest.raises(TraceError, match=r"is a folder, and also the prefix of w\.0\.et beside it"):
+        read_workload(tmp_path / "w")
+    assert read_workload(tmp_path / "w" / "g").num_ranks == 3
 
 
 KILLED = """
@@ -260,37 +254,89 @@ def dying(act):
         return act(*args, **more)
     return done
 workload = read_workload(sys.argv[1])
-os.replace, os.unlink = dying(os.replace), dying(os.unlink)
+for name in ("replace", "rename", "unlink", "rmdir", "mkdir"):
+    setattr(os, name, dying(getattr(os, name)))
 write_workload(workload, sys.argv[2], overwrite=True)
 os._exit(0)
 """
 
 
-def test_a_kill_at_any_step_leaves_the_older_job_the_new_one_or_none_that_can_be_read(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def two_jobs(tmp_path: Path) -> dict[str, Workload]:
     jobs = {}
-    for name, duration, groups in (("old", 5, {"1": (0, 1)}), ("new", 7, {"1": (1, 2)})):
-        trace = build_trace([NodeSpec(0, name, NodeType.COMP, duration_us=duration)])
-        jobs[name] = Workload((trace,) * 3, groups)
+    for name, ranks, groups in (("old", 4, {"1": (0, 1)}), ("new", 3, {"1": (1, 2)})):
+        trace = build_trace([NodeSpec(0, name, NodeType.COMP, duration_us=ranks)])
+        jobs[name] = Workload((trace,) * ranks, groups)
         write_workload(jobs[name], tmp_path / name)
-    script, seen = KILLED.format(path=sys.path), []
-    while not seen or seen[-1] != "new":
-        write_workload(jobs["old"], tmp_path / "job", overwrite=True)
-        words = (script, tmp_path / "new", tmp_path / "job", len(seen))
-        subprocess.run([sys.executable, "-c", *map(str, words)], check=False)
-        if not (tmp_path / "job.0.et").exists():
-            with pytest.raises(TraceError, match=r"lacks rank 0|no such file"):
-                read_workload(tmp_path / "job")
-            write_workload(jobs["new"], tmp_path / "job")  # takes the torn one away
-            seen.append("none")
-            continue
-        found = read_workload(tmp_path / "job")
+    return jobs
+
+
+def test_a_kill_at_any_step_leaves_the_older_job_or_the_new_one(
+    two_jobs: dict[str, Workload], tmp_path: Path
+) -> None:
+    place, script = tmp_path / "here" / "job", KILLED.format(path=sys.path)
+    seen, others_see = [], []
+    code = 9
+    while code:
+        write_workload(two_jobs["old"], place, overwrite=True)
+        words = (script, tmp_path / "new", place, len(seen))
+        code = subprocess.run([sys.executable, "-c", *map(str, words)], check=False).returncode
+        others_see.append(_read_by_others(place))
+        load = read_workload if len(seen) % 2 else _only_job_below  # each finishes what was left
+        found = load(place)
         (name,) = {trace.names()[0] for trace in found.traces}
-        assert found.groups == jobs[name].groups
+        assert found.groups == two_jobs[name].groups
+        assert found.num_ranks == two_jobs[name].num_ranks
         seen.append(name)
-    assert seen == sorted(seen, key=["old", "none", "new"].index)
-    assert "none" in seen
+    assert list(dict.fromkeys(seen)) == ["old", "new"]
+    assert list(dict.fromkeys(others_see)) == ["old", "", "new"]
+
+
+def _read_by_others(place: Path) -> str:
+    """Return the job that a program finds which starts with rank 0, and knows no drafts."""
+    if not place.with_name("job.0.et").exists():
+        return ""
+    files = (place.with_name(f"job.{rank}.et") for rank in range(4))
+    (name,) = {read_trace(file).names()[0] for file in files if file.exists()}
+    return name
+
+
+def _only_job_below(place: Path) -> Workload:
+    """Return the job of a folder, as those find it who look for jobs in folders."""
+    (job,) = find_sources(place.parent).found
+    return read_workload(place.parent / job.name)
+
+
+def test_a_reader_waits_for_a_writer_that_is_putting_files_in_place(
+    two_jobs: dict[str, Workload], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "job"
+    write_workload(two_jobs["old"], place)
+    real, read = os.replace, []
+
+    def reading(source: Path, target: Path) -> None:
+        if not read:
+            read.append(threading.Thread(target=lambda: read.append(read_workload(place))))
+            read[0].start()
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", reading)
+    write_workload(two_jobs["new"], place, overwrite=True)
+    read[0].join()
+    assert read[1].num_ranks == 3
+    assert [path.name for path in tmp_path.glob(".*")] == []
+
+
+def test_an_order_that_names_other_folders_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    whole = tmp_path / "in" / ".job.draft" / "job.new"
+    whole.mkdir(parents=True)
+    for removed in (["../mine"], "mine", [7]):
+        (whole.parent / LOCK).touch()
+        (whole / ".order.json").write_text(json.dumps({"placed": ["job.0.et"], "removed": removed}))
+        with pytest.raises(DataError, match="is no list of files that layerdag left"):
+            read_workload(tmp_path / "in" / "job")
+    assert (tmp_path / "mine").exists()
 
 
 def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_path: Path) -> None:

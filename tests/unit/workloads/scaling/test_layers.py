@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from laws import tried
-from programs_by_hand import operator, product, program, sums
+from programs_by_hand import operator, product, program, stating, sums
 from same_jobs import assert_same, operators
 from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
@@ -61,7 +61,7 @@ def test_blocks_of_one_count_are_added_and_tiny_ones_are_left_out():
 def chain(*names: str) -> EditableProgram:
     """Return products and other operators, each on the result of the one before."""
     nodes = [
-        product(node, (2, 3, 3), *range(max(node - 1, 0), node))
+        stating(product(node, (2, 3, 3), *range(max(node - 1, 0), node)), "mm")
         if name.endswith("mm")
         else operator(node, name, (6, 12), *range(max(node - 1, 0), node))
         for node, name in enumerate(names)

@@ -76,6 +76,7 @@ def test_a_config_describes_the_same_shape_as_the_preset(tmp_path, config, name)
         ({**LLAMA3_8B, "model_type": "lama"}, "type 'lama'. Did you mean 'llama'"),
         ({**LLAMA3_8B, "hidden_size": None}, "hidden_size is null; it must be a whole number"),
         ({**LLAMA3_8B, "n_shared_experts": 1}, "has n_shared_experts 1"),
+        ({**LLAMA3_8B, "num_key_value_heads": 0}, "num_key_value_heads is 0; leave it out"),
         ({**LLAMA3_8B, "decoder_sparse_step": 2}, "mixtures in some layers only"),
         ({**LLAMA3_8B, "tie_word_embeddings": "no"}, "is 'no'; it must be true or false"),
         ({**LLAMA3_8B, "num_experts_per_tok": 2}, "experts as .* it has num_experts_per_tok"),
@@ -114,10 +115,15 @@ def test_attention_bias_is_that_of_queries_keys_values_and_output(tmp_path):
 
 
 def test_keys_that_are_not_known_are_told_and_those_without_shapes_are_not(tmp_path):
-    usual = {"rms_norm_eps": 1e-6, "rope_scaling": {}, "eos_token_id": 2, "sliding_window": 4096}
+    usual = {"rms_norm_eps": 1e-6, "rope_scaling": {}, "eos_token_id": 2}
     assert model(_file(tmp_path, {**LLAMA3_8B, **usual})).notes == ()
     shape = model(_file(tmp_path, {**LLAMA3_8B, "num_extra_layers": 3, "use_gate_in_attention": 1}))
     assert [note.word for note in shape.notes] == ["num_extra_layers", "use_gate_in_attention"]
+    (note,) = model(_file(tmp_path, {**LLAMA3_8B, "sliding_window": 4096})).notes
+    assert (note.word, note.effect) == (
+        "sliding_window: 4096",
+        "attention is counted over all tokens",
+    )
     assert transformer_job(shape).workload().notes == shape.notes
 
 
