@@ -228,6 +228,8 @@ _CLASS_OF_DTYPE = {
     "char": "i8",
     "byte": "i8",
     "fp8": "f8",
+    "mxfp8": "f8",
+    "nvfp4": "f4",
     "int": "f32",
     "int32": "f32",
     "bool": "i8",
@@ -242,7 +244,7 @@ _OTHER_BYTES = {
     **dict.fromkeys(("complexdouble", "complex<double>", "complex128"), 16),
 }
 """Bytes of formats that run at the rate of single precision and are of another size."""
-_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1}
+_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1, "f4": 1}
 
 
 def number_class(dtype: str) -> str | None:
@@ -262,8 +264,11 @@ def _plain(dtype: str) -> str:
 
 
 def _nearest(number: str, flops: Mapping[str, float]) -> str:
-    """Return the class whose rate a device has: without FP8 units that of the wider format."""
-    return "bf16" if number == "f8" and "f8" not in flops else number
+    """Return the class whose rate a device has: without such units that of the wider format."""
+    wider = {"f4": "f8", "f8": "bf16"}
+    while number in wider and number not in flops:
+        number = wider[number]
+    return number
 
 
 def item_bytes(dtype: str) -> int | None:
@@ -280,7 +285,7 @@ class Device:
     Attributes:
         name: Name on the command line.
         flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8",
-            "f8".
+            "f8", "f4".
         bytes_per_s: Memory bandwidth in bytes per second.
     """
 
