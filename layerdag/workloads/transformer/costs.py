@@ -308,6 +308,9 @@ class Costs:
         span = self.step.sequence + (self.step.phase == "decode")
         products = shape.query_width + shape.output_width
         operations = 2 * self.tokens * span * products // tensor
+        if 0 < shape.window < span:  # a triangle (the square, counted full) and a band
+            band = shape.window * (1 if self.step.causal == "full" else 2)
+            operations = operations * (span + min(band, span)) // (2 * span)
         if self.step.causal == "half" and self.step.phase != "decode":
             operations //= 2
         moved = self.tokens * products + self.sequences * span * (
@@ -566,10 +569,13 @@ def _kept(costs: Costs, stage: int) -> int:
     What a forward pass keeps is held until the gradients of weights are there.
     """
     shape, plan, number = costs.shape, costs.plan, costs.number
-    full, own = plan.recompute == "full", costs.own_tokens * shape.hidden
+    own = costs.own_tokens * shape.hidden
     chunks = layers_of_chunks(shape.layers, plan, stage)
     kept = [
-        sum(own * number if full else layer_activations(costs.of_layer(layer)) for layer in layers)
+        sum(
+            own * number if plan.recomputes(layer) else layer_activations(costs.of_layer(layer))
+            for layer in layers
+        )
         for layers in chunks
     ]
     kept[0] += own if shape.dropout and stage == 0 else 0
@@ -581,7 +587,7 @@ def _kept(costs: Costs, stage: int) -> int:
         held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
         most = max(most, held)
     again = (layer_activations(costs.of_layer(layers[0])) for layers in chunks if layers)
-    return most + (max(again, default=0) if full else 0)
+    return most + (max(again, default=0) if plan.recompute in ("alternate", "full") else 0)
 
 
 def _passing(costs: Costs) -> int:

@@ -617,10 +617,13 @@ class LayerWriter:
         h = write.norm(f"norm2.{where}", h)
         return FeedForwardWriter(write).forward(where, h)
 
-    def backward(self, where: str, dy: Nodes) -> BackwardOutputs:
-        """Write the backward pass of a layer; ``dy`` makes the gradient of its output."""
+    def backward(self, where: str, dy: Nodes, again: bool) -> BackwardOutputs:
+        """Write the backward pass of a layer; ``dy`` makes the gradient of its output.
+
+        ``again``: its forward pass is computed once more.
+        """
         write, h = self.write, dy
-        if write.costs.plan.recompute == "full":
+        if again:
             h = self.forward(f"{where}.again", dy)
         passed = FeedForwardWriter(write).backward(where, h)
         h = write.norm_back(f"norm2.{where}", passed.dx)

@@ -12,7 +12,7 @@ from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.shapes import Image, ModelShape
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "alternate", "full"]
 Attention = Literal["flash", "unfused"]
 Phase = Literal["training", "prefill", "decode", "inference"]
 Causal = Literal["full", "half"]
@@ -88,7 +88,9 @@ class Plan:
         schedule: Order of micro-batches in a pipeline; "interleaved" is "1f1b" with several virtual
             stages, "zb-h1" the zero-bubble schedule that takes no more memory than "1f1b".
         virtual_stages: Groups of layers that each stage holds (interleaved 1F1B).
-        recompute: What the backward pass computes again: nothing, the attention core, or layers.
+        recompute: What the backward pass computes again: nothing; "selective" the attention core
+            (Megatron-LM); "alternate" every second layer, which torchtitan's selective modes come
+            to (every second layer, or every second product of all); "full" all layers.
         attention: "flash" keeps no scores; "unfused" does, as Megatron's published formula.
         ends_as_layers: Whether embedding and output layer count as a layer each where layers are
             split over stages, so that 126 layers fill 16 x 8 stages (as for Llama 3 405B).
@@ -179,6 +181,10 @@ class Plan:
     def replicas(self) -> int:
         """Ranks that hold the same dense weights: their gradients are summed."""
         return self.data * self.context
+
+    def recomputes(self, layer: int) -> bool:
+        """Return whether the backward pass computes a layer again."""
+        return self.recompute == "full" or (self.recompute == "alternate" and layer % 2 == 1)
 
     @property
     def splits_backward(self) -> bool:
