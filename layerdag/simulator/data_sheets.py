@@ -1,9 +1,13 @@
 """What makers print of accelerators: rates, memory, links."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from layerdag.errors import UsageError
 from layerdag.runtime.settings import did_you_mean
+
+Number = Any
+"""A float, or a float64 array of one number for each of many devices."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +28,23 @@ class DataSheet:
 
     name: str
     generation: str
-    bf16: float
-    fp8: float
-    fp4: float
-    bytes_per_s: float
-    memory_gib: float
-    link_bytes_per_s: float
-    network_bytes_per_s: float
+    bf16: Number
+    fp8: Number
+    fp4: Number
+    bytes_per_s: Number
+    memory_gib: Number
+    link_bytes_per_s: Number
+    network_bytes_per_s: Number
 
 
 def _sheet(
-    name: str, generation: str, tera: tuple[float, float, float], gb: tuple[float, ...]
+    name: str, generation: str, tera: tuple[int, int, int], gb: tuple[int, int, int, int]
 ) -> DataSheet:
     """Return a sheet from 1e12 operations per second, and from GB/s and GiB."""
     memory, capacity, link, network = gb
-    rates = (rate * 1e12 for rate in tera)
-    return DataSheet(name, generation, *rates, memory * 1e9, capacity, link * 1e9, network * 1e9)
+    bf16, fp8, fp4 = (rate * 1e12 for rate in tera)
+    moved = memory * 1e9, float(capacity), link * 1e9, network * 1e9
+    return DataSheet(name, generation, bf16, fp8, fp4, *moved)
 
 
 DATA_SHEETS = {

@@ -182,9 +182,7 @@ def accuracy(
         _group(keys, rows, members, predicted, None) for members in _members(rows.steps, keys)
     ]
     notes += (*more, *_kin_notes(rows.steps, shares))
-    return Accuracy(
-        tuple(groups), _predictions(rows, predicted), found.left_out, notes, shares
-    )
+    return Accuracy(tuple(groups), _predictions(rows, predicted), found.left_out, notes, shares)
 
 
 def _keys(by: Sequence[str]) -> tuple[str, ...]:
@@ -299,24 +297,22 @@ def model_operations(steps: Sequence[MeasuredStep]) -> np.ndarray:
     Six for each parameter that a token passes and each token, and 12 x layers x sequence x width of
     the heads for attention, the square counted in full.
     """
-    return np.array(
-        [
-            (
-                6 * (step.job.shape.active_parameters - step.job.shape.embedding_parameters)
-                + 12 * step.job.shape.layers * step.job.step.sequence * step.job.shape.query_width
-            )
-            * step.job.tokens
-            / step.job.plan.ranks
-            for step in steps
-        ],
-        dtype=np.float64,
-    )
+    return np.array([_operations(step) for step in steps], dtype=np.float64)
+
+
+def _operations(step: MeasuredStep) -> float:
+    shape = step.job.shape
+    passed = shape.active_parameters - shape.embedding_parameters - shape.output_parameters
+    passed += shape.vocabulary * shape.hidden
+    attention = 12 * shape.layers * step.job.step.sequence * shape.query_width
+    return (6 * passed + attention) * step.job.tokens / step.job.plan.ranks
 
 
 def _peak(step: MeasuredStep) -> float:
     """Return the peak rate of the format that a row states."""
     sheet, products = step.sheet, step.job.step.numbers.products
-    return {"": sheet.bf16, "nvfp4": sheet.fp4}.get(products, sheet.fp8)
+    rates = {"": sheet.bf16, "fp8": sheet.fp8, "mxfp8": sheet.fp8, "nvfp4": sheet.fp4}
+    return float(rates[products])
 
 
 def _memory(steps: Sequence[MeasuredStep]) -> tuple[np.ndarray, np.ndarray]:
@@ -460,12 +456,10 @@ def _over_draws(parts: list[GroupAccuracy], rows: int) -> GroupAccuracy:
         return float(np.mean(known)) if known else None
 
     def errors(name: str) -> ErrorFigures:
-        each = [getattr(part, name) for part in parts]
-        figures = {
-            key: mean([getattr(one, key) for one in each])
-            for key in ("median", "p90", "bias", "tau")
-        }
-        return ErrorFigures(**figures)  # type: ignore[arg-type]
+        each: list[ErrorFigures] = [getattr(part, name) for part in parts]
+        middle, high, bias = np.mean([(e.median, e.p90, e.bias) for e in each], axis=0)
+        tau = mean([one.tau for one in each])
+        return ErrorFigures(float(middle), float(high), float(bias), tau)
 
     medians = [part.step.median for part in parts]
     return replace(

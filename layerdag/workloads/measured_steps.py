@@ -1,8 +1,8 @@
 """Tables of training steps that somebody measured: rows, and the jobs that they describe.
 
 A row is one step: the model's shape, the plan, the device, and how long it took. The columns are
-those of ``COLUMNS``; what a table leaves empty is assumed only where ``_ASSUMED`` says so, and told.
-What cannot be expressed as a job keeps its reason.
+those of ``COLUMNS``; what a table leaves empty is assumed only where ``ASSUMPTIONS`` says so, and
+told. What cannot be expressed as a job keeps its reason.
 """
 
 import csv
@@ -35,7 +35,7 @@ rank's, ``memory_kind`` "reserved" or "allocated"; ``software`` what trained, by
 """
 
 _REQUIRED = ("model", "layers", "hidden", "heads", "seq", "global_batch", "device", "devices")
-_ASSUMED = {
+ASSUMPTIONS = {
     "recompute": "none",
     "zero": "1",
     "virtual_pipeline": "1",
@@ -43,6 +43,7 @@ _ASSUMED = {
     "kv_heads": "as many as heads",
     "vocab": "51,200",
 }
+"""What a column that a table leaves empty is taken as, by its name."""
 MAX_BYTES = 64 << 20
 MAX_ROWS = 100_000
 
@@ -186,7 +187,7 @@ class _Row:
         if value is None:
             if default is None:
                 raise UsageError(f"{name} is empty")
-            if name in _ASSUMED:
+            if name in ASSUMPTIONS:
                 self.assumed.append(name)
             return default
         if value != int(value):
@@ -319,9 +320,7 @@ def _job(row: _Row, shape: ModelShape, software: str) -> SymbolicJob:
     batch, size = row.whole("global_batch"), row.whole("micro_batch", 1)
     each, rest = divmod(batch, data * size)
     if rest and batch > data * size:
-        raise UsageError(
-            f"global_batch {batch} is no multiple of data {data} x micro_batch {size}"
-        )
+        raise UsageError(f"global_batch {batch} is no multiple of data {data} x micro_batch {size}")
     stages = pipeline * chunks
     plan = Plan(
         data=data,
@@ -356,7 +355,3 @@ def _recompute(row: _Row, software: str) -> Any:
         raise UsageError(f"there is no recompute '{word:.40}'; it is one of {known}")
     # torchtitan's selective modes compute every second layer, or product, again.
     return "alternate" if word == "selective" and software == "torchtitan" else word
-
-
-ASSUMPTIONS = dict(_ASSUMED)
-"""What a column that a table leaves empty is taken as, by its name."""

@@ -34,10 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", nargs="?", metavar="TABLE.csv",
         help="measured steps (default: the public rows that are shipped)")  # fmt: skip
     parser.add_argument("--calibrate", metavar="ROWS|FILE",
-        help="rows of your machines (.csv), fitted shares (.json), or a number of rows to draw for "
-        "each device and software, which are not judged (default: shares as shipped)")  # fmt: skip
+        help="rows of your machines (.csv), fitted shares (.json), or a number of rows to draw of "
+        "each source and device, which are not judged (default: shares as shipped)")  # fmt: skip
     parser.add_argument("--by", default="source,device", metavar="KEY,KEY",
-        help="group by source, device, software, model, precision (default: %(default)s)")  # fmt: skip
+        help="group by source, device, software, model or precision (%(default)s)")  # fmt: skip
     parser.add_argument("--draws", type=int, default=50, metavar="N",
         help="draws, where --calibrate is a number (default: %(default)s)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the draws")

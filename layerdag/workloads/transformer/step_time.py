@@ -297,8 +297,8 @@ class _Sum:
         operations = costs.attention()[0] / (1 if costs.step.causal == "half" else 2)
         self.attention += operations * (3.5 + (again or plan.recompute == "selective"))
         width = 3 * (shape.query_width if shape.latent else shape.query_width + 2 * shape.kv_width)
-        inner = 0 if shape.experts else (shape.up_width + shape.feed_forward) * tokens
-        each = costs.own_tokens * 10 * shape.hidden + (inner + tokens * width) / plan.tensor
+        dense = 0 if shape.experts else (shape.up_width + shape.feed_forward) * tokens
+        each = costs.own_tokens * 10 * shape.hidden + (dense + tokens * width) / plan.tensor
         self.moved += passes * number * each
         # Sums of the stream: forward, backward, and once more where it is computed again. A sum
         # moves (t - 1) / t of the buffer twice, a gather and a scatter once each.
@@ -398,9 +398,7 @@ def _of_weights(d: StepDemand, inside: Number, outside: Number) -> tuple[Number,
     All ranks of a group in a node bring their share of the network (rings over all of its ports).
     """
     together = np.clip(d.node / d.tensor, 1, d.replicas)
-    rate = np.where(
-        d.tensor * d.replicas <= d.node, inside, np.minimum(together * outside, inside)
-    )
+    rate = np.where(d.tensor * d.replicas <= d.node, inside, np.minimum(together * outside, inside))
     dense = d.weight_bytes * (d.replicas - 1) / d.replicas / rate
     together = np.clip(d.node / d.expert, 1, d.expert_replicas)
     within = d.expert * d.expert_replicas <= d.node
