@@ -31,6 +31,6 @@ USUAL = DeviceShares(0.76, 0.79)
 """Shares of a device that no step was fitted to: the mean of the others."""
 
 
-def shares_of(device: str) -> DeviceShares:
+def shares_of(device: str | None) -> DeviceShares:
     """Return the shares of a device by its name, the usual ones where it was never fitted."""
-    return FITTED.get(device, USUAL)
+    return USUAL if device is None else FITTED.get(device, USUAL)

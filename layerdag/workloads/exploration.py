@@ -184,7 +184,7 @@ class StudiedCluster:
             device = replace(device, bytes_per_s=1 / seconds_per_byte)
         if self.efficiency is not None:
             return RooflineCompute(device, self.efficiency, self.launch_ns)
-        shares = shares_of(self.device or "")
+        shares = shares_of(self.device)
         return RooflineCompute(
             device, shares.compute, self.launch_ns, memory_efficiency=shares.memory
         )
@@ -567,7 +567,9 @@ def needed_memory(job: SymbolicJob, cluster: StudiedCluster) -> tuple[int, int]:
 
 def forecast_seconds(job: SymbolicJob, cluster: StudiedCluster) -> float | None:
     """Return the time of a training step by the shares of measured steps, None without a sheet."""
-    known = SHORT_NAMES.get(cluster.device or "", cluster.device or "")
+    if cluster.device is None:
+        return None
+    known = SHORT_NAMES.get(cluster.device, cluster.device)
     if known not in DATA_SHEETS or not job.step.training or job.shape.image:
         return None
     links = [link.gb_per_s * 1e9 for link in cluster.network]
@@ -644,7 +646,8 @@ class Exploration:
             for name, cluster in clusters
         ]
         told.append(f"not modeled: {'; '.join(NOT_MODELED)}")
-        high = max((o.utilization or 0.0 for o in self.simulated), default=0.0)
+        reached = [o.utilization for o in self.simulated if o.utilization is not None]
+        high = max(reached, default=0.0)
         if high > HIGHEST_MEASURED:
             told.append(
                 f"up to {high:.0%} MFU is more than any of the public training steps reached "
