@@ -18,6 +18,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import found_value
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.data_sheets import DATA_SHEETS, DataSheet
 from layerdag.workloads.measured_steps import MeasuredStep
@@ -155,32 +156,46 @@ def read_shares(path: str | Path) -> FittedShares:
     """
     try:
         document = json.loads(read_whole(Path(path), MAX_SHARES_BYTES, ConfigError))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
+    try:
         return _from_document(document)
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except ConfigError as error:
         raise ConfigError(
-            f"{path}: is no file of fitted shares ({error!s:.100}); write one with "
-            "'layerdag accuracy TABLE.csv --calibrate ROWS.csv --out FILE'."
+            f"{path}: {error} Write shares with 'layerdag accuracy TABLE.csv --calibrate ROWS.csv "
+            "--out FILE'."
         ) from None
 
 
-def _from_document(document: Any) -> FittedShares:
-    if document[_KEY] != VERSION:
-        raise ValueError(f"'{_KEY}' is not {VERSION}")
-    parts = {
-        part: {str(name): _factors(each) for name, each in document[part].items()}
-        for part in ("devices", "software", "machines")
-    }
-    common = _factors(document["common"])
+def _from_document(document: object) -> FittedShares:
+    if not isinstance(document, dict) or document.get(_KEY) != VERSION:
+        raise ConfigError(f"holds no fitted shares of this version ('{_KEY}': {VERSION}).")
+    parts: dict[str, dict[str, dict[str, float]]] = {}
+    for part in ("devices", "software", "machines"):
+        named = document.get(part)
+        if not isinstance(named, dict):
+            raise ConfigError(f"{part} is {found_value(named)}; it must be an object.")
+        parts[part] = {name: _factors(f"{part}.{name}", each) for name, each in named.items()}
+    unknown = [name for name in parts["devices"] if name not in DATA_SHEETS]
+    if unknown:
+        raise ConfigError(f"devices names '{unknown[0]:.40}', which has no data sheet.")
+    common = _factors("common", document.get("common"))
     absent = [name for name in _NAMES if name not in common]
     if absent:
-        raise ValueError(f"common lacks '{absent[0]}'")
+        raise ConfigError(f"common lacks the share '{absent[0]}'.")
     return FittedShares(common, **parts)
 
 
-def _factors(each: Mapping[str, Any]) -> dict[str, float]:
+def _factors(where: str, each: object) -> dict[str, float]:
+    if not isinstance(each, dict):
+        raise ConfigError(f"{where:.60} is {found_value(each)}; it must be an object of shares.")
     for name, value in each.items():
-        if name not in _SPREADS or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ValueError(f"{name!s:.40} is {value!s:.40}")
+        if name not in _SPREADS:
+            raise ConfigError(f"{where:.60}: there is no share '{name:.40}'.")
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise ConfigError(
+                f"{where:.60}: {name} is {found_value(value)}; it must be a positive number."
+            )
     return {name: float(value) for name, value in each.items()}
 
 
