@@ -318,9 +318,11 @@ def _job(row: _Row, shape: ModelShape, software: str) -> SymbolicJob:
     context, data = row.whole("context", 1), row.whole("data")
     chunks, expert = row.whole("virtual_pipeline", 1), row.whole("expert", 1)
     batch, size = row.whole("global_batch"), row.whole("micro_batch", 1)
-    each, rest = divmod(batch, data * size)
-    if rest and batch > data * size:
-        raise UsageError(f"global_batch {batch} is no multiple of data {data} x micro_batch {size}")
+    if batch % data:
+        raise UsageError(f"global_batch {batch} is no multiple of data {data}")
+    count = max(batch // data // size, 1)
+    while batch // data % count:  # no whole micro-batches: as many equal ones as are needed
+        count += 1
     stages = pipeline * chunks
     plan = Plan(
         data=data,
@@ -338,7 +340,7 @@ def _job(row: _Row, shape: ModelShape, software: str) -> SymbolicJob:
     step = Step(
         batch=batch,
         sequence=row.whole("seq"),
-        micro_batches=max(each, 1),
+        micro_batches=count,
         precision=precision,
         causal="half",
     )
