@@ -20,7 +20,7 @@ FITTED = {
     "a100-40": DeviceShares(0.81, 0.85),
     "a100-80": DeviceShares(0.81, 0.79),
     "h100": DeviceShares(0.69, 0.73),
-    "h200": DeviceShares(0.78, 0.80),
+    "h200": DeviceShares(0.77, 0.80),
     "b200": DeviceShares(0.76, 0.81),
     "tpu-v4": DeviceShares(0.80, 0.79),
 }

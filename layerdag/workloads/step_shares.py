@@ -67,6 +67,7 @@ _SPREADS = {
     "eager": _Spread(1.5, 0.30),
     "launch": _Spread(2e-4, 1.0, 0.0, 0.7, 0.2),
     "launch_experts": _Spread(1e-3, 1.0, 0.2, 0.5, 0.2),
+    "launch_scaled": _Spread(1.5, 0.4),
     "data_exposed": _Spread(0.20, 0.50, 0.0, 0.40, 0.15),
     "tensor_exposed": _Spread(0.60, 0.40, 0.0, 0.40, 0.15),
     "asynchronous": _Spread(0.60, 0.30),

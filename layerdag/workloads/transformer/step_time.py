@@ -122,6 +122,8 @@ class Shares:
         launch: Host time of a layer in s, all passes of a micro-batch; a step that is faster waits
             for the host.
         launch_experts: The same of a layer with a mixture.
+        launch_scaled: How many times as much where each expert's operands have scales of blocks
+            (mxfp8, nvfp4), which are made and arranged by kernels of their own.
         data_exposed: Share of gathers and sums of weights (data parallel) that nothing hides.
         tensor_exposed: The same of tensor and context parallel communication.
         asynchronous: What is left of that where products hide it piece by piece.
@@ -145,6 +147,7 @@ class Shares:
     eager: Number
     launch: Number
     launch_experts: Number
+    launch_scaled: Number
     data_exposed: Number
     tensor_exposed: Number
     asynchronous: Number
@@ -364,7 +367,8 @@ def step_time(demand: StepDemand, sheet: DataSheet, shares: Shares) -> StepTime:
     outside = s.network * sheet.network_bytes_per_s / (1 + s.growth * np.log2(nodes))
     blocks = _blocks(d, s, inside, outside)
     device = products + memory + blocks
-    launched = (d.dense_layers + 1) * s.launch + d.mixture_layers * s.launch_experts
+    of_mixture = s.launch_experts * np.where(d.format >= 2, s.launch_scaled, 1.0)
+    launched = (d.dense_layers + 1) * s.launch + d.mixture_layers * of_mixture
     # Near the point where host and device take equally long, each waits for the other at times.
     each = (device**4 + launched**4) ** 0.25
     weights = _gathers(d, s, inside, outside, each)
