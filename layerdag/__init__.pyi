@@ -54,6 +54,7 @@ from .traces.chakra.workload import read_workload as read_workload, write_worklo
 from .traces.trace import Trace as Trace, Workload as Workload
 from .training.run import TrainSettings as TrainSettings
 from .version import __version__ as __version__
+from .workloads.accuracy import accuracy as accuracy
 from .workloads.by_name import workload as workload
 from .workloads.exploration import explore as explore
 from .workloads.scaling.rescaling import scale as scale

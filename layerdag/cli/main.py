@@ -195,6 +195,7 @@ COMMAND_GROUPS = {
         "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
         "program": "Record a model's operators and sizes; resize, run and print the program.",
         "scale": "Write your own trace on more ranks or with more layers, by rules.",
+        "accuracy": "Hold predicted training steps against measured ones.",
         "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
     },
     "simulation": {

@@ -206,7 +206,9 @@ class RankedCluster:
         and rounds no duration to whole nanoseconds.
         """
         system = replace(
-            SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+            SystemConfig.uniform("ring"),
+            all_to_all=("direct",),  # as NCCL's
+            unsupported_collectives=UnsupportedCollectives.REPLAY,
         )
         latency_ns = 1e3 * self.latency_us * speedup
         network = NetworkConfig.single(Topology.SWITCH, ranks, self.gib_per_s / speedup, latency_ns)

@@ -68,19 +68,24 @@ def _best(found: Exploration) -> Markup:
         (
             f"{outcome.model} on {outcome.cluster}", f"{outcome.ranks:,}", outcome.plan,
             number(outcome.step_s), number(outcome.tokens_per_s), percent(outcome.utilization),
+            percent(outcome.forecast_utilization),
             percent((outcome.exposed_s or 0.0) / (outcome.step_s or 1.0)),
-            f"{outcome.memory_gib:,.1f}", number(outcome.cost) if outcome.cost else "—",
+            f"{outcome.memory_gib:,.1f}", f"{outcome.margin_gib:,.1f}",
+            number(outcome.cost) if outcome.cost else "—",
         )
         for outcome in found.best()
     ]  # fmt: skip
     head = ("Model and cluster", "Ranks", "Plan", "Seconds per step", "Tokens per second",
-        "Utilization", "Exposed", "Memory, GiB", "Cost of a step")  # fmt: skip
+        "Utilization", "Forecast", "Exposed", "Memory, GiB", "Left, GiB",
+        "Cost of a step")  # fmt: skip
     caption = (
         "The fastest plan of each model on each cluster: seconds and cost of a step, utilization "
-        "of the peak FLOPs (recomputation not counted), share of exposed communication and idle "
-        "time, memory of the fullest rank"
+        "of the peak FLOPs (recomputation not counted), what measured steps of the device forecast "
+        "of it, share of exposed communication and idle time, memory of the fullest rank"
     )
-    return section("best", "Best plans", table(caption, head, rows, 1, 3, 4, 5, 6, 7, 8))
+    told = joined(element("p", sentence) for sentence in found.assumptions)
+    best = table(caption, head, rows, 1, 3, 4, 5, 6, 7, 8, 9, 10)
+    return section("best", "Best plans", joined((best, told)))
 
 
 def _maps(found: Exploration, models: Sequence[str]) -> Markup:

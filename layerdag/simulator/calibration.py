@@ -219,7 +219,9 @@ class CalibratedMachine:
             )
         dimension = (link or FittedLink(0.0, 1e9)).dimension(num_ranks, self.sharing(num_ranks))
         system = dataclasses.replace(
-            SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+            SystemConfig.uniform("ring"),
+            all_to_all=("direct",),  # every pair has a link, as NCCL uses them
+            unsupported_collectives=UnsupportedCollectives.REPLAY,
         )
         return Cluster(NetworkConfig((dimension,)), system)
 

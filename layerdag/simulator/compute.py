@@ -228,6 +228,8 @@ _CLASS_OF_DTYPE = {
     "char": "i8",
     "byte": "i8",
     "fp8": "f8",
+    "mxfp8": "f8",
+    "nvfp4": "f4",
     "int": "f32",
     "int32": "f32",
     "bool": "i8",
@@ -242,7 +244,7 @@ _OTHER_BYTES = {
     **dict.fromkeys(("complexdouble", "complex<double>", "complex128"), 16),
 }
 """Bytes of formats that run at the rate of single precision and are of another size."""
-_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1}
+_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1, "f4": 1}
 
 
 def number_class(dtype: str) -> str | None:
@@ -262,8 +264,11 @@ def _plain(dtype: str) -> str:
 
 
 def _nearest(number: str, flops: Mapping[str, float]) -> str:
-    """Return the class whose rate a device has: without FP8 units that of the wider format."""
-    return "bf16" if number == "f8" and "f8" not in flops else number
+    """Return the class whose rate a device has: without such units that of the wider format."""
+    wider = {"f4": "f8", "f8": "bf16"}
+    while number in wider and number not in flops:
+        number = wider[number]
+    return number
 
 
 def item_bytes(dtype: str) -> int | None:
@@ -280,7 +285,7 @@ class Device:
     Attributes:
         name: Name on the command line.
         flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8",
-            "f8".
+            "f8", "f4".
         bytes_per_s: Memory bandwidth in bytes per second.
     """
 
@@ -332,19 +337,40 @@ class RooflineCompute(ComputeModel):
 
     Args:
         device: A preset of ``DEVICES`` or one of your own.
-        efficiency: Share of both peaks that real kernels reach, in (0, 1].
+        efficiency: Share of both peaks that real kernels reach, in (0, 1]; 1 is the data sheet.
         launch_ns: Fixed cost of a node in ns.
+        memory_efficiency: Share of the memory bandwidth where it is another than ``efficiency``.
     """
 
-    def __init__(self, device: Device, efficiency: float = 1.0, launch_ns: float = 0.0) -> None:
-        if not 0 < efficiency <= 1 or launch_ns < 0:
+    def __init__(
+        self,
+        device: Device,
+        efficiency: float = 1.0,
+        launch_ns: float = 0.0,
+        *,
+        memory_efficiency: float | None = None,
+    ) -> None:
+        memory = efficiency if memory_efficiency is None else memory_efficiency
+        if not 0 < efficiency <= 1 or not 0 < memory <= 1 or launch_ns < 0:
             raise ConfigError(
                 f"efficiency is {efficiency} and launch_ns {launch_ns}; the first must lie in "
                 "(0, 1], the second must not be negative."
             )
         self._device = device
         self._efficiency = efficiency
+        self._memory_efficiency = memory
         self._launch_ns = launch_ns
+
+    @property
+    def assumption(self) -> str:
+        """What share of the data sheet the times assume, as a phrase."""
+        launch = f", {self._launch_ns:g} ns of launch a node"
+        if self._efficiency == self._memory_efficiency == 1:
+            return f"data sheet of {self._device.name} at 100 %, which no step reaches{launch}"
+        return (
+            f"{self._device.name} at {self._efficiency:.0%} of its peak and "
+            f"{self._memory_efficiency:.0%} of its memory bandwidth{launch}"
+        )
 
     def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
         """See ``ComputeModel.durations_ns``; CPU nodes keep their recorded time."""
@@ -360,7 +386,7 @@ class RooflineCompute(ComputeModel):
             )
         peak = self._peaks(trace, rows) * self._efficiency
         seconds = np.maximum(
-            num_ops / peak, tensor_size / (self._device.bytes_per_s * self._efficiency)
+            num_ops / peak, tensor_size / (self._device.bytes_per_s * self._memory_efficiency)
         )
         time_ns = np.minimum(np.floor(seconds * 1e9 + self._launch_ns), 2.0 * MAX_TIME_NS)
         time_ns = np.maximum(time_ns, 1).astype(np.int64)

@@ -20,6 +20,7 @@ from layerdag.simulator.compute import (
     ReferenceCompute,
 )
 from layerdag.simulator.config import SystemConfig
+from layerdag.simulator.device_shares import shares_of
 from layerdag.simulator.learned import ElementwiseLatency, read_columns
 from layerdag.simulator.measured_kernels import MeasuredKernels
 from layerdag.simulator.systolic import (
@@ -46,7 +47,8 @@ measured[:scale=X]               duration_ns where a node has it, else duration_
 measured:DEVICE[,tf32=1]         kernels measured on a100-40, a100-80, h100, h200, b200, or of
                                  their nearest kin; tf32=1: float32 products run as TF32
 DEVICE[:efficiency=X,launch=NS]  roofline of a100-40, a100-80, h100, h200, b200, l40s, tpu-v3 or
-                                 tpu-v4: the data sheet at 100 % where efficiency is not given
+                                 tpu-v4, at the shares of its peaks that training steps reach
+                                 (efficiency=1: data sheet at 100 %)
 systolic:ROWSxCOLUMNS[,dataflow=ws|os|is][,clock=GHZ | ,map=MAP][,bandwidth=GB/s][,elementwise=CSV]
                                  cycles of a systolic array at a clock (default: 1 GHz), or mapped
                                  to time: tpu-v4, tpu-v4-regions, tpu-v4-ranges, tpu-v6e,
@@ -213,8 +215,14 @@ def _model(
     from layerdag.simulator.compute import DEVICES, RooflineCompute
 
     if word in DEVICES:
-        efficiency = number(word, options, "efficiency", 1.0)
-        return RooflineCompute(DEVICES[word], efficiency, number(word, options, "launch", 0.0))
+        launch = number(word, options, "launch", 0.0)
+        if "efficiency" in options:
+            efficiency = number(word, options, "efficiency", 1.0)
+            return RooflineCompute(DEVICES[word], efficiency, launch)
+        shares = shares_of(word)
+        return RooflineCompute(
+            DEVICES[word], shares.compute, launch, memory_efficiency=shares.memory
+        )
     known = [*MODELS, *DEVICES]
     raise ConfigError(
         f"unknown compute model '{word}'.{did_you_mean(word, known)} Known are {', '.join(known)}."

@@ -27,6 +27,7 @@ from layerdag.simulator.compute import (
     MeasuredCompute,
     PredictedCompute,
     ReferenceCompute,
+    RooflineCompute,
     number_class,
 )
 from layerdag.simulator.compute_choice import compute_model
@@ -84,6 +85,15 @@ def require_durations(workload: Workload, compute: ComputeModel) -> None:
     )
 
 
+NOT_MODELED = (
+    "host time between operators",
+    "contention of computation and communication for memory and multiprocessors",
+    "limits of power and clock",
+    "other jobs on the network",
+)
+"""What no simulated time has, unless recorded durations hold it."""
+
+
 def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
     """Return what a reader of the figures should know, one sentence each."""
     plans = program.plans
@@ -92,6 +102,8 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
         notes.append(_ALONE)
     notes += flat_groups(program)
     notes += _unknown_formats(program, compute)
+    if isinstance(compute, RooflineCompute):
+        notes.append(f"compute times: {compute.assumption}")
     if _on_cpu(program, compute):
         notes.append(_CPU_TIMES)
     notes += _skipped(program)
@@ -341,6 +353,7 @@ class SimulationResult:
             "events": self.events,
             "unit": "ns",
             "notes": list(self.notes),
+            "not_modeled": list(NOT_MODELED),
         }
 
 

@@ -29,19 +29,27 @@ from layerdag.simulator.config import (
     SystemConfig,
     Topology,
 )
-from layerdag.simulator.run import simulate
+from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
+from layerdag.simulator.device_shares import shares_of
+from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
+from layerdag.workloads.step_shares import shipped_shares
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import SymbolicJob
+from layerdag.workloads.transformer.memory import peak_memory
 from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
+from layerdag.workloads.transformer.step_time import step_demand, step_time
 
 GIB = 1 << 30
 MAX_NODES = 100_000_000
 """Most nodes of all ranks that are simulated: some 7 GB."""
 MAX_PLANS = 100_000
 """Most plans of a study."""
+USUALLY_MEASURED, HIGHEST_MEASURED = 0.45, 0.65
+"""Utilization of the peak in 16 bits that most and that the best of the public steps in that format
+reached, attention counted in full (docs/reference/accuracy.md)."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +94,14 @@ class StudiedCluster:
         tflops: Peak rate in 1e12 operations per second, in the number format of the step.
         memory_gb_per_s: Bandwidth of its memory in 1e9 bytes per second.
         memory_gib: Its memory in GiB.
-        efficiency: Share of both peaks that kernels reach, in (0, 1].
+        efficiency: Share of both peaks that kernels reach, in (0, 1]; by default the shares that
+            training steps reach on the device. 1 is the data sheet, which no step reaches.
         launch_ns: Fixed cost of a kernel in ns.
         expanded_gib: Further memory per accelerator that is reached over a slower link (CXL, host).
         expanded_gb_per_s: Bandwidth of that link in 1e9 bytes per second.
         cost_per_hour: Price of one accelerator for an hour, in any currency; 0 for unknown.
-        collectives: Algorithm of collectives in each dimension: "ring", "direct", ...
+        collectives: Algorithm of collectives in each dimension: "ring", "direct", ...; an
+            all-to-all is direct, as NCCL's is.
     """
 
     network: tuple[NetworkDimension, ...]
@@ -99,7 +109,7 @@ class StudiedCluster:
     tflops: float | None = None
     memory_gb_per_s: float | None = None
     memory_gib: float = 80.0
-    efficiency: float = 1.0
+    efficiency: float | None = None
     launch_ns: float = 0.0
     expanded_gib: float = 0.0
     expanded_gb_per_s: float = 0.0
@@ -155,6 +165,7 @@ class StudiedCluster:
         """What the simulator runs on."""
         network = NetworkConfig(tuple(link.dimension() for link in self.network))
         system = SystemConfig.uniform(self.collectives, len(self.network))
+        system = replace(system, all_to_all=("direct",) * len(self.network))
         # A flat ring over ranks of several nodes would take the speed of the first dimension.
         grids = GroupCollectives.HIERARCHICAL
         return Cluster(network, replace(system, group_collectives=grids))
@@ -171,7 +182,12 @@ class StudiedCluster:
         if away:
             seconds_per_byte = (1 - away) / device.bytes_per_s + away / self.expanded_gb_per_s / 1e9
             device = replace(device, bytes_per_s=1 / seconds_per_byte)
-        return RooflineCompute(device, self.efficiency, self.launch_ns)
+        if self.efficiency is not None:
+            return RooflineCompute(device, self.efficiency, self.launch_ns)
+        shares = shares_of(self.device)
+        return RooflineCompute(
+            device, shares.compute, self.launch_ns, memory_efficiency=shares.memory
+        )
 
 
 @dataclass(frozen=True)
@@ -189,6 +205,7 @@ class PlanSpace:
         sequence_parallel: Whether norms are split over tensor ranks, too.
         schedule: "1f1b", "gpipe", "zb-h1".
         virtual_stages: Groups of layers that each stage holds (interleaved 1F1B).
+        expert_tensor: 0 (experts are split over tensor ranks), 1 (spread over them).
     """
 
     tensor: tuple[int, ...] = (1,)
@@ -201,6 +218,7 @@ class PlanSpace:
     sequence_parallel: tuple[bool, ...] = (False,)
     schedule: tuple[str, ...] = ("1f1b",)
     virtual_stages: tuple[int, ...] = (1,)
+    expert_tensor: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -212,7 +230,7 @@ class StudiedStep:
         sequence: Tokens of a sequence; images have a number of their own.
         phase: "training", "prefill", "decode" or "inference".
         tokens: Tokens that decode makes.
-        precision: "bf16", "fp16", "bf16-fp32-gradients", "fp32".
+        precision: "bf16", "fp16", "bf16-fp32-gradients", "fp32", "fp8", "mxfp8", "nvfp4".
         causal: Operations of causal attention, "full" or "half".
     """
 
@@ -434,7 +452,8 @@ class PlanOutcome:
         recompute: What the backward pass computes again.
         sequence_parallel: Whether norms are split over tensor ranks, too.
         schedule: Order of micro-batches.
-        memory_gib: Memory of the fullest rank.
+        memory_gib: Memory of the fullest rank: what PyTorch allocates at the peak of a training
+            step of text; of images and inference what published formulas count.
         fits: Whether that is at most what the cluster has.
         step_s: Time of a step in seconds, None if it was not simulated.
         compute_s: Compute time in it, mean over ranks.
@@ -445,6 +464,11 @@ class PlanOutcome:
         cost: Price of a step, 0 if the cluster has no price.
         error: Why it could not be simulated, "" if it was.
         virtual_stages: Groups of layers that each stage holds.
+        forecast_s: Time of a step by the shares that measured steps of the device reached, in
+            closed form; None of inference, images, and devices without a data sheet.
+        forecast_utilization: Utilization by that time.
+        reserved_gib: What PyTorch's allocator reserves of the fullest rank's memory.
+        margin_gib: What ``memory_gib`` leaves of the accelerator's memory; below 0 what is missing.
         key: Hash of everything that went in.
     """
 
@@ -471,6 +495,10 @@ class PlanOutcome:
     cost: float = 0.0
     error: str = ""
     virtual_stages: int = 1
+    forecast_s: float | None = None
+    forecast_utilization: float | None = None
+    reserved_gib: float = 0.0
+    margin_gib: float = 0.0
     key: str = ""
 
     @property
@@ -495,11 +523,12 @@ def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanO
     """Simulate a step if it fits into memory; what cannot run has an ``error``."""
     job = point.job
     figures = job.summary()
-    used = figures["peak_memory"]
-    head = {
+    used, reserved = needed_memory(job, cluster)
+    head: dict[str, Any] = {
         "model": job.shape.name, "cluster": point.cluster, "ranks": job.plan.ranks,
         "micro_batches": job.step.micro_batches, **_shown(job.plan),
         "memory_gib": used / 2**30, "fits": used <= cluster.capacity, "key": key,
+        "reserved_gib": reserved / 2**30, "margin_gib": (cluster.capacity - used) / 2**30,
     }  # fmt: skip
     if used > cluster.capacity:
         return PlanOutcome(**head)
@@ -513,8 +542,11 @@ def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanO
     except LayerdagError as error:
         return PlanOutcome(**head, error=str(error))
     seconds = result.makespan_ns / 1e9
+    forecast = forecast_seconds(job, cluster)
     return PlanOutcome(
         **head,
+        forecast_s=forecast,
+        forecast_utilization=_utilization(job, cluster, forecast) if forecast else None,
         step_s=seconds,
         compute_s=float(result.compute_ns.mean()) / 1e9,
         exposed_s=float(result.exposed_comm_ns.mean()) / 1e9,
@@ -522,6 +554,31 @@ def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanO
         utilization=_utilization(job, cluster, seconds),
         cost=cluster.cost_per_hour * job.plan.ranks * seconds / 3600,
     )
+
+
+def needed_memory(job: SymbolicJob, cluster: StudiedCluster) -> tuple[int, int]:
+    """Return the bytes that the fullest rank allocates, and those that it reserves."""
+    if not job.step.training or job.shape.image:
+        counted = int(job.summary()["peak_memory"])
+        return counted, counted
+    peak = peak_memory(job)
+    return peak.allocated, peak.reserved(cluster.memory_gib + cluster.expanded_gib)
+
+
+def forecast_seconds(job: SymbolicJob, cluster: StudiedCluster) -> float | None:
+    """Return the time of a training step by the shares of measured steps, None without a sheet."""
+    if cluster.device is None:
+        return None
+    known = SHORT_NAMES.get(cluster.device, cluster.device)
+    if known not in DATA_SHEETS or not job.step.training or job.shape.image:
+        return None
+    links = [link.gb_per_s * 1e9 for link in cluster.network]
+    sheet = replace(
+        DATA_SHEETS[known], link_bytes_per_s=links[0], network_bytes_per_s=min(links[1:] or links)
+    )
+    shares = shipped_shares().of(sheet)
+    demand = step_demand(job, cluster.network[0].ranks)
+    return float(step_time(demand, sheet, shares).total)
 
 
 def _shown(plan: Plan) -> dict[str, object]:
@@ -580,6 +637,30 @@ class Exploration:
         return tuple(outcome for outcome in found.values() if not outcome.fits)
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the figures assume and what they lack, one sentence each."""
+        clusters = self.study.clusters.items()
+        told = [
+            f"{name}: {cluster.compute(0).assumption}; collectives {cluster.collectives}, "
+            "all-to-all direct; messages share links only at ranks' ports"
+            for name, cluster in clusters
+        ]
+        told.append(f"not modeled: {'; '.join(NOT_MODELED)}")
+        reached = [o.utilization for o in self.simulated if o.utilization is not None]
+        high = max(reached, default=0.0)
+        if high > HIGHEST_MEASURED:
+            told.append(
+                f"up to {high:.0%} MFU is more than any of the public training steps reached "
+                f"({HIGHEST_MEASURED:.0%}): a bound; 'forecast' has what steps of the device reach"
+            )
+        elif high > USUALLY_MEASURED:
+            told.append(
+                f"up to {high:.0%} MFU is more than most public training steps reached "
+                f"({USUALLY_MEASURED:.0%}): 'forecast' has what steps of the device reach"
+            )
+        return tuple(told)
+
+    @property
     def notes(self) -> tuple[Note, ...]:
         """What was not understood of the files that describe the models."""
         return merge_notes(note for shape in self.study.models for note in shape.notes)
@@ -611,6 +692,7 @@ class Exploration:
             "left_out": dict(self.left_out),
             "least_memory": [_row(outcome) for outcome in self.least_memory()],
             "notes": [note.to_json() for note in self.notes],
+            "assumptions": list(self.assumptions),
             "best": [_row(outcome) for outcome in self.best()],
             "pareto_front": [_row(outcome) for outcome in self.pareto_front()],
             "outcomes": [_row(outcome) for outcome in self.outcomes],

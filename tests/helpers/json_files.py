@@ -56,6 +56,7 @@ from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import load_checkpoint, read_schema
 from layerdag.workloads.exploration import read_study
 from layerdag.workloads.llm_corpus import read_space
+from layerdag.workloads.step_shares import read_shares, shipped_shares, write_shares
 from layerdag.workloads.transformer.hugging_face import read_hugging_face
 
 
@@ -213,6 +214,11 @@ def _profile(folder: Path) -> Path:
 
 def _step_time(folder: Path) -> Path:
     return write_step_times(folder / "job", [0.5, 0.25], 2)
+
+
+def _shares(folder: Path) -> Path:
+    write_shares(shipped_shares(), folder / "s.json")
+    return folder / "s.json"
 
 
 def _machine(folder: Path) -> Path:
@@ -400,6 +406,7 @@ FILES = (
     JsonFile("surrogate", _boosting, lambda path: load_surrogate(path.parent)),
     JsonFile("surrogate of operators", _operators, lambda path: OperatorTrees.load(path.parent)),
     JsonFile("machine", _machine, read_machine),
+    JsonFile("shares", _shares, read_shares),
     JsonFile("step times", _step_time, read_step_time),
     JsonFile("labels", _text({"g0": {"label": 1.0, "family": "x"}, "g1": 2}), read_labels),
     JsonFile("groups", _text({"1": [0, 1]}), lambda path: read_groups(path, 2)),
@@ -451,6 +458,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "programs/forward_program.py": ("program", "program with a constant"),
     "report/comparison.py": ("figures of a report",),
     "simulator/calibration.py": ("machine",),
+    "workloads/step_shares.py": ("shares",),
     "simulator/cluster.py": ("network", "system", "remote memory"),
     "simulator/learned.py": ("surrogate of operators",),
     "simulator/sweep.py": ("sweep",),

@@ -76,7 +76,8 @@ def _lines(found: "Exploration") -> list[str]:
         f"{too_large} too large for the memory, {sum(found.left_out.values())} left out",
         *([f"{found.from_journal} of them from the journal"] if found.from_journal else []),
         "",
-        f"{'s per step':>11} {'MFU':>6} {'exposed':>8} {'GiB':>8} {'cost':>9}  plan",
+        f"{'s per step':>11} {'MFU':>6} {'forecast':>8} {'exposed':>8} {'GiB':>8} {'cost':>9}"
+        "  plan",
     ]
     for best in found.best():
         lines.append(f"{best.model} on {best.cluster}, {counted(best.ranks, 'rank')}")
@@ -91,14 +92,16 @@ def _lines(found: "Exploration") -> list[str]:
     for outcome in found.outcomes:
         if outcome.error:
             lines.append(f"failed: {outcome.cluster}, {outcome.plan}: {outcome.error}")
-    return lines
+    return [*lines, "", *(f"note: {told}" for told in found.assumptions)]
 
 
 def _line(outcome: "PlanOutcome") -> str:
     seconds = outcome.step_s or 0.0
+    reached = outcome.forecast_utilization
+    forecast = "-" if reached is None else f"{reached:.1%}"
     price = f"{outcome.cost:.4g}" if outcome.cost else "-"
     return (
-        f"{seconds:>11.4g} {outcome.utilization or 0:>6.1%} "
+        f"{seconds:>11.4g} {outcome.utilization or 0:>6.1%} {forecast:>8} "
         f"{(outcome.exposed_s or 0) / (seconds or 1):>8.1%} {outcome.memory_gib:>8.1f} "
         f"{price:>9}  {outcome.plan}"
     )

@@ -363,8 +363,11 @@ def _run(args: argparse.Namespace) -> int:
         _write_ticks(args, result)
     print_figures(args.json, {**document, "input_notes": notes_json(workload.notes)}, lines)
     print_notes(workload.notes)
+    from layerdag.simulator.run import NOT_MODELED
+
     for note in result.notes:
         print(f"note: {note}", file=sys.stderr)
+    print(f"not modeled: {'; '.join(NOT_MODELED)}", file=sys.stderr)
     return strict_code(workload.notes, strict=args.strict)
 
 

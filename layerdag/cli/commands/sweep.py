@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     single_threaded_blas()  # worker processes inherit it
     from layerdag.runtime.files import file_lock
     from layerdag.runtime.terminal import track
+    from layerdag.simulator.run import NOT_MODELED
     from layerdag.simulator.sweep import (
         draw,
         in_processes,
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     print_figures(args.json, figures, lines)
     for note, count in Counter(note for row in rows for note in row.notes.splitlines()).items():
         print(f"note: {note} ({count:,} of {len(rows):,} rows)", file=sys.stderr)
+    print(f"not modeled: {'; '.join(NOT_MODELED)}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -51,6 +51,9 @@ _PLAN = (
     ("pipeline", "stages that share the layers"),
     ("context", "ranks that share each sequence"),
     ("expert", "ranks that share the experts; inside data x context, as in Megatron-LM"),
+    ("expert-tensor", "ranks that share one expert: 0 the tensor ranks, 1 none (spread over them)"),
+    ("first-layers", "layers of the first stage (default: as many as the others)"),
+    ("last-layers", "layers of the last stage (default: as many as the others)"),
     ("virtual-stages", "groups of layers that each stage holds (interleaved 1F1B)"),
     ("zero", "ZeRO stage: 1 shares optimizer states, 2 gradients, too, 3 parameters, too"),
 )
@@ -70,14 +73,18 @@ _SIDES = tuple(
 )
 _WORDS = (
     ("schedule", "order of micro-batches: 1f1b, interleaved, gpipe, zb-h1 (zero-bubble)"),
-    ("recompute", "what the backward pass computes again: none, selective (attention), full"),
+    (
+        "recompute",
+        "what the backward pass computes again: none, selective (attention), alternate (every "
+        "second layer), full",
+    ),
     ("attention", "flash, or unfused, which keeps all scores"),
     (
         "phase",
         "training, prefill, decode, inference (a forward pass without KV cache), "
         "disaggregated (prefill and decode on ranks of their own)",
     ),
-    ("precision", "bf16, fp16, bf16-fp32-gradients, fp32"),
+    ("precision", "bf16, fp16, bf16-fp32-gradients, fp32, fp8, mxfp8, nvfp4"),
     ("causal", "operations of causal attention: full square (as published), half of it"),
 )
 
@@ -98,6 +105,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="split norms and residuals over the tensor ranks, too")  # fmt: skip
     parser.add_argument("--prefill-sequence-parallel", action="store_true", default=None,
         help="the same of the ranks that prefill")  # fmt: skip
+    parser.add_argument("--ends-as-layers", action="store_true", default=None,
+        help="count embedding and output layer as layers where stages share them")  # fmt: skip
     for flag, text in _WORDS:
         parser.add_argument(f"--{flag}", metavar="WORD", help=text)
 
@@ -152,7 +161,7 @@ def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence[
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return what was given of plan and step."""
     names = [flag.replace("-", "_") for flag, _ in (*_PLAN, *_STEP, *_SIDES, *_WORDS)]
-    names += ["sequence_parallel", "prefill_sequence_parallel"]
+    names += ["sequence_parallel", "prefill_sequence_parallel", "ends_as_layers"]
     given = {name: getattr(args, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 

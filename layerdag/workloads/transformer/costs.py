@@ -177,7 +177,8 @@ class Costs:
     @cached_property
     def routed(self) -> int:
         """Token copies that reach the experts of this rank, if the router balances them."""
-        return self.tokens * self.shape.experts_per_token
+        each = self.plan.tensor // self.plan.expert_sharers
+        return self.tokens // each * self.shape.experts_per_token
 
     @cached_property
     def own_patches(self) -> int:
@@ -213,12 +214,12 @@ class Costs:
     @cached_property
     def up(self) -> Linear:
         """First linear layer of the feed-forward block, gate included."""
-        return Linear(self.shape.hidden, self.shape.up_width // self.plan.tensor, self._experts)
+        return Linear(self.shape.hidden, self.shape.up_width // self._sharers, self._experts)
 
     @cached_property
     def down(self) -> Linear:
         """Second linear layer of the feed-forward block."""
-        return Linear(self.shape.feed_forward // self.plan.tensor, self.shape.hidden, self._experts)
+        return Linear(self.shape.feed_forward // self._sharers, self.shape.hidden, self._experts)
 
     @cached_property
     def shared_up(self) -> Linear:
@@ -260,25 +261,34 @@ class Costs:
         return Linear(image.patch_numbers if image else 0, self.shape.hidden)
 
     @property
+    def _sharers(self) -> int:
+        """Ranks that share the matrices of a feed-forward block, of one expert in a mixture."""
+        return self.plan.expert_sharers if self.shape.experts else self.plan.tensor
+
+    @property
     def _experts(self) -> int:
         return max(self.shape.experts // self.plan.expert, 1)
 
-    def linear(self, layer: Linear, tokens: int) -> Cost:
-        """Forward: two operations for each multiply-accumulate."""
-        return self._product(layer, tokens, self.step.numbers.weights)
+    def linear(self, layer: Linear, tokens: int, *, low: bool = False) -> Cost:
+        """Forward: two operations for each multiply-accumulate; ``low``: of cast operands."""
+        return self._product(layer, tokens, self._operand(low), low)
 
-    def linear_dx(self, layer: Linear, tokens: int) -> Cost:
+    def linear_dx(self, layer: Linear, tokens: int, *, low: bool = False) -> Cost:
         """Gradient of the input."""
-        return self._product(layer, tokens, self.step.numbers.weights)
+        return self._product(layer, tokens, self._operand(low), low)
 
-    def linear_dw(self, layer: Linear, tokens: int) -> Cost:
+    def linear_dw(self, layer: Linear, tokens: int, *, low: bool = False) -> Cost:
         """Gradient of the weight, added to what earlier micro-batches left."""
-        return self._product(layer, tokens, 2 * self.step.numbers.gradients)
+        return self._product(layer, tokens, 2 * self.step.numbers.gradients, low)
 
-    def _product(self, layer: Linear, tokens: int, weight_bytes: int) -> Cost:
+    def _operand(self, low: bool) -> int | float:
+        return self.step.numbers.operand if low else self.step.numbers.weights
+
+    def _product(self, layer: Linear, tokens: int, weight_bytes: int | float, low: bool) -> Cost:
         matrix = layer.inputs * layer.outputs
-        moved = tokens * (layer.inputs + layer.outputs) * self.number
-        return 2 * tokens * matrix, moved + layer.copies * matrix * weight_bytes
+        read, written = (self.step.numbers.operand, self.number) if low else (self.number,) * 2
+        moved = tokens * (layer.inputs * read + layer.outputs * written)
+        return 2 * tokens * matrix, int(moved + layer.copies * matrix * weight_bytes)
 
     # ---- attention ----
 
@@ -298,6 +308,9 @@ class Costs:
         span = self.step.sequence + (self.step.phase == "decode")
         products = shape.query_width + shape.output_width
         operations = 2 * self.tokens * span * products // tensor
+        if 0 < shape.window < span:  # a triangle (the square, counted full) and a band
+            band = shape.window * (1 if self.step.causal == "full" else 2)
+            operations = operations * (span + min(band, span)) // (2 * span)
         if self.step.causal == "half" and self.step.phase != "decode":
             operations //= 2
         moved = self.tokens * products + self.sequences * span * (
@@ -400,7 +413,7 @@ class Costs:
     @cached_property
     def layer_experts(self) -> int:
         """Parameters of the experts of one layer here."""
-        return self._experts * self._feed_forward(self.plan.tensor) if self.shape.experts else 0
+        return self._experts * self._feed_forward(self._sharers) if self.shape.experts else 0
 
     def _feed_forward(self, tensor: int) -> int:
         shape = self.shape
@@ -538,10 +551,16 @@ def layer_activations(costs: Costs) -> int:
     if not shape.experts:
         inner = costs.tokens * (shape.up_width + shape.feed_forward) // plan.tensor
         return kept + own * number + inner * number
-    passed = costs.routed + costs.tokens * shape.shared_experts
-    inner = passed * (shape.up_width + shape.feed_forward) // plan.tensor
+    inner = expert_width(costs)
     copies = own * shape.experts_per_token
     return kept + (own + 2 * copies + inner) * number
+
+
+def expert_width(costs: Costs) -> int:
+    """Return the numbers that a mixture's inner layers make of a micro-batch on this rank."""
+    shape, plan = costs.shape, costs.plan
+    width, shared = shape.up_width + shape.feed_forward, costs.tokens * shape.shared_experts
+    return costs.routed * width // plan.expert_sharers + shared * width // plan.tensor
 
 
 def _kept(costs: Costs, stage: int) -> int:
@@ -550,10 +569,13 @@ def _kept(costs: Costs, stage: int) -> int:
     What a forward pass keeps is held until the gradients of weights are there.
     """
     shape, plan, number = costs.shape, costs.plan, costs.number
-    full, own = plan.recompute == "full", costs.own_tokens * shape.hidden
+    own = costs.own_tokens * shape.hidden
     chunks = layers_of_chunks(shape.layers, plan, stage)
     kept = [
-        sum(own * number if full else layer_activations(costs.of_layer(layer)) for layer in layers)
+        sum(
+            own * number if plan.recomputes(layer) else layer_activations(costs.of_layer(layer))
+            for layer in layers
+        )
         for layers in chunks
     ]
     kept[0] += own if shape.dropout and stage == 0 else 0
@@ -565,14 +587,14 @@ def _kept(costs: Costs, stage: int) -> int:
         held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
         most = max(most, held)
     again = (layer_activations(costs.of_layer(layers[0])) for layers in chunks if layers)
-    return most + (max(again, default=0) if full else 0)
+    return most + (max(again, default=0) if plan.recompute in ("alternate", "full") else 0)
 
 
 def _passing(costs: Costs) -> int:
     """Return what a forward pass holds at once: stream, block input, inner tensors."""
     shape, tensor = costs.shape, costs.plan.tensor
-    tokens = costs.routed + costs.tokens * shape.shared_experts if shape.experts else costs.tokens
-    inner = tokens * (shape.up_width + shape.feed_forward) // tensor
+    inner = costs.tokens * (shape.up_width + shape.feed_forward) // tensor
+    inner = expert_width(costs) if shape.experts else inner
     if shape.dense_layers:
         dense = shape.dense
         inner = max(inner, costs.tokens * (dense.up_width + dense.feed_forward) // tensor)

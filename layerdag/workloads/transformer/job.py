@@ -24,7 +24,7 @@ from layerdag.workloads.transformer.plan import (
     Plan,
     Step,
     check_fit,
-    layers_of_stage,
+    layers_of_chunks,
     stage_traces,
 )
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -78,12 +78,11 @@ class PlanRanks:
 
     def stage_of(self, layer: int) -> int:
         """Return the stage that holds a layer."""
-        stages, layers = self.costs.plan.pipeline, self.costs.shape.layers
-        return next(s for s in range(stages) if layer in layers_of_stage(layers, s, stages))
+        return next(s for s in range(self.costs.plan.pipeline) if layer in self.layers(s))
 
     def layers(self, stage: int) -> range:
         """Return the layers of a stage."""
-        return layers_of_stage(self.costs.shape.layers, stage, self.costs.plan.pipeline)
+        return layers_of_chunks(self.costs.shape.layers, self.costs.plan, stage)[0]
 
     def sequences(self, data: int, part: int) -> range:
         """Return the sequences of a micro-batch."""

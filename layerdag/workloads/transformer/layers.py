@@ -34,7 +34,7 @@ from typing import final
 from layerdag.errors import ConfigError
 from layerdag.traces.builder import NodeAppender
 from layerdag.traces.trace import OPERATOR, Attribute, CollectiveType, NodeType, Trace, Wire
-from layerdag.workloads.transformer.costs import Costs, LatentCosts, Linear
+from layerdag.workloads.transformer.costs import ELEMENTWISE, Costs, LatentCosts, Linear
 from layerdag.workloads.transformer.plan import PEERS
 
 Nodes = tuple[int, ...]
@@ -89,12 +89,17 @@ class ProgramBuilder:
         """Let what follows wait for the operators so far."""
         self._before = self._last_compute
 
-    def compute(self, name: str, cost: tuple[int, int], after: Nodes) -> Nodes:
-        """Add an operator of (operations, bytes read and written); return its number."""
+    def compute(self, name: str, cost: tuple[int, int], after: Nodes, dtype: str = "") -> Nodes:
+        """Add an operator of (operations, bytes read and written); return its number.
+
+        ``dtype`` is its number format where it is not that of all operators.
+        """
         operations, moved = cost
         self._check(name, max(operations, moved))
         columns = self._columns
         columns.attribute(OPERATOR, Wire.STRING, columns.text(_operator(name)))
+        if dtype:
+            columns.attribute("dtype", Wire.STRING, columns.text(dtype))
         columns.attribute("num_ops", Wire.INT64, max(operations, 1))
         columns.attribute("tensor_size", Wire.UINT64, max(moved, 1))
         ctrl = tuple(node for node in self._before if node not in after)
@@ -227,8 +232,25 @@ class BlockWriter:
 
     def linear(self, name: str, layer: Linear, after: Nodes, tokens: int = 0) -> Nodes:
         """Write a linear layer; by default of all tokens of the micro-batch."""
-        cost = self.costs.linear(layer, tokens or self.costs.tokens)
-        return self.tape.compute(f"mm.{name}", cost, after)
+        tokens = tokens or self.costs.tokens
+        low = self._low(name)
+        after = self._cast(f"cast.{name}", tokens, layer.inputs, after) if low else after
+        cost = self.costs.linear(layer, tokens, low=low)
+        return self.tape.compute(f"mm.{name}", cost, after, self._format(low))
+
+    def _low(self, name: str) -> bool:
+        """Return whether a product's operands are cast to fewer bits: those of layers are."""
+        kept = name.startswith(("router.", "modulation."))
+        return bool(self.costs.step.numbers.products) and not kept
+
+    def _format(self, low: bool) -> str:
+        return self.costs.step.numbers.products if low else ""
+
+    def _cast(self, name: str, tokens: int, width: int, after: Nodes) -> Nodes:
+        """Write the cast of an operand: read, and written as it is and transposed."""
+        count, numbers = tokens * width, self.costs.step.numbers
+        moved = int(count * (numbers.weights + 2 * numbers.operand))
+        return self.tape.compute(name, (ELEMENTWISE * count, moved), after)
 
     def norm(self, name: str, after: Nodes, width: int = 0) -> Nodes:
         """Write a norm of this rank's tokens; by default of the stream."""
@@ -260,9 +282,13 @@ class BlockWriter:
     ) -> tuple[Nodes, Nodes]:
         """Write the gradients of a linear layer's input and weight."""
         tokens = tokens or self.costs.tokens
-        dx = self.tape.compute(f"mm.{name}.dx", self.costs.linear_dx(layer, tokens), dy)
-        cost = self.costs.linear_dw(layer, tokens)
-        write = partial(self.tape.compute, f"mm.{name}.dw", cost, dy)
+        low = self._low(name)
+        dtype = self._format(low)
+        dy = self._cast(f"cast.{name}.dy", tokens, layer.outputs, dy) if low else dy
+        cost = self.costs.linear_dx(layer, tokens, low=low)
+        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype)
+        cost = self.costs.linear_dw(layer, tokens, low=low)
+        write = partial(self.tape.compute, f"mm.{name}.dw", cost, dy, dtype)
         return dx, self.gradient(write, self._weights_of(name))
 
     def columns_back(self, name: str, layer: Linear, dy: Nodes) -> tuple[Nodes, Nodes]:
@@ -291,15 +317,18 @@ class BlockWriter:
         where = name.partition(".")[2]
         gather = partial(self.gather, f"gather_again{block}.{where}", dy, read.size)
         x = () if self.costs.plan.splits_backward else gather()
-        cost = self.costs.linear_dx(layer, read.tokens)
-        dx = self.tape.compute(f"mm.{name}.dx", cost, dy)
+        low = self._low(name)
+        dtype = self._format(low)
+        dy = self._cast(f"cast.{name}.dy", read.tokens, layer.outputs, dy) if low else dy
+        cost = self.costs.linear_dx(layer, read.tokens, low=low)
+        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype)
         if read.summed:
             dx = self.total(f"sum_dx{block}.{where}", dx, read.whole)
-        cost = self.costs.linear_dw(layer, read.tokens)
+        cost = self.costs.linear_dw(layer, read.tokens, low=low)
 
         def write() -> Nodes:
             both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.tape.compute(f"mm.{name}.dw", cost, both)
+            return self.tape.compute(f"mm.{name}.dw", cost, both, dtype)
 
         return dx, self.gradient(write, self._weights_of(name))
 
@@ -484,11 +513,12 @@ class FeedForwardWriter:
         shared = self._shared(where, h)
         h = write.linear(f"router.{where}", costs.router, h, costs.own_tokens)
         h = self._exchange(f"dispatch.{where}", h)
-        h = write.gather(f"gather2.{where}", h, costs.routed_stream)
+        if self._split:
+            h = write.gather(f"gather2.{where}", h, costs.routed_stream)
         h = write.linear(f"up.{where}", costs.up, h, costs.routed)
-        h = self._activation(f"act.{where}", h, costs.routed)
+        h = self._activation(f"act.{where}", h, costs.routed, of_experts=True)
         h = write.linear(f"down.{where}", costs.down, h, costs.routed)
-        if write.sharded:
+        if write.sharded and self._split:
             h = write.total(f"sum2.{where}", h, costs.stream * costs.shape.experts_per_token)
         h = self._exchange(f"combine.{where}", h)
         h = self._mix(f"mix.{where}", (*h, *shared))
@@ -505,6 +535,11 @@ class FeedForwardWriter:
         h = write.linear(f"shared_down.{where}", costs.shared_down, h)
         return write.total(f"sum_shared.{where}", h) if write.sharded else h
 
+    @property
+    def _split(self) -> bool:
+        """Whether tensor ranks share the matrices of an expert."""
+        return self._costs.plan.expert_sharers > 1
+
     def _mix(self, name: str, after: Nodes) -> Nodes:
         shape = self._costs.shape
         copies = shape.experts_per_token + (shape.shared_experts > 0)
@@ -518,8 +553,11 @@ class FeedForwardWriter:
         size, kind = self._costs.routed_stream, CollectiveType.ALL_TO_ALL
         return self.write.tape.collective(name, kind, "expert", size, after)
 
-    def _activation(self, name: str, after: Nodes, tokens: int, tensors: int = 1) -> Nodes:
-        shape, tensor = self._costs.shape, self._costs.plan.tensor
+    def _activation(
+        self, name: str, after: Nodes, tokens: int, tensors: int = 1, of_experts: bool = False
+    ) -> Nodes:
+        shape, plan = self._costs.shape, self._costs.plan
+        tensor = plan.expert_sharers if of_experts else plan.tensor
         operations, _ = self._costs.elementwise(tokens, shape.feed_forward // tensor)
         width = (shape.up_width + shape.feed_forward) // tensor
         moved = tensors * tokens * width * self._costs.number
@@ -540,12 +578,16 @@ class FeedForwardWriter:
         dy = self._mix(f"mix.{where}", dy)
         shared = self._shared_back(where, dy)
         h = self._exchange(f"combine.{where}", dy)
-        h = write.gather(f"gather2.{where}", h, costs.routed_stream)
+        if self._split:
+            h = write.gather(f"gather2.{where}", h, costs.routed_stream)
         h, down_dw = write.linear_back(f"down.{where}", costs.down, h, costs.routed)
-        h = self._activation(f"act.{where}", h, costs.routed, tensors=2)
+        h = self._activation(f"act.{where}", h, costs.routed, tensors=2, of_experts=True)
         copies = costs.shape.experts_per_token
         read = Input(costs.routed, costs.routed_stream, costs.stream * copies, write.sharded)
-        h, up_dw = write.split_by_columns_back(f"up.{where}", costs.up, h, "2", read)
+        if self._split:
+            h, up_dw = write.split_by_columns_back(f"up.{where}", costs.up, h, "2", read)
+        else:
+            h, up_dw = write.linear_back(f"up.{where}", costs.up, h, costs.routed)
         h = self._exchange(f"dispatch.{where}", h)
         h = (*h, *shared.dx)
         if not write.sharded:
@@ -589,10 +631,13 @@ class LayerWriter:
         h = write.norm(f"norm2.{where}", h)
         return FeedForwardWriter(write).forward(where, h)
 
-    def backward(self, where: str, dy: Nodes) -> BackwardOutputs:
-        """Write the backward pass of a layer; ``dy`` makes the gradient of its output."""
+    def backward(self, where: str, dy: Nodes, again: bool) -> BackwardOutputs:
+        """Write the backward pass of a layer; ``dy`` makes the gradient of its output.
+
+        ``again``: its forward pass is computed once more.
+        """
         write, h = self.write, dy
-        if write.costs.plan.recompute == "full":
+        if again:
             h = self.forward(f"{where}.again", dy)
         passed = FeedForwardWriter(write).backward(where, h)
         h = write.norm_back(f"norm2.{where}", passed.dx)

@@ -377,7 +377,9 @@ class _StageWriter:
             weights = self._fetch(f"L{layer}", where, before)
             experts = self._fetch_experts(layer, where, before)
             before = dy
-            passed = self._layer(layer).backward(f"{layer}.{where}", (*dy, *weights, *experts))
+            again = self._plan.recomputes(layer)
+            needed = (*dy, *weights, *experts)
+            passed = self._layer(layer).backward(f"{layer}.{where}", needed, again)
             self._made(f"L{layer}", micro_batch, passed.dense)
             if f"L{layer}.experts" in self._buckets:
                 self._made(f"L{layer}.experts", micro_batch, passed.experts)

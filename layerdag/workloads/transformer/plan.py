@@ -12,7 +12,7 @@ from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.shapes import Image, ModelShape
 
 Schedule = Literal["1f1b", "interleaved", "gpipe", "zb-h1"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "alternate", "full"]
 Attention = Literal["flash", "unfused"]
 Phase = Literal["training", "prefill", "decode", "inference"]
 Causal = Literal["full", "half"]
@@ -24,11 +24,14 @@ class Precision:
 
     Attributes:
         name: On the command line.
-        dtype: Format of matrix products, as traces state it.
-        weights: Bytes of a weight, and of an activation.
+        dtype: Format of everything but the products of layers, as traces state it.
+        weights: Bytes of a weight as it is kept and gathered, and of an activation.
         gradients: Bytes of a gradient.
         optimizer: Bytes of the optimizer's states of one parameter: 12 for Adam in mixed precision
             (a copy of the weight, momentum, variance, each of 4 bytes).
+        products: Format of the matrix products of the layers ("fp8", "mxfp8", "nvfp4"); "" where it
+            is ``dtype``. Attention, router, embedding and output layer stay in ``dtype``.
+        product_bits: Bits of an operand of these products, block scales included.
     """
 
     name: str
@@ -36,6 +39,13 @@ class Precision:
     weights: int
     gradients: int
     optimizer: int
+    products: str = ""
+    product_bits: float = 0.0
+
+    @property
+    def operand(self) -> float:
+        """Bytes of an operand of a layer's products."""
+        return self.product_bits / 8 if self.products else float(self.weights)
 
 
 MAX_LAYER_RUNS = 100_000
@@ -48,9 +58,14 @@ PRECISIONS = {
         Precision("fp16", "float16", 2, 2, 12),
         Precision("bf16-fp32-gradients", "bfloat16", 2, 4, 12),
         Precision("fp32", "float32", 4, 4, 8),
+        Precision("fp8", "bfloat16", 2, 2, 12, "fp8", 8),
+        Precision("mxfp8", "bfloat16", 2, 2, 12, "mxfp8", 8.25),
+        Precision("nvfp4", "bfloat16", 2, 2, 12, "nvfp4", 4.5),
     )
 }
-"""Precisions by name; "bf16" and "fp16" have the 16 bytes a parameter of the ZeRO paper."""
+"""Precisions by name; "bf16" and "fp16" have the 16 bytes a parameter of the ZeRO paper. In the
+last three, operands of the layers' products are cast first: 8 bits with one scale a tensor, with a
+byte of scale for each 32 numbers (OCP Microscaling), 4 bits with a byte for each 16 (NVFP4)."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +77,25 @@ class Plan:
         tensor: Ranks that share each layer's matrices.
         pipeline: Stages that share the layers.
         context: Ranks that share each sequence.
-        expert: Ranks that share the experts; divides ``data * context``, as in Megatron-LM.
+        expert: Ranks that share the experts; divides ``data * context``, as in Megatron-LM, with
+            ``expert_tensor`` 1 ``data * context * tensor``.
+        expert_tensor: Ranks that share the matrices of one expert: 0 as many as ``tensor``; 1 none,
+            so that experts are spread over the tensor ranks, too (Megatron-LM's
+            expert-tensor-parallel size).
         sequence_parallel: Whether norms and residuals are split over the tensor ranks, too.
         zero: ZeRO stage: what data-parallel ranks share: 1 optimizer states, 2 gradients, too,
             3 parameters, too (fully sharded).
         schedule: Order of micro-batches in a pipeline; "interleaved" is "1f1b" with several virtual
             stages, "zb-h1" the zero-bubble schedule that takes no more memory than "1f1b".
         virtual_stages: Groups of layers that each stage holds (interleaved 1F1B).
-        recompute: What the backward pass computes again: nothing, the attention core, or layers.
+        recompute: What the backward pass computes again: nothing; "selective" the attention core
+            (Megatron-LM); "alternate" every second layer, which torchtitan's selective modes come
+            to (every second layer, or every second product of all); "full" all layers.
         attention: "flash" keeps no scores; "unfused" does, as Megatron's published formula.
+        ends_as_layers: Whether embedding and output layer count as a layer each where layers are
+            split over stages, so that 126 layers fill 16 x 8 stages (as for Llama 3 405B).
+        first_layers: Layers of the first stage; 0 for as many as the others.
+        last_layers: Layers of the last stage; 0 for as many as the others.
 
     Raises:
         ConfigError: If a degree is not possible.
@@ -87,21 +112,45 @@ class Plan:
     virtual_stages: int = 1
     recompute: Recompute = "none"
     attention: Attention = "flash"
+    expert_tensor: int = 0
+    ends_as_layers: bool = False
+    first_layers: int = 0
+    last_layers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("data", "tensor", "pipeline", "context", "expert", "virtual_stages"):
             _whole("plan", name, getattr(self, name))
+        for name in ("first_layers", "last_layers"):
+            if getattr(self, name):
+                _whole("plan", name, getattr(self, name))
         if type(self.zero) is not int or self.zero not in (0, 1, 2, 3):
             raise ConfigError(f"plan: zero is {self.zero!r}; ZeRO stages are 0 (none) to 3.")
         _known("plan", "schedule", self.schedule, Schedule)
         self._check_schedule()
         _known("plan", "recompute", self.recompute, Recompute)
         _known("plan", "attention", self.attention, Attention)
-        if self.data * self.context % self.expert:
+        self._check_experts()
+
+    def _check_experts(self) -> None:
+        """Refuse expert ranks that are not there."""
+        if self.expert_tensor not in (0, 1, self.tensor):
             raise ConfigError(
-                f"plan: {self.expert} expert ranks do not divide data x context = "
-                f"{self.data * self.context}, whose ranks share the experts; raise data to a "
-                f"multiple of {self.expert}."
+                f"plan: expert_tensor is {self.expert_tensor!r}; it is 1 (experts are spread over "
+                f"the tensor ranks) or the {self.tensor} tensor ranks, which 0 stands for."
+            )
+        spread = self.tensor > 1 and self.expert_tensor == 1
+        if spread and not self.sequence_parallel:
+            raise ConfigError(
+                "plan: expert_tensor 1 gives each tensor rank tokens of its own to send to "
+                "experts, which it has with sequence_parallel only; set it, too."
+            )
+        if self.experts_over % self.expert:
+            over = "data x context x tensor" if spread else "data x context"
+            raise ConfigError(
+                f"plan: {self.expert} expert ranks do not divide {over} = "
+                f"{self.experts_over}, whose ranks share the experts; raise data to a "
+                f"multiple of {self.expert}"
+                + ("." if spread or self.tensor == 1 else ", or set expert_tensor to 1.")
             )
 
     def _check_schedule(self) -> None:
@@ -133,15 +182,29 @@ class Plan:
         """Ranks that hold the same dense weights: their gradients are summed."""
         return self.data * self.context
 
+    def recomputes(self, layer: int) -> bool:
+        """Return whether the backward pass computes a layer again."""
+        return self.recompute == "full" or (self.recompute == "alternate" and layer % 2 == 1)
+
     @property
     def splits_backward(self) -> bool:
         """Whether gradients of weights are passes of their own."""
         return self.schedule == "zb-h1"
 
     @property
+    def expert_sharers(self) -> int:
+        """Ranks that share the matrices of one expert."""
+        return self.expert_tensor or self.tensor
+
+    @property
+    def experts_over(self) -> int:
+        """Ranks of a stage over which whole experts are spread."""
+        return self.replicas * self.tensor // self.expert_sharers
+
+    @property
     def expert_replicas(self) -> int:
         """Ranks that hold the same experts."""
-        return self.replicas // self.expert
+        return self.experts_over // self.expert
 
 
 @dataclass(frozen=True)
@@ -206,7 +269,12 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
     for what, total, over, parts in (
         ("query heads", shape.heads, "tensor ranks", plan.tensor),
         ("key heads", shape.key_heads, "tensor ranks", plan.tensor),
-        ("feed-forward columns", shape.feed_forward, "tensor ranks", plan.tensor),
+        (
+            "feed-forward columns",
+            shape.feed_forward,
+            "tensor ranks",
+            plan.expert_sharers if shape.experts else plan.tensor,
+        ),
         (
             "feed-forward columns of dense layers",
             shape.dense_feed_forward,
@@ -265,16 +333,38 @@ def _check_image(name: str, image: Image, step: Step) -> None:
 def _check_stages(shape: ModelShape, plan: Plan, step: Step) -> None:
     """Refuse a pipeline with stages that would have nothing to do."""
     stages = plan.pipeline * plan.virtual_stages
-    if stages > shape.layers:
+    filling = shape.layers + 2 * plan.ends_as_layers
+    if stages > filling:
         each = f" of {plan.virtual_stages} virtual stages each" if stages > plan.pipeline else ""
+        more = "" if plan.ends_as_layers or stages > filling + 2 else ", or set ends_as_layers"
         raise ConfigError(
             f"{shape.name}: {shape.layers} layers do not fill {plan.pipeline} pipeline stages"
-            f"{each}; use fewer."
+            f"{each}; use fewer{more}."
         )
+    _check_ends(shape, plan)
     if plan.virtual_stages > 1 and step.training and step.micro_batches % plan.pipeline:
         raise ConfigError(
             f"step: interleaved 1F1B takes micro-batches in groups of the {plan.pipeline} pipeline "
             f"stages; {step.micro_batches} cannot be grouped so. Give a multiple."
+        )
+
+
+def _check_ends(shape: ModelShape, plan: Plan) -> None:
+    """Refuse numbers of layers of the first and last stage that leave none, or none fit."""
+    given = [count for count in (plan.first_layers, plan.last_layers) if count]
+    if not given:
+        return
+    if plan.ends_as_layers or plan.pipeline <= len(given):
+        raise ConfigError(
+            f"plan: first_layers {plan.first_layers} and last_layers {plan.last_layers} need a "
+            "pipeline with stages between, and ends_as_layers left out."
+        )
+    rest, stages = shape.layers - sum(given), plan.pipeline - len(given)
+    if rest < stages * plan.virtual_stages or any(n % plan.virtual_stages for n in given):
+        raise ConfigError(
+            f"{shape.name}: first_layers {plan.first_layers} and last_layers {plan.last_layers} "
+            f"leave {rest} layers for {stages} stages of {plan.virtual_stages} virtual stages; "
+            "choose numbers that the virtual stages divide and that leave a layer for each."
         )
 
 
@@ -355,7 +445,7 @@ class DeviceMesh:
         if role == "embedding":
             ends = rank_PXT[[0, -1]].reshape(2, -1)
             return ends.T if plan.pipeline > 1 else ends[:1].T
-        rank_PKET = rank_PXT.reshape(plan.pipeline, -1, plan.expert, plan.tensor)
+        rank_PKET = rank_PXT.reshape(plan.pipeline, -1, plan.expert, plan.expert_sharers)
         axis, size = (2, plan.expert) if role == "expert" else (1, plan.expert_replicas)
         return np.moveaxis(rank_PKET, axis, 3).reshape(-1, size)
 
@@ -481,9 +571,28 @@ def layers_of_stage(layers: int, stage: int, stages: int) -> range:
 
 def layers_of_chunks(layers: int, plan: Plan, stage: int) -> tuple[range, ...]:
     """Return the layers of each virtual stage of a stage: the stages take turns."""
-    positions = range(stage, plan.pipeline * plan.virtual_stages, plan.pipeline)
     every = plan.pipeline * plan.virtual_stages
-    return tuple(layers_of_stage(layers, position, every) for position in positions)
+    positions = range(stage, every, plan.pipeline)
+    if plan.first_layers or plan.last_layers:
+        ends = np.cumsum([0, *_given_counts(layers, plan)]).tolist()
+        return tuple(range(ends[position], ends[position + 1]) for position in positions)
+    if not plan.ends_as_layers:
+        return tuple(layers_of_stage(layers, position, every) for position in positions)
+    parts = [layers_of_stage(layers + 2, position, every) for position in positions]
+    return tuple(range(max(p.start - 1, 0), min(p.stop - 1, layers)) for p in parts)
+
+
+def _given_counts(layers: int, plan: Plan) -> list[int]:
+    """Return the layers of every virtual stage in order, those of first and last stage given."""
+    stages, chunks = plan.pipeline, plan.virtual_stages
+    given = {0: plan.first_layers, stages - 1: plan.last_layers}
+    fixed = {stage: count for stage, count in given.items() if count}
+    free = (stages - len(fixed)) * chunks
+    rest = iter(len(layers_of_stage(layers - sum(fixed.values()), n, free)) for n in range(free))
+    return [
+        fixed[position % stages] // chunks if position % stages in fixed else next(rest)
+        for position in range(stages * chunks)
+    ]
 
 
 def layers_held(layers: int, plan: Plan, stage: int) -> int:

@@ -166,6 +166,8 @@ class ModelShape:
         dense_layers: Layers before the first mixture, which have a feed-forward block of their own.
         dense_feed_forward: Inner width of that block; 0 without such layers.
         router_bias: Whether the router has a bias, one number for each expert.
+        window: Tokens that every other layer attends to (gpt-oss); 0 where all attend to all. Costs
+            are the mean of both kinds of layers.
         notes: What the file that describes it says and is not known.
 
     Raises:
@@ -195,6 +197,7 @@ class ModelShape:
     dense_layers: int = 0
     dense_feed_forward: int = 0
     router_bias: bool = False
+    window: int = 0
     notes: tuple[Note, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:

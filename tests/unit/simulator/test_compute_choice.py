@@ -16,6 +16,7 @@ from layerdag.simulator.compute import (
     RooflineCompute,
 )
 from layerdag.simulator.compute_choice import CHOICES, compute_model, model_files
+from layerdag.simulator.device_shares import shares_of
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.simulator.run import simulate
 from layerdag.simulator.systolic import Gemm, RoofMap, SystolicArray, SystolicCompute
@@ -63,7 +64,8 @@ def test_arguments_change_times():
     assert finish(comp(0, 9), "measured") == 9000
     assert finish(comp(0, 9), "measured:scale=0.5") == 4500
     costed = comp(0, 9, num_ops=67_000_000, tensor_size=8)
-    assert finish(costed, "h100") == 1000
+    assert finish(costed, "h100:efficiency=1") == 1000
+    assert finish(costed, "h100") == int(1000 / shares_of("h100").compute)  # what steps reach
     assert finish(costed, "h100:efficiency=0.5,launch=7") == 2007
 
 

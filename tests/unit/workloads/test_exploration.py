@@ -14,7 +14,9 @@ from layerdag.cli.main import main
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
 from layerdag.simulator.config import Topology
+from layerdag.simulator.device_shares import USUAL
 from layerdag.workloads.exploration import (
+    USUALLY_MEASURED,
     Exploration,
     NetworkDimension,
     PlanOutcome,
@@ -26,6 +28,7 @@ from layerdag.workloads.exploration import (
     points_of,
     read_study,
 )
+from layerdag.workloads.transformer.memory import peak_memory
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +79,7 @@ def test_without_prices_memory_is_the_second_figure():
 
 
 def test_plans_that_are_too_large_or_fail_come_last():
-    small = {"near": cluster(memory_gib=0.002)}
+    small = {"near": cluster(memory_gib=0.0032)}
     fits = [o.fits for o in explore(study(clusters=small)).outcomes]
     assert True in fits
     assert False in fits
@@ -169,13 +172,38 @@ def test_times_are_those_of_the_simulated_step():
     point, found = tried({"tensor": 2, "micro_batches": 2})
     device = Device("own", dict.fromkeys(("f64", "f32", "bf16", "i8"), 1e12), 1e11)
     near = read_study(study()).clusters["near"].simulated
-    result = ld.simulate(point.job.workload(), near, compute=RooflineCompute(device))
+    compute = RooflineCompute(device, USUAL.compute, memory_efficiency=USUAL.memory)
+    result = ld.simulate(point.job.workload(), near, compute=compute)
     assert found.step_s == result.makespan_ns / 1e9
     assert found.compute_s == pytest.approx(result.compute_ns.mean() / 1e9)
     assert found.exposed_s == pytest.approx(found.step_s - found.compute_s)
     assert found.tokens_per_s == pytest.approx(16 * 32 / found.step_s)
     assert found.cost == pytest.approx(3.6 * 4 * found.step_s / 3600)
     assert (found.fits, found.error) == (True, "")
+
+
+def test_a_study_tells_what_it_assumes_and_what_no_measured_step_reached():
+    """Llama-3-70B on 64 H100: the data sheet alone promises more than anybody measured."""
+    links = [
+        {"topology": "Switch", "ranks": 8, "gb_per_s": 450},
+        {"topology": "Switch", "ranks": 8, "gb_per_s": 50},
+    ]
+    pods = {"device": "h100", "memory_gib": 80, "network": links}
+    plan = {"zero": 3, "recompute": "full"}
+    reached = {}
+    for efficiency in (None, 1.0):
+        described = {
+            "model": "llama3-70b", "step": {"batch": 256, "sequence": 4096}, "plans": plan,
+            "clusters": {"pods": {**pods, "efficiency": efficiency}},
+        }  # fmt: skip
+        found = explore(described)
+        reached[efficiency] = found.best()[0].utilization
+        told = " ".join(found.summary()["assumptions"])
+        assert "not modeled: host time" in told
+        assert ("data sheet of h100 at 100 %" in told) == (efficiency == 1.0)
+        assert ("more than" in told) == (reached[efficiency] > USUALLY_MEASURED)
+        assert 0.3 < found.best()[0].forecast_utilization < 0.5
+    assert reached[None] < USUALLY_MEASURED + 0.1 < reached[1.0]
 
 
 def test_what_is_computed_again_is_no_utilization():
@@ -192,7 +220,8 @@ def test_a_plan_that_needs_more_memory_than_there_is_has_no_time():
     point, found = tried({"tensor": 2}, memory_gib=1e-4)
     assert not found.fits
     assert found.step_s is None
-    assert found.memory_gib == pytest.approx(point.job.summary()["peak_memory"] / 2**30)
+    assert found.memory_gib == pytest.approx(peak_memory(point.job).allocated / 2**30)
+    assert found.margin_gib == pytest.approx(1e-4 - found.memory_gib)
 
 
 def test_expanded_memory_holds_more_and_takes_longer():
@@ -206,7 +235,7 @@ def test_expanded_memory_holds_more_and_takes_longer():
 
 def test_memory_that_is_just_enough_is_enough():
     point, _ = tried({"tensor": 2})
-    exact = point.job.summary()["peak_memory"] / 2**30
+    exact = peak_memory(point.job).allocated / 2**30
     assert tried({"tensor": 2}, memory_gib=exact)[1].fits
     assert not tried({"tensor": 2}, memory_gib=exact * (1 - 1e-9))[1].fits
 

@@ -8,6 +8,7 @@ import pytest
 from simulator_traces import all_reduce, comp, node, recv, workload
 
 from layerdag.cli.main import main
+from layerdag.simulator.run import NOT_MODELED
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.trace import NodeType
 
@@ -189,7 +190,7 @@ def test_what_makes_figures_too_small_is_noted(files, capsys):
         workload(*[[comp(0, 1), all_reduce(1, 8, (0,))]] * 2), files / "w", overwrite=True
     )
     assert simulate(files) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.splitlines() == [f"not modeled: {'; '.join(NOT_MODELED)}"]
 
 
 def test_traces_without_times_and_costs_are_refused_with_the_remedies(files, capsys):

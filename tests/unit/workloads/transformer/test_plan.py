@@ -39,6 +39,7 @@ PLANS = [
     Plan(pipeline=3, tensor=2),
     Plan(tensor=2, context=3, data=2, pipeline=2, expert=6),
     Plan(data=4, context=2, expert=4),
+    Plan(data=3, tensor=2, pipeline=2, expert=6, expert_tensor=1, sequence_parallel=True),
 ]
 
 
@@ -71,7 +72,7 @@ def test_groups_have_the_size_of_their_degree(plan):
         "context": plan.context,
         "data": plan.data * plan.context,
         "expert": plan.expert,
-        "expert_data": plan.data * plan.context // plan.expert,
+        "expert_data": plan.experts_over // plan.expert,
         "embedding": 2 if plan.pipeline > 1 else 1,
     }
 
@@ -89,6 +90,9 @@ def test_expert_ranks_and_their_replicas_make_up_the_data_ranks(plan):
         for role in ("data", "expert", "expert_data")
     }
     assert not same["expert"] & same["expert_data"]
+    if plan.expert_sharers < plan.tensor:  # experts are spread over the tensor ranks, too
+        assert all(grid.stage(a) == grid.stage(b) for a, b in same["expert"] | same["expert_data"])
+        return
     assert same["expert"] | same["expert_data"] <= same["data"]
 
 
@@ -157,7 +161,8 @@ def test_the_ranks_of_a_plan_are_the_product_of_its_degrees_but_for_experts():
 def test_every_precision_of_two_bytes_keeps_a_copy_of_four_and_both_moments():
     """ZeRO's 16 bytes per parameter; 18 with gradients of four bytes."""
     held = {name: p.weights + p.gradients + p.optimizer for name, p in PRECISIONS.items()}
-    assert held == {"bf16": 16, "fp16": 16, "bf16-fp32-gradients": 18, "fp32": 16}
+    assert held.pop("bf16-fp32-gradients") == 18
+    assert set(held.values()) == {16}
     assert Step(precision="fp32").numbers is PRECISIONS["fp32"]
 
 
@@ -366,3 +371,43 @@ def test_a_job_folds_into_one_class_of_ranks_a_stage():
     assert [found.ranks for found in classes] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     graph = job_graph("job", classes, workload.groups, {})
     assert set(graph.categories["dtype"]) == {"bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("plan", "layers", "counts"),
+    [
+        (Plan(pipeline=16, virtual_stages=8, ends_as_layers=True), 126, [7, *[8] * 14, 7]),
+        (Plan(pipeline=4, first_layers=5, last_layers=3), 22, [5, 7, 7, 3]),
+        (Plan(pipeline=4, virtual_stages=2, last_layers=4), 16, [4, 4, 4, 4]),
+    ],
+    ids=str,
+)
+def test_stages_hold_every_layer_once_and_as_many_as_the_plan_says(plan, layers, counts):
+    chunks = [layers_of_chunks(layers, plan, stage) for stage in range(plan.pipeline)]
+    assert [sum(map(len, held)) for held in chunks] == counts
+    in_order = [layer for chunk in zip(*chunks, strict=True) for part in chunk for layer in part]
+    assert in_order == list(range(layers))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "nvfp4"])
+def test_experts_spread_over_tensor_ranks_do_the_work_of_experts_that_are_split(precision):
+    """The same products in all; each expert rank holds more experts, none of them cut."""
+    plan = {"data": 2, "tensor": 2, "expert": 2, "sequence_parallel": True, "batch": 4}
+    split = small(MIXTURE, precision=precision, **plan)
+    spread = small(MIXTURE, precision=precision, **{**plan, "expert": 4}, expert_tensor=1)
+    figures, other = split.summary(), spread.summary()
+    assert other["matrix_flops"] == figures["matrix_flops"]
+    assert other["memory"][0]["weights"] == figures["memory"][0]["weights"]
+    assert "reduce_scatter:tensor" in other["communication"]
+    exchanged = "all_to_all:expert"
+    assert other["communication"][exchanged] == figures["communication"][exchanged]
+    assert simulate(spread.workload(), "small", compute="h100").makespan_ns > 0
+    with pytest.raises(ConfigError, match="sequence_parallel"):
+        Plan(tensor=2, expert=2, expert_tensor=1)
+
+
+def test_products_of_layers_run_in_the_format_of_the_precision_and_others_do_not():
+    (trace,) = small(GPT, precision="mxfp8").stages
+    formats = dict(zip(trace.names(), trace.dtypes(), strict=True))
+    assert formats["mm.qkv.0.F0"] == formats["mm.down.0.B0.dw"] == "mxfp8"
+    assert formats["mm.logits.F0"] == formats["attention.0.F0"] == "bfloat16"

@@ -1,0 +1,474 @@
+"""How true predicted steps are: a table of measured ones against the model and two baselines."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerdag.errors import UsageError
+from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.settings import did_you_mean
+from layerdag.version import __version__
+from layerdag.workloads.measured_steps import (
+    ASSUMPTIONS,
+    LeftOutRow,
+    MeasuredStep,
+    StepTable,
+    read_steps,
+)
+from layerdag.workloads.step_shares import (
+    FittedShares,
+    StackedSteps,
+    calibrated,
+    fit_shares,
+    read_shares,
+    shipped_shares,
+)
+from layerdag.workloads.transformer.memory import peak_memory
+
+KEYS = ("source", "device", "software", "model", "precision")
+"""What rows are grouped by."""
+
+PUBLIC_STEPS = Path(__file__).with_name("public_steps.csv")
+"""The public rows that the package ships, and to which the shipped shares are fitted."""
+
+
+@dataclass(frozen=True)
+class ErrorFigures:
+    """How far predictions are off, |predicted / measured - 1|.
+
+    Attributes:
+        median: Of half of the rows.
+        p90: Of nine tenths.
+        bias: Median of predicted / measured - 1: above 0 where steps are predicted too long.
+        tau: Kendall's tau of measured and predicted figures; None of fewer than three rows, or
+            where one of them does not vary.
+    """
+
+    median: float
+    p90: float
+    bias: float
+    tau: float | None
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """The rows of one group.
+
+    Attributes:
+        group: The value of each key.
+        rows: Number of rows judged.
+        step: Errors of the step time, with tau of tokens/s.
+        tau_mfu: Kendall's tau of model FLOPs utilization.
+        constant_mfu: Errors of one utilization for all rows.
+        sheet: Errors of the data sheet: the model's operations at the peak rate.
+        memory_rows: Rows with a measured memory.
+        memory: Errors of peak memory, None without such rows.
+        low: Lower end of the median error over draws: a tenth of them were better; None without.
+        high: Its upper end.
+    """
+
+    group: dict[str, str]
+    rows: int
+    step: ErrorFigures
+    tau_mfu: float | None
+    constant_mfu: ErrorFigures
+    sheet: ErrorFigures
+    memory_rows: int = 0
+    memory: ErrorFigures | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class StepPrediction:
+    """One row and what was predicted.
+
+    Attributes:
+        source: Where it was published.
+        row: Its name there.
+        device: What it ran on.
+        measured_s: Measured time of a step.
+        predicted_s: Predicted time.
+        measured_gib: Measured peak memory, None if unknown.
+        predicted_gib: Predicted peak memory of the same kind, None where none was measured.
+    """
+
+    source: str
+    row: str
+    device: str
+    measured_s: float
+    predicted_s: float
+    measured_gib: float | None
+    predicted_gib: float | None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What ``layerdag accuracy`` prints.
+
+    Attributes:
+        groups: Figures by group.
+        predictions: Every judged row.
+        left_out: Rows that are no job here.
+        notes: What is to be known of the figures.
+        shares: The shares that predicted.
+    """
+
+    groups: tuple[GroupAccuracy, ...]
+    predictions: tuple[StepPrediction, ...]
+    left_out: tuple[LeftOutRow, ...]
+    notes: tuple[str, ...]
+    shares: FittedShares
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        return {
+            "layerdag": __version__,
+            "groups": [asdict(group) for group in self.groups],
+            "predictions": [asdict(one) for one in self.predictions],
+            "left_out": [asdict(row) for row in self.left_out],
+            "notes": list(self.notes),
+        }
+
+    def __repr__(self) -> str:
+        """Return how many rows were judged; ``summary`` has more."""
+        return f"Accuracy({len(self.predictions):,} rows, {len(self.left_out):,} left out)"
+
+
+def accuracy(
+    table: str | Path | None = None,
+    *,
+    calibrate: str | Path | int | None = None,
+    by: Sequence[str] = ("source", "device"),
+    draws: int = 50,
+    seed: int = 0,
+    refit: bool = False,
+) -> Accuracy:
+    """Hold predicted steps against measured ones.
+
+    Args:
+        table: CSV file of measured steps (see ``layerdag.workloads.measured_steps.COLUMNS``); by
+            default the public rows that the package ships.
+        calibrate: What the shipped shares are calibrated with: a CSV file of rows of one's own
+            machines, a file of fitted shares (.json), or a number of rows, drawn at random for each
+            device and software, which then are not judged. By default nothing.
+        by: What rows are grouped by: "source", "device", "software", "model", "precision".
+        draws: How often rows are drawn, where ``calibrate`` is a number.
+        seed: Seed of the draws.
+        refit: Where ``calibrate`` is a number: fit all shares anew to a random half of the groups
+            of equal plan, draw the rows from that half, and judge the other. The honest figure for
+            the public rows, to which the shipped shares are fitted.
+
+    Raises:
+        UsageError: If a file is no such table, a key is unknown, or no row can be expressed.
+    """
+    keys = _keys(by)
+    source = Path(table) if table is not None else PUBLIC_STEPS
+    found = read_steps(source)
+    if not found.steps:
+        reasons = Counter(row.reason for row in found.left_out)
+        reason, count = reasons.most_common(1)[0]
+        raise UsageError(f"{source}: no row can be expressed; of {count:,} the reason is: {reason}")
+    rows, notes = StackedSteps.of(found.steps), _notes(found)
+    if isinstance(calibrate, int):
+        return _drawn(rows, found, keys, notes, (calibrate, draws, seed, refit))
+    shares, more = _shares(calibrate)
+    predicted = rows.predicted(shares)
+    groups = [
+        _group(keys, rows, members, predicted, None) for members in _members(rows.steps, keys)
+    ]
+    notes += (*more, *_kin_notes(rows.steps, shares))
+    return Accuracy(tuple(groups), _predictions(rows, predicted), found.left_out, notes, shares)
+
+
+def _keys(by: Sequence[str]) -> tuple[str, ...]:
+    for key in by:
+        if key not in KEYS:
+            raise UsageError(
+                f"rows are not grouped by '{key}'.{did_you_mean(key, KEYS)} Known: "
+                f"{', '.join(KEYS)}."
+            )
+    return tuple(dict.fromkeys(by))
+
+
+def _shares(calibrate: str | Path | None) -> tuple[FittedShares, tuple[str, ...]]:
+    """Return the shares to predict with, and what is to be told of them."""
+    if calibrate is None:
+        return shipped_shares(), ("shares as shipped, not calibrated",)
+    if str(calibrate).endswith(".json"):
+        return read_shares(calibrate), (f"shares of {calibrate}",)
+    table = read_steps(calibrate)
+    if not table.steps:
+        raise UsageError(
+            f"{calibrate}: no row can be expressed, so that nothing can be calibrated; the first: "
+            f"{table.left_out[0].reason}"
+        )
+    told = f"calibrated with {len(table.steps):,} rows of {calibrate}"
+    told += f", {len(table.left_out):,} left out" if table.left_out else ""
+    return calibrated(shipped_shares(), StackedSteps.of(table.steps)), (told,)
+
+
+def _notes(table: StepTable) -> tuple[str, ...]:
+    """Return what was assumed, and what of the table means nothing here."""
+    count = Counter(name for step in table.steps for name in step.assumed)
+    notes = [
+        f"{name} is empty in {number:,} rows and taken as {ASSUMPTIONS[name]}"
+        for name, number in count.most_common()
+    ]
+    if table.unknown_columns:
+        notes.append(f"columns not understood: {', '.join(table.unknown_columns)}")
+    unknown = Counter(step.source for step in table.steps if not step.software)
+    notes += [
+        f"source '{name}' names no known software ({number:,} rows): shares of all software"
+        for name, number in unknown.items()
+    ]
+    return tuple(notes)
+
+
+def _kin_notes(steps: Sequence[MeasuredStep], shares: FittedShares) -> tuple[str, ...]:
+    sheets = {step.sheet.name: step.sheet for step in steps}
+    return tuple(
+        f"{name}: never fitted; shares of "
+        + (", ".join(shares.kin(sheet)) or "all devices")
+        + " and its own data sheet"
+        for name, sheet in sheets.items()
+        if not shares.knows(sheet)
+    )
+
+
+def _value(step: MeasuredStep, key: str) -> str:
+    values: Mapping[str, str] = {
+        "source": step.source,
+        "device": step.sheet.name,
+        "software": step.software,
+        "model": step.job.shape.name,
+        "precision": step.job.step.precision,
+    }
+    return values[key]
+
+
+def _members(steps: Sequence[MeasuredStep], keys: Sequence[str]) -> list[list[int]]:
+    """Return the rows of each group, groups by name."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, step in enumerate(steps):
+        found.setdefault(tuple(_value(step, key) for key in keys), []).append(number)
+    return [found[name] for name in sorted(found)]
+
+
+def _group(
+    keys: Sequence[str],
+    rows: StackedSteps,
+    members: list[int],
+    predicted: np.ndarray,
+    mfu: np.ndarray | None,
+) -> GroupAccuracy:
+    """Return the figures of a group.
+
+    ``mfu`` is the constant utilization for each of its rows; by default the median of these rows
+    themselves, which flatters that baseline.
+    """
+    part = rows.take(members)
+    operations = model_operations(part.steps)
+    peaks = np.array([_peak(step) for step in part.steps])
+    reached = operations / part.seconds / peaks
+    constant = np.median(reached) if mfu is None else mfu[members]
+    tokens = np.array([step.job.tokens for step in part.steps])
+    made = predicted[members]
+    measured, held = _memory(part.steps)
+    return GroupAccuracy(
+        group={key: _value(part.steps[0], key) for key in keys},
+        rows=len(members),
+        step=_errors(made, part.seconds, tokens / made, tokens / part.seconds),
+        tau_mfu=_tau(operations / made / peaks, reached),
+        constant_mfu=_errors(operations / peaks / constant, part.seconds),
+        sheet=_errors(operations / peaks, part.seconds),
+        memory_rows=len(measured),
+        memory=_errors(held, measured, held, measured) if len(measured) else None,
+    )
+
+
+def model_operations(steps: Sequence[MeasuredStep]) -> np.ndarray:
+    """Return the operations of a step for each of its devices, as papers count them.
+
+    Six for each parameter that a token passes and each token, and 12 x layers x sequence x width of
+    the heads for attention, the square counted in full.
+    """
+    return np.array([_operations(step) for step in steps], dtype=np.float64)
+
+
+def _operations(step: MeasuredStep) -> float:
+    shape = step.job.shape
+    passed = shape.active_parameters - shape.embedding_parameters - shape.output_parameters
+    passed += shape.vocabulary * shape.hidden
+    attention = 12 * shape.layers * step.job.step.sequence * shape.query_width
+    return (6 * passed + attention) * step.job.tokens / step.job.plan.ranks
+
+
+def _peak(step: MeasuredStep) -> float:
+    """Return the peak rate of the format that a row states."""
+    sheet, products = step.sheet, step.job.step.numbers.products
+    rates = {"": sheet.bf16, "fp8": sheet.fp8, "mxfp8": sheet.fp8, "nvfp4": sheet.fp4}
+    return float(rates[products])
+
+
+def _memory(steps: Sequence[MeasuredStep]) -> tuple[np.ndarray, np.ndarray]:
+    """Return measured and predicted memory of the rows that have it, in GiB."""
+    rows = [step for step in steps if step.memory_gib]
+    return np.array([step.memory_gib for step in rows]), np.array([_held(s) for s in rows])
+
+
+def _held(step: MeasuredStep) -> float:
+    peak = peak_memory(step.job, eager=step.eager)
+    if step.memory_kind == "allocated":
+        return peak.allocated / 2**30
+    return peak.reserved(step.sheet.memory_gib) / 2**30
+
+
+def _errors(
+    predicted: np.ndarray,
+    measured: np.ndarray,
+    ordered: np.ndarray | None = None,
+    truly: np.ndarray | None = None,
+) -> ErrorFigures:
+    off = predicted / measured - 1
+    tau = _tau(ordered, truly) if ordered is not None and truly is not None else None
+    return ErrorFigures(
+        float(np.median(np.abs(off))), float(np.quantile(np.abs(off), 0.9)),
+        float(np.median(off)), tau,
+    )  # fmt: skip
+
+
+def _tau(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Return Kendall's tau-b, None where it means nothing."""
+    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second).statistic)
+
+
+def _predictions(rows: StackedSteps, predicted: np.ndarray) -> tuple[StepPrediction, ...]:
+    return tuple(
+        StepPrediction(
+            step.source, step.row, step.sheet.name, step.step_s, float(time),
+            step.memory_gib, _held(step) if step.memory_gib else None,
+        )
+        for step, time in zip(rows.steps, predicted, strict=True)
+    )  # fmt: skip
+
+
+def _drawn(
+    rows: StackedSteps,
+    table: StepTable,
+    keys: tuple[str, ...],
+    notes: tuple[str, ...],
+    settings: tuple[int, int, int, bool],
+) -> Accuracy:
+    """Return figures of rows that did not calibrate, over many draws."""
+    count, draws, seed, refit = settings
+    if count < 1 or draws < 1:
+        raise UsageError(f"{count} rows and {draws} draws; both must be at least 1.")
+    operations = model_operations(rows.steps)
+    reached = operations / rows.seconds / np.array([_peak(step) for step in rows.steps])
+    made: list[np.ndarray] = []
+    constants: list[np.ndarray] = []
+    for draw in range(draws):
+        generator = numpy_generator(seed, "accuracy", draw)
+        open_R = _open_half(rows.steps, generator) if refit else np.ones(len(rows.steps), bool)
+        shares = fit_shares(rows.take(np.flatnonzero(open_R))) if refit else shipped_shares()
+        drawn = _drawn_rows(rows.steps, open_R, count, generator)
+        shares = calibrated(shares, rows.take(drawn)) if len(drawn) else shares
+        predicted, constant = rows.predicted(shares), np.full(len(rows.steps), np.nan)
+        for members in _members(rows.steps, ("source", "device")):
+            fitting = [row for row in members if row in set(drawn.tolist())] or members
+            constant[members] = np.median(reached[fitting])
+        predicted[drawn] = np.nan
+        predicted[open_R if refit else drawn] = np.nan
+        made.append(predicted)
+        constants.append(constant)
+    made_DR, constant_DR = np.array(made), np.array(constants)
+    judged_R = ~np.isnan(made_DR).all(axis=0)
+    groups = []
+    for members in _members(rows.steps, keys):
+        kept = [row for row in members if judged_R[row]]
+        if not kept:
+            continue
+        parts = [
+            _group(keys, rows, here, made_DR[draw], constant_DR[draw])
+            for draw in range(draws)
+            if (here := [row for row in kept if not np.isnan(made_DR[draw, row])])
+        ]
+        groups.append(_over_draws(parts, len(kept)))
+    with np.errstate(all="ignore"):
+        middle = np.array([np.nanmedian(made_DR[:, r]) if judged_R[r] else np.nan
+                           for r in range(len(rows.steps))])  # fmt: skip
+    told = (
+        f"{draws} draws of {count} rows for each device and software calibrate; the others are "
+        "judged"
+        + (
+            ", shares fitted anew to the half of the plans from which rows are drawn"
+            if refit
+            else "; the shipped shares were fitted to the public rows"
+        )
+    )
+    kept_rows = rows.take(np.flatnonzero(judged_R))
+    return Accuracy(
+        tuple(groups), _predictions(kept_rows, middle[judged_R]), table.left_out, (*notes, told),
+        shipped_shares(),
+    )  # fmt: skip
+
+
+def _plan_of(step: MeasuredStep) -> tuple[Any, ...]:
+    """Return what rows of an equal plan share, whatever the release."""
+    job = step.job
+    return (job.shape.name, job.plan, job.step, step.sheet.name, step.software.partition("-26")[0])
+
+
+def _open_half(steps: Sequence[MeasuredStep], generator: np.random.Generator) -> np.ndarray:
+    """Return which rows are open: those of half of the groups of equal plan."""
+    names = [repr(_plan_of(step)) for step in steps]
+    groups = sorted(set(names))
+    kept = set(generator.permutation(groups)[: -(-len(groups) // 2)].tolist())
+    return np.array([name in kept for name in names])
+
+
+def _drawn_rows(
+    steps: Sequence[MeasuredStep], open_R: np.ndarray, count: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Return rows that calibrate: so many of each device and software, never all of its rows."""
+    drawn: list[int] = []
+    for members in _members(steps, ("source", "device")):
+        inside = [row for row in members if open_R[row]]
+        most = len(inside) if not open_R.all() else len(inside) // 2
+        drawn += generator.permutation(inside)[: min(count, most)].tolist() if inside else []
+    return np.array(sorted(drawn), dtype=np.int64)
+
+
+def _over_draws(parts: list[GroupAccuracy], rows: int) -> GroupAccuracy:
+    """Return the mean figures of a group over draws, and the interval of its median error."""
+
+    def mean(values: list[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return float(np.mean(known)) if known else None
+
+    def errors(name: str) -> ErrorFigures:
+        each: list[ErrorFigures] = [getattr(part, name) for part in parts]
+        middle, high, bias = np.mean([(e.median, e.p90, e.bias) for e in each], axis=0)
+        tau = mean([one.tau for one in each])
+        return ErrorFigures(float(middle), float(high), float(bias), tau)
+
+    medians = [part.step.median for part in parts]
+    return replace(
+        parts[-1],
+        rows=rows,
+        step=errors("step"),
+        tau_mfu=mean([part.tau_mfu for part in parts]),
+        constant_mfu=errors("constant_mfu"),
+        sheet=errors("sheet"),
+        low=float(np.quantile(medians, 0.1)),
+        high=float(np.quantile(medians, 0.9)),
+    )
