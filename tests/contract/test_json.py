@@ -39,6 +39,7 @@ scale job --data 4
 explore study.yaml
 simulate job --preset small --compute h100 --report --what-if --trace t.json --nodes n.csv
 sweep sweep.yml --out rows.csv
+accuracy --by device
 calibrate runs.csv --device h100 --link 1000,300 --out machine.json
 info job
 info flow.dot

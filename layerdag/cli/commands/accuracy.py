@@ -1,12 +1,10 @@
 """``layerdag accuracy``: how far predicted steps are from measured ones."""
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import counted
+from layerdag.cli.printing import counted, print_figures
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,8 +43,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where --calibrate is a number: fit all shares to a random half of the plans, draw "
         "from it and judge the other half")  # fmt: skip
     parser.add_argument("--out", metavar="FILE.json", help="write the calibrated shares")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
-        help="all figures and predictions as JSON to FILE, or in place of the table")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import single_threaded_blas
 
     single_threaded_blas()
-    from layerdag.runtime.files import write_text
     from layerdag.workloads.accuracy import accuracy
     from layerdag.workloads.step_shares import write_shares
 
@@ -75,11 +70,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.out:
         write_shares(found.shares, Path(args.out))
-    if args.json:
-        text = json.dumps(found.summary(), indent=1) + "\n"
-        sys.stdout.write(text) if args.json == "-" else write_text(args.json, text)
-    if args.json != "-":
-        print("\n".join(lines(found)))
+    print_figures(args.json, found.summary(), lines(found))
     return 0
 
 
