@@ -240,6 +240,11 @@ class Step:
             _whole("step", name, getattr(self, name))
         _known("step", "phase", self.phase, Phase)
         _known("step", "causal", self.causal, Causal)
+        if self.tokens != 1 and self.phase in ("training", "inference"):
+            raise ConfigError(
+                f"step: {self.tokens} tokens are asked for, but phase {self.phase!r} makes none; "
+                "leave tokens out, or ask for phase 'decode'."
+            )
         if self.precision not in PRECISIONS:
             raise ConfigError(
                 f"step: there is no precision {self.precision!r}."

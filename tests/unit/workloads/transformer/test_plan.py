@@ -411,3 +411,10 @@ def test_products_of_layers_run_in_the_format_of_the_precision_and_others_do_not
     formats = dict(zip(trace.names(), trace.dtypes(), strict=True))
     assert formats["mm.qkv.0.F0"] == formats["mm.down.0.B0.dw"] == "mxfp8"
     assert formats["mm.logits.F0"] == formats["attention.0.F0"] == "bfloat16"
+
+
+@pytest.mark.parametrize("phase", ["training", "inference"])
+def test_tokens_are_refused_where_a_step_makes_none(phase):
+    with pytest.raises(ConfigError, match="makes none"):
+        Step(phase=phase, tokens=4)
+    assert Step(phase="decode", tokens=4).tokens == 4
