@@ -12,6 +12,7 @@ from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.programs import load_programs
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
+from layerdag.programs.inference import ShapeInference
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.weight_transfer import spec_for
 
@@ -78,3 +79,11 @@ def test_hashes_of_structures_are_kept_only_where_they_are_asked_for(mlps):
     assert GraphSchema.from_dict(data).structures == known.schema.structures
     with pytest.raises(CheckpointError, match="structures are no hashes"):
         GraphSchema.from_dict({**data, "structures": "a path/word"})
+
+
+def test_public_architectures_run_with_sizes_that_all_differ():
+    data = load_programs(corpus="public", families=("llama", "gpt2", "timm-resnet"))
+    inference = ShapeInference()
+    held = [data.schema.decode(dag) for split in data.graphs.values() for dag in split]
+    assert {graph.conditions["family"] for graph in held} == {"llama", "gpt2", "timm-resnet"}
+    assert all(inference.runs(graph) for graph in held)
