@@ -504,7 +504,7 @@ class _Naming:
                     yield f"{name}*{ratio}"
 
     def _of_two(self, number: Vector) -> Iterator[str]:
-        """Yield parts of products of two entries, and of quotients by a number of heads."""
+        """Yield parts of products of two entries, and of quotients by heads or their width."""
         entries = self._table.entries
         for ratio in _PARTS:
             text = "" if ratio == 1 else f"*{ratio}"
@@ -512,8 +512,8 @@ class _Naming:
                 for other, further in entries.items():
                     if other >= name and _times(_product((known, further)), ratio) == number:
                         yield f"{name}*{other}{text}"
-                    heads = name[0] in "nw" and other[0] in "hw" and other != name
-                    if heads and _times(known, ratio) == _product((number, further)):
+                    divides = name[0] in "nw" and other[0] in "hw" and other != name
+                    if divides and _times(known, ratio) == _product((number, further)):
                         yield f"{name}{text}/{other}"
 
     def _listed(self, numbers: list[Vector], context: _Context) -> tuple[Any, ...]:
