@@ -12,7 +12,7 @@ attribute where a file has names without quotes, too.
 
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
@@ -78,6 +78,7 @@ class Parser:
     Attributes:
         nodes: Attributes of each node.
         types: Types of each edge; the last one alone in a strict graph.
+        repeated: How often each edge is given again with the same type; none in a strict graph.
         values: Attributes of the graph.
         dropped: Attributes of edges that are neither their type nor for drawing: how many edges
             have each, and the line of the first.
@@ -93,6 +94,7 @@ class Parser:
         self._subgraphs: dict[str, dict[str, None]] = {}
         self.nodes: dict[str, Attributes] = {}
         self.types: dict[tuple[str, str], dict[str, None]] = {}
+        self.repeated: Counter[tuple[str, str]] = Counter()
         self.values: Attributes = {}
         self.dropped: dict[str, tuple[int, int]] = {}
 
@@ -209,7 +211,10 @@ class Parser:
                 if self._strict:
                     self.types[edge] = {kind: None}
                 else:
-                    self.types.setdefault(edge, {})[kind] = None
+                    kinds = self.types.setdefault(edge, {})
+                    if kind in kinds:
+                        self.repeated[edge] += 1
+                    kinds[kind] = None
         for name in attributes.keys() - _OF_EDGES if attributes else ():
             count, first = self.dropped.get(name, (0, self._line()))
             self.dropped[name] = count + self._joined - joined, first
@@ -430,6 +435,8 @@ def read_dot(path: str | Path) -> AttributedGraph:
     edges = ListedEdges()
     for (source, target), kind in parser.edges.items():
         edges.add(index_of[source], index_of[target], kind)
+    for (source, target), count in parser.repeated.items():
+        edges.repeated[index_of[source], index_of[target]] = count
     conditions: dict[str, Condition] = {
         name.removeprefix(_QUOTED): float(value) if is_number(value) else value
         for name, value in parser.values.items()

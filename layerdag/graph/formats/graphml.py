@@ -330,6 +330,7 @@ class _Reader:
     def _row(self, element: Element, scope: str) -> Row:
         """Return the data of a graph, node or edge by name, defaults among them."""
         found = dict(self._defaults[scope])
+        given: set[str] = set()
         for data in self._children(element, "data"):
             identity = str(data.get("key"))
             key = self._keys.get(identity)
@@ -345,6 +346,11 @@ class _Reader:
                 )
             text = self._content(data, key)
             if text is not None:
+                if key.name in given:
+                    self._notes.add(
+                        NoteKind.ATTRIBUTE, key.name, f"given twice at one {scope}; the last counts"
+                    )
+                given.add(key.name)
                 found[key.name] = text
         return found
 

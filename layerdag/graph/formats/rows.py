@@ -350,14 +350,19 @@ class ListedEdges:
     Attributes:
         types: Types of each edge.
         marked: How many the file marks as closing a loop, which are not among them.
+        repeated: How often each edge is given again with the same type.
     """
 
     types: dict[tuple[int, int], dict[str, None]] = field(default_factory=dict)
     marked: int = 0
+    repeated: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def add(self, source: int, target: int, kind: str) -> None:
         """Enter an edge."""
-        self.types.setdefault((source, target), {})[kind] = None
+        kinds = self.types.setdefault((source, target), {})
+        if kind in kinds:
+            self.repeated[source, target] += 1
+        kinds[kind] = None
 
 
 def listed_graph(
@@ -386,6 +391,11 @@ def listed_graph(
     """
     ids = list(nodes)
     categories, numbers = columns_of(list(nodes.values()), kinds, notes, source)
+    for (begin, end), count in edges.repeated.items():
+        notes.add(
+            NoteKind.EDGE, f"{ids[begin]} -> {ids[end]}", "given more than once; one is kept",
+            count=count,
+        )  # fmt: skip
     kept, closing = _without_loops(edges.types, ids, notes)
     left_out = closing + edges.marked
     loops: dict[str, Condition] = {LOOP_EDGES: float(left_out)} if left_out else {}

@@ -140,11 +140,14 @@ _KEY = "<key id='k' for='node' attr.name='x' attr.type='{}'/>"
 _DATA = "<data key='k'>{}</data>"
 
 CASES = [
+    UnknownWord(DOT, NoteKind.EDGE, "a -> b", _file("g.dot", "digraph { a -> b; a -> b }")),
     UnknownWord(DOT, NoteKind.ATTRIBUTE, "bytes", _file("g.dot", "digraph { a -> b [bytes=3] }")),
     UnknownWord(DOT, NoteKind.ATTRIBUTE, "flag", _file("g.dot", "digraph { a [flag] }")),
     UnknownWord(DOT, NoteKind.NUMBER, "0x70", _file("g.dot", "digraph { a [cost=0x70] }")),
     UnknownWord(DOT, NoteKind.ENCODING, r"\0", _written(write_dot, "\0")),
     UnknownWord(GRAPHML, NoteKind.ENCODING, r"\x1b", _written(write_graphml, "\x1b")),
+    UnknownWord(GRAPHML, NoteKind.ATTRIBUTE, "x",
+        _graphml(_KEY.format("int"), _DATA.format(1) + _DATA.format(2))),
     UnknownWord(GRAPHML, NoteKind.DTYPE, "quaternion", _graphml(_KEY.format("quaternion"))),
     UnknownWord(GRAPHML, NoteKind.CATEGORY, "maybe",
         _graphml(_KEY.format("boolean"), _DATA.format("maybe"))),
