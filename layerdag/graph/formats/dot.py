@@ -187,6 +187,16 @@ class Parser:
         else:
             self._chain(scope, depth)
 
+    def _join(self, edge: tuple[str, str], kind: str) -> None:
+        """Enter an edge; in a strict graph the last one of two nodes stands for all."""
+        if self._strict:
+            self.types[edge] = {kind: None}
+            return
+        kinds = self.types.setdefault(edge, {})
+        if kind in kinds:
+            self.repeated[edge] += 1
+        kinds[kind] = None
+
     def _chain(self, scope: _Scope, depth: int) -> None:
         """Read a node, a subgraph, or edges between several of them."""
         ends = [self._end(scope, depth)]
@@ -208,13 +218,7 @@ class Parser:
             if self._joined > MOST_EDGES:
                 self._refuse(f"there are more than {MOST_EDGES:,} edges; split the graph")
             for edge in ((s, t) for s in sources for t in targets):
-                if self._strict:
-                    self.types[edge] = {kind: None}
-                else:
-                    kinds = self.types.setdefault(edge, {})
-                    if kind in kinds:
-                        self.repeated[edge] += 1
-                    kinds[kind] = None
+                self._join(edge, kind)
         for name in attributes.keys() - _OF_EDGES if attributes else ():
             count, first = self.dropped.get(name, (0, self._line()))
             self.dropped[name] = count + self._joined - joined, first
