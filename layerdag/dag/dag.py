@@ -83,6 +83,12 @@ class DAG:
         dag = cls(x_NA, edge_index_2E, edge_type_E, u_NA, dict(conditions or {}))
         return dag._carrying(layer_N)
 
+    def without_columns(self, columns: Sequence[int]) -> "DAG":
+        """Return the graph with code 0 in some columns of ``x_NA``, which then tell nothing."""
+        x_NA = self.x_NA.clone()
+        x_NA[:, list(columns)] = 0
+        return self.with_columns(x_NA)
+
     def with_columns(
         self, x_NA: Int[Tensor, "N A"], u_NA: Float[Tensor, "N A"] | None = None
     ) -> "DAG":

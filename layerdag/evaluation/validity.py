@@ -19,7 +19,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from layerdag.dag.dag import DAG, graph_hashes
 from layerdag.dag.graph_set import GraphSet
@@ -573,13 +572,7 @@ def _hashes(dags: Sequence[DAG], columns: Sequence[int]) -> list[str]:
     """Return the hash of each graph without some columns."""
     if not columns:
         return list(graph_hashes(dags))
-    return list(graph_hashes(_without(dag, columns) for dag in dags))
-
-
-def _without(dag: DAG, columns: Sequence[int]) -> DAG:
-    x_NA = dag.x_NA.clone()
-    x_NA[:, torch.tensor(list(columns))] = 0
-    return dag.with_columns(x_NA)
+    return list(graph_hashes(dag.without_columns(columns) for dag in dags))
 
 
 def _keeps_rules(

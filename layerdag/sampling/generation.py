@@ -1,6 +1,7 @@
 """``generate`` and ``sample``: graphs from a checkpoint."""
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -254,6 +255,13 @@ class _Drawing:
             for k, graph, miss in zip(wrong, again, self._misses(again, asked), strict=True):
                 if miss < misses[k]:
                     found[k], misses[k] = replace(graph, seed=seeds[k]), miss
+        for graph, miss in zip(found, misses, strict=True):
+            if miss.copies:
+                warnings.warn(
+                    f"{graph.name} (seed {graph.seed}) repeats a program of the data after "
+                    f"{_REDRAWS_OF_COPIES} further draws; leave it out, or ask for less.",
+                    stacklevel=2,
+                )
         return found
 
     def _misses(

@@ -347,7 +347,7 @@ class GraphSchema:
     def structure_hashes(self, dags: Iterable[DAG]) -> Iterator[str]:
         """Yield a hash of the calls, sizes and edges of each program, whatever its units."""
         units = [i for i, a in enumerate(self.attributes) if a.name == UNIT]
-        yield from graph_hashes((_without(dag, units) for dag in dags), COPY_ROUNDS)
+        yield from graph_hashes((dag.without_columns(units) for dag in dags), COPY_ROUNDS)
 
     def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
         """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
@@ -448,13 +448,6 @@ class GraphSchema:
             raise ValueError("a trace holds no number of 2 ** 63 or more")
         sizes = [len(condition.values) for condition in self.category_conditions]
         self.condition_table.check(sizes, len(self.numeric_conditions))
-
-
-def _without(dag: DAG, columns: Sequence[int]) -> DAG:
-    """Return a graph in which some columns tell nothing."""
-    x_NA = dag.x_NA.clone()
-    x_NA[:, list(columns)] = 0
-    return dag.with_columns(x_NA)
 
 
 def _hashes(text: str) -> frozenset[str]:

@@ -76,7 +76,8 @@ def test_no_sample_repeats_a_program_whose_hash_the_checkpoint_keeps(monkeypatch
 
     assert not repeated()
     monkeypatch.setattr(generation, "_REDRAWS_OF_COPIES", 0)
-    assert repeated()
+    with pytest.warns(UserWarning, match="repeats a program of the data"):
+        assert repeated()
 
 
 def test_samples_are_a_data_set_of_programs(samples):

@@ -398,7 +398,7 @@ def _with_host(
     if word == "none":
         return with_measured_host(workload, 0.0)
     try:
-        number = float(rest.removeprefix("step=") or 1.0)
+        number = float(rest.removeprefix("step=")) if rest else 1.0
     except ValueError:
         raise UsageError(
             f"--host is '{args.host}'; write measured:0.5 or measured:step=0.0123."

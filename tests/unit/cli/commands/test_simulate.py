@@ -366,6 +366,7 @@ def test_measured_collectives_and_the_host_are_asked_for(files, capsys):
         (["--collectives", "h100", "--reference-semantics"], "leave --collectives out"),
         (["--host", "guessed"], "write model, measured, none"),
         (["--host", "measured:fast"], "write measured:0.5 or measured:step=0.0123"),
+        (["--host", "measured:step="], "write measured:0.5 or measured:step=0.0123"),
         (["--host", "measured"], "no call of the host tells when it started"),
     ],
 )
