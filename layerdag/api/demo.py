@@ -5,8 +5,8 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,12 +15,12 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from layerdag.codec.unfolding import repair_in_words
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.errors import UsageError
+from layerdag.datasets.programs import load_programs, program_rows
+from layerdag.datasets.run_plans import run_plans
+from layerdag.errors import UsageError, VocabularyError
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside
 from layerdag.evaluation.similarity import (
@@ -30,11 +30,12 @@ from layerdag.evaluation.similarity import (
     compare_by_depth,
 )
 from layerdag.evaluation.validity import StructureReport, check_structure
-from layerdag.graph.attributed_graph import Condition
-from layerdag.models.base import DAGModel
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
+from layerdag.graph.formats.program_json import SUFFIX
 from layerdag.privacy.copies import Novelty, novelty
 from layerdag.privacy.leak_curve import LeakRow, leak_curve
 from layerdag.privacy.membership import Attack, likelihood_attack
+from layerdag.programs.forward_program import Program
 from layerdag.report.content import (
     CategoryFractions,
     Distribution,
@@ -47,10 +48,8 @@ from layerdag.report.content import (
     utility_verdict,
 )
 from layerdag.report.gather import (
-    DecodedJobs,
     SimulatedWorkloads,
     attribute_shares,
-    decoded_jobs,
     neighbors_of,
     picture_of,
     simulate_stage,
@@ -67,11 +66,19 @@ from layerdag.report.sections import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
 from layerdag.runtime.processes import Worker
 from layerdag.runtime.terminal import track
+from layerdag.sampling.derived_jobs import DerivedJob, derive_drawn_job, derive_job
 from layerdag.sampling.folder import why_not_sampled_jobs
 from layerdag.sampling.generated import GeneratedGraph
-from layerdag.sampling.generation import sample_like
+from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.plan_tables import PlannedStep
 from layerdag.schema.schema import GraphSchema
+from layerdag.schema.size_tables import FAMILY
+from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.compute import MeasuredCompute, PredictedCompute
+from layerdag.simulator.config import NetworkConfig, SystemConfig
+from layerdag.simulator.learned import OperatorTrees
+from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.corpus import read_index, read_runs
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.trace import Workload
@@ -94,7 +101,7 @@ from layerdag.training.run import (
     clear_run,
     require_free,
 )
-from layerdag.training.weight_transfer import PRETRAINED, WarmStart, spec_for, warm_start
+from layerdag.training.weight_transfer import WarmStart, spec_for, warm_start
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 from layerdag.version import __version__
@@ -135,6 +142,9 @@ def _answer(there: Connection) -> None:
 
 TRAINING, SAMPLES, REPORT = "training", "samples", "report.html"
 DEMO_SAMPLES = FolderKind("samples of the demo", why_not_sampled_jobs)
+PROGRAMS = "programs"
+"""Name of the shipped checkpoint, and of the folder of programs in a corpus."""
+_REAL: tuple[Split, ...] = ("train", "test")
 MARK = {"demo": True}
 """What the configuration of a demo's checkpoints says."""
 
@@ -187,13 +197,13 @@ class DemoSettings:
         data: Corpus folder.
         out: Folder of everything it writes.
         seed: Of training and sampling.
-        max_nodes: Larger jobs of the corpus are left out.
+        max_nodes: Programs of more calls are left out.
         tuning_steps: Optimizer steps after a start from the shipped checkpoint. No limit of time is
             set beside them, so that the same model comes out on a slow machine as on a fast one.
         train_steps: Optimizer steps from random weights, where the shipped checkpoint may not be
             used.
         width: Of a model from random weights.
-        samples: Number of graphs sampled, conditions taken from training graphs.
+        samples: Number of programs sampled, and most real ones whose steps are compared with them.
         surrogate_seeds: Seeds of the surrogate fits.
         families: Families of surrogates.
         processes: 2 to sample in two processes, and to fit surrogates beside the evaluation; what
@@ -277,32 +287,25 @@ def steps_of(settings: DemoSettings, warm: WarmStart | None) -> int:
 def sample_stage(
     settings: DemoSettings, data: GraphDataset, checkpoint: LoadedCheckpoint
 ) -> tuple[GeneratedGraph, ...]:
-    """Sample one graph for each of several training graphs' conditions, as `layerdag sample`.
+    """Sample programs as ``layerdag sample`` does, open conditions drawn for each.
 
-    They are spread evenly over the training graphs, whose order is that in which they were
-    collected: the first ones are of few families.
+    Those for which no program that runs was drawn are left out; the table counts them.
+
+    Raises:
+        UsageError: If there is no other.
     """
-    train_dags, num = data.graphs["train"], settings.samples
-    rows = [train_dags[i * len(train_dags) // num].conditions for i in range(num)]
-    # All side by side: what a step of the sampler costs grows little with the number of graphs.
-    plan = GenerationSettings(seed=settings.seed, max_nodes=2 * settings.max_nodes, batch_size=num)
-    parts = [range(part, num, settings.processes) for part in range(settings.processes)]
-    draws = [partial(_sampled, checkpoint.model, data.schema, rows, plan, part) for part in parts]
-    waiting = [submit_in_background(draw) for draw in draws[1:]]
-    drawn = [draws[0](), *(wait() for wait in waiting)]
-    return tuple(drawn[i % settings.processes][i // settings.processes] for i in range(num))
-
-
-def _sampled(
-    model: DAGModel,
-    schema: GraphSchema,
-    rows: Sequence[Mapping[str, Condition]],
-    plan: GenerationSettings,
-    numbers: range,
-) -> list[GeneratedGraph]:
-    """Sample the graphs with these numbers."""
-    sampled = sample_like(model, schema, [rows[i] for i in numbers], plan, numbers)
-    return list(track(sampled, "sampling", len(numbers)))
+    plan = GenerationSettings(
+        settings.samples, settings.seed, max_nodes=2 * settings.max_nodes,
+        processes=settings.processes,
+    )  # fmt: skip
+    drawn = track(generate(checkpoint.model, data.schema, plan), "sampling", settings.samples)
+    found = tuple(sample for sample in drawn if not sample.truncated)
+    if not found:
+        raise UsageError(
+            f"none of {settings.samples} samples is a program that runs; the model learned too "
+            "little: give a corpus with more programs."
+        )
+    return found
 
 
 def timed(seconds: dict[str, float], name: str, start: float) -> float:
@@ -324,7 +327,8 @@ CAVEATS = (
     "The scale of every distance is the same distance between real training and real test jobs; "
     "with this many graphs a ratio is uncertain, see the intervals.",
     "Copy tests and membership attacks that find nothing are no proof of safety.",
-    "The surrogate does not see measured durations; the job's step time is its target.",
+    "Step times are simulated, from times of operators as the collected runs have them; surrogates "
+    "do not see these.",
 )
 
 
@@ -335,7 +339,7 @@ def training(
     return (
         ("start", _start(warm)),
         ("training", f"{trained.step} of {steps_of(settings, warm)} steps"),
-        ("weights", f"those of step {best_step}, the best on the validation jobs"),
+        ("weights", f"those of step {best_step}, the best on the validation programs"),
     )
 
 
@@ -347,9 +351,9 @@ def _start(warm: WarmStart | None) -> str:
             "data"
         )
     return (
-        "the shipped checkpoint, trained on the training jobs of the same split "
-        f"({warm.start.origin.step:,} steps in its last run); its validation and test jobs are the "
-        "ones held out here"
+        "the shipped checkpoint, trained on the training programs of the same split "
+        f"({warm.start.origin.step:,} steps in its last run); its validation and test "
+        "programs are the ones held out here"
     )
 
 
@@ -386,9 +390,9 @@ def provenance(
         ("command", f"layerdag demo --seed {settings.seed}{' --short' if is_short else ''}"),
         ("layerdag", __version__),
         ("hardware", hardware()),
-        ("data", f"{settings.data.name}, at most {settings.max_nodes} nodes per job: {counts}"),
+        ("data", f"{settings.data.name}, programs of at most {settings.max_nodes} calls: {counts}"),
         ("data fingerprint", data.fingerprint),
-        ("left out", f"{len(data.left_out)} runs (too large, or with an unseen word)"),
+        ("left out", f"{len(data.left_out)} programs (too large)"),
         ("seed of training and sampling", str(settings.seed)),
         ("fits of each surrogate", fits(settings.surrogate_seeds)),
         ("time", took),
@@ -396,29 +400,22 @@ def provenance(
 
 
 def load_stage(settings: DemoSettings) -> tuple[GraphDataset, WarmStart | None]:
-    """Load the corpus, and the weights to start from.
+    """Load the programs of the corpus, and the weights to start from.
 
-    The shipped checkpoint is used only if its training, validation and test graphs are those of
-    the corpus, by the fingerprint of the split. The demo then takes the smaller jobs of each part,
-    so that no job that it holds out was ever trained on, and trains on the further jobs that the
-    checkpoint was trained on, too, if they are there.
+    The shipped checkpoint is used only if its training, validation and test programs are those of
+    the corpus, by the fingerprint of the split, so that none that is held out was ever trained on.
 
     Returns:
-        The jobs of at most ``settings.max_nodes`` nodes, and the start; None for random weights.
+        The programs of at most ``settings.max_nodes`` calls, and the start; None for random
+        weights.
     """
-    shipped = load_checkpoint(pretrained_checkpoint())
-    largest = int(shipped.data_settings.get("max_nodes", settings.max_nodes))
-    further = shipped.data_settings.get("further")
-    found = further is not None and (settings.data / str(further)).is_dir()
-    whole = load_corpus(
-        settings.data,
-        max_nodes=max(largest, settings.max_nodes),
-        further=str(further) if found else None,
-    )
+    folder = pretrained_checkpoint(PROGRAMS)
+    whole = load_programs(settings.data / PROGRAMS, avoid_copies=True)
     data = at_most(whole, settings.max_nodes)
-    if shipped.meta.split is None or shipped.meta.split.differing(whole.split):
+    split = load_checkpoint(folder).meta.split
+    if split is None or split.differing(whole.split):
         return data, None
-    return data, warm_start(PRETRAINED, data, seed=settings.seed)
+    return data, warm_start(folder, data, seed=settings.seed)
 
 
 def at_most(data: GraphDataset, max_nodes: int) -> GraphDataset:
@@ -443,9 +440,6 @@ def at_most(data: GraphDataset, max_nodes: int) -> GraphDataset:
     )
 
 
-WRITTEN_SAMPLES = 8
-
-
 def report(settings: DemoSettings) -> tuple[ReportContent, Path]:
     """Run all stages, write the report, and return what it shows and its page."""
     with demo_lock(settings.out):
@@ -460,64 +454,65 @@ def _content(settings: DemoSettings) -> ReportContent:
     data, warm = load_stage(settings)
     now = timed(seconds, "load", now)
     checkpoint, trained = train_stage(settings, data, warm)
-    # Further jobs are no part of the split: samples are compared with the corpus alone.
-    data = data.without_further()
     now = timed(seconds, "train", now)
     samples = sample_stage(settings, data, checkpoint)
     now = timed(seconds, "sample", now)
+    jobs = derive_stage(settings, data, samples)
+    _write_samples(settings, samples, jobs)
+    now = timed(seconds, "derive", now)
     fits = partial(
         transferred,
-        data, samples, families=settings.families, seeds=settings.surrogate_seeds,
+        jobs.data, jobs.samples, families=settings.families, seeds=settings.surrogate_seeds,
     )  # fmt: skip
     surrogates = submit_in_background(fits) if settings.processes > 1 else fits
-    evaluation = _evaluated(data, samples, checkpoint)
-    real = _test_workloads(settings, data)
-    made = decoded_jobs(sample.graph for sample in samples)
-    trace_row = _trace_row(settings, data, real, made)
+    programs = _judged_programs(data, samples, checkpoint)
+    similar = _compared_jobs(jobs)
     now = timed(seconds, "evaluate", now)
-    simulation = _simulated(real, made.workloads)
+    simulation = _simulated(jobs)
     now = timed(seconds, "simulate", now)
     transfer = surrogates()
     timed(seconds, "surrogate", now)
     rows = summary_rows(
-        evaluation.structure,
-        evaluation.real_structure,
-        evaluation.novelty,
-        evaluation.similarity,
-        transfer,
+        programs.structure, programs.real_structure, programs.novelty, similar.similarity, transfer
     )
-    dags = tuple(sample.dag for sample in samples)
-    alike = neighbors_of(data, dags)
+    dags = tuple(sample.dag for sample in jobs.samples)
+    alike = neighbors_of(jobs.data, dags)
     return ReportContent(
-        title="Synthetic execution traces",
-        lead=f"{len(samples)} jobs sampled from a small model that was trained on "
-        f"{len(data.graphs['train'])} collected training and inference steps"
-        f"{'' if warm is None else ', from the weights of the shipped checkpoint on'}, next to "
-        f"{len(data.graphs['test'])} jobs it never saw.",
+        title="Synthetic training steps",
+        lead=f"{len(samples)} programs sampled from a model that was trained on "
+        f"{len(data.graphs['train'])} forward programs of collected training runs"
+        f"{'' if warm is None else ', from the weights of the shipped checkpoint on'}, and the "
+        f"training steps that follow from them, next to those of {len(jobs.test)} programs it "
+        "never saw. Operators have the times of the collected runs.",
         answers=(
-            privacy_verdict(evaluation.novelty, evaluation.leaks),
-            similarity_verdict(median_ratio(evaluation.similarity), evaluation.similarity),
+            privacy_verdict(programs.novelty, programs.leaks),
+            similarity_verdict(median_ratio(similar.similarity), similar.similarity),
             utility_verdict(transfer),
         ),
-        summary=(*rows[:2], trace_row, *rows[2:], *simulation.rows),
-        structure=evaluation.structure,
-        real_structure=evaluation.real_structure,
-        novelty=evaluation.novelty,
-        leaks=evaluation.leaks,
-        weight_attacks=evaluation.weight_attacks,
-        similarity=evaluation.similarity,
-        depth=evaluation.depth,
-        distributions=evaluation.distributions,
-        shares=evaluation.shares,
+        summary=(
+            _trained_row(settings, samples),
+            *rows[:2],
+            _trace_row(jobs),
+            *rows[2:],
+            *simulation.rows,
+        ),
+        structure=programs.structure,
+        real_structure=programs.real_structure,
+        novelty=programs.novelty,
+        leaks=programs.leaks,
+        weight_attacks=programs.weight_attacks,
+        similarity=similar.similarity,
+        depth=similar.depth,
+        distributions=similar.distributions,
+        shares=similar.shares,
         transfer=transfer,
-        target="step time in seconds",
-        repairs=tuple((repair_in_words(name), count) for name, count in made.repairs.items()),
+        target="step time in seconds, simulated",
         simulations=simulation.distributions,
         systems=simulation.times,
         neighbors=alike,
-        timelines=timelines_of(data, data.graphs["test"], dags),
+        timelines=timelines_of(jobs.data, jobs.data.graphs["test"], dags),
         simulated_on=next(iter(systems())),
-        pictures=() if alike else _pictures(data, dags),
+        pictures=() if alike else _pictures(jobs.data, dags),
         provenance=(
             *training(settings, trained, checkpoint.meta.step, warm),
             *provenance(settings, data, seconds),
@@ -527,14 +522,157 @@ def _content(settings: DemoSettings) -> ReportContent:
 
 
 @dataclass(frozen=True, eq=False)
-class _Evaluation:
-    """What the validator says of the samples."""
+class JobSets:
+    """Training steps of real programs and of samples.
+
+    Attributes:
+        train: Of training programs, under the plans of their runs.
+        test: Of held-out programs, under the plans of their runs.
+        made: Of samples, under plans drawn from those of training runs.
+        data: The graphs of ``train`` and ``test``, with their simulated step time as label.
+        samples: The graphs of ``made``, in the codes of ``data``.
+    """
+
+    train: tuple[DerivedJob, ...]
+    test: tuple[DerivedJob, ...]
+    made: tuple[DerivedJob, ...]
+    data: GraphDataset
+    samples: tuple[GeneratedGraph, ...]
+
+
+def derive_stage(
+    settings: DemoSettings, data: GraphDataset, samples: Sequence[GeneratedGraph]
+) -> JobSets:
+    """Derive the training step of each sample and of as many real programs.
+
+    Operators take as long as in the collected runs of training programs, by a surrogate of
+    operators. Real programs run under the plans of their own runs.
+    """
+    compute = PredictedCompute(_operator_times(settings, data).microseconds)
+    real = _real_programs(settings, data)
+    work: list[Callable[[], DerivedJob]] = [
+        partial(derive_job, program, plan, compute)
+        for program, plan in real["train"] + real["test"]
+    ]
+    for sample in samples:
+        named = replace(sample.program, name=sample.name)
+        family, plans = str(sample.dag.conditions[FAMILY]), data.schema.plans
+        work.append(partial(derive_drawn_job, named, family, plans, sample.seed, compute))
+    jobs = _derived(work, settings.processes)
+    ends = np.cumsum([len(real["train"]), len(real["test"])]).tolist()
+    return _job_sets(jobs[: ends[0]], jobs[ends[0] : ends[1]], jobs[ends[1] :])
+
+
+def _operator_times(settings: DemoSettings, data: GraphDataset) -> OperatorTrees:
+    """Return how long operators took in the collected runs of training programs."""
+    names = set(data.names["train"])
+    records = [record for record in read_index(settings.data) if record.run in names]
+    runs = read_runs(settings.data, records)
+    return OperatorTrees.fit([trace for run in runs for trace in run.traces], settings.seed)
+
+
+def _real_programs(
+    settings: DemoSettings, data: GraphDataset
+) -> dict[Split, list[tuple[Program, PlannedStep]]]:
+    """Return training and held-out programs with the plans of their runs, a sample's number each.
+
+    They are spread evenly over those that have a plan.
+    """
+    plan_of = run_plans(settings.data)
+    chosen: dict[str, Split] = {}
+    for split in _REAL:
+        names = [name for name in data.names[split] if name in plan_of]
+        count = min(settings.samples, len(names))
+        chosen.update((names[i * len(names) // count], split) for i in range(count))
+    found: dict[Split, list[tuple[Program, PlannedStep]]] = {split: [] for split in _REAL}
+    for row in program_rows(settings.data / PROGRAMS):
+        name = str(row["name"])
+        if name in chosen:
+            found[chosen[name]].append((Program.from_json(row), plan_of[name]))
+    return found
+
+
+def _derived(work: Sequence[Callable[[], DerivedJob]], processes: int) -> list[DerivedJob | None]:
+    """Return the jobs; None where a plan does not fit its program."""
+    parts = [work[part::processes] for part in range(processes)]
+    waiting = [submit_in_background(partial(_done, part)) for part in parts[1:]]
+    shown = track(parts[0], "deriving training steps", len(parts[0]))
+    done = [_done(shown), *(wait() for wait in waiting)]
+    return [done[i % processes][i // processes] for i in range(len(work))]
+
+
+def _done(work: Iterable[Callable[[], DerivedJob]]) -> list[DerivedJob | None]:
+    """Return the results of some work, None where a plan does not fit."""
+    return [_unless_refused(derive) for derive in work]
+
+
+def _unless_refused(derive: Callable[[], DerivedJob]) -> DerivedJob | None:
+    with contextlib.suppress(UsageError):
+        return derive()
+    return None
+
+
+def _job_sets(*jobs: Sequence[DerivedJob | None]) -> JobSets:
+    """Return training, test and sampled jobs that exist, with their graphs.
+
+    The label is the step time on the first of ``systems``.
+    """
+    train, test, made = ([job for job in part if job is not None] for part in jobs)
+    graphs = {
+        split: [_labeled(job) for job in part]
+        for split, part in zip(_REAL, (train, test), strict=True)
+    }
+    data = GraphDataset.build("derived jobs", "trace", {**graphs, "val": []})
+    coded = [(job, dag) for job in made if (dag := _encoded(data.schema, job)) is not None]
+    samples = tuple(
+        GeneratedGraph(job.program.name, i, dag, False, data.schema)
+        for i, (job, dag) in enumerate(coded)
+    )
+    return JobSets(tuple(train), tuple(test), tuple(job for job, _ in coded), data, samples)
+
+
+def _encoded(schema: GraphSchema, job: DerivedJob) -> DAG | None:
+    """Return the graph of a job in codes; None if it has more stages than any training job."""
+    with contextlib.suppress(VocabularyError):
+        return schema.encode(_labeled(job))
+    return None
+
+
+def _labeled(job: DerivedJob) -> AttributedGraph:
+    """Return the graph of a job with its simulated step time in seconds as label."""
+    topology, bandwidth, latency = next(iter(systems().values()))
+    network = NetworkConfig.single(topology, job.workload.num_ranks, bandwidth, latency)
+    cluster = Cluster(network, SystemConfig.uniform("ring"))
+    seconds = simulate(job.workload, cluster, compute=MeasuredCompute()).makespan_s
+    return replace(job.graph, conditions={**job.graph.conditions, LABEL: seconds})
+
+
+def _write_samples(
+    settings: DemoSettings, samples: Sequence[GeneratedGraph], jobs: JobSets
+) -> None:
+    """Write each sample: its program, and the traces of its step."""
+    with atomic_folder(settings.out / SAMPLES, DEMO_SAMPLES, overwrite=True) as folder:
+        for job in jobs.made:
+            name = job.program.name
+            write_workload(job.workload, folder / name / name)
+            job.program.save(folder / name / f"{name}{SUFFIX}")
+
+
+@dataclass(frozen=True, eq=False)
+class _JudgedPrograms:
+    """What the validator says of sampled programs."""
 
     structure: StructureReport
     real_structure: StructureReport
     novelty: Novelty
     leaks: tuple[LeakRow, ...]
     weight_attacks: tuple[Attack, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _ComparedJobs:
+    """How like those of held-out programs the steps of samples are."""
+
     similarity: QualityReport
     depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
@@ -550,26 +688,34 @@ class _Simulation:
     times: SystemTimes | None
 
 
-def _evaluated(
-    data: GraphDataset, samples: tuple[GeneratedGraph, ...], checkpoint: LoadedCheckpoint
-) -> _Evaluation:
-    """Check structure, similarity and copying of the samples."""
+def _judged_programs(
+    data: GraphDataset, samples: Sequence[GeneratedGraph], checkpoint: LoadedCheckpoint
+) -> _JudgedPrograms:
+    """Check structure and copying of sampled programs."""
     train, test = data.graphs["train"], data.graphs["test"]
     dags = tuple(sample.dag for sample in samples)
-    views = attribute_views(data.schema)
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in samples])
-    jobs = jobs_beside(data.jobs.get("train", ()), data.jobs.get("test", ()), samples)
-    return _Evaluation(
+    return _JudgedPrograms(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
-        leaks=leak_curve(train, data.held_out, dags, measured=data.schema.measured_columns),
+        leaks=leak_curve(train, data.held_out, dags),
         weight_attacks=(likelihood_attack(checkpoint.model, data.schema, train, data.held_out),),
-        similarity=compare(train, test, dags, views, jobs=jobs),
+    )
+
+
+def _compared_jobs(jobs: JobSets) -> _ComparedJobs:
+    """Compare the steps of samples with those of held-out programs."""
+    train, test = jobs.data.graphs["train"], jobs.data.graphs["test"]
+    dags = tuple(sample.dag for sample in jobs.samples)
+    views = attribute_views(jobs.data.schema)
+    sets = [[job.workload for job in part] for part in (jobs.train, jobs.test, jobs.made)]
+    return _ComparedJobs(
+        similarity=compare(train, test, dags, views, jobs=jobs_beside(*sets)),
         depth=compare_by_depth(train, test, dags, views),
         distributions=structure_distributions(train, test, dags, views),
-        shares=attribute_shares(train, test, dags, views, vocabularies(data)),
+        shares=attribute_shares(train, test, dags, views, vocabularies(jobs.data)),
     )
 
 
@@ -584,34 +730,31 @@ def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
     )
 
 
-def _test_workloads(settings: DemoSettings, data: GraphDataset) -> list[Workload]:
-    """Return the test jobs as they were collected."""
-    wanted = set(data.names["test"])
-    records = [record for record in read_index(settings.data) if record.run in wanted]
-    return [run.workload() for run in read_runs(settings.data, records)]
-
-
-def _trace_row(
-    settings: DemoSettings, data: GraphDataset, real: list[Workload], made: DecodedJobs
-) -> SummaryRow:
-    """Check the decoded traces by the rules of their consumers, and write some of them."""
-    with atomic_folder(settings.out / SAMPLES, DEMO_SAMPLES, overwrite=True) as folder:
-        for workload in made.workloads[:WRITTEN_SAMPLES]:
-            write_workload(workload, folder / workload.source / workload.source)
-    tests = decoded_jobs(map(data.schema.decode, data.graphs["test"]))
+def _trained_row(settings: DemoSettings, samples: Sequence[GeneratedGraph]) -> SummaryRow:
+    """Make a training step of each sampled program, with real numbers."""
+    trains = [_makes_a_step(sample.program) for sample in track(samples, "running", len(samples))]
     return SummaryRow(
-        "jobs whose traces keep every rule",
-        percent(_rule_share(made.workloads)),
-        percent(_rule_share(real)),
-        f"after {sum(made.repairs.values()):,} repairs while decoding; real jobs decoded alike: "
-        f"{sum(tests.repairs.values()):,}. Completed: {_per_job(made)} times per job, real "
-        f"{_per_job(tests)}",
+        "programs that run: training step with a finite loss",
+        f"{sum(trains)} of {settings.samples}",
+        note="on this machine's processor, at the sizes drawn",
     )
 
 
-def _per_job(made: DecodedJobs) -> str:
-    """Return how often decoding completed a job, in the mean."""
-    return f"{sum(made.completions.values()) / max(len(made.workloads), 1):.2f}"
+def _makes_a_step(program: Program) -> bool:
+    """Return whether a program's loss is finite and every parameter gets a gradient."""
+    module = program.module()
+    loss = module(*module.example_inputs())
+    loss.backward()
+    reached = all(parameter.grad is not None for parameter in module.parameters())
+    return bool(torch.isfinite(loss)) and reached
+
+
+def _trace_row(jobs: JobSets) -> SummaryRow:
+    """Check the traces by the rules of their consumers."""
+    made, real = ([job.workload for job in part] for part in (jobs.made, jobs.test))
+    return SummaryRow(
+        "jobs whose traces keep every rule", percent(_rule_share(made)), percent(_rule_share(real))
+    )
 
 
 def _rule_share(workloads: list[Workload]) -> float:
@@ -619,8 +762,10 @@ def _rule_share(workloads: list[Workload]) -> float:
     return float(np.mean([not has_errors(check_workload(workload)) for workload in workloads]))
 
 
-def _simulated(real: list[Workload], synthetic: list[Workload]) -> _Simulation:
-    """Simulate real test jobs and synthetic ones on small clusters."""
+def _simulated(jobs: JobSets) -> _Simulation:
+    """Simulate the steps of held-out programs and of samples on small clusters."""
+    real = [job.workload for job in jobs.test]
+    synthetic = [job.workload for job in jobs.made]
     simulated = simulate_stage(real, "simulating real jobs")
     made = simulate_stage(synthetic, "simulating synthetic jobs")
     parts, times = simulation_parts(simulated, made)

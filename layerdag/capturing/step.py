@@ -33,8 +33,9 @@ from layerdag.capturing.recorder import Recorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
+from layerdag.simulator.compute import SKIPPED, ComputeModel
 from layerdag.traces.analysis import WORLD
-from layerdag.traces.builder import ragged
+from layerdag.traces.builder import ragged, with_integers
 from layerdag.traces.operator_kinds import OperatorKind, operator_kind
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
@@ -99,6 +100,13 @@ class CapturedStep:
         groups = {name: ranks for name, ranks in traces.groups.items() if name != WORLD}
         return Workload(traces, groups, self.name)
 
+    def timed(self, compute: ComputeModel) -> "CapturedStep":
+        """Return the step with the times that a compute model gives its operators.
+
+        They are in the attribute ``duration_ns``, as measured ones are.
+        """
+        return replace(self, stages=tuple(_timed(trace, compute) for trace in self.stages))
+
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag capture --json`` prints, of rank 0.
 
@@ -155,6 +163,15 @@ class CapturedStep:
             entry["count"] += 1
             entry["bytes"] += int(size_N[row])
         return dict(found)
+
+
+def _timed(trace: Trace, compute: ComputeModel) -> Trace:
+    """Return a trace whose operators have times."""
+    rows = np.flatnonzero(trace.type_N == NodeType.COMP)
+    on_cpu_N = trace.integers("is_cpu_op")[0] != 0
+    time_ns = compute.durations_ns(trace, rows, on_cpu_N[rows])
+    kept = time_ns != SKIPPED
+    return with_integers(trace, "duration_ns", rows[kept], time_ns[kept])
 
 
 def _sent(trace: Trace) -> dict[str, int]:

@@ -8,7 +8,6 @@ from layerdag.datasets.conversion import (
     columns_to_pyg,
     is_pyg,
 )
-from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import (
     GraphDataset,
     GraphSplit,
@@ -72,7 +71,6 @@ __all__ = [
     "iter_samples",
     "kind_of_folder",
     "load_config",
-    "load_corpus",
     "load_dataset",
     "load_latent_preferential",
     "load_with_schema",

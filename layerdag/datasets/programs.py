@@ -5,11 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from layerdag.dag.statistics import program_numbers
+from layerdag.dag.statistics import needed_programs, program_numbers
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
     SPLITS,
@@ -21,6 +23,7 @@ from layerdag.graph.attributed_graph import (
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
+from layerdag.schema.plan_tables import fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.traces.chakra.corpus import embedded_corpus
 
@@ -40,7 +43,8 @@ def load_programs(
 
     Conditions are the family, the numbers of nodes and of layers, and the depth, the number of
     units. Programs of one structure, whatever their tables of sizes, are in one split: a tenth of
-    the structures of each family each for validation and test, none of families with few.
+    the structures of each family each for validation and test, none of families with few. The plans
+    of their runs, where the folder of a corpus holds them, are kept in the schema.
 
     Args:
         folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
@@ -69,11 +73,24 @@ def load_programs(
         for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
             parts[split].append(graph)
     data = GraphDataset.build("programs", "program", parts)
+    data = _with_plans(data, parts["train"], folder.parent)
     if not avoid_copies:
         return data
     held = (dag for split in SPLITS for dag in data.graphs[split])
     known = frozenset(data.schema.structure_hashes(held))
     return data.replaced(schema=replace(data.schema, structures=known))
+
+
+def _with_plans(data: GraphDataset, train: Sequence[AttributedGraph], corpus: Path) -> GraphDataset:
+    """Return the data set with the plans of training programs whose runs stand in a corpus."""
+    plan_of = run_plans(corpus)
+    numbers = program_numbers(train)
+    known = [(plan_of[g.name], n) for g, n in zip(train, numbers, strict=True) if g.name in plan_of]
+    if not known:
+        return data
+    plans, program_G = zip(*known, strict=True)
+    found = fit_plans(plans, np.array(program_G), needed_programs(numbers))
+    return data.replaced(schema=replace(data.schema, plans=found))
 
 
 def embedded_programs(corpus: str) -> Path:
@@ -82,15 +99,31 @@ def embedded_programs(corpus: str) -> Path:
     return folder / corpus if corpus == "public" else folder
 
 
-def _read(path: Path) -> Iterator[AttributedGraph]:
-    """Yield the graphs of the programs of one family."""
-    family = path.name.partition(".")[0]
+def program_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON data of each program of a folder.
+
+    Raises:
+        DataError: If a file is damaged.
+    """
+    for path in sorted(folder.glob("*.jsonl.xz")):
+        for _, data in _rows(path):
+            yield data
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the JSON data of each program of one family."""
     for number, line in enumerate(read_parsed(path).splitlines(), start=1):
         where = f"{path}: line {number}"
         try:
-            data = json.loads(line)
+            yield where, json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where} is no JSON: {error}.") from error
+
+
+def _read(path: Path) -> Iterator[AttributedGraph]:
+    """Yield the graphs of the programs of one family."""
+    family = path.name.partition(".")[0]
+    for where, data in _rows(path):
         graph = program_graph(data, where)
         conditions: dict[str, Condition] = {
             **graph.conditions,

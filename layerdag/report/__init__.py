@@ -24,7 +24,6 @@ from layerdag.report.content import (
 from layerdag.report.differences import require_replaceable_difference, write_difference
 from layerdag.report.exploration import require_replaceable_exploration, write_exploration
 from layerdag.report.gather import (
-    DecodedJobs,
     SimulatedWorkloads,
     attribute_shares,
     can_be_drawn,
@@ -53,7 +52,6 @@ __all__ = [
     "MAY_BE_SHARED",
     "Answer",
     "CategoryFractions",
-    "DecodedJobs",
     "Distribution",
     "ReportContent",
     "SimulatedWorkloads",

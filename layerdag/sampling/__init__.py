@@ -9,7 +9,7 @@ from layerdag.sampling.folder import (
     write_samples,
 )
 from layerdag.sampling.generated import GeneratedGraph, as_workload
-from layerdag.sampling.generation import generate, sample_like
+from layerdag.sampling.generation import generate
 from layerdag.sampling.parts import PartSettings, volume_of_parts, write_parts
 from layerdag.sampling.settings import GenerationSettings
 
@@ -20,7 +20,6 @@ __all__ = [
     "PartSettings",
     "as_workload",
     "generate",
-    "sample_like",
     "volume_of",
     "volume_of_parts",
     "why_not_sampled_jobs",

@@ -262,7 +262,7 @@ def _digest(folder: Path, name: str) -> str:
 
 def _is_trace_of(name: str) -> Callable[[str], bool]:
     """Return a test for the file names of one sampled job."""
-    pattern = re.compile(re.escape(name) + r"\.(\d{1,9}\.et|comm_group\.json)")
+    pattern = re.compile(re.escape(name) + r"\.(\d{1,9}\.et|comm_group\.json|program\.json)")
     return lambda found: bool(pattern.fullmatch(found))
 
 

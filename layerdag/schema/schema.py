@@ -44,6 +44,7 @@ from layerdag.schema.conditions import (
     fit_table,
 )
 from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
+from layerdag.schema.plan_tables import NO_PLANS, PlanTables
 from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
 from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
 
@@ -65,6 +66,13 @@ _SHAPE = {
     "laws?": dict,
     "structures?": str,
     "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
+    "plans?": [
+        {
+            **dict.fromkeys(("family", "strategy", "setting"), str),
+            "programs": [int],
+            "values": [(float, str)],
+        }
+    ],
 }
 NO_TABLE = ConditionTable()
 
@@ -89,6 +97,7 @@ class GraphSchema:
         sizes_of_programs: What the tables of sizes of training programs hold.
         structures: Hashes of programs (``structure_hashes``) that samples do not repeat; empty
             where none are kept. Whoever has them can ask whether a program was trained on.
+        plans: The plans that training programs ran under.
     """
 
     kind: str
@@ -101,6 +110,7 @@ class GraphSchema:
     laws: ScalingLaws = field(default_factory=ScalingLaws)
     sizes_of_programs: SizeTables = NO_SIZES
     structures: frozenset[str] = frozenset()
+    plans: PlanTables = NO_PLANS
 
     def __repr__(self) -> str:
         """Return the names of attributes and conditions, not all words."""
@@ -389,6 +399,7 @@ class GraphSchema:
             **({"laws": self.laws.to_dict()} if self.laws else {}),
             **({"sizes": self.sizes_of_programs.to_dict()} if self.sizes_of_programs else {}),
             **({"structures": "".join(sorted(self.structures))} if self.structures else {}),
+            **({"plans": self.plans.to_dict()} if self.plans else {}),
         }
 
     @classmethod
@@ -418,6 +429,7 @@ class GraphSchema:
                 laws=ScalingLaws.from_dict(data["laws"]) if "laws" in data else NO_LAWS,
                 sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
                 structures=_hashes(data.get("structures", "")),
+                plans=PlanTables.from_dict(data.get("plans", ())),
             )
             schema._check()
         except (

@@ -15,7 +15,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -479,6 +479,32 @@ class NodeAppender:
 def _array(column: "array[int]") -> np.ndarray:
     """Return a column as an array of its own."""
     return np.array(column)
+
+
+def with_integers(trace: Trace, name: str, rows: np.ndarray, value_M: np.ndarray) -> Trace:
+    """Return a trace in which some nodes have one more attribute, a signed integer.
+
+    Args:
+        trace: None of these nodes has the attribute.
+        name: Of the attribute.
+        rows: Positions of the nodes, ascending, int64 (M,).
+        value_M: Their values, int64.
+    """
+    table = trace.attributes
+    strings = trace.strings if name in trace.strings else (*trace.strings, name)
+    end_M = table.ptr_N1[rows + 1]
+    added_N = np.zeros(trace.num_nodes, dtype=np.int64)
+    added_N[rows] = 1
+    ptr_N1 = table.ptr_N1 + np.concatenate([[0], np.cumsum(added_N)])
+    changed = replace(
+        table,
+        ptr_N1=ptr_N1,
+        name_A=np.insert(table.name_A, end_M, strings.index(name)),
+        wire_A=np.insert(table.wire_A, end_M, int(Wire.INT64)),
+        word_A=np.insert(table.word_A, end_M, value_M.astype(np.int64).view(np.uint64)),
+        doc_A=np.insert(table.doc_A, end_M, -1),
+    )
+    return replace(trace, attributes=changed, strings=strings)
 
 
 def ragged(lists: Iterable[Sequence[int]], source: str = "<memory>") -> Ragged:

@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_corpus import write_corpus
+from corpus_cut import cut_programs
 from warm_starts import data_of, jobs
 
+import layerdag as ld
 from layerdag.api import demo as demo_api
 from layerdag.api.demo import (
     CAVEATS,
@@ -32,17 +33,12 @@ from layerdag.api.demo import (
     training,
 )
 from layerdag.cli.commands.demo import print_summary
-from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.report.content import ReportContent
 from layerdag.sampling.generated import GeneratedGraph
-from layerdag.simulator.cluster import Cluster, small_cluster
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.config import NetworkConfig, Topology
-from layerdag.simulator.run import simulate
 from layerdag.surrogates.tstr import TransferReport
-from layerdag.traces.chakra.corpus import read_index, read_runs
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.run import TrainResult
@@ -180,7 +176,7 @@ def test_a_demo_that_did_all_its_steps_says_so() -> None:
     assert told.pop("start").startswith("random weights")
     assert told == {
         "training": "600 of 600 steps",
-        "weights": "those of step 500, the best on the validation jobs",
+        "weights": "those of step 500, the best on the validation programs",
     }
     assert caveats(SETTINGS, done, None) == CAVEATS
 
@@ -199,7 +195,7 @@ def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_tr
     told = dict(training(SETTINGS, result("budget", 40), 40, warm))
     assert told["training"] == "40 of 40 steps"
     assert (
-        "shipped checkpoint, trained on the training jobs of the same split (3,500 steps in"
+        "shipped checkpoint, trained on the training programs of the same split (3,500 steps in"
         in (told["start"])
     )
     first = caveats(SETTINGS, result("budget", 40), warm)[0]
@@ -232,9 +228,9 @@ class Ran:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("demo")
-    corpus = write_corpus(folder / "corpus", {"train": 6, "val": 2, "test": 4})
+    corpus = cut_programs(folder / "corpus", ("mlp", "dlrm"), 30)
     settings = DemoSettings(
-        corpus, folder / "out", max_nodes=24, train_steps=1, width=32, samples=3, seed=5,
+        corpus, folder / "out", max_nodes=60, train_steps=1, width=32, samples=4, seed=5,
         families=("boosting",), processes=1,
     )  # fmt: skip
     seen: list[ReportContent] = []
@@ -287,57 +283,35 @@ def test_the_table_has_the_rows_of_the_report_in_straight_columns(ran: Ran) -> N
         assert line.removeprefix(row.what).split()[:1] == row.synthetic.split()[:1]
 
 
-def test_samples_are_workloads_and_the_row_of_rules_counts_them(ran: Ran) -> None:
+def test_every_sample_is_written_as_a_program_and_the_traces_of_its_step(ran: Ran) -> None:
     folders = sorted((ran.settings.out / "samples").iterdir())
-    jobs = [read_workload(folder / folder.name) for folder in folders]
-    assert len(jobs) == 3
-    sound = np.mean([not has_errors(check_workload(job)) for job in jobs])
-    [row] = [r for r in ran.content.summary if r.what == "jobs whose traces keep every rule"]
-    assert row.synthetic == f"{sound:.0%}"
-    assert row.real == "100%"
+    assert len(folders) == 4
+    for folder in folders:
+        program = ld.program(folder / f"{folder.name}.program.json")
+        assert not program.check()
+        job = read_workload(folder / folder.name)
+        assert not has_errors(check_workload(job))
+        assert all(MeasuredCompute().is_timed(t, np.arange(t.num_nodes)) for t in job.traces)
 
 
-def test_the_median_makespan_of_real_jobs_is_that_of_the_small_cluster(ran: Ran) -> None:
-    data = load_corpus(ran.settings.data, max_nodes=ran.settings.max_nodes)
-    wanted = set(data.names["test"])
-    records = [r for r in read_index(ran.settings.data) if r.run in wanted]
-    times = []
-    for run in read_runs(ran.settings.data, records):
-        job = run.workload()
-        system, _ = small_cluster(job.num_ranks)
-        network = NetworkConfig.single(Topology.SWITCH, job.num_ranks, 25.0, 1000.0)
-        times.append(
-            simulate(job, Cluster(network, system), compute=MeasuredCompute()).makespan_ns / 1e6
-        )
-    [row] = [r for r in ran.content.summary if r.what == "median simulated makespan, ms"]
-    assert float(row.real) == pytest.approx(float(np.median(times)), rel=0.01)
-    assert row.note == "on switch, 25 GB/s, 1 us"
+def test_steps_of_programs_keep_every_rule_and_programs_run(ran: Ran) -> None:
+    rows = {row.what: row for row in ran.content.summary}
+    assert rows["jobs whose traces keep every rule"].synthetic == "100%"
+    assert rows["jobs that keep all rules of whole training steps"].synthetic == "4 of 4"
+    assert rows["programs that run: training step with a finite loss"].synthetic == "4 of 4"
 
 
-def test_samples_standdemo_api_the_real_jobs_nearest_to_them(ran: Ran) -> None:
+def test_samples_stand_beside_the_real_jobs_nearest_to_them(ran: Ran) -> None:
     pair, *_ = ran.content.neighbors
-    # Samples are training jobs here, so that each finds itself.
-    assert pair.distance == pytest.approx(0, abs=1e-6)
-    assert pair.sample.dag.num_nodes == pair.real.dag.num_nodes
+    assert pair.family in ("mlp", "dlrm")
     assert ran.content.pictures == ()
     assert [job.title.split(" (")[0] for job in ran.content.timelines][-1] == "A sample"
-
-
-def test_without_a_neighbor_a_test_job_and_the_sample_nearest_in_size_are_drawn(ran: Ran) -> None:
-    data = load_corpus(ran.settings.data, max_nodes=ran.settings.max_nodes)
-    sizes = sorted(dag.num_nodes for dag in data.graphs["test"])
-    real, sampled = demo_api._pictures(data, data.graphs["train"][:3])
-    assert (real.title, sampled.title) == ("real test job", "sampled job")
-    assert real.dag.num_nodes == sizes[len(sizes) // 3]
-    assert len(real.label_N) == real.dag.num_nodes
-    gaps = [abs(dag.num_nodes - real.dag.num_nodes) for dag in data.graphs["train"][:3]]
-    assert abs(sampled.dag.num_nodes - real.dag.num_nodes) == min(gaps)
 
 
 def test_verdicts_come_first_and_copies_forbid_sharing(ran: Ran) -> None:
     share, like, use = ran.content.answers
     assert (share.answer, share.at) == ("no", "validity")
-    assert share.reason == "3 of 3 samples repeat a real job that was trained on."
+    assert share.reason.startswith("4 of 4 samples repeat")
     assert like.question == "Is it like the real ones?"
     assert use.answer == "too few to tell"  # no predictor was trained in this test
 
@@ -352,11 +326,18 @@ def test_provenance_says_how_to_repeat_it(ran: Ran) -> None:
     told = dict(ran.content.provenance)
     assert told["command"] == "layerdag demo --seed 5"
     assert told["training"] == "1 of 1 steps"
-    assert told["data"].startswith("corpus, at most 24 nodes per job: ")
+    assert told["data"].startswith("corpus, programs of at most 60 calls: ")
     assert told["seed of training and sampling"] == "5"
     stages = [word.split()[0] for word in told["time"].split(", ")]
-    assert stages == ["load", "train", "sample", "evaluate", "simulate", "surrogate"]
-    assert told["data fingerprint"] == load_corpus(ran.settings.data, max_nodes=24).fingerprint
+    assert stages == [
+        "load",
+        "train",
+        "sample",
+        "derive",
+        "evaluate",
+        "simulate",
+        "surrogate",
+    ]
 
 
 def test_json_holds_the_same_rows(ran: Ran, monkeypatch, capsys) -> None:
@@ -391,29 +372,21 @@ def shipped() -> LoadedCheckpoint:
 
 def pretend(
     monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, learned: GraphDataset
-) -> list[int]:
-    """Let the shipped checkpoint be one that learned from these jobs; return the limits used."""
-    limits: list[int] = []
-
-    def load(folder: Path, max_nodes: int, further: str | None) -> GraphDataset:
-        assert further == "further"
-        limits.append(max_nodes)
-        return data_of(jobs(12))
-
+) -> None:
+    """Let the shipped checkpoint be one that learned from these jobs."""
     meta = replace(shipped.meta, split=learned.split)
     monkeypatch.setattr(demo_api, "load_checkpoint", lambda path: replace(shipped, meta=meta))
-    monkeypatch.setattr(demo_api, "load_corpus", load)
-    return limits
+    monkeypatch.setattr(demo_api, "load_programs", lambda folder, avoid_copies: data_of(jobs(12)))
+    started = partial(warm_start, "pretrained")
+    monkeypatch.setattr(demo_api, "warm_start", lambda _, data, seed: started(data, seed=seed))
 
 
-def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_jobs(
+def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_programs(
     monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
 ) -> None:
-    limits = pretend(monkeypatch, shipped, data_of(jobs(12)))
+    pretend(monkeypatch, shipped, data_of(jobs(12)))
     data, warm = demo_api.load_stage(START_SETTINGS)
-    assert limits == [1200]
     assert warm is not None
-    assert warm.start.origin.name == "pretrained"
     assert steps_of(START_SETTINGS, warm) == 5
     assert max(dag.num_nodes for dags in data.graphs.values() for dag in dags) <= 10
 
@@ -425,21 +398,6 @@ def test_with_another_split_the_demo_starts_from_random_weights(
     _, warm = demo_api.load_stage(START_SETTINGS)
     assert warm is None
     assert steps_of(START_SETTINGS, warm) == 50
-
-
-def test_a_corpus_without_further_runs_is_taken_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, tmp_path: Path
-) -> None:
-    asked: list[str | None] = []
-
-    def load(folder: Path, max_nodes: int, further: str | None) -> GraphDataset:
-        asked.append(further)
-        return data_of(jobs(12))
-
-    monkeypatch.setattr(demo_api, "load_checkpoint", lambda path: shipped)
-    monkeypatch.setattr(demo_api, "load_corpus", load)
-    demo_api.load_stage(replace(START_SETTINGS, data=tmp_path))
-    assert asked == [None]
 
 
 def test_smaller_graphs_stay_in_their_parts() -> None:
@@ -456,32 +414,3 @@ def test_smaller_graphs_stay_in_their_parts() -> None:
     assert len(kept.left_out) == total - sum(len(dags) for dags in kept.graphs.values())
     assert kept.schema is data.schema
     assert warm_start("pretrained", kept).spec.sizes == data.schema.sizes()
-
-
-def test_the_conditions_of_samples_come_from_all_over_the_training_part(
-    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
-) -> None:
-    """The first training jobs are of few families, so that samples of their conditions are, too."""
-    data, found = data_of(jobs(12)), []
-
-    def sampled(
-        model: object, schema: object, rows: list, plan: object, numbers: range
-    ) -> list[int]:
-        found.extend(rows)
-        return list(numbers)
-
-    monkeypatch.setattr(demo_api, "sample_like", sampled)
-    demo_api.sample_stage(replace(START_SETTINGS, samples=5), data, shipped)
-    dags = data.graphs["train"]
-    assert found == [dags[i].conditions for i in (0, 2, 4, 6, 8)]
-    found.clear()
-    # In two processes each draws every other graph, under its own number.
-    monkeypatch.setattr(demo_api, "submit_in_background", lambda work: work)
-    drawn = demo_api.sample_stage(replace(START_SETTINGS, samples=5, processes=2), data, shipped)
-    assert list(drawn) == [0, 1, 2, 3, 4]
-    assert found == [dags[i].conditions for i in (0, 4, 8, 2, 6)]
-    found.clear()
-    demo_api.sample_stage(replace(START_SETTINGS, samples=20), data, shipped)
-    assert [row["label"] for row in found[:4]] == [
-        dags[i].conditions["label"] for i in (0, 0, 1, 1)
-    ]

@@ -10,6 +10,7 @@ import pytest
 
 from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.programs import load_programs
+from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.inference import ShapeInference
@@ -87,3 +88,19 @@ def test_public_architectures_run_with_sizes_that_all_differ():
     train = [data.schema.decode(dag) for dag in data.graphs["train"]]
     assert {graph.conditions["family"] for graph in train} == {"llama", "gpt2", "timm-resnet"}
     assert all(inference.runs(graph) for graph in train)
+
+
+def test_the_schema_holds_the_plans_of_training_runs_alone(mlps):
+    columns = {(c.strategy, c.setting): c for c in mlps.schema.plans.columns}
+    assert set(columns["", "strategy"].values) == {"single", "data", "fsdp", "pipeline", "tensor"}
+    assert columns["data", "data"].values == (2, 4)
+    plan_of = run_plans(DATA)
+    trained = [plan_of[name].strategy for name in mlps.names["train"] if name in plan_of]
+    counts = dict(
+        zip(columns["", "strategy"].values, columns["", "strategy"].programs, strict=True)
+    )
+    assert sum(counts.values()) <= len(trained) + 5 * len(counts)
+    assert run_plans(DATA / "programs") == {}
+    assert plan_of["0000_mlp_single_ws1"].settings == {
+        "optimizer": "sgd-forloop", "clip": 0, "accumulate": 1,
+    }  # fmt: skip

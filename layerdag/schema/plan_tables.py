@@ -1,0 +1,157 @@
+"""Plans that training programs ran under, to draw the plans of sampled programs from.
+
+A plan is a strategy ("single", "data", "fsdp", "tensor", "pipeline"), its degree, and how the step
+is made (optimizer, clipping, accumulation, ...), in the words of ``layerdag.capturing``. Settings
+are drawn one by one given family and strategy. Only values that several training programs share are
+kept, each with the number of programs, rounded up.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Setting = int | float | str
+
+SINGLE = "single"
+STRATEGIES = (SINGLE, "data", "fsdp", "tensor", "pipeline")
+"""Ways to spread a step over ranks; but for the first each is the name of its degree."""
+_STRATEGY = "strategy"
+_TEXTS = frozenset({"optimizer", "schedule"})
+_WHOLE = frozenset({*STRATEGIES[1:], "accumulate", "bucket_bytes", "micro_batches"})
+_SETTINGS = _TEXTS | _WHOLE | {"clip"}
+_LARGEST = 1 << 40
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """The plan of a training program.
+
+    Attributes:
+        family: Of the program.
+        strategy: One of ``STRATEGIES``.
+        settings: As of ``layerdag.capture_model``.
+    """
+
+    family: str
+    strategy: str
+    settings: Mapping[str, Setting]
+
+
+@dataclass(frozen=True)
+class PlanColumn:
+    """The values of one setting.
+
+    Attributes:
+        family: Of the programs.
+        strategy: That they ran under; "" in the column of the strategies themselves.
+        setting: Such as "optimizer", or "strategy".
+        values: Those that several programs share.
+        programs: How many programs have each.
+    """
+
+    family: str
+    strategy: str
+    setting: str
+    values: tuple[Setting, ...]
+    programs: tuple[int, ...]
+
+    def draw(self, rng: np.random.Generator) -> Setting:
+        """Return one of the values."""
+        weight_K = np.array(self.programs, dtype=np.float64)
+        return self.values[int(rng.choice(len(self.values), p=weight_K / weight_K.sum()))]
+
+
+@dataclass(frozen=True)
+class PlanTables:
+    """The plans of training programs.
+
+    Attributes:
+        columns: Of each family: its strategies, and the settings of each.
+    """
+
+    columns: tuple[PlanColumn, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    def draw(self, family: str, rng: np.random.Generator) -> PlannedStep:
+        """Return a plan as those of a family; one rank with the usual settings if it has none."""
+        mine = [column for column in self.columns if column.family == family]
+        strategy = next((str(c.draw(rng)) for c in mine if c.setting == _STRATEGY), SINGLE)
+        settings = {c.setting: c.draw(rng) for c in mine if c.strategy == strategy}
+        return PlannedStep(family, strategy, settings)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the tables as JSON-serializable data."""
+        return [
+            {name: list(v) if isinstance(v, tuple) else v for name, v in vars(column).items()}
+            for column in self.columns
+        ]
+
+    @classmethod
+    def from_dict(cls, data: Any) -> "PlanTables":
+        """Return the tables that ``to_dict`` wrote; the data is not trusted.
+
+        Raises:
+            ValueError: If a column is no setting with its values.
+        """
+        columns = tuple(
+            PlanColumn(
+                given["family"], given["strategy"], given["setting"],
+                tuple(given["values"]), tuple(given["programs"]),
+            )
+            for given in data
+        )  # fmt: skip
+        for column in columns:
+            _require_setting(column)
+        return cls(columns)
+
+
+def _require_setting(column: PlanColumn) -> None:
+    """Raise ValueError if a column is no setting with its values."""
+    if column.setting == _STRATEGY:
+        fits = not column.strategy and set(column.values) <= set(STRATEGIES)
+    else:
+        fits = column.strategy in STRATEGIES and column.setting in _SETTINGS
+        fits = fits and all(_is_value(column.setting, value) for value in column.values)
+    counted = all(type(n) is int and 0 < n <= _LARGEST for n in column.programs)
+    if not (fits and counted and len(column.values) == len(column.programs) > 0):
+        raise ValueError(f"{column.setting!r:.40} is no setting of a plan with its values")
+
+
+def _is_value(setting: str, value: Setting) -> bool:
+    """Return whether a setting can have a value, as far as its type goes."""
+    if setting in _TEXTS:
+        return type(value) is str
+    number = type(value) is int or (type(value) is float and setting not in _WHOLE)
+    return number and 0 <= float(value) <= _LARGEST
+
+
+NO_PLANS = PlanTables()
+
+
+def fit_plans(plans: Sequence[PlannedStep], program_G: np.ndarray, needed: int) -> PlanTables:
+    """Return the plans that training programs share.
+
+    Args:
+        plans: Of each graph.
+        program_G: Number of the program of each graph, of which only distinct ones count.
+        needed: Programs that must share a value.
+    """
+    holders: defaultdict[tuple[str, str, str], defaultdict[Setting, set[int]]]
+    holders = defaultdict(lambda: defaultdict(set))
+    for plan, program in zip(plans, program_G.tolist(), strict=True):
+        holders[plan.family, "", _STRATEGY][plan.strategy].add(program)
+        for setting, value in plan.settings.items():
+            holders[plan.family, plan.strategy, setting][value].add(program)
+    columns = []
+    for key, found in sorted(holders.items()):
+        counts = Counter({value: len(programs) for value, programs in found.items()})
+        shared = sorted((v for v in counts if counts[v] >= needed), key=str)
+        if shared:
+            rounded = tuple(-(-counts[value] // needed) * needed for value in shared)
+            columns.append(PlanColumn(*key, tuple(shared), rounded))
+    return PlanTables(tuple(columns))
