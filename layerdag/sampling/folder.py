@@ -368,12 +368,7 @@ def resolved_format(file_format: str, kind: str, ranks: int | None) -> str:
     if file_format == "auto":
         file_format = _USUAL[kind]
     _require_jobs(ranks, file_format)
-    if file_format == "et" and kind == "program":
-        raise UsageError(
-            "This checkpoint samples programs; 'layerdag capture SAMPLE.program.json' derives the "
-            "traces of a step on any number of ranks. Ask for format=program."
-        )
-    if file_format == "et" and kind != "trace":
+    if file_format == "et" and kind == "flow":
         raise UsageError(
             "This checkpoint samples flow graphs, which are no execution traces; "
             "ask for format=graphml or format=json."
@@ -559,8 +554,8 @@ def write_samples(
             on_each()
         for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
             named = replace(sample, name=sample_name(i))
-            sample_files = SampleFiles.from_graph(
-                named.graph, file_format, settings.ranks, settings.limits
+            sample_files = SampleFiles.from_sample(
+                named, file_format, settings.ranks, settings.limits
             )
             size += sample_files.num_bytes
             require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
@@ -589,7 +584,7 @@ def write_sample_list(
     with open_sample_folder(out, request, len(samples), overwrite=overwrite) as folder:
         for i, sample in enumerate(samples[len(folder.entries) :], start=len(folder.entries)):
             named = replace(sample, name=sample_name(i))
-            files = SampleFiles.from_graph(named.graph, file_format, None, Limits())
+            files = SampleFiles.from_sample(named, file_format, None, Limits())
             folder.add(sample_entry(named, files.write(folder.path)))
         folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
     return out / MANIFEST

@@ -30,9 +30,12 @@ from layerdag.runtime.reading import (
     require_few_ranks,
     written_bytes,
 )
+from layerdag.sampling.derived_jobs import DerivedJob, derive_drawn_job, derive_job
 from layerdag.sampling.executed import drawn_program
 from layerdag.schema.attributes import CategoryAttribute
+from layerdag.schema.plan_tables import PlannedStep
 from layerdag.schema.schema import GraphSchema
+from layerdag.schema.size_tables import FAMILY
 from layerdag.traces.chakra.workload import encode_workload, write_workload
 from layerdag.traces.trace import Workload
 
@@ -65,7 +68,8 @@ class OutputSize:
         ranks = f"{self.least_ranks:,} to {self.most_ranks:,}"
         if self.least_ranks == self.most_ranks:
             ranks = f"{self.most_ranks:,}"
-        what = f"{self.graphs:,} jobs of {ranks} ranks" if self.most_ranks else (
+        unit = "rank" if self.most_ranks == 1 else "ranks"
+        what = f"{self.graphs:,} jobs of {ranks} {unit}" if self.most_ranks else (
             f"{self.graphs:,} graphs"
         )  # fmt: skip
         return f"{what}: about {self.files:,} files and {format_size(self.bytes)}"
@@ -185,19 +189,27 @@ class SampleFiles:
         graph: Its names and numbers.
         file_format: "et", "program", "graphml" or "json".
         unfolded: The traces, in the format "et".
+        job: The job that was derived, of a sampled program in the format "et".
     """
 
     graph: AttributedGraph
     file_format: str
     unfolded: Unfolded | None
+    job: DerivedJob | None = None
 
     @classmethod
-    def from_graph(
-        cls, graph: AttributedGraph, file_format: str, ranks: int | None, limits: Limits
+    def from_sample(
+        cls, sample: "GeneratedGraph", file_format: str, ranks: int | None, limits: Limits
     ) -> "SampleFiles":
-        """Return the files of a graph. Raises as ``as_workload``."""
-        is_job = file_format == "et"
-        return cls(graph, file_format, as_workload(graph, ranks, limits) if is_job else None)
+        """Return the files of a sample. Raises as ``as_workload``."""
+        graph = sample.graph
+        if file_format != "et":
+            return cls(graph, file_format, None)
+        if sample.schema.kind != "program":
+            return cls(graph, file_format, as_workload(graph, ranks, limits))
+        job = sample.derived(ranks)
+        require_few_ranks(job.workload.num_ranks, limits, sample.name)
+        return cls(graph, file_format, Unfolded(job.workload), job)
 
     @property
     def num_bytes(self) -> int:
@@ -211,7 +223,10 @@ class SampleFiles:
         """Return what the entry says of them, and name and content of each file."""
         name = self.graph.name
         if self.unfolded is not None:
-            return self._facts(self.unfolded), encode_workload(self.unfolded.workload, name)
+            files = encode_workload(self.unfolded.workload, name)
+            if self.job is not None:
+                files.append(self._program_file())
+            return self._facts(self.unfolded), files
         file = f"{name}{_ENDINGS[self.file_format]}"
         return {"file": file}, [(file, _ENCODERS[self.file_format](self.graph))]
 
@@ -221,15 +236,23 @@ class SampleFiles:
         if self.unfolded is not None:
             (folder / name).mkdir()
             write_workload(self.unfolded.workload, folder / name / name)
+            if self.job is not None:
+                file, content = self._program_file()
+                write_bytes(folder / name / file, content)
             return self._facts(self.unfolded)
         path = folder / f"{name}{_ENDINGS[self.file_format]}"
         write_bytes(path, _ENCODERS[self.file_format](self.graph))
         return {"file": path.name}
 
-    @staticmethod
-    def _facts(unfolded: Unfolded) -> Mapping[str, object]:
+    def _program_file(self) -> tuple[str, bytes]:
+        """Return name and content of the file of a program."""
+        return f"{self.graph.name}{program_json.SUFFIX}", _ENCODERS["program"](self.graph)
+
+    def _facts(self, unfolded: Unfolded) -> Mapping[str, object]:
         """Return what the manifest says of the traces of a job."""
+        plan = {} if self.job is None else {"plan": dict(self.job.plan.settings)}
         return {
+            **plan,
             "ranks": unfolded.workload.num_ranks,
             "repairs": dict(unfolded.repairs),
             "completions": dict(unfolded.completions),
@@ -329,12 +352,30 @@ class GeneratedGraph:
     def workload(self, ranks: int | None = None) -> Workload:
         """Return the traces of the job, on ``ranks`` or as many as its condition "world_size" says.
 
-        A job that cannot run on so many ranks gets the next number on which it can.
+        A job that cannot run on so many ranks gets the next number on which it can. Of a program
+        they are those of its step, see ``derived``.
 
         Raises:
-            DataError: If it is not the graph of a job.
+            DataError: If it is not the graph of a job, nor a program.
         """
+        if self.schema.kind == "program":
+            return self.derived(ranks).workload
         return as_workload(self.graph, ranks).workload
+
+    def derived(self, ranks: int | None = None) -> DerivedJob:
+        """Return a training step of the program.
+
+        Args:
+            ranks: Replicas of it; by default the plan is drawn from those of training programs.
+
+        Raises:
+            DataError: If it is no program, or one that does not run.
+            UsageError: If no plan that was drawn fits the program.
+        """
+        named, family = replace(self.program, name=self.name), str(self.dag.conditions.get(FAMILY))
+        if ranks is None:
+            return derive_drawn_job(named, family, self.schema.plans, self.seed)
+        return derive_job(named, PlannedStep(family, "data", {"data": ranks}))
 
     @property
     def edge_index(self) -> "Tensor":

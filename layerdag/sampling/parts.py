@@ -375,8 +375,8 @@ class _PartsWriter:
         with draft.open("wb") as file:
             writer = TarWriter(file)
             for sample in samples:
-                extra, files = SampleFiles.from_graph(
-                    sample.graph, self.members, ranks, limits
+                extra, files = SampleFiles.from_sample(
+                    sample, self.members, ranks, limits
                 ).encoded()
                 entry = sample_entry(sample, extra)
                 writer.add(entry, files)

@@ -11,6 +11,7 @@ from layerdag.cli.main import main
 from layerdag.errors import UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.sampling import generation
+from layerdag.traces.chakra.workload import read_workload
 from layerdag.training.checkpoint import pretrained_checkpoint
 from layerdag.validation.whole_program import check_program
 
@@ -98,3 +99,20 @@ def test_a_table_has_no_place_for_sizes(tmp_path, capsys):
     asked = ["--num", "1", "--format", "parquet", "--out", str(tmp_path / "x")]
     assert main(["sample", "--checkpoint", "programs", *asked]) == 2
     assert "A table has no place for the sizes of programs" in capsys.readouterr().err
+
+
+def test_in_the_format_et_each_sample_is_the_step_of_its_program_under_a_drawn_plan(tmp_path):
+    asked = ["sample", "--checkpoint", "programs", "--num", "6", "--family", "mlp"]
+    assert main([*asked, "--format", "et", "--out", str(tmp_path / "jobs")]) == 0
+    entries = json.loads((tmp_path / "jobs" / "manifest.json").read_text())["samples"]
+    for entry in entries:
+        prefix = tmp_path / "jobs" / entry["name"] / entry["name"]
+        job = read_workload(prefix)
+        assert job.num_ranks == entry["ranks"]
+        assert not check_program(job)
+        program = Program.load(prefix.with_name(f"{entry['name']}.program.json"))
+        again = program.step(**entry["plan"]).workload()
+        assert [t.names() for t in again.traces] == [t.names() for t in job.traces]
+    assert max(entry["ranks"] for entry in entries) > 1
+    # The same command finds its samples and replaces them.
+    assert main([*asked, "--format", "et", "--out", str(tmp_path / "jobs"), "--overwrite"]) == 0

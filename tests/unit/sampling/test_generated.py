@@ -82,7 +82,9 @@ def test_a_job_of_forty_million_ranks_is_refused_before_it_is_unfolded():
 
 def test_the_estimate_of_a_sample_is_near_its_files(tmp_path):
     for file_format in ("et", "graphml", "json"):
-        files = SampleFiles.from_graph(random_job(1, 3, layers=8), file_format, 6, Limits())
+        job = random_job(1, 3, layers=8)
+        unfolded = as_workload(job, 6, Limits()) if file_format == "et" else None
+        files = SampleFiles(job, file_format, unfolded)
         folder = tmp_path / file_format
         folder.mkdir()
         files.write(folder)
