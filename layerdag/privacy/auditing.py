@@ -48,6 +48,7 @@ from layerdag.privacy.membership import (
     likelihood_attack,
     needed,
 )
+from layerdag.privacy.rare_words import RareWords, rare_words
 from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attacks
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
@@ -180,6 +181,8 @@ class Audit:
             learns; None where these looked at all samples.
         notes: What was not understood in real graphs and samples.
         left_out: Why real graphs or samples are not among those counted, a sentence each.
+        rare: Words of sampled programs that few training programs have; None for other graphs. Of
+            more samples than are held, of ``held``.
     """
 
     train: int
@@ -197,6 +200,7 @@ class Audit:
     held: int | None = None
     notes: tuple[Note, ...] = ()
     left_out: tuple[str, ...] = ()
+    rare: RareWords | None = None
 
     def __repr__(self) -> str:
         """Return the sizes; ``print`` shows what was found."""
@@ -276,7 +280,15 @@ def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack,
         neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
         local=_compared(data, _valid(made, structure), LOCAL_METRICS),
         advice=too_few_held_out(data),
+        rare=_rare(data, made),
     )
+
+
+def _rare(data: GraphDataset, made: Sequence[DAG]) -> RareWords | None:
+    """Return the rare words of sampled programs."""
+    if data.schema.kind != "program":
+        return None
+    return rare_words(data.schema, data.graphs["train"], made)
 
 
 def _audit_of_stream(
@@ -300,6 +312,7 @@ def _audit_of_stream(
         local=_compared(data, _valid(held, of_held), LOCAL_METRICS),
         advice=too_few_held_out(data),
         held=len(held),
+        rare=_rare(data, held),
     )
 
 
@@ -531,6 +544,8 @@ def _copy_lines(found: "Audit") -> Iterator[str]:
     yield f"  held-out graphs of training graphs {percent(copies.copied_real)}"
     yield f"near copies of real graphs           {percent(copies.near)}"
     yield f"  as near as so many held-out graphs {percent(copies.near_quantile)}"
+    if found.rare is not None:
+        yield found.rare.in_words()
 
 
 def _attack_lines(found: "Audit", index: int) -> Iterator[str]:

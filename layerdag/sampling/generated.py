@@ -69,8 +69,9 @@ class OutputSize:
         if self.least_ranks == self.most_ranks:
             ranks = f"{self.most_ranks:,}"
         unit = "rank" if self.most_ranks == 1 else "ranks"
-        what = f"{self.graphs:,} jobs of {ranks} {unit}" if self.most_ranks else (
-            f"{self.graphs:,} graphs"
+        many = "" if self.graphs == 1 else "s"
+        what = f"{self.graphs:,} job{many} of {ranks} {unit}" if self.most_ranks else (
+            f"{self.graphs:,} graph{many}"
         )  # fmt: skip
         return f"{what}: about {self.files:,} files and {format_size(self.bytes)}"
 

@@ -83,6 +83,7 @@ def _figures(found: "Audit") -> dict[str, object]:
         "novelty": found.novelty,
         "copies": found.copies,
         "words": found.words,
+        **({} if found.rare is None else {"rare_words": found.rare}),
         "nearness": last and last.nearness,
         "attacks": [*(last.attacks if last else ()), *found.weights],
         "shadows": found.shadows,
@@ -140,10 +141,7 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
         percent(copies.near_quantile),
         "nearer to a real graph than all but so many held-out graphs are",
     )
-    if found.words is not None:
-        files, count = f"{found.words.files:,}", f"{len(found.words.found):,}"
-        first = found.words.found[0].sentence() if found.words.found else "every file was searched"
-        yield SummaryRow(f"private words in the {files} files of the samples", count, "0", first)
+    yield from _word_rows(found)
     if found.leaks:
         near = found.leaks[-1].nearness
         fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
@@ -173,6 +171,19 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
     for row in found.local:
         if not row.generated.error:
             yield SummaryRow(row.metric.description, *figure_cells(row), row.metric.name)
+
+
+def _word_rows(found: "Audit") -> "Iterator[SummaryRow]":
+    """Yield a line on rare and one on private words, where they were looked for."""
+    from layerdag.report.content import SummaryRow
+
+    if found.rare is not None:
+        count = f"{found.rare.rare:,}"
+        yield SummaryRow("words of few training programs", count, "0", found.rare.in_words())
+    if found.words is not None:
+        files, count = f"{found.words.files:,}", f"{len(found.words.found):,}"
+        first = found.words.found[0].sentence() if found.words.found else "every file was searched"
+        yield SummaryRow(f"private words in the {files} files of the samples", count, "0", first)
 
 
 FORMAT = "layerdag-kept-1"
