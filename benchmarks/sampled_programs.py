@@ -2,6 +2,7 @@
 
     python benchmarks/sampled_programs.py --num 200 --seed 1000
     python benchmarks/sampled_programs.py --num 200 --out benchmarks/results/sampled-programs.json
+    python benchmarks/sampled_programs.py --checkpoint public --num 60 --derived 30
 
 Held against the checkpoint's own held-out programs (``data=programs``, split by structure):
 
@@ -30,7 +31,7 @@ import numpy as np
 import torch
 
 import layerdag as ld
-from layerdag.datasets.programs import load_programs
+from layerdag.datasets.programs import embedded_programs, load_programs
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.whole_programs import job_areas, judge_jobs
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -38,7 +39,6 @@ from layerdag.privacy.copies import wilson_interval
 from layerdag.programs.depth import repeatable_units
 from layerdag.programs.forward_program import Program
 from layerdag.sampling import generation
-from layerdag.traces.chakra.corpus import embedded_corpus
 from layerdag.validation.whole_program import check_program
 
 PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
@@ -178,7 +178,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
 
-    data = load_programs()
+    corpus = "public" if args.checkpoint == "public" else "collected"
+    data = load_programs(corpus=corpus)
     real = {split: [data.schema.decode(dag, "real") for dag in data.graphs[split]]
             for split in ("train", "test")}  # fmt: skip
     begin = time.process_time()
@@ -208,7 +209,7 @@ def main() -> None:
         found = (unseen(graphs, known, radius), unseen(real["test"], known, radius))
         rows[f"unseen_r{radius}"] = dict(zip(("samples", "held_out"), found, strict=True))
     rows |= kept_rules(programs[: args.derived])
-    rng, own = np.random.default_rng(args.seed), own_programs(embedded_corpus() / "programs")
+    rng, own = np.random.default_rng(args.seed), own_programs(embedded_programs(corpus))
     count = min(150, args.num)
     compared = {
         split: [own[name] for name in rng.permutation(data.names[split])[:count].tolist()]

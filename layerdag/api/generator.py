@@ -88,8 +88,8 @@ class Generator:
         """Read a checkpoint: one inside the package by its name, or a folder.
 
         Args:
-            name: "corpus" (training jobs; also "pretrained"), "llm" (training steps of LLMs), or
-                the folder of a checkpoint or of a run.
+            name: "corpus" (training jobs; also "pretrained"), "llm" (training steps of LLMs),
+                "programs" or "public" (forward programs), or the folder of a checkpoint or of a run.
             device: Where the model lies.
 
         Raises:

@@ -524,7 +524,7 @@ def _write_json(file: Path, data: Mapping[str, Any]) -> None:
 
 
 def checkpoint_path(name: str) -> Path:
-    """Return the folder of a checkpoint; "pretrained" and "llm" are inside the package.
+    """Return the folder of a checkpoint; those of ``SHIPPED`` are inside the package.
 
     Raises:
         ConfigError: If the package was built without it.
@@ -571,7 +571,7 @@ def checkpoint_fingerprint(path: Path) -> str:
     return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
 
 
-SHIPPED = {"pretrained": "corpus", "llm": "llm", "programs": "programs"}
+SHIPPED = {"pretrained": "corpus", "llm": "llm", "programs": "programs", "public": "public"}
 """Folders of the checkpoints inside the package, by the names that users type."""
 
 
@@ -580,7 +580,8 @@ def pretrained_checkpoint(name: str = "pretrained") -> Path:
 
     Args:
         name: One of ``SHIPPED``: "pretrained" samples jobs like those of the embedded corpus, "llm"
-            training steps of LLMs.
+            training steps of LLMs, "programs" forward programs like those of the embedded corpus,
+            "public" forward programs like those of public architectures.
 
     Raises:
         ConfigError: If the package was built without it.
