@@ -237,8 +237,7 @@ class _Drawing:
         redraws = self.settings.redraws
         assert redraws is not None
         seeds = [self.settings.seed + i for i in numbers]
-        found = self._graphs(numbers, seeds, rows)
-        misses = self._misses(found, rows)
+        found, misses = self._drawn(numbers, seeds, rows)
         for trial in range(max(redraws, _REDRAWS_OF_FAULTS, _REDRAWS_OF_COPIES)):
             wrong = [
                 k
@@ -251,8 +250,8 @@ class _Drawing:
                 break
             further = [derive_seed(seeds[k], _FURTHER, trial) for k in wrong]
             asked = [rows[k] for k in wrong]
-            again = self._graphs([numbers[k] for k in wrong], further, asked)
-            for k, graph, miss in zip(wrong, again, self._misses(again, asked), strict=True):
+            again = self._drawn([numbers[k] for k in wrong], further, asked)
+            for k, graph, miss in zip(wrong, *again, strict=True):
                 if miss < misses[k]:
                     found[k], misses[k] = replace(graph, seed=seeds[k]), miss
         for graph, miss in zip(found, misses, strict=True):
@@ -264,16 +263,32 @@ class _Drawing:
                 )
         return found
 
+    def _drawn(
+        self,
+        numbers: Sequence[int],
+        seeds: Sequence[int],
+        rows: Sequence[Mapping[str, Condition]],
+    ) -> tuple[list[GeneratedGraph], list[_Miss]]:
+        """Return the graphs that these seeds give, and what is wrong with each."""
+        graphs = self._graphs(numbers, seeds, rows)
+        if self.check is None:
+            return graphs, self._misses(graphs, rows)
+        hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
+        copies = [word in self.schema.structures for word in hashes]
+        graphs = [
+            graph if copied else _checked(graph)  # a copy is drawn again, and need not be run
+            for graph, copied in zip(graphs, copies, strict=True)
+        ]
+        misses = [
+            _Miss(0, True, 0.0) if copied else _program_miss(graph, row)
+            for graph, copied, row in zip(graphs, copies, rows, strict=True)
+        ]
+        return graphs, misses
+
     def _misses(
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
     ) -> list[_Miss]:
-        """Return what is wrong with each graph; sizes count where they are drawn again."""
-        if self.check is not None:
-            hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
-            return [
-                replace(_program_miss(graph, row), copies=word in self.schema.structures)
-                for graph, row, word in zip(graphs, rows, hashes, strict=True)
-            ]
+        """Return what is wrong with each job; sizes count where they are drawn again."""
         faults = self._faults.counts([graph.dag for graph in graphs], rows)
         if not self.settings.redraws:
             return [_Miss(count, False, 0.0) for count in faults]
@@ -348,18 +363,22 @@ class _Drawing:
         )
 
 
+def _checked(graph: GeneratedGraph) -> GeneratedGraph:
+    """Return a sample with its program, which has been run; as it is if that does not run."""
+    try:
+        return replace(graph, checked=graph.program)
+    except DataError:
+        return graph
+
+
 def _program_miss(graph: GeneratedGraph, row: Mapping[str, Condition]) -> _Miss:
     """Return what is wrong with a program: that it does not run, and another depth than asked."""
-    try:
-        if graph.truncated:
-            return _Miss(1, False, math.inf)
-        units = len(graph.program.units)
-    except DataError:
+    if graph.checked is None:
         return _Miss(1, False, math.inf)
     asked = row.get(DEPTH)
-    if not isinstance(asked, int | float) or not asked > 0:
+    if not isinstance(asked, int | float) or not asked > 0.5:
         return _Miss(0, False, 0.0)
-    return _Miss(0, False, abs(math.log(max(units, 1) / round(asked))) if round(asked) else 0.0)
+    return _Miss(0, False, abs(math.log(max(len(graph.checked.units), 1) / round(asked))))
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:
