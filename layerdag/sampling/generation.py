@@ -21,6 +21,7 @@ from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
     BATCH_SIZE,
+    PROGRAM_BATCH_SIZE,
     FaultCounter,
     batches_of_like_size,
     possible_codes,
@@ -44,6 +45,8 @@ _REDRAWS_OF_FAULTS = 8
 """Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
 _REDRAWS_OF_COPIES = 32
 """Times that a program is drawn again that repeats one of the training programs."""
+_DRAWN_AHEAD = 16
+"""Programs that are drawn side by side for the next trials: as fast as a few alone."""
 
 # Seeds of further draws follow from it; another word would change the samples of a seed.
 _FURTHER = "communication"
@@ -153,6 +156,8 @@ def sample_like(
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
     drawing = _Drawing.from_settings(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
+    if settings.batch_size is None and schema.kind == "program":  # short, so that more fit
+        size = min(PROGRAM_BATCH_SIZE, math.ceil(len(rows) / (settings.processes or 1)) or 1)
     numbers = range(len(rows)) if numbers is None else numbers
     batches = [
         _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
@@ -237,7 +242,8 @@ class _Drawing:
         redraws = self.settings.redraws
         assert redraws is not None
         seeds = [self.settings.seed + i for i in numbers]
-        found, misses = self._drawn(numbers, seeds, rows)
+        found, misses = self._judged(self._graphs(numbers, seeds, rows), rows)
+        ahead: dict[tuple[int, int], GeneratedGraph] = {}
         for trial in range(max(redraws, _REDRAWS_OF_FAULTS, _REDRAWS_OF_COPIES)):
             wrong = [
                 k
@@ -248,10 +254,17 @@ class _Drawing:
             ]
             if not wrong:
                 break
-            further = [derive_seed(seeds[k], _FURTHER, trial) for k in wrong]
-            asked = [rows[k] for k in wrong]
-            again = self._drawn([numbers[k] for k in wrong], further, asked)
-            for k, graph, miss in zip(wrong, *again, strict=True):
+            if any((k, trial) not in ahead for k in wrong):
+                trials = 1 if self.check is None else max(1, _DRAWN_AHEAD // len(wrong))
+                places = [(k, t) for t in range(trial, trial + trials) for k in wrong]
+                again = self._graphs(
+                    [numbers[k] for k, _ in places],
+                    [derive_seed(seeds[k], _FURTHER, t) for k, t in places],
+                    [rows[k] for k, _ in places],
+                )
+                ahead = dict(zip(places, again, strict=True))
+            judged = self._judged([ahead[k, trial] for k in wrong], [rows[k] for k in wrong])
+            for k, graph, miss in zip(wrong, *judged, strict=True):
                 if miss < misses[k]:
                     found[k], misses[k] = replace(graph, seed=seeds[k]), miss
         for graph, miss in zip(found, misses, strict=True):
@@ -263,16 +276,12 @@ class _Drawing:
                 )
         return found
 
-    def _drawn(
-        self,
-        numbers: Sequence[int],
-        seeds: Sequence[int],
-        rows: Sequence[Mapping[str, Condition]],
+    def _judged(
+        self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
     ) -> tuple[list[GeneratedGraph], list[_Miss]]:
-        """Return the graphs that these seeds give, and what is wrong with each."""
-        graphs = self._graphs(numbers, seeds, rows)
+        """Return the graphs, programs with how they ran, and what is wrong with each."""
         if self.check is None:
-            return graphs, self._misses(graphs, rows)
+            return list(graphs), self._misses(graphs, rows)
         hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
         copies = [word in self.schema.structures for word in hashes]
         graphs = [
