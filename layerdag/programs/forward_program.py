@@ -194,9 +194,14 @@ class Program:
         write_text(path, json.dumps(self.to_json(), separators=(",", ":")) + "\n")
         return Path(path)
 
-    def check(self, training: bool = True) -> list[Finding]:
-        """Return why this is no training step that runs (``layerdag.programs.validity``)."""
-        return check(self, training)
+    def check(self, training: bool = True, content: bool = False) -> list[Finding]:
+        """Return why this is no training step that runs (``layerdag.programs.validity``).
+
+        Args:
+            training: Whether it must end in a loss that every parameter has a part in.
+            content: Whether it is also run for real, unless its results are too large.
+        """
+        return check(self, training, content)
 
     def module(self) -> ProgramModule:
         """Return a module that runs the program for real; ``example_inputs()`` fit it.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from layerdag.errors import UsageError
-from layerdag.programs.execution import NodeError, quiet, run_node, switched
+from layerdag.programs.execution import MakeLeaf, NodeError, quiet, run_node, switched
 from layerdag.programs.nodes import ForwardGraph, Leaf, Node
 from layerdag.programs.operators import LEAVES
 
@@ -285,6 +285,16 @@ def _run_holding(
         return nn.Parameter(tensor, requires_grad=leaf.trained) if grows else tensor
 
     return run_node(node, [results[i] for i in node.inputs], program.sizes, make)
+
+
+def random_leaves() -> MakeLeaf:
+    """Return what makes the tensors of leaves one by one, as a module without an order has them."""
+    weights, inputs = (torch.Generator().manual_seed(_SEED) for _ in range(2))
+
+    def make(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
+        return _content(leaf, shape, inputs if leaf.kind == "input" else weights)
+
+    return make
 
 
 def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerdag.programs.execution import NodeError, run_fake
-from layerdag.programs.module import ProgramModule
+from layerdag.programs.execution import NodeError, run, run_fake
+from layerdag.programs.module import random_leaves
 from layerdag.programs.nodes import ForwardGraph
 from layerdag.programs.operators import LEAVES, base_name, in_place
 from layerdag.programs.sizes import evaluate
@@ -56,13 +56,17 @@ PROGRAM_RULES = rule_table(
 )
 """The rules of forward programs by id."""
 
+_MOST_REAL_ELEMENTS = 1 << 26  # of all results together; beyond it nothing is run for real
 
-def check(program: ForwardGraph, training: bool = True) -> list[Finding]:
+
+def check(program: ForwardGraph, training: bool = True, content: bool = False) -> list[Finding]:
     """Return why this is no step that runs; nothing if it is one.
 
     Args:
         program: The program.
         training: Whether it must end in a loss that every parameter has a part in.
+        content: Whether it is also run for real if nothing else is found: fake tensors have no
+            content. Parameters are random, inputs normal, indices zeros.
     """
     try:
         results = run_fake(program)
@@ -73,41 +77,37 @@ def check(program: ForwardGraph, training: bool = True) -> list[Finding]:
     beyond = [*_beyond_rows(program, results)]
     if beyond:
         return beyond
-    unused = [*_unused_results(program)]
-    if not training:
-        return unused
+    findings = [*_unused_results(program)]
+    if training:
+        findings += _untrained(program, results)
+    if content and not findings and sum(map(_elements, results)) <= _MOST_REAL_ELEMENTS:
+        findings += _failures(program)
+    return findings
+
+
+def _untrained(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Finding]:
+    """Yield why no loss trains every parameter."""
     loss = results[program.outputs[0]] if len(program.outputs) == 1 else None
-    if not isinstance(loss, Tensor) or loss.ndim or not loss.requires_grad:
-        at = program.outputs[0] if program.outputs else None
-        found = "the output is no scalar that depends on a parameter"
-        return [*unused, Finding(PROGRAM_RULES["program-loss"], program.name, at, found)]
-    return [*unused, *_unreached(program)]
+    if isinstance(loss, Tensor) and not loss.ndim and loss.requires_grad:
+        yield from _unreached(program)
+        return
+    at = program.outputs[0] if program.outputs else None
+    found = "the output is no scalar that depends on a parameter"
+    yield Finding(PROGRAM_RULES["program-loss"], program.name, at, found)
 
 
-def check_content(program: ForwardGraph, limit: int = 1 << 26) -> list[Finding]:
-    """Return why a forward pass fails for real, or has no finite loss; nothing if it does not.
-
-    ``check`` runs on fake tensors, which have no content. Here the module computes, with random
-    parameters, normal inputs, and zeros for indices.
-
-    Args:
-        program: A program without findings of ``check``.
-        limit: Elements of all results together, beyond which nothing is run.
-    """
-    if sum(_elements(result) for result in run_fake(program)) > limit:
-        return []
-    module = ProgramModule(program)
+def _failures(program: ForwardGraph) -> Iterator[Finding]:
+    """Yield why a forward pass fails for real, or has no finite loss."""
     rule = PROGRAM_RULES["program-content"]
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            loss = module(*module.example_inputs())
-    except (RuntimeError, IndexError, ValueError) as error:
-        found = f"a real run stops: {str(error).splitlines()[0][:200]}"
-        return [Finding(rule, program.name, None, found)]
-    if torch.is_tensor(loss) and not torch.isfinite(loss).all():
-        return [Finding(rule, program.name, program.outputs[0], "its loss is not finite")]
-    return []
+            *_, loss = run(program, random_leaves())
+    except NodeError as error:
+        yield Finding(rule, program.name, error.at, f"a real run stops: {error.reason}")
+        return
+    if isinstance(loss, Tensor) and not torch.isfinite(loss).all():
+        yield Finding(rule, program.name, program.outputs[0], "its loss is not finite")
 
 
 def _elements(result: Any) -> int:

@@ -25,7 +25,7 @@ from layerdag.programs.assembly import assemble
 from layerdag.programs.forward_program import Program
 from layerdag.programs.inference import FAILS, ShapeInference
 from layerdag.programs.operators import in_place
-from layerdag.programs.validity import check_content, runs
+from layerdag.programs.validity import runs
 from layerdag.runtime.rng import derive_seed
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
@@ -140,15 +140,15 @@ def drawn_program(
     for trial in range(_TABLES):
         rng = np.random.default_rng(derive_seed(seed, "sizes", trial))
         program = _with_sizes(graph, tables, rng, wanted)
-        found = program.check()
-        if found and runs(found):
-            break  # no other table helps
+        found = program.check(content=True)
         if not found:
-            found, real_runs = check_content(program), real_runs - 1
-            if not found:
-                return program
+            return program
+        if found[0].rule.id == "program-content":
+            real_runs -= 1
             if not real_runs:
                 break
+        elif runs(found):
+            break  # no other table helps
     asked = ", ".join(f"{name}={number}" for name, number in wanted.items())
     raise DataError(
         f"{graph.name}: is no training step{f' with {asked}' if asked else ''}: {found[0].found}."

@@ -67,7 +67,7 @@ def size_error(dag: DAG, row: Mapping[str, Condition], max_nodes: int) -> float:
     return abs(math.log(dag.num_nodes / asked))
 
 
-BATCH_SIZE = 32
+BATCH_SIZE, PROGRAM_BATCH_SIZE = 32, 128
 """Graphs side by side where nothing else is asked for and each is wanted as soon as possible."""
 
 MOST_POSITIONS = 100_000

@@ -287,6 +287,7 @@ class GeneratedGraph:
             tell: those of costs that programs have. float64 (N,), NaN for absent.
         sizes: Wanted entries of a program's table of sizes; the others are drawn.
         drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
+        checked: Its program, where it has already been run.
     """
 
     name: str
@@ -297,6 +298,7 @@ class GeneratedGraph:
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     drawn_with: int | None = None
+    checked: Program | None = field(default=None, repr=False)
 
     @cached_property
     def graph(self) -> AttributedGraph:
@@ -322,6 +324,8 @@ class GeneratedGraph:
                 f"{self.name} is no program; take a checkpoint that was trained on programs, such "
                 "as the one that ships as 'programs'."
             )
+        if self.checked is not None:
+            return replace(self.checked, name=self.name)
         if self.truncated:
             raise DataError(
                 f"{self.name}: no program that runs was drawn; train the model longer, or ask for "

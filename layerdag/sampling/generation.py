@@ -21,6 +21,7 @@ from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
     BATCH_SIZE,
+    PROGRAM_BATCH_SIZE,
     FaultCounter,
     batches_of_like_size,
     possible_codes,
@@ -44,6 +45,8 @@ _REDRAWS_OF_FAULTS = 8
 """Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
 _REDRAWS_OF_COPIES = 32
 """Times that a program is drawn again that repeats one of the training programs."""
+_DRAWN_AHEAD = 16
+"""Programs that are drawn side by side for the next trials: as fast as a few alone."""
 
 # Seeds of further draws follow from it; another word would change the samples of a seed.
 _FURTHER = "communication"
@@ -153,6 +156,8 @@ def sample_like(
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
     drawing = _Drawing.from_settings(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
+    if settings.batch_size is None and schema.kind == "program":  # short, so that more fit
+        size = min(PROGRAM_BATCH_SIZE, math.ceil(len(rows) / (settings.processes or 1)) or 1)
     numbers = range(len(rows)) if numbers is None else numbers
     batches = [
         _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
@@ -237,8 +242,8 @@ class _Drawing:
         redraws = self.settings.redraws
         assert redraws is not None
         seeds = [self.settings.seed + i for i in numbers]
-        found = self._graphs(numbers, seeds, rows)
-        misses = self._misses(found, rows)
+        found, misses = self._judged(self._graphs(numbers, seeds, rows), rows)
+        ahead: dict[tuple[int, int], GeneratedGraph] = {}
         for trial in range(max(redraws, _REDRAWS_OF_FAULTS, _REDRAWS_OF_COPIES)):
             wrong = [
                 k
@@ -249,10 +254,17 @@ class _Drawing:
             ]
             if not wrong:
                 break
-            further = [derive_seed(seeds[k], _FURTHER, trial) for k in wrong]
-            asked = [rows[k] for k in wrong]
-            again = self._graphs([numbers[k] for k in wrong], further, asked)
-            for k, graph, miss in zip(wrong, again, self._misses(again, asked), strict=True):
+            if any((k, trial) not in ahead for k in wrong):
+                trials = 1 if self.check is None else max(1, _DRAWN_AHEAD // len(wrong))
+                places = [(k, t) for t in range(trial, trial + trials) for k in wrong]
+                again = self._graphs(
+                    [numbers[k] for k, _ in places],
+                    [derive_seed(seeds[k], _FURTHER, t) for k, t in places],
+                    [rows[k] for k, _ in places],
+                )
+                ahead = dict(zip(places, again, strict=True))
+            judged = self._judged([ahead[k, trial] for k in wrong], [rows[k] for k in wrong])
+            for k, graph, miss in zip(wrong, *judged, strict=True):
                 if miss < misses[k]:
                     found[k], misses[k] = replace(graph, seed=seeds[k]), miss
         for graph, miss in zip(found, misses, strict=True):
@@ -264,16 +276,28 @@ class _Drawing:
                 )
         return found
 
+    def _judged(
+        self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
+    ) -> tuple[list[GeneratedGraph], list[_Miss]]:
+        """Return the graphs, programs with how they ran, and what is wrong with each."""
+        if self.check is None:
+            return list(graphs), self._misses(graphs, rows)
+        hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
+        copies = [word in self.schema.structures for word in hashes]
+        graphs = [
+            graph if copied else _checked(graph)  # a copy is drawn again, and need not be run
+            for graph, copied in zip(graphs, copies, strict=True)
+        ]
+        misses = [
+            _Miss(0, True, 0.0) if copied else _program_miss(graph, row)
+            for graph, copied, row in zip(graphs, copies, rows, strict=True)
+        ]
+        return graphs, misses
+
     def _misses(
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
     ) -> list[_Miss]:
-        """Return what is wrong with each graph; sizes count where they are drawn again."""
-        if self.check is not None:
-            hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
-            return [
-                replace(_program_miss(graph, row), copies=word in self.schema.structures)
-                for graph, row, word in zip(graphs, rows, hashes, strict=True)
-            ]
+        """Return what is wrong with each job; sizes count where they are drawn again."""
         faults = self._faults.counts([graph.dag for graph in graphs], rows)
         if not self.settings.redraws:
             return [_Miss(count, False, 0.0) for count in faults]
@@ -348,18 +372,22 @@ class _Drawing:
         )
 
 
+def _checked(graph: GeneratedGraph) -> GeneratedGraph:
+    """Return a sample with its program, which has been run; as it is if that does not run."""
+    try:
+        return replace(graph, checked=graph.program)
+    except DataError:
+        return graph
+
+
 def _program_miss(graph: GeneratedGraph, row: Mapping[str, Condition]) -> _Miss:
     """Return what is wrong with a program: that it does not run, and another depth than asked."""
-    try:
-        if graph.truncated:
-            return _Miss(1, False, math.inf)
-        units = len(graph.program.units)
-    except DataError:
+    if graph.checked is None:
         return _Miss(1, False, math.inf)
     asked = row.get(DEPTH)
-    if not isinstance(asked, int | float) or not asked > 0:
+    if not isinstance(asked, int | float) or not asked > 0.5:
         return _Miss(0, False, 0.0)
-    return _Miss(0, False, abs(math.log(max(units, 1) / round(asked))) if round(asked) else 0.0)
+    return _Miss(0, False, abs(math.log(max(len(graph.checked.units), 1) / round(asked))))
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

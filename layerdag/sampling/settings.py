@@ -63,8 +63,8 @@ class GenerationSettings:
         sizes: Wanted entries of the tables of sizes of programs, such as ``{"B0": 64}``; others are
             drawn.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
-        batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, and of
-            samples in parts as many as fit into about a gigabyte.
+        batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, of
+            programs 128, and of samples in parts as many as fit into about a gigabyte.
         processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
             here; ``layerdag sample`` takes as many as there are processors. A script that asks for
             several must do so under ``if __name__ == "__main__":``.

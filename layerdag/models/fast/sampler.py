@@ -442,8 +442,7 @@ class Sampler:
     def _resample(self, position: int, encoded_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
         """Replace particles of little weight by copies of others of the same graph."""
         particles, weights = self.request.best_of, self.weights
-        active_B = self.state.sample_B < self.padding_sample
-        row_X = active_B.nonzero()[:, 0]
+        row_X = self._due_rows(position)
         source_X = resampled_rows(
             self.state.sample_B[row_X].cpu().numpy(),
             self._log_weights()[row_X.cpu().numpy()],
@@ -452,7 +451,7 @@ class Sampler:
             position,
         )
         if weights is not None:
-            weights.log_weight_B = torch.zeros_like(weights.log_weight_B)
+            weights.log_weight_B = weights.log_weight_B.index_fill(0, row_X, 0.0)
         source_B = torch.arange(self.rows, device=row_X.device)
         source_B[row_X] = row_X[torch.from_numpy(source_X).to(row_X.device)]
         if bool((source_B == torch.arange(self.rows, device=row_X.device)).all()):
@@ -465,6 +464,19 @@ class Sampler:
         self.cache.select(encoder_R)
         self._select_checked(source_B)
         return encoded_RD[encoder_R]
+
+    def _due_rows(self, position: int) -> Int[Tensor, " X"]:
+        """Return the rows of the graphs that are resampled now.
+
+        Between the intervals, these are the graphs of which a particle became invalid: a graph does
+        not depend on those that are drawn beside it.
+        """
+        active_B = self.state.sample_B < self.padding_sample
+        if self.weights is None or position % INTERVAL:
+            graph_B = self.state.sample_B // self.request.best_of
+            invalid_B = ~self.valid_B.to(graph_B.device)
+            active_B &= torch.isin(graph_B, graph_B[invalid_B])
+        return active_B.nonzero()[:, 0]
 
     def _select_checked(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R`` of what weighs graphs and of what checks them."""
