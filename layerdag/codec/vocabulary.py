@@ -181,12 +181,12 @@ class _Scrubber:
         return build_trace(nodes, source=_SOURCE)
 
     def _name(self, trace: Trace, row: int) -> str:
-        """Return the operator's name if it is public, else the node type."""
+        """Return the operator by its public name, else the node type."""
         name = "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]]
-        name = _CALL_NUMBER.sub("", name)
-        is_public = name in public_operators()
+        word = public_name(_CALL_NUMBER.sub("", name))
+        is_public = word != OTHER
         self._count["kept name" if is_public else "replaced name"] += 1
-        return name if is_public else NodeType(int(trace.type_N[row])).name
+        return word if is_public else NodeType(int(trace.type_N[row])).name
 
     def _public_attributes(self, trace: Trace, row: int) -> tuple[Attribute, ...]:
         """Return the attributes of a node that may stay."""
@@ -259,14 +259,22 @@ MOST_OTHER = 0.5
 """Largest share of nodes without a known operator that a data set may have."""
 _STAGE_KINDS = frozenset(("A", "B", "C", "CUSTOM", "E", "E2", "I", "M", "R", "SLICE", "T", "W"))
 
-# Names of ``layerdag workload`` are words between dots: product, layer, pass, what of it.
-_LAYERS = frozenset(
-    ("absorb", "act", "adam", "attention", "compress", "condition", "down", "embedding", "kv_up",
-     "logits", "look_up", "loss", "mix", "modulation", "norm", "norm1", "norm2", "norm_latent",
-     "out", "patches", "q_up", "qkv", "router", "sample", "shared_act", "shared_down", "shared_up",
-     "up", "update_rows", "value_up", "bottom", "cross", "top")
+# Names of ``layerdag workload``: product, what of the model, its layer, pass and micro-batch, part
+# of the backward pass, token (workloads/transformer/layers.py, workloads/dlrm.py). A word that is
+# made like such a name and is none stays private, however public its parts are.
+_OF_MODELS = (
+    ("absorb", "act", "attention", "compress", "condition", "down", "embedding", "kv_up", "logits",
+     "look_up", "loss", "mix", "modulation", "modulation.head", "norm", "norm1", "norm2",
+     "norm_latent", "out", "patches", "q_up", "qkv", "router", "sample", "shared_act",
+     "shared_down", "shared_up", "up", "update_rows", "value_up", "bottom", "cross", "top",
+     "act.bottom", "act.cross", "act.top")
 )  # fmt: skip
-_PARTS = _LAYERS | {"mm", "head", "F", "B", "again", "dx", "dw"}
+_STEP_NAME = re.compile(
+    r"(?P<what>(?:mm\.)?(?:"
+    + "|".join(map(re.escape, sorted(_OF_MODELS, key=len, reverse=True)))
+    + r"))\d*(?:\.\d+)?\.(?P<turn>[FB])\d*(?:\.(?P<part>dx|dw|again))?(?:\.T\d+)?"
+    r"|(?P<optimizer>adam)"
+)
 _REGION = "region"
 """First word of the names that computation of a compiled program has (``traces/hlo``)."""
 _DIGITS = "0123456789"
@@ -284,16 +292,8 @@ def public_name(name: str) -> str:
         return operator
     if name.rstrip(_DIGITS) == f"{_REGION} ":
         return _REGION
-    parts = [_without_number(part) for part in name.split(".")]
-    known = [part for part in parts if part]
-    if not _LAYERS.isdisjoint(known) and _PARTS.issuperset(known):
-        return ".".join(known)
-    return OTHER
-
-
-def _without_number(part: str) -> str:
-    """Return a part of a name without the number of its layer, micro-batch or token."""
-    return part if part in _PARTS else part.rstrip(_DIGITS).removesuffix("T")
+    found = _STEP_NAME.fullmatch(name)
+    return ".".join(part for part in found.groups() if part) if found else OTHER
 
 
 def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:

@@ -61,8 +61,8 @@ _STEP = (
     ("batch", "sequences of a step, of all replicas together (default: one a micro-batch)"),
     (
         "sequence",
-        "tokens of a sequence; in decode those in the KV cache (default: 2048, or what a model with "
-        "learned positions or of images has)",
+        "tokens of a sequence; in decode those in the KV cache (default: 2048, or what a model of "
+        "images or with learned positions has)",
     ),
     ("micro-batches", "parts into which a replica cuts its share of the batch"),
     ("tokens", "tokens that decode makes"),

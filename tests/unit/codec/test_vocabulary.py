@@ -106,11 +106,14 @@ def _collective(code: int) -> Attribute:
         ("acme.3.F0", OTHER),
         ("norm.F0.secret", OTHER),
         ("adam_of_acme", OTHER),
+        *((word, OTHER) for word in ("out", "top.7", "mm.up.down.F0", "up.down.up", "F0.loss")),
     ],
 )
 def test_operators_of_workloads_lose_layer_and_micro_batch(name, public):
     assert public_name(name) == public
     assert public_name(public) == public  # what a sample is called is read again as the same
+    clean, _ = scrub(Workload((build_trace([NodeSpec(0, name, NodeType.COMP)]),)))
+    assert clean.traces[0].names() == ["COMP" if public == OTHER else public]
 
 
 def test_devices_lose_their_index_and_private_ones_their_name():
