@@ -50,6 +50,10 @@ _NUMBERS = (
     *("is_cpu_op", "num_ops", "tensor_size", "duration_ns"),
     *("comm_type", "comm_size", "comm_src", "comm_dst"),
 )
+_NAMES = frozenset(
+    (*_NUMBERS, "pg_name", "comm_tag", "stream", "comm_priority", "involved_dim", "device",
+     "dtype", OPERATOR)
+)  # fmt: skip
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
 _DTYPES = frozenset({UNKNOWN_DTYPE, *DTYPES.values(), *DTYPES})
 _SOURCE = "<scrubbed>"
@@ -162,7 +166,9 @@ class _Scrubber:
         """Return a scrubbed trace; nodes come in the order in which the rank issues them."""
         order = program_order(trace).tolist()
         new_id = {int(trace.id_N[row]): at for at, row in enumerate(order)}
-        self._count["metadata"] += len(trace.metadata)
+        stated = (a for a in trace.metadata if a.name == "dtype")
+        metadata = tuple(a for a in stated if self._public_value(a) is not None)
+        self._count["metadata"] += len(trace.metadata) - len(metadata)
         self._count["io"] += int((trace.io_N6 >= 0).sum())
         self._count["start"] += int((trace.start_us_N > 0).sum())
         nodes = [
@@ -178,7 +184,7 @@ class _Scrubber:
             for at, row in enumerate(order)
         ]
         self._count["node"] += len(nodes)
-        return build_trace(nodes, source=_SOURCE)
+        return build_trace(nodes, metadata=metadata, source=_SOURCE)
 
     def _name(self, trace: Trace, row: int) -> str:
         """Return the operator by its public name, else the node type."""
@@ -434,8 +440,13 @@ def private_strings(workload: Workload) -> set[str]:
         TraceError: If the dependencies of a trace are faulty.
     """
     clean, _ = scrub(workload)
-    kept = _strings(clean.traces)
-    return {word for word in _strings(workload.traces) - kept if len(word) >= LEAST_LETTERS}
+    removed = _strings(workload.traces) - _strings(clean.traces)
+    return {word for word in removed if len(word) >= LEAST_LETTERS and not _is_public(word)}
+
+
+def _is_public(word: str) -> bool:
+    """Return whether a word that scrubbing took out with its place is one that anybody knows."""
+    return word in _NAMES or word in _DTYPES or public_name(word) == word
 
 
 def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[LeakedString]:

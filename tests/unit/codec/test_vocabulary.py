@@ -116,6 +116,16 @@ def test_operators_of_workloads_lose_layer_and_micro_batch(name, public):
     assert clean.traces[0].names() == ["COMP" if public == OTHER else public]
 
 
+def test_number_formats_are_no_private_words_and_stay_where_they_are_stated() -> None:
+    stated = tuple(
+        Attribute(name, Wire.STRING, word)
+        for name, word in (("dtype", "bfloat16"), ("model", "acme-7b"))
+    )
+    job = Workload((build_trace([NodeSpec(0, "mm.up.0.F0", NodeType.COMP)], metadata=stated),))
+    assert scrub(job)[0].traces[0].metadata == stated[:1]
+    assert private_strings(job) == {"mm.up.0.F0", "model", "acme-7b"}
+
+
 def test_devices_lose_their_index_and_private_ones_their_name():
     assert [public_device(word) for word in ("cuda:3", "CPU", "acme-npu")] == ["cuda", "cpu", OTHER]
 
