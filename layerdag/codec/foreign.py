@@ -60,6 +60,23 @@ _TEXTS: Sequence[tuple[re.Pattern[bytes], str]] = tuple(
 )  # fmt: skip
 
 
+_JSONS: Sequence[tuple[tuple[bytes, ...], str]] = (
+    ((b'"devices"', b'"instances"', b'"edges"'),
+     "is an InfraGraph (devices, instances and edges of a network), which is not read; 'layerdag "
+     "simulate' takes the network as ASTRA-sim's network.yml"),
+    ((b'"model_type"',),
+     "is the description of a model (config.json); 'layerdag workload' makes traces of it"),
+    ((b'"scheduling-policy"',),
+     "describes a system of ASTRA-sim; give it to 'layerdag simulate' as --system"),
+)  # fmt: skip
+
+
+def foreign_json(data: bytes) -> str:
+    """Return what JSON of another tool is, as `foreign_format`; by the keys that it holds."""
+    fitting = (what for keys, what in _JSONS if all(key in data for key in keys))
+    return next(fitting, "")
+
+
 def foreign_format(data: bytes) -> str:
     """Return what a file of another tool is and what to do, to stand behind its name; else "".
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from layerdag.codec.folding import job_graph, rank_classes
-from layerdag.codec.foreign import foreign_format
+from layerdag.codec.foreign import foreign_format, foreign_json
 from layerdag.codec.sample_files import is_run
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
@@ -26,7 +26,7 @@ from layerdag.graph.formats.program_json import (
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
-from layerdag.traces.analysis import summarize_trace
+from layerdag.traces.analysis import summarize_trace, undescribed_groups
 from layerdag.traces.astra_text import PARALLELISMS, parse_text, text_to_workload
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.chakra.json_forms import (
@@ -236,9 +236,12 @@ def _is_node_link(found: Candidate) -> bool:
     return bool(_LISTED.search(found.start) and _ENDS.search(found.start))
 
 
+_FORMAT_OF_TRACES = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()))
+
+
 def _is_trace_json(found: Candidate) -> bool:
     """Return whether a file is layerdag's JSON of traces."""
-    return found.is_json and f'"format": "{FORMAT}"'.encode() in found.start[:_WORDS]
+    return found.is_json and _FORMAT_OF_TRACES.search(found.start[:_WORDS]) is not None
 
 
 def _is_feeder_json(found: Candidate) -> bool:
@@ -305,6 +308,12 @@ def _with_groups(workload: Workload, options: ReadOptions) -> Workload:
         return workload
     groups = read_groups(options.groups_file, workload.num_ranks)
     return replace(workload, groups=groups)
+
+
+def _with_undescribed(workload: Workload) -> Workload:
+    """Return the workload with notes on groups that its traces use and no file describes."""
+    notes = undescribed_groups(workload)
+    return replace(workload, job_notes=(*workload.job_notes, *notes)) if notes else workload
 
 
 def _decode_chakra(data: bytes, source: str, options: ReadOptions) -> Workload:
@@ -495,7 +504,7 @@ class Recognized:
                 f"{self.found.path}: is a flow graph ({self.format.name}), where traces are "
                 "needed; name another file."
             )
-        return read
+        return _with_undescribed(read)
 
     def graph(self) -> AttributedGraph:
         """Read a flow graph, or traces as the graph of their job.
@@ -559,6 +568,9 @@ def _recognized(found: Candidate) -> Recognized:
             "PyTorch and torch_npu write; it lacks what ties kernels to their launches "
             "(correlation). Profile with torch.profiler and its export_chrome_trace."
         )
+    what = foreign_json(found.data)
+    if what:
+        raise TraceError(f"{found.path}: {what}.")
     raise TraceError(
         f"{found.path}: is JSON, but neither a PyTorch execution trace, a Kineto profile, nor a "
         "Chakra JSON, nor a graph (WfFormat, node-link JSON, in a file .json); name another file."
@@ -778,7 +790,7 @@ def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> 
         tell(f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own")
         return workload
     refuse_missing_ranks(job)
-    return job.workload
+    return _with_undescribed(job.workload)
 
 
 def _gaps(trace: Trace) -> str:

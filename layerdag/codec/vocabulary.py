@@ -50,6 +50,10 @@ _NUMBERS = (
     *("is_cpu_op", "num_ops", "tensor_size", "duration_ns"),
     *("comm_type", "comm_size", "comm_src", "comm_dst"),
 )
+_NAMES = frozenset(
+    (*_NUMBERS, "pg_name", "comm_tag", "stream", "comm_priority", "involved_dim", "device",
+     "dtype", OPERATOR)
+)  # fmt: skip
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
 _DTYPES = frozenset({UNKNOWN_DTYPE, *DTYPES.values(), *DTYPES})
 _SOURCE = "<scrubbed>"
@@ -162,7 +166,9 @@ class _Scrubber:
         """Return a scrubbed trace; nodes come in the order in which the rank issues them."""
         order = program_order(trace).tolist()
         new_id = {int(trace.id_N[row]): at for at, row in enumerate(order)}
-        self._count["metadata"] += len(trace.metadata)
+        stated = (a for a in trace.metadata if a.name == "dtype")
+        metadata = tuple(a for a in stated if self._public_value(a) is not None)
+        self._count["metadata"] += len(trace.metadata) - len(metadata)
         self._count["io"] += int((trace.io_N6 >= 0).sum())
         self._count["start"] += int((trace.start_us_N > 0).sum())
         nodes = [
@@ -178,15 +184,15 @@ class _Scrubber:
             for at, row in enumerate(order)
         ]
         self._count["node"] += len(nodes)
-        return build_trace(nodes, source=_SOURCE)
+        return build_trace(nodes, metadata=metadata, source=_SOURCE)
 
     def _name(self, trace: Trace, row: int) -> str:
-        """Return the operator's name if it is public, else the node type."""
+        """Return the operator by its public name, else the node type."""
         name = "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]]
-        name = _CALL_NUMBER.sub("", name)
-        is_public = name in public_operators()
+        word = public_name(_CALL_NUMBER.sub("", name))
+        is_public = word != OTHER
         self._count["kept name" if is_public else "replaced name"] += 1
-        return name if is_public else NodeType(int(trace.type_N[row])).name
+        return word if is_public else NodeType(int(trace.type_N[row])).name
 
     def _public_attributes(self, trace: Trace, row: int) -> tuple[Attribute, ...]:
         """Return the attributes of a node that may stay."""
@@ -259,14 +265,22 @@ MOST_OTHER = 0.5
 """Largest share of nodes without a known operator that a data set may have."""
 _STAGE_KINDS = frozenset(("A", "B", "C", "CUSTOM", "E", "E2", "I", "M", "R", "SLICE", "T", "W"))
 
-# Names of ``layerdag workload`` are words between dots: product, layer, pass, what of it.
-_LAYERS = frozenset(
-    ("absorb", "act", "adam", "attention", "compress", "condition", "down", "embedding", "kv_up",
-     "logits", "look_up", "loss", "mix", "modulation", "norm", "norm1", "norm2", "norm_latent",
-     "out", "patches", "q_up", "qkv", "router", "sample", "shared_act", "shared_down", "shared_up",
-     "up", "update_rows", "value_up", "bottom", "cross", "top")
+# Names of ``layerdag workload``: product, what of the model, its layer, pass and micro-batch, part
+# of the backward pass, token (workloads/transformer/layers.py, workloads/dlrm.py). A word that is
+# made like such a name and is none stays private, however public its parts are.
+_OF_MODELS = (
+    ("absorb", "act", "attention", "compress", "condition", "down", "embedding", "kv_up", "logits",
+     "look_up", "loss", "mix", "modulation", "modulation.head", "norm", "norm1", "norm2",
+     "norm_latent", "out", "patches", "q_up", "qkv", "router", "sample", "shared_act",
+     "shared_down", "shared_up", "up", "update_rows", "value_up", "bottom", "cross", "top",
+     "act.bottom", "act.cross", "act.top")
 )  # fmt: skip
-_PARTS = _LAYERS | {"mm", "head", "F", "B", "again", "dx", "dw"}
+_STEP_NAME = re.compile(
+    r"(?P<what>(?:mm\.)?(?:"
+    + "|".join(map(re.escape, sorted(_OF_MODELS, key=len, reverse=True)))
+    + r"))\d*(?:\.\d+)?\.(?P<turn>[FB])\d*(?:\.(?P<part>dx|dw|again))?(?:\.T\d+)?"
+    r"|(?P<optimizer>adam)"
+)
 _REGION = "region"
 """First word of the names that computation of a compiled program has (``traces/hlo``)."""
 _DIGITS = "0123456789"
@@ -284,16 +298,8 @@ def public_name(name: str) -> str:
         return operator
     if name.rstrip(_DIGITS) == f"{_REGION} ":
         return _REGION
-    parts = [_without_number(part) for part in name.split(".")]
-    known = [part for part in parts if part]
-    if not _LAYERS.isdisjoint(known) and _PARTS.issuperset(known):
-        return ".".join(known)
-    return OTHER
-
-
-def _without_number(part: str) -> str:
-    """Return a part of a name without the number of its layer, micro-batch or token."""
-    return part if part in _PARTS else part.rstrip(_DIGITS).removesuffix("T")
+    found = _STEP_NAME.fullmatch(name)
+    return ".".join(part for part in found.groups() if part) if found else OTHER
 
 
 def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:
@@ -434,8 +440,13 @@ def private_strings(workload: Workload) -> set[str]:
         TraceError: If the dependencies of a trace are faulty.
     """
     clean, _ = scrub(workload)
-    kept = _strings(clean.traces)
-    return {word for word in _strings(workload.traces) - kept if len(word) >= LEAST_LETTERS}
+    removed = _strings(workload.traces) - _strings(clean.traces)
+    return {word for word in removed if len(word) >= LEAST_LETTERS and not _is_public(word)}
+
+
+def _is_public(word: str) -> bool:
+    """Return whether a word that scrubbing took out with its place is one that anybody knows."""
+    return word in _NAMES or word in _DTYPES or public_name(word) == word
 
 
 def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[LeakedString]:

@@ -363,6 +363,8 @@ def _changed(first: GeneratedGraph, last: GeneratedGraph) -> int:
 
 
 BATCH = 32
+FIRST_PIECE = 4
+"""Samples that are drawn first, to learn how long one takes."""
 MOST_DRAWN_PER_KEPT = 20
 
 
@@ -430,23 +432,21 @@ def draw_samples(
     sieve = ReleaseFilter.from_jobs(jobs, data)
     write_text(work.path / HASHES, json.dumps(sorted(sieve.copies.hashes)) + "\n")
     began = time.monotonic()
+    draw = _BatchDrawer(settings, checkpoint, data, began + seconds)
     samples: list[GeneratedGraph] = []
     outcomes: list[str] = []
     index = 0
-    slowest = 0.0
     bar = iter(track(range(settings.num), "sampling", settings.num))
     while True:
         kept = sum(word == KEPT for word in outcomes)
         file = folder / f"{index:05d}.npz"
-        spent = time.monotonic() - began
-        # A batch that would end too late is not begun: it cannot be stopped inside.
-        time_is_up = spent + slowest >= seconds or index >= _finished_batches(work, settings)
+        before = _finished_batches(work, settings)
         enough = kept >= settings.num or len(outcomes) >= _most(settings.num, kept)
-        if enough or (not file.is_file() and time_is_up and index):
+        if enough or (
+            not file.is_file() and index and (index >= before or not draw.time_for_one())
+        ):
             break
-        is_new = not file.is_file()
-        batch = _read_or_draw(file, settings, checkpoint, data, index)
-        slowest = max(slowest, (time.monotonic() - began - spent) * is_new)
+        batch = draw.batch(file, index, whole=index + 1 < before)
         for sample, word in sieve.filter(batch):
             samples.append(sample)
             outcomes.append(word)
@@ -487,24 +487,71 @@ def _start_anew_if_other(folder: Path, settings: ReleaseSettings, work: PrivateW
     write_text(note, wanted)
 
 
-def _read_or_draw(
-    file: Path,
-    settings: ReleaseSettings,
-    checkpoint: LoadedCheckpoint,
-    data: GraphDataset,
-    index: int,
-) -> list[GeneratedGraph]:
-    """Return batch number ``place``, from its file if it is whole."""
-    if file.is_file():
+class _BatchDrawer:
+    """Draws batches in pieces that end in time: a piece cannot be stopped inside.
+
+    A sample depends on its seed alone, so that pieces of any size make the same samples.
+
+    Args:
+        settings: Of the release.
+        checkpoint: What to sample from.
+        data: Real graphs with their schema.
+        end: Time of the clock at which drawing is to end.
+    """
+
+    def __init__(
+        self,
+        settings: ReleaseSettings,
+        checkpoint: LoadedCheckpoint,
+        data: GraphDataset,
+        end: float,
+    ) -> None:
+        self._settings, self._checkpoint, self._data = settings, checkpoint, data
+        self._end = end
+        self._slowest = 0.0  # seconds of a sample
+
+    def time_for_one(self) -> bool:
+        """Return whether one more sample would end in time."""
+        return time.monotonic() + self._slowest < self._end
+
+    def batch(self, file: Path, index: int, *, whole: bool) -> list[GeneratedGraph]:
+        """Return a batch as far as there is time, the first time at least one piece of it.
+
+        Args:
+            file: Where it lies, perhaps in part, and is written.
+            index: Its number.
+            whole: Whether what an earlier run left in part is to be finished.
+        """
+        drawn = self._read(file)
+        there = len(drawn)
+        while len(drawn) < BATCH and (whole or not drawn):
+            left = (self._end - time.monotonic()) / self._slowest if self._slowest else FIRST_PIECE
+            size = min(int(left), BATCH - len(drawn))
+            if size < 1 and drawn:
+                break
+            began = time.monotonic()
+            drawn += self._draw(self._settings.seed + index * BATCH + len(drawn), max(size, 1))
+            took = (time.monotonic() - began) / max(size, 1)
+            self._slowest = max(self._slowest, took)
+        if len(drawn) > there:
+            write_batch(file, drawn)
+            return read_batch(file, self._data.schema)
+        return drawn
+
+    def _read(self, file: Path) -> list[GeneratedGraph]:
+        """Return what a file holds, nothing if it is damaged."""
+        if file.is_file():
+            try:
+                return read_batch(file, self._data.schema)
+            except (OSError, ValueError, KeyError, TypeError, EOFError):
+                file.unlink()
+        return []
+
+    def _draw(self, seed: int, num: int) -> list[GeneratedGraph]:
+        """Return new samples."""
+        model, schema = self._checkpoint.model, self._data.schema
+        plan = replace(drawing_plan(self._settings, num, seed), batch_size=num)
         try:
-            return read_batch(file, data.schema)
-        except (OSError, ValueError, KeyError, TypeError, EOFError):
-            file.unlink()
-    plan = drawing_plan(settings, BATCH, settings.seed + index * BATCH)
-    plan = replace(plan, batch_size=BATCH)
-    try:
-        batch = list(generate(checkpoint.model, data.schema, replace(plan, labels="predicted")))
-    except UsageError:  # no label to predict
-        batch = list(generate(checkpoint.model, data.schema, plan))
-    write_batch(file, batch)
-    return read_batch(file, data.schema)
+            return list(generate(model, schema, replace(plan, labels="predicted")))
+        except UsageError:  # no label to predict
+            return list(generate(model, schema, plan))

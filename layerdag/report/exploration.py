@@ -42,7 +42,7 @@ def write_exploration(found: Exploration, path: str | Path) -> Path:
     writer.writeheader()
     writer.writerows(asdict(outcome) for outcome in found.outcomes)
     summary = json.dumps(found.summary(), indent=1) + "\n"
-    write_page(path, _render(found), (".json", summary), (".csv", table.getvalue()))
+    write_page(path, _render(found), (".csv", table.getvalue()), (".json", summary))
     return path
 
 

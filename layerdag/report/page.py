@@ -30,7 +30,7 @@ from layerdag.report.sections import (
     usefulness,
     validity,
 )
-from layerdag.runtime.files import write_files
+from layerdag.runtime.files import settle, write_files
 from layerdag.version import __version__
 from layerdag.viz.html import Markup, element, joined, section, text
 
@@ -125,6 +125,7 @@ def require_replaceable_report(path: str | Path) -> None:
     """Raise UsageError if a page or its figures would replace a file that is none of a report."""
     if not Path(path).name:
         raise UsageError(f"'{path}' is no name of a page; write a path that ends in .html.")
+    settle(path)
     figures = Path(path).with_suffix(".json")
     if figures == Path(path):
         raise UsageError(f"{path}: the figures of the page get this name; end the page's in .html.")
@@ -163,6 +164,7 @@ def require_replaceable_page(
     path = Path(path)
     if path.suffix != ".html":
         raise UsageError(f"{path}: the page of {kind} is a .html file; name it so.")
+    settle(path)
     files = (path, *(path.with_suffix(suffix) for suffix in beside))
     there = [file for file in files if file.exists()]
     if not there:
@@ -182,9 +184,10 @@ def write_page(path: Path, page: str, *beside: tuple[str, str]) -> None:
     """Write a page and the files beside it, so that they are always of one result.
 
     Args:
-        path: Of the page, which is put in its place last.
+        path: Of the page. An old one stands until the new one takes its place.
         page: The page.
-        *beside: Ending and text of each other file: ``(".json", figures)``.
+        *beside: Ending and text of each other file: ``(".json", figures)``. The last one is missing
+            while the others change (`write_files`), so that no page stands beside foreign figures.
 
     Raises:
         UsageError: If ``path`` is a folder, or another process is just writing the page.
@@ -193,7 +196,7 @@ def write_page(path: Path, page: str, *beside: tuple[str, str]) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name a file.")
     files = [(path.with_suffix(ending), text.encode()) for ending, text in beside]
-    write_files(path, [*files, (path, page.encode())])
+    write_files(path, [(path, page.encode()), *files])
 
 
 def write_report(content: ReportContent, path: str | Path) -> Path:

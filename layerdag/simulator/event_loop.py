@@ -276,7 +276,7 @@ def _arrays(program: LoweredProgram) -> dict[str, np.ndarray]:
 def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
     """Return the columns peer and tag with a rank's roles in place of its peers and groups."""
     message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
-    grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
+    grouped_N = (nodes.type_N == NodeType.COMM_COLL) & (nodes.tag_N >= 0)
     peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
     tag_N[grouped_N] = positions_in(nodes.groups, tag_N[grouped_N])
     peer_N[message_N] = len(nodes.groups) + positions_in(nodes.peers, peer_N[message_N])

@@ -99,7 +99,7 @@ def for_rank(nodes: ClassProgram, roles: tuple[int, ...]) -> ClassProgram:
     if (groups, peers) == (nodes.groups, nodes.peers):
         return nodes
     message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
-    grouped_N = (nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0)
+    grouped_N = (nodes.type_N == NodeType.COMM_COLL) & (nodes.tag_N >= 0)
     peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
     tag_N[grouped_N] = np.array(groups)[positions_in(nodes.groups, tag_N[grouped_N])]
     peer_N[message_N] = np.array(peers)[positions_in(nodes.peers, peer_N[message_N])]
@@ -375,7 +375,7 @@ class Lowering:
             self._lower_storage(nodes)
             lower_messages(nodes, self._num_ranks, self._slowest)
             self._lower_collectives(nodes)
-        used = nodes.tag_N[nodes.kind_N == NodeKind.COLLECTIVE]
+        used = nodes.tag_N[type_N == NodeType.COMM_COLL]
         messages = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
         return ClassProgram(
             id_N=id_N,
@@ -448,7 +448,7 @@ class Lowering:
             return
         wanted = nodes.type_N == NodeType.COMM_COLL
         type_C = nodes.attribute("comm_type", wanted)
-        names = nodes.trace.texts("pg_name")[0]
+        names = _names_of_groups(nodes.trace)
         position_C = nodes.order[row_C].tolist()
         group_C = np.array(
             [
@@ -456,6 +456,7 @@ class Lowering:
                 for row, position in zip(row_C.tolist(), position_C, strict=True)
             ]
         )
+        nodes.tag_N[row_C] = group_C  # of replayed ones too, whose ranks must be in the group
         replayed = self._replayed(nodes, row_C, type_C, group_C)
         nodes.cost_N[row_C[replayed]] = self._compute.replayed_ns(
             nodes.trace, nodes.order[row_C[replayed]]
@@ -477,7 +478,6 @@ class Lowering:
             dims = involved.get(int(nodes.order[row]))
             what = (int(type_C[at]), int(size_C[at]), int(group_C[at]), dims)
             nodes.peer_N[row] = self._plan(nodes, row, what)
-        nodes.tag_N[row_C] = group_C
         nodes.kind_N[row_C] = NodeKind.COLLECTIVE
 
     def _fitted_ns(self, type_C: np.ndarray, size_C: np.ndarray, group_C: np.ndarray) -> np.ndarray:
@@ -577,11 +577,12 @@ class Lowering:
         for group in program.groups:
             if group not in own:
                 row = int(
-                    np.argmax((program.tag_N == group) & (program.kind_N == NodeKind.COLLECTIVE))
+                    np.argmax((program.tag_N == group) & (program.type_N == NodeType.COMM_COLL))
                 )
                 raise SimulationError(
                     f"rank {rank}: node {int(program.id_N[row])} is a collective of communicator "
-                    f"group {int(self._groups.names[group])}, which does not hold this rank."
+                    f"group {int(self._groups.names[group])}, which does not hold this rank; "
+                    "correct the group file or the trace."
                 )
         if rank in program.peers:
             message = (program.kind_N == NodeKind.SEND) | (program.kind_N == NodeKind.RECV)
@@ -590,3 +591,14 @@ class Lowering:
                 f"rank {rank}: node {int(program.id_N[row])} is a message to itself; "
                 "give another rank."
             )
+
+
+def _names_of_groups(trace: Trace) -> list[str]:
+    """Return the group of each node; TraceError says what to do where a number names it."""
+    try:
+        return trace.texts("pg_name")[0]
+    except TraceError as error:
+        trace.texts("pg_name", numbers=True)
+        raise TraceError(
+            f"{str(error).removesuffix('.')}; 'layerdag convert' writes numbers of groups so."
+        ) from None

@@ -21,6 +21,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.topology import longest_path
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.trace import (
     DATA,
     MOST_MICROSECONDS,
@@ -128,11 +129,33 @@ def group_names(trace: Trace) -> tuple[list[str], np.ndarray]:
     Raises:
         TraceError: If ``pg_name`` is a float or a list.
     """
-    try:
-        return trace.texts("pg_name")
-    except TraceError:
-        value_N, present_N = trace.integers("pg_name")
-        return [str(v) if p else "" for v, p in zip(value_N, present_N, strict=True)], present_N
+    return trace.texts("pg_name", numbers=True)
+
+
+def undescribed_groups(workload: Workload) -> tuple[Note, ...]:
+    """Return a note on each group that traces use and the workload does not describe.
+
+    Raises:
+        TraceError: If ``pg_name`` is a float or a list.
+    """
+    notes = NoteCollector(workload.source)
+    for trace in {id(trace): trace for trace in workload.traces}.values():
+        if "pg_name" not in trace.strings:
+            continue
+        names, _ = group_names(trace)
+        counts = Counter(names)
+        for name in sorted(counts.keys() - workload.groups.keys() - {*WORLD_NAMES}):
+            if name.isdecimal() and str(int(name)) in (*workload.groups, WORLD):
+                continue  # "01" is "1" to ASTRA-sim
+            notes.add(
+                NoteKind.GROUP,
+                name,
+                "used and not described, so 'layerdag simulate' refuses it; give its ranks in a "
+                "group file",
+                where=f"node {trace.id_N[names.index(name)]}",
+                count=counts[name],
+            )
+    return notes.notes
 
 
 def program_order(trace: Trace) -> np.ndarray:

@@ -103,6 +103,12 @@ class Wire(IntEnum):
     BYTES = 31
 
 
+INTEGER_WIRES = tuple(range(Wire.INT32, Wire.BOOL + 1, 2))
+"""Types of attributes that are one integer or truth value."""
+UNSIGNED_WIRES = (Wire.UINT64, Wire.FIXED64)
+"""Those of 64 bits without a sign."""
+
+
 def wire_name(wire: int) -> str:
     """Return the field's name in ``et_def.proto``, such as ``int64_val`` or ``bool_list``."""
     if wire == Wire.UNSET:
@@ -258,7 +264,7 @@ class Trace:
         present_N = np.zeros(self.num_nodes, dtype=bool)
         row_A, node_A = self._integer_rows(name)
         wire_A = self.attributes.wire_A[row_A]
-        unsigned_A = (wire_A == Wire.UINT64) | (wire_A == Wire.FIXED64)
+        unsigned_A = np.isin(wire_A, UNSIGNED_WIRES)
         large_A = unsigned_A & (self.attributes.word_A[row_A] > MOST_OF_A_NUMBER)
         if large_A.any():
             first = int(np.argmax(large_A))
@@ -279,7 +285,7 @@ class Trace:
         """Return (attribute rows, node rows) of an integer attribute, or raise TraceError."""
         row_A, node_A = self._rows(name)
         wire_A = self.attributes.wire_A[row_A]
-        wrong_A = (wire_A % 2 == 0) | (wire_A < Wire.INT32) | (wire_A > Wire.BOOL)
+        wrong_A = ~np.isin(wire_A, INTEGER_WIRES)
         if wrong_A.any():
             bad = int(self.id_N[node_A[np.argmax(wrong_A)]])
             raise TraceError(
@@ -290,8 +296,12 @@ class Trace:
         self._refuse_contradictions(name, row_A, node_A)
         return row_A, node_A
 
-    def texts(self, name: str) -> tuple[list[str], np.ndarray]:
+    def texts(self, name: str, *, numbers: bool = False) -> tuple[list[str], np.ndarray]:
         """Return (value of each node or "", present_N) of a string attribute.
+
+        Args:
+            name: Of the attribute.
+            numbers: Whether an integer counts as its digits.
 
         Raises:
             TraceError: If some node carries the attribute with a type other than string_val, or
@@ -299,7 +309,9 @@ class Trace:
         """
         row_A, node_A = self._rows(name)
         wire_A, word_A = self.attributes.wire_A[row_A], self.attributes.word_A[row_A]
-        other_A = np.flatnonzero(wire_A != Wire.STRING)
+        text_A = wire_A == Wire.STRING
+        digits_A = np.isin(wire_A, INTEGER_WIRES) & numbers
+        other_A = np.flatnonzero(~text_A & ~digits_A)
         if other_A.size:
             first = int(other_A[0])
             raise TraceError(
@@ -307,7 +319,12 @@ class Trace:
                 f"as {wire_name(int(wire_A[first]))}; string_val is needed."
             )
         value_N = np.full(self.num_nodes, "", dtype=object)
-        value_N[node_A] = np.array(self.strings, dtype=object)[word_A.astype(np.int64)]
+        pool = np.array(self.strings, dtype=object)
+        value_N[node_A[text_A]] = pool[word_A[text_A].astype(np.int64)]
+        unsigned_A = digits_A & np.isin(wire_A, UNSIGNED_WIRES)
+        value_N[node_A[unsigned_A]] = word_A[unsigned_A].astype(str).astype(object)
+        signed_A = digits_A & ~unsigned_A
+        value_N[node_A[signed_A]] = word_A[signed_A].view(np.int64).astype(str).astype(object)
         present_N = np.zeros(self.num_nodes, dtype=bool)
         present_N[node_A] = True
         self._refuse_contradictions(name, row_A, node_A)

@@ -663,7 +663,10 @@ class Exploration:
     @property
     def notes(self) -> tuple[Note, ...]:
         """What was not understood of the files that describe the models."""
-        return merge_notes(note for shape in self.study.models for note in shape.notes)
+        shapes = self.study.models
+        length = self.study.step.sequence
+        beyond = (note for shape in shapes for note in shape.beyond_positions(length))
+        return merge_notes([*(note for shape in shapes for note in shape.notes), *beyond])
 
     def pareto_front(self) -> tuple[PlanOutcome, ...]:
         """Return what no other plan of the model beats in time, and in cost or memory.

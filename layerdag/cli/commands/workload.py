@@ -61,7 +61,8 @@ _STEP = (
     ("batch", "sequences of a step, of all replicas together (default: one a micro-batch)"),
     (
         "sequence",
-        "tokens of a sequence; in decode those in the KV cache (default: 2048; images: theirs)",
+        "tokens of a sequence; in decode those in the KV cache (default: 2048, or what a model of "
+        "images or with learned positions has)",
     ),
     ("micro-batches", "parts into which a replica cuts its share of the batch"),
     ("tokens", "tokens that decode makes"),
@@ -153,9 +154,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence["Note"]:
     """Return what was not understood of the file that describes the model."""
-    from layerdag.workloads.transformer.shapes import ModelShape
-
-    return made.shape.notes if isinstance(made.shape, ModelShape) else ()
+    return getattr(made, "notes", ())
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -60,6 +60,7 @@ from layerdag.traces.builder import (
 from layerdag.traces.chakra.storage import note_storage
 from layerdag.traces.chakra.wire import decode_metadata, encode_metadata, scan_nodes, write_nodes
 from layerdag.traces.trace import (
+    UNSIGNED_WIRES,
     Attribute,
     AttributeTable,
     CollectiveType,
@@ -404,6 +405,7 @@ def _shape(message: bytes) -> set[tuple[int, int]]:
 
 VERSIONS = ("", "0.0.4", "1.0.0")
 """Values of ``GlobalMetadata.version`` that share the wire format of schema 1.0.0."""
+KNOWN_VERSIONS = ", ".join(filter(None, VERSIONS))
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -481,10 +483,9 @@ def _head(data: bytes, source: str, notes: NoteCollector) -> tuple[str, tuple[At
             "Chakra trace."
         ) from None
     if version not in VERSIONS:
-        known = ", ".join(version for version in VERSIONS if version)
         raise TraceError(
-            f"{source}: has Chakra version '{version[:40]}'; known are {known}. Convert it with "
-            "the tool that wrote it."
+            f"{source}: has Chakra version '{version[:40]}'; known are {KNOWN_VERSIONS}. "
+            "Convert it with the tool that wrote it."
         )
     return version, metadata, start + size
 
@@ -525,7 +526,6 @@ _BOUNDS = {
     Wire.INT32: (-(2**31), 2**31 - 1),
     Wire.INT64: (-(2**63), 2**63 - 1),
 }
-_UNSIGNED = (Wire.UINT64, Wire.FIXED64)
 REQUIRED_ATTRIBUTES = {
     NodeType.COMM_COLL: ("comm_type", "comm_size"),
     NodeType.COMM_SEND: ("comm_dst", "comm_tag", "comm_size"),
@@ -563,8 +563,7 @@ def normalize(trace: Trace) -> Trace:
     for kind, names in REQUIRED_ATTRIBUTES.items():
         for name in names:
             _require_attribute(trace, kind, name)
-    _check_groups(trace)
-    return trace
+    return _with_texts_of_groups(trace)
 
 
 def _rows(trace: Trace, name: str) -> np.ndarray:
@@ -592,7 +591,7 @@ def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
     trace.require_integers(name)
     word_A = trace.attributes.word_A[row_A]
     signed_A = word_A.view(np.int64)
-    unsigned_A = np.isin(trace.attributes.wire_A[row_A], _UNSIGNED)
+    unsigned_A = np.isin(trace.attributes.wire_A[row_A], UNSIGNED_WIRES)
     if wire == Wire.UINT64:
         wrong_A = ~unsigned_A & (signed_A < 0)
     else:
@@ -637,9 +636,13 @@ def _require_attribute(trace: Trace, kind: NodeType, name: str) -> None:
         )
 
 
-def _check_groups(trace: Trace) -> None:
-    """Raise TraceError where ``pg_name`` is not an integer in a string: ASTRA-sim parses it."""
-    text_N, present_N = trace.texts("pg_name")
+def _with_texts_of_groups(trace: Trace) -> Trace:
+    """Return the trace with ``pg_name`` as ASTRA-sim parses it: an integer in a string.
+
+    Raises:
+        TraceError: If it is none; names the node.
+    """
+    text_N, present_N = trace.texts("pg_name", numbers=True)
     for row in np.flatnonzero(present_N).tolist():
         text = text_N[row]
         if text and not (text.isascii() and text.isdigit()):
@@ -647,6 +650,22 @@ def _check_groups(trace: Trace) -> None:
                 f"{trace.source}: node {trace.id_N[row]} communicates in group '{text[:40]}'; "
                 "ASTRA-sim needs the group's integer name from the communicator-group file."
             )
+    row_A = _rows(trace, "pg_name")
+    row_A = row_A[trace.attributes.wire_A[row_A] != Wire.STRING]
+    if not row_A.size:
+        return trace
+    node_A = np.searchsorted(trace.attributes.ptr_N1, row_A, side="right") - 1
+    strings = list(trace.strings)
+    place = {text: strings.index(text) for text in set(strings)}
+    wire_A, word_A = trace.attributes.wire_A.copy(), trace.attributes.word_A.copy()
+    for row, node in zip(row_A.tolist(), node_A.tolist(), strict=True):
+        text = text_N[node]
+        if text not in place:
+            place[text] = len(strings)
+            strings.append(text)
+        wire_A[row], word_A[row] = Wire.STRING, place[text]
+    attributes = replace(trace.attributes, wire_A=wire_A, word_A=word_A)
+    return replace(trace, attributes=attributes, strings=type(trace.strings)(strings))
 
 
 def without_nodes(trace: Trace, gone_N: np.ndarray) -> Trace:

@@ -36,7 +36,7 @@ from layerdag.traces.builder import (
     value_of,
     word_to_scalar,
 )
-from layerdag.traces.chakra.files import FEEDER_WIRES, note_collectives
+from layerdag.traces.chakra.files import FEEDER_WIRES, KNOWN_VERSIONS, VERSIONS, note_collectives
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload, wire_name
 
 _OWN_KEYS = ("Id", "Name", "NodeType", "data_deps", "ctrlDeps", "ctrl_deps", "runtime")
@@ -275,6 +275,8 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{source}: is no JSON ({plain_reason(error)}); write it again.") from None
     try:
+        if loaded["format"] != FORMAT:
+            raise ValueError(f"its format is '{loaded['format']!s:.40}', not '{FORMAT}'")
         ranks, groups = loaded["ranks"], loaded["groups"]
         traces = [_trace_in(entry, source) for entry in loaded["traces"]]
         if not ranks:
@@ -325,10 +327,13 @@ def _note_strange(found: dict[str, Any], shape: dict[str, Any], notes: NoteColle
 
 def _trace_in(entry: dict[str, Any], source: str) -> Trace:
     """Return one trace, with notes on what is not of the form."""
+    version = _stated(entry["version"])
+    if version not in VERSIONS:
+        raise ValueError(f"it has Chakra version '{version:.40}'; {KNOWN_VERSIONS} are known")
     trace = build_trace(
         [_node_in(row) for row in entry["nodes"]],
         metadata=tuple(map(_attribute_in, entry["metadata"])),
-        version=_stated(entry["version"]),
+        version=version,
         source=source,
     )
     notes = NoteCollector(source)

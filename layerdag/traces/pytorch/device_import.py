@@ -21,6 +21,7 @@ from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.pytorch.host_dataflow import MOST_RANKS, Ranks, number_groups
 from layerdag.traces.pytorch.kernel_communication import (
+    ELEMENTS,
     KernelCommunication,
     declared_ranks,
     kernel_communication,
@@ -322,6 +323,7 @@ def import_device(profile: Profile) -> DeviceTrace:
         if at not in launched
     ]
     _note_lost(profile, launches, notes)
+    _note_early(profile, launches, notes)
     found, untold = _communication(profile, [*launches, *unlaunched])
     groups = _groups(profile, found, notes)
     builder = _Builder(profile, found, groups)
@@ -359,6 +361,22 @@ def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollecto
         where = f"calls of {took / NS:,.0f} us in all, {share}"
         effect = "the profile shows no kernel of it; what it started is not in the trace"
         notes.add(NoteKind.KERNEL, name, effect, where=where, count=len(calls))
+
+
+def _note_early(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
+    """Note kernels that begin before the call that starts them, which is not possible."""
+    early = [
+        (kernel, launch.call.start - kernel.start)
+        for launch in launches
+        for kernel in (profile.kernels[at] for at in launch.kernels)
+        if kernel.start < launch.call.start - CLOCK_SLACK
+    ]
+    if early:
+        excess = max(excess for _, excess in early) / NS
+        where = f"kernel '{early[0][0].name[:40]}', up to {excess:,.0f} us"
+        effect = "clocks of host and device differ; kept as recorded"
+        word = "kernel begins before its launch"
+        notes.add(NoteKind.TIME, word, effect, where=where, count=len(early))
 
 
 def _communication(
@@ -429,6 +447,12 @@ def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: Not
         dtype = kernel.args.get("dtype")
         if dtype is not None and scalar_type(str(dtype)) is None:
             notes.add(NoteKind.DTYPE, dtype, "not known; these messages have no size")
+        for name in ELEMENTS:
+            count = kernel.args.get(name)
+            if count is not None and (type(count) is not int or count < 0):
+                effect = f"no '{name}'; the message has the size of what else is told"
+                where = f"kernel '{kernel.name[:40]}'"
+                notes.add(NoteKind.SIZE, count, effect, where=where)
     for operator in operators:
         for word in unknown_types(operator.args):
             where = f"operator '{operator.name[:40]}'"

@@ -152,12 +152,16 @@ def _peer(value: object) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
+ELEMENTS = ("In msg nelems", "Out msg nelems")
+"""Details of a kernel that count the elements of its message."""
+
+
 def _size(kernel: Event, operators: tuple[Event, ...]) -> int | None:
     """Return the bytes that a rank gives, from the kernel's arguments or the operator's tensors."""
     told = scalar_type(str(kernel.args.get("dtype", "")))
-    for name in ("In msg nelems", "Out msg nelems"):
+    for name in ELEMENTS:
         count = kernel.args.get(name)
-        if isinstance(count, int) and count > 0:
+        if type(count) is int and count > 0:
             return None if told is None else count * told.bits // 8
     bits = None if told is None else told.bits
     sizes = [_given_bytes(operator, bits) for operator in operators]

@@ -11,6 +11,7 @@ import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.operator_kinds import MATRIX, of_kinds
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
@@ -190,6 +191,12 @@ class SymbolicJob:
     def __post_init__(self) -> None:
         check_fit(self.shape, self.plan, self.step)
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was not understood of the model, and what it is asked beyond its own."""
+        made = self.step.tokens if self.step.phase == "decode" else 0
+        return (*self.shape.notes, *self.shape.beyond_positions(self.step.sequence + made))
+
     @cached_property
     def costs(self) -> Costs:
         """Costs of a rank."""
@@ -203,7 +210,7 @@ class SymbolicJob:
     def workload(self) -> Workload:
         """Return the traces of all ranks with their groups; each is made when it is asked for."""
         traces = stage_traces(self.plan, self.stages)
-        return Workload(traces, traces.groups, self.shape.name, self.shape.notes)
+        return Workload(traces, traces.groups, self.shape.name, self.notes)
 
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag workload --json`` prints.
@@ -328,6 +335,10 @@ def transformer_job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJ
         settings["batch"] = settings.get("data", 1) * settings.get("micro_batches", 1)
     if shape.image:
         settings.setdefault("sequence", shape.image.tokens)
+    elif shape.positions:
+        made = settings.get("tokens", 1) if settings.get("phase") == "decode" else 0
+        if type(made) is int:
+            settings.setdefault("sequence", max(min(Step.sequence, shape.positions - made), 1))
     return SymbolicJob(
         shape,
         Plan(**{key: value for key, value in settings.items() if key in plan}),
@@ -440,7 +451,13 @@ class DisaggregatedJob:
             dict(self._groups(made.programs)),
             [*neighbors, *slots_RS.T],
         )
-        return Workload(traces, traces.groups, self.shape.name, self.shape.notes)
+        return Workload(traces, traces.groups, self.shape.name, self.notes)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """As those of ``SymbolicJob``."""
+        length = self.step.sequence + self.step.tokens
+        return (*self.shape.notes, *self.shape.beyond_positions(length))
 
     def _neighbor_R(self, peer: str) -> np.ndarray:
         first, second = DeviceMesh(self.prefill).peer_R(peer), DeviceMesh(self.decode).peer_R(peer)

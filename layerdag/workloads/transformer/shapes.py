@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.runtime.notes import Note
+from layerdag.runtime.notes import Note, NoteKind
 from layerdag.runtime.settings import did_you_mean
 
 
@@ -358,6 +358,16 @@ class ModelShape:
             + 2 * self.norm_parameters
             + self.modulations * self.hidden * (self.hidden + 1)
         )
+
+    def beyond_positions(self, length: int) -> tuple[Note, ...]:
+        """Return a note if a sequence of ``length`` tokens has more than the learned positions."""
+        if self.image is not None or not 0 < self.positions < length:
+            return ()
+        effect = (
+            f"more tokens than the {self.positions:,} learned positions of the model, which cannot "
+            "run so; counted as if it could"
+        )
+        return (Note(NoteKind.NUMBER, f"sequence of {length}", self.name, effect),)
 
     @property
     def embedding_parameters(self) -> int:

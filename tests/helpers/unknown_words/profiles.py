@@ -128,6 +128,38 @@ def _collective(kind: int | None) -> Callable[[Path], Sequence[Note]]:
     return read
 
 
+def _group(name: str | int):
+    """Return what reads a trace with a collective in a group that nothing describes."""
+
+    def read(folder: Path) -> Sequence[Note]:
+        wire = Wire.STRING if isinstance(name, str) else Wire.INT32
+        stated = (Attribute("comm_type", Wire.INT64, 0), Attribute("pg_name", wire, name))
+        trace = build_trace([NodeSpec(0, "x", NodeType.COMM_COLL, attributes=stated)])
+        write_trace(trace, folder / "t.0.et")
+        return recognize(folder / "t").traces().notes
+
+    return read
+
+
+def _changed(old: str, new: str):
+    """Return what reads traces as JSON in which a word is another."""
+
+    def read(folder: Path) -> Sequence[Note]:
+        text = encode_trace_json(Workload((build_trace([]),))).decode()
+        (folder / "t.json").write_text(text.replace(f'"{old}"', f'"{new}"'))
+        return read_any(folder / "t.json").notes
+
+    return read
+
+
+def _json_of(document: Any):
+    def read(folder: Path) -> Sequence[Note]:
+        (folder / "t.json").write_text(json.dumps(document))
+        return read_any(folder / "t.json").notes
+
+    return read
+
+
 def _own_json(folder: Path) -> Sequence[Note]:
     document = json.loads(
         encode_trace_json(Workload((build_trace([NodeSpec(0, "x", NodeType.COMP)]),)))
@@ -175,6 +207,25 @@ CASES = (
     UnknownWord(P + "device_import.py", NoteKind.SIZE, "[[4, 4]]", _shaped("[[4, 4]]")),
     UnknownWord(P + "device_import.py", NoteKind.SIZE, "[4, 's0']", _shaped([[4, "s0"]])),
     UnknownWord(P + "device_import.py", NoteKind.SIZE, "[-4, 4]", _shaped([[-4, 4]])),
+    UnknownWord(
+        P + "device_import.py", NoteKind.SIZE, "-4",
+        _kernel("ncclAllReduce", **{**COUNT, "In msg nelems": -4}),
+    ),
+    UnknownWord(
+        P + "device_import.py", NoteKind.TIME, "kernel begins before its launch",
+        _profile(launch(2, 20), kernel(2, 10, 3)),
+    ),
+    UnknownWord("traces/analysis.py", NoteKind.GROUP, "7", _group("7")),
+    UnknownWord("traces/analysis.py", NoteKind.GROUP, "9", _group(9)),
+    UnknownWord("traces/chakra/json_forms.py", NoteKind.VERSION, "9.9", _changed("1.0.0", "9.9")),
+    UnknownWord(
+        "traces/chakra/json_forms.py", NoteKind.VERSION, "layerdag-trace-2",
+        _changed("layerdag-trace", "layerdag-trace-2"),
+    ),
+    UnknownWord(
+        "codec/foreign.py", NoteKind.KEY, "InfraGraph",
+        _json_of({"devices": [], "instances": [], "edges": []}),
+    ),
     UnknownWord(
         P + "device_import.py", NoteKind.PEER, "send",
         _kernel("ncclSendRecv", **{"Collective name": "send"}, **COUNT),

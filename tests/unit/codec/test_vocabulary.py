@@ -106,11 +106,24 @@ def _collective(code: int) -> Attribute:
         ("acme.3.F0", OTHER),
         ("norm.F0.secret", OTHER),
         ("adam_of_acme", OTHER),
+        *((word, OTHER) for word in ("out", "top.7", "mm.up.down.F0", "up.down.up", "F0.loss")),
     ],
 )
 def test_operators_of_workloads_lose_layer_and_micro_batch(name, public):
     assert public_name(name) == public
     assert public_name(public) == public  # what a sample is called is read again as the same
+    clean, _ = scrub(Workload((build_trace([NodeSpec(0, name, NodeType.COMP)]),)))
+    assert clean.traces[0].names() == ["COMP" if public == OTHER else public]
+
+
+def test_number_formats_are_no_private_words_and_stay_where_they_are_stated() -> None:
+    stated = tuple(
+        Attribute(name, Wire.STRING, word)
+        for name, word in (("dtype", "bfloat16"), ("model", "acme-7b"))
+    )
+    job = Workload((build_trace([NodeSpec(0, "mm.up.0.F0", NodeType.COMP)], metadata=stated),))
+    assert scrub(job)[0].traces[0].metadata == stated[:1]
+    assert private_strings(job) == {"mm.up.0.F0", "model", "acme-7b"}
 
 
 def test_devices_lose_their_index_and_private_ones_their_name():

@@ -156,6 +156,27 @@ def test_where_time_is_up_at_once_one_batch_is_drawn_nevertheless(
     assert len(found.samples) == 4
 
 
+def test_a_batch_is_cut_where_the_next_samples_would_end_too_late(
+    real: Real, work: PrivateWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock on which a sample takes ten seconds: of a batch of 32 ten are drawn in 105."""
+    now = [0.0]
+
+    class Slow(Model):
+        def generate(self, *args: Any) -> Iterator[GeneratedGraph]:
+            now[0] += 10.0 * args[2].num
+            yield from super().generate(*args)
+
+    monkeypatch.setattr(_draw, "BATCH", 32)
+    monkeypatch.setattr(_draw, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cut = draw(real, work, Slow(), seconds=105.0, num=50)
+    assert (len(cut.samples), now[0]) == (10, 100.0)
+    whole = draw(real, work, Model(), num=51)
+    seeds = [s.seed % 10_000 for s in whole.samples[:32]]
+    assert seeds == list(range(40, 72))
+    assert whole.outcomes[:10] == cut.outcomes
+
+
 def test_a_second_run_reads_what_the_first_has_drawn(real: Real, work: PrivateWorkspace) -> None:
     first = draw(real, work, Model())
     idle = Model()
