@@ -8,13 +8,12 @@ import numpy as np
 from layerdag.errors import ConfigError
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean
-from layerdag.serving.requests import Requests
+from layerdag.serving.requests import MOST_TOKENS, Requests
 
 Process = Literal["poisson", "gamma", "constant"]
 PROCESSES: tuple[Process, ...] = ("poisson", "gamma", "constant")
 """Gaps between arrivals: exponential; gamma with a coefficient of variation; all equal."""
 LENGTHS = "N, uniform:LOW-HIGH, lognormal:MEDIAN,SIGMA or exponential:MEAN"
-MOST_TOKENS = 10_000_000
 
 
 @dataclass(frozen=True)

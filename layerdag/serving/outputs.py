@@ -5,27 +5,36 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from layerdag.errors import UsageError
 from layerdag.runtime.files import atomic_path, write_text
-
-if TYPE_CHECKING:
-    from layerdag.serving.result import ServingResult
+from layerdag.serving.result import ServingResult
 
 _LANES = 32
 """Requests of an instance that a timeline shows side by side, at most."""
 
 
-def write_requests(result: "ServingResult", path: str | Path) -> None:
+def require_name(path: str | Path, endings: tuple[str, ...]) -> str:
+    """Return which of the endings a path has.
+
+    Raises:
+        UsageError: If it has none of them.
+    """
+    for ending in endings:
+        if str(path).endswith(ending):
+            return ending
+    raise UsageError(f"'{path}' has another ending than {', '.join(endings)}; choose one of them.")
+
+
+def write_requests(result: ServingResult, path: str | Path) -> None:
     """Write one row for each request, .csv or .jsonl; empty (null) for what never came.
 
     Raises:
         UsageError: If the path has another ending.
     """
-    from layerdag.serving.result import require_name
-
     ending = require_name(path, (".csv", ".jsonl"))
     columns = {name: values.tolist() for name, values in result.rows().items()}
     rows = [
@@ -43,7 +52,7 @@ def write_requests(result: "ServingResult", path: str | Path) -> None:
     write_text(path, file.getvalue())
 
 
-def write_timeline(result: "ServingResult", path: str | Path) -> None:
+def write_timeline(result: ServingResult, path: str | Path) -> None:
     """Write a Chrome trace: a process for each instance, with its iterations, requests and cache.
 
     Source: the Trace Event Format ("X", "C" and "M" events), which Perfetto and chrome://tracing
@@ -56,7 +65,7 @@ def write_timeline(result: "ServingResult", path: str | Path) -> None:
         file.write("\n]}\n")
 
 
-def _events(result: "ServingResult") -> Iterator[dict[str, Any]]:
+def _events(result: ServingResult) -> Iterator[dict[str, Any]]:
     run = result.run
     for number, found in enumerate(run.iterations):
         yield _name(number, "process_name", f"instance {number}")
@@ -80,7 +89,7 @@ def _events(result: "ServingResult") -> Iterator[dict[str, Any]]:
     yield from _requests(result)
 
 
-def _requests(result: "ServingResult") -> Iterator[dict[str, Any]]:
+def _requests(result: ServingResult) -> Iterator[dict[str, Any]]:
     """Yield queue with prompt, and answer, of each request, on the first lane that is free."""
     run = result.run
     lanes: dict[int, list[float]] = {}
@@ -104,14 +113,12 @@ def _name(process: int, what: str, name: str, thread: int = 0) -> dict[str, Any]
     return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": name}}
 
 
-def draw(result: "ServingResult", path: str | Path) -> None:
+def draw(result: ServingResult, path: str | Path) -> None:
     """Draw latencies, batches and cache over time, .png or .svg.
 
     Raises:
         UsageError: If the path has another ending.
     """
-    from layerdag.serving.result import require_name
-
     require_name(path, (".png", ".svg"))
     from matplotlib.figure import Figure
 

@@ -18,7 +18,7 @@ import numpy as np
 from layerdag.errors import ConfigError, DataError
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
-from layerdag.serving.requests import Requests
+from layerdag.serving.requests import MOST_TOKENS, Requests
 from layerdag.serving.tables import numbers, read_table
 
 
@@ -82,8 +82,7 @@ def read_requests(path: str | Path, most: int = 0, hash_tokens: int = 512) -> Re
         if name not in read:
             notes.add(NoteKind.ATTRIBUTE, name, "not read; requests have a time, lengths, hashes")
     arrival_s = _times(path, form, columns[form.arrival])
-    lengths = [numbers(path, name, [str(v) for v in columns[name]]).astype(np.int64)
-               for name in (form.inputs, form.outputs)]  # fmt: skip
+    lengths = [_lengths(path, name, columns[name]) for name in (form.inputs, form.outputs)]
     empty = (lengths[0] < 1) | (lengths[1] < 1)
     if empty.any():
         notes.add(
@@ -152,6 +151,19 @@ def _times(path: str | Path, form: _Form, column: Sequence[Any]) -> np.ndarray:
             seconds[at] = whole + (float(f"0.{digits}") if point and digits else 0.0)
         return seconds - seconds.min()
     return numbers(path, form.arrival, texts) * form.seconds
+
+
+def _lengths(path: str | Path, name: str, column: Sequence[Any]) -> np.ndarray:
+    """Return whole numbers of tokens, int64."""
+    found = numbers(path, name, [str(value) for value in column])
+    wrong = (found != np.rint(found)) | (found < 0) | (found > MOST_TOKENS)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise DataError(
+            f"{path}: row {at + 1}: {name} is {found[at]:g}; give a whole number of tokens, at "
+            f"most {MOST_TOKENS:,}."
+        )
+    return found.astype(np.int64)
 
 
 def _hashes(path: str | Path, row: int, value: Any) -> list[int]:

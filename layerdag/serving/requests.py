@@ -7,6 +7,9 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 
+MOST_TOKENS = 10_000_000
+"""Longest prompt or answer."""
+
 
 @dataclass(frozen=True, eq=False)
 class Requests:

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
 from layerdag.serving.run import ServingRun
 from layerdag.serving.settings import ServingSettings
@@ -186,24 +184,6 @@ class ServingResult:
             "instance": run.instance,
         }
 
-    def save_requests(self, path: str | Path) -> None:
-        """Write one row for each request, .csv or .jsonl."""
-        from layerdag.serving.outputs import write_requests
-
-        write_requests(self, path)
-
-    def save_timeline(self, path: str | Path) -> None:
-        """Write iterations and requests as a Chrome trace."""
-        from layerdag.serving.outputs import write_timeline
-
-        write_timeline(self, path)
-
-    def plot(self, path: str | Path) -> None:
-        """Draw latencies, batches and cache over time, .png or .svg."""
-        from layerdag.serving.outputs import draw
-
-        draw(self, path)
-
 
 def _spread(values: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
     """Return mean and percentiles, by nearest rank; {} of no values."""
@@ -217,15 +197,3 @@ def _spread(values: np.ndarray, weights: np.ndarray | None = None) -> dict[str, 
         at = np.searchsorted(below, percent / 100 * below[-1])
         made[f"p{percent}"] = float(values[order][min(at, len(values) - 1)])
     return made
-
-
-def require_name(path: str | Path, endings: tuple[str, ...]) -> str:
-    """Return which of the endings a path has.
-
-    Raises:
-        UsageError: If it has none of them.
-    """
-    for ending in endings:
-        if str(path).endswith(ending):
-            return ending
-    raise UsageError(f"'{path}' has another ending than {', '.join(endings)}; choose one of them.")

@@ -1,7 +1,6 @@
 """``layerdag serving``: how fast an engine answers requests, simulated."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
@@ -115,8 +114,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.serving.outputs import draw, require_name, write_requests, write_timeline
     from layerdag.serving.request_files import read_requests
-    from layerdag.serving.result import require_name
     from layerdag.serving.simulation import simulate_serving
 
     for path, endings in ((args.out, (".csv", ".jsonl")), (args.plot, (".png", ".svg"))):
@@ -143,11 +142,11 @@ def _run(args: argparse.Namespace) -> int:
         **settings,
     )
     if args.out:
-        result.save_requests(args.out)
+        write_requests(result, args.out)
     if args.timeline:
-        result.save_timeline(Path(args.timeline))
+        write_timeline(result, args.timeline)
     if args.plot:
-        result.plot(args.plot)
+        draw(result, args.plot)
     notes = (*result.notes, *notes)
     figures = {**result.summary(), "notes": notes_json(notes)}
     print_figures(args.json, figures, lines(result, figures))
