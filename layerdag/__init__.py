@@ -10,7 +10,10 @@ import lazy_loader
 
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-_ROOMS = ("datasets", "evaluation", "models", "sampling", "simulator", "surrogates", "training")
+_ROOMS = (
+    "datasets", "evaluation", "models", "sampling", "serving", "simulator", "surrogates",
+    "training",
+)  # fmt: skip
 _GUESSES = {
     "LayerDAG": "Generator, as in Generator.from_pretrained('corpus')",
     "Model": "Generator",

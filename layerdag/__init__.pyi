@@ -46,6 +46,7 @@ from .sampling.parts import (
     SampleBatches as SampleBatches,
 )
 from .sampling.settings import GenerationSettings as GenerationSettings
+from .serving.simulation import simulate_serving as simulate_serving
 from .simulator.cluster import Cluster as Cluster
 from .simulator.run import SimulationResult as SimulationResult, simulate as simulate
 from .surrogates.surrogate import Surrogate as Surrogate

@@ -202,6 +202,7 @@ COMMAND_GROUPS = {
         "simulate": "Run a workload on a described cluster.",
         "calibrate": "Fit a machine to steps that you measured, to predict others.",
         "sweep": "Simulate many workloads on many clusters; speed-ups and Pareto front.",
+        "serving": "Simulate an LLM serving engine: latencies, throughput, goodput.",
         "rankings": "Do samples order clusters, plans and jobs as real jobs do?",
     },
     "models": {

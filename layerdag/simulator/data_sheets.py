@@ -62,6 +62,9 @@ DATA_SHEETS = {
         _sheet("mi300x", "cdna3", (1307, 2615, 2615), (5300, 192, 448, 50)),
         _sheet("mi350x", "cdna4", (2300, 4600, 9200), (8000, 288, 538, 50)),
         _sheet("mi355x", "cdna4", (2500, 5000, 10000), (8000, 288, 538, 50)),
+        _sheet("l40s", "ada", (362, 733, 733), (864, 48, 32, 25)),
+        _sheet("rtx4090", "ada", (165, 330, 330), (1008, 24, 32, 25)),
+        _sheet("rtx_pro_6000_server", "blackwell-rtx", (504, 1007, 2015), (1597, 96, 64, 50)),
         _sheet("tpu-v4", "tpu", (275, 275, 275), (1228, 32, 150, 150)),
         _sheet("tpu-v5e", "tpu", (197, 197, 197), (819, 16, 100, 25)),
         _sheet("tpu-v5p", "tpu", (459, 459, 459), (2765, 95, 300, 50)),
@@ -74,6 +77,7 @@ each device (200, 400 or 800 Gbit/s), for TPUs that between slices."""
 SHORT_NAMES = {
     "a100-40": "a100_40", "a100-80": "a100_80", "a100": "a100_80", "h100": "h100_sxm",
     "h200": "h200_sxm", "b200": "b200_sxm", "b300": "b300_sxm",
+    "rtx_pro_6000": "rtx_pro_6000_server",
 }  # fmt: skip
 """Names of ``--compute`` and what people write, by the name of the sheet."""
 

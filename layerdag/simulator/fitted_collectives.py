@@ -14,6 +14,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.runtime.settings import did_you_mean
+from layerdag.simulator.data_sheets import SHORT_NAMES
 from layerdag.traces.trace import CollectiveType
 
 OPERATIONS = {
@@ -98,6 +99,22 @@ def _shipped() -> Mapping[str, Mapping[str, Mapping[str, CollectiveCurve]]]:
 def fitted_devices() -> tuple[str, ...]:
     """Return the devices whose collectives are fitted."""
     return tuple(_shipped())
+
+
+def fitted_name(sheet: str) -> str:
+    """Return the name here of a device by that of its data sheet.
+
+    Raises:
+        ConfigError: If its collectives are not fitted.
+    """
+    names = {sheet, *(short for short, name in SHORT_NAMES.items() if name == sheet)}
+    found = [name for name in _shipped() if name in names]
+    if not found:
+        raise ConfigError(
+            f"no measured collectives of '{sheet}', whose ranks would exchange; known are "
+            f"{', '.join(_shipped())}."
+        )
+    return found[0]
 
 
 def collective_us(device: str, operation: str, num_bytes: Sequence[int], ranks: int) -> np.ndarray:

@@ -125,7 +125,7 @@ class KernelTable:
         if left_out.sum() >= FEWEST_KERNELS:
             tree = cKDTree(logs_SA[~left_out])
             rest = (tree, logs_SA[~left_out], residual_S[~left_out])
-            error = np.abs(_interpolated(*rest, logs_SA[left_out]) - residual_S[left_out])
+            error = np.abs(interpolated(*rest, logs_SA[left_out]) - residual_S[left_out])
             spread = float(np.exp(np.quantile(error, 0.9)))
         return cls(*parts, spread, cKDTree(logs_SA))
 
@@ -133,7 +133,7 @@ class KernelTable:
         """Return the time of kernels of these sizes, shape (S,)."""
         work = kernel_work(self.kind, sizes_SA, self.precision, self.kv_precision)
         logs_SA = np.log2(1.0 + sizes_SA.astype(np.float64))
-        residual_S = _interpolated(self._tree, self.logs_SA, self.residual_S, logs_SA)
+        residual_S = interpolated(self._tree, self.logs_SA, self.residual_S, logs_SA)
         # Between the last two sizes of an axis lies one doubling; farther out nothing was measured.
         low, high = self.logs_SA.min(axis=0) - 1, self.logs_SA.max(axis=0) + 1
         outside = ((logs_SA < low) | (logs_SA > high)).any(axis=1)
@@ -151,10 +151,10 @@ def _scaled(work: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray
     return work[0] / 1e9, work[1] / 1e6
 
 
-def _interpolated(
+def interpolated(
     tree: Any, logs_SA: np.ndarray, residual_S: np.ndarray, query_QA: np.ndarray
 ) -> np.ndarray:
-    """Return the residual at other sizes, shape (Q,)."""
+    """Return values at other sizes, shape (Q,): planes through the nearest known ones."""
     near = min(_NEIGHBORS, len(residual_S))
     distance_QK, index_QK = tree.query(query_QA, k=near)
     weight_QK = 1.0 / (distance_QK + _NEAR) ** 2

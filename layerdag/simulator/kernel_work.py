@@ -40,6 +40,11 @@ def precision_class(precision: str) -> str:
     return {"nvfp4": "f4", "int8": "i8", "sq": "i8"}.get(precision, "f8")
 
 
+def weight_bytes(precision: str) -> float:
+    """Return the bytes of a weight with its share of scales."""
+    return _WEIGHT_BYTES[precision]
+
+
 def precisions() -> tuple[str, ...]:
     """Return the precisions whose bytes are known."""
     return tuple(_WEIGHT_BYTES)

@@ -39,6 +39,7 @@ from layerdag.programs.forward_program import Program
 from layerdag.report.comparison import read_reports
 from layerdag.report.page import write_report
 from layerdag.sampling.folder import write_samples
+from layerdag.serving.request_files import read_requests
 from layerdag.simulator.calibration import CalibratedMachine, read_machine, write_machine
 from layerdag.simulator.calibration_fit import FittedLink
 from layerdag.simulator.cluster import read_memory, read_network, read_system
@@ -378,6 +379,11 @@ HARDWARE = {
 }  # fmt: skip
 
 FILES = (
+    JsonFile(
+        "requests",
+        _text({"timestamp": 5, "input_length": 374, "output_length": 44, "hash_ids": [46]}),
+        read_requests,
+    ),
     JsonFile("samples.json", _parts("samples.json"), lambda path: SampleRun.read(path.parent)),
     JsonFile("index of a part", _parts("part-000000.json"), _first_part),
     JsonFile(
@@ -457,6 +463,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "graph/formats/wfformat.py": ("WfFormat 1.5", "WfFormat 1.4"),
     "programs/forward_program.py": ("program", "program with a constant"),
     "report/comparison.py": ("figures of a report",),
+    "serving/request_files.py": ("requests",),
     "simulator/calibration.py": ("machine",),
     "workloads/step_shares.py": ("shares",),
     "simulator/cluster.py": ("network", "system", "remote memory"),
@@ -491,6 +498,7 @@ NOT_READERS = {
     "report/page.py": "asks whether figures are a report's",
     "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/settings.py": "defines the reader of YAML",
+    "serving/shares.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "simulator/measured_kernels.py": "numbers that the package ships",
     "sampling/folder.py": "asks whether a folder holds samples, and which are whole",

@@ -1,0 +1,339 @@
+"""What one iteration of a serving engine asks of a device: kernels with operations and bytes.
+
+An iteration passes all tokens of a batch through the model once: chunks of prompts (prefill) and
+one token of each sequence that already answers (decode). Products take the tokens together;
+attention takes them by their lengths.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, cast
+
+import numpy as np
+
+from layerdag.errors import ConfigError
+from layerdag.simulator.kernel_work import precision_class, weight_bytes
+from layerdag.workloads.transformer.shapes import ModelShape
+
+Precision = Literal["bf16", "fp8", "nvfp4", "int4_wo"]
+PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8", "nvfp4", "int4_wo")
+"""Numbers of the weights of layers: 16, 8 or 4 bits, or 4 bits of the weights alone."""
+
+_STREAM_PASSES = 10
+"""Times that norms, additions and rotations read or write the residual stream in a layer."""
+
+
+@dataclass(frozen=True)
+class BatchLoad:
+    """What is in the batch of each iteration; float64 arrays of equal shape.
+
+    The last axis is that of iterations; one before it, where there is one, that of data ranks.
+
+    Attributes:
+        prompts: Prompts, or chunks of them.
+        prefill_tokens: Their tokens.
+        prefill_pairs: Pairs of a prompt's token with itself and those before it.
+        prefill_read: Cached tokens that prompts read, their own included.
+        decodes: Sequences that decode, one token each.
+        decode_context: Cached tokens that they read together.
+        sampled: Tokens that are drawn: those that decode, and prompts that end.
+    """
+
+    prompts: np.ndarray
+    prefill_tokens: np.ndarray
+    prefill_pairs: np.ndarray
+    prefill_read: np.ndarray
+    decodes: np.ndarray
+    decode_context: np.ndarray
+    sampled: np.ndarray
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Tokens of the batch."""
+        return cast("np.ndarray", self.prefill_tokens + self.decodes)
+
+    @classmethod
+    def of_prompts(cls, lengths: np.ndarray, past: float = 0.0) -> "BatchLoad":
+        """Return the load of one prompt an iteration, of which ``past`` tokens are cached."""
+        tokens = np.asarray(lengths, np.float64)
+        zero = np.zeros_like(tokens)
+        pairs = tokens * past + tokens * (tokens + 1) / 2
+        one = np.ones_like(tokens)
+        return cls(one, tokens, pairs, tokens + past, zero, zero, one)
+
+    @classmethod
+    def of_decodes(cls, sequences: np.ndarray, context: np.ndarray) -> "BatchLoad":
+        """Return the load of sequences that decode, with their contexts' sum."""
+        count = np.asarray(sequences, np.float64)
+        zero = np.zeros_like(count)
+        return cls(zero, zero, zero, zero, count, np.asarray(context, np.float64), count)
+
+
+@dataclass(frozen=True)
+class InstancePlan:
+    """How the devices of one instance of an engine share a model.
+
+    Attributes:
+        tensor: Ranks that share each layer.
+        data: Ranks that attend to sequences of their own and exchange tokens with experts.
+        expert: Ranks among which whole experts are spread; tensor x data divided by it share one.
+        precision: Of the layers' weights and products.
+        expert_precision: Of those of experts; "" for the same.
+        kv_precision: Of cached keys and values, bf16 or fp8.
+
+    Raises:
+        ConfigError: If a degree is not positive, the expert ranks do not divide the devices, or a
+            precision is not known.
+    """
+
+    tensor: int = 1
+    data: int = 1
+    expert: int = 1
+    precision: str = "bf16"
+    expert_precision: str = ""
+    kv_precision: str = "bf16"
+
+    def __post_init__(self) -> None:
+        for name in ("tensor", "data", "expert"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
+                raise ConfigError(
+                    f"serving: {name} is {getattr(self, name)!r}; it must be a whole number of at "
+                    "least 1."
+                )
+        if self.devices % self.expert:
+            raise ConfigError(
+                f"serving: {self.expert} expert ranks do not divide the {self.devices} devices of "
+                "an instance (tensor x data)."
+            )
+        for name, known in (
+            ("precision", PRECISIONS),
+            ("expert_precision", ("", *PRECISIONS)),
+            ("kv_precision", ("bf16", "fp8")),
+        ):
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"serving: {name} is '{getattr(self, name)}'; known are "
+                    f"{', '.join(each for each in known if each)}."
+                )
+
+    @property
+    def devices(self) -> int:
+        """Devices of an instance."""
+        return self.tensor * self.data
+
+    @property
+    def of_experts(self) -> str:
+        """The precision of experts."""
+        return self.expert_precision or self.precision
+
+    def require_fit(self, shape: ModelShape) -> None:
+        """Refuse what the model cannot be shared in.
+
+        Raises:
+            ConfigError: If heads or experts are not spread evenly, experts are asked of a dense
+                model, or the model reads images.
+        """
+        if shape.image:
+            raise ConfigError(f"{shape.name} reads images; serving is known of models of text.")
+        if shape.heads % self.tensor:
+            raise ConfigError(
+                f"{shape.name}: {self.tensor} tensor ranks do not divide {shape.heads} heads."
+            )
+        if self.expert > 1 and not shape.experts:
+            raise ConfigError(f"{shape.name} has no experts; leave expert ranks out.")
+        if shape.experts and shape.experts % self.expert:
+            raise ConfigError(
+                f"{shape.name}: {self.expert} ranks do not divide {shape.experts} experts."
+            )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kind of kernel of an iteration.
+
+    Attributes:
+        family: Of ``FAMILIES``; says which share of the device it reaches.
+        precision: Class of number of its operations: bf16, f8 or f4.
+        count: Kernels of this kind in an iteration.
+        operations: Of one, shape of the load.
+        moved: Bytes of one.
+    """
+
+    family: str
+    precision: str
+    count: int
+    operations: np.ndarray
+    moved: np.ndarray
+
+
+FAMILIES = ("product", "experts", "prefill", "decode", "stream", "sum", "exchange")
+"""Products of layers; of experts; attention of prompts and of decodes; what passes over the
+residual stream; sums of tensor ranks; exchanges of data ranks with experts."""
+
+
+class IterationWork:
+    """The kernels of an iteration on one device.
+
+    Args:
+        shape: The model.
+        plan: How an instance shares it.
+
+    Raises:
+        ConfigError: If they do not fit.
+    """
+
+    def __init__(self, shape: ModelShape, plan: InstancePlan) -> None:
+        plan.require_fit(shape)
+        self.shape = shape
+        self.plan = plan
+
+    @cached_property
+    def products(self) -> Mapping[tuple[int, int, str], int]:
+        """Products that all tokens of a rank pass: how many, by outputs, inputs and precision."""
+        shape, plan = self.shape, self.plan
+        found: dict[tuple[int, int, str], int] = {}
+
+        def add(outputs: int, inputs: int, count: int, precision: str = plan.precision) -> None:
+            if count:
+                found[outputs, inputs, precision] = found.get((outputs, inputs, precision), 0) + (
+                    count
+                )
+
+        t, hidden, layers = plan.tensor, shape.hidden, shape.layers
+        latent = shape.latent
+        if latent:
+            heads = shape.heads // t
+            add(latent.compressed_width, hidden, layers)
+            add(heads * latent.key_width, latent.query_rank or hidden, layers)
+            # Keys and values stay compressed: queries and outputs are mapped instead.
+            add(heads * latent.expanded_width, latent.kv_rank, layers, "bf16")
+        else:
+            kv_heads = -(-shape.key_heads // t)
+            add(shape.query_width // t + 2 * kv_heads * shape.head_width, hidden, layers)
+        add(hidden, shape.output_width // t, layers)
+        dense = shape.dense_layers if shape.experts else layers
+        block = shape.dense if shape.dense_layers else shape
+        add(-(-block.up_width // t), hidden, dense)
+        add(hidden, -(-block.feed_forward // t), dense)
+        if shape.experts:
+            mixtures = layers - shape.dense_layers
+            add(shape.experts, hidden, mixtures, "bf16")
+            shared = shape.shared_experts
+            add(-(-shape.up_width * shared // t), hidden, mixtures if shared else 0)
+            add(hidden, -(-shape.feed_forward * shared // t), mixtures if shared else 0)
+        return found
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """Outputs and inputs of the last product, in 16 bits."""
+        return -(-self.shape.vocabulary // self.plan.tensor), self.shape.hidden
+
+    @cached_property
+    def mixtures(self) -> int:
+        """Layers with experts."""
+        return self.shape.layers - self.shape.dense_layers if self.shape.experts else 0
+
+    @cached_property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights of one device."""
+        shape, plan = self.shape, self.plan
+        kept = sum(
+            n * k * count * weight_bytes(precision)
+            for (n, k, precision), count in self.products.items()
+        )
+        experts = self.mixtures * shape.experts * shape.expert_parameters / plan.devices
+        tables = (1 if shape.tied else 2) * self.head[0] * self.head[1]
+        tables += shape.positions * shape.hidden
+        return kept + experts * weight_bytes(plan.of_experts) + 2.0 * tables
+
+    @cached_property
+    def cached_bytes(self) -> float:
+        """Bytes of a token in the KV cache of one device."""
+        shape, plan = self.shape, self.plan
+        width = shape.cached_width
+        if not shape.latent:
+            width = -(-shape.key_heads // plan.tensor) * (shape.head_width + shape.value_head_width)
+        return shape.layers * width * weight_bytes(plan.kv_precision)
+
+    def local(self, load: BatchLoad) -> list[Kernel]:
+        """Return what a rank does for its own sequences, without experts."""
+        found = [
+            self._product(load.tokens, n, k, precision, count)
+            for (n, k, precision), count in self.products.items()
+        ]
+        found.append(self._product(load.sampled, *self.head, "bf16", 1))
+        found += [self.prefill(load), self.decode(load), self.stream(load)]
+        if self.plan.tensor > 1:
+            found.append(self.sums(load))
+        return found
+
+    def stream(self, load: BatchLoad) -> Kernel:
+        """Return norms, additions, activations and rotations of a layer, all in one."""
+        shape, tokens = self.shape, load.tokens
+        width = _STREAM_PASSES * shape.hidden
+        width += (3 * shape.query_width + shape.up_width + shape.feed_forward) // self.plan.tensor
+        return Kernel("stream", "bf16", shape.layers, 0 * tokens, 2.0 * width * tokens)
+
+    def sums(self, load: BatchLoad) -> Kernel:
+        """Return a sum of tensor ranks: two a layer."""
+        moved = 2.0 * self.shape.hidden * load.tokens
+        return Kernel("sum", "bf16", 2 * self.shape.layers, 0 * moved, moved)
+
+    def prefill(self, load: BatchLoad) -> Kernel:
+        """Return the attention of prompts in one layer."""
+        shape, t = self.shape, self.plan.tensor
+        pairs = self._windowed(load.prefill_pairs, load.prefill_tokens)
+        widths = shape.head_width + shape.value_head_width
+        operations = 2.0 * pairs * (shape.heads // t) * widths
+        row = self.cached_bytes / shape.layers
+        moved = row * load.prefill_read + 4.0 * load.prefill_tokens * shape.query_width / t
+        return Kernel("prefill", "bf16", shape.layers, operations, moved)
+
+    def decode(self, load: BatchLoad) -> Kernel:
+        """Return the attention of sequences that decode, in one layer."""
+        shape, t = self.shape, self.plan.tensor
+        context = self._windowed(load.decode_context, load.decodes)
+        if shape.latent:
+            widths = 2 * shape.latent.kv_rank + shape.latent.rope_width
+        else:
+            widths = shape.head_width + shape.value_head_width
+        operations = 2.0 * context * (shape.heads // t) * widths
+        row = self.cached_bytes / shape.layers
+        moved = row * context + 4.0 * load.decodes * shape.query_width / t
+        return Kernel("decode", "bf16", shape.layers, operations, moved)
+
+    def _windowed(self, whole: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the mean over layers where every other one sees a window only."""
+        if not self.shape.window:
+            return whole
+        return (whole + np.minimum(whole, rows * self.shape.window)) / 2
+
+    def of_experts(self, tokens: np.ndarray) -> list[Kernel]:
+        """Return what a device does for the tokens of all data ranks together."""
+        if not self.mixtures:
+            return []
+        shape, plan = self.shape, self.plan
+        sharers = plan.devices // plan.expert
+        routed = tokens * shape.experts_per_token / plan.expert
+        held = shape.experts / plan.expert
+        unused = (1 - min(shape.experts_per_token / shape.experts, 1.0)) ** tokens
+        weights = held * (1 - unused) * shape.expert_parameters / sharers
+        precision = plan.of_experts
+        operations = 2.0 * routed * shape.expert_parameters / sharers
+        inner = 2.0 * routed * (2 * shape.hidden + (shape.up_width + shape.feed_forward) / sharers)
+        moved = weights * weight_bytes(precision) + inner
+        number = precision_class(precision)
+        found = [Kernel("experts", number, self.mixtures, operations, moved)]
+        if plan.data > 1:
+            carried = 2.0 * tokens * shape.hidden / plan.data
+            found.append(Kernel("exchange", "bf16", 2 * self.mixtures, 0 * carried, carried))
+        return found
+
+    def _product(
+        self, tokens: np.ndarray, outputs: int, inputs: int, precision: str, count: int
+    ) -> Kernel:
+        moved = weight_bytes(precision) * outputs * inputs + 2.0 * tokens * (outputs + inputs)
+        operations = 2.0 * tokens * outputs * inputs
+        return Kernel("product", precision_class(precision), count, operations,
+                      np.where(tokens > 0, moved, 0.0))  # fmt: skip

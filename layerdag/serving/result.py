@@ -1,0 +1,199 @@
+"""What a simulated serving run was like: latencies, rates, goodput, caches, batches."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from layerdag.runtime.notes import Note
+from layerdag.serving.run import ServingRun
+from layerdag.serving.settings import ServingSettings
+
+NOT_MODELED = (
+    "speculative decoding",
+    "pipeline parallelism of an instance",
+    "unequal lengths and unequal load of experts inside one kernel",
+    "limits of power and clock",
+    "failures, and requests that are given up",
+    "offload of caches to host memory or disk",
+)
+"""What no simulated serving time has."""
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What a request must keep to count as served well.
+
+    Attributes:
+        ttft_ms: Most time to the first token; 0 for any.
+        tpot_ms: Most time per further token; 0 for any.
+    """
+
+    ttft_ms: float = 0.0
+    tpot_ms: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ServingResult:
+    """A simulated serving run.
+
+    Attributes:
+        model: Name of the model.
+        settings: What was simulated.
+        run: Times of requests and iterations.
+        limits: For goodput.
+        told: What is to be known of the times.
+        notes: What was not understood of the files that were read.
+    """
+
+    model: str
+    settings: ServingSettings
+    run: ServingRun
+    limits: ServiceLimits
+    told: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @cached_property
+    def served(self) -> np.ndarray:
+        """Places of the requests that were answered, int64 (S,)."""
+        return np.flatnonzero(np.isfinite(self.run.finish_s))
+
+    @cached_property
+    def ttft_s(self) -> np.ndarray:
+        """Time to the first token of each answered request, (S,)."""
+        at = self.served
+        return self.run.first_token_s[at] - self.run.requests.arrival_s[at]
+
+    @cached_property
+    def latency_s(self) -> np.ndarray:
+        """Time to the last token, (S,)."""
+        at = self.served
+        return self.run.finish_s[at] - self.run.requests.arrival_s[at]
+
+    @cached_property
+    def tpot_s(self) -> np.ndarray:
+        """Time per token after the first one, (S,); NaN for answers of one token."""
+        at = self.served
+        rest = self.run.requests.output_tokens[at] - 1
+        made = np.full(len(at), np.nan)
+        spent = self.run.finish_s[at] - self.run.first_token_s[at]
+        return np.divide(spent, rest, out=made, where=rest > 0)
+
+    @property
+    def duration_s(self) -> float:
+        """From the first arrival to the last token."""
+        if not len(self.served):
+            return 0.0
+        return float(self.run.finish_s[self.served].max() - self.run.requests.arrival_s.min())
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """Whether each answered request kept the limits, bool (S,)."""
+        kept = np.ones(len(self.served), dtype=bool)
+        if self.limits.ttft_ms:
+            kept &= self.ttft_s * 1e3 <= self.limits.ttft_ms
+        if self.limits.tpot_ms:
+            kept &= ~(self.tpot_s * 1e3 > self.limits.tpot_ms)
+        return kept
+
+    def summary(self) -> dict[str, Any]:
+        """Return all figures as plain JSON types; times in ms, rates per second."""
+        run, at = self.run, self.served
+        lasted = self.duration_s or 1.0
+        outputs = int(run.requests.output_tokens[at].sum())
+        inputs = int(run.requests.input_tokens[at].sum())
+        figures: dict[str, Any] = {
+            "model": self.model,
+            "devices": self.settings.devices,
+            "requests": len(run.requests),
+            "answered": len(at),
+            "refused": int(run.refused.sum()),
+            "duration_s": self.duration_s,
+            "ttft_ms": _spread(self.ttft_s * 1e3),
+            "tpot_ms": _spread(self.tpot_s[np.isfinite(self.tpot_s)] * 1e3),
+            "itl_ms": self._between_tokens(),
+            "latency_ms": _spread(self.latency_s * 1e3),
+            "requests_per_s": len(at) / lasted,
+            "input_tokens_per_s": inputs / lasted,
+            "output_tokens_per_s": outputs / lasted,
+            "output_tokens_per_s_per_device": outputs / lasted / self.settings.devices,
+            "preemptions": run.preemptions,
+            "reused_tokens": run.reused_tokens,
+            "instances": [self._instance(number) for number in range(len(run.iterations))],
+            "settings": asdict(self.settings),
+            "told": list(self.told),
+            "not_modeled": list(NOT_MODELED),
+        }
+        if self.limits.ttft_ms or self.limits.tpot_ms:
+            figures["goodput"] = {
+                "limits": asdict(self.limits),
+                "requests_per_s": int(self.kept.sum()) / lasted,
+                "share": float(self.kept.mean()) if len(at) else 0.0,
+            }
+        return figures
+
+    def _between_tokens(self) -> dict[str, float]:
+        """Return times between tokens of a sequence: those of iterations, by their decodes."""
+        parts = [i for i in self.run.iterations if len(i.seconds)]
+        if not parts:
+            return {}
+        seconds = np.concatenate([part.seconds for part in parts]) * 1e3
+        weights = np.concatenate([part.decodes for part in parts]).astype(np.float64)
+        return _spread(seconds, weights)
+
+    def _instance(self, number: int) -> dict[str, Any]:
+        found = self.run.iterations[number]
+        blocks = self.run.blocks[number]
+        busy = float(found.seconds.sum())
+        if not busy:
+            return {"iterations": 0, "busy": 0.0, "kv_blocks": blocks}
+
+        def over_time(values: np.ndarray) -> float:
+            return float((values * found.seconds).sum() / busy)
+
+        tokens = found.prefill_tokens + found.decodes
+        return {
+            "iterations": len(found.seconds),
+            "busy": busy / (self.duration_s or busy),
+            "sequences": {"mean": over_time(found.sequences), "most": int(found.sequences.max())},
+            "tokens": {"mean": float(tokens.mean()), "most": int(tokens.max())},
+            "waiting": {"mean": over_time(found.waiting), "most": int(found.waiting.max())},
+            "kv_blocks": blocks,
+            "kv_held": {
+                "mean": over_time(found.held) / blocks,
+                "most": float(found.held.max()) / blocks,
+            },
+        }
+
+    def rows(self) -> Mapping[str, np.ndarray]:
+        """Return the requests as columns, NaN for what never came."""
+        run, asked = self.run, self.run.requests
+        rest = np.maximum(asked.output_tokens - 1, 1)
+        return {
+            "request": np.arange(len(asked)),
+            "arrival_s": asked.arrival_s,
+            "input_tokens": asked.input_tokens,
+            "output_tokens": asked.output_tokens,
+            "first_token_s": run.first_token_s,
+            "finish_s": run.finish_s,
+            "ttft_ms": (run.first_token_s - asked.arrival_s) * 1e3,
+            "tpot_ms": (run.finish_s - run.first_token_s) / rest * 1e3,
+            "instance": run.instance,
+        }
+
+
+def _spread(values: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
+    """Return mean and percentiles, by nearest rank; {} of no values."""
+    if not len(values) or (weights is not None and not weights.sum()):
+        return {}
+    counts = np.ones(len(values)) if weights is None else weights
+    order = np.argsort(values)
+    below = np.cumsum(counts[order])
+    made = {"mean": float((values * counts).sum() / counts.sum())}
+    for percent in PERCENTILES:
+        at = np.searchsorted(below, percent / 100 * below[-1])
+        made[f"p{percent}"] = float(values[order][min(at, len(values) - 1)])
+    return made
