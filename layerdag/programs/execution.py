@@ -71,7 +71,10 @@ def run_node(node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], make: 
     keywords = {name: called.value(given) for name, given in node.keywords}
     if any(not isinstance(tensor, Tensor) for tensor in inputs):
         raise DataError("an input is a list of tensors; take one of them by getitem.")
-    return operator(node.operator)(*positional, **keywords)
+    result = operator(node.operator)(*positional, **keywords)
+    # Called from Python it returns a view, of which nothing can be detached in place; where PyTorch
+    # itself calls it, for a tensor of a number, the tensor.
+    return positional[0] if node.operator == _LIFTED else result
 
 
 @final
@@ -126,6 +129,8 @@ def _part(parts: Any, at: Any) -> Any:
         raise DataError(f"there is no part {at} in what its input returns.")
     return parts[at]
 
+
+_LIFTED = "aten.lift_fresh.default"
 
 _MODES: dict[str, Callable[[], Any]] = {
     "no_grad": torch.no_grad,

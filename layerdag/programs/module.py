@@ -305,7 +305,7 @@ def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator) -> 
     """
     dtype = getattr(torch, leaf.dtype)
     if leaf.content is not None:
-        return torch.tensor(leaf.content, dtype=dtype).reshape(shape)
+        return torch.tensor(leaf.content, dtype=dtype).reshape(shape).clone()  # no view
     if dtype is torch.bool or not (dtype.is_floating_point or dtype.is_complex):
         return torch.full(shape, dtype is torch.bool, dtype=dtype)
     if leaf.kind == "input":

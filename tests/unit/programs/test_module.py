@@ -44,3 +44,21 @@ def test_numbers_do_not_depend_on_when_it_is_made() -> None:
 def test_other_inputs_than_it_takes_are_refused() -> None:
     with pytest.raises(UsageError, match="takes 2 inputs; 1 are given"):
         ld.program(*language()).module()(torch.zeros(4, 6))
+
+
+def test_a_tensor_of_a_number_can_be_detached_in_place_as_in_the_module_itself() -> None:
+    class Masked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            lowest = torch.tensor(-3.0, dtype=x.dtype)
+            return torch.where(x > 0, self.layer(x), lowest).square().mean()
+
+    program = ld.program(Masked(), (torch.randn(3, 4),))
+    assert "aten.detach_.default" in program.operator_counts()
+    assert not program.check()
+    module = program.module()
+    module(*module.example_inputs()).backward()
+    assert all(parameter.grad is not None for parameter in module.parameters())
