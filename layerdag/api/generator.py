@@ -89,7 +89,7 @@ class Generator:
 
         Args:
             name: "corpus" (training jobs; also "pretrained"), "llm" (training steps of LLMs),
-                "programs" or "public" (forward programs), or the folder of a checkpoint or of a run.
+                "programs" or "public" (forward programs), or the folder of a checkpoint or run.
             device: Where the model lies.
 
         Raises:

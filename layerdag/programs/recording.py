@@ -16,7 +16,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 
 from layerdag.capturing.units import unit_paths
-from layerdag.errors import LayerdagError, UsageError
+from layerdag.errors import UsageError
 from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
 
@@ -300,7 +300,7 @@ def record(
 
     Raises:
         UsageError: If tensors are not on a CPU, shapes depend on data, or an own
-            ``autograd.Function`` hides operators, or the module cannot be run.
+            ``autograd.Function`` hides operators.
     """
     inputs = _distinct(inputs)
     given = [value for value in inputs if isinstance(value, Tensor)]
@@ -310,16 +310,8 @@ def record(
     with ExitStack() as stack:
         for context in (*around, enable_python_dispatcher(), recorder):
             stack.enter_context(context)
-        try:
-            output = model(*inputs)
-            output = output if loss is None else loss(output)
-        except LayerdagError:
-            raise
-        except Exception as error:  # a module's own refusals are of many classes
-            raise UsageError(
-                f"{name or type(model).__name__} cannot be run on its inputs: "
-                f"{type(error).__name__}: {error}; give the inputs that the module takes."
-            ) from error
+        output = model(*inputs)
+        output = output if loss is None else loss(output)
     outputs = _outputs(output)
     _refuse_own_functions(type(model).__name__, outputs)
     used = tuple(recorder.position(tensor) for tensor in outputs)
