@@ -644,7 +644,7 @@ def load_program(text: str, mode: AbstractContextManager[Any] | None = None) -> 
             made = found()
     except LayerdagError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{text} failed: {type(error).__name__}: {error}") from error
     return _program(text, made)
 
@@ -660,7 +660,7 @@ def _function(path: Path, name: str) -> Callable[[], Any]:
         spec.loader.exec_module(module)
     except LayerdagError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{path} failed: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)

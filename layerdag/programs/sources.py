@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from layerdag.errors import UsageError
+from layerdag.errors import LayerdagError, UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.programs.host_traces import recording_of_host_trace
 from layerdag.programs.naming import program_of
-from layerdag.programs.recording import other_sizes, record, same_structure
+from layerdag.programs.recording import Recording, other_sizes, record, same_structure
 from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 
 
@@ -38,7 +38,7 @@ def program(
 
     Raises:
         UsageError: If tensors are not on a CPU, shapes depend on data, or an own
-            ``autograd.Function`` hides operators.
+            ``autograd.Function`` hides operators, or a module cannot be run on its inputs.
         DataError: If a file holds no program.
 
     Example:
@@ -51,7 +51,7 @@ def program(
         found = _of_file(Path(source))
         return found if name is None else replace(found, name=name)
     if isinstance(source, nn.Module):
-        first = record(source, inputs, loss, name)
+        first = _recorded(source, inputs, loss, name)
         others = [other for other in other_sizes(source, inputs, loss)]
         return program_of([first, *(other for other in others if same_structure(first, other))])
     modules = list(source)
@@ -60,9 +60,27 @@ def program(
             f"{len(modules)} modules and {len(inputs)} lists of inputs are given; give one list of "
             "inputs for each module."
         )
-    recordings = [record(m, i, loss, name) for m, i in zip(modules, inputs, strict=True)]
+    recordings = [_recorded(m, i, loss, name) for m, i in zip(modules, inputs, strict=True)]
     again = other_sizes(modules[0], inputs[0], loss)
     return program_of([*recordings, *(o for o in again if same_structure(recordings[0], o))])
+
+
+def _recorded(
+    module: nn.Module,
+    inputs: Sequence[Any],
+    loss: Callable[[Any], Tensor] | None,
+    name: str | None,
+) -> Recording:
+    """Record a module; what it raises itself is told in its own words."""
+    try:
+        return record(module, inputs, loss, name)
+    except LayerdagError:
+        raise
+    except Exception as error:  # a module's own refusals are of many classes
+        raise UsageError(
+            f"{name or type(module).__name__} cannot be run on its inputs: "
+            f"{type(error).__name__}: {error}; give the inputs that the module takes."
+        ) from error
 
 
 def _of_file(path: Path) -> Program:

@@ -31,6 +31,10 @@ PROGRAM_REDRAWS = 8
 """Of programs whose depth is asked for: some 6 of 10 draws have it."""
 
 
+MOST_CANDIDATES = 10_000
+"""Graphs that may be drawn for one that is kept: all of them are in memory at once."""
+
+
 @dataclass(frozen=True)
 class GenerationSettings:
     """What to sample; the defaults are those of ``layerdag sample``.
@@ -94,15 +98,7 @@ class GenerationSettings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in (
-            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
-            "suffix_layers", "processes",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"'{name}' must be at least 1, found {value}.")
-        if self.redraws is not None and self.redraws < 0:
-            raise UsageError(f"'redraws' must not be negative, found {self.redraws}.")
+        self._require_counts()
         for name in ("prefix_layers", "suffix_layers"):
             if self.prefix is None and getattr(self, name) is not None:
                 raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
@@ -116,6 +112,22 @@ class GenerationSettings:
                 )
         if self.seed < 0:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
+
+    def _require_counts(self) -> None:
+        """Refuse numbers of things that are none, or more than fit in memory."""
+        for name in (
+            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
+            "suffix_layers", "processes",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"'{name}' must be at least 1, found {value}.")
+        for name in ("best_of", "redraws"):
+            value = getattr(self, name)
+            if value is not None and value > MOST_CANDIDATES:
+                raise UsageError(f"'{name}' must be at most {MOST_CANDIDATES:,}, found {value}.")
+        if self.redraws is not None and self.redraws < 0:
+            raise UsageError(f"'redraws' must not be negative, found {self.redraws}.")
 
     def resolved(
         self, model: DAGModel, schema: GraphSchema, asked: Iterable[str] | None = None

@@ -12,6 +12,7 @@ from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import Hardware, program_workload
 from layerdag.workloads.exploration import read_study
 from layerdag.workloads.transformer.hugging_face import model
+from layerdag.workloads.transformer.job import transformer_job
 from tests.helpers.unknown_words.case import UnknownWord
 
 FILE = "traces/hlo/parser.py"
@@ -75,7 +76,15 @@ STUDIES = "workloads/exploration.py"
 EXPERTS = {"num_experts_per_tok": 2, "frob_experts": 8}
 OTHER_LINK = {"c": {"device": "h100", "network": [{**LINK, "topology": "Torus"}]}}
 
+
+def _long_step(_: Path) -> Sequence[Note]:
+    return transformer_job("gpt2", sequence=4096).notes
+
+
 CASES = (
+    UnknownWord(
+        "workloads/transformer/shapes.py", NoteKind.NUMBER, "sequence of 4096", _long_step
+    ),
     UnknownWord("traces/hlo/program.py", NoteKind.DTYPE, "f8E4M3FN", timed_products),
     UnknownWord(
         FILE, NoteKind.OPERATOR, "frobnicate", module(f'%r = "my.frobnicate"(%a) : {KIND}')

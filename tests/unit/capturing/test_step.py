@@ -341,6 +341,9 @@ def test_files_that_are_no_program_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         load_program(f"{tmp_path}/none.py:make")
     wrong = tmp_path / "wrong.py"
+    wrong.write_text("raise SystemExit")
+    with pytest.raises(UsageError, match="failed: SystemExit"):
+        load_program(f"{wrong}:make")
     wrong.write_text("1 +")
     with pytest.raises(UsageError, match="SyntaxError"):
         load_program(f"{wrong}:make")

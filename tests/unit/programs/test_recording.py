@@ -145,3 +145,8 @@ def test_an_input_that_nothing_reads_stays_an_input() -> None:
 def test_a_module_that_is_not_on_a_processor_is_refused() -> None:
     with pytest.raises(UsageError, match=r"Linear is on meta; .* move the module .* .cpu\(\)"):
         program(nn.Linear(4, 4, device="meta"), [torch.zeros(2, 4)])
+
+
+def test_a_module_that_cannot_be_run_on_its_inputs_is_refused_with_its_own_words() -> None:
+    with pytest.raises(UsageError, match=r"Linear cannot be run .* positional argument: 'input'"):
+        program(nn.Linear(2, 2), [])

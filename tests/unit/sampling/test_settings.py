@@ -40,3 +40,9 @@ def test_without_temperature_every_seed_gives_the_likeliest_graph(flow):
     graphs = list(generate(flow.model, checkpoint_schema(flow), cold))
     assert len({str(graph.dag.x_NA.tolist()) for graph in graphs}) == 1
     assert len({str(graph.dag.edge_index_2E.tolist()) for graph in graphs}) == 1
+
+
+@pytest.mark.parametrize("name", ["best_of", "redraws"])
+def test_more_candidates_than_memory_holds_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"'{name}' must be at most 10,000"):
+        GenerationSettings(**{name: 10**20})
