@@ -528,6 +528,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--fit", action="store_true", help="fit serving_shares.json first")
     parser.add_argument("--half", type=int, metavar="SEED", help="fit to half of the groups")
+    parser.add_argument("--most", type=int, metavar="N", help="judge so many loads, drawn")
     args = parser.parse_args()
     loads, left_out = read_loads(args.data / "serving.csv")
     found: dict[str, Any] | None = None
@@ -539,6 +540,9 @@ def main() -> None:
         loads = [load for load in loads if load.group not in chosen]
     elif args.fit:
         found = fit(loads)
+    if args.most and args.most < len(loads):
+        drawn = numpy_generator(0, "most").permutation(len(loads))[: args.most]
+        loads = [loads[at] for at in sorted(drawn.tolist())]
     if found is None:
         pairs = [(load, shares_for(load.sheet, load.row["framework"]).shares) for load in loads]
     else:
@@ -548,6 +552,7 @@ def main() -> None:
         "command": "python benchmarks/serving.py DATA",
         "fitted": "half of the groups, the others are judged" if args.half is not None
         else "shares as shipped, fitted to the open half of the loads",
+        "judged": f"{args.most} loads drawn at random" if args.most else "all loads",
         "left_out": dict(left_out),
         "loads": figures,
         "runs": {

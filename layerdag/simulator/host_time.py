@@ -80,8 +80,14 @@ def with_measured_host(workload: Workload, scale: float = 1.0) -> Workload:
     return _changed(workload, lambda trace: _with_gaps(trace, scale))
 
 
+MOST_SCALE = 1024.0
+"""Largest scale of the host's time that is tried."""
+
+
 def host_scale(makespan_s: Callable[[Workload], float], workload: Workload, step_s: float) -> float:
     """Return the scale of the host's time with which a step lasts as long as without profiler.
+
+    It is above 1 where the step is longer than the replay of the profile.
 
     Args:
         makespan_s: Simulates a workload, returns seconds.
@@ -89,13 +95,19 @@ def host_scale(makespan_s: Callable[[Workload], float], workload: Workload, step
         step_s: Step time that was measured without the profiler, in seconds.
 
     Raises:
-        ConfigError: If ``step_s`` is not positive.
+        ConfigError: If ``step_s`` is not positive, or no scale of the host's time makes the step
+            so long.
     """
     if not 0 < step_s < float("inf"):
         raise ConfigError(f"the measured step is {step_s} s; give a positive number of seconds.")
     low, high = 0.0, 1.0
-    if makespan_s(with_measured_host(workload, high)) <= step_s:
-        return high
+    while (reached := makespan_s(with_measured_host(workload, high))) < step_s:
+        if high >= MOST_SCALE:
+            raise ConfigError(
+                f"the measured step is {step_s:g} s, but with {high:g} times the host's time the "
+                f"replay lasts {reached:g} s; check the step and its unit, which is seconds."
+            )
+        low, high = high, 2 * high
     for _ in range(12):
         middle = (low + high) / 2
         if makespan_s(with_measured_host(workload, middle)) > step_s:

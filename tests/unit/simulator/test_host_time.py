@@ -50,10 +50,16 @@ def test_a_replay_gives_back_the_measured_span():
     assert makespan(with_measured_host(profile(), 0.0)) < 11_000
 
 
-def test_the_overhead_of_the_profiler_is_taken_out():
-    scale = host_scale(lambda found: makespan(found) / 1e9, profile(), 30e-6)
-    assert makespan(with_measured_host(profile(), scale)) == pytest.approx(30_000, rel=0.01)
-    assert host_scale(lambda found: makespan(found) / 1e9, profile(), 1.0) == 1.0
+@pytest.mark.parametrize("step_s", [30e-6, 55e-6, 250e-6])
+def test_the_host_is_scaled_until_the_step_is_as_long_as_measured(step_s):
+    scale = host_scale(lambda found: makespan(found) / 1e9, profile(), step_s)
+    found = makespan(with_measured_host(profile(), scale)) / 1e9
+    assert found == pytest.approx(step_s, rel=0.01)
+
+
+def test_a_step_that_no_host_explains_is_refused():
+    with pytest.raises(ConfigError, match="check the step and its unit"):
+        host_scale(lambda found: makespan(found) / 1e9, profile(), 1.0)
 
 
 def test_what_cannot_be_is_one_sentence():
