@@ -73,7 +73,7 @@ class Targets:
         """Return the numbers that are asked for, by name, in the order in which they are met."""
         names = ("depth", "width", "batch", "parameters", "flops", "step_time")
         found = {name: getattr(self, name) for name in names}
-        return {name: number for name, number in found.items() if number is not None}
+        return {name: float(n) for name, n in found.items() if n is not None}
 
     def named(self) -> list[str]:
         """Return the names of all that is asked for, those of the plan included."""
@@ -144,6 +144,18 @@ class TargetedProgram:
         """The largest miss of a number."""
         return max((each.miss for each in self.reached), default=0.0)
 
+    def facts(self) -> dict[str, dict[str, float | None]]:
+        """Return what was asked for and reached as JSON data; None where there is no such size."""
+        return wanted_facts(self.reached)
+
+
+def wanted_facts(reached: Sequence[Reached]) -> dict[str, dict[str, float | None]]:
+    """Return what was asked for and reached as JSON data; None where there is no such size."""
+    return {
+        each.name: {"asked": each.asked, "reached": each.reached if each.is_there else None}
+        for each in reached
+    }
+
 
 def meet(program: "Program", targets: Targets, keep: Sequence[str] = ()) -> TargetedProgram:
     """Return the program of the sizes that come nearest to what is asked for.
@@ -187,9 +199,9 @@ class _Search:
     def value(self, program: "Program", name: str) -> float:
         """Return what a program has of what a target asks for; NaN if it has no such size."""
         if name == "depth":
-            return len(program.units)
+            return float(len(program.units))
         if name in ("width", "batch"):
-            return program.sizes.get(_WIDTH if name == "width" else _BATCH, math.nan)
+            return float(program.sizes.get(_WIDTH if name == "width" else _BATCH, math.nan))
         key = (name, len(program.nodes), tuple(program.sizes.items()))
         if key not in self._values:
             self._values[key] = self._counted(program, name)
@@ -197,7 +209,7 @@ class _Search:
 
     def _counted(self, program: "Program", name: str) -> float:
         if name == "parameters":
-            return program.parameters()
+            return float(program.parameters())
         if name == "flops":
             return float(program.step(**self._targets.plan).summary()["matrix_flops"])
         workload = program.step(**self._targets.plan).workload()

@@ -24,6 +24,7 @@ from layerdag.dag.dag import graph_hash
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.models.base import DAGModel
+from layerdag.programs.targets import wanted_facts
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -393,10 +394,7 @@ def _require_jobs(ranks: int | None, file_format: str) -> None:
 
 def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest's line of one sample."""
-    wanted = {
-        each.name: {"asked": each.asked, "reached": each.reached if each.is_there else None}
-        for each in sample.reached
-    }
+    wanted = wanted_facts(sample.reached)
     return {
         "name": sample.name,
         "seed": sample.seed,

@@ -365,11 +365,14 @@ class _Drawing:
         return graphs
 
     def _known(self, row: Mapping[str, Condition]) -> Mapping[str, Condition]:
-        """Return conditions as the model knows them: deeper programs repeat units of others."""
-        asked = _depth(row) if self.check is not None else None
-        ranges = (c.draw_range() for c in self.schema.numeric_conditions if c.name == DEPTH)
-        deepest = next((high for _, high in ranges), math.inf)
-        return row if asked is None or asked <= deepest else {**row, DEPTH: deepest}
+        """Return conditions as the model knows them.
+
+        A depth that is asked for is reached by repeating units. Few families have deep programs:
+        told of it, the model would draw another family.
+        """
+        if self.check is None or DEPTH not in self.settings.conditions:
+            return row
+        return {name: value for name, value in row.items() if name != DEPTH}
 
     def _request(
         self, seeds: tuple[int, ...], rows: Sequence[Mapping[str, Condition]]

@@ -28,8 +28,10 @@ JOB_REDRAWS = 3
 """Chosen on validation jobs (docs/dev/decisions.md, "Sizes drawn again")."""
 
 
-PROGRAM_REDRAWS = 8
-"""Of programs of which a depth or other numbers are asked for, which some cannot reach."""
+PROGRAM_REDRAWS, TARGET_REDRAWS = 8, 2
+"""Of programs of which a depth or other numbers are asked for, which some cannot reach.
+
+Each draw with other numbers is a search of its own, hence the fewer."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class GenerationSettings:
             redraws = JOB_REDRAWS if sized and chosen else 0
             deep = DEPTH in (self.conditions if asked is None else asked)
             if program and (deep or self.targets is not None):
-                redraws = PROGRAM_REDRAWS
+                redraws = PROGRAM_REDRAWS if self.targets is None else TARGET_REDRAWS
         return replace(
             self, best_of=best_of, redraws=redraws, guidance=guidance, temperature=temperature
         )
