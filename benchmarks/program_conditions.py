@@ -1,6 +1,6 @@
 """Numbers that are asked of sampled programs, against those that they have.
 
-    python benchmarks/program_conditions.py --num 40 --out benchmarks/results/program-conditions.json
+    python benchmarks/program_conditions.py --num 40 --out FILE.json
 
 Each number is asked for alone of programs drawn at the defaults, and counted on the program, or on
 its derived and simulated step. A miss is |reached / asked - 1|; programs without such a size, and
