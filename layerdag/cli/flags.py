@@ -25,7 +25,7 @@ METAVARS = {"int": "N", "float": "X", "text": "TEXT", "path": "PATH", "list": "A
 """What a setting takes, as the help shows it."""
 
 # A bare name is looked for in these groups, in this order.
-_ORDER = ("training", "model", "logger", "data", "privacy", "conditions")
+_ORDER = ("training", "model", "logger", "data", "privacy", "conditions", "wanted", "plan")
 # Sections of a main file that are not settings of the verb.
 _NOT_SETTINGS = ("defaults", "hydra")
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?P<value>[^#\n]*)(?:#\s*(?P<comment>.*))?")
@@ -222,11 +222,15 @@ class Grammar:
         if len(meant) > 1:
             spelled = " or ".join(map(_spelled, meant))
             raise UsageError(f"'{flag}' may mean several settings; write {spelled}.")
-        if meant:
+        if meant and not self._is_condition_first(name, meant[0]):
             return next(setting for setting in self.settings if setting.name == meant[0])
         if self._is_open(name):
             return None
         raise UsageError(self._unknown(flag, name))
+
+    def _is_condition_first(self, name: str, setting: str) -> bool:
+        """Return whether a checkpoint has a condition of the name of what is asked of programs."""
+        return setting.startswith(("wanted.", "plan.")) and name in {*self.conditions()} - {setting}
 
     def _is_open(self, name: str) -> bool:
         """Return whether samples are asked for by a name: a condition, or a size of programs."""
@@ -239,7 +243,10 @@ class Grammar:
         key, equals, value = word.partition("=")
         if self.verb != "sample" or not equals or not re.fullmatch(r"\w+(\.\w+)?", key):
             return word
-        if _meant(key, self.settings) or key.startswith("hydra."):
+        meant = _meant(key, self.settings)
+        if meant and not self._is_condition_first(key, meant[0]):
+            return f"{meant[0]}={value}" if len(meant) == 1 else word
+        if key.startswith("hydra."):
             return word
         if self._is_open(key):
             return f"++{_open_key(key)}={value}"
@@ -388,6 +395,7 @@ _VERBS = {
         "and a manifest with seeds and settings.",
         "  layerdag sample family=gpt strategy=ddp --num 4 --out samples\n"
         "  layerdag sample --checkpoint llm --family llama3 --world-size 64 --num 2\n"
+        "  layerdag sample --checkpoint programs --depth 24 --parameters 350e6 --data 8 --num 2\n"
         "  layerdag sample --checkpoint outputs/mine/best --num 100 --label 0.02 --overwrite",
         "Every setting is a flag, --name VALUE or --name=VALUE (--no-name for what is true or "
         "false), or a word, name=VALUE. So is every condition of the checkpoint: family=gpt or "

@@ -35,6 +35,7 @@ from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.models.base import model_config
+from layerdag.programs.targets import Targets
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import build_settings
 from layerdag.sampling.parts import PartSettings
@@ -387,10 +388,31 @@ def _generation(plain: dict[str, Any]) -> GenerationSettings:
     label, prefix = plain.pop("label"), plain.pop("prefix")
     conditions = plain["conditions"] if label is None else {**plain["conditions"], LABEL: label}
     given = None if prefix is None else read(str(prefix))
+    targets = _targets(plain.pop("wanted"), plain.pop("plan"))
     return build_settings(
         GenerationSettings,
-        {**plain, "conditions": conditions, "prefix": given, "limits": limits},
+        {**plain, "conditions": conditions, "prefix": given, "targets": targets, "limits": limits},
     )
+
+
+def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> Targets | None:
+    """Return what programs shall have; None if nothing is asked of them.
+
+    Raises:
+        UsageError: If a cluster is named, and no step is asked for.
+    """
+    asked = {name: value for name, value in wanted.items() if value is not None}
+    degrees = {name: value for name, value in plan.items() if value is not None}
+    if not asked and not degrees:
+        return None
+    if not degrees and "step_time" not in asked:
+        for name in ("preset", "compute"):
+            if name in asked:
+                raise UsageError(
+                    f"'{name}' is of a step; ask for a step time (--step-time 0.05) or a plan "
+                    "(--data 8), too."
+                )
+    return build_settings(Targets, {**asked, "plan": degrees}, "wanted")
 
 
 def _parts(file_format: object, settings: dict[str, Any]) -> PartSettings | None:

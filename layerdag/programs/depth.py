@@ -4,7 +4,7 @@ A block of a transformer takes the stream and returns it; so do most layers of o
 unit can follow itself any number of times, and what comes out is a program again by construction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TypedDict
@@ -78,29 +78,40 @@ def repeatable_units(program: ForwardGraph) -> list[RepeatableUnit]:
     return found
 
 
-def deepened(program: ForwardGraph, times: int) -> tuple[tuple[Node, ...], DeeperFields]:
+def deepened(
+    program: ForwardGraph, times: int | Sequence[int]
+) -> tuple[tuple[Node, ...], DeeperFields]:
     """Return the nodes of a program whose repeatable units occur so many times, and what changes.
 
     Args:
         program: The program.
-        times: Occurrences of each repeatable unit, in a row.
+        times: Occurrences of each repeatable unit, in a row; or of one after the other, of which
+            some may be 0.
 
     Returns:
         The nodes, and the fields "outputs", "order" and "units" of the deeper program.
 
     Raises:
         NodeError: If a node cannot run.
-        UsageError: If there is no such unit, or ``times`` is below 1.
+        UsageError: If there is no such unit, or ``times`` is not possible.
     """
-    if times < 1:
+    repeatable = repeatable_units(program)
+    counts = [times] * len(repeatable) if isinstance(times, int) else list(times)
+    if (isinstance(times, int) and times < 1) or min(counts, default=0) < 0:
         raise UsageError(f"Units occur once or more often; found {times}.")
-    units = {unit.first: unit for unit in repeatable_units(program)}
+    if len(counts) != len(repeatable) or (counts and not any(counts)):
+        raise UsageError(
+            f"{program.name} has {len(repeatable)} units that can be repeated, of which one must "
+            f"remain; found {counts} for their occurrences."
+        )
+    units = {unit.first: unit for unit in repeatable}
+    times_of = {unit.path: count for unit, count in zip(repeatable, counts, strict=True)}
     if not units:
         raise UsageError(
             f"{program.name} has no unit that maps a tensor to one of the same shape, so nothing "
             "of it can be repeated; units are the modules in a ModuleList."
         )
-    path_of = _paths(program.units, {unit.path for unit in units.values()}, times)
+    path_of = _paths(program.units, times_of)
     nodes: list[Node] = []
     place: dict[int, int] = {}
     named: dict[str, list[str]] = {}
@@ -108,7 +119,11 @@ def deepened(program: ForwardGraph, times: int) -> tuple[tuple[Node, ...], Deepe
     while at < len(program.nodes):
         unit = units.get(at)
         end = at + 1 if unit is None else unit.end
-        for copy in range(1 if unit is None else times):
+        copies = 1 if unit is None else times_of[unit.path]
+        if unit is not None and not copies:  # what it takes stands for what it gives
+            place[unit.given] = place[unit.taken]
+            named |= {name: [] for node in program.nodes[at:end] for name in node.names}
+        for copy in range(copies):
             if unit is not None and copy:
                 place[unit.taken] = place[unit.given]
             path = "" if unit is None else unit.path
@@ -121,19 +136,20 @@ def deepened(program: ForwardGraph, times: int) -> tuple[tuple[Node, ...], Deepe
         at = end
     return tuple(nodes), {
         "outputs": tuple(place[i] for i in program.outputs),
-        "order": _in_order(program.order, named, times),
+        "order": _in_order(program.order, named),
         "units": tuple(path for unit in program.units for path in path_of.get(unit, [unit])),
     }
 
 
-def _paths(units: Sequence[str], repeated: set[str], times: int) -> dict[str, list[str]]:
-    """Return the paths of all copies of each repeated unit, the first one its own."""
+def _paths(units: Sequence[str], times_of: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the paths of all copies of each repeatable unit, the first one its own."""
     known = set(units)
     found: dict[str, list[str]] = {}
     for path in units:
-        if path in repeated:
+        if path in times_of:
             new = (f"{path}_{number}" for number in count(2))
-            found[path] = [path, *islice((name for name in new if name not in known), times - 1)]
+            fresh = (name for name in new if name not in known)
+            found[path] = [path, *islice(fresh, max(times_of[path] - 1, 0))][: times_of[path]]
             known.update(found[path])
     return found
 
@@ -149,13 +165,13 @@ def _renamed(node: Node, path: str, new: str) -> Node:
     return replace(node, module=new + node.module[len(path) :] if inside else new, names=names)
 
 
-def _in_order(order: Sequence[str], named: dict[str, list[str]], times: int) -> tuple[str, ...]:
+def _in_order(order: Sequence[str], named: Mapping[str, list[str]]) -> tuple[str, ...]:
     """Return the names of all parameters as a deeper model registers them: unit after unit."""
     found: list[str] = []
     waiting: list[list[str]] = []  # the names of the unit that is being registered, by copy
     for name in order:
         copies = named.get(name, [name])
-        if len(copies) < times or times == 1:
+        if len(copies) < 2:
             found += [name for copy in waiting for name in copy]
             waiting = []
             found += copies

@@ -7,7 +7,7 @@ optimizer and all communication follow from running it (``layerdag.programs.step
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -34,8 +34,8 @@ from layerdag.programs.nodes import (
 )
 from layerdag.programs.operators import GETITEM, LEAVES
 from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
-from layerdag.programs.step_times import batch_for_step_time
 from layerdag.programs.steps import derive_step
+from layerdag.programs.targets import TOLERANCE, TargetedProgram, Targets, meet
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value
@@ -110,18 +110,33 @@ class Program:
                 )
         return replace(self, sizes={**self.sizes, **sizes})
 
-    def deepen(self, times: int) -> "Program":
+    def deepen(self, times: int | Sequence[int]) -> "Program":
         """Return the program with each of its repeatable units so many times in a row.
+
+        Several numbers are those of one repeatable unit after the other; 0 leaves a unit out.
 
         A unit can be repeated if it maps a tensor to one of the same shape and dtype, as blocks of
         transformers do (``layerdag.programs.depth``).
 
         Raises:
             NodeError: If a node cannot run with the table of sizes.
-            UsageError: If no unit can be repeated, or ``times`` is below 1.
+            UsageError: If no unit can be repeated, or ``times`` is not possible.
         """
         nodes, changes = deepened(self, times)
         return replace(self, nodes=nodes, **changes)
+
+    def meet(self, targets: Targets, keep: Sequence[str] = ()) -> TargetedProgram:
+        """Return the program resized to what is asked for, with what it then has.
+
+        Args:
+            targets: Such as ``Targets(parameters=350e6, step_time=0.05, plan={"data": 8})``.
+            keep: Entries of the table of sizes that stay as they are.
+
+        Raises:
+            NodeError: If the program cannot run.
+            UsageError: If its step cannot be derived with the plan.
+        """
+        return meet(self, targets, keep)
 
     def with_step_time(
         self, seconds: float, *, cluster: Any = "small", compute: Any = "h100", **plan: Any
@@ -135,10 +150,19 @@ class Program:
             **plan: Settings of ``step``, such as ``data=64``.
 
         Raises:
-            UsageError: If no batch gives a step of about that time; says what the nearest give.
+            UsageError: If no batch gives a step of about that time; says what the nearest gives.
         """
-        batch = batch_for_step_time(self, seconds, cluster, compute, plan)
-        return self.resize(B0=batch)
+        if "B0" not in self.sizes:
+            raise UsageError(f"{self.name} has no batch (B0) in its table of sizes.")
+        targets = Targets(step_time=seconds, preset=cluster, compute=compute, plan=plan)
+        found = meet(self, targets, [name for name in self.sizes if name != "B0"])
+        if found.miss > TOLERANCE:
+            raise UsageError(
+                f"{self.name}: a step takes {found.reached[0].reached:.3g} s with a batch of "
+                f"{found.program.sizes['B0']:,}, the nearest to {seconds:.3g} s; ask for that, or "
+                "change the widths, the plan or the cluster."
+            )
+        return found.program
 
     def operator_counts(self) -> dict[str, int]:
         """Return how many calls of each operator there are, the most frequent first."""

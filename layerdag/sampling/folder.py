@@ -24,6 +24,7 @@ from layerdag.dag.dag import graph_hash
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.models.base import DAGModel
+from layerdag.programs.targets import wanted_facts
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -37,6 +38,7 @@ from layerdag.runtime.files import (
 from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
 from layerdag.sampling.completion import conditions_for_model, unrolled_sizes
 from layerdag.sampling.generated import (
+    ENDINGS,
     GeneratedGraph,
     OutputSize,
     SampleFiles,
@@ -45,6 +47,7 @@ from layerdag.sampling.generated import (
     sample_name,
 )
 from layerdag.sampling.generation import generate, given_layers
+from layerdag.sampling.job_files import JobFiles
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
@@ -53,7 +56,7 @@ from layerdag.version import __version__
 MANIFEST, JOURNAL = "manifest.json", "unfinished.jsonl"
 _NAME = re.compile(r"sample-\d{5,9}")
 # A sample's file or folder in an unfinished folder, or the draft of one.
-_PIECE = re.compile(r"sample-\d{5,9}(\.graphml|\.json)?|\.sample-\d{5,9}\.\w+\.draft")
+_PIECE = re.compile(r"sample-\d{5,9}(\.graphml|(\.program)?\.json)?|\.sample-\d{5,9}\.\w+\.draft")
 
 
 def why_not_samples(folder: Path) -> str:
@@ -66,7 +69,7 @@ def why_not_samples(folder: Path) -> str:
         return f"has no {MANIFEST} of samples"
     if not proved or not all(map(_NAME.fullmatch, names)):
         return f"has a {MANIFEST} that is not of samples"
-    files = {f"{name}{suffix}" for name in names for suffix in (".graphml", ".json")}
+    files = {f"{name}{suffix}" for name in names for suffix in ENDINGS.values()}
     doubt = unexpected_files(folder, (names | files | {MANIFEST, JOURNAL}).__contains__)
     inside = (
         unexpected_files(folder / n, _is_trace_of(n))
@@ -244,8 +247,8 @@ def _tidy(folder: Path, entries: list[dict[str, Any]]) -> None:
 
 
 def _pieces(folder: Path, name: str) -> list[Path]:
-    """Return the folder or the file of a sample."""
-    paths = (folder / f"{name}{suffix}" for suffix in ("", ".graphml", ".json"))
+    """Return the folder and the files of a sample."""
+    paths = (folder / f"{name}{suffix}" for suffix in ("", *ENDINGS.values()))
     return [path for path in paths if path.exists()]
 
 
@@ -333,6 +336,8 @@ def run_metadata(
         "labels": settings.labels,
         "steps": settings.steps,
         **({"redraws": settings.redraws} if settings.redraws else {}),
+        **({"sizes": dict(settings.sizes)} if settings.sizes else {}),
+        **({} if settings.targets is None else settings.targets.facts()),
         **_prefix_facts(checkpoint, settings),
     }
 
@@ -389,13 +394,15 @@ def _require_jobs(ranks: int | None, file_format: str) -> None:
 
 def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest's line of one sample."""
+    wanted = wanted_facts(sample.reached)
     return {
         "name": sample.name,
         "seed": sample.seed,
         "conditions": dict(sample.dag.conditions),
-        "nodes": sample.dag.num_nodes,
-        "edges": sample.dag.num_edges,
+        "nodes": sample.graph.num_nodes if sample.reached else sample.dag.num_nodes,
+        "edges": len(sample.graph.edges) if sample.reached else sample.dag.num_edges,
         "truncated": sample.truncated,
+        **({"wanted": wanted} if wanted else {}),
         **extra,
     }
 
@@ -557,9 +564,12 @@ def write_samples(
             sample_files = SampleFiles.from_sample(
                 named, file_format, settings.ranks, settings.limits
             )
-            size += sample_files.num_bytes
+            job = JobFiles.of(named, settings.targets, settings.limits)
+            size += sample_files.num_bytes + (0 if job is None else job.num_bytes)
             require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
-            extra = sample_files.write(folder.path)
+            extra = dict(sample_files.write(folder.path))
+            if job is not None:
+                extra |= job.write(folder.path)
             folder.add(sample_entry(named, extra))
             on_each()
         folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)

@@ -22,6 +22,7 @@ from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import encode_graphml
 from layerdag.graph.formats.rows import to_networkx
 from layerdag.programs.forward_program import Program
+from layerdag.programs.targets import Reached
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import (
     NODE_BYTES,
@@ -174,7 +175,7 @@ def job_ranks(
     return fitting
 
 
-_ENDINGS = {"graphml": ".graphml", "json": ".json", "program": program_json.SUFFIX}
+ENDINGS = {"graphml": ".graphml", "json": ".json", "program": program_json.SUFFIX}
 _ENCODERS: Mapping[str, Callable[[AttributedGraph], bytes]] = {
     "graphml": encode_graphml,
     "json": encode_json,
@@ -228,7 +229,7 @@ class SampleFiles:
             if self.job is not None:
                 files.append(self._program_file())
             return self._facts(self.unfolded), files
-        file = f"{name}{_ENDINGS[self.file_format]}"
+        file = f"{name}{ENDINGS[self.file_format]}"
         return {"file": file}, [(file, _ENCODERS[self.file_format](self.graph))]
 
     def write(self, folder: Path) -> Mapping[str, object]:
@@ -241,7 +242,7 @@ class SampleFiles:
                 file, content = self._program_file()
                 write_bytes(folder / name / file, content)
             return self._facts(self.unfolded)
-        path = folder / f"{name}{_ENDINGS[self.file_format]}"
+        path = folder / f"{name}{ENDINGS[self.file_format]}"
         write_bytes(path, _ENCODERS[self.file_format](self.graph))
         return {"file": path.name}
 
@@ -288,6 +289,7 @@ class GeneratedGraph:
         sizes: Wanted entries of a program's table of sizes; the others are drawn.
         drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
         checked: Its program, where it has already been run.
+        reached: Numbers that were asked of the program, and what it has.
     """
 
     name: str
@@ -299,6 +301,7 @@ class GeneratedGraph:
     sizes: Mapping[str, int] = field(default_factory=dict)
     drawn_with: int | None = None
     checked: Program | None = field(default=None, repr=False)
+    reached: tuple[Reached, ...] = ()
 
     @cached_property
     def graph(self) -> AttributedGraph:

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from layerdag.datasets.dataset import encode_batch
-from layerdag.errors import DataError
+from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import LABEL, NUM_LAYERS, NUM_NODES, Condition
 from layerdag.models.base import DAGModel, SampleRequest
 from layerdag.programs.inference import ShapeInference
+from layerdag.programs.targets import TOLERANCE, Targets, meet
 from layerdag.runtime.rng import derive_seed
 from layerdag.sampling.completion import GivenLayers, conditions_for_model, with_blocks, with_copies
 from layerdag.sampling.costs import NumberAssigner
@@ -285,12 +286,14 @@ class _Drawing:
         hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
         copies = [word in self.schema.structures for word in hashes]
         graphs = [
-            graph if copied else _checked(graph)  # a copy is drawn again, and need not be run
-            for graph, copied in zip(graphs, copies, strict=True)
+            graph
+            if copied
+            else self._checked(graph, row)  # a copy is drawn again, and need not be run
+            for graph, copied, row in zip(graphs, copies, rows, strict=True)
         ]
         misses = [
-            _Miss(0, True, 0.0) if copied else _program_miss(graph, row)
-            for graph, copied, row in zip(graphs, copies, rows, strict=True)
+            _Miss(0, True, 0.0) if copied else _program_miss(graph)
+            for graph, copied in zip(graphs, copies, strict=True)
         ]
         return graphs, misses
 
@@ -306,6 +309,24 @@ class _Drawing:
             _Miss(count, False, size_error(graph.dag, row, limit))
             for count, graph, row in zip(faults, graphs, rows, strict=True)
         ]
+
+    def _checked(self, graph: GeneratedGraph, row: Mapping[str, Condition]) -> GeneratedGraph:
+        """Return a sample with its program, which has been run; as it is if that does not run.
+
+        The program has the numbers that are asked for, or those nearest to them.
+        """
+        targets = self.settings.targets or Targets()
+        if DEPTH in self.settings.conditions:
+            targets = replace(targets, depth=_depth(row))
+        try:
+            if not targets.asked():
+                return replace(graph, checked=graph.program)
+            found = meet(graph.program, targets, tuple(self.settings.sizes))
+        except (DataError, UsageError):
+            return graph
+        if found.program.check(content=True):
+            return graph
+        return replace(graph, checked=found.program, reached=found.reached)
 
     @property
     def _faults(self) -> FaultCounter:
@@ -343,6 +364,16 @@ class _Drawing:
             graphs = _with_predicted_labels(self.model, self.schema, graphs)
         return graphs
 
+    def _known(self, row: Mapping[str, Condition]) -> Mapping[str, Condition]:
+        """Return conditions as the model knows them.
+
+        A depth that is asked for is reached by repeating units. Few families have deep programs:
+        told of it, the model would draw another family.
+        """
+        if self.check is None or DEPTH not in self.settings.conditions:
+            return row
+        return {name: value for name, value in row.items() if name != DEPTH}
+
     def _request(
         self, seeds: tuple[int, ...], rows: Sequence[Mapping[str, Condition]]
     ) -> SampleRequest:
@@ -352,7 +383,7 @@ class _Drawing:
         assert settings.guidance is not None
         assert settings.temperature is not None
         device = next(self.model.parameters()).device
-        numeric_BC, category_BM = self.schema.encode_conditions(rows)
+        numeric_BC, category_BM = self.schema.encode_conditions(map(self._known, rows))
         return SampleRequest(
             numeric_BC=numeric_BC.to(device),
             category_BM=category_BM.to(device),
@@ -372,22 +403,18 @@ class _Drawing:
         )
 
 
-def _checked(graph: GeneratedGraph) -> GeneratedGraph:
-    """Return a sample with its program, which has been run; as it is if that does not run."""
-    try:
-        return replace(graph, checked=graph.program)
-    except DataError:
-        return graph
-
-
-def _program_miss(graph: GeneratedGraph, row: Mapping[str, Condition]) -> _Miss:
-    """Return what is wrong with a program: that it does not run, and another depth than asked."""
+def _program_miss(graph: GeneratedGraph) -> _Miss:
+    """Return what is wrong with a program: that it does not run, or is not what was asked for."""
     if graph.checked is None:
         return _Miss(1, False, math.inf)
+    far = max((each.miss for each in graph.reached), default=0.0)
+    return _Miss(0, False, far if far > TOLERANCE else 0.0)
+
+
+def _depth(row: Mapping[str, Condition]) -> int | None:
+    """Return the number of units that a program shall have, None for any."""
     asked = row.get(DEPTH)
-    if not isinstance(asked, int | float) or not asked > 0.5:
-        return _Miss(0, False, 0.0)
-    return _Miss(0, False, abs(math.log(max(len(graph.checked.units), 1) / round(asked))))
+    return round(asked) if isinstance(asked, int | float) and asked > 0.5 else None
 
 
 def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:

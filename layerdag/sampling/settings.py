@@ -7,6 +7,7 @@ from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL, NUM_NODES, AttributedGraph, Condition
 from layerdag.graph.formats.program_json import is_size
 from layerdag.models.base import DAGModel
+from layerdag.programs.targets import Targets
 from layerdag.runtime.reading import Limits
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import DEPTH
@@ -27,8 +28,10 @@ JOB_REDRAWS = 3
 """Chosen on validation jobs (docs/dev/decisions.md, "Sizes drawn again")."""
 
 
-PROGRAM_REDRAWS = 8
-"""Of programs whose depth is asked for: some 6 of 10 draws have it."""
+PROGRAM_REDRAWS, TARGET_REDRAWS = 8, 2
+"""Of programs of which a depth or other numbers are asked for, which some cannot reach.
+
+Each draw with other numbers is a search of its own, hence the fewer."""
 
 
 MOST_CANDIDATES = 10_000
@@ -55,7 +58,7 @@ class GenerationSettings:
         redraws: Times that a graph with over a tenth more or fewer nodes than asked for is drawn
             again; the nearest is kept. None takes ``JOB_REDRAWS`` for jobs that are the best of
             several, where a number of nodes is asked for and not drawn, ``PROGRAM_REDRAWS`` for
-            programs of another depth than asked for, and 0 otherwise.
+            programs that are not near what is asked for, and 0 otherwise.
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
             predicts for the finished graph. A surrogate learns more from the second.
@@ -66,6 +69,9 @@ class GenerationSettings:
             drawn anew. None is none: all that follows the first layers is drawn.
         sizes: Wanted entries of the tables of sizes of programs, such as ``{"B0": 64}``; others are
             drawn.
+        targets: What programs, and their steps, shall have: width, parameters, step time, a plan.
+            A depth is a condition. Sizes that are free are chosen so; a program that comes no
+            nearer than a tenth is drawn again. None asks for nothing.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, of
             programs 128, and of samples in parts as many as fit into about a gigabyte.
@@ -92,6 +98,7 @@ class GenerationSettings:
     prefix_layers: int | None = None
     suffix_layers: int | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    targets: Targets | None = None
     max_nodes: int = 10_000
     batch_size: int | None = None
     processes: int | None = None
@@ -154,6 +161,11 @@ class GenerationSettings:
                 "'sizes' are entries of the tables of programs, and this checkpoint samples none; "
                 "leave them out."
             )
+        if self.targets is not None and schema.kind != "program":
+            raise UsageError(
+                f"{', '.join(self.targets.named())}: are asked of programs, and this checkpoint "
+                "samples none; leave them out, or ask for its conditions."
+            )
         best_of = model.default_best_of if self.best_of is None else self.best_of
         fast_jobs = model.has_temperature and schema.kind == "trace"
         program = schema.kind == "program"
@@ -168,8 +180,9 @@ class GenerationSettings:
             sized = NUM_NODES in (self.conditions if asked is None else asked)
             chosen = fast_jobs and best_of > 1 and self.prefix is None
             redraws = JOB_REDRAWS if sized and chosen else 0
-            if program and DEPTH in (self.conditions if asked is None else asked):
-                redraws = PROGRAM_REDRAWS
+            deep = DEPTH in (self.conditions if asked is None else asked)
+            if program and (deep or self.targets is not None):
+                redraws = PROGRAM_REDRAWS if self.targets is None else TARGET_REDRAWS
         return replace(
             self, best_of=best_of, redraws=redraws, guidance=guidance, temperature=temperature
         )

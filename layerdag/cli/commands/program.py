@@ -23,7 +23,17 @@ EXAMPLE = (
     "  layerdag program mine.program.json --size B0=64 --size w0=4096 --out wide.program.json\n"
     "  layerdag program mine.program.json --deepen 4 --out deep.program.json\n"
     "  layerdag program mine.program.json --step-time 0.01 --out longer.program.json\n"
+    "  layerdag program mine.program.json --depth 24 --parameters 1e9 --out large.program.json\n"
     "  layerdag capture wide.program.json --data 8 --out traces/wide"
+)
+
+
+_TARGETS = (
+    ("depth", int, "number of units, repeated or left out"),
+    ("width", int, "first width of the table of sizes (w0)"),
+    ("batch", int, "samples of one rank (B0)"),
+    ("parameters", float, "number of parameters, by widths and rows of embeddings"),
+    ("flops", float, "operations of products in a step, by the batch"),
 )
 
 
@@ -37,8 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="another number in the table of sizes, such as B0=64; may be given again")  # fmt: skip
     parser.add_argument("--deepen", type=int, default=1, metavar="N",
         help="each unit that can follow itself, such as a block, N times in a row")  # fmt: skip
+    for flag, kind, text in _TARGETS:
+        parser.add_argument(f"--{flag}", type=kind, metavar="N", help=text)
     parser.add_argument("--step-time", type=float, metavar="S",
-        help="the batch with which a step of one rank takes S seconds")  # fmt: skip
+        help="sizes, the batch first, with which a step of one rank takes S seconds")  # fmt: skip
     parser.add_argument("--preset", default="small", metavar="NAME",
         help="cluster of --step-time (default: %(default)s)")  # fmt: skip
     parser.add_argument("--compute", default="h100", metavar="NAME",
@@ -52,14 +64,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the program, check it, write it and tell its figures; 1 if it cannot run."""
     from layerdag.cli.commands.validate import finding_row
+    from layerdag.programs.targets import Targets
     from layerdag.programs.validity import runs
 
     sizes = _sizes(args.size)
     found = _program(args.source).resize(**sizes)
     if args.deepen != 1:
         found = found.deepen(args.deepen)
-    if args.step_time is not None:
-        found = found.with_step_time(args.step_time, cluster=args.preset, compute=args.compute)
+    targets = Targets(args.depth, args.width, args.batch, args.parameters, args.flops,
+                      args.step_time, args.preset, args.compute)  # fmt: skip
+    met = found.meet(targets, list(sizes)) if targets.asked() else None
+    found = found if met is None else met.program
     findings = found.check(training=args.phase == "training")
     if args.out:
         found.save(args.out)
@@ -69,10 +84,12 @@ def run(args: argparse.Namespace) -> int:
         "sizes": dict(found.sizes),
         "parameters": found.parameters() if runs(findings) else None,
         "operators": found.operator_counts(),
+        **({} if met is None else {"wanted": met.facts()}),
         "findings": [finding_row(finding) for finding in findings],
         "notes": list(found.notes),
     }
     lines = found.source().splitlines() if args.show else []
+    lines += [] if met is None else [each.sentence() for each in met.reached]
     print_figures(args.json, figures, [*lines, *_lines(figures, findings)])
     return 0 if runs(findings) else 1
 

@@ -42,15 +42,24 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     import torch
     from omegaconf import OmegaConf
 
-    from layerdag.cli.commands.train import after_parts, after_sampling, pick_device
+    from layerdag.cli.commands.train import (
+        after_parts,
+        after_sampling,
+        pick_device,
+        reached_numbers,
+    )
     from layerdag.cli.settings import sample_config
     from layerdag.schema.schema import out_of_range_conditions
+    from layerdag.schema.size_tables import DEPTH
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema
 
     asked = sample_config(config)
     settings, parts = asked.generation, asked.parts
     folder = checkpoint_path(asked.checkpoint)
-    for warning in out_of_range_conditions(read_schema(folder), settings.conditions):
+    schema, known = read_schema(folder), dict(settings.conditions)
+    if schema.kind == "program":
+        known.pop(DEPTH, None)  # deeper programs repeat units of those that the model draws
+    for warning in out_of_range_conditions(schema, known):
         sys.stderr.write(f"layerdag: warning: {warning}\n")
     if asked.dry_run:
         sys.stdout.write(OmegaConf.to_yaml(config, resolve=True))
@@ -68,6 +77,8 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         print_json(summary)
         sys.stdout.flush()
     sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
+    if parts is None:
+        sys.stderr.write("".join(f"{line}\n" for line in reached_numbers(manifest)))
 
 
 def _processes(

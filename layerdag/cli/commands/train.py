@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -145,6 +145,28 @@ def after_sampling(manifest: Path) -> str:
         f"wrote {count} to {out}. Check all: layerdag validate {shlex.quote(str(out))}; "
         f"look at the first: layerdag view {first} --out sample.svg\n"
     )
+
+
+def reached_numbers(manifest: Path) -> Iterator[str]:
+    """Yield, for each number that was asked of programs, how near the samples come to it."""
+    samples = json.loads(manifest.read_text(encoding="utf-8"))["samples"]
+    for name in dict.fromkeys(name for sample in samples for name in sample.get("wanted", {})):
+        asked, missing, found = 0.0, 0, {}
+        for sample in samples:
+            number = sample.get("wanted", {}).get(name)
+            if number is None or number["reached"] is None:
+                missing += 1
+            else:
+                asked, found[sample["name"]] = number["asked"], number["reached"]
+        if not found:
+            yield f"{name}: no sample has such a size"
+            continue
+        exact = sum(number == asked for number in found.values())
+        text = f"{name}: {asked:,.6g} asked for, exact in {exact} of {len(samples)} samples"
+        if exact < len(found):
+            far = max(found, key=lambda each: abs(found[each] / asked - 1))
+            text += f"; at most {found[far] / asked - 1:+.2%} off ({far} has {found[far]:,.6g})"
+        yield f"{text}; {missing} have no such size" if missing else text
 
 
 def before_parts(num: int, parts: "PartSettings") -> str:
