@@ -10,6 +10,7 @@ journal when the same is asked for again.
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from layerdag.dag.dag import graph_hash
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.models.base import DAGModel
-from layerdag.programs.targets import wanted_facts
+from layerdag.programs.targets import Targets, wanted_facts
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -47,8 +48,8 @@ from layerdag.sampling.generated import (
     sample_name,
 )
 from layerdag.sampling.generation import generate, given_layers
-from layerdag.sampling.job_files import JobFiles
 from layerdag.sampling.settings import GenerationSettings
+from layerdag.schema.plan_tables import STRATEGIES
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
 from layerdag.version import __version__
@@ -312,10 +313,17 @@ def estimated_volume(
         unrolled_sizes(schema, statistics, rows, known),
         statistics,
         num=settings.num,
-        ranks=settings.ranks,
+        ranks=settings.ranks or _planned_ranks(settings.targets),
         max_nodes=settings.max_nodes,
-        file_format=resolved_format(file_format, schema.kind, settings.ranks),
+        file_format=resolved_format(file_format, schema.kind, settings.ranks, settings.targets),
     )
+
+
+def _planned_ranks(targets: Targets | None) -> int | None:
+    """Return the ranks of a plan; None without one."""
+    if targets is None or not targets.plan:
+        return None
+    return math.prod(int(targets.plan.get(name, 1)) for name in STRATEGIES)
 
 
 def run_metadata(
@@ -366,8 +374,18 @@ def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) ->
     return facts
 
 
-def resolved_format(file_format: str, kind: str, ranks: int | None) -> str:
-    """Return the format to write, after checking that it fits the kind of graph and the ranks."""
+def resolved_format(
+    file_format: str, kind: str, ranks: int | None, targets: Targets | None = None
+) -> str:
+    """Return the format to write, after checking that it fits what is sampled and asked for."""
+    planned = targets is not None and bool(targets.plan)
+    if file_format == "auto" and planned:
+        file_format = "et"
+    if planned and file_format != "et":
+        raise UsageError(
+            f"A plan derives the traces of a step, and format={file_format} holds none; leave the "
+            "plan out, or ask for format=et."
+        )
     if file_format not in FORMATS:
         raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
     if file_format == "auto":
@@ -551,7 +569,7 @@ def write_samples(
     schema = checkpoint_schema(checkpoint)
     settings = settings.resolved(checkpoint.model, schema)
     volume_of(checkpoint, settings, file_format)
-    file_format = resolved_format(file_format, schema.kind, settings.ranks)
+    file_format = resolved_format(file_format, schema.kind, settings.ranks, settings.targets)
     facts = run_metadata(checkpoint, settings, file_format)
     request = {**facts, **request_metadata(checkpoint, settings)}
     with open_sample_folder(Path(out), request, settings.num, overwrite=overwrite) as folder:
@@ -562,15 +580,11 @@ def write_samples(
         for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
             named = replace(sample, name=sample_name(i))
             sample_files = SampleFiles.from_sample(
-                named, file_format, settings.ranks, settings.limits
+                named, file_format, settings.ranks, settings.limits, settings.targets
             )
-            job = JobFiles.of(named, settings.targets, settings.limits)
-            size += sample_files.num_bytes + (0 if job is None else job.num_bytes)
+            size += sample_files.num_bytes
             require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
-            extra = dict(sample_files.write(folder.path))
-            if job is not None:
-                extra |= job.write(folder.path)
-            folder.add(sample_entry(named, extra))
+            folder.add(sample_entry(named, sample_files.write(folder.path)))
             on_each()
         folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
     return Path(out) / MANIFEST

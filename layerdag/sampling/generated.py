@@ -17,12 +17,12 @@ from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import DataError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition, encode_json
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import encode_graphml
 from layerdag.graph.formats.rows import to_networkx
 from layerdag.programs.forward_program import Program
-from layerdag.programs.targets import Reached
+from layerdag.programs.targets import Reached, Targets, step_time_of
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import (
     NODE_BYTES,
@@ -34,7 +34,7 @@ from layerdag.runtime.reading import (
 from layerdag.sampling.derived_jobs import DerivedJob, derive_drawn_job, derive_job
 from layerdag.sampling.executed import drawn_program
 from layerdag.schema.attributes import CategoryAttribute
-from layerdag.schema.plan_tables import PlannedStep
+from layerdag.schema.plan_tables import SINGLE, STRATEGIES, PlannedStep, Setting
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import FAMILY
 from layerdag.traces.chakra.workload import encode_workload, write_workload
@@ -192,26 +192,36 @@ class SampleFiles:
         file_format: "et", "program", "graphml" or "json".
         unfolded: The traces, in the format "et".
         job: The job that was derived, of a sampled program in the format "et".
+        targets: With the plan that was asked for, and the cluster that times the job.
     """
 
     graph: AttributedGraph
     file_format: str
     unfolded: Unfolded | None
     job: DerivedJob | None = None
+    targets: Targets | None = None
 
     @classmethod
     def from_sample(
-        cls, sample: "GeneratedGraph", file_format: str, ranks: int | None, limits: Limits
+        cls,
+        sample: "GeneratedGraph",
+        file_format: str,
+        ranks: int | None,
+        limits: Limits,
+        targets: Targets | None = None,
     ) -> "SampleFiles":
-        """Return the files of a sample. Raises as ``as_workload``."""
+        """Return the files of a sample; with a plan among the targets, of its step, too.
+
+        Raises as ``as_workload``.
+        """
         graph = sample.graph
         if file_format != "et":
             return cls(graph, file_format, None)
         if sample.schema.kind != "program":
             return cls(graph, file_format, as_workload(graph, ranks, limits))
-        job = sample.derived(ranks)
+        job = sample.derived(ranks, {} if targets is None else targets.plan)
         require_few_ranks(job.workload.num_ranks, limits, sample.name)
-        return cls(graph, file_format, Unfolded(job.workload), job)
+        return cls(graph, file_format, Unfolded(job.workload), job, targets)
 
     @property
     def num_bytes(self) -> int:
@@ -252,7 +262,11 @@ class SampleFiles:
 
     def _facts(self, unfolded: Unfolded) -> Mapping[str, object]:
         """Return what the manifest says of the traces of a job."""
-        plan = {} if self.job is None else {"plan": dict(self.job.plan.settings)}
+        plan: dict[str, object] = {}
+        if self.job is not None:
+            plan["plan"] = dict(self.job.plan.settings)
+        if self.targets is not None and self.targets.plan:
+            plan[LABEL] = step_time_of(unfolded.workload, self.targets)
         return {
             **plan,
             "ranks": unfolded.workload.num_ranks,
@@ -370,20 +384,26 @@ class GeneratedGraph:
             return self.derived(ranks).workload
         return as_workload(self.graph, ranks).workload
 
-    def derived(self, ranks: int | None = None) -> DerivedJob:
+    def derived(
+        self, ranks: int | None = None, plan: Mapping[str, Setting] | None = None
+    ) -> DerivedJob:
         """Return a training step of the program.
 
         Args:
-            ranks: Replicas of it; by default the plan is drawn from those of training programs.
+            ranks: Replicas of it.
+            plan: Settings of the step. Without ranks and plan it is drawn from those of training
+                programs.
 
         Raises:
             DataError: If it is no program, or one that does not run.
             UsageError: If no plan that was drawn fits the program.
         """
         named, family = replace(self.program, name=self.name), str(self.dag.conditions.get(FAMILY))
-        if ranks is None:
+        if ranks is None and not plan:
             return derive_drawn_job(named, family, self.schema.plans, self.seed)
-        return derive_job(named, PlannedStep(family, "data", {"data": ranks}))
+        settings = {**(plan or {}), **({} if ranks is None else {"data": ranks})}
+        degrees = [name for name in STRATEGIES if int(settings.get(name, 1)) > 1]
+        return derive_job(named, PlannedStep(family, "+".join(degrees) or SINGLE, settings))
 
     @property
     def edge_index(self) -> "Tensor":

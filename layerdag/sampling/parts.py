@@ -287,7 +287,7 @@ def _members(
     ranks = settings.ranks
     if parts.members in PART_FORMATS:
         raise UsageError(f"members={parts.members}: a tar holds et, graphml or json files.")
-    return resolved_format(parts.members, kind, ranks)
+    return resolved_format(parts.members, kind, ranks, settings.targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,7 +376,7 @@ class _PartsWriter:
             writer = TarWriter(file)
             for sample in samples:
                 extra, files = SampleFiles.from_sample(
-                    sample, self.members, ranks, limits
+                    sample, self.members, ranks, limits, self.settings.targets
                 ).encoded()
                 entry = sample_entry(sample, extra)
                 writer.add(entry, files)
