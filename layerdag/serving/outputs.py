@@ -52,7 +52,7 @@ def write_requests(result: ServingResult, path: str | Path) -> None:
     write_text(path, file.getvalue())
 
 
-def write_timeline(result: ServingResult, path: str | Path) -> None:
+def write_serving_timeline(result: ServingResult, path: str | Path) -> None:
     """Write a Chrome trace: a process for each instance, with its iterations, requests and cache.
 
     Source: the Trace Event Format ("X", "C" and "M" events), which Perfetto and chrome://tracing

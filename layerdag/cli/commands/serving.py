@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.serving.outputs import draw, require_name, write_requests, write_timeline
+    from layerdag.serving.outputs import draw, require_name, write_requests, write_serving_timeline
     from layerdag.serving.request_files import read_requests
     from layerdag.serving.simulation import simulate_serving
 
@@ -144,7 +144,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.out:
         write_requests(result, args.out)
     if args.timeline:
-        write_timeline(result, args.timeline)
+        write_serving_timeline(result, args.timeline)
     if args.plot:
         draw(result, args.plot)
     notes = (*result.notes, *notes)
