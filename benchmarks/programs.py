@@ -33,6 +33,7 @@ import layerdag as ld
 from layerdag.capturing.running import HOST_TRACE, record
 from layerdag.capturing.scopes import module_scopes
 from layerdag.capturing.step import CapturedStep
+from layerdag.datasets.run_plans import OPTIMIZERS
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program
 from layerdag.traces.trace import NodeType, Trace
@@ -177,18 +178,6 @@ def measure_traces(folder: Path, every: int) -> None:
             counts["programs, every shape as recorded"] += 1
             counts["that run"] += not any(f.rule.id == "program-runs" for f in program.check())
     print("\n".join(f"{name}: {count}" for name, count in counts.items()))
-
-
-OPTIMIZERS = {
-    "sgd": "sgd-forloop",
-    "momentum": "sgd-momentum-foreach",
-    "adam": "adam-forloop",
-    "adamw_foreach": "adamw-foreach",
-    "adamw_fused": "adamw-fused",
-    "adagrad": "adagrad-forloop",
-    "rmsprop": "rmsprop-foreach",
-}
-"""Optimizers of the plan by the names of ``layerdag.capturing.optimizers``."""
 
 
 def collected(plan: Any) -> tuple[Program, Trace]:

@@ -516,6 +516,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         provenance=(
             *training(settings, trained, checkpoint.meta.step, warm),
             *provenance(settings, data, seconds),
+            ("programs without a job", f"{jobs.left_out}: no plan fits, or too many stages"),
         ),
         caveats=caveats(settings, trained, warm),
     )
@@ -531,6 +532,7 @@ class JobSets:
         made: Of samples, under plans drawn from those of training runs.
         data: The graphs of ``train`` and ``test``, with their simulated step time as label.
         samples: The graphs of ``made``, in the codes of ``data``.
+        left_out: Programs without a job: no plan fits, or more stages than any training job has.
     """
 
     train: tuple[DerivedJob, ...]
@@ -538,6 +540,7 @@ class JobSets:
     made: tuple[DerivedJob, ...]
     data: GraphDataset
     samples: tuple[GeneratedGraph, ...]
+    left_out: int
 
 
 def derive_stage(
@@ -628,7 +631,9 @@ def _job_sets(*jobs: Sequence[DerivedJob | None]) -> JobSets:
         GeneratedGraph(job.program.name, i, dag, False, data.schema)
         for i, (job, dag) in enumerate(coded)
     )
-    return JobSets(tuple(train), tuple(test), tuple(job for job, _ in coded), data, samples)
+    left_out = sum(map(len, jobs)) - len(train) - len(test) - len(coded)
+    made_jobs = tuple(job for job, _ in coded)
+    return JobSets(tuple(train), tuple(test), made_jobs, data, samples, left_out)
 
 
 def _encoded(schema: GraphSchema, job: DerivedJob) -> DAG | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from layerdag.schema.plan_tables import SINGLE, PlannedStep, Setting
 from layerdag.traces.chakra.corpus import INDEX, RunRecord, read_index
 
-_OPTIMIZERS: Mapping[str, str] = {
+OPTIMIZERS: Mapping[str, str] = {
     "sgd": "sgd-forloop",
     "momentum": "sgd-momentum-foreach",
     "adam": "adam-forloop",
@@ -15,6 +15,7 @@ _OPTIMIZERS: Mapping[str, str] = {
     "adagrad": "adagrad-forloop",
     "rmsprop": "rmsprop-foreach",
 }
+"""Optimizers of the corpus by the names of ``layerdag.capturing.optimizers``."""
 _DEGREES: Mapping[str, str] = {"ddp": "data", "fsdp2": "fsdp", "tp": "tensor", "pp": "pipeline"}
 """Strategies of the corpus and the degree of each; of others no step can be derived."""
 _CLIP = 1.0
@@ -50,7 +51,7 @@ def _settings(record: RunRecord) -> Iterator[tuple[str, Setting]]:
     """Yield the settings of a run's step."""
     hyper = record.hyper
     # Runs of the corpus were collected before the setting got its American spelling.
-    yield "optimizer", _OPTIMIZERS[str(hyper.get("optimizer", hyper.get("optimiser")))]
+    yield "optimizer", OPTIMIZERS[str(hyper.get("optimizer", hyper.get("optimiser")))]
     yield "clip", _CLIP if hyper["clip"] else 0
     if record.strategy == "pp":
         yield "schedule", str(hyper["schedule"])

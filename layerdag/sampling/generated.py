@@ -304,6 +304,7 @@ class GeneratedGraph:
         drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
         checked: Its program, where it has already been run.
         reached: Numbers that were asked of the program, and what it has.
+        unmet: Why no program with these numbers was found; "" where one was.
     """
 
     name: str
@@ -316,6 +317,7 @@ class GeneratedGraph:
     drawn_with: int | None = None
     checked: Program | None = field(default=None, repr=False)
     reached: tuple[Reached, ...] = ()
+    unmet: str = ""
 
     @cached_property
     def graph(self) -> AttributedGraph:
@@ -347,6 +349,11 @@ class GeneratedGraph:
             raise DataError(
                 f"{self.name}: no program that runs was drawn; train the model longer, or ask for "
                 "a lower temperature or a larger best_of."
+            )
+        if self.unmet:
+            raise DataError(
+                f"{self.name}: no program with what was asked for was drawn; ask for other "
+                f"numbers, another plan or another seed. The last one: {self.unmet}"
             )
         seed = self.seed if self.drawn_with is None else self.drawn_with
         return drawn_program(self.decoded, self.schema.sizes_of_programs, seed, self.sizes)

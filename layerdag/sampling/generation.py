@@ -268,10 +268,11 @@ class _Drawing:
             for k, graph, miss in zip(wrong, *judged, strict=True):
                 if miss < misses[k]:
                     found[k], misses[k] = replace(graph, seed=seeds[k]), miss
-        for graph, miss in zip(found, misses, strict=True):
+        for k, miss in enumerate(misses):
             if miss.copies:
+                found[k] = self._checked(found[k], rows[k])
                 warnings.warn(
-                    f"{graph.name} (seed {graph.seed}) repeats a program of the data after "
+                    f"{found[k].name} (seed {seeds[k]}) repeats a program of the data after "
                     f"{_REDRAWS_OF_COPIES} further draws; leave it out, or ask for less.",
                     stacklevel=2,
                 )
@@ -319,13 +320,19 @@ class _Drawing:
         if DEPTH in self.settings.conditions:
             targets = replace(targets, depth=_depth(row))
         try:
-            if not targets.asked():
-                return replace(graph, checked=graph.program)
-            found = meet(graph.program, targets, tuple(self.settings.sizes))
-        except (DataError, UsageError):
+            program = graph.program
+        except DataError:
             return graph
-        if found.program.check(content=True):
-            return graph
+        if not targets.asked():
+            return replace(graph, checked=program)
+        try:
+            found = meet(program, targets, tuple(self.settings.sizes))
+        except (DataError, UsageError) as error:
+            # Without it the sample would be a program that does not have what was asked for.
+            return replace(graph, unmet=str(error))
+        wrong = found.program.check(content=True)
+        if wrong:
+            return replace(graph, unmet=f"{found.program.name}: {wrong[0].found}.")
         return replace(graph, checked=found.program, reached=found.reached)
 
     @property
@@ -405,6 +412,8 @@ class _Drawing:
 
 def _program_miss(graph: GeneratedGraph) -> _Miss:
     """Return what is wrong with a program: that it does not run, or is not what was asked for."""
+    if graph.unmet:  # better than a copy, and drawn again as often as one that is far off
+        return _Miss(0, False, math.inf)
     if graph.checked is None:
         return _Miss(1, False, math.inf)
     far = max((each.miss for each in graph.reached), default=0.0)

@@ -8,8 +8,9 @@ import torch
 
 import layerdag as ld
 from layerdag.cli.main import main
-from layerdag.errors import UsageError
+from layerdag.errors import DataError, UsageError
 from layerdag.programs.forward_program import Program
+from layerdag.programs.targets import Targets
 from layerdag.sampling import generation
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.training.checkpoint import pretrained_checkpoint
@@ -118,3 +119,10 @@ def test_in_the_format_et_each_sample_is_the_step_of_its_program_under_a_drawn_p
     assert max(entry["ranks"] for entry in entries) > 1
     # The same command finds its samples and replaces them.
     assert main([*asked, "--format", "et", "--out", str(tmp_path / "jobs"), "--overwrite"]) == 0
+
+
+def test_a_sample_without_what_was_asked_for_is_refused_and_no_other_program_takes_its_place():
+    targets = Targets(step_time=0.01, plan={"tensor": 7})
+    sample = ld.sample("programs", 1, conditions={"family": "mlp"}, targets=targets, redraws=0)[0]
+    with pytest.raises(DataError, match=r"no program with what was asked for.*The last one: "):
+        _ = sample.program
