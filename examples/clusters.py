@@ -22,13 +22,7 @@ from layerdag.simulator import (
     sensitivities,
 )
 
-wanted: dict[str, float | str] = {
-    "family": "gpt",
-    "strategy": "ddp",
-    "world_size": 4,
-    "num_nodes": 400,
-}
-(sample,) = ld.sample(num=1, seed=3, conditions=wanted, guidance=1.0, best_of=1)
+(sample,) = ld.sample(num=1, seed=3, conditions={"family": "gpt"})
 workload = sample.workload(ranks=8)
 print(sample)
 print(f"{workload.num_ranks} ranks, {sum(trace.num_nodes for trace in workload.traces)} nodes")

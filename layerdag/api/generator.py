@@ -30,6 +30,7 @@ from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
     BEST,
     META,
+    SAMPLED,
     SHIPPED,
     CheckpointMeta,
     InitialWeights,
@@ -83,13 +84,14 @@ class Generator:
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path = "corpus", *, device: torch.device | str = "cpu"
+        cls, name: str | Path = SAMPLED, *, device: torch.device | str = "cpu"
     ) -> "Generator":
         """Read a checkpoint: one inside the package by its name, or a folder.
 
         Args:
-            name: "corpus" (training jobs; also "pretrained"), "llm" (training steps of LLMs),
-                "programs" or "public" (forward programs), or the folder of a checkpoint or run.
+            name: "programs" or "public" (forward programs), "llm" (training steps of LLMs),
+                "corpus" (training jobs as graphs; also "pretrained"), or the folder of a
+                checkpoint or run.
             device: Where the model lies.
 
         Raises:
@@ -209,7 +211,7 @@ def as_generator(thing: Generator | LoadedCheckpoint | str | Path | None) -> Gen
         return thing
     if isinstance(thing, LoadedCheckpoint):
         return Generator.from_checkpoint(thing)
-    return Generator.from_pretrained("corpus" if thing is None else thing)
+    return Generator.from_pretrained(SAMPLED if thing is None else thing)
 
 
 def sample(

@@ -251,9 +251,10 @@ class Grammar:
         if self._is_open(key):
             return f"++{_open_key(key)}={value}"
         settings, conditions = [setting.name for setting in self.settings], self.conditions()
+        near = did_you_mean(key, [*settings, *conditions])
         raise ConfigError(
             f"'{key}' is no setting and no condition of the checkpoint."
-            f"{did_you_mean(key, [*settings, *conditions])} "
+            f"{_asked_instead(key, conditions) or near} "
             f"Its conditions: {', '.join(conditions) or 'none'}."
         )
 
@@ -272,7 +273,9 @@ class Grammar:
         leaves = [s.name.rpartition(".")[2] for s in self._whole_tree()]
         conditions = self.conditions() if self.verb == "sample" else ()
         known = [s.name for s in self.settings] + leaves + [*GROUPS[self.verb], *conditions]
-        near = did_you_mean(_spelled(name), dict.fromkeys(map(_spelled, known)))
+        near = _asked_instead(name, conditions) or did_you_mean(
+            _spelled(name), dict.fromkeys(map(_spelled, known))
+        )
         return (
             f"'layerdag {self.verb}' does not take '{flag}'.{near} "
             f"'layerdag {self.verb} --help' shows what it takes."
@@ -299,6 +302,13 @@ def value_in(words: Sequence[str], *names: str) -> str | None:
         if name in names and (equals or is_flag):
             found = (value if equals else following).strip("'\"")
     return found
+
+
+def _asked_instead(name: str, conditions: Sequence[str]) -> str:
+    """Return what is asked of programs in place of a condition of jobs, as a sentence, or ""."""
+    from layerdag.schema.plan_tables import asked_instead  # heavy, and needed for a mistake only
+
+    return asked_instead(name, conditions)
 
 
 def _open_key(name: str) -> str:
@@ -393,9 +403,9 @@ _VERBS = {
     "sample": _Verb(
         "Sample graphs or execution traces from a checkpoint. Writes one file or folder per sample "
         "and a manifest with seeds and settings.",
-        "  layerdag sample family=gpt strategy=ddp --num 4 --out samples\n"
+        "  layerdag sample family=gpt --data 4 --num 4 --out samples\n"
         "  layerdag sample --checkpoint llm --family llama3 --world-size 64 --num 2\n"
-        "  layerdag sample --checkpoint programs --depth 24 --parameters 350e6 --data 8 --num 2\n"
+        "  layerdag sample --checkpoint public --depth 24 --parameters 350e6 --data 8 --num 2\n"
         "  layerdag sample --checkpoint outputs/mine/best --num 100 --label 0.02 --overwrite",
         "Every setting is a flag, --name VALUE or --name=VALUE (--no-name for what is true or "
         "false), or a word, name=VALUE. So is every condition of the checkpoint: family=gpt or "

@@ -30,6 +30,7 @@ from layerdag.datasets.loading import (
     read_dataset,
     read_learned_dataset,
 )
+from layerdag.datasets.programs import PROGRAMS, jobs_of_programs
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
@@ -166,10 +167,24 @@ class RealData:
 
     def _read(self, settings: Mapping[str, Any], learned: SplitFingerprint | None) -> GraphDataset:
         """Read the folder with the settings of a run; without any, by what lies in it."""
+        if settings.get("name") == "programs" and (Path(self.source) / INDEX).is_file():
+            return self._jobs(settings)
         chosen = self._of_run() or self._of_folder(settings)
         if chosen is None:
             return read_learned_dataset(self.source, self.labels, learned)
         return _built(self.source, chosen)
+
+    def _jobs(self, settings: Mapping[str, Any]) -> GraphDataset:
+        """Read the training steps of a corpus, of whose programs a model was trained."""
+        folder = Path(self.source) / PROGRAMS
+        if not folder.is_dir():
+            raise UsageError(
+                f"{self.source}: has no folder '{PROGRAMS}', and these samples come from a model "
+                "that learned from the programs of a corpus; give that corpus."
+            )
+        known = {"folder": str(folder), "avoid_copies": False, "operator_times": False}
+        programs = _built(self.source, {**settings, **known})
+        return jobs_of_programs(programs, Path(self.source))
 
     def _of_run(self) -> dict[str, Any] | None:
         """Return the settings, paths included, of the run that ``place`` is; None if it is none.
@@ -327,7 +342,7 @@ class SampleCommand:
 
     generation: GenerationSettings
     parts: PartSettings | None
-    checkpoint: str = "pretrained"
+    checkpoint: str = "programs"
     out: Path
     overwrite: bool = False
     format: str = "auto"
@@ -396,22 +411,11 @@ def _generation(plain: dict[str, Any]) -> GenerationSettings:
 
 
 def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> Targets | None:
-    """Return what programs shall have; None if nothing is asked of them.
-
-    Raises:
-        UsageError: If a cluster is named, and no step is asked for.
-    """
+    """Return what programs shall have; None if nothing is asked of them."""
     asked = {name: value for name, value in wanted.items() if value is not None}
     degrees = {name: value for name, value in plan.items() if value is not None}
     if not asked and not degrees:
         return None
-    if not degrees and "step_time" not in asked:
-        for name in ("preset", "compute"):
-            if name in asked:
-                raise UsageError(
-                    f"'{name}' is of a step; ask for a step time (--step-time 0.05) or a plan "
-                    "(--data 8), too."
-                )
     return build_settings(Targets, {**asked, "plan": degrees}, "wanted")
 
 

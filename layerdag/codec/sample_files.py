@@ -351,6 +351,19 @@ class StoredSample:
                 return decode_json(content, at)
         raise DataError(f"{self.source}: holds no trace and no graph.")
 
+    def graph_of_kind(self, kind: str) -> AttributedGraph:
+        """Return the graph; where ``kind`` is "program" that of the program behind a job.
+
+        Raises:
+            DataError: If a file is damaged, or the ranks of a job contradict each other.
+        """
+        file = f"{self.name}{program_json.SUFFIX}"
+        if kind != "program" or file not in self.files:
+            return self.graph
+        at = f"{self.source}/{file}"
+        require_parsable(self.files[file], at)
+        return program_json.program_graph(json.loads(self.files[file]), at)
+
     def workload(self) -> Workload:
         """Return the traces of a job.
 

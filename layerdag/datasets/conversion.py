@@ -45,6 +45,15 @@ class CodedGraph(Protocol):
         """The same graph in names and numbers."""
 
 
+@runtime_checkable
+class SampledProgram(CodedGraph, Protocol):
+    """A sample from which a job can be made, as sampling of programs yields it."""
+
+    @property
+    def job_graph(self) -> AttributedGraph:
+        """The graph of its training step."""
+
+
 GraphLike = Union[
     DAG, AttributedGraph, Workload, Trace, CodedGraph, StoredSample, "Data", "nx.DiGraph", str, Path
 ]
@@ -54,6 +63,22 @@ question, or, where there is none yet, words of their own."""
 ACCEPTED = (
     "DAGs, PyG Data, networkx graphs, attributed graphs, samples, workloads, traces and paths"
 )
+
+
+def of_kind(graph: GraphLike, kind: str) -> GraphLike:
+    """Return a graph as it is compared with data of a kind.
+
+    A sampled program is compared with jobs by its step; a stored step with programs by its program.
+
+    Args:
+        graph: Any graph.
+        kind: One of ``layerdag.schema.schema.KINDS``.
+    """
+    if isinstance(graph, StoredSample):
+        return graph.graph_of_kind(kind)
+    if kind == "trace" and isinstance(graph, SampledProgram) and graph.schema.kind == "program":
+        return graph.job_graph
+    return graph
 
 
 def is_pyg(thing: object) -> bool:

@@ -82,6 +82,13 @@ def corpus_parts(
     return _read_parts([(folder, list(read_index(folder)))], max_nodes, families, strategies)
 
 
+def parts_of_records(
+    folder: str | Path, records: list[RunRecord], max_nodes: int
+) -> tuple[Parts, list[str]]:
+    """Return the graphs of some runs by their split, and what was left out."""
+    return _read_parts([(folder, records)], max_nodes, (), ())
+
+
 def _read_parts(
     folders: list[tuple[str | Path, list[RunRecord]]],
     max_nodes: int,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.dag.dag import DAG
-from layerdag.datasets.conversion import CodedGraph, GraphLike, as_dag, attributed_graph
+from layerdag.datasets.conversion import CodedGraph, GraphLike, as_dag, attributed_graph, of_kind
 from layerdag.datasets.corpus import corpus_parts
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import folder_graphs, folder_labels, with_words
@@ -60,6 +60,7 @@ def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
     dag = as_dag(graph)
     if dag is not None:
         return dag
+    graph = of_kind(graph, schema.kind)
     if isinstance(graph, CodedGraph) and have_same_vocabulary(graph.schema, schema):
         return graph.dag
     return schema.encode(attributed_graph(graph))
@@ -200,6 +201,7 @@ def _coded(
             "Only a data set says what words and numbers become in codes; pass a GraphDataset as "
             "the real graphs, or DAGs of one schema."
         )
+    graph = of_kind(graph, schema.kind)
     if isinstance(graph, CodedGraph) and have_same_vocabulary(graph.schema, schema):
         return graph.dag
     return schema.encode(

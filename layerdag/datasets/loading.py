@@ -308,6 +308,7 @@ class ProgramsConfig:
     families: tuple[str, ...] = ()
     seed: int = 0
     avoid_copies: bool = False
+    operator_times: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from layerdag.dag.statistics import needed_programs, program_numbers
+from layerdag.datasets.corpus import parts_of_records
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.run_durations import run_durations
 from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
@@ -25,8 +27,10 @@ from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.schema.plan_tables import fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
-from layerdag.traces.chakra.corpus import embedded_corpus
+from layerdag.traces.chakra.corpus import embedded_corpus, read_index
 
+PROGRAMS = "programs"
+"""Folder of the programs of a corpus, inside it."""
 _HELD_OUT = 0.1
 _LEAST_SPLIT = 5  # structures of a family from which on one is held out at least
 
@@ -38,6 +42,7 @@ def load_programs(
     families: tuple[str, ...] = (),
     seed: int = 0,
     avoid_copies: bool = False,
+    operator_times: bool = False,
 ) -> GraphDataset:
     """Load the programs of a folder with a file of JSON lines for each family.
 
@@ -55,6 +60,8 @@ def load_programs(
         avoid_copies: Keep a hash of each structure in the schema, of held-out ones too, so that
             samples repeat none. For public programs: whoever has the checkpoint can ask whether a
             program was in the data set.
+        operator_times: Keep in the schema how long operators took in the runs of training programs,
+            so that steps of samples have times. The traces of the runs are read, some seconds.
 
     Raises:
         DataError: If a file is damaged, or nothing is left for training.
@@ -74,11 +81,37 @@ def load_programs(
             parts[split].append(graph)
     data = GraphDataset.build("programs", "program", parts)
     data = _with_plans(data, parts["train"], folder.parent)
+    if operator_times:
+        names = [graph.name for graph in parts["train"]]
+        program_of = dict(zip(names, program_numbers(parts["train"]).tolist(), strict=True))
+        durations = run_durations(folder.parent, program_of)
+        data = data.replaced(schema=replace(data.schema, durations=durations))
     if not avoid_copies:
         return data
     held = (dag for split in SPLITS for dag in data.graphs[split])
     known = frozenset(data.schema.structure_hashes(held))
     return data.replaced(schema=replace(data.schema, structures=known))
+
+
+def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000) -> GraphDataset:
+    """Return the training steps that a corpus holds of programs, split as the programs are.
+
+    Args:
+        programs: The programs of its runs, as ``load_programs`` returns them.
+        corpus: Its folder.
+        max_nodes: Larger steps are left out, and listed.
+
+    Raises:
+        TraceError: If the corpus is damaged.
+        DataError: If it has no step of a program to train on.
+    """
+    split_of = {name: split for split in SPLITS for name in programs.names[split]}
+    found = [record for record in read_index(corpus) if record.run in split_of]
+    records = [replace(record, split=split_of[record.run]) for record in found]
+    parts, left_out = parts_of_records(corpus, records, max_nodes)
+    data = GraphDataset.build("corpus", "trace", parts)
+    # The split is that of the programs, by which samples tell what their model learned from.
+    return data.replaced(left_out=(*left_out, *data.left_out), contents=programs.contents)
 
 
 def _with_plans(data: GraphDataset, train: Sequence[AttributedGraph], corpus: Path) -> GraphDataset:
@@ -95,7 +128,7 @@ def _with_plans(data: GraphDataset, train: Sequence[AttributedGraph], corpus: Pa
 
 def embedded_programs(corpus: str) -> Path:
     """Return the folder of an embedded corpus of programs, "collected" or "public"."""
-    folder = embedded_corpus() / "programs"
+    folder = embedded_corpus() / PROGRAMS
     return folder / corpus if corpus == "public" else folder
 
 

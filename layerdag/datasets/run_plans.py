@@ -19,6 +19,12 @@ OPTIMIZERS: Mapping[str, str] = {
 _DEGREES: Mapping[str, str] = {"ddp": "data", "fsdp2": "fsdp", "tp": "tensor", "pp": "pipeline"}
 """Strategies of the corpus and the degree of each; of others no step can be derived."""
 _CLIP = 1.0
+_STRATEGIES = {degree: strategy for strategy, degree in _DEGREES.items()}
+
+
+def corpus_strategy(strategy: str) -> str:
+    """Return how a corpus calls the strategy of a plan: "ddp" for "data", "tp" for "tensor"."""
+    return "+".join(_STRATEGIES.get(part, part) for part in strategy.split("+"))
 
 
 def run_plans(corpus: Path) -> dict[str, PlannedStep]:

@@ -13,6 +13,7 @@ The columns:
 ``nodes``       list of structs: a string for each category, a double for each number (null for
                 absent) of a node
 ``edges``       list of structs: ``source`` and ``target`` (int32, positions in ``nodes``), ``type``
+``sizes``       of programs alone: the table of sizes, a map from a name to an int64
 ==============  =============================================================================
 
 Units of numbers and the edge types stand in the metadata of the schema. Ranks are not unfolded: a
@@ -22,7 +23,7 @@ row is the graph of a job, from which ``StoredSample.workload`` makes its traces
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from layerdag.codec.sample_files import (
 )
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.program_json import SIZES, program_sizes
 from layerdag.graph.rolled_blocks import BLOCK
 from layerdag.runtime.json_shape import plain_reason, require_shape
 from layerdag.runtime.reading import available_memory, path_within, read_parsed, read_whole
@@ -171,6 +173,7 @@ def table_schema(schema: GraphSchema) -> Any:
             ("conditions", pa.struct(conditions)),
             ("nodes", pa.list_(pa.struct(nodes))),
             ("edges", pa.list_(pa.struct(edges))),
+            *([(SIZES, pa.map_(pa.string(), pa.int64()))] if schema.kind == "program" else []),
         ],
         metadata={
             "format": FORMAT,
@@ -203,6 +206,9 @@ def sample_table(rows: Sequence[Row], schema: GraphSchema) -> Any:
         _lists([graph.num_nodes for graph in graphs], _nodes(graphs, wanted)),
         _lists([graph.edge_type_E.size for graph in graphs], _edges(graphs, wanted)),
     ]
+    if SIZES in wanted.names:
+        tables = [list(program_sizes(graph).items()) for graph in graphs]
+        columns.append(pa.array(tables, wanted.field(SIZES).type))
     return pa.table(columns, schema=wanted)
 
 
@@ -335,11 +341,14 @@ class _Table:
         """Yield the sample of each row."""
         nodes, edges = batch.column("nodes"), batch.column("edges")
         plain = batch.select(["name", "seed", "truncated", "ranks", "conditions"]).to_pylist()
+        sizes = batch.column(SIZES).to_pylist() if SIZES in batch.schema.names else None
         for i, row in enumerate(plain):
             row["conditions"] = {k: v for k, v in row["conditions"].items() if v is not None}
             if row["ranks"] is None:
                 del row["ranks"]
+            table = {} if sizes is None else {k: float(v) for k, v in sizes[i]}
             graph = self._graph(row, nodes[i].values, edges[i].values)
+            graph = replace(graph, conditions={**graph.conditions, **table})
             row |= {"nodes": graph.num_nodes, "edges": graph.edge_type_E.size}
             name, seed = str(row["name"]), int(row["seed"])
             source = f"{self.path}:{name}"

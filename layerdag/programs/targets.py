@@ -45,7 +45,8 @@ class Targets:
             ``layerdag capture --json``).
         step_time: Makespan of the derived and simulated step, seconds.
         preset: Cluster of the step time, as ``layerdag.simulate`` takes it.
-        compute: Times of operators of the step time, as ``layerdag.simulate`` takes them.
+        compute: Times of operators of the step and of its traces, as ``layerdag.simulate`` takes
+            them; None is "h100" where a step time is asked for, and the checkpoint's own elsewhere.
         plan: Settings of ``Program.step``, such as ``{"data": 8, "fsdp": 4}``.
 
     Raises:
@@ -60,7 +61,7 @@ class Targets:
     flops: float | None = None
     step_time: float | None = None
     preset: object = "small"
-    compute: object = "h100"
+    compute: object | None = None
     plan: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,6 +69,11 @@ class Targets:
             if not 0 < asked < math.inf:
                 raise UsageError(f"'{name}' must be above 0, found {asked}.")
         Settings.from_dict(dict(self.plan))
+
+    @property
+    def operator_times(self) -> object | None:
+        """What times operators; None leaves it to the checkpoint."""
+        return "h100" if self.compute is None and self.step_time is not None else self.compute
 
     def asked(self) -> dict[str, float]:
         """Return the numbers that are asked for, by name, in the order in which they are met."""
@@ -85,7 +91,7 @@ class Targets:
             "wanted": self.asked(),
             "plan": dict(self.plan),
             "preset": str(self.preset),
-            "compute": str(self.compute),
+            "compute": None if self.operator_times is None else str(self.operator_times),
         }
 
 
@@ -179,7 +185,7 @@ def meet(program: "Program", targets: Targets, keep: Sequence[str] = ()) -> Targ
 
 def step_time_of(workload: Workload, targets: Targets) -> float:
     """Return the makespan of a simulated step, seconds, on the cluster of the targets."""
-    cluster, compute = cast(Any, targets.preset), cast(Any, targets.compute)
+    cluster, compute = cast(Any, targets.preset), cast(Any, targets.operator_times)
     return simulate(workload, cluster, compute=compute).makespan_s
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
+import numpy as np
+
 from layerdag.datasets.conversion import attributed_graph
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -27,11 +29,13 @@ class DerivedJob:
         program: The program.
         plan: Whose step it is.
         workload: One trace for each rank.
+        timed: Whether its operators have times.
     """
 
     program: Program
     plan: PlannedStep
     workload: Workload
+    timed: bool
 
     @cached_property
     def graph(self) -> AttributedGraph:
@@ -59,7 +63,12 @@ def derive_job(
     """
     step = program.step(**plan.settings)
     timed = step if compute is None else step.timed(compute)
-    return DerivedJob(program, plan, timed.workload())
+    return DerivedJob(program, plan, timed.workload(), compute is not None)
+
+
+def plan_generator(seed: int) -> np.random.Generator:
+    """Return what draws the plan of the sample with a seed."""
+    return numpy_generator(seed, "plan")
 
 
 def derive_drawn_job(
@@ -85,7 +94,7 @@ def derive_drawn_job(
         UsageError: If none of several plans fits.
         NodeError: If a node cannot run.
     """
-    rng = numpy_generator(seed, "plan")
+    rng = plan_generator(seed)
     for _ in range(_PLANS - 1):
         with contextlib.suppress(UsageError):
             return derive_job(program, plans.draw(family, rng), compute)

@@ -10,7 +10,6 @@ journal when the same is asked for again.
 import contextlib
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -38,6 +37,7 @@ from layerdag.runtime.files import (
 )
 from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
 from layerdag.sampling.completion import conditions_for_model, unrolled_sizes
+from layerdag.sampling.derived_jobs import plan_generator
 from layerdag.sampling.generated import (
     ENDINGS,
     GeneratedGraph,
@@ -49,8 +49,9 @@ from layerdag.sampling.generated import (
 )
 from layerdag.sampling.generation import generate, given_layers
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.schema.plan_tables import STRATEGIES
+from layerdag.schema.plan_tables import PlannedStep
 from layerdag.schema.schema import GraphSchema
+from layerdag.schema.size_tables import FAMILY
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
 from layerdag.version import __version__
 
@@ -271,7 +272,7 @@ def _is_trace_of(name: str) -> Callable[[str], bool]:
 
 
 FORMATS = ("auto", "et", "program", "graphml", "json")
-_USUAL = {"trace": "et", "program": "program", "flow": "graphml"}
+_USUAL = {"trace": "et", "program": "et", "flow": "graphml"}
 # Number of graphs whose conditions are used to estimate the total size.
 _LOOKED_AT = 1000
 
@@ -308,14 +309,20 @@ def estimated_volume(
     given = given_layers(settings, schema)
     known = settings.conditions if given is None else given.known(settings.conditions)
     statistics = checkpoint.spec.statistics
-    rows = conditions_for_model(schema, known, seeds)
+    rows = unrolled_sizes(schema, statistics, conditions_for_model(schema, known, seeds), known)
+    resolved = resolved_format(file_format, schema.kind, settings.ranks, settings.targets)
+    if schema.kind == "program" and resolved == "et":
+        plans = [schema.plans.draw(str(r.get(FAMILY)), plan_generator(s))
+                 for r, s in zip(rows, seeds, strict=True)]  # fmt: skip
+        rows = [{**row, "world_size": p.ranks} for row, p in zip(rows, plans, strict=True)]
+        resolved = "step"
     return expected_output_size(
-        unrolled_sizes(schema, statistics, rows, known),
+        rows,
         statistics,
         num=settings.num,
         ranks=settings.ranks or _planned_ranks(settings.targets),
         max_nodes=settings.max_nodes,
-        file_format=resolved_format(file_format, schema.kind, settings.ranks, settings.targets),
+        file_format=resolved,
     )
 
 
@@ -323,7 +330,7 @@ def _planned_ranks(targets: Targets | None) -> int | None:
     """Return the ranks of a plan; None without one."""
     if targets is None or not targets.plan:
         return None
-    return math.prod(int(targets.plan.get(name, 1)) for name in STRATEGIES)
+    return PlannedStep("", "", targets.plan).ranks
 
 
 def run_metadata(
@@ -378,13 +385,15 @@ def resolved_format(
     file_format: str, kind: str, ranks: int | None, targets: Targets | None = None
 ) -> str:
     """Return the format to write, after checking that it fits what is sampled and asked for."""
-    planned = targets is not None and bool(targets.plan)
+    planned = targets is not None and bool(
+        targets.plan or (targets.compute is not None and targets.step_time is None)
+    )
     if file_format == "auto" and planned:
         file_format = "et"
     if planned and file_format != "et":
         raise UsageError(
-            f"A plan derives the traces of a step, and format={file_format} holds none; leave the "
-            "plan out, or ask for format=et."
+            f"A plan and 'compute' are of a step's traces, and format={file_format} holds none; "
+            "leave them out, or ask for format=et."
         )
     if file_format not in FORMATS:
         raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
@@ -413,15 +422,16 @@ def _require_jobs(ranks: int | None, file_format: str) -> None:
 def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest's line of one sample."""
     wanted = wanted_facts(sample.reached)
+    conditions = dict(sample.dag.conditions) | dict(extra.get("job", {}))
     return {
         "name": sample.name,
         "seed": sample.seed,
-        "conditions": dict(sample.dag.conditions),
+        "conditions": conditions,
         "nodes": sample.graph.num_nodes if sample.reached else sample.dag.num_nodes,
         "edges": len(sample.graph.edges) if sample.reached else sample.dag.num_edges,
         "truncated": sample.truncated,
         **({"wanted": wanted} if wanted else {}),
-        **extra,
+        **{name: value for name, value in extra.items() if name != "job"},
     }
 
 
@@ -555,8 +565,8 @@ def write_samples(
         checkpoint: What to sample from.
         settings: What to sample.
         out: Folder.
-        file_format: One of ``FORMATS``; "auto" is "et" for traces, "program" for programs and
-            "graphml" otherwise.
+        file_format: One of ``FORMATS``; "auto" is "et" for jobs and programs, "graphml" for other
+            graphs; "program" writes programs without a step.
         overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
         on_each: Called after each graph, those of a stopped run included, for progress bars.
 

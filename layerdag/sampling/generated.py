@@ -16,6 +16,7 @@ from layerdag.codec.unfolding import Unfolded, unfold_sampled
 from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.run_plans import corpus_strategy
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.formats import program_json
@@ -33,10 +34,12 @@ from layerdag.runtime.reading import (
 )
 from layerdag.sampling.derived_jobs import DerivedJob, derive_drawn_job, derive_job
 from layerdag.sampling.executed import drawn_program
+from layerdag.sampling.operator_times import DrawnTimes, asked_times
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.plan_tables import SINGLE, STRATEGIES, PlannedStep, Setting
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import FAMILY
+from layerdag.simulator.compute import ComputeModel
 from layerdag.traces.chakra.workload import encode_workload, write_workload
 from layerdag.traces.trace import Workload
 
@@ -94,7 +97,8 @@ def expected_output_size(
         num: Number of all graphs.
         ranks: Of each job; None takes those of the conditions.
         max_nodes: Of a graph.
-        file_format: "et", "graphml" or "json".
+        file_format: "et", "step" (of programs: the program, and the traces of its step), "graphml",
+            "json" or "program".
 
     Raises:
         DataError: If a world size is no number.
@@ -102,12 +106,16 @@ def expected_output_size(
     mean = sum(statistics.attributes[0]) / max(statistics.graphs, 1)
     nodes = [min(_number(row.get("num_nodes"), mean), max_nodes) for row in rows]
     fraction = num / len(rows)
-    if file_format != "et":
+    if file_format not in ("et", "step"):
         size = fraction * sum(nodes) * NODE_BYTES[file_format]
         return OutputSize(num, 0, 0, num + 1, math.ceil(size))
     asked = [requested_ranks(row, ranks) for row in rows]
-    size = fraction * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES["et"]
+    size = (
+        fraction * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES[file_format]
+    )
     files = math.ceil(fraction * sum(asked)) + 1
+    if file_format == "step":
+        size, files = size + fraction * sum(nodes) * NODE_BYTES["program"], files + num
     return OutputSize(num, min(asked), max(asked), files, math.ceil(size))
 
 
@@ -219,7 +227,8 @@ class SampleFiles:
             return cls(graph, file_format, None)
         if sample.schema.kind != "program":
             return cls(graph, file_format, as_workload(graph, ranks, limits))
-        job = sample.derived(ranks, {} if targets is None else targets.plan)
+        targets = targets or Targets()
+        job = sample.derived(ranks, targets.plan, asked_times(targets))
         require_few_ranks(job.workload.num_ranks, limits, sample.name)
         return cls(graph, file_format, Unfolded(job.workload), job, targets)
 
@@ -265,8 +274,14 @@ class SampleFiles:
         plan: dict[str, object] = {}
         if self.job is not None:
             plan["plan"] = dict(self.job.plan.settings)
-        if self.targets is not None and self.targets.plan:
-            plan[LABEL] = step_time_of(unfolded.workload, self.targets)
+            job: dict[str, Condition] = {
+                "strategy": corpus_strategy(self.job.plan.strategy),
+                "phase": "training",
+                "world_size": str(unfolded.workload.num_ranks),
+            }
+            plan["job"] = job
+            if self.job.timed and self.targets is not None:
+                job[LABEL] = step_time_of(unfolded.workload, self.targets)
         return {
             **plan,
             "ranks": unfolded.workload.num_ranks,
@@ -392,7 +407,10 @@ class GeneratedGraph:
         return as_workload(self.graph, ranks).workload
 
     def derived(
-        self, ranks: int | None = None, plan: Mapping[str, Setting] | None = None
+        self,
+        ranks: int | None = None,
+        plan: Mapping[str, Setting] | None = None,
+        compute: ComputeModel | None = None,
     ) -> DerivedJob:
         """Return a training step of the program.
 
@@ -400,17 +418,31 @@ class GeneratedGraph:
             ranks: Replicas of it.
             plan: Settings of the step. Without ranks and plan it is drawn from those of training
                 programs.
+            compute: What times operators. Without it they take as long as those of training jobs,
+                if the checkpoint tells, and else have no times.
 
         Raises:
             DataError: If it is no program, or one that does not run.
             UsageError: If no plan that was drawn fits the program.
         """
         named, family = replace(self.program, name=self.name), str(self.dag.conditions.get(FAMILY))
+        if compute is None and self.schema.durations is not None:
+            compute = DrawnTimes(self.schema.durations, self.seed)
         if ranks is None and not plan:
-            return derive_drawn_job(named, family, self.schema.plans, self.seed)
+            return derive_drawn_job(named, family, self.schema.plans, self.seed, compute)
         settings = {**(plan or {}), **({} if ranks is None else {"data": ranks})}
         degrees = [name for name in STRATEGIES if int(settings.get(name, 1)) > 1]
-        return derive_job(named, PlannedStep(family, "+".join(degrees) or SINGLE, settings))
+        step = PlannedStep(family, "+".join(degrees) or SINGLE, settings)
+        return derive_job(named, step, compute)
+
+    @cached_property
+    def job_graph(self) -> AttributedGraph:
+        """The graph of a job; of a program that of its step, see ``derived``.
+
+        Raises:
+            DataError: If it is neither.
+        """
+        return self.derived().graph if self.schema.kind == "program" else self.graph
 
     @property
     def edge_index(self) -> "Tensor":

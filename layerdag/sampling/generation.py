@@ -33,13 +33,13 @@ from layerdag.sampling.feasibility import (
 from layerdag.sampling.generated import GeneratedGraph, has_communication, sample_name
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
-from layerdag.schema.size_tables import DEPTH
+from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.training.checkpoint import (
-    SHIPPED,
+    SAMPLED,
     LoadedCheckpoint,
+    checkpoint_path,
     checkpoint_schema,
     load_checkpoint,
-    pretrained_checkpoint,
 )
 
 _REDRAWS_OF_FAULTS = 8
@@ -63,7 +63,7 @@ def generate(
     """
     settings = settings.resolved(model, schema)
     rows = _requested(model, schema, settings)
-    graphs = sample_like(model, schema, rows, settings)
+    graphs = sample_like(model, schema, rows, settings, wanted=settings.conditions)
     for row, graph in zip(rows, graphs, strict=True):
         yield _finished(model, schema, row, settings, graph)
 
@@ -82,6 +82,7 @@ def generate_batched(
     settings = settings.resolved(model, schema)
     rows = _requested(model, schema, settings)
     drawing = _Drawing.from_settings(model, schema, settings)
+    drawing = replace(drawing, wanted=settings.conditions)
     found: dict[int, GeneratedGraph] = {}
     batches = [
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
@@ -139,6 +140,7 @@ def sample_like(
     rows: Sequence[Mapping[str, Condition]],
     settings: GenerationSettings,
     numbers: Sequence[int] | None = None,
+    wanted: Mapping[str, Condition] | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
 
@@ -149,13 +151,15 @@ def sample_like(
         settings: Steps, guidance, prefix, limits and batch size; its ``num`` and conditions are
             not used.
         numbers: Numbers of the graphs where they are a part of a run; by default from 0 on.
+        wanted: Conditions that were asked for: of a program that keeps repeating one of the data
+            the others, but for the family, are drawn again. None keeps the rows as they are.
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
         UsageError: If the model cannot do what the settings ask for.
     """
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
-    drawing = _Drawing.from_settings(model, schema, settings)
+    drawing = replace(_Drawing.from_settings(model, schema, settings), wanted=wanted)
     size = settings.batch_size or BATCH_SIZE
     if settings.batch_size is None and schema.kind == "program":  # short, so that more fit
         size = min(PROGRAM_BATCH_SIZE, math.ceil(len(rows) / (settings.processes or 1)) or 1)
@@ -207,6 +211,7 @@ class _Drawing:
         given: The layers that every graph has.
         assigner: Gives nodes numbers that go together, where the schema knows costs.
         check: Runs programs while they are drawn; None for other graphs.
+        wanted: Conditions that were asked for, where others may be drawn again.
     """
 
     model: DAGModel
@@ -215,6 +220,7 @@ class _Drawing:
     given: GivenLayers | None
     assigner: NumberAssigner | None
     check: ExecutionCheck | None = None
+    wanted: Mapping[str, Condition] | None = None
 
     @classmethod
     def from_settings(
@@ -261,7 +267,7 @@ class _Drawing:
                 again = self._graphs(
                     [numbers[k] for k, _ in places],
                     [derive_seed(seeds[k], _FURTHER, t) for k, t in places],
-                    [rows[k] for k, _ in places],
+                    [self._row_of_trial(rows[k], seeds[k], t) for k, t in places],
                 )
                 ahead = dict(zip(places, again, strict=True))
             judged = self._judged([ahead[k, trial] for k in wrong], [rows[k] for k in wrong])
@@ -277,6 +283,20 @@ class _Drawing:
                     stacklevel=2,
                 )
         return found
+
+    def _row_of_trial(
+        self, row: Mapping[str, Condition], seed: int, trial: int
+    ) -> Mapping[str, Condition]:
+        """Return the conditions of a further draw.
+
+        Few programs have the conditions of a row that so many draws could not leave the data with.
+        """
+        if self.wanted is None or trial < _REDRAWS_OF_COPIES // 2 or self.schema.kind != "program":
+            return row
+        kept = {name: row[name] for name in (FAMILY,) if name in row}
+        seeds = [derive_seed(seed, _FURTHER, trial)]
+        (drawn,) = conditions_for_model(self.schema, {**kept, **self.wanted}, seeds)
+        return {name: value for name, value in drawn.items() if name in row}
 
     def _judged(
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
@@ -462,8 +482,8 @@ def sample(
 
     Args:
         checkpoint: What ``train`` or ``load_checkpoint`` returned, or a checkpoint's folder; None
-            is the checkpoint inside the package, which samples training jobs, "llm" the one of LLM
-            training steps.
+            is "programs", the checkpoint of forward programs inside the package; "llm" is the one
+            of LLM training steps.
         num: Number of graphs.
         seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
         conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones
@@ -479,8 +499,6 @@ def sample(
         VocabularyError: If a condition or its category is unknown; names the nearest one.
     """
     if not isinstance(checkpoint, LoadedCheckpoint):
-        name = str(checkpoint or "pretrained")
-        folder = pretrained_checkpoint(name) if name in SHIPPED else Path(name)
-        checkpoint = load_checkpoint(folder)
+        checkpoint = load_checkpoint(checkpoint_path(str(checkpoint or SAMPLED)))
     wanted = GenerationSettings(num=num, seed=seed, conditions=conditions or {}, **settings)
     return list(generate(checkpoint.model, checkpoint_schema(checkpoint), wanted))

@@ -32,10 +32,11 @@ from layerdag.sampling.generation import generate_batched
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
+    SAMPLED,
     LoadedCheckpoint,
+    checkpoint_path,
     checkpoint_schema,
     load_checkpoint,
-    pretrained_checkpoint,
 )
 
 
@@ -64,7 +65,7 @@ class SampleBatches:
     ) -> None:
         require_pyarrow()
         torch.set_num_threads(threads)
-        loaded = load_checkpoint(checkpoint or pretrained_checkpoint())
+        loaded = load_checkpoint(checkpoint_path(str(checkpoint or SAMPLED)))
         self._model, self._schema = loaded.model, checkpoint_schema(loaded)
         self._settings = (settings or GenerationSettings()).resolved(self._model, self._schema)
 
@@ -279,11 +280,7 @@ def _members(
     """Return the format of the files inside a tar; of a table that of about the same contents."""
     kind = checkpoint_schema(checkpoint).kind
     if parts.file_format == "parquet":
-        if kind == "program":
-            raise UsageError(
-                "A table has no place for the sizes of programs; ask for format=tar, or leave it."
-            )
-        return "et" if kind == "trace" else "json"
+        return {"trace": "et", "program": "program"}.get(kind, "json")
     ranks = settings.ranks
     if parts.members in PART_FORMATS:
         raise UsageError(f"members={parts.members}: a tar holds et, graphml or json files.")

@@ -129,6 +129,21 @@ class Durations:
                 log_N[mine_N] = self.operators[name].usual(cost_N4[mine_N])
         return log_N
 
+    def usual_of_costs(self, cost_N4: np.ndarray) -> np.ndarray:
+        """Return the logarithms of usual durations of nodes of any operator, by costs alone."""
+        return self._any.usual(cost_N4)
+
+    @cached_property
+    def _any(self) -> OperatorDurations:
+        """The points of all operators."""
+        points = tuple(p for entry in self.operators.values() for p in entry.points)
+        return OperatorDurations(points, (0.0,) * len(LEVELS))
+
+    def nearest_name(self, operator: str) -> str:
+        """Return an operator, or the one that is in place, or not, where only that has a time."""
+        other = operator.removesuffix("_") if operator.endswith("_") else f"{operator}_"
+        return other if operator not in self.operators and other in self.operators else operator
+
     def node_factors(self, operators: Sequence[str], draw_N: np.ndarray) -> np.ndarray:
         """Return the logarithm of each node's factor; ``draw_N`` is uniform in [0, 1)."""
         log_N = np.zeros(len(operators))

@@ -6,12 +6,15 @@ are drawn one by one given family and strategy. Only values that several trainin
 kept, each with the number of programs, rounded up.
 """
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from layerdag.schema.size_tables import DEPTH
 
 Setting = int | float | str
 
@@ -38,6 +41,11 @@ class PlannedStep:
     family: str
     strategy: str
     settings: Mapping[str, Setting]
+
+    @property
+    def ranks(self) -> int:
+        """On how many ranks the step runs."""
+        return math.prod(int(self.settings.get(name, 1)) for name in STRATEGIES)
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,24 @@ def _is_value(setting: str, value: Setting) -> bool:
 
 
 NO_PLANS = PlanTables()
+
+_INSTEAD = {
+    "world_size": "ranks=4, or a plan such as data=4",
+    "strategy": "a plan, such as data=4, fsdp=2, tensor=2 or pipeline=2",
+    "label": "step_time=0.02",
+}
+
+
+def asked_instead(name: str, conditions: Collection[str]) -> str:
+    """Return what is asked of programs in place of a condition of jobs, as a sentence, or "".
+
+    Args:
+        name: Of a condition that a checkpoint does not have.
+        conditions: That it has.
+    """
+    if name not in _INSTEAD or DEPTH not in conditions:
+        return ""
+    return f" Of programs ask for {_INSTEAD[name]}."
 
 
 def fit_plans(plans: Sequence[PlannedStep], program_G: np.ndarray, needed: int) -> PlanTables:

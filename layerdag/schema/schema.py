@@ -44,7 +44,8 @@ from layerdag.schema.conditions import (
     fit_table,
 )
 from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
-from layerdag.schema.plan_tables import NO_PLANS, PlanTables
+from layerdag.schema.durations import Durations
+from layerdag.schema.plan_tables import NO_PLANS, PlanTables, asked_instead
 from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
 from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
 
@@ -66,6 +67,7 @@ _SHAPE = {
     "laws?": dict,
     "structures?": str,
     "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
+    "durations?": dict,
     "plans?": [
         {
             **dict.fromkeys(("family", "strategy", "setting"), str),
@@ -98,6 +100,7 @@ class GraphSchema:
         structures: Hashes of programs (``structure_hashes``) that samples do not repeat; empty
             where none are kept. Whoever has them can ask whether a program was trained on.
         plans: The plans that training programs ran under.
+        durations: How long operators of their steps took; None where that is not known.
     """
 
     kind: str
@@ -111,6 +114,7 @@ class GraphSchema:
     sizes_of_programs: SizeTables = NO_SIZES
     structures: frozenset[str] = frozenset()
     plans: PlanTables = NO_PLANS
+    durations: Durations | None = None
 
     def __repr__(self) -> str:
         """Return the names of attributes and conditions, not all words."""
@@ -381,7 +385,8 @@ class GraphSchema:
         known = self.condition_names
         if name not in known:
             raise VocabularyError(
-                f"There is no condition '{name}'.{did_you_mean(name, known)} "
+                f"There is no condition '{name}'."
+                f"{asked_instead(name, known) or did_you_mean(name, known)} "
                 f"Known: {', '.join(known) or 'none'}."
             )
 
@@ -400,6 +405,7 @@ class GraphSchema:
             **({"sizes": self.sizes_of_programs.to_dict()} if self.sizes_of_programs else {}),
             **({"structures": "".join(sorted(self.structures))} if self.structures else {}),
             **({"plans": self.plans.to_dict()} if self.plans else {}),
+            **({"durations": self.durations.to_dict()} if self.durations else {}),
         }
 
     @classmethod
@@ -430,6 +436,7 @@ class GraphSchema:
                 sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
                 structures=_hashes(data.get("structures", "")),
                 plans=PlanTables.from_dict(data.get("plans", ())),
+                durations=Durations.from_dict(data["durations"]) if "durations" in data else None,
             )
             schema._check()
         except (

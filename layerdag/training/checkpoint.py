@@ -574,6 +574,9 @@ def checkpoint_fingerprint(path: Path) -> str:
 SHIPPED = {"pretrained": "corpus", "llm": "llm", "programs": "programs", "public": "public"}
 """Folders of the checkpoints inside the package, by the names that users type."""
 
+SAMPLED = "programs"
+"""The checkpoint of ``SHIPPED`` that is sampled from where none is named."""
+
 
 def pretrained_checkpoint(name: str = "pretrained") -> Path:
     """Return the folder of a checkpoint inside the package.

@@ -8,11 +8,16 @@ import torch
 
 import layerdag as ld
 from layerdag.cli.main import main
+from layerdag.dag.dag import graph_hash
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.encoding import coded
 from layerdag.errors import DataError, UsageError
+from layerdag.graph.formats.program_json import encode_program_json
 from layerdag.programs.forward_program import Program
 from layerdag.programs.targets import Targets
 from layerdag.sampling import generation
 from layerdag.traces.chakra.workload import read_workload
+from layerdag.traces.trace import NodeType
 from layerdag.training.checkpoint import pretrained_checkpoint
 from layerdag.validation.whole_program import check_program
 
@@ -21,9 +26,7 @@ from layerdag.validation.whole_program import check_program
 def samples(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("programs") / "samples"
     asked = ["--family", "gpt", "--depth", "4", "--sizes.B0", "24", "--processes", "1"]
-    assert (
-        main(["sample", "--checkpoint", "programs", "--num", "2", "--out", str(out), *asked]) == 0
-    )
+    assert main(["sample", "--num", "2", "--format", "program", "--out", str(out), *asked]) == 0
     return out
 
 
@@ -55,8 +58,8 @@ def test_samples_train_for_real_and_as_steps_of_many_ranks(samples):
 
 def test_validate_runs_samples_in_files_and_in_parts(samples, tmp_path, capsys):
     parts = str(tmp_path / "parts")
-    assert main(["sample", "--checkpoint", "programs", "--num", "2", "--out", parts,
-                 "--format", "tar"]) == 0  # fmt: skip
+    words = ["--num", "2", "--family", "gpt", "--format", "tar", "--members", "program"]
+    assert main(["sample", *words, "--out", parts]) == 0
     assert main(["validate", str(samples), parts]) == 0
     assert "4 workloads and graphs checked: no finding" in capsys.readouterr().out
 
@@ -98,15 +101,18 @@ def test_sizes_of_other_checkpoints_are_refused(options, reason):
         ld.sample("pretrained", 1, **options)
 
 
-def test_a_table_has_no_place_for_sizes(tmp_path, capsys):
-    asked = ["--num", "1", "--format", "parquet", "--out", str(tmp_path / "x")]
-    assert main(["sample", "--checkpoint", "programs", *asked]) == 2
-    assert "A table has no place for the sizes of programs" in capsys.readouterr().err
+def test_a_row_of_a_table_gives_the_program_back(tmp_path):
+    asked = ["sample", "--num", "3", "--seed", "4"]
+    assert main([*asked, "--format", "parquet", "--out", str(tmp_path / "table")]) == 0
+    assert main([*asked, "--format", "program", "--out", str(tmp_path / "files")]) == 0
+    rows = [encode_program_json(row.graph) for row in ld.iter_samples(tmp_path / "table")]
+    files = [encode_program_json(file.graph) for file in ld.iter_samples(tmp_path / "files")]
+    assert rows == files
 
 
-def test_in_the_format_et_each_sample_is_the_step_of_its_program_under_a_drawn_plan(tmp_path):
-    asked = ["sample", "--checkpoint", "programs", "--num", "6", "--family", "mlp"]
-    assert main([*asked, "--format", "et", "--out", str(tmp_path / "jobs")]) == 0
+def test_by_default_each_sample_is_the_step_of_its_program_with_times_under_a_drawn_plan(tmp_path):
+    asked = ["sample", "--num", "6", "--family", "mlp"]
+    assert main([*asked, "--out", str(tmp_path / "jobs")]) == 0
     entries = json.loads((tmp_path / "jobs" / "manifest.json").read_text())["samples"]
     for entry in entries:
         prefix = tmp_path / "jobs" / entry["name"] / entry["name"]
@@ -116,9 +122,34 @@ def test_in_the_format_et_each_sample_is_the_step_of_its_program_under_a_drawn_p
         program = Program.load(prefix.with_name(f"{entry['name']}.program.json"))
         again = program.step(**entry["plan"]).workload()
         assert [t.names() for t in again.traces] == [t.names() for t in job.traces]
+        assert entry["conditions"]["label"] == ld.simulate(job, "small").makespan_s
+        assert all((t.integers("duration_ns")[0] > 0)[t.type_N == NodeType.COMP].all()
+                   for t in job.traces)  # fmt: skip
     assert max(entry["ranks"] for entry in entries) > 1
     # The same command finds its samples and replaces them.
-    assert main([*asked, "--format", "et", "--out", str(tmp_path / "jobs"), "--overwrite"]) == 0
+    assert main([*asked, "--out", str(tmp_path / "jobs"), "--overwrite"]) == 0
+
+
+def test_steps_of_samples_are_compared_with_jobs_and_their_programs_with_programs(tmp_path):
+    samples = ld.sample(num=4, conditions={"family": "mlp"})
+    ld.write_samples(samples, tmp_path / "samples")
+    jobs, own = [sample.job_graph for sample in samples], [sample.graph for sample in samples]
+    stored = list(ld.iter_samples(tmp_path / "samples"))
+    for real, sides in ((jobs, (samples, stored)), (own, (samples, stored))):
+        kind = "trace" if real is jobs else "program"
+        data = GraphDataset.build("real", kind, {"train": real})
+        wanted = [graph_hash(dag) for dag in coded(real, data.schema).usable]
+        for side in sides:
+            assert [graph_hash(dag) for dag in coded(side, data.schema).usable] == wanted
+
+
+def test_times_of_a_device_are_those_that_simulate_gives(tmp_path):
+    asked = ["sample", "--num", "1", "--seed", "7", "--compute", "h100"]
+    assert main([*asked, "--out", str(tmp_path / "jobs")]) == 0
+    (entry,) = json.loads((tmp_path / "jobs" / "manifest.json").read_text())["samples"]
+    program = Program.load(tmp_path / "jobs" / entry["name"] / f"{entry['name']}.program.json")
+    step = program.step(**entry["plan"]).workload()
+    assert entry["conditions"]["label"] == ld.simulate(step, "small", compute="h100").makespan_s
 
 
 def test_a_sample_without_what_was_asked_for_is_refused_and_no_other_program_takes_its_place():

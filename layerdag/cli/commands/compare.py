@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     for file in args.plugin:
         _run_plugin(file)
     data = _data(args.data, args.labels, args.samples)
-    sets = {**_sample_sets(args.samples), **_generated(args, data)}
+    sets = {**_sample_sets(args.samples, data.schema.kind), **_generated(args, data)}
     result = score_generators(
         data,
         sets,
@@ -153,13 +153,18 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
     Raises:
         UsageError: If there is no data set of that name.
     """
+    from layerdag.cli.settings import RealData
     from layerdag.datasets.loading import data_config, load_config, load_dataset
     from layerdag.errors import ConfigError
     from layerdag.surrogates.data import read_manifest
+    from layerdag.traces.chakra.corpus import embedded_corpus
 
     try:
         settings = read_manifest(recorded[0]).get("data") if recorded else None
-        if isinstance(settings, Mapping) and settings.get("name") == name:
+        learned = settings.get("name") if isinstance(settings, Mapping) else None
+        if name == "corpus" and learned == "programs":
+            return RealData(str(embedded_corpus())).beside_samples(recorded[0])
+        if isinstance(settings, Mapping) and learned == name:
             return load_config(data_config(settings))
         return load_dataset(name)
     except (ConfigError, UsageError) as error:
@@ -173,7 +178,7 @@ def _is_recorded(path: Path) -> bool:
     return path.is_dir() and (is_run(path) or (path / "manifest.json").is_file())
 
 
-def _sample_sets(paths: Sequence[str]) -> dict[str, Sequence[Any]]:
+def _sample_sets(paths: Sequence[str], kind: str) -> dict[str, Sequence[Any]]:
     """Return the graphs of each column; files of one graph each are a column together."""
     sets: dict[str, list[Any]] = {}
     for place, path in enumerate(map(Path, paths)):
@@ -181,11 +186,11 @@ def _sample_sets(paths: Sequence[str]) -> dict[str, Sequence[Any]]:
         name = "files" if single else path.name or str(path)
         if not single and name in sets:
             name = f"{name} ({place + 1})"
-        sets.setdefault(name, []).extend(_graphs(path))
+        sets.setdefault(name, []).extend(_graphs(path, kind))
     return dict(sets)
 
 
-def _graphs(path: Path) -> Iterator[Any]:
+def _graphs(path: Path, kind: str) -> Iterator[Any]:
     """Yield the graphs of a place, None for one that cannot be read.
 
     Raises:
@@ -199,7 +204,8 @@ def _graphs(path: Path) -> Iterator[Any]:
 
     tell_unread(path)
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):
-        yield from (sample.graph for sample in track(iter_samples(path), f"reading {path}"))
+        samples = track(iter_samples(path), f"reading {path}")
+        yield from (sample.graph_of_kind(kind) for sample in samples)
     elif path.is_dir():
         found = read_folder(path, as_they_are=True)
         if not found.graphs:

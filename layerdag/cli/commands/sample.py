@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from layerdag.training.checkpoint import LoadedCheckpoint
 
 
-PRETRAINED = "pretrained"
-
 _MOST_PROCESSES = 8
 _PROCESS_BYTES = 2_000_000_000
 """Of a process that draws 32 jobs of some thousand nodes side by side."""

@@ -21,7 +21,7 @@ import numpy as np
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold
-from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph
+from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph, of_kind
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (
     Comparison,
@@ -90,6 +90,7 @@ def jobs_beside(
         test: Real jobs that it never saw.
         samples: Its samples.
     """
+    train, test, samples = ([of_kind(g, "trace") for g in part] for part in (train, test, samples))
     sets = (train, test, samples)
     if not all(len(things) and all(map(_has_numbers, things)) for things in sets):
         return None

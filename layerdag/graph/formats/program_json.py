@@ -233,14 +233,19 @@ def graph_to_program(graph: AttributedGraph) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "name": graph.name,
-        "sizes": {
-            name: int(number)
-            for name, number in graph.conditions.items()
-            if isinstance(number, float) and number == int(number) and is_size(name)
-        },
+        "sizes": program_sizes(graph),
         "outputs": [graph.num_nodes - 1],
         "units": list(paths.values()),
         "nodes": nodes,
+    }
+
+
+def program_sizes(graph: AttributedGraph) -> dict[str, int]:
+    """Return the table of sizes of a program's graph, which stands among its conditions."""
+    return {
+        name: int(number)
+        for name, number in graph.conditions.items()
+        if isinstance(number, float) and number == int(number) and is_size(name)
     }
 
 

@@ -63,9 +63,9 @@ def test_flags_of_train_are_overrides(words: str, overrides: str) -> None:
     ("words", "overrides"),
     [
         ("--num 4 --guidance -1.5", "num=4 guidance=-1.5"),
-        ("family=gpt strategy=ddp --num 4", "++conditions.family=gpt "
-         "++conditions.strategy=ddp num=4"),
-        ("--family gpt --world-size=4", "++conditions.family=gpt ++conditions.world_size=4"),
+        ("--checkpoint pretrained family=gpt strategy=ddp", "checkpoint='pretrained' "
+         "++conditions.family=gpt ++conditions.strategy=ddp"),
+        ("--family gpt --num-nodes=40", "++conditions.family=gpt ++conditions.num_nodes=40"),
         ("conditions.family=gpt", "++conditions.family=gpt"),
         ("--conditions.family gpt", "++conditions.family=gpt"),
         ("+conditions.family=gpt", "+conditions.family=gpt"),
@@ -104,7 +104,9 @@ def test_a_name_with_spaces_and_quotes_stays_what_it_is() -> None:
         ("train", "--no-console=3", "'--no-console' takes no value"),
         ("train", "--family gpt", "does not take '--family'"),
         ("sample", "--famly gpt", "Did you mean '--family'"),
-        ("sample", "famly=gpt", "'famly' is no setting and no .* .* mean 'family'.*strategy"),
+        ("sample", "famly=gpt", "'famly' is no setting and no .* .* mean 'family'.*num_nodes"),
+        ("sample", "strategy=ddp", "Of programs ask for a plan, such as data=4"),
+        ("sample", "--world-size 4", "Of programs ask for ranks=4, or a plan"),
         ("sample", "--nmu 3", "Did you mean '--num'"),
     ],
 )  # fmt: skip

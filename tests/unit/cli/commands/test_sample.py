@@ -10,7 +10,6 @@ from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli.commands import sample as _sample
-from layerdag.cli.commands.sample import PRETRAINED
 from layerdag.cli.compose import compose
 from layerdag.cli.main import main
 from layerdag.cli.settings import sample_config
@@ -149,7 +148,7 @@ def test_numbers_out_of_bounds_are_wrong_use(words: list[str]) -> None:
 
 
 def test_the_checkpoint_of_the_package_has_a_name() -> None:
-    assert checkpoint_path(PRETRAINED) == pretrained_checkpoint()
+    assert checkpoint_path("pretrained") == pretrained_checkpoint()
     assert checkpoint_path("outputs/x") == Path("outputs/x")
 
 
