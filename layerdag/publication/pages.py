@@ -121,7 +121,7 @@ def public_content(results: ReleaseFindings) -> ReportContent:
     """Return the report that goes out with the samples: no figure of a single real job."""
     evaluation = results.evaluation
     return ReportContent(
-        title="Synthetic execution traces: what may be shared",
+        title=f"Synthetic {_what(results)}: what may be shared",
         lead=_lead(results),
         answers=tuple(_answers(results)),
         summary=tuple(_summary(results)),
@@ -498,7 +498,7 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
         has_samples: Whether samples are in the folder.
     """
     settings = results.settings
-    what = "execution traces" if results.jobs.kind == "trace" else "flow graphs"
+    what = _what(results)
     if not has_samples:
         return f"# No synthetic {what}\n\n{results.verdict.line}\n\n`{REPORT}` has the figures.\n"
     suffix = "/*.et" if results.jobs.kind == "trace" else ".graphml"
@@ -529,6 +529,11 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
             "",
         ]
     )
+
+
+def _what(results: ReleaseFindings) -> str:
+    """Return what the samples are."""
+    return "execution traces" if results.jobs.kind == "trace" else "flow graphs"
 
 
 def held_out_alike(data: GraphDataset, jobs: FoundJobs) -> str | None:
