@@ -11,6 +11,7 @@ import numpy as np
 
 from layerdag.dag.statistics import needed_programs, program_numbers
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.folder import require_public_calls
 from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
@@ -20,7 +21,7 @@ from layerdag.graph.attributed_graph import (
     Split,
     size_conditions,
 )
-from layerdag.graph.formats.program_json import program_graph
+from layerdag.graph.formats.program_json import CALL, program_graph
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.schema.plan_tables import fit_plans
@@ -57,7 +58,8 @@ def load_programs(
             program was in the data set.
 
     Raises:
-        DataError: If a file is damaged, or nothing is left for training.
+        DataError: If a file is damaged, calls operators that are not PyTorch's, or nothing is left
+            for training.
     """
     folder = embedded_programs(corpus) if folder is None else Path(folder)
     files = [
@@ -70,6 +72,7 @@ def load_programs(
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     for path in track(files, "reading programs", len(files)):
         graphs = list(_read(path))
+        require_public_calls((call for g in graphs for call in g.categories[CALL]), str(path))
         for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
             parts[split].append(graph)
     data = GraphDataset.build("programs", "program", parts)
