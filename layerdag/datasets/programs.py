@@ -22,6 +22,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.formats.program_json import CALL, program_graph
+from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.schema.plan_tables import fit_plans
@@ -75,7 +76,8 @@ def load_programs(
         require_public_calls((call for g in graphs for call in g.categories[CALL]), str(path))
         for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
             parts[split].append(graph)
-    data = GraphDataset.build("programs", "program", parts)
+    notes = merge_notes(note for graphs in parts.values() for g in graphs for note in g.notes)
+    data = GraphDataset.build("programs", "program", parts).replaced(notes=notes)
     data = _with_plans(data, parts["train"], folder.parent)
     if not avoid_copies:
         return data

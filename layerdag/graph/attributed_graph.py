@@ -18,7 +18,7 @@ import numpy as np
 from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_bytes, write_text
-from layerdag.runtime.json_shape import number_in
+from layerdag.runtime.json_shape import found_value, number_in, plain_reason, require_known
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import shorten
@@ -546,10 +546,14 @@ def read_step_time(path: str | Path) -> float:
         DataError: If the file holds none.
     """
     try:
-        least = json.loads(read_parsed(path))["step_time_s"]["min"]
+        document = json.loads(read_parsed(path))
+        require_known(document, ("step_time_s", "ranks", "measured"))
+        least = document["step_time_s"]["min"]
         is_number = isinstance(least, int | float) and not isinstance(least, bool)
         if is_number and math.isfinite(least) and least > 0:
             return float(least)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise DataError(f"{path}: holds no measured step time; collect the trace again.")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = plain_reason(error)
+    else:
+        why = f"the least one is {found_value(least)}"
+    raise DataError(f"{path}: holds no measured step time ({why}); collect the trace again.")

@@ -326,6 +326,9 @@ def read_machine(path: str | Path) -> CalibratedMachine:
             "'layerdag calibrate'."
         )
     try:
+        strange = sorted(document.keys() - {_KEY, "costs", "link", "cores", "alone", "together"})
+        if strange:
+            raise ConfigError(f"unknown key '{strange[0]:.80}'; take it out.")
         cores = document.get("cores")
         if cores is not None and type(cores) is not int:
             raise ConfigError(f"cores is {found_value(cores)}; it must be a whole number or null.")

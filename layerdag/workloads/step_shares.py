@@ -171,6 +171,9 @@ def read_shares(path: str | Path) -> FittedShares:
 def _from_document(document: object) -> FittedShares:
     if not isinstance(document, dict) or document.get(_KEY) != VERSION:
         raise ConfigError(f"holds no fitted shares of this version ('{_KEY}': {VERSION}).")
+    strange = sorted(document.keys() - {_KEY, "common", "devices", "software", "machines"})
+    if strange:
+        raise ConfigError(f"unknown key '{strange[0]:.80}'; take it out.")
     parts: dict[str, dict[str, dict[str, float]]] = {}
     for part in ("devices", "software", "machines"):
         named = document.get(part)

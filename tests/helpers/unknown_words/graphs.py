@@ -184,6 +184,7 @@ CASES = [
     UnknownWord(LABELS, NoteKind.ATTRIBUTE, "deep", _own(conditions={"deep": [1]})),
     UnknownWord(LABELS, NoteKind.VERSION, "layerdag-graph-9", _own(format="layerdag-graph-9")),
     UnknownWord(WFFORMAT, NoteKind.ATTRIBUTE, "colour", _wfformat({"colour": 1})),
+    UnknownWord(WFFORMAT, NoteKind.KEY, "hosts", _wfformat(hosts=[])),
     UnknownWord(WFFORMAT, NoteKind.LABEL, "long", _wfformat(makespanInSeconds="long")),
     UnknownWord(WFFORMAT, NoteKind.VERSION, "0.7",
         _file("w.json", '{"schemaVersion": "0.7", "workflow": {"tasks": []}}')),
