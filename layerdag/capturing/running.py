@@ -353,7 +353,7 @@ def _run_script(script: Path, arguments: list[str]) -> dict[str, object]:
 def _line(error: Exception, script: Path) -> str:
     """Return " at line N" of the last place in the script that the error passed."""
     if isinstance(error, SyntaxError):
-        return f" at line {error.lineno}"
+        return "" if error.lineno is None else f" at line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == script.name]
     return f" at line {lines[-1]}" if lines else ""

@@ -149,6 +149,10 @@ CASES = [
     UnknownWord(GRAPHML, NoteKind.ATTRIBUTE, "x",
         _graphml(_KEY.format("int"), _DATA.format(1) + _DATA.format(2))),
     UnknownWord(GRAPHML, NoteKind.DTYPE, "quaternion", _graphml(_KEY.format("quaternion"))),
+    UnknownWord(GRAPHML, NoteKind.NUMBER, "1.5", _graphml(_KEY.format("int"), _DATA.format(1.5))),
+    UnknownWord(GRAPHML, NoteKind.NUMBER, "far", _graphml(
+        "<key id='d' for='edge' attr.name='distance' attr.type='int'/>",
+        edge="<data key='d'>far</data>")),
     UnknownWord(GRAPHML, NoteKind.CATEGORY, "maybe",
         _graphml(_KEY.format("boolean"), _DATA.format("maybe"))),
     UnknownWord(GRAPHML, NoteKind.KEY, "other",
