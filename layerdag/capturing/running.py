@@ -98,7 +98,8 @@ def capture(
         TraceError: If the block did no work that could be traced.
     """
     require_free_prefix(prefix, overwrite=overwrite)
-    older = existing_files(prefix)
+    program = Path(f"{prefix}.program.json")
+    older = [*existing_files(prefix), *([program] if after and program.exists() else ())]
     with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
         with module_scopes() if after else nullcontext(), record(folder) as captured:
             yield captured

@@ -181,10 +181,9 @@ def _label(prefix: str, seconds: Sequence[float], ranks: int) -> str:
     """Write measured step times as the label of a job, and return what is said of them."""
     import statistics
 
-    from layerdag.graph.attributed_graph import STEP_TIMES, write_step_times
+    from layerdag.graph.attributed_graph import write_step_times
 
     if not seconds:
-        Path(f"{prefix}{STEP_TIMES}").unlink(missing_ok=True)
         return "step time: not measured, for the script did no further steps"
     path = write_step_times(prefix, seconds, ranks)
     least, middle = min(seconds), statistics.median(seconds)
@@ -237,6 +236,8 @@ def _sweep(args: argparse.Namespace) -> int:
 def _arguments_in(file: Path, number: int, line: str) -> list[str]:
     """Return the arguments of a line, as a shell reads them."""
     try:
+        if "\0" in line:
+            raise ValueError("holds a null byte")
         return shlex.split(line)
     except ValueError as error:
         raise UsageError(

@@ -19,7 +19,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape, unique_members
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -75,7 +75,7 @@ def read_program_json(path: str | Path) -> AttributedGraph:
     """
     source = str(path)
     try:
-        data = json.loads(read_parsed(path, GraphError))
+        data = json.loads(read_parsed(path, GraphError), object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise GraphError(
             f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
