@@ -354,13 +354,27 @@ class _Rank:
             operations[at] = replace(op, labels=tuple(labels.items()))
 
 
+_VOTES = ("_warmup_p2p", "_initialize_pipeline_distributed_state")
+"""The vote of schedules up to PyTorch 2.14, and since 2.15."""
+
+
 @contextmanager
 def _without_vote() -> Iterator[None]:
-    """Leave out the vote on whether shapes are known, which reads the content of tensors."""
+    """Leave out the vote on whether shapes are known, which reads the content of tensors.
+
+    Raises:
+        UsageError: If the schedules of this version of PyTorch have none that is known.
+    """
+    vote = next((name for name in _VOTES if name in vars(_PipelineSchedule)), None)
+    if vote is None:
+        raise UsageError(
+            f"PyTorch {torch.__version__}: its pipeline schedules begin in a way that is not "
+            "known; use PyTorch 2.15 or an older one, or capture the step without a pipeline."
+        )
 
     def known(_: Any, stages: Sequence[PipelineStage], *more: Any) -> None:
         for stage in stages:
             stage._inference_mode = InferenceMode.STATIC
 
-    with mock.patch.object(_PipelineSchedule, "_warmup_p2p", known):
+    with mock.patch.object(_PipelineSchedule, vote, known):
         yield

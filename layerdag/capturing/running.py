@@ -98,7 +98,8 @@ def capture(
         TraceError: If the block did no work that could be traced.
     """
     require_free_prefix(prefix, overwrite=overwrite)
-    older = existing_files(prefix)
+    program = Path(f"{prefix}.program.json")
+    older = [*existing_files(prefix), *([program] if after and program.exists() else ())]
     with tempfile.TemporaryDirectory(prefix="layerdag-") as folder:
         with module_scopes() if after else nullcontext(), record(folder) as captured:
             yield captured
@@ -353,7 +354,7 @@ def _run_script(script: Path, arguments: list[str]) -> dict[str, object]:
 def _line(error: Exception, script: Path) -> str:
     """Return " at line N" of the last place in the script that the error passed."""
     if isinstance(error, SyntaxError):
-        return f" at line {error.lineno}"
+        return "" if error.lineno is None else f" at line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == script.name]
     return f" at line {lines[-1]}" if lines else ""

@@ -32,6 +32,7 @@ from layerdag.capturing.parallel import (
 from layerdag.capturing.recorder import Recorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import LayerdagError, UsageError
+from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import SKIPPED, ComputeModel
 from layerdag.traces.analysis import WORLD
@@ -62,6 +63,7 @@ class CapturedStep:
         settings: What was captured.
         parameters: Parameters of the whole model.
         elementwise: Names of operators that work on each element alone.
+        notes: What was not understood of the file that describes the model.
     """
 
     name: str
@@ -70,6 +72,7 @@ class CapturedStep:
     settings: Settings
     parameters: int
     elementwise: frozenset[str]
+    notes: tuple[Note, ...] = ()
 
     @property
     def program(self) -> Trace:
@@ -303,6 +306,7 @@ def capture_model(
             step depends on the content of tensors, or if torch.distributed is in use.
     """
     found = Settings.from_dict(settings)
+    notes: tuple[Note, ...] = ()
     _refuse_pipeline("ld.program(module, inputs).step(pipeline=2)", found)
     if isinstance(model, nn.Module):
         name = type(model).__name__
@@ -312,7 +316,7 @@ def capture_model(
         found = _of_preset(found)
         if found.step.layers:
             shape = replace(shape, layers=found.step.layers)
-        name, inputs = shape.name, ()
+        name, inputs, notes = shape.name, (), shape.notes
         _require_text(shape)
         _require_fit(shape, found)
     with fake_world(found.plan.degrees) as world:
@@ -330,9 +334,8 @@ def capture_model(
         with capture_errors(recorder, name):
             _run(_Job(made, given, loss or loss_of, found, world, autocast), fake, recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
-    return CapturedStep(
-        name, (trace,), FakeWorld(world.degrees), found, count, frozenset(recorder.elementwise)
-    )
+    elementwise = frozenset(recorder.elementwise)
+    return CapturedStep(name, (trace,), FakeWorld(world.degrees), found, count, elementwise, notes)
 
 
 def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: Any) -> CapturedStep:

@@ -108,7 +108,7 @@ def new_words(
     Args:
         found: All words of a data set by the attribute or condition that holds them.
         extra: Further words that are public; "all" for every word.
-        checked: Attributes whose words are known to be public.
+        checked: Attributes whose words are known to be public, but for the numbers of programs.
 
     Raises:
         ConfigError: If ``extra`` is another word.
@@ -118,11 +118,14 @@ def new_words(
     if isinstance(extra, str):
         raise ConfigError(f"'public_words' must be a list of words, or {ALL}; found {extra!r}.")
     allowed = {_normal(word) for word in extra}
-    return {
+    new = {
         name: _new_words(name, sorted(w for w in known if not _is_public(w, allowed)), known)
         for name, known in found.items()
         if name not in checked
     }
+    if program_json.SIZES in checked:
+        new[program_json.SIZES] = program_json.rounded_numbers(found[program_json.SIZES])
+    return new
 
 
 def is_public(word: str) -> bool:

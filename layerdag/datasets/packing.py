@@ -448,7 +448,9 @@ class _Plan:
             with_attributes(graph, self.texts, self.numbers, self.edge_types), self.renamed
         )
         words = {
-            name: tuple(self.renamed.get(name, {}).get(word, word) for word in self.words[name])
+            name: tuple(
+                dict.fromkeys(self.renamed.get(name, {}).get(w, w) for w in self.words[name])
+            )
             for name in self.texts
         }
         if self.kind == "trace":

@@ -12,6 +12,7 @@ import numpy as np
 from layerdag.dag.statistics import needed_programs, program_numbers
 from layerdag.datasets.corpus import parts_of_records
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.folder import require_public_calls
 from layerdag.datasets.run_durations import run_durations
 from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import DataError
@@ -22,7 +23,8 @@ from layerdag.graph.attributed_graph import (
     Split,
     size_conditions,
 )
-from layerdag.graph.formats.program_json import program_graph
+from layerdag.graph.formats.program_json import CALL, program_graph
+from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.schema.plan_tables import fit_plans
@@ -64,7 +66,8 @@ def load_programs(
             so that steps of samples have times. The traces of the runs are read, some seconds.
 
     Raises:
-        DataError: If a file is damaged, or nothing is left for training.
+        DataError: If a file is damaged, calls operators that are not PyTorch's, or nothing is left
+            for training.
     """
     folder = embedded_programs(corpus) if folder is None else Path(folder)
     files = [
@@ -77,9 +80,11 @@ def load_programs(
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     for path in track(files, "reading programs", len(files)):
         graphs = list(_read(path))
+        require_public_calls((call for g in graphs for call in g.categories[CALL]), str(path))
         for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
             parts[split].append(graph)
-    data = GraphDataset.build("programs", "program", parts)
+    notes = merge_notes(note for graphs in parts.values() for g in graphs for note in g.notes)
+    data = GraphDataset.build("programs", "program", parts).replaced(notes=notes)
     data = _with_plans(data, parts["train"], folder.parent)
     if operator_times:
         names = [graph.name for graph in parts["train"]]

@@ -50,7 +50,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.topology import longest_path_layers
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import open_unpacked, read_parsed, require_plain_archive
 from layerdag.runtime.rng import numpy_generator
@@ -497,6 +497,7 @@ def _split(folder: Path, graphs: list[AttributedGraph]) -> dict[Split, list[Attr
     try:
         chosen = json.loads(read_parsed(path))
         require_shape(chosen, {split: [int] for split in SPLITS})
+        require_known(chosen, SPLITS)
         wrong = [n for split in SPLITS for n in chosen[split] if not 0 <= n < len(graphs)]
         if wrong:
             raise ValueError(f"{wrong[0]} is not one of 0 to {len(graphs) - 1}")

@@ -289,6 +289,14 @@ def _owners(file: Path) -> Mapping[str, str]:
                     f"{file}: has the columns {', '.join(reader.fieldnames or ()) or 'none'}; "
                     f"needed are {' and '.join(_COLUMNS)}."
                 )
-            return {str(row["graph"]): str(row["owner"]) for row in reader}
+            owners: dict[str, str] = {}
+            for row in reader:
+                name, owner = str(row["graph"]), str(row["owner"])
+                if owners.setdefault(name, owner) != owner:
+                    raise DataError(
+                        f"{file}: line {reader.line_num}: graph '{name:.80}' has two owners; keep "
+                        "one of them."
+                    )
+            return owners
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file}: cannot be read as CSV ({error}); check the path.") from error

@@ -18,7 +18,13 @@ import numpy as np
 from layerdag.errors import DataError, GraphError
 from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_bytes, write_text
-from layerdag.runtime.json_shape import number_in
+from layerdag.runtime.json_shape import (
+    found_value,
+    number_in,
+    plain_reason,
+    require_known,
+    unique_members,
+)
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import shorten
@@ -474,7 +480,7 @@ def _csv_table(path: Path, text: str) -> _Table:
 def _json_table(path: Path, text: str) -> _Table:
     """Return the values of a JSON as text."""
     try:
-        data = json.loads(text, object_pairs_hook=_without_doubles)
+        data = json.loads(text, object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error}).") from None
     if not isinstance(data, dict):
@@ -489,15 +495,6 @@ def _json_table(path: Path, text: str) -> _Table:
         }
         table.places[name] = f"graph '{name}'"
     return table
-
-
-def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON. Raises ValueError if a name stands twice in it."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"'{twice}' stands twice; keep one of them")
-    return found
 
 
 def _new(path: Path, name: str, rows: Mapping[str, object]) -> str:
@@ -546,10 +543,14 @@ def read_step_time(path: str | Path) -> float:
         DataError: If the file holds none.
     """
     try:
-        least = json.loads(read_parsed(path))["step_time_s"]["min"]
+        document = json.loads(read_parsed(path))
+        require_known(document, ("step_time_s", "ranks", "measured"))
+        least = document["step_time_s"]["min"]
         is_number = isinstance(least, int | float) and not isinstance(least, bool)
         if is_number and math.isfinite(least) and least > 0:
             return float(least)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise DataError(f"{path}: holds no measured step time; collect the trace again.")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = plain_reason(error)
+    else:
+        why = f"the least one is {found_value(least)}"
+    raise DataError(f"{path}: holds no measured step time ({why}); collect the trace again.")

@@ -4,7 +4,7 @@ A figure of 30 samples says nothing of 400 samples of the same generator, so tha
 samples belongs to every such figure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,7 +84,7 @@ class LeakRow:
         )
 
 
-def leak_curve(
+def leak_curve(  # noqa: PLR0913 - three sets, which of their columns say what, how much to look at
     train: Sequence[DAG],
     held_out: Sequence[DAG],
     generated: Sequence[DAG],
@@ -93,6 +93,7 @@ def leak_curve(
     seed: int = 0,
     measured: Sequence[int] = (),
     numeric: Sequence[int] = (),
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> tuple[LeakRow, ...]:
     """Return what ``numbers`` of the samples and all of them give away, in ascending order.
 
@@ -108,13 +109,15 @@ def leak_curve(
         measured: Columns of ``x_NA`` that hold measurements, such as durations. If there are any,
             one more attack looks at the graphs without them.
         numeric: Columns that hold other numbers, such as FLOPs: the size of a model is read there.
+        is_enough: Asked before each smaller number, from large to small; the rest is left out.
     """
     if not held_out or not train or not generated:
         return ()
     pool = AttackPool(train, held_out, generated, measured=measured, numeric=numeric)
     order_K = random_order(len(generated), seed)
     counts = {*(n for n in numbers if n < len(generated)), len(generated)}
-    return tuple(_rows(pool, order_K, sorted(counts), seed))
+    rows = list(_rows(pool, order_K, sorted(counts, reverse=True), seed, is_enough))
+    return tuple(reversed(rows))
 
 
 def random_order(count: int, seed: int) -> np.ndarray:
@@ -123,13 +126,19 @@ def random_order(count: int, seed: int) -> np.ndarray:
 
 
 def _rows(
-    pool: AttackPool, order_K: np.ndarray, counts: Sequence[int], seed: int
+    pool: AttackPool,
+    order_K: np.ndarray,
+    counts: Sequence[int],
+    seed: int,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Iterator[LeakRow]:
     """Yield what the first samples of a pool give away, for each number of them."""
     with stage("reading traits of graphs", len(order_K)):
         attacks, traits = all_attacks(pool), traits_of(pool, seed)
     member_T, other_H = pool.roles.member_T, pool.roles.other_H
     for count in counts:
+        if count < counts[0] and is_enough():
+            return
         roles = Roles(member_T, other_H, pool.roles.sample_K[order_K[:count]])
         with stage(f"attacks by {count:,} samples", count):
             yield _row(pool, attacks, traits, roles, seed)

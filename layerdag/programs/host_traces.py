@@ -22,6 +22,7 @@ from layerdag.programs.recording import (
     Recording,
     Reference,
 )
+from layerdag.runtime.json_shape import plain_reason
 from layerdag.traces.pytorch.host_trace import argument_values, attribute
 from layerdag.traces.pytorch.kineto import Raw, stream_objects
 from layerdag.traces.pytorch.operators import scalar_type
@@ -172,8 +173,14 @@ class _Reader:
             self._branches.append(f"{self._module(node) or 'the model'}: {name}")
             return
         self._messages += name in _MESSAGES
-        if name in _PLAN or self._moves_buffers(node, name):
-            return
+        try:
+            if name in _PLAN or self._moves_buffers(node, name):
+                return
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(
+                f"{self._source}: node {node.get('id')} ({name}) has inputs or outputs of another "
+                f"form than a host trace ({plain_reason(error)}); record it again."
+            ) from error
         found = _SCHEMA.match(str(attribute(node, "op_schema") or ""))
         if found is None or name.startswith(("c10d", "_c10d_functional", "fsdp")):
             raise DataError(

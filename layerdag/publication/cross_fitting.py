@@ -264,6 +264,8 @@ LEAST_SAMPLES = 8
 """Of a fold, below which it says nothing."""
 TRAINING_SHARE = 0.5
 """Of the seconds of a fold; the rest is for sampling."""
+ATTACKS_SHARE = 0.15
+"""Of the seconds of all folds, for the attacks at the end."""
 LEAST_SECONDS = 10.0
 LEAST_SHARE = 0.5
 """Of the budget, that folds may take where they are asked for, whatever is left."""
@@ -369,7 +371,7 @@ def cross_fitted_if_affordable(
     settings: ReleaseSettings,
     jobs: FoundJobs,
     work: PrivateWorkspace,
-    evaluating: float,
+    left: float,
     tell: Callable[[str], None],
 ) -> CrossFit | None:
     """Attack models of folds if that is asked for, or if the budget allows.
@@ -378,11 +380,9 @@ def cross_fitted_if_affordable(
         settings: Of the release; ``num`` samples are wanted of each fold.
         jobs: The real graphs.
         work: The private folder, with what training and sampling took.
-        evaluating: Seconds that evaluating the samples took.
+        left: Seconds of the budget that are left.
         tell: Takes a line on each fold.
     """
-    spent = [float(work.stages.get(stage, {}).get("seconds", 0.0)) for stage in ("train", "sample")]
-    left = settings.budget - sum(spent) - evaluating
     folds = planned_folds(settings, jobs, work, left)
     if folds < 2:
         if settings.cross_fit is None and not jobs.parts:
@@ -430,7 +430,7 @@ def cross_fitted(
             tell(f"fold {fold + 1} of {folds}: no graph of it can be expressed by the others")
             continue
         own = work.inside(f"{FOLDS}/{folds}-{fold}")
-        pool = _sampled(settings, jobs, data, own, fold, seconds / folds)
+        pool = _sampled(settings, jobs, data, own, fold, (1 - ATTACKS_SHARE) * seconds / folds)
         count = pool.roles.sample_K.size
         tell(f"fold {fold + 1} of {folds}: {count} samples")
         names = (*data.names["train"], *data.names["val"], *data.names["test"])
@@ -482,7 +482,7 @@ def planned_folds(
     spent = [work.stages.get(stage, {}).get("seconds") for stage in ("train", "sample")]
     folds = usual_folds(jobs.num_runs)
     known = [float(seconds) for seconds in spent if isinstance(seconds, int | float)]
-    allowed = len(known) == len(spent) and folds * sum(known) <= left
+    allowed = len(known) == len(spent) and folds * sum(known) <= (1 - ATTACKS_SHARE) * left
     work.note("cross_fit", {"budget": settings.budget, "folds": folds if allowed else 0})
     return folds if allowed else 0
 

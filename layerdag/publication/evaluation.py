@@ -26,6 +26,7 @@ from layerdag.publication.cross_fitting import (
 )
 from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.time_left import TimeLeft
 from layerdag.report.content import Distribution, SystemTimes, median_ratio
 from layerdag.report.gather import (
     SimulatedWorkloads,
@@ -64,6 +65,7 @@ class SampleEvaluation:
         systems: Mean simulated times.
         failed: Samples that did not simulate to their end, with the reason.
         cross_fit: Membership attacks on models of folds; None if none were trained.
+        left_out: What did not fit into the budget, in words.
     """
 
     structure: StructureReport
@@ -80,6 +82,7 @@ class SampleEvaluation:
     systems: SystemTimes | None
     failed: tuple[str, ...]
     cross_fit: CrossFit | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
@@ -94,14 +97,22 @@ class SampleEvaluation:
         }
 
 
+SIMILARITY, USEFULNESS = "similarity to real graphs", "usefulness for predictors"
+"""Parts of an evaluation that a page answers a question by."""
+
+
 def evaluate_samples(
     data: GraphDataset,
     real: Sequence[AttributedGraph],
     drawn: AcceptedSamples,
     kept: Sequence[GeneratedGraph],
     checkpoint: LoadedCheckpoint,
+    time_left: TimeLeft | None = None,
 ) -> SampleEvaluation:
     """Evaluate samples beside the real graphs.
+
+    What the verdict needs is always computed: rules, copies, attacks on all samples. The rest
+    follows in the order of its use, as far as there is time.
 
     Args:
         data: The split real graphs.
@@ -109,38 +120,59 @@ def evaluate_samples(
         drawn: Everything that was drawn.
         kept: What is to be published, at least one sample.
         checkpoint: What was sampled from.
+        time_left: Of the budget; None is without end.
     """
+    time_left = time_left or TimeLeft()
     train, held_out = data.graphs["train"], data.held_out
     dags = [sample.dag for sample in kept]
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in kept])
-    similarity = similarity_of(data, dags, kept)
+    copies = novelty(train, held_out, dags, structure.valid_B)
+    leaks = time_left.always(lambda: _leaks(data, dags, time_left))
+    similarity = time_left.if_time(SIMILARITY, lambda: similarity_of(data, dags, kept))
+    ratio = median_ratio(similarity)
+    transfer = time_left.if_time(USEFULNESS, lambda: _transfer(data, kept))
+    simulated = time_left.if_time(
+        "simulated times beside those of real jobs", lambda: _simulated(data, real, kept)
+    )
+    simulations, systems, failed, repairs = simulated or _NOTHING_SIMULATED
+    weights = time_left.if_time(
+        "attacks on weights that are not published", lambda: weight_attacks(checkpoint, data)
+    )
     others = [sample.dag for sample in drawn.with_copies]
-    simulations, systems, failed, repairs = _simulated(data, real, kept)
+    ratio_with_copies = ratio
+    if len(others) > len(kept):
+        ratio_with_copies = time_left.if_time(
+            "similarity without rejecting copies",
+            lambda: median_ratio(similarity_of(data, others)),
+        )
     return SampleEvaluation(
         structure=structure,
         real_structure=check_structure(held_out, statistics),
-        novelty=novelty(train, held_out, dags, structure.valid_B),
-        leaks=leak_curve(
-            train,
-            held_out,
-            dags,
-            measured=data.schema.measured_columns,
-            numeric=data.schema.size_columns,
-        ),
-        weights=weight_attacks(checkpoint, data),
+        novelty=copies,
+        leaks=leaks,
+        weights=weights or (),
         similarity=similarity,
-        ratio=median_ratio(similarity),
-        ratio_with_copies=(
-            median_ratio(similarity_of(data, others))
-            if len(others) > len(kept)
-            else median_ratio(similarity)
-        ),
-        transfer=_transfer(data, kept),
+        ratio=ratio,
+        ratio_with_copies=ratio_with_copies,
+        transfer=transfer,
         repairs=repairs,
         simulations=simulations,
         systems=systems,
         failed=failed,
+        left_out=time_left.left_out,
+    )
+
+
+def _leaks(data: GraphDataset, dags: Sequence[DAG], time_left: TimeLeft) -> tuple[LeakRow, ...]:
+    """Return what all samples give away, and what fewer of them do as far as there is time."""
+    return leak_curve(
+        data.graphs["train"],
+        data.held_out,
+        dags,
+        measured=data.schema.measured_columns,
+        numeric=data.schema.size_columns,
+        is_enough=lambda: time_left.is_up_for("what fewer samples give away"),
     )
 
 
@@ -181,12 +213,16 @@ def _has_label(dag: DAG) -> bool:
     return isinstance(dag.conditions.get(LABEL), float)
 
 
+_Simulated = tuple[tuple[Distribution, ...], SystemTimes | None, tuple[str, ...], dict[str, int]]
+_NOTHING_SIMULATED: _Simulated = ((), None, (), {})
+
+
 def _simulated(
     data: GraphDataset, real: Sequence[AttributedGraph], kept: Sequence[GeneratedGraph]
-) -> tuple[tuple[Distribution, ...], SystemTimes | None, tuple[str, ...], dict[str, int]]:
+) -> _Simulated:
     """Simulate real and synthetic jobs on the same small clusters."""
     if data.schema.kind != "trace":
-        return (), None, (), {}
+        return _NOTHING_SIMULATED
     made = decoded_jobs(sample.graph for sample in kept)
     repairs = made.repairs
     ours = simulate_stage(made.workloads[:SIMULATED], "simulating samples")

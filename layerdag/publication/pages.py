@@ -6,11 +6,13 @@ Both specifications are published by MLCommons ("Croissant Format Specification"
 "Croissant RAI Specification", version 1.0).
 """
 
+import csv
 import hashlib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,17 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs, operators_of
 from layerdag.evaluation.metrics.base import attribute_views
+from layerdag.graph.attributed_graph import LABEL
 from layerdag.privacy.membership import Attack, Verdict
-from layerdag.publication.cross_fitting import RunRequirement
+from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
 from layerdag.publication.drawing import KEPT, AcceptedSamples, drawing_plan, written_graph
-from layerdag.publication.evaluation import ReleaseDecision, ReleaseVerdict, SampleEvaluation
+from layerdag.publication.evaluation import (
+    SIMILARITY,
+    USEFULNESS,
+    ReleaseDecision,
+    ReleaseVerdict,
+    SampleEvaluation,
+)
 from layerdag.publication.settings import (
     CARD,
     FIGURES,
@@ -99,12 +108,20 @@ class ReleaseFindings:
         published = self.verdict.outcome is not ReleaseDecision.NO
         return published and self.weights is not None and self.weights.released
 
+    @cached_property
+    def of_real_operators(self) -> int:
+        """How many samples have equally many of each operator as a real run."""
+        real = set(self.jobs.programs.values())
+        if not real:
+            return 0
+        return sum(operators_of(written_graph(sample)) in real for sample in self.kept)
+
 
 def public_content(results: ReleaseFindings) -> ReportContent:
     """Return the report that goes out with the samples: no figure of a single real job."""
     evaluation = results.evaluation
     return ReportContent(
-        title="Synthetic execution traces: what may be shared",
+        title=f"Synthetic {_what(results)}: what may be shared",
         lead=_lead(results),
         answers=tuple(_answers(results)),
         summary=tuple(_summary(results)),
@@ -113,7 +130,7 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         leaks=evaluation.leaks[-1:] if evaluation else (),  # each attack once
         similarity=evaluation.similarity if evaluation else None,
         transfer=evaluation.transfer if evaluation else None,
-        target="the step time in seconds",
+        target="the step time in seconds" if results.jobs.kind == "trace" else "the label",
         repairs=_repairs(evaluation),
         timelines=_timelines(results, ()),
         simulated_on=next(iter(systems())),
@@ -202,8 +219,19 @@ def _answers(results: ReleaseFindings) -> Iterator[Answer]:
         "membership" if results.evaluation and results.evaluation.leaks else "summary",
     )
     if results.evaluation is not None:
-        yield similarity_verdict(results.evaluation.ratio, results.evaluation.similarity)
+        yield _likeness(results.evaluation)
         yield _use(results)
+
+
+_NO_TIME = "No time of the budget was left to look."
+
+
+def _likeness(evaluation: SampleEvaluation) -> Answer:
+    """Return whether samples are like real graphs."""
+    answer = similarity_verdict(evaluation.ratio, evaluation.similarity)
+    if SIMILARITY in evaluation.left_out:
+        return replace(answer, answer="not looked at", reason=_NO_TIME)
+    return answer
 
 
 def _use(results: ReleaseFindings) -> Answer:
@@ -213,9 +241,12 @@ def _use(results: ReleaseFindings) -> Answer:
     missing = (
         f"There are {need.found} labeled held-out graphs, and {need.needed} are needed."
         if not need.is_met
-        else "Step times could not be predicted: there are too few of them, or all are alike."
+        else "Labels could not be predicted: there are too few of them, or all are alike."
     )
-    return utility_verdict(results.evaluation.transfer, missing)
+    answer = utility_verdict(results.evaluation.transfer, missing)
+    if USEFULNESS in results.evaluation.left_out and need.is_met:
+        return replace(answer, answer="not looked at", reason=_NO_TIME)
+    return answer
 
 
 def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
@@ -229,7 +260,7 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
         yield from _rejected(drawn)
         yield SummaryRow(
             "samples with the operators of a real run",
-            f"{_of_real_operators(results):,}",
+            f"{results.of_real_operators:,}",
             "",
             "equally many of each; their sizes, edges and times are others",
         )
@@ -249,7 +280,9 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
                 "median ratio of distances",
                 number(evaluation.ratio, 2),
                 "1",
-                f"without rejecting copies {number(evaluation.ratio_with_copies, 2)}",
+                ""
+                if evaluation.ratio_with_copies is None
+                else f"without rejecting copies {number(evaluation.ratio_with_copies, 2)}",
             )
         if evaluation.similarity is not None:
             yield from job_rows(evaluation.similarity)
@@ -257,6 +290,8 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
         if evaluation.systems is not None or evaluation.simulations:
             fraction = len(evaluation.failed)
             yield SummaryRow("samples that did not simulate to their end", f"{fraction}", "0")
+        for what in evaluation.left_out:
+            yield SummaryRow(f"not looked at: {what}", "", "", _NO_TIME)
     if results.weights is not None:
         yield from _weights_rows(results.weights)
     for need in results.needs:
@@ -355,7 +390,8 @@ def _provenance(results: ReleaseFindings) -> Iterator[tuple[str, str]]:
     data = results.data
     if data is not None:
         train, held = len(data.graphs["train"]), len(data.held_out)
-        yield "real graphs", f"{train:,} for training, {held:,} held out, split by run"
+        unit = split_unit(data, results.jobs)
+        yield "real graphs", f"{train:,} for training, {held:,} held out, split by {unit}"
     if results.training:
         steps, best = results.training.get("steps"), results.training.get("best_step")
         yield "training", f"from {results.training.get('start')}, {steps} steps, best at {best}"
@@ -446,7 +482,7 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         or "The publisher of this folder has not said how to cite it.",
         "isLiveDataset": False,
         "distribution": [_table_file(folder), _sample_files(kind)],
-        "recordSet": [_records(columns)],
+        "recordSet": [_records(columns, folder / TABLE, kind)],
         **_rai(results),
     }
     if results.settings.license:
@@ -462,7 +498,7 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
         has_samples: Whether samples are in the folder.
     """
     settings = results.settings
-    what = "execution traces" if results.jobs.kind == "trace" else "flow graphs"
+    what = _what(results)
     if not has_samples:
         return f"# No synthetic {what}\n\n{results.verdict.line}\n\n`{REPORT}` has the figures.\n"
     suffix = "/*.et" if results.jobs.kind == "trace" else ".graphml"
@@ -495,6 +531,11 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
     )
 
 
+def _what(results: ReleaseFindings) -> str:
+    """Return what the samples are."""
+    return "execution traces" if results.jobs.kind == "trace" else "flow graphs"
+
+
 def held_out_alike(data: GraphDataset, jobs: FoundJobs) -> str | None:
     """Return a sentence where held-out runs are of programs that are trained on, else None."""
     known = {jobs.programs.get(name) for name in data.names["train"]}
@@ -508,19 +549,17 @@ def held_out_alike(data: GraphDataset, jobs: FoundJobs) -> str | None:
     )
 
 
+def split_unit(data: GraphDataset, jobs: FoundJobs) -> str:
+    """Return what is held out as a whole: "program" or "run"."""
+    whole = program_of_runs(jobs) is not None and held_out_alike(data, jobs) is None
+    return "program" if whole else "run"
+
+
 def _caveats(results: ReleaseFindings) -> tuple[str, ...]:
     """Return what the figures do not say."""
     alike = None if results.data is None else held_out_alike(results.data, results.jobs)
     alone = () if results.gives_weights else (SAMPLES_ALONE,)
     return (*CAVEATS, *([alike] if alike else ()), *alone)
-
-
-def _of_real_operators(results: ReleaseFindings) -> int:
-    """Return how many samples have equally many of each operator as a real run."""
-    real = set(results.jobs.programs.values())
-    if not real:
-        return 0
-    return sum(operators_of(written_graph(sample)) in real for sample in results.kept)
 
 
 def _table_file(folder: Path) -> dict[str, Any]:
@@ -551,25 +590,50 @@ def _sample_files(kind: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _records(columns: list[str]) -> dict[str, Any]:
+_COLUMNS = {
+    "name": "Name of the sample, of its file or folder",
+    "nodes": "Number of its nodes",
+    "edges": "Number of its edges",
+    "ranks": "Number of its ranks",
+}
+_LABELS = {
+    "trace": "Step time in seconds, predicted by the model",
+    "flow": "Label, predicted by the model, in the unit that labels of the private graphs have",
+}
+
+
+def _records(columns: list[str], table: Path, kind: str) -> dict[str, Any]:
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    about = {**_COLUMNS, LABEL: _LABELS[kind]}
     return {
         "@type": "cr:RecordSet",
         "@id": "list",
         "name": "list",
-        "description": "What is known of each sample; label is a step time in seconds.",
+        "description": "What is known of each sample.",
         "key": {"@id": "list/name"},
         "field": [
             {
                 "@type": "cr:Field",
                 "@id": f"list/{column}",
                 "name": column,
-                "description": f"{column} of the sample",
-                "dataType": "sc:Integer" if column in _NUMBERS else "sc:Text",
+                "description": about.get(column, f"Condition '{column}' that it was sampled for"),
+                "dataType": _data_type(column, [row[column] for row in rows if row[column]]),
                 "source": {"fileObject": {"@id": TABLE}, "extract": {"column": column}},
             }
             for column in columns
         ],
     }
+
+
+def _data_type(column: str, values: Sequence[str]) -> str:
+    """Return the type of a column of the table."""
+    if column in _NUMBERS:
+        return "sc:Integer"
+    try:
+        return "sc:Float" if [float(value) for value in values] else "sc:Text"
+    except ValueError:
+        return "sc:Text"
 
 
 def _rai(results: ReleaseFindings) -> dict[str, Any]:

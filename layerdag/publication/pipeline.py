@@ -26,7 +26,6 @@ from layerdag.publication.cross_fitting import (
     cross_fitted_if_affordable,
     dataset_of,
     needs_of,
-    program_of_runs,
     run_of_graphs,
     split_jobs,
 )
@@ -46,6 +45,7 @@ from layerdag.publication.pages import (
     owners_content,
     public_content,
     read_me,
+    split_unit,
 )
 from layerdag.publication.settings import (
     CARD,
@@ -65,6 +65,7 @@ from layerdag.publication.settings import (
     read_jobs,
     workspace_lock,
 )
+from layerdag.publication.time_left import TimeLeft
 from layerdag.publication.training import TRAINING_FRACTION, train_teacher
 from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
 from layerdag.report.page import write_report
@@ -194,6 +195,8 @@ def _shared_numbers(results: ReleaseFindings) -> list[str]:
 
 SAMPLING_SHARE = 0.35
 """Of the budget, after training; the rest is for evaluation."""
+WRITING_SHARE = 0.1
+"""Of the budget, for the files and pages."""
 _LEAST_SECONDS = 10.0
 
 Tell = Callable[[str], None]
@@ -403,12 +406,20 @@ def _learned(
     parts = split_jobs(jobs, settings.seed)
     held = set((*data.names["val"], *data.names["test"]))
     real = [graph for graph in (*parts["val"], *parts["test"]) if graph.name in held]
-    evaluation = evaluate_samples(data, real, drawn, kept, checkpoint) if kept else None
+    left = _left(settings, work, clock)
+    evaluation = (
+        evaluate_samples(data, real, drawn, kept, checkpoint, TimeLeft(left)) if kept else None
+    )
     clock.lap("evaluate")
+    if evaluation is not None and evaluation.left_out:
+        tell(
+            f"left out, for no time of the budget was left: {', '.join(evaluation.left_out)}; the "
+            "same command with a larger --budget adds them"
+        )
     if evaluation is not None and (settings.cross_fit is not None or not needs[0].is_met):
         wanted = replace(settings, num=len(kept))
-        spent = clock.seconds["evaluate"]
-        folded = cross_fitted_if_affordable(wanted, jobs, work, spent, tell)
+        left = _left(settings, work, clock)
+        folded = cross_fitted_if_affordable(wanted, jobs, work, left, tell)
         evaluation = replace(evaluation, cross_fit=folded)
         if folded is not None:
             clock.lap("cross-fit")
@@ -426,6 +437,19 @@ def _learned(
         weights,
     )  # fmt: skip
     return _finished(work, results, tell)
+
+
+def _left(settings: ReleaseSettings, work: PrivateWorkspace, clock: "_Clock") -> float:
+    """Return the seconds of the budget that are left before writing.
+
+    What an earlier call trained or drew counts as it did there, so that both leave out the same.
+    """
+    noted = {stage: float(work.stages.get(stage, {}).get("seconds", 0.0)) for stage in _NOTED}
+    spent = [max(seconds, noted.get(stage, 0.0)) for stage, seconds in clock.seconds.items()]
+    return (1 - WRITING_SHARE) * settings.budget - sum(spent)
+
+
+_NOTED = ("train", "sample")
 
 
 class _Clock:
@@ -466,9 +490,7 @@ def _tell_split(
 ) -> None:
     """Say how many graphs each part and each test has."""
     sizes = [len(data.graphs[part]) for part in SPLITS]
-    held_out = held_out_alike(data, jobs)
-    whole = program_of_runs(jobs) is not None and held_out is None
-    unit = "program" if whole else "run"
+    held_out, unit = held_out_alike(data, jobs), split_unit(data, jobs)
     tell("split by {}: {} for training, {} for validation, {} for test".format(unit, *sizes))
     for reason in data.left_out[:5]:
         tell(f"  left out of the split: {reason}")

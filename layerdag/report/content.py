@@ -17,7 +17,7 @@ from layerdag.surrogates.data import REAL, SYNTHETIC
 from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.viz.drawing import Picture
-from layerdag.viz.html import number
+from layerdag.viz.html import interval, number
 
 
 @dataclass(frozen=True)
@@ -434,8 +434,17 @@ def utility_verdict(report: TransferReport | None, missing: str = "") -> Answer:
     if report.tested_on < FEWEST_TESTED:
         return Answer(
             IS_IT_USEFUL, "too few to tell", "fair",
-            f"Predictors of step times could be tested on {report.tested_on} real jobs, and "
+            f"Predictors could be tested on {report.tested_on} real graphs, and "
             f"{FEWEST_TESTED} are needed.",
+            "usefulness",
+        )  # fmt: skip
+    ceiling = report.row(family, REAL).scores["spearman"]
+    if ceiling.interval is not None and ceiling.interval.low <= 0:
+        return Answer(
+            IS_IT_USEFUL, "cannot be told", "fair",
+            f"A predictor that learned from real graphs does no better than guessing (rank "
+            f"correlation {number(real, 2)} {interval(ceiling.interval)}, 0 is guessing), so that "
+            "there is nothing to compare samples with.",
             "usefulness",
         )  # fmt: skip
     tone = "good" if reaches else "fair" if known and made >= 0.5 else "poor"
@@ -444,8 +453,8 @@ def utility_verdict(report: TransferReport | None, missing: str = "") -> Answer:
         IS_IT_USEFUL,
         word,
         tone,
-        f"A predictor of step times that learned from the samples alone puts {report.tested_on} "
-        f"real jobs in order with a rank correlation of {number(made, 2)}, and one that learned "
-        f"from real jobs with {number(real, 2)} (1 is perfect, 0 is guessing).",
+        f"A predictor that learned from the samples alone puts {report.tested_on} real graphs in "
+        f"order with a rank correlation of {number(made, 2)}, and one that learned from real "
+        f"graphs with {number(real, 2)} (1 is perfect, 0 is guessing).",
         "usefulness",
     )

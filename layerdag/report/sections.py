@@ -24,6 +24,7 @@ from layerdag.report.content import (
     Neighbors,
     ReportContent,
 )
+from layerdag.surrogates.data import REAL
 from layerdag.surrogates.scoring import SCORES
 from layerdag.surrogates.tstr import (
     RELATIVE,
@@ -745,7 +746,14 @@ def _ceiling(report: TransferReport, family: str) -> str:
     mine = {one.score: one for one in report.fractions if one.family == family}
     if not mine:
         return ""
-    return f": synthetic reaches {' and '.join(_reached(mine[name]) for name in RELATIVE)}"
+    real = report.row(family, REAL).scores
+    guessed = [
+        name for name in RELATIVE if (found := real[name].interval) is not None and found.low <= 0
+    ]
+    reached = [_reached(mine[name]) for name in RELATIVE if name not in guessed]
+    told = f": synthetic reaches {' and '.join(reached)}" if reached else ""
+    lacking = " and ".join(score_words(name).lower() for name in guessed)
+    return told + (f"; the {lacking} of real graphs may be 0" if lacking else "")
 
 
 def _reached(fraction: ReachedFraction) -> str:

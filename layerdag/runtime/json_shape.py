@@ -9,7 +9,8 @@ at.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _SHOWN = 60
@@ -107,6 +108,19 @@ def require_known(value: Mapping[str, Any], known: Iterable[str]) -> None:
     strange = sorted(value.keys() - set(known))
     if strange:
         raise ValueError(f"'{strange[0]:.80}' is no key that is known")
+
+
+def unique_members(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON, as ``object_pairs_hook``.
+
+    Raises:
+        ValueError: If a name stands twice in it.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"'{twice}' stands twice; keep one of them")
+    return found
 
 
 def plain_reason(error: Exception) -> str:

@@ -32,7 +32,7 @@ from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import UNIT, is_size
 from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute, fit_category, words_of
@@ -417,6 +417,7 @@ class GraphSchema:
         """
         try:
             require_shape(data, _SHAPE)
+            require_known(data, (key.removesuffix("?") for key in _SHAPE))
             schema = cls(
                 kind=str(data["kind"]),
                 attributes=(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.errors import DataError
+from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
 
@@ -16,13 +17,20 @@ def read_table(path: str | Path) -> Mapping[str, list[str]]:
     """Return the columns of a CSV file with a header, as text.
 
     Raises:
-        DataError: If it is empty, or a row has another number of fields than the header.
+        DataError: If it is no CSV or empty, names a column twice, or a row has another number of
+            fields than the header.
     """
     text = read_parsed(path).decode("utf-8-sig", errors="replace")
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    except csv.Error as error:
+        raise DataError(f"{path}: is no CSV ({error}); check the file.") from None
     if len(rows) < 2:
         raise DataError(f"{path}: has no rows; give a header and at least one row.")
     header = [name.strip() for name in rows[0]]
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path}: has the column '{twice:.40}' twice; keep one of them.")
     for at, row in enumerate(rows):
         if len(row) != len(header):
             raise DataError(
@@ -60,10 +68,8 @@ def numbers(path: str | Path, name: str, column: Sequence[str]) -> np.ndarray:
     """
     made = np.empty(len(column))
     for at, text in enumerate(column):
-        try:
-            made[at] = float(text)
-        except ValueError:
-            made[at] = np.nan
+        number = number_in(text)
+        made[at] = np.nan if number is None else number
         if not np.isfinite(made[at]):
             raise DataError(
                 f"{path}: row {at + 1}: {name} is '{text:.40}', which is no number; correct it."

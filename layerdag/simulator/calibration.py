@@ -13,7 +13,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value
+from layerdag.runtime.json_shape import found_value, unique_members
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.analysis import ScaledCompute
 from layerdag.simulator.cluster import Cluster
@@ -317,7 +317,9 @@ def read_machine(path: str | Path) -> CalibratedMachine:
         ConfigError: If the file is missing, no such JSON, or holds a value that is not possible.
     """
     try:
-        document = json.loads(read_whole(Path(path), MAX_MACHINE_BYTES, ConfigError))
+        document = json.loads(
+            read_whole(Path(path), MAX_MACHINE_BYTES, ConfigError), object_pairs_hook=unique_members
+        )
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
     if not isinstance(document, dict) or document.get(_KEY) != VERSION:
@@ -326,6 +328,9 @@ def read_machine(path: str | Path) -> CalibratedMachine:
             "'layerdag calibrate'."
         )
     try:
+        strange = sorted(document.keys() - {_KEY, "costs", "link", "cores", "alone", "together"})
+        if strange:
+            raise ConfigError(f"unknown key '{strange[0]:.80}'; take it out.")
         cores = document.get("cores")
         if cores is not None and type(cores) is not int:
             raise ConfigError(f"cores is {found_value(cores)}; it must be a whole number or null.")

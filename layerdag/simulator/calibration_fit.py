@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.calibration import (
@@ -123,19 +124,19 @@ def _of_table(path: Path) -> list[MeasuredRun]:
 def _of_rows(path: Path) -> list[MeasuredRun]:
     text = read_whole(path, MAX_TABLE_BYTES, ConfigError).decode("utf-8-sig", errors="replace")
     table = csv.DictReader(io.StringIO(text))
-    if not set(_COLUMNS) <= set(table.fieldnames or ()):
+    if sorted(table.fieldnames or ()) != sorted(_COLUMNS):
         raise ConfigError(
-            f"{path}: needs the columns workload and seconds; found "
+            f"{path}: needs the columns workload and seconds, and no other; found "
             f"{', '.join(table.fieldnames or ()) or 'none'}."
         )
     least: dict[str, float] = {}
     for row in table:
-        try:
-            prefix, seconds = str(row["workload"]), float(row["seconds"])
-        except (TypeError, ValueError):
+        prefix, text = str(row["workload"]), str(row["seconds"])
+        seconds = number_in(text)
+        if seconds is None or not 0 < seconds < math.inf:
             raise ConfigError(
-                f"{path}: line {table.line_num} states no number of seconds ({row['seconds']!r})."
-            ) from None
+                f"{path}: line {table.line_num} states no number of seconds ('{text:.40}')."
+            )
         least[prefix] = min(seconds, least.get(prefix, math.inf))
     return [
         MeasuredRun(read_workload(path.parent / prefix), seconds, prefix)

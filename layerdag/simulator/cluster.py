@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError, UsageError, WrongNameError
-from layerdag.runtime.json_shape import found_value
+from layerdag.runtime.json_shape import found_value, unique_members
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
 from layerdag.simulator.collectives import parse_implementation
@@ -419,7 +419,7 @@ def read_system(path: str | Path) -> SystemConfig:
     """
     data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
     with _named(path):
-        found = _system(Section(_parsed(data, json.loads, "JSON"), _SYSTEM_KEYS))
+        found = _system(Section(_parsed(data, _json, "JSON"), _SYSTEM_KEYS))
         for key, attribute in _IMPLEMENTATIONS.items():
             for name in getattr(found, attribute):
                 _require_algorithm(key, name)
@@ -525,7 +525,7 @@ def read_memory(path: str | Path) -> MemoryConfig:
     """
     data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
     with _named(path):
-        return _memory(Section(_parsed(data, json.loads, "JSON"), _MEMORY_KEYS))
+        return _memory(Section(_parsed(data, _json, "JSON"), _MEMORY_KEYS))
 
 
 def _memory(section: Section) -> MemoryConfig:
@@ -546,6 +546,10 @@ def _memory(section: Section) -> MemoryConfig:
         section.integer("num-npus-per-node") if per_node else 1,
         section.integer("num-nodes") if per_node else None,
     )
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=unique_members)
 
 
 def _parsed(data: bytes, parser: Callable[[str], Any], language: str) -> Any:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
 from layerdag.errors import ConfigError, LayerdagError
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import MeasuredCompute
@@ -299,6 +299,7 @@ class OperatorTrees:
         try:
             facts = json.loads(read_parsed(facts_file, ConfigError))
             require_shape(facts, {"family": str, "config": dict})
+            require_known(facts, ("format", "family", "config", "notes"))
             if facts.get("family") != FAMILY:
                 raise ConfigError(
                     f"{folder}: predicts a number of a whole graph, not the times of operators; "

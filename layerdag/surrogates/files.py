@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_arrays, save as save_arrays
 
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.surrogates.families.base import SurrogateModel
@@ -329,6 +329,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         )
     try:
         require_shape(facts, {"family": str, "config": dict})
+        require_known(facts, ("format", "family", "config", "notes"))
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}; fit the surrogate again.") from None
     return dict(facts)

@@ -27,7 +27,7 @@ from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without_weights
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, plain_reason, require_known, require_shape
 from layerdag.runtime.reading import available_memory, require_plain_archive
 from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import GraphSchema
@@ -367,11 +367,14 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     config = _read_json(path / CONFIG)
     schema = _read_json(path / SCHEMA)
     try:
+        require_known(config, ("model", "run"))
         spec = ModelSpec.from_dict(config.get("model"))
         check_shapes(path / WEIGHTS, spec)
         model = build_model(spec)
     except ConfigError as error:
         raise CheckpointError(f"{path / CONFIG}: {error}") from error
+    except ValueError as error:
+        raise _damaged(path / CONFIG, error) from error
     model.load_state_dict(safetensors.torch.load_file(path / WEIGHTS))
     check_finite(path / WEIGHTS, model)
     run_config = config.get("run")
@@ -452,6 +455,7 @@ def read_meta(path: Path) -> CheckpointMeta:
         )
     try:
         require_shape(data, _META_SHAPE)
+        require_known(data, ("format_version", *(key.removesuffix("?") for key in _META_SHAPE)))
         return CheckpointMeta(
             step=_natural(data["step"]),
             seed=_natural(data["seed"]),

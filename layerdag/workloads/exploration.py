@@ -220,6 +220,13 @@ class PlanSpace:
     virtual_stages: tuple[int, ...] = (1,)
     expert_tensor: tuple[int, ...] = (0,)
 
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not getattr(self, each.name):
+                raise ConfigError(
+                    f"plans.{each.name} is an empty list; write a value, or leave it out."
+                )
+
 
 @dataclass(frozen=True)
 class StudiedStep:

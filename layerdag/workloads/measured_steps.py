@@ -138,6 +138,9 @@ def read_steps(path: str | Path) -> StepTable:
         )
     if not found or len(found) > MAX_ROWS:
         raise UsageError(f"{path}: has {len(found):,} rows; 1 to {MAX_ROWS:,} are read.")
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{path}: has the column '{twice:.40}' twice; keep one of them.")
     unknown = tuple(
         f"'{name}'{did_you_mean(name, COLUMNS)}" for name in columns if name not in COLUMNS
     )

@@ -18,7 +18,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value
+from layerdag.runtime.json_shape import found_value, unique_members
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.data_sheets import DATA_SHEETS, DataSheet
 from layerdag.workloads.measured_steps import MeasuredStep
@@ -156,7 +156,9 @@ def read_shares(path: str | Path) -> FittedShares:
         ConfigError: If it is no such file, or holds what is no share.
     """
     try:
-        document = json.loads(read_whole(Path(path), MAX_SHARES_BYTES, ConfigError))
+        document = json.loads(
+            read_whole(Path(path), MAX_SHARES_BYTES, ConfigError), object_pairs_hook=unique_members
+        )
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
     try:
@@ -171,6 +173,9 @@ def read_shares(path: str | Path) -> FittedShares:
 def _from_document(document: object) -> FittedShares:
     if not isinstance(document, dict) or document.get(_KEY) != VERSION:
         raise ConfigError(f"holds no fitted shares of this version ('{_KEY}': {VERSION}).")
+    strange = sorted(document.keys() - {_KEY, "common", "devices", "software", "machines"})
+    if strange:
+        raise ConfigError(f"unknown key '{strange[0]:.80}'; take it out.")
     parts: dict[str, dict[str, dict[str, float]]] = {}
     for part in ("devices", "software", "machines"):
         named = document.get(part)

@@ -1,15 +1,20 @@
 """Every reader tells every kind of word that it does not know.
 
 The table of inputs is in ``tests/helpers/unknown_words``. A reader that notes a kind without a case
-fails here, and so does a reader of files that has no case at all.
+fails here, and so does a reader of CSV, XML or binary files that has no case at all. Readers of
+JSON and YAML have a sound file each (``test_damaged_json.py``), of which a key that no file has is
+told or refused here.
 """
 
 import ast
 import importlib
+import json
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
+from json_files import FILES, JsonFile
 
 from layerdag.errors import LayerdagError
 from tests.helpers import unknown_words
@@ -54,6 +59,57 @@ def _noted_kinds() -> dict[str, set[str]]:
             ):
                 found.setdefault(name, set()).add(node.attr.lower())
     return found
+
+
+_READS = re.compile(r"\bcsv\.(reader|DictReader)\(|\biterparse\b|\bexpat\b|\.ParquetFile\(")
+
+NO_WORDS = {
+    "datasets/dgrl.py": "tables of published data sets, whose columns count by their place",
+    "dp/settings.py": "two columns; others say what the owner likes, and change no result",
+    "publication/pages.py": "the table that a release has just written",
+    "datasets/samples.py": "parts that sample wrote, whose index names what they hold",
+    "serving/tables.py": "every column is known, or refused (tests/unit/serving)",
+    "simulator/calibration_fit.py": "two columns and no other (tests/unit/simulator)",
+    "workloads/measured_steps.py": "columns that mean nothing are told by its result",
+}
+"""Why other readers of CSV, XML or Parquet have no case."""
+
+
+def test_every_reader_of_tables_and_xml_has_a_case():
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if _READS.search(path.read_text())
+    }
+    assert found - {case.reader for case in CASES} == NO_WORDS.keys()
+
+
+ANY_KEYS = {
+    "labels": "names of graphs; those without a graph are told where a folder is read",
+    "host trace": "PyTorch says there when it was taken; read up to the nodes",
+    "profile": "the Trace Event Format allows any metadata",
+    "durations": "the Trace Event Format allows any metadata",
+    "settings of a run": "settings, which are looked at when they are used",
+    "figures of a report": "figures, which are shown as they are",
+    "entry of a sample": "written with the version of its form, which is looked at first",
+    "manifest, streamed": "written with the version of its form, which is looked at first",
+    "manifest, listed": "written with the version of its form, which is looked at first",
+    "header of packed graphs": "written with the version of its form, which is looked at first",
+    "names of packed graphs": "another content than that of the header is refused",
+}
+"""Why a key that no file has passes in others."""
+
+
+@pytest.mark.parametrize("kind", [each for each in FILES if each.name not in ANY_KEYS], ids=str)
+def test_a_key_that_no_file_has_is_told_or_refused(kind: JsonFile, tmp_path: Path):
+    path = kind.write(tmp_path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "unheard_of": "spam"}))
+    try:
+        told = [note.word for note in getattr(kind.read(path), "notes", ())]
+    except LayerdagError as error:
+        told = re.findall("unheard_of", str(error))
+    assert "unheard_of" in told
 
 
 def test_every_kind_that_a_reader_notes_has_a_case():

@@ -3,7 +3,10 @@
 import contextlib
 import gzip
 import io
+import json
+import lzma
 import shutil
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -78,21 +81,58 @@ def write_private_jobs(folder: Path, count: int = 32, copies: int = 8) -> Path:
     return folder
 
 
+def write_private_programs(folder: Path, count: int = 32, copies: int = 8) -> Path:
+    """Write programs of private modules, one recorded several times with numbers of its own."""
+    folder.mkdir()
+    for i in range(count + copies):
+        program = min(i, count)
+        width, scale = (4815, 0.4815162342) if i >= count else (8 * (1 + program % 4), 0.5)
+        nodes: list[dict[str, object]] = [
+            {"operator": "input", "arguments": [{"input": ["B0", "w0"], "dtype": "float32"}]}
+        ]
+        for k in range(2 + program % 5):
+            call = ("aten.relu.default", "aten.tanh.default", "aten.mul.Tensor")[(program + k) % 3]
+            extra = [scale] if call == "aten.mul.Tensor" else []
+            nodes.append(
+                {"operator": call, "arguments": [{"edge": "#"}, *extra], "inputs": [k],
+                 "module": f"zqvnet.{k}", "names": [f"zqvnet.{k}.weight"]}
+            )  # fmt: skip
+        document = {
+            "format": "layerdag-program/1", "name": f"zqvmodel{i}", "sizes": {"B0": 4, "w0": width},
+            "outputs": [len(nodes) - 1], "units": ["zqvnet.0"], "order": ["zqvnet.0.weight"],
+            "notes": ["recorded in /home/zqvcorp"], "nodes": nodes,
+        }  # fmt: skip
+        (folder / f"zqv{i:02d}.program.json").write_text(json.dumps(document))
+    return folder
+
+
 def contents(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each file below a folder as text, unpacked."""
+    """Yield each file below a folder as text, unpacked, with what archives hold."""
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".parquet":
             rows = parquet.read_table(path)
             yield path.name, f"{rows.schema.metadata} {rows.to_pylist()}"
-        elif path.suffix in (".npz", ".zip"):
-            with zipfile.ZipFile(path) as archive:
-                yield from (
-                    (path.name, archive.read(n).decode("latin-1")) for n in archive.namelist()
-                )
         elif path.is_file():
-            data = path.read_bytes()
-            data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-            yield path.name, data.decode("latin-1")
+            yield from ((path.name, text) for text in texts(path.read_bytes()))
+
+
+def texts(data: bytes) -> Iterator[str]:
+    """Yield the text of a file, or of each member of an archive."""
+    for magic, unpack in ((b"\x1f\x8b", gzip.decompress), (b"\xfd7zXZ", lzma.decompress)):
+        data = unpack(data) if data.startswith(magic) else data
+    if data.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for name in archive.namelist():
+                yield name
+                yield from texts(archive.read(name))
+    elif data[257:262] == b"ustar":
+        with tarfile.open(fileobj=io.BytesIO(data)) as members:
+            for member in members:
+                held = members.extractfile(member)
+                yield member.name
+                yield from texts(held.read()) if held else ()
+    else:
+        yield data.decode("latin-1")
 
 
 def leaks(folder: Path) -> list[tuple[str, str]]:
@@ -119,6 +159,18 @@ def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(
     pack_folder(FolderConfig(folder=traces), tmp_path / "packed")
     renamed_file(tmp_path / "packed").unlink()  # stays with the owner
     assert leaks(tmp_path) == []
+
+
+def test_neither_checkpoint_nor_packed_graphs_of_programs_hold_a_canary(tmp_path: Path):
+    programs = write_private_programs(tmp_path / "programs")
+    assert {word for _, word in leaks(programs)} >= {"zqv", "4815162"}
+    out = tmp_path / "out"
+    untrained_checkpoint(out, load_folder(programs))
+    pack_folder(FolderConfig(folder=programs), out / "packed")
+    renamed_file(out / "packed").unlink()  # stays with the owner
+    (out / "packed" / "names.json").unlink()
+    assert leaks(out) == []
+    assert not [name for name, text in contents(out) if name == "schema.json" and "4815" in text]
 
 
 def test_the_search_finds_what_was_renamed_in_whatever_file(traces: Path, tmp_path: Path):

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, print_figures
+from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 
@@ -107,8 +107,9 @@ def run(args: argparse.Namespace) -> int:
         require_few_ranks(ranks, limits, captured.name)
         require_few_bytes(nodes * _NODE_BYTES, limits, captured.name)
         write_workload(captured.workload(), args.out, overwrite=args.overwrite)
-    figures = captured.summary()
+    figures = {**captured.summary(), "notes": notes_json(captured.notes)}
     print_figures(args.json, figures, _lines(figures))
+    print_notes(captured.notes)
     return 0
 
 

@@ -181,10 +181,9 @@ def _label(prefix: str, seconds: Sequence[float], ranks: int) -> str:
     """Write measured step times as the label of a job, and return what is said of them."""
     import statistics
 
-    from layerdag.graph.attributed_graph import STEP_TIMES, write_step_times
+    from layerdag.graph.attributed_graph import write_step_times
 
     if not seconds:
-        Path(f"{prefix}{STEP_TIMES}").unlink(missing_ok=True)
         return "step time: not measured, for the script did no further steps"
     path = write_step_times(prefix, seconds, ranks)
     least, middle = min(seconds), statistics.median(seconds)
@@ -197,11 +196,15 @@ def _sweep(args: argparse.Namespace) -> int:
         lines = args.sweep.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--sweep: {args.sweep} cannot be read ({error}).") from None
-    runs = [(number, line) for number, line in enumerate(lines, 1) if _is_run(line)]
+    runs = [
+        (number, line, _arguments_in(args.sweep, number, line))
+        for number, line in enumerate(lines, 1)
+        if _is_run(line)
+    ]
     if not runs:
         raise UsageError(f"--sweep: {args.sweep} holds no line with arguments.")
     failed, figures = [], []
-    for number, line in runs:
+    for number, line, own in runs:
         out = f"{args.out}-{number}"
         print(f"{out}: {line.strip()}", flush=True, file=sys.stderr if args.json else sys.stdout)
         command = [sys.executable, "-m", "layerdag", "collect", "--out", out]
@@ -209,7 +212,7 @@ def _sweep(args: argparse.Namespace) -> int:
         command += ["--repeats", str(args.repeats)]
         command += ["--keep-going"] if args.keep_going else []
         command += ["--overwrite"] if args.overwrite else []
-        arguments = [*args.args, *shlex.split(line)]
+        arguments = [*args.args, *own]
         command += [JSON] if args.json else []
         done = subprocess.run(
             [*command, str(args.script), "--", *arguments],
@@ -228,6 +231,18 @@ def _sweep(args: argparse.Namespace) -> int:
     if args.json:
         print_json(figures)
     return 0
+
+
+def _arguments_in(file: Path, number: int, line: str) -> list[str]:
+    """Return the arguments of a line, as a shell reads them."""
+    try:
+        if "\0" in line:
+            raise ValueError("holds a null byte")
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(
+            f"--sweep: {file}, line {number}: {str(error).lower()}; correct it."
+        ) from None
 
 
 def _is_run(line: str) -> bool:

@@ -33,6 +33,7 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
 _NUMBERS = ("int", "long", "float", "double", "integer", "real", "short", "number")
+_WHOLE = ("int", "long", "integer", "short")
 _TRUTH, _TEXT = ("boolean", "bool"), ("string",)
 _TRUTH_VALUES = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # The attribute of an edge that gives its type, and the one that says it closes a loop.
@@ -344,7 +345,7 @@ class _Reader:
                 self._notes.add(
                     NoteKind.KEY, identity, f"declared for '{key.scope}', found at '{scope}'; taken"
                 )
-            text = self._content(data, key)
+            text = self._content(data, key, scope)
             if text is not None:
                 if key.name in given:
                     self._notes.add(
@@ -354,7 +355,7 @@ class _Reader:
                 found[key.name] = text
         return found
 
-    def _content(self, data: Element, key: _Key) -> str | None:
+    def _content(self, data: Element, key: _Key, scope: str) -> str | None:
         """Return what stands in an element of data; None if that is no value."""
         if key.drawn:
             return self._drawn(data)
@@ -371,6 +372,16 @@ class _Reader:
                     where=f"attribute '{key.name}'",
                 )  # fmt: skip
             return _TRUTH_VALUES.get(text.lower(), text)
+        if key.kind in _WHOLE and is_number(text) and float(text) % 1:
+            self._notes.add(
+                NoteKind.NUMBER, text, "a fraction, though its key says whole numbers; taken",
+                where=f"attribute '{key.name}'",
+            )  # fmt: skip
+        elif key.kind in _NUMBERS and scope != "node" and not is_number(text):
+            self._notes.add(
+                NoteKind.NUMBER, text, "no number, as its key says; kept as a word",
+                where=f"attribute '{key.name}'",
+            )  # fmt: skip
         return text
 
     def _drawn(self, data: Element) -> str | None:

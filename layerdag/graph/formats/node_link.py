@@ -85,7 +85,7 @@ def _in_node_link(document: Any) -> Json:
         return _of_cytoscape(document, inside)
     graph = document.get("graph")
     if "nodes" not in document and isinstance(graph, dict) and isinstance(graph.get("nodes"), dict):
-        return _of_json_graph_format(graph)
+        return {**_unknown(document, set()), **_of_json_graph_format(graph)}
     nodes, edges = document.get("nodes"), document.get("edges")
     if not isinstance(nodes, list) or not isinstance(edges, list) or document.get("links"):
         return dict(document)
@@ -101,6 +101,13 @@ def _in_node_link(document: Any) -> Json:
 
 
 _GRAPHOLOGY = {"key", "attributes"}
+_DISPLAY = {
+    *("format_version", "generated_by", "target_cytoscapejs_version", "style", "zoom", "pan"),
+    *("zoomingEnabled", "userZoomingEnabled", "minZoom", "maxZoom", "panningEnabled", "renderer"),
+    *("userPanningEnabled", "boxSelectionEnabled", "textureOnViewport", "motionBlur", "layout"),
+    *("wheelSensitivity", "hideEdgesOnViewport"),
+}
+"""What Cytoscape's exports say of themselves and of the display."""
 
 
 def _of_cytoscape(document: Json, inside: Any) -> Json:
@@ -113,7 +120,15 @@ def _of_cytoscape(document: Json, inside: Any) -> Json:
         }
     require_shape(inside, _CYTOSCAPE, "elements")
     found = {side: [one["data"] for one in inside[side]] for side in ("nodes", "edges")}
-    return {"graph": document.get("data", {}), "nodes": found["nodes"], "links": found["edges"]}
+    return {
+        **_unknown(document, {"data", "elements", *_DISPLAY}),
+        **{"graph": document.get("data", {}), "nodes": found["nodes"], "links": found["edges"]},
+    }
+
+
+def _unknown(document: Json, known: set[str]) -> Json:
+    """Return the rest of a document, which the reader tells."""
+    return {key: document[key] for key in document.keys() - known - _OF_DOCUMENTS}
 
 
 def _of_json_graph_format(graph: Json) -> Json:
@@ -127,7 +142,10 @@ def _of_json_graph_format(graph: Json) -> Json:
         links.append(plain if relation is None else {"type": relation, **plain})
     directed = graph.get("directed", True)
     values = graph.get("metadata", {})
-    return {"directed": directed, "graph": values, "nodes": nodes, "links": links}
+    return {
+        **_unknown(graph, {"id", "label", "type", "metadata"}),
+        **{"directed": directed, "graph": values, "nodes": nodes, "links": links},
+    }
 
 
 def _of_graphology(document: Json) -> Json:
@@ -137,7 +155,10 @@ def _of_graphology(document: Json) -> Json:
     links = [_lifted(edge, "attributes") for edge in document["edges"]]
     directed = not any(link.pop("undirected", False) for link in links)
     values = document.get("attributes", {})
-    return {"directed": directed, "graph": values, "nodes": nodes, "links": links}
+    return {
+        **_unknown(document, {"options", "attributes"}),
+        **{"directed": directed, "graph": values, "nodes": nodes, "links": links},
+    }
 
 
 def _lifted(row: Json, name: str) -> dict[str, Any]:

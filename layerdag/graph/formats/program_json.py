@@ -10,7 +10,7 @@ the graph.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, plain_reason, require_shape, unique_members
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -40,9 +40,14 @@ _LEAVES = ("input", "parameter", "buffer", "constant")
 _KNOWN = frozenset(
     ("format", "name", "sizes", "outputs", "order", "unused", "units", "notes", "nodes")
 )
+_FRACTION = re.compile(r"-?\d+(\.\d+(e[-+]?\d+)?|e[-+]?\d+)")
 _PLAIN = (0.0, 1.0)
 """Numbers that stay in the pattern: they switch something off or on."""
 
+
+_KNOWN_OF_A_NODE = frozenset(
+    ("operator", "arguments", "inputs", "keywords", "mode", "module", "names")
+)
 
 _SHAPE = {
     "format": str,
@@ -70,7 +75,7 @@ def read_program_json(path: str | Path) -> AttributedGraph:
     """
     source = str(path)
     try:
-        data = json.loads(read_parsed(path, GraphError))
+        data = json.loads(read_parsed(path, GraphError), object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise GraphError(
             f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
@@ -94,6 +99,9 @@ def program_graph(data: Any, source: str) -> AttributedGraph:
         notes = NoteCollector(source)
         for key in sorted(data.keys() - _KNOWN):
             notes.add(NoteKind.KEY, key, "unknown; left out")
+        for at, node in enumerate(data["nodes"]):
+            for key in sorted(node.keys() - _KNOWN_OF_A_NODE):
+                notes.add(NoteKind.KEY, key, "unknown; left out", where=f"node {at}")
         return _graph(data, notes)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         raise GraphError(
@@ -153,6 +161,20 @@ def has_public_operator(call: str) -> bool:
 def operator_of(call: str) -> str:
     """Return the short name of a call's operator, as pictures show it: "linear"."""
     return call.partition(" ")[0].removeprefix("aten.").removesuffix(".default")
+
+
+def rounded_numbers(words: Iterable[str]) -> dict[str, str]:
+    """Return those of the words of the attribute "sizes" that change with numbers of three digits.
+
+    A fraction with more digits may be that of a single program.
+    """
+    rounded = {word: " ".join(map(_rounded, word.split())) for word in words}
+    return {word: new for word, new in rounded.items() if new != word}
+
+
+def _rounded(part: str) -> str:
+    """Return a number that is no size with three significant digits, a size as it is."""
+    return repr(float(f"{float(part):.3g}")) if _FRACTION.fullmatch(part) else part
 
 
 def _if(node: Mapping[str, Any], key: str) -> dict[str, Any]:

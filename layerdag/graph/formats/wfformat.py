@@ -63,6 +63,16 @@ _OF_TASKS = {
 }
 """Keys of a task whose meaning is known; who ran it, where and when is no part of a graph."""
 
+_OF_DOCUMENTS = {
+    *("name", "description", "createdAt", "schemaVersion", "author", "runtimeSystem", "workflow"),
+    *("wms", "metrics"),
+}
+_OF_WORKFLOWS = {
+    *("specification", "execution", "metrics"),
+    *("makespanInSeconds", "makespan", "executedAt", "tasks", "jobs", "machines"),
+}
+"""Who ran a workflow, where and when is no part of a graph; sums follow from its tasks."""
+
 _TASK_NUMBER = re.compile(r"(_ID|[._-])\d+$")
 _ONE_WORD = re.compile(r"[\w.+:/-]{1,64}")
 
@@ -142,6 +152,10 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
             )
         require_shape(document, _SHAPE_1_4 if version == "1.4" else _SHAPE_1_5)
         workflow, notes = document["workflow"], NoteCollector(str(path))
+        for key in sorted(document.keys() - _OF_DOCUMENTS) + sorted(
+            workflow.keys() - _OF_WORKFLOWS
+        ):
+            notes.add(NoteKind.KEY, key, "unknown; left out")
         read = _tasks_of_1_4 if version == "1.4" else _tasks_of_1_5
         tasks = list(read(workflow, notes))
         execution = workflow if version == "1.4" else workflow.get("execution", {})

@@ -68,12 +68,12 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
         ) from None
     trace = build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
     bare = [row["Id"] for row in rows if "NodeType" not in row]
-    if not bare:
-        return trace
     notes = NoteCollector(source)
-    effect = "has no NodeType, so its type is INVALID, which is not written"
-    notes.add(NoteKind.NODE, bare[0], effect, count=len(bare))
-    return replace(trace, notes=notes.notes)
+    _note_strange(loaded, {"workload_graph": list}, notes)
+    if bare:
+        effect = "has no NodeType, so its type is INVALID, which is not written"
+        notes.add(NoteKind.NODE, bare[0], effect, count=len(bare))
+    return replace(trace, notes=notes.notes) if notes.notes else trace
 
 
 def _node(at: int, row: object, source: str) -> NodeSpec:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.graph.attributed_graph import STEP_TIMES
 from layerdag.runtime.files import entries_in, settle, write_files
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
 from layerdag.runtime.terminal import track
@@ -407,14 +408,17 @@ def _default_groups(first: Path) -> Path | None:
 
 
 def existing_files(prefix: str | Path) -> list[Path]:
-    """Return the files of a workload that lie at a prefix already, in order of name."""
+    """Return the files of a workload that lie at a prefix already, in order of name.
+
+    Measured step times are among them: beside other traces they would be a wrong label.
+    """
     prefix = Path(prefix)
     if not prefix.parent.is_dir():
         return []
-    groups = f"{prefix.name}.comm_group.json"
+    beside = (prefix.with_name(prefix.name + end) for end in (".comm_group.json", STEP_TIMES))
     named = ((path, RankFile.from_name(path.name)) for path in prefix.parent.iterdir())
     ranks = [path for path, found in named if found and found.prefix == prefix.name]
-    return sorted([*ranks, *(p for p in (prefix.with_name(groups),) if p.exists())])
+    return sorted([*ranks, *(path for path in beside if path.exists())])
 
 
 def require_free_prefix(prefix: str | Path, *, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, DataError
-from layerdag.runtime.json_shape import found_value, plain_reason
+from layerdag.runtime.json_shape import found_value, plain_reason, unique_members
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
@@ -126,7 +126,7 @@ def read_hugging_face(path: Path) -> ModelShape:
             what such a model has.
     """
     try:
-        values = json.loads(read_parsed(path, DataError))
+        values = json.loads(read_parsed(path, DataError), object_pairs_hook=unique_members)
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path}: is no JSON ({plain_reason(error)}); give a model's config.json."
@@ -190,6 +190,12 @@ def _check_mixture(config: _Config) -> None:
         raise config.refuse(
             f"{known[0]} is {found_value(values[known[0]])}, but a {config.kind} is a mixture; "
             "state the number of its experts."
+        )
+    per_token = next((key for key in _OF_MIXTURES if values.get(key)), None)
+    if per_token and known and values[known[0]] == 0:  # null says that a model is dense
+        raise config.refuse(
+            f"states {per_token} {values[per_token]}, but no experts ({known[0]} is "
+            f"{found_value(values[known[0]])}); state their number, or take {per_token} out."
         )
     asked = config.kind in _MIXTURES or any(values.get(key) for key in _OF_MIXTURES)
     if asked and not known:

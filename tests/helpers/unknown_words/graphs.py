@@ -149,6 +149,10 @@ CASES = [
     UnknownWord(GRAPHML, NoteKind.ATTRIBUTE, "x",
         _graphml(_KEY.format("int"), _DATA.format(1) + _DATA.format(2))),
     UnknownWord(GRAPHML, NoteKind.DTYPE, "quaternion", _graphml(_KEY.format("quaternion"))),
+    UnknownWord(GRAPHML, NoteKind.NUMBER, "1.5", _graphml(_KEY.format("int"), _DATA.format(1.5))),
+    UnknownWord(GRAPHML, NoteKind.NUMBER, "far", _graphml(
+        "<key id='d' for='edge' attr.name='distance' attr.type='int'/>",
+        edge="<data key='d'>far</data>")),
     UnknownWord(GRAPHML, NoteKind.CATEGORY, "maybe",
         _graphml(_KEY.format("boolean"), _DATA.format("maybe"))),
     UnknownWord(GRAPHML, NoteKind.KEY, "other",
@@ -184,6 +188,7 @@ CASES = [
     UnknownWord(LABELS, NoteKind.ATTRIBUTE, "deep", _own(conditions={"deep": [1]})),
     UnknownWord(LABELS, NoteKind.VERSION, "layerdag-graph-9", _own(format="layerdag-graph-9")),
     UnknownWord(WFFORMAT, NoteKind.ATTRIBUTE, "colour", _wfformat({"colour": 1})),
+    UnknownWord(WFFORMAT, NoteKind.KEY, "hosts", _wfformat(hosts=[])),
     UnknownWord(WFFORMAT, NoteKind.LABEL, "long", _wfformat(makespanInSeconds="long")),
     UnknownWord(WFFORMAT, NoteKind.VERSION, "0.7",
         _file("w.json", '{"schemaVersion": "0.7", "workflow": {"tasks": []}}')),

@@ -110,6 +110,7 @@ def test_owners_come_from_a_table(tmp_path):
     [
         ("graph,owner\nx,ann\n", r"does not say who owns y \(1 graphs in all\)"),
         ("name,owner\nx,ann\n", r"has the columns name, owner; needed are graph and owner"),
+        ("graph,owner\nx,ann\nx,bob\n", r"graph .x. has two owners"),
         ("", r"has the columns none"),
     ],
 )

@@ -327,7 +327,9 @@ def test_folds_are_trained_where_the_budget_allows_or_they_are_asked_for(
     told: list[str] = []
 
     def call(settings: ReleaseSettings) -> None:
-        cross_fitted_if_affordable(settings, jobs, work, 20.0, told.append)
+        noted = sum(work.stages.get(stage, {}).get("seconds", 0.0) for stage in ("train", "sample"))
+        left = settings.budget - noted - 20.0
+        cross_fitted_if_affordable(settings, jobs, work, left, told.append)
 
     call(replace(plain, budget=900.0))  # nothing is known of how long it takes
     assert asked == []
@@ -348,7 +350,7 @@ def test_folds_are_trained_where_the_budget_allows_or_they_are_asked_for(
     count = len(asked)
     call(replace(plain, budget=9e5, cross_fit=0))
     cross_fitted_if_affordable(
-        replace(plain, budget=9e4), replace(jobs, parts={"a": "train"}), work, 1.0, told.append
+        replace(plain, budget=9e4), replace(jobs, parts={"a": "train"}), work, 9e4, told.append
     )
     assert len(asked) == count
 

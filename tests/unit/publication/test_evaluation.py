@@ -1,6 +1,8 @@
 """Which figures on samples can be had, and which are left out for want of graphs."""
 
+import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.leak_curve import LeakRow
+from layerdag.privacy.leak_curve import LeakRow, leak_curve
 from layerdag.privacy.membership import (
     Attack,
     DetectionRate,
@@ -26,12 +28,15 @@ from layerdag.publication import evaluation as _evaluation
 from layerdag.publication.cross_fitting import CrossFit, RunRequirement, dataset_of
 from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.evaluation import (
+    SIMILARITY,
+    USEFULNESS,
     ReleaseDecision,
     SampleEvaluation,
     evaluate_samples,
     verdict_of,
 )
 from layerdag.publication.settings import ReleaseSettings, read_jobs
+from layerdag.publication.time_left import TimeLeft
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 
@@ -151,8 +156,7 @@ def test_real_jobs_that_cannot_be_traces_are_passed_over(
     assert _evaluation._real_workloads(graphs) == [graphs[0].name]
 
 
-@pytest.fixture(scope="module")
-def evaluated(real: Real) -> SampleEvaluation:
+def evaluation_of(real: Real, seconds: float = math.inf) -> SampleEvaluation:
     kept = samples(real)
     copy = GeneratedGraph("copy", 5, real[1].graphs["train"][0], False, real[1].schema)
     drawn = AcceptedSamples((*kept, copy), (KEPT,) * 4 + ("copy of a real graph",), 0, 0.5, 1.0)
@@ -160,7 +164,27 @@ def evaluated(real: Real) -> SampleEvaluation:
         patch.setattr(_evaluation, "weight_attacks", lambda *_: ())
         patch.setattr(_evaluation, "SIMULATED", 2)
         model: Any = None
-        return evaluate_samples(real[1], real[0].graphs[:2], drawn, kept, model)
+        time_left = TimeLeft(seconds)
+        return evaluate_samples(real[1], real[0].graphs[:2], drawn, kept, model, time_left)
+
+
+@pytest.fixture(scope="module")
+def evaluated(real: Real) -> SampleEvaluation:
+    return evaluation_of(real)
+
+
+def test_without_time_only_what_the_verdict_needs_is_computed(
+    real: Real, evaluated: SampleEvaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert evaluated.left_out == ()
+    monkeypatch.setattr(_evaluation, "leak_curve", partial(leak_curve, numbers=(2, 3)))
+    found = evaluation_of(real, 0.0)
+    assert [row.samples for row in found.leaks] == [4]
+    assert found.verdicts == evaluated.verdicts
+    assert (found.structure.validity, found.novelty) == (1.0, evaluated.novelty)
+    assert found.simulations == ()
+    assert {"what fewer samples give away", SIMILARITY, USEFULNESS} < set(found.left_out)
+    assert [row.samples for row in evaluation_of(real).leaks] == [2, 3, 4]
 
 
 def test_few_samples_have_figures_on_rules_and_copies(evaluated: SampleEvaluation) -> None:

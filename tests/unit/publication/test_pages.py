@@ -17,7 +17,13 @@ from layerdag.evaluation.metrics.base import Interval
 from layerdag.privacy.membership import attack_by_scores
 from layerdag.publication.cross_fitting import RunRequirement
 from layerdag.publication.drawing import KEPT, AcceptedSamples
-from layerdag.publication.evaluation import Reason, ReleaseDecision, ReleaseVerdict
+from layerdag.publication.evaluation import (
+    SIMILARITY,
+    USEFULNESS,
+    Reason,
+    ReleaseDecision,
+    ReleaseVerdict,
+)
 from layerdag.publication.pages import (
     CAVEATS,
     SAMPLES_ALONE,
@@ -33,11 +39,12 @@ from layerdag.publication.pages import (
 from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings
 from layerdag.publication.training import student_data, train_student
 from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit, WeightsVerdict
+from layerdag.report.content import IS_IT_LIKE, IS_IT_USEFUL
 from layerdag.report.page import render
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.surrogates.data import REAL, SYNTHETIC
 
-COLUMNS = ["name", "nodes", "edges", "ranks", "label"]
+COLUMNS = ["name", "nodes", "edges", "ranks", "label", "family"]
 # Croissant 1.1, "Dataset-level information": required properties.
 REQUIRED = ("@context", "@type", "conformsTo", "description", "license", "name", "url",
     "creator", "datePublished", "citeAs", "version", "distribution", "recordSet")  # fmt: skip
@@ -45,7 +52,7 @@ REQUIRED = ("@context", "@type", "conformsTo", "description", "license", "name",
 
 def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **more: Any) -> Any:
     (tmp_path / "traces").mkdir(exist_ok=True)
-    (tmp_path / "samples.csv").write_text(",".join(COLUMNS) + "\n")
+    (tmp_path / "samples.csv").write_text(",".join(COLUMNS) + "\ns,3,2,1,0.5,gpt\nt,3,2,1,,gpt\n")
     plain: dict[str, Any] = {
         "settings": ReleaseSettings(tmp_path / "traces", tmp_path / "out", license=license_),
         "jobs": SimpleNamespace(kind=kind),
@@ -110,6 +117,7 @@ def test_records_are_the_columns_of_the_table(tmp_path: Path) -> None:
     assert {name for name, kind in types.items() if kind == "sc:Integer"} == {
         "nodes", "edges", "ranks"
     }  # fmt: skip
+    assert (types["label"], types["family"]) == ("sc:Float", "sc:Text")
     assert records["key"]["@id"] == records["field"][0]["@id"]
     for field in records["field"]:
         source = field["source"]
@@ -156,13 +164,14 @@ NEEDS = (
     RunRequirement("membership attacks", 535, 32, "distinct runs"),
     RunRequirement("usefulness", 20, 7),
 )
+MET = replace(NEEDS[1], found=20)
 
 
 def evaluation(**changes: Any) -> Any:
     plain: dict[str, Any] = {
         "ratio": 1.0, "ratio_with_copies": 1.1, "leaks": (), "transfer": None, "systems": None,
         "simulations": (), "failed": (), "repairs": {}, "similarity": None,
-        "structure": SimpleNamespace(validity=0.75),
+        "left_out": (), "structure": SimpleNamespace(validity=0.75),
         "real_structure": SimpleNamespace(validity=1.0),
     }  # fmt: skip
     return SimpleNamespace(**{**plain, **changes})
@@ -216,6 +225,16 @@ def test_use_cannot_be_told_from_few_labels(results: ReleaseFindings) -> None:
     *_, use = _answers(results)
     assert (use.answer, use.tone) == ("too few to tell", "fair")
     assert use.reason == "There are 7 labeled held-out graphs, and 20 are needed."
+
+
+def test_what_did_not_fit_into_the_budget_is_not_judged(results: ReleaseFindings) -> None:
+    left_out = (SIMILARITY, USEFULNESS, "simulated times")
+    late = replace(
+        results, evaluation=evaluation(left_out=left_out, ratio=None), needs=(NEEDS[0], MET)
+    )
+    told = {answer.question: answer for answer in _answers(late)}
+    assert {told[IS_IT_LIKE].answer, told[IS_IT_USEFUL].answer} == {"not looked at"}
+    assert {f"not looked at: {what}" for what in left_out} < {row.what for row in _summary(late)}
 
 
 def test_nothing_is_said_of_samples_that_were_not_judged(results: ReleaseFindings) -> None:

@@ -200,6 +200,15 @@ def test_use_follows_from_rank_correlations(real: float, made: float, word: str)
     assert utility_verdict(transfer(real, made)).answer == word
 
 
+def test_where_real_graphs_teach_nothing_use_cannot_be_told() -> None:
+    found = transfer(0.1, 0.2)
+    wide = Score(0.1, Interval(-0.1, 0.3), (0.1,))
+    real = replace(found.rows[0], scores=dict.fromkeys(found.rows[0].scores, wide))
+    answer = utility_verdict(replace(found, rows=(real, found.rows[1])))
+    assert answer.answer == "cannot be told"
+    assert "0.10 [-0.10, 0.30]" in answer.reason
+
+
 def test_a_test_on_few_real_jobs_is_too_few_to_tell() -> None:
     few = replace(transfer(0.9, 0.9), tested_on=FEWEST_TESTED - 1)
     assert utility_verdict(few).answer == "too few to tell"

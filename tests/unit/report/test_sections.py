@@ -302,6 +302,10 @@ def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach() -> N
         "<span>B</span>",
     ]
     assert html.count("<tbody>") == 2
+    guess = Score(0.1, Interval(-0.1, 0.3), (0.1,))
+    real = replace(rows[0], scores={**rows[0].scores, "pearson": guess})
+    html = usefulness(replace(EMPTY, transfer=replace(report, rows=(real, *rows[1:])))).html
+    assert "of the real rank correlation; the correlation of real graphs may be 0<" in html
     once = usefulness(replace(EMPTY, transfer=replace(report, seeds=(0,)))).html
     assert "95 % over test graphs" in once
 

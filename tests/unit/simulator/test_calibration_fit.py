@@ -159,10 +159,10 @@ def test_repeats_of_a_workload_count_once_with_the_least_time(tmp_path):
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        ("workload,time", "a,1", "needs the columns workload and seconds; found workload, time"),
+        ("workload,time", "a,1", "needs the columns workload and seconds, and no other; found"),
         ("", "", "found none"),
         ("workload,seconds", "a,fast", "line 2 states no number"),
-        ("workload,seconds", "a,-1", "run 'a' took -1.0 s"),
+        ("workload,seconds", "a,-1", "line 2 states no number of seconds"),
         ("workload,seconds", "", "holds no run"),
     ],
 )

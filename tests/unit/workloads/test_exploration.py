@@ -472,6 +472,8 @@ def test_a_study_of_nothing_is_refused(empty):
     found = read_study(study())
     with pytest.raises(ConfigError, match="at least one model and one cluster"):
         dataclasses.replace(found, **empty)
+    with pytest.raises(ConfigError, match=r"plans\.micro_batches is an empty list"):
+        read_study(study(plans={"micro_batches": []}))
 
 
 def test_a_description_and_its_file_are_the_same_study(tmp_path):

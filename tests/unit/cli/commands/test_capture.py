@@ -78,6 +78,18 @@ def test_wrong_use_is_told(
     assert sentence in capsys.readouterr().err
 
 
+def test_what_a_file_of_a_model_says_beyond_what_is_known_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = {"n_embd": 64, "n_head": 2, "n_layer": 1, "vocab_size": 100, "n_positions": 64}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "gpt2", "unheard_of": 3, **shape}))
+    assert main(["capture", str(file), "--sequence", "64", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert [note["word"] for note in json.loads(printed.out)["notes"]] == ["unheard_of"]
+    assert "key 'unheard_of': not known" in printed.err
+
+
 def test_too_many_ranks_are_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["capture", "gpt2", *SMALL, "--phase", "inference", "--data", "4"]
     assert main([*words, "--max-ranks", "2", "--out", str(tmp_path / "x")]) == 2

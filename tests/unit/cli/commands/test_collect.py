@@ -243,8 +243,11 @@ def test_a_sweep_runs_each_line_and_names_those_that_failed(script, tmp_path, mo
         str(tmp_path / "job-4"),
     ]
     assert ran[1][-2:] == ["1", "two words"]
-    lines.write_text("\n")
-    assert main(call) == 2
+    for wrong in ("\n", "9\0\n", "9\n1 'one word\n"):
+        lines.write_text(wrong)
+        assert main(call) == 2
+    assert "line 2: no closing quotation" in capsys.readouterr().err
+    assert len(ran) == 2
 
 
 TRAINING = """

@@ -140,6 +140,8 @@ def test_more_runs_of_layers_than_memory_holds_are_refused_before_they_are_made(
 def test_a_latent_model_without_experts_has_dense_layers_only(tmp_path):
     shape = model(_file(tmp_path, {**DEEPSEEK_V3, "n_routed_experts": None}))
     assert (shape.experts, shape.feed_forward, shape.dense_layers) == (0, 18432, 0)
+    with pytest.raises(DataError, match="states num_experts_per_tok 8, but no experts"):
+        model(_file(tmp_path, {**DEEPSEEK_V3, "n_routed_experts": 0}))
 
 
 def test_a_config_that_lacks_a_number_or_is_no_json_is_refused(tmp_path):
