@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -35,16 +35,17 @@ from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.models.base import model_config
-from layerdag.programs.targets import Targets
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import build_settings
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.surrogates.data import read_manifest
 from layerdag.traces.chakra.corpus import INDEX
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
 from layerdag.training.run import TrainSettings
+
+if TYPE_CHECKING:
+    from layerdag.programs.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class RealData:
             UsageError: If ``place`` is a checkpoint without the run's own file.
             DataError: If that file is damaged.
         """
-        if read_manifest(samples).get("split") is None:
+        if _manifest(samples).get("split") is None:
             return None
         chosen = self._of_run()
         if chosen is None:
@@ -118,7 +119,7 @@ class RealData:
             UsageError: If it is split in another way.
             DataError: If a file is missing or damaged.
         """
-        manifest = read_manifest(samples)
+        manifest = _manifest(samples)
         settings = manifest.get("data")
         learned = SplitFingerprint.from_dict(manifest.get("split"))
         data = self._read(settings if isinstance(settings, Mapping) else {}, learned)
@@ -131,7 +132,7 @@ class RealData:
         Raises:
             UsageError: If it is split in another way.
         """
-        learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
+        learned = SplitFingerprint.from_dict(_manifest(samples).get("split"))
         if learned is None:
             warn(
                 f"{samples}: its manifest records no fingerprint of the training split, so nothing "
@@ -336,6 +337,13 @@ class SampleCommand:
     dry_run: bool = False
 
 
+def _manifest(samples: str) -> dict[str, Any]:
+    """Return the manifest of samples."""
+    from layerdag.surrogates.data import read_manifest  # evaluation, slow to import, comes with it
+
+    return read_manifest(samples)
+
+
 def train_config(config: DictConfig) -> TrainConfig:
     """Return the tree of a composed ``train.yaml``.
 
@@ -395,7 +403,7 @@ def _generation(plain: dict[str, Any]) -> GenerationSettings:
     )
 
 
-def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> Targets | None:
+def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> "Targets | None":
     """Return what programs shall have; None if nothing is asked of them.
 
     Raises:
@@ -412,6 +420,8 @@ def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> Targets | No
                     f"'{name}' is of a step; ask for a step time (--step-time 0.05) or a plan "
                     "(--data 8), too."
                 )
+    from layerdag.programs.targets import Targets  # capturing, slow to import, comes with it
+
     return build_settings(Targets, {**asked, "plan": degrees}, "wanted")
 
 
