@@ -28,14 +28,14 @@ class ExponentialMovingAverage:
         self._decay = decay
         self._updates = 0
         self._shadow = {name: p.detach().clone() for name, p in self._parameters.items()}
+        self._live = [p.detach() for p in self._parameters.values()]
 
     @torch.no_grad()
     def update(self) -> None:
         """Move the average toward the present weights."""
         self._updates += 1
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        live = [p.detach() for p in self._parameters.values()]
-        torch._foreach_lerp_(list(self._shadow.values()), live, 1 - decay)
+        torch._foreach_lerp_(list(self._shadow.values()), self._live, 1 - decay)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
