@@ -421,8 +421,19 @@ class DAGBatch:
         zero_B = torch.zeros(self.num_graphs, dtype=torch.int64, device=self.layer_N.device)
         return zero_B.scatter_reduce(0, self.graph_of_node(), self.layer_N + 1, "amax")
 
+    @property
+    def derived(self) -> object:
+        """What a model derived from the graphs, which the batch carries; None for nothing."""
+        return self.__dict__.get("_derived")
+
+    def carrying(self, derived: object) -> "DAGBatch":
+        """Return the same batch with what a model derived from its graphs."""
+        same = replace(self)
+        same.__dict__["_derived"] = derived
+        return same
+
     def to(self, device: torch.device | str) -> "DAGBatch":
-        """Return the batch on ``device``."""
+        """Return the batch on ``device``, without what it carries."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
         return replace(self, **moved)
 

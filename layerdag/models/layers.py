@@ -211,10 +211,12 @@ class CountEncoder(nn.Module):
         super().__init__()
         self.num_codes = code.num_codes
         self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
+        self._host_lows_K1 = torch.tensor(code.lows)  # batches are made on the host
 
     def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the code of each count; counts beyond the last bin get the last code."""
-        code = torch.searchsorted(self.lows_K1, count.contiguous(), right=True) - 1
+        lows_K1 = self._host_lows_K1 if count.device.type == "cpu" else self.lows_K1
+        code = torch.searchsorted(lows_K1, count.contiguous(), right=True) - 1
         return code.clamp(0, self.num_codes - 1)
 
     def decode(

@@ -303,10 +303,18 @@ class TokenEmbedding(nn.Module):
     def __init__(self, sizes: GraphSizes, width: int) -> None:
         super().__init__()
         self.register_buffer("start_A", torch.tensor(sizes.attributes), persistent=False)
+        self._start_A = torch.tensor(sizes.attributes)  # stays on the host
         self.scale = CountEncoder(_COUNT_CODE)
         codes = [size + 1 for size in sizes.attributes]
         counts = [self.scale.num_codes] * len(fields(StructuralFeatures))
         self.embedding = SumEmbedding([*codes, *counts], width)
+
+    def codes(self, x_NA: Int[Tensor, "N A"], structure: StructuralFeatures) -> Int[Tensor, "T F"]:
+        """Return the codes of all tokens of whole graphs, those of start tokens filled in."""
+        start_A = self._start_A.to(x_NA.device)
+        x_TA = start_A.repeat(structure.position_T.shape[0], 1)
+        x_TA[structure.position_T > 0] = x_NA
+        return torch.cat([x_TA, self.scale.encode(structure.stacked().clamp(min=0))], dim=1)
 
     def forward(
         self, x_TA: Int[Tensor, "T A"], structure: StructuralFeatures
