@@ -412,9 +412,13 @@ class DAGBatch:
 
     def graph_of_node(self) -> Int[Tensor, " N"]:
         """Return the graph index of each node, shape (N,)."""
-        sizes_B = self.node_ptr.diff()
-        index_B = torch.arange(self.num_graphs, device=sizes_B.device)
-        return torch.repeat_interleave(index_B, sizes_B, output_size=self.num_nodes)
+        known_N: Tensor | None = self.__dict__.get("_graph_N")
+        if known_N is None:
+            sizes_B = self.node_ptr.diff()
+            index_B = torch.arange(self.num_graphs, device=sizes_B.device)
+            known_N = torch.repeat_interleave(index_B, sizes_B, output_size=self.num_nodes)
+            self.__dict__["_graph_N"] = known_N
+        return known_N
 
     def num_layers(self) -> Int[Tensor, " B"]:
         """Return the number of layers of each graph, shape (B,)."""

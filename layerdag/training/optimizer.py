@@ -345,8 +345,17 @@ class Optimizer:
                 terms = self._model.losses(batch, generator)
             active = [name for g in self._groups if not g.stopped for name in g.objectives]
             shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]
-            (torch.stack(shares).sum() / self._settings.accumulate).backward()
+            self._accumulate(torch.stack(shares).sum() / self._settings.accumulate)
         return {name: terms[name].mean().detach() for name in active}
+
+    def _accumulate(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss``, without the copies that ``backward`` makes of each."""
+        trained = [p for p in self._parameters if p.requires_grad]
+        for parameter, new in zip(
+            trained, torch.autograd.grad(loss, trained, allow_unused=True), strict=True
+        ):
+            if new is not None:
+                parameter.grad = new if parameter.grad is None else parameter.grad + new
 
     def _usual_count(self, name: str, term: LossTerm) -> float:
         """Take in the decisions of a micro-batch; return their mean number up to the last step."""
@@ -413,7 +422,23 @@ class Optimizer:
         """Clip the gradient of each group by its own norm; return whether one is not finite."""
         limit = self._settings.optimizer.gradient_clip or float("inf")
         active = [group for group in self._groups if not group.stopped]
-        norms = [nn.utils.clip_grad_norm_(list(g.parameters.values()), limit) for g in active]
-        norm_G = torch.stack(norms)
+        norm_G = torch.stack([_clip_group(list(g.parameters.values()), limit) for g in active])
         self._norms.append((step, [group.name for group in active], norm_G))
         return (norm_G < float("inf")).all().logical_not().float()
+
+
+@torch.no_grad()
+def _clip_group(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
+    """Give parameters gradients of a norm of at most ``limit``; return the norm that they had.
+
+    The new ones are copies: gradients of one pass may share their memory.
+    """
+    given = [p for p in parameters if p.grad is not None]
+    gradients = [p.grad for p in given if p.grad is not None]
+    if not gradients:
+        return torch.zeros(())
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+    for parameter, gradient in zip(given, torch._foreach_mul(gradients, factor), strict=True):
+        parameter.grad = gradient
+    return norm
