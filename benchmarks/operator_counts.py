@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 import torch
 from step_watch import Phase, watched
@@ -35,6 +36,7 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
     pretrained_checkpoint,
 )
+from layerdag.training.loop import _Trainer
 from layerdag.training.run import TrainSettings
 from layerdag.training.weight_transfer import spec_for
 
@@ -71,14 +73,17 @@ class OperatorCounts:
         operators: Times that each operator was dispatched.
         kernels: The same without views, for which the device has nothing to do.
         waits: Times that the host waited for one, by its name.
+        host: Operators that made batches on the host; the others include none of them.
     """
 
     operators: Counter[str] = field(default_factory=Counter)
     kernels: Counter[str] = field(default_factory=Counter)
     waits: Counter[str] = field(default_factory=Counter)
+    host: Counter[str] = field(default_factory=Counter)
+    makes_batches: bool = False
 
     def per(self, times: int, before: "OperatorCounts | None" = None) -> dict[str, float]:
-        """Return operators, those that are no views, and waits a time.
+        """Return operators, those that are no views, waits and operators of the host a time.
 
         Args:
             times: Steps or positions.
@@ -87,7 +92,7 @@ class OperatorCounts:
         less = before or OperatorCounts()
         return {
             name: (getattr(self, name).total() - getattr(less, name).total()) / times
-            for name in ("operators", "kernels", "waits")
+            for name in ("operators", "kernels", "waits", "host")
         }
 
 
@@ -107,6 +112,9 @@ class _Dispatched(TorchDispatchMode):
         if parts is not NotImplemented:
             return parts
         name = func._schema.name.removeprefix("aten::")
+        if self._counts.makes_batches:
+            self._counts.host[name] += 1
+            return func(*args, **kwargs)
         self._counts.operators[name] += 1
         if not func.is_view and name not in VIEWS:
             self._counts.kernels[name] += 1
@@ -134,16 +142,33 @@ class _Read(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if func in READS:
+        if func in READS and not self._counts.makes_batches:
             self._counts.waits[READS[func]] += 1
         return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
 def counted() -> Iterator[OperatorCounts]:
-    """Count inside the block, the backward pass included."""
+    """Count inside the block, the backward pass included.
+
+    What makes a batch of training graphs is done on the host, for whatever device, and is counted
+    apart.
+    """
     counts = OperatorCounts()
-    with _Dispatched(counts), _Read(counts):
+    load = _Trainer.load_batch
+
+    def loaded(trainer: _Trainer, graphs_G: Tensor) -> DAGBatch:
+        counts.makes_batches = True
+        try:
+            return load(trainer, graphs_G)
+        finally:
+            counts.makes_batches = False
+
+    with (
+        mock.patch.object(_Trainer, "load_batch", loaded),
+        _Dispatched(counts),
+        _Read(counts),
+    ):
         yield counts
 
 

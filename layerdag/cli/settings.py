@@ -13,15 +13,14 @@ What a verb was asked to do as one tree of dataclasses, from the composed YAML.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from layerdag.cli.compose import read_run_file, to_plain_dict
-from layerdag.codec.formats import read
-from layerdag.codec.sample_files import PART_FORMATS, SampleRun, is_run
+from layerdag.codec.sample_files import SampleRun, is_run
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import (
     LABEL_FILES,
@@ -34,14 +33,8 @@ from layerdag.datasets.programs import PROGRAMS, jobs_of_programs
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.graph.attributed_graph import LABEL
 from layerdag.models.base import model_config
-from layerdag.programs.targets import Targets
-from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import build_settings
-from layerdag.sampling.parts import PartSettings
-from layerdag.sampling.settings import GenerationSettings
-from layerdag.surrogates.data import read_manifest
 from layerdag.traces.chakra.corpus import INDEX
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
@@ -98,7 +91,7 @@ class RealData:
             UsageError: If ``place`` is a checkpoint without the run's own file.
             DataError: If that file is damaged.
         """
-        if read_manifest(samples).get("split") is None:
+        if _manifest(samples).get("split") is None:
             return None
         chosen = self._of_run()
         if chosen is None:
@@ -119,7 +112,7 @@ class RealData:
             UsageError: If it is split in another way.
             DataError: If a file is missing or damaged.
         """
-        manifest = read_manifest(samples)
+        manifest = _manifest(samples)
         settings = manifest.get("data")
         learned = SplitFingerprint.from_dict(manifest.get("split"))
         data = self._read(settings if isinstance(settings, Mapping) else {}, learned)
@@ -132,7 +125,7 @@ class RealData:
         Raises:
             UsageError: If it is split in another way.
         """
-        learned = SplitFingerprint.from_dict(read_manifest(samples).get("split"))
+        learned = SplitFingerprint.from_dict(_manifest(samples).get("split"))
         if learned is None:
             warn(
                 f"{samples}: its manifest records no fingerprint of the training split, so nothing "
@@ -324,31 +317,11 @@ class TrainConfig:
     privacy: Privacy = NO_PRIVACY
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleCommand:
-    """Everything that ``layerdag sample`` was asked to do.
+def _manifest(samples: str) -> dict[str, Any]:
+    """Return the manifest of samples."""
+    from layerdag.surrogates.data import read_manifest  # evaluation, slow to import, comes with it
 
-    Attributes:
-        generation: What to sample.
-        parts: How samples are cut into parts; None for a file or folder of each.
-        checkpoint: Folder of the checkpoint, or the name of one in the package.
-        out: Folder to write.
-        overwrite: Whether samples that lie in ``out`` may be replaced.
-        format: Of the files.
-        device: "auto", "cpu" or "cuda".
-        threads: Of torch on a processor; 0 leaves torch's own choice.
-        dry_run: Whether to check and print the settings, and stop.
-    """
-
-    generation: GenerationSettings
-    parts: PartSettings | None
-    checkpoint: str = "programs"
-    out: Path
-    overwrite: bool = False
-    format: str = "auto"
-    device: str = "auto"
-    threads: int = 1
-    dry_run: bool = False
+    return read_manifest(samples)
 
 
 def train_config(config: DictConfig) -> TrainConfig:
@@ -374,61 +347,3 @@ def train_config(config: DictConfig) -> TrainConfig:
             "privacy": build_settings(Privacy, plain["privacy"], "privacy"),
         },
     )
-
-
-def sample_config(config: DictConfig) -> SampleCommand:
-    """Return the tree of a composed ``sample.yaml``, whose keys all stand at the top.
-
-    Raises:
-        ConfigError: If a setting is unknown or of another type.
-        UsageError: If a value is out of bounds, or of parts and another format is asked for.
-        DataError: If the prefix cannot be read.
-    """
-    plain = to_plain_dict(config)
-    own, parts = _taken(plain, SampleCommand), _taken(plain, PartSettings)
-    return build_settings(
-        SampleCommand,
-        {**own, "parts": _parts(own["format"], parts), "generation": _generation(plain)},
-    )
-
-
-def _taken(plain: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """Take those settings out that a dataclass has."""
-    return {each.name: plain.pop(each.name) for each in fields(cls) if each.name in plain}
-
-
-def _generation(plain: dict[str, Any]) -> GenerationSettings:
-    """Return what to sample: a label is a condition, and a prefix is read."""
-    limits = build_settings(Limits, _taken(plain, Limits))
-    label, prefix = plain.pop("label"), plain.pop("prefix")
-    conditions = plain["conditions"] if label is None else {**plain["conditions"], LABEL: label}
-    given = None if prefix is None else read(str(prefix))
-    targets = _targets(plain.pop("wanted"), plain.pop("plan"))
-    return build_settings(
-        GenerationSettings,
-        {**plain, "conditions": conditions, "prefix": given, "targets": targets, "limits": limits},
-    )
-
-
-def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> Targets | None:
-    """Return what programs shall have; None if nothing is asked of them."""
-    asked = {name: value for name, value in wanted.items() if value is not None}
-    degrees = {name: value for name, value in plan.items() if value is not None}
-    if not asked and not degrees:
-        return None
-    return build_settings(Targets, {**asked, "plan": degrees}, "wanted")
-
-
-def _parts(file_format: object, settings: dict[str, Any]) -> PartSettings | None:
-    """Return how samples are cut into parts; None for a file or folder of each."""
-    if file_format in PART_FORMATS:
-        return build_settings(PartSettings, {"file_format": file_format, **settings})
-    usual, found = PartSettings(), build_settings(PartSettings, settings)
-    for name in settings:
-        value = getattr(found, name)
-        if value != getattr(usual, name):
-            raise UsageError(
-                f"{name}={value} is of samples in parts; ask for format=tar or format=parquet, "
-                "or leave it out."
-            )
-    return None

@@ -412,17 +412,32 @@ class DAGBatch:
 
     def graph_of_node(self) -> Int[Tensor, " N"]:
         """Return the graph index of each node, shape (N,)."""
-        sizes_B = self.node_ptr.diff()
-        index_B = torch.arange(self.num_graphs, device=sizes_B.device)
-        return torch.repeat_interleave(index_B, sizes_B, output_size=self.num_nodes)
+        known_N: Tensor | None = self.__dict__.get("_graph_N")
+        if known_N is None:
+            sizes_B = self.node_ptr.diff()
+            index_B = torch.arange(self.num_graphs, device=sizes_B.device)
+            known_N = torch.repeat_interleave(index_B, sizes_B, output_size=self.num_nodes)
+            self.__dict__["_graph_N"] = known_N
+        return known_N
 
     def num_layers(self) -> Int[Tensor, " B"]:
         """Return the number of layers of each graph, shape (B,)."""
         zero_B = torch.zeros(self.num_graphs, dtype=torch.int64, device=self.layer_N.device)
         return zero_B.scatter_reduce(0, self.graph_of_node(), self.layer_N + 1, "amax")
 
+    @property
+    def derived(self) -> object:
+        """What a model derived from the graphs, which the batch carries; None for nothing."""
+        return self.__dict__.get("_derived")
+
+    def carrying(self, derived: object) -> "DAGBatch":
+        """Return the same batch with what a model derived from its graphs."""
+        same = replace(self)
+        same.__dict__["_derived"] = derived
+        return same
+
     def to(self, device: torch.device | str) -> "DAGBatch":
-        """Return the batch on ``device``."""
+        """Return the batch on ``device``, without what it carries."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
         return replace(self, **moved)
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from layerdag.codec.folding import RankClassTrace, job_graph
 from layerdag.datasets.dataset import Blocks, GraphDataset, spread
+from layerdag.datasets.kept import kept_dataset
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.corpus import (
+    INDEX,
     CollectedRun,
     RunRecord,
     embedded_corpus,
@@ -18,6 +20,8 @@ from layerdag.traces.chakra.corpus import (
 )
 
 Parts = dict[Split, list[AttributedGraph]]
+_Folders = list[tuple[str | Path, list[RunRecord]]]
+_Selection = tuple[int, tuple[str, ...], tuple[str, ...]]
 
 
 def load_corpus(
@@ -52,13 +56,29 @@ def load_corpus(
     """
     folder = embedded_corpus() if folder is None else folder
     index = read_index(folder)
-    folders: list[tuple[str | Path, list[RunRecord]]] = [(folder, list(index))]
+    folders: _Folders = [(folder, list(index))]
     if further is not None:
         known = {record.graph_hash for record in index}
         inside = Path(folder) / further
         folder = inside if inside.is_dir() else further
         folders.append((folder, _to_train_on(read_index(folder), known)))
-    parts, left_out = _read_parts(folders, max_nodes, families, strategies)
+    settings = (max_nodes, families, strategies)
+    files = [Path(place) / name for place, found in folders for name in _files_of(found)]
+    return kept_dataset(
+        {"reader": "corpus", "selection": settings, "num_bins": num_bins, "blocks": blocks},
+        files,
+        lambda: _built(folders, settings, num_bins, blocks),
+    )
+
+
+def _files_of(records: Sequence[RunRecord]) -> list[str]:
+    """Return the files of a corpus folder that these runs are read from."""
+    return [INDEX, *sorted({record.shard for record in records})]
+
+
+def _built(folders: _Folders, selection: _Selection, num_bins: int, blocks: Blocks) -> GraphDataset:
+    """Read and encode the runs that are asked for."""
+    parts, left_out = _read_parts(folders, *selection)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
     data = data.replaced(left_out=(*left_out, *data.left_out), further=added)
@@ -90,7 +110,7 @@ def parts_of_records(
 
 
 def _read_parts(
-    folders: list[tuple[str | Path, list[RunRecord]]],
+    folders: _Folders,
     max_nodes: int,
     families: tuple[str, ...],
     strategies: tuple[str, ...],

@@ -51,15 +51,17 @@ class LossTerm:
 
     Attributes:
         total: Scalar tensor, nats summed over ``count`` decisions.
-        count: Scalar tensor, number of decisions.
+        count: Number of decisions; a plain number where the host knows it.
     """
 
     total: Float[Tensor, ""]
-    count: Float[Tensor, ""] | Int[Tensor, ""]
+    count: Float[Tensor, ""] | Int[Tensor, ""] | float
 
     def mean(self) -> Float[Tensor, ""]:
         """Return the mean in nats per decision."""
-        return self.total / self.count.clamp(min=1)
+        if isinstance(self.count, Tensor):
+            return self.total / self.count.clamp(min=1)
+        return self.total / max(self.count, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +201,14 @@ def require_request(request: object) -> None:
 
 class DAGModel(nn.Module, ABC):
     """A layerwise generative model of attributed DAGs."""
+
+    def prepared(self, batch: DAGBatch) -> DAGBatch:
+        """Return a batch of the host on the model's device, as ``losses`` takes it.
+
+        A model that derives indices and sizes from the graphs does so here, on the host, and lets
+        the batch carry them; ``losses`` derives what a batch does not carry.
+        """
+        return batch.to(next(self.parameters()).device)
 
     @abstractmethod
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:

@@ -206,15 +206,19 @@ class CountEncoder(nn.Module):
     """``CountCode`` on tensors; holds the bin borders on the device of the model."""
 
     lows_K1: Tensor
+    log_width_K: Tensor
 
     def __init__(self, code: CountCode) -> None:
         super().__init__()
         self.num_codes = code.num_codes
         self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
+        self.register_buffer("log_width_K", self.lows_K1.diff().log(), persistent=False)
+        self._host_lows_K1 = torch.tensor(code.lows)  # batches are made on the host
 
     def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the code of each count; counts beyond the last bin get the last code."""
-        code = torch.searchsorted(self.lows_K1, count.contiguous(), right=True) - 1
+        lows_K1 = self._host_lows_K1 if count.device.type == "cpu" else self.lows_K1
+        code = torch.searchsorted(lows_K1, count.contiguous(), right=True) - 1
         return code.clamp(0, self.num_codes - 1)
 
     def decode(
@@ -227,7 +231,7 @@ class CountEncoder(nn.Module):
 
     def log_width(self) -> Float[Tensor, " K"]:
         """Return the log of the number of counts in each bin."""
-        return self.lows_K1.diff().log()
+        return self.log_width_K
 
 
 class MLP(nn.Sequential):
@@ -288,6 +292,8 @@ class SumEmbedding(nn.Module):
     def forward(self, codes_RF: Int[Tensor, "R F"]) -> Float[Tensor, "R D"]:
         """Return the summed embeddings."""
         table: Tensor = getattr(self, self.name)
+        if codes_RF.shape[1] == 1:
+            return table.index_select(0, codes_RF[:, 0])
         return nn.functional.embedding_bag(codes_RF + self.offset_F, table, mode="sum")
 
 

@@ -91,7 +91,7 @@ class Posterior(nn.Module):
     def loss(self, batch: DAGBatch, generator: torch.Generator | None) -> LossTerm:
         """Return the negative log-likelihood of the known conditions, one count per graph."""
         total = -self.log_likelihood(batch, generator).sum()
-        return LossTerm(total, torch.tensor(float(batch.num_graphs), device=total.device))
+        return LossTerm(total, float(batch.num_graphs))
 
     def log_likelihood(
         self, batch: DAGBatch, generator: torch.Generator | None = None
@@ -133,9 +133,8 @@ class Posterior(nn.Module):
     def _codes(self, batch: DAGBatch) -> Int[Tensor, "N F"]:
         """Return attributes, degrees and layer of each node as codes."""
         source_E, target_E = batch.edge_index_2E
-        degrees = (
-            torch.bincount(end_E, minlength=batch.num_nodes) for end_E in (source_E, target_E)
-        )
+        ones_E, zero_N = torch.ones_like(source_E), torch.zeros_like(batch.layer_N)
+        degrees = (zero_N.index_add(0, end_E, ones_E) for end_E in (source_E, target_E))
         counts_N3 = torch.stack([*degrees, batch.layer_N], dim=1)
         return torch.cat([batch.x_NA, self.counter.encode(counts_N3)], dim=1)
 

@@ -103,7 +103,7 @@ def evaluate(
     sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
     for number in range(world.rank, len(batches), world.size):
         generator = torch.Generator(device).manual_seed(derive_seed(seed, "validation", number))
-        terms = model.losses(take_graphs(data, batches[number]).to(device), generator)
+        terms = model.losses(model.prepared(take_graphs(data, batches[number])), generator)
         for row, name in enumerate(names):
             sums_O2[row, 0] += terms[name].total
             sums_O2[row, 1] += terms[name].count
@@ -189,7 +189,9 @@ class RunningMean:
         Args:
             seconds: Of the run until now.
         """
-        means = {name: float(torch.stack(rows).mean()) for name, rows in self._losses.items()}
+        means_O = [torch.stack(rows).mean() for rows in self._losses.values()]
+        found = torch.stack(means_O).tolist() if means_O else []
+        means = dict(zip(self._losses, found, strict=True))
         self.note = " " + " ".join(f"{name} {mean:.3f}" for name, mean in means.items())
         speed = self._graphs / max(seconds - self._since, 1e-9)
         self._losses, self._graphs, self._since = {}, 0, seconds
@@ -283,8 +285,8 @@ class _Trainer:
         self.groups = parameter_groups(self.model)
         self.optimizer = Optimizer(self.model, self.groups, settings, world)
         self.ema = ExponentialMovingAverage(self.model, settings.ema_decay)
-        data = run.train.to(device)
-        self.validation = run.validation.to(device)
+        # Batches are made on the host, which knows their sizes then.
+        data, self.validation = run.train.to("cpu"), run.validation.to("cpu")
         limits = (settings.batch_graphs, settings.batch_nodes)
         self.source: BatchSource = BucketedSource(data, *limits, settings.seed)
         self.epoch, self.position = 0, 0
@@ -304,6 +306,7 @@ class _Trainer:
         progress, meter = budget.used(self.step), RunningMean(budget.seconds())
         while not reason:
             if self._validation_is_due():
+                self.optimizer.require_finite()
                 self._validate(budget, loggers, callback)
                 if all(group.stopped for group in self.groups):
                     reason = "patience"
@@ -313,7 +316,9 @@ class _Trainer:
             budget.show(self.step, meter.note)
             reason = self._reason(stop, progress, request)
             if self.step % self.settings.log_every == 0:
+                self.optimizer.require_finite()
                 self._log(loggers, meter.flush(budget.seconds()))
+        self.optimizer.require_finite()
         if reason == "budget" and self.evaluated_step != self.step:
             self._validate(budget, loggers, callback)
         elif self.saved_step != self.step:
@@ -349,16 +354,19 @@ class _Trainer:
         """Make one optimizer step; return whether some process must stop, and the mean progress."""
         for _ in range(self.settings.accumulate):
             graphs_G, noise_seed = self._next_batch()
-            batch = self.source.load(graphs_G).to(self.device)
+            batch = self.load_batch(graphs_G)
             meter.add(self.optimizer.add_gradient(batch, noise_seed), graphs_G.numel())
         settings = self.settings
         factor = learning_rate_factor(settings.lr_schedule, self.step, progress)
-        flags_F = torch.tensor(flags, device=self.device)
-        flags_F = self.optimizer.step(settings.optimizer.learning_rate * factor, flags_F, self.step)
+        rate = settings.optimizer.learning_rate * factor
+        stop, total = self.optimizer.step(rate, flags, self.step)
         self.ema.update()
         self.step += 1
-        stop, total = flags_F.tolist()
         return stop > 0, total / self.world.size
+
+    def load_batch(self, graphs_G: Tensor) -> DAGBatch:
+        """Return the micro-batch with these graphs, made on the host, on the device."""
+        return self.model.prepared(self.source.load(graphs_G))
 
     def _next_batch(self) -> tuple[Tensor, int]:
         """Return this process's next micro-batch (graph numbers) and the seed of its noise.

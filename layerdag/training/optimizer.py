@@ -28,14 +28,14 @@ class ExponentialMovingAverage:
         self._decay = decay
         self._updates = 0
         self._shadow = {name: p.detach().clone() for name, p in self._parameters.items()}
+        self._live = [p.detach() for p in self._parameters.values()]
 
     @torch.no_grad()
     def update(self) -> None:
         """Move the average toward the present weights."""
         self._updates += 1
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
-        live = [p.detach() for p in self._parameters.values()]
-        torch._foreach_lerp_(list(self._shadow.values()), live, 1 - decay)
+        torch._foreach_lerp_(list(self._shadow.values()), self._live, 1 - decay)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
@@ -207,6 +207,99 @@ def best_weights(model: DAGModel, groups: list[ParameterGroup]) -> dict[str, Ten
     return state
 
 
+class FusedAdamW:
+    """AdamW (Loshchilov and Hutter, arXiv 1711.05101) as one operator for each weight decay.
+
+    It is PyTorch's operator and its states; PyTorch's class imports a compiler before its first
+    step, which takes longer than the step.
+
+    Args:
+        groups: Parameters with their weight decay.
+    """
+
+    _BETAS = (0.9, 0.999)
+    _EPSILON = 1e-8
+
+    def __init__(self, groups: Sequence[tuple[Sequence[nn.Parameter], float]]) -> None:
+        self._groups = [(list(parameters), decay) for parameters, decay in groups]
+        self._states: dict[int, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def step(self, rate: float, not_finite: Tensor) -> None:
+        """Move the weights and clear the gradients.
+
+        Args:
+            rate: Learning rate.
+            not_finite: 1 leaves everything as it is, 0 does not.
+        """
+        for parameters, decay in self._groups:
+            given: list[Tensor] = [p for p in parameters if p.grad is not None]
+            if not given:
+                continue
+            states = [self._state_of(p) for p in given]
+            steps = [state["step"] for state in states]
+            torch._foreach_add_(steps, 1)
+            torch._fused_adamw_(
+                given,
+                [p.grad for p in given if p.grad is not None],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [],
+                steps,
+                lr=rate,
+                beta1=self._BETAS[0],
+                beta2=self._BETAS[1],
+                weight_decay=decay,
+                eps=self._EPSILON,
+                amsgrad=False,
+                maximize=False,
+                grad_scale=None,
+                found_inf=not_finite,
+            )
+            torch._foreach_sub_(steps, [not_finite] * len(steps))
+            for parameter in given:
+                parameter.grad = None
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        """Return the state of a parameter, zeros at first."""
+        state = self._states.get(id(parameter))
+        if state is None:
+            names = ("exp_avg", "exp_avg_sq")
+            step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+            state = {"step": step, **{name: torch.zeros_like(parameter) for name in names}}
+            self._states[id(parameter)] = state
+        return state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming needs, in the form of PyTorch's optimizers."""
+        parameters = [p for group, _ in self._groups for p in group]
+        number = {id(p): i for i, p in enumerate(parameters)}
+        return {
+            "state": {
+                number[id(p)]: self._states[id(p)] for p in parameters if id(p) in self._states
+            },
+            "param_groups": [
+                {"params": [number[id(p)] for p in group], "weight_decay": decay}
+                for group, decay in self._groups
+            ],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict``, or from that of PyTorch's optimizer.
+
+        Raises:
+            ValueError: If it is of other parameters.
+        """
+        sizes = [len(group["params"]) for group in state["param_groups"]]
+        if sizes != [len(group) for group, _ in self._groups]:
+            raise ValueError(f"the optimizer's groups have {sizes} parameters")
+        parameters = [p for group, _ in self._groups for p in group]
+        self._states = {}
+        for number, saved in state["state"].items():
+            own = self._state_of(parameters[int(number)])
+            copy_weights(own, saved)
+
+
 class Optimizer:
     """AdamW over the parameter groups of a model.
 
@@ -233,14 +326,9 @@ class Optimizer:
         self._parameters = list(model.parameters())
         matrices = [p for p in self._parameters if p.ndim >= 2]
         others = [p for p in self._parameters if p.ndim < 2]
-        self.adam = torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": settings.optimizer.weight_decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=settings.optimizer.learning_rate,
-            fused=True,
-        )
+        decay = settings.optimizer.weight_decay
+        self.adam = FusedAdamW(((matrices, decay), (others, 0.0)))
+        self._norms: list[tuple[int, list[str], Tensor]] = []
 
     def add_gradient(self, batch: DAGBatch, noise_seed: int) -> dict[str, Tensor]:
         """Add the gradient of one micro-batch; return the mean loss of each objective.
@@ -257,8 +345,17 @@ class Optimizer:
                 terms = self._model.losses(batch, generator)
             active = [name for g in self._groups if not g.stopped for name in g.objectives]
             shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]
-            (torch.stack(shares).sum() / self._settings.accumulate).backward()
+            self._accumulate(torch.stack(shares).sum() / self._settings.accumulate)
         return {name: terms[name].mean().detach() for name in active}
+
+    def _accumulate(self, loss: Tensor) -> None:
+        """Add the gradient of ``loss``, without the copies that ``backward`` makes of each."""
+        trained = [p for p in self._parameters if p.requires_grad]
+        for parameter, new in zip(
+            trained, torch.autograd.grad(loss, trained, allow_unused=True), strict=True
+        ):
+            if new is not None:
+                parameter.grad = new if parameter.grad is None else parameter.grad + new
 
     def _usual_count(self, name: str, term: LossTerm) -> float:
         """Take in the decisions of a micro-batch; return their mean number up to the last step."""
@@ -266,29 +363,43 @@ class Optimizer:
         self._step_counts[name] += count
         return max(self._counts[name] / self._batches if self._batches else count, 1.0)
 
-    def step(self, rate: float, flags_F: Tensor, step: int) -> Tensor:
+    def step(self, rate: float, flags: Sequence[float], step: int) -> list[float]:
         """Average and clip the gradients, move the weights, clear the gradients.
+
+        If a gradient is not finite, the weights are not touched, and ``require_finite`` says so:
+        whether it is, is known to the device alone, which is not waited for.
 
         Args:
             rate: Learning rate.
-            flags_F: Numbers to be summed over the processes on the same trip.
+            flags: Numbers to be summed over the processes on the same trip.
             step: For the message of an error.
 
         Returns:
             The summed flags.
-
-        Raises:
-            TrainingError: If a gradient is not finite; the weights are not touched then.
         """
-        counts = torch.tensor(list(self._step_counts.values()), device=flags_F.device)
-        sums = self._world.average_gradients(self._parameters, torch.cat([flags_F, counts]))
-        self._clip(step)
-        self._take_counts(sums[flags_F.numel() :].tolist())
-        for group in self.adam.param_groups:
-            group["lr"] = rate
-        self.adam.step()
-        self.adam.zero_grad(set_to_none=True)
-        return sums[: flags_F.numel()]
+        sums = [*flags, *self._step_counts.values()]
+        if self._world.size > 1:
+            device = self._parameters[0].device
+            sums_F = torch.tensor(sums, device=device)
+            sums = self._world.average_gradients(self._parameters, sums_F).tolist()
+        self._take_counts(sums[len(flags) :])
+        self.adam.step(rate, self._clip(step))
+        return sums[: len(flags)]
+
+    def require_finite(self) -> None:
+        """Raise TrainingError if a gradient of a step since the last call was not finite."""
+        norms, self._norms = self._norms, []
+        if not norms:
+            return
+        rows = iter(torch.cat([norm_G for _, _, norm_G in norms]).tolist())
+        for step, names, _ in norms:
+            for name in names:
+                if not (norm := next(rows)) < float("inf"):
+                    raise TrainingError(
+                        f"Training diverged at step {step}: the gradient of '{name}' has norm "
+                        f"{norm}. Lower training.optimizer.learning_rate or "
+                        "training.optimizer.gradient_clip, and resume from the last checkpoint."
+                    )
 
     def state_dict(self) -> dict[str, Any]:
         """Return what resuming needs."""
@@ -307,15 +418,27 @@ class Optimizer:
         self._batches += self._settings.accumulate * self._world.size
         self._step_counts = dict.fromkeys(self._names, 0.0)
 
-    def _clip(self, step: int) -> None:
-        """Clip the gradient of each group by its own norm."""
+    def _clip(self, step: int) -> Tensor:
+        """Clip the gradient of each group by its own norm; return whether one is not finite."""
         limit = self._settings.optimizer.gradient_clip or float("inf")
         active = [group for group in self._groups if not group.stopped]
-        norms = [nn.utils.clip_grad_norm_(list(g.parameters.values()), limit) for g in active]
-        for group, norm in zip(active, torch.stack(norms).tolist(), strict=True):
-            if not norm < float("inf"):
-                raise TrainingError(
-                    f"Training diverged at step {step}: the gradient of '{group.name}' has norm "
-                    f"{norm}. Lower training.optimizer.learning_rate or "
-                    "training.optimizer.gradient_clip, and resume from the last checkpoint."
-                )
+        norm_G = torch.stack([_clip_group(list(g.parameters.values()), limit) for g in active])
+        self._norms.append((step, [group.name for group in active], norm_G))
+        return (norm_G < float("inf")).all().logical_not().float()
+
+
+@torch.no_grad()
+def _clip_group(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
+    """Give parameters gradients of a norm of at most ``limit``; return the norm that they had.
+
+    The new ones are copies: gradients of one pass may share their memory.
+    """
+    given = [p for p in parameters if p.grad is not None]
+    gradients = [p.grad for p in given if p.grad is not None]
+    if not gradients:
+        return torch.zeros(())
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+    for parameter, gradient in zip(given, torch._foreach_mul(gradients, factor), strict=True):
+        parameter.grad = gradient
+    return norm

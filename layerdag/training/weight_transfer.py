@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.dag.dag import GraphSizes
-from layerdag.dag.statistics import edge_type_sets, shared_statistics
+from layerdag.dag.statistics import edge_type_sets
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.kept import kept_statistics
 from layerdag.errors import ConfigError
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.models.base import DAGModel, ModelSpec, build_model, model_config
@@ -110,7 +111,7 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
         choice = "encoded" if _asks_for_sizes(data) else "none"
         config = replace(config, conditioning=replace(conditioning, remaining_sizes=choice))
     sizes, graphs = data.schema.sizes(), data.graphs["train"]
-    statistics = shared_statistics(graphs, sizes)
+    statistics = kept_statistics(graphs, sizes)
     if hasattr(config, "constraints") and config.constraints.edge_types == "observed":
         statistics = replace(statistics, edge_type_sets=edge_type_sets(graphs, sizes))
     return ModelSpec(name, sizes, statistics, asdict(config))

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from layerdag.cli.compose import compose, to_plain_dict
-from layerdag.cli.settings import ModelChoice, SampleCommand, sample_config, train_config
+from layerdag.cli.sample_settings import SampleCommand, sample_config
+from layerdag.cli.settings import ModelChoice, train_config
 from layerdag.datasets.loading import LOADERS, CorpusConfig, data_config, loader_of
 from layerdag.errors import ConfigError
 from layerdag.models.base import model_config

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from tqdm import tqdm
 
-    from layerdag.cli.settings import SampleCommand
+    from layerdag.cli.sample_settings import SampleCommand
     from layerdag.sampling.parts import PartSettings
     from layerdag.sampling.settings import GenerationSettings
     from layerdag.training.checkpoint import LoadedCheckpoint
@@ -46,7 +46,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         pick_device,
         reached_numbers,
     )
-    from layerdag.cli.settings import sample_config
+    from layerdag.cli.sample_settings import sample_config
     from layerdag.schema.schema import out_of_range_conditions
     from layerdag.schema.size_tables import DEPTH
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema

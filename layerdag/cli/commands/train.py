@@ -216,17 +216,9 @@ class SamplePreview:
     """
 
     def __init__(self, data: "GraphDataset", folder: Path, num_graphs: int) -> None:
-        from layerdag.sampling.settings import GenerationSettings
-
-        self._schema, self._folder = data.schema, folder
+        self._schema, self._folder, self._num = data.schema, folder, max(num_graphs, 1)
         largest = max(dag.num_nodes for dag in data.graphs["train"])
-        self._settings = GenerationSettings(
-            num=max(num_graphs, 1),
-            seed=0,
-            guidance=1.0,
-            best_of=1,
-            max_nodes=min(2 * largest, MAX_NODES),
-        )
+        self._max_nodes = min(2 * largest, MAX_NODES)
 
     def __call__(self, model: "DAGModel", step: int) -> "CallbackResult":
         """Sample, check and draw."""
@@ -234,13 +226,17 @@ class SamplePreview:
 
         from layerdag.evaluation.validity import check_structure
         from layerdag.sampling.generation import generate
+        from layerdag.sampling.settings import GenerationSettings
         from layerdag.training.run import CallbackResult
         from layerdag.viz.drawing import write_picture
 
         was_training = model.training
         model.eval()
         start = time.perf_counter()
-        samples = list(generate(model, self._schema, self._settings))
+        settings = GenerationSettings(
+            num=self._num, seed=0, guidance=1.0, best_of=1, max_nodes=self._max_nodes
+        )
+        samples = list(generate(model, self._schema, settings))
         seconds = time.perf_counter() - start
         model.train(was_training)
         dags = [sample.dag for sample in samples]

@@ -22,8 +22,6 @@ of rows, K codes, L layers, N nodes, P pairs, Q decisions, R rows, T tokens, Z a
 width of a head or key, q selected decisions.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -36,23 +34,16 @@ from layerdag.models.config import HeadsConfig
 from layerdag.models.fast.encoder import block_sum
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
-    NEVER,
     STUB_CODES,
     TOKEN_CODES,
-    AttentionBlocks,
     BatchLayout,
     CandidatePairs,
     Edges,
-    ParentDecisionRows,
-    ParentHistory,
     TokenCodes,
-    log_code,
     no_token_codes,
-    split_ranges,
-    stub_code,
     token_codes,
 )
-from layerdag.models.fast.tokens import StructuralFeatures
+from layerdag.models.fast.targets import Targets
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
@@ -263,25 +254,6 @@ class Heads(nn.Module):
         return state_ND + degree_ND + self.all_parents(parents_ND)
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """A batch of training graphs with its layout: the targets of teacher forcing.
-
-    Attributes:
-        x_NA: Attribute codes.
-        layout: Tokens and layers.
-        edges: Edges in the order of their decisions.
-        structure: Structural features of each token.
-        blocks: Attention blocks.
-    """
-
-    x_NA: Int[Tensor, "N A"]
-    layout: BatchLayout
-    edges: Edges
-    structure: StructuralFeatures
-    blocks: AttentionBlocks
-
-
 def layer_size_loss(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: BatchLayout
 ) -> LossTerm:
@@ -305,16 +277,14 @@ def node_and_edge_losses(
     """Return the loss of attributes and out-degrees, and that of parents, in-degrees and types."""
     edges, structure, token_N = targets.edges, targets.structure, targets.layout.token_N
     first = edges.rank_E == 0
-    num_tokens = structure.out_degree_T.shape[0]
-    uses = ParentHistory(edges.parent_E, edges.child_E, num_tokens, num_tokens)
     parent_ED = gather_rows(encoded_TD, edges.parent_E)
     context_ND = heads.context_state(
         gather_rows(encoded_TD, token_N - 1), structure.size_T[token_N], structure.index_T[token_N]
     )
     first_ND = torch.zeros_like(context_ND).index_copy(
-        0, edges.node_E[first], gather_rows(parent_ED, first.nonzero()[:, 0])
+        0, targets.inner_n, gather_rows(parent_ED, targets.first_n)
     )
-    kind_ND = heads.kind_state(context_ND, first_ND, _first_stubs(targets, uses))
+    kind_ND = heads.kind_state(context_ND, first_ND, targets.first_stub_N)
     kind_N = targets.x_NA[:, 0]
     degree_ND = heads.degree_state(kind_ND, kind_N)
     after_ED = heads.further_state(
@@ -328,13 +298,11 @@ def node_and_edge_losses(
     parents_ND = segment_mean(parent_ED, edges.node_E, edges.in_degree_N)
     other_ND = heads.other_state(degree_ND, edges.in_degree_N, parents_ND)
 
-    decisions = ParentDecisionRows.from_edges(targets.layout, edges)
-    key_Td = heads.pointer.key(encoded_TD)
-    inner_N = edges.in_degree_N > 0
-    edge = _TeacherForcedScorer(heads.pointer, targets, decisions, key_Td, uses).loss(state_ED)
+    edge = _parent_loss(heads.pointer, targets, heads.pointer.key(encoded_TD), state_ED)
     edge = edge + _code_loss(heads.type_readout(after_ED), edges.type_E)
-    degree_logits = heads.degree_readout(gather_rows(degree_ND, inner_N.nonzero()[:, 0]))
-    edge = edge + _count_loss(degree_logits, edges.in_degree_N[inner_N], heads.in_degree)
+    degree_logits = heads.degree_readout(gather_rows(degree_ND, targets.inner_n))
+    inner_degree_n = edges.in_degree_N[targets.inner_n]
+    edge = edge + _count_loss(degree_logits, inner_degree_n, heads.in_degree)
     node = _code_loss(heads.kind_readout(kind_ND), kind_N)
     node = node + _other_losses(
         heads, other_ND, targets.x_NA[:, 1:], structure.out_degree_T[token_N]
@@ -373,18 +341,6 @@ def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor,
     }
 
 
-def _first_stubs(targets: Targets, uses: ParentHistory) -> Int[Tensor, " N"]:
-    """Return the stub code of each node's first parent, 0 in layer 0."""
-    edges = targets.edges
-    first = edges.rank_E == 0
-    used, _ = uses.before(edges.parent_E[first], edges.child_E[first])
-    stub_N = torch.zeros_like(edges.in_degree_N)
-    stub_N[edges.node_E[first]] = stub_code(
-        used, targets.structure.out_degree_T[edges.parent_E[first]]
-    )
-    return stub_N
-
-
 def _other_losses(
     heads: Heads,
     state_ND: Float[Tensor, "N D"],
@@ -401,95 +357,23 @@ def _other_losses(
     return loss + _count_loss(heads.plan_readout(state_ND), out_degree_N, heads.out_degree)
 
 
-@dataclass(frozen=True, eq=False)
-class _TeacherForcedScorer:
-    """Scores of candidate parents at the time of each decision, from the training graphs.
-
-    Attributes:
-        pointer: The model's pointer.
-        targets: The training graphs.
-        decisions: One decision per edge.
-        key_Td: Pointer key of each token.
-        tokens: Earlier uses of tokens as parents.
-    """
-
-    pointer: Pointer
-    targets: Targets
-    decisions: ParentDecisionRows
-    key_Td: Float[Tensor, "T d"]
-    tokens: ParentHistory
-
-    def loss(self, state_ED: Float[Tensor, "E D"]) -> Float[Tensor, ""]:
-        """Return -log p of every parent, summed: token in the window, or block and token inside."""
-        blocks, parent_E = self.targets.blocks, self.targets.edges.parent_E
-        low_E, high_E = self.decisions.low_Q, self.decisions.high_Q
-        hidden_ED = self.pointer.activate(state_ED)
-        window_E, far_end_E = split_ranges(self.decisions, self.targets.layout, blocks)
-        near = CandidatePairs.ranges(torch.maximum(low_E, window_E), high_E)
-        far_high_E = torch.minimum(far_end_E, blocks.of_T[(high_E - 1).clamp(min=0)] + 1)
-        far = CandidatePairs.ranges(blocks.of_T[low_E], far_high_E)
-        is_far_E = parent_E < window_E
-        near_target_E = parent_E.masked_fill(is_far_E, NEVER)
-        far_target_E = blocks.of_T[parent_E].masked_fill(~is_far_E, NEVER)
-        near_hit_P = near.candidate_P == near_target_E[near.decision_P]
-        far_hit_P = far.candidate_P == far_target_E[far.decision_P]
-        loss = _ragged_loss(
-            torch.cat([self._tokens(hidden_ED, near), self._blocks(hidden_ED, far)]),
-            torch.cat([near.decision_P, far.decision_P]),
-            torch.cat([near_hit_P, far_hit_P]),
-            parent_E.shape[0],
-        )
-        return loss + self._inside_loss(hidden_ED, is_far_E.nonzero()[:, 0])
-
-    def _inside_loss(
-        self, hidden_ED: Float[Tensor, "E D"], far_q: Int[Tensor, " q"]
-    ) -> Float[Tensor, ""]:
-        """Return -log p of the token inside the chosen block, for the decisions ``far_q``."""
-        blocks, parent_q = self.targets.blocks, self.targets.edges.parent_E[far_q]
-        start_q = parent_q - blocks.offset_T[parent_q]
-        low_q = torch.maximum(self.decisions.low_Q[far_q], start_q)
-        high_q = torch.minimum(self.decisions.high_Q[far_q], start_q + blocks.block)
-        inside = CandidatePairs.ranges(low_q, high_q)
-        pairs = CandidatePairs(far_q[inside.decision_P], inside.candidate_P)
-        hit_P = inside.candidate_P == parent_q[inside.decision_P]
-        score_P = self._tokens(hidden_ED, pairs)
-        return _ragged_loss(score_P, inside.decision_P, hit_P, far_q.shape[0])
-
-    def _tokens(
-        self, hidden_ED: Float[Tensor, "E D"], pairs: CandidatePairs
-    ) -> Float[Tensor, " P"]:
-        """Return the score of each candidate token."""
-        layer_T, candidate_P = self.targets.layout.layer_T, pairs.candidate_P
-        child_P = self.decisions.child_Q[pairs.decision_P]
-        reference_P = self.decisions.reference_Q[pairs.decision_P]
-        used_P, last_P = self.tokens.before(candidate_P, child_P)
-        codes_P4 = self.pointer.token_codes(
-            stub_code(used_P, self.targets.structure.out_degree_T[candidate_P]),
-            candidate_P - reference_P,
-            reference_P != NEVER,
-            (child_P - last_P) * (last_P != NEVER),
-            layer_T[child_P] - layer_T[candidate_P],
-        )
-        return self.pointer.tokens(
-            hidden_ED, gather_rows(self.key_Td, candidate_P), codes_P4, pairs
-        )
-
-    def _blocks(
-        self, hidden_ED: Float[Tensor, "E D"], pairs: CandidatePairs
-    ) -> Float[Tensor, " P"]:
-        """Return the score of each candidate block."""
-        blocks, edges = self.targets.blocks, self.targets.edges
-        out_degree_T = self.targets.structure.out_degree_T
-        uses = ParentHistory(
-            blocks.of_T[edges.parent_E], edges.child_E, blocks.num_blocks, out_degree_T.shape[0]
-        )
-        used_P, _ = uses.before(pairs.candidate_P, self.decisions.child_Q[pairs.decision_P])
-        out_degree_Z = out_degree_T.new_zeros(blocks.num_blocks).index_add(
-            0, blocks.of_T, out_degree_T
-        )
-        code_P = log_code((out_degree_Z[pairs.candidate_P] - used_P).clamp(min=0))
-        key_Zd = block_sum(self.key_Td, blocks) / blocks.block
-        return self.pointer.blocks(hidden_ED, gather_rows(key_Zd, pairs.candidate_P), code_P, pairs)
+def _parent_loss(
+    pointer: Pointer,
+    targets: Targets,
+    key_Td: Float[Tensor, "T d"],
+    state_ED: Float[Tensor, "E D"],
+) -> Float[Tensor, ""]:
+    """Return -log p of every parent, summed: token in the window, or block and token inside."""
+    candidates, blocks = targets.candidates, targets.blocks
+    hidden_ED = pointer.activate(state_ED)
+    tokens, far = candidates.tokens, candidates.blocks
+    key_Pd = gather_rows(key_Td, tokens.candidate_P)
+    score_P = pointer.tokens(hidden_ED, key_Pd, candidates.codes_P4, tokens)
+    key_Zd = block_sum(key_Td, blocks) / blocks.block
+    far_key_Pd = gather_rows(key_Zd, far.candidate_P)
+    far_P = pointer.blocks(hidden_ED, far_key_Pd, candidates.block_codes_P, far)
+    logit_P = torch.cat([score_P, far_P])
+    return _ragged_loss(logit_P, candidates.softmax_P, candidates.hit_P, candidates.softmaxes)
 
 
 def _ragged_loss(
@@ -522,5 +406,5 @@ def _count_loss(
 
 
 def _term(total: Float[Tensor, ""], count: int) -> LossTerm:
-    """Return a LossTerm with the count on the device of the total."""
-    return LossTerm(total, torch.tensor(float(count), device=total.device))
+    """Return a LossTerm with the count on the host, which reads it."""
+    return LossTerm(total, float(count))

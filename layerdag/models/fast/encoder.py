@@ -285,10 +285,9 @@ class EncoderBlock(nn.Module):
         self, x_TD: Float[Tensor, "T D"], context: AttentionContext
     ) -> Float[Tensor, "T D"]:
         """Return the next state of every token, shape (T, D)."""
-        query_TD, key_TD, value_TD = self.query_key_value(self.norm(x_TD)).chunk(3, dim=-1)
-        attended_TD = self.attention(
-            query_TD, lambda: self._attend(query_TD, key_TD, value_TD, context)
-        )
+        all_T3D = self.query_key_value(self.norm(x_TD))
+        query_TD, _, value_TD = all_T3D.chunk(3, dim=-1)
+        attended_TD = self.attention(query_TD, lambda: self._attend(all_T3D, context))
         message_TD = self.messages(value_TD, lambda: _parents_mean(value_TD, context))
         return self.finish(x_TD, attended_TD, message_TD)
 
@@ -304,22 +303,23 @@ class EncoderBlock(nn.Module):
 
     def _attend(
         self,
-        query_TD: Float[Tensor, "T D"],
-        key_TD: Float[Tensor, "T D"],
-        value_TD: Float[Tensor, "T D"],
+        all_T3D: Float[Tensor, "T _"],
         context: AttentionContext,
     ) -> Float[Tensor, "T D"]:
-        """Return the attention of each token over its window and the pooled blocks, (T, D)."""
-        blocks = context.blocks
-        own_Zb = blocks.first.query_Zb
-        query_ZbD, key_ZbD, value_ZbD = (
-            gather_rows(x_TD, own_Zb) for x_TD in (query_TD, key_TD, value_TD)
-        )
+        """Return the attention of each token over its window and the pooled blocks, (T, D).
+
+        Args:
+            all_T3D: Query, key and value of each token.
+            context: Where the tokens stand.
+        """
+        blocks, width = context.blocks, all_T3D.shape[1] // 3
+        query_ZbD, key_ZbD, value_ZbD = gather_rows(all_T3D, blocks.first.query_Zb).chunk(3, dim=-1)
         own_ZbD = attention(query_ZbD, key_ZbD, value_ZbD, context.first_bias_Hww)
         attended_RD = own_ZbD.flatten(0, 1)
         if blocks.later.query_Zb.shape[0]:
+            query_TD, both_T2D = all_T3D.split((width, 2 * width), dim=1)
             query_ZbD = gather_rows(query_TD, blocks.later.query_Zb)
-            key_ZwD, value_ZwD = (_visible_values(x_TD, blocks) for x_TD in (key_TD, value_TD))
+            key_ZwD, value_ZwD = _visible_values(both_T2D, blocks).chunk(2, dim=-1)
             later_ZbD = attention(query_ZbD, key_ZwD, value_ZwD, context.later_bias_ZHbw)
             attended_RD = torch.cat([attended_RD, later_ZbD.flatten(0, 1)])
         return gather_rows(attended_RD, blocks.slot_T)

@@ -34,18 +34,16 @@ from layerdag.models.fast.constraints import (
 )
 from layerdag.models.fast.decisions import (
     Heads,
-    Targets,
     end_loss,
     layer_size_loss,
     node_and_edge_losses,
 )
 from layerdag.models.fast.encoder import TokenGraphs, build_encoder
-from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
 from layerdag.models.fast.sampler import Sampler, SamplerModules
+from layerdag.models.fast.targets import Targets
 from layerdag.models.fast.tokens import (
     ConditionEncoder,
     RemainingSizes,
-    StructuralFeatures,
     TokenEmbedding,
     at_tokens,
     drop_conditions,
@@ -133,6 +131,22 @@ class FastLayerDAG(DAGModel):
             terms["condition"] = self.posterior.loss(batch, noise)
         return terms
 
+    def prepared(self, batch: DAGBatch) -> DAGBatch:
+        """Return a batch on the model's device with the targets of teacher forcing."""
+        device = self.tokens.start_A.device
+        return batch.to(device).carrying(self._targets(batch).to(device))
+
+    def _targets(self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None) -> Targets:
+        """Return the targets of a batch on the host; ``out_degree_N`` is predicted."""
+        return Targets.from_batch(
+            batch.to("cpu"),
+            self.block,
+            self.tokens.codes,
+            self.heads.pointer.token_codes,
+            plans=self.heads.out_degree is not None,
+            out_degree_N=None if out_degree_N is None else out_degree_N.cpu(),
+        )
+
     def log_prefix_likelihood(
         self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
     ) -> float:
@@ -162,17 +176,9 @@ class FastLayerDAG(DAGModel):
             asked_B2: Nodes and layers that they are said to be asked for; None: unknown.
             out_degree_N: Predicted out-degrees; None: those of the graphs.
         """
-        layout = BatchLayout.from_batch(batch)
-        edges = Edges.from_batch(batch, layout)
-        out_degree_T = edges.out_degree_T
-        if out_degree_N is not None:
-            out_degree_T = out_degree_T.index_copy(0, layout.token_N, out_degree_N)
-        if self.heads.out_degree is None:
-            out_degree_T = torch.zeros_like(out_degree_T)
-        structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)
-        targets = Targets(
-            batch.x_NA, layout, edges, structure, AttentionBlocks.from_layout(layout, self.block)
-        )
+        targets = batch.derived
+        if not isinstance(targets, Targets) or out_degree_N is not None:
+            targets = self._targets(batch, out_degree_N).to(self.tokens.start_A.device)
         encoded_TD = dropout(
             self._encode(batch, targets, noise, asked_B2), self.config.encoder.dropout, noise
         )
@@ -193,9 +199,8 @@ class FastLayerDAG(DAGModel):
             conditions = drop_conditions(conditions, rate, noise)
         vectors = self.conditions(conditions)
         bucket_T = self.conditions.bucket(targets.structure.position_T)
-        x_TA = self.tokens.start_A.repeat(layout.num_tokens, 1)
-        x_TA[layout.token_N] = batch.x_NA
-        x_TD = row_dropout(self.tokens(x_TA, targets.structure), rates.token_dropout, noise)
+        x_TD = self.tokens.embedding(targets.token_codes_TF)
+        x_TD = row_dropout(x_TD, rates.token_dropout, noise)
         before_TD = at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
         after_TD = at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
         if self.remaining is not None:

@@ -166,24 +166,24 @@ class RemainingSizes(nn.Module):
             layer_T: Layers of the token's graph before the token's own.
             sizes_T2: Nodes and layers that the graph is to have; NaN is unknown.
         """
-        nodes_TF = self._features(position_T, sizes_T2[:, 0])
-        layers_TF = self._features(layer_T, sizes_T2[:, 1])
-        before_TD, after_TD = self.lift(torch.cat([nodes_TF, layers_TF], 1)).chunk(2, dim=1)
+        features_T2F = self._features(torch.stack([position_T, layer_T], dim=1), sizes_T2)
+        before_TD, after_TD = self.lift(features_T2F.flatten(1)).chunk(2, dim=1)
         return before_TD, after_TD
 
     def _features(
-        self, done_T: Int[Tensor, " T"], asked_T: Float[Tensor, " T"]
-    ) -> Float[Tensor, "T F"]:
+        self, done_T2: Int[Tensor, "T 2"], asked_T2: Float[Tensor, "T 2"]
+    ) -> Float[Tensor, "T 2 F"]:
         """Return radial basis functions and whether the number is known; zeros where it is not."""
-        known_T1 = ~asked_T.isnan()[:, None]
-        asked_T1 = asked_T.nan_to_num(1.0).clamp(min=1.0)[:, None]
-        left_T1 = (asked_T1 - done_T[:, None]).clamp(min=0.0)
-        octave_TF = ((1.0 + left_T1).log2() - self.octave_F) / _OCTAVES
-        fraction_TF = (
-            (done_T[:, None] / asked_T1).clamp(max=self.fraction_F[-1]) - self.fraction_F
+        asked_T21, done_T21 = asked_T2[..., None], done_T2[..., None]
+        known_T21 = ~asked_T21.isnan()
+        asked_T21 = asked_T21.nan_to_num(1.0).clamp(min=1.0)
+        left_T21 = (asked_T21 - done_T21).clamp(min=0.0)
+        octave_T2F = ((1.0 + left_T21).log2() - self.octave_F) / _OCTAVES
+        fraction_T2F = (
+            (done_T21 / asked_T21).clamp(max=self.fraction_F[-1]) - self.fraction_F
         ) / _FRACTIONS
-        rbf_TF = (-0.5 * torch.cat([octave_TF, fraction_TF], dim=1).square()).exp()
-        return torch.cat([rbf_TF, torch.ones_like(asked_T1)], dim=1) * known_T1
+        rbf_T2F = (-0.5 * torch.cat([octave_T2F, fraction_T2F], dim=2).square()).exp()
+        return torch.cat([rbf_T2F, torch.ones_like(asked_T21)], dim=2) * known_T21
 
 
 def noisy_sizes(
@@ -303,10 +303,18 @@ class TokenEmbedding(nn.Module):
     def __init__(self, sizes: GraphSizes, width: int) -> None:
         super().__init__()
         self.register_buffer("start_A", torch.tensor(sizes.attributes), persistent=False)
+        self._start_A = torch.tensor(sizes.attributes)  # stays on the host
         self.scale = CountEncoder(_COUNT_CODE)
         codes = [size + 1 for size in sizes.attributes]
         counts = [self.scale.num_codes] * len(fields(StructuralFeatures))
         self.embedding = SumEmbedding([*codes, *counts], width)
+
+    def codes(self, x_NA: Int[Tensor, "N A"], structure: StructuralFeatures) -> Int[Tensor, "T F"]:
+        """Return the codes of all tokens of whole graphs, those of start tokens filled in."""
+        start_A = self._start_A.to(x_NA.device)
+        x_TA = start_A.repeat(structure.position_T.shape[0], 1)
+        x_TA[structure.position_T > 0] = x_NA
+        return torch.cat([x_TA, self.scale.encode(structure.stacked().clamp(min=0))], dim=1)
 
     def forward(
         self, x_TA: Int[Tensor, "T A"], structure: StructuralFeatures

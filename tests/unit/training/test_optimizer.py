@@ -118,7 +118,7 @@ def test_every_decision_weighs_the_same_whatever_its_micro_batch(make_optimizer,
     monkeypatch.setattr(model, "losses", losses)
     batch = take_graphs(data, torch.arange(2))
     optimizer.add_gradient(batch, 0)
-    optimizer.step(0.0, torch.zeros(1), 0)
+    optimizer.step(0.0, [0.0], 0)
     optimizer.add_gradient(batch, 1)
     small = gradient_norm(model)
     model.zero_grad()

@@ -12,7 +12,7 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 from layerdag.cli.commands import sample as _sample
 from layerdag.cli.compose import compose
 from layerdag.cli.main import main
-from layerdag.cli.settings import sample_config
+from layerdag.cli.sample_settings import sample_config
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
