@@ -54,14 +54,16 @@ def pytest_collection_finish() -> None:
 
 
 WHOLE_COMMANDS = (
+    "contract/test_ablations",
     "integration",
     "unit/api",
+    "unit/benchmarks",
     "unit/cli",
     "unit/privacy/test_shadows",
     "unit/publication",
     "unit/sampling",
 )
-"""Folders of tests that train and sample from end to end."""
+"""Folders and files of tests that train and sample from end to end."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -144,7 +144,7 @@ def shard(members: list[tarfile.TarInfo], payload: bytes = b"") -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for member in members:
             archive.addfile(member, io.BytesIO(payload))
-    return lzma.compress(buffer.getvalue())
+    return lzma.compress(buffer.getvalue(), preset=0)
 
 
 def sparse(name: str) -> tarfile.TarInfo:

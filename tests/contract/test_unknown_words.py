@@ -51,7 +51,9 @@ def _noted_kinds() -> dict[str, set[str]]:
         name = path.relative_to(PACKAGE).as_posix()
         if name == "runtime/notes.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        if "NoteKind" not in (text := path.read_text()):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Name)

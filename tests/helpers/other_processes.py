@@ -15,13 +15,6 @@ def whose(part: int) -> int:
     return os.getpid()
 
 
-def refused_at_two(part: int) -> int:
-    """Return the part; refuse 2."""
-    if part == 2:
-        raise UsageError("two is refused.")
-    return part
-
-
 def killed_at_one(part: int) -> int:
     """Return the part; die of 1."""
     if part == 1:
@@ -33,9 +26,12 @@ def first_waits_for_last(part: tuple[Path, int, int]) -> tuple[int, bool, int, i
     """Return the part, whether the last one has been drawn, the process and its threads.
 
     Args:
-        part: A file that the last part writes, the part, and the number of parts.
+        part: A file that the last part writes, the part, and the number of parts; the one after
+            the last is refused.
     """
     mark, number, count = part
+    if number == count:
+        raise UsageError("a seventh part is refused.")
     if number == count - 1:
         mark.touch()
     end = time.monotonic() + 180

@@ -84,12 +84,12 @@ def assert_silent(folder: Path, *more: str) -> None:
 
 
 def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> None:
-    data, out = write_jobs(home / "data", 20), home / "out"
+    data, out = write_jobs(home / "data", 12), home / "out"
     best, samples = out / "run" / "best", out / "samples"
     words = ("train", "data=folder", f"data.folder={data}", f"data.labels={home}/labels.csv")
     assert run(*words, *TINY, f"out={out}/run") == 0
     assert (
-        run("sample", f"checkpoint={best}", "num=5", "max_nodes=20", "best_of=2", f"out={samples}")
+        run("sample", f"checkpoint={best}", "num=3", "max_nodes=12", "best_of=2", f"out={samples}")
         == 0
     )
     audit = ("validate", samples, "--against", out / "run", "--checkpoint", best)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from documentation import ROOT
-from gpu import cpu_parts, gpu_parts, gpu_tests, line
+from gpu import cpu_parts, gpu_parts, gpu_tests, line, main
 
 QUICK = ("machine", "training")
 
@@ -54,10 +54,14 @@ def test_tests_that_are_all_skipped_are_an_error() -> None:
     assert gpu_tests(300)["error"] == "no test passed; they need a GPU that torch sees"
 
 
-def test_a_part_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path / "gpu.json", "--cpu", "--parts", "trainig")
-    assert done.returncode == 2
-    assert "There is no part 'trainig'; known are machine, training" in done.stderr
+def test_a_part_that_there_is_not_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["gpu.py", "--out", str(tmp_path / "gpu.json"), "--cpu", "--parts", "trainig"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "There is no part 'trainig'; known are machine, training" in capsys.readouterr().err
     assert not (tmp_path / "gpu.json").exists()
 
 

@@ -19,25 +19,17 @@ def part(seconds: float, **works: partial) -> Part:
     return Part("p", seconds, measurements)
 
 
-def test_what_fails_is_a_row_and_the_next_one_is_measured() -> None:
-    assert rows_of(part(60, bad=partial(int, "x"), good=partial(dict, n=1))) == [
-        {
-            "part": "p",
-            "what": "bad",
-            "error": "ValueError: invalid literal for int() with base 10: 'x'",
-        },
-        {"part": "p", "what": "good", "n": 1},
-    ]
-
-
-def test_a_process_that_dies_leaves_a_row_for_each_lost_measurement() -> None:
+def test_what_fails_is_a_row_and_a_process_that_dies_leaves_one_for_each_lost_measurement() -> None:
     died = "the process ended with code 3"
+    lost = {"dies": partial(os._exit, 3), "lost": partial(dict)}
     found = rows_of(
-        part(60, first=partial(dict, n=1), dies=partial(os._exit, 3), lost=partial(dict)),
+        part(60, bad=partial(int, "x"), good=partial(dict, n=1), **lost),
         part(60, other=partial(dict, n=2)),
     )
+    failed = "ValueError: invalid literal for int() with base 10: 'x'"
     assert found == [
-        {"part": "p", "what": "first", "n": 1},
+        {"part": "p", "what": "bad", "error": failed},
+        {"part": "p", "what": "good", "n": 1},
         {"part": "p", "what": "dies", "error": died},
         {"part": "p", "what": "lost", "error": died},
         {"part": "p", "what": "other", "n": 2},

@@ -1,6 +1,7 @@
 """Programs as pipelines: where they are cut, and the laws that their messages and work keep."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -35,6 +36,12 @@ PLANS: dict[str, dict[str, Any]] = {
 @cache
 def program_of(model: str) -> Program:
     return ld.program(*MODELS[model]())
+
+
+@cache
+def captured(make: Callable[..., tuple[nn.Module, list[Tensor]]], **sizes: int) -> Program:
+    """Return the program of a small model, which no test changes."""
+    return ld.program(*make(**sizes))
 
 
 @cache
@@ -119,7 +126,7 @@ def test_every_parameter_is_updated_once_but_those_that_stages_share(model: str)
 
 
 def test_micro_batches_run_in_the_order_of_the_schedule() -> None:
-    program = ld.program(*language(layers=2))
+    program = captured(language, layers=2)
     letters = {"aten::embedding": "F", "aten::embedding_dense_backward": "B"}
     passes = {}
     for schedule in ("gpipe", "1f1b"):
@@ -129,7 +136,7 @@ def test_micro_batches_run_in_the_order_of_the_schedule() -> None:
 
 
 def test_a_pass_waits_for_the_pass_before_it() -> None:
-    trace = ld.program(*language(layers=2)).step(pipeline=2, micro_batches=3).stages[0]
+    trace = captured(language, layers=2).step(pipeline=2, micro_batches=3).stages[0]
     names = trace.names()
     forward = [row for row, name in enumerate(names) if name == "aten::embedding"]
     backward = [row for row, name in enumerate(names) if name == "aten::embedding_dense_backward"]
@@ -140,7 +147,7 @@ def test_a_pass_waits_for_the_pass_before_it() -> None:
 
 
 def test_ranks_of_a_stage_share_their_columns() -> None:
-    few, many = (ld.program(*language()).step(pipeline=2, data=n) for n in (2, 512))
+    few, many = (captured(language).step(pipeline=2, data=n) for n in (2, 512))
     assert [t.num_nodes for t in few.stages] == [t.num_nodes for t in many.stages]
     traces = many.workload().traces
     assert len(traces) == 1024
@@ -158,14 +165,14 @@ def test_targets_and_masks_are_not_sent() -> None:
 
 
 def test_what_skips_a_stage_is_passed_through_it() -> None:
-    step = ld.program(*skipping()).step(pipeline=4, micro_batches=4)
+    step = captured(skipping).step(pipeline=4, micro_batches=4)
     sent = messages(step, NodeType.COMM_SEND, "forward")
     assert sum(n for (a, _, _), n in sent.items() if a == 1) == 3 * 4  # stream, context, first
     assert sum(n for (a, _, _), n in sent.items() if a == 2) == 3 * 4
 
 
 def test_stages_begin_where_they_are_told() -> None:
-    program = ld.program(*language(layers=4))
+    program = captured(language, layers=4)
     step = program.step(pipeline=2, cuts=("layers.3",))
     attention = [t.names().count("aten::_scaled_dot_product_flash_attention_for_cpu")
                  for t in step.stages]  # fmt: skip
@@ -194,7 +201,7 @@ def test_what_is_overwritten_later_is_not_sent() -> None:
 
 
 def test_inference_has_messages_one_way() -> None:
-    step = ld.program(*language()).step(pipeline=2, micro_batches=3, phase="inference")
+    step = captured(language).step(pipeline=2, micro_batches=3, phase="inference")
     assert {a for a, _, _ in messages(step, NodeType.COMM_SEND)} == {0}
     assert sum(messages(step, NodeType.COMM_SEND).values()) == 3
 
@@ -212,13 +219,13 @@ def test_inference_has_messages_one_way() -> None:
 )
 def test_what_no_pipeline_can_do_is_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        ld.program(*language(layers=4)).step(**settings)
+        captured(language, layers=4).step(**settings)
 
 
 @pytest.mark.parametrize("settings", [{"micro_batches": 4}, {"schedule": "gpipe"}])
 def test_settings_of_a_pipeline_need_one(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="belongs to a pipeline"):
-        ld.program(*language()).step(**settings)
+        captured(language).step(**settings)
 
 
 def test_a_module_is_cut_as_a_program() -> None:
@@ -229,7 +236,7 @@ def test_a_module_is_cut_as_a_program() -> None:
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_idle_time_is_that_of_the_schedule(schedule: str) -> None:
     # Both leave p - 1 of m + p - 1 passes idle (Huang et al. 2019; Narayanan et al. 2019).
-    program = ld.program(*language(layers=4)).resize(B0=8, n0=256, w0=8192)
+    program = captured(language, layers=4).resize(B0=8, n0=256, w0=8192)
     stages, count = 4, 8
 
     def span(**plan: Any) -> float:
@@ -242,13 +249,13 @@ def test_idle_time_is_that_of_the_schedule(schedule: str) -> None:
 
 
 def test_clipping_counts_the_gradients_of_all_stages() -> None:
-    step = ld.program(*skipping()).step(pipeline=2, clip=1.0)
+    step = captured(skipping).step(pipeline=2, clip=1.0)
     collectives = step.summary()["collectives"]
     assert collectives == {"all_reduce:pipeline": {"count": 1, "bytes": 4}}
 
 
 def test_a_matrix_of_two_stages_is_summed_over_them_as_it_is_held() -> None:
-    program = ld.program(*language(width=32, rows=64))
+    program = captured(language, width=32, rows=64)
     sums = {ranks: program.step(pipeline=2, fsdp=ranks).summary()["collectives"]
             for ranks in (1, 2)}  # fmt: skip
     assert sums[1]["all_reduce:pipeline"] == {"count": 1, "bytes": 64 * 32 * 4}

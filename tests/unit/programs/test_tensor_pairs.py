@@ -1,6 +1,7 @@
 """Tensor ranks of programs, held against PyTorch's ``parallelize_module`` on the module."""
 
 from collections import Counter
+from functools import cache
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ import layerdag as ld
 from layerdag.capturing.parallel import Transformer
 from layerdag.capturing.step import CapturedStep
 from layerdag.errors import UsageError
+from layerdag.programs.forward_program import Program
 from layerdag.programs.tensor_pairs import split_pairs
 from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -29,6 +31,11 @@ def transformer(shape: ModelShape) -> tuple[nn.Module, list[Tensor]]:
     return Transformer(shape), [torch.zeros(2, 16, dtype=torch.long)] * 2
 
 
+@cache
+def program_of(shape: ModelShape) -> Program:
+    return ld.program(*transformer(shape))
+
+
 def told(trace: Trace) -> Counter[tuple[object, ...]]:
     """Return operator, operations, bytes, message and phase of the nodes."""
     numbers = (trace.integers(name)[0].tolist() for name in ("num_ops", "tensor_size", "comm_size"))
@@ -36,21 +43,26 @@ def told(trace: Trace) -> Counter[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
-    "plan", [{"tensor": 2}, {"tensor": 2, "data": 2}, {"tensor": 2, "fsdp": 2}], ids=str
+    ("shape", "plan"),
+    [
+        (LLAMA, {"tensor": 2}),
+        (LLAMA, {"tensor": 2, "fsdp": 2}),
+        (GPT, {"tensor": 2, "data": 2}),
+        (GPT, {"tensor": 2, "fsdp": 2}),
+    ],
+    ids=["llama", "llama-fsdp", "gpt-data", "gpt-fsdp"],
 )
-@pytest.mark.parametrize("shape", [LLAMA, GPT], ids=["llama", "gpt"])
 def test_a_program_is_split_as_the_module_is(shape: ModelShape, plan: dict[str, Any]) -> None:
     module, inputs = transformer(shape)
-    program = ld.program(module, inputs)
     split = PLAN if shape.gated else {k: v for k, v in PLAN.items() if "gate" not in k}
-    derived = program.step(**plan)
+    derived = program_of(shape).step(**plan)
     own = ld.capture_model(module, inputs, tensor_plan=split, **plan)
     assert told(derived.program) == told(own.program)
     assert derived.summary()["collectives"] == own.summary()["collectives"]
 
 
 def test_the_split_layers_of_a_transformer_are_those_of_megatron() -> None:
-    program = ld.program(*transformer(LLAMA))
+    program = program_of(LLAMA)
     pairs = split_pairs([program], 2)[0].pairs
     modules = [[program.nodes[at].module for at in (*p.columns, p.row)] for p in pairs]
     attention = [f"attention.{name}" for name in "qkvo"]
@@ -104,13 +116,13 @@ def test_what_cannot_be_split_is_refused(make: Any, ranks: int, sentence: str) -
 
 
 def test_tensor_ranks_of_a_program_are_valid_and_run() -> None:
-    workload = ld.program(*transformer(LLAMA)).resize(B0=8).step(tensor=2, data=2).workload()
+    workload = program_of(LLAMA).resize(B0=8).step(tensor=2, data=2).workload()
     assert [f for f in ld.validate(workload) if f.rule.id != "time-at-start"] == []
     assert ld.simulate(workload, "small", compute="h100").makespan_ns > 0
 
 
 def test_stages_of_a_pipeline_are_split_as_the_program_is() -> None:
-    program = ld.program(*transformer(LLAMA))
+    program = program_of(LLAMA)
     whole = program.step(tensor=2, data=2).summary()["collectives"]["all_reduce:tensor"]
     step = program.step(pipeline=2, tensor=2, data=2, micro_batches=3)
     sums = [trace.texts("pg_name")[0].count("layerdag:group:tensor") for trace in step.stages]

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import islice
 from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 import torch
 from costed_jobs import costed_job, costed_jobs, schema_of_jobs
-from other_processes import first_waits_for_last, killed_at_one, refused_at_two, whose
+from other_processes import first_waits_for_last, killed_at_one, whose
 from random_jobs import random_job
 from raw_graphs import chain
 from sample_parts import TEN, path_of
@@ -260,10 +261,14 @@ def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more():
     assert possible.graph_BF.all()
 
 
-def test_parts_come_back_in_order_from_as_many_processes_and_a_slow_one_holds_up_none(tmp_path):
-    asked = [(tmp_path / "drawn", number, 6) for number in range(6)]
-    drawn = sample_in_processes(first_waits_for_last, asked, 2)
-    parts, ends, workers, threads = zip(*drawn, strict=True)
+def test_parts_and_errors_come_in_order_from_as_many_processes_and_a_slow_one_holds_up_none(
+    tmp_path,
+):
+    asked = [(tmp_path / "drawn", number, 6) for number in range(7)]
+    found = sample_in_processes(first_waits_for_last, asked, 2)
+    parts, ends, workers, threads = zip(*islice(found, 6), strict=True)
+    with pytest.raises(UsageError, match=r"a seventh part is refused\."):
+        next(found)
     assert parts == (0, 1, 2, 3, 4, 5)
     assert (ends[0], ends[-1]) == (True, True)
     assert len(set(workers)) == 2
@@ -275,13 +280,6 @@ def test_parts_come_back_in_order_from_as_many_processes_and_a_slow_one_holds_up
 def test_no_other_process_is_started_where_one_is_enough(parts, processes):
     drawn = list(sample_in_processes(whose, range(parts), processes))
     assert drawn == [os.getpid()] * parts
-
-
-def test_what_a_process_raises_is_raised_after_what_came_before():
-    found = sample_in_processes(refused_at_two, range(4), 2)
-    assert [next(found), next(found)] == [0, 1]
-    with pytest.raises(UsageError, match=r"two is refused\."):
-        next(found)
 
 
 def test_a_process_that_is_killed_is_told():

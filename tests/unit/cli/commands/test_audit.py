@@ -44,7 +44,8 @@ COUNTS = {"train": 30, "val": 4, "test": 24}
 
 @pytest.fixture
 def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
-    return write_tile(tmp_path / "tile", rng, COUNTS, layers=5, codes=6)
+    counts = {"train": 12, "val": 4, "test": 8}
+    return write_tile(tmp_path / "tile", rng, counts, layers=5, codes=6)
 
 
 @pytest.fixture

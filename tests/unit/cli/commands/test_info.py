@@ -1,6 +1,7 @@
 """``layerdag info`` of samples in parts."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,15 @@ from tiny_checkpoints import chain_checkpoint, job_checkpoint
 from layerdag.cli.main import main
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    return written(job_checkpoint(folder), folder / "s")
+
+
 @pytest.fixture
-def jobs(tmp_path: Path) -> Path:
-    return written(job_checkpoint(tmp_path), tmp_path / "s")
+def jobs(run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(run, tmp_path / "s")
 
 
 def test_a_run_is_summed_up(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
