@@ -212,8 +212,9 @@ class CountEncoder(nn.Module):
         super().__init__()
         self.num_codes = code.num_codes
         self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
-        self.register_buffer("log_width_K", self.lows_K1.diff().log(), persistent=False)
-        self._host_lows_K1 = torch.tensor(code.lows)  # batches are made on the host
+        self._host_lows_K1 = torch.tensor(code.lows, device="cpu")  # batches are made on the host
+        widths = self._host_lows_K1.diff().log().tolist()
+        self.register_buffer("log_width_K", torch.tensor(widths), persistent=False)
 
     def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the code of each count; counts beyond the last bin get the last code."""

@@ -492,6 +492,7 @@ NOT_READERS = {
     "cli/commands/audit.py": "its own cache; what is damaged is computed again",
     "cli/commands/collect.py": "what the same command has just printed for each run",
     "cli/commands/train.py": "the manifest that the same command has just written",
+    "datasets/kept.py": "its own cache; what is damaged is read anew",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
     "publication/drawing.py": "its own draws; what is damaged is drawn again",
     "publication/settings.py": "asks whether a folder is a release's",

@@ -19,7 +19,7 @@ Teacher forcing: the likelihood of every decision of a batch of training graphs 
 
 Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, G groups
 of rows, K codes, L layers, N nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, d
-width of a head or key, q selected decisions.
+width of a head or key.
 """
 
 import torch
@@ -282,7 +282,7 @@ def node_and_edge_losses(
         gather_rows(encoded_TD, token_N - 1), structure.size_T[token_N], structure.index_T[token_N]
     )
     first_ND = torch.zeros_like(context_ND).index_copy(
-        0, targets.inner_n, gather_rows(parent_ED, targets.first_n)
+        0, targets.inner_q, gather_rows(parent_ED, targets.first_q)
     )
     kind_ND = heads.kind_state(context_ND, first_ND, targets.first_stub_N)
     kind_N = targets.x_NA[:, 0]
@@ -300,8 +300,8 @@ def node_and_edge_losses(
 
     edge = _parent_loss(heads.pointer, targets, heads.pointer.key(encoded_TD), state_ED)
     edge = edge + _code_loss(heads.type_readout(after_ED), edges.type_E)
-    degree_logits = heads.degree_readout(gather_rows(degree_ND, targets.inner_n))
-    inner_degree_n = edges.in_degree_N[targets.inner_n]
+    degree_logits = heads.degree_readout(gather_rows(degree_ND, targets.inner_q))
+    inner_degree_n = edges.in_degree_N[targets.inner_q]
     edge = edge + _count_loss(degree_logits, inner_degree_n, heads.in_degree)
     node = _code_loss(heads.kind_readout(kind_ND), kind_N)
     node = node + _other_losses(

@@ -3,8 +3,8 @@
 Sizes that follow from the graphs, such as the number of candidate parents, are known before the
 device begins a step, so that it never waits for the host to read one.
 
-Shape letters: A node attributes, E edges, F feature columns, N nodes, P pairs, S softmaxes, T
-tokens, n nodes with parents.
+Shape letters: A node attributes, E edges, F feature columns, N nodes, P pairs, Q decisions, T
+tokens, Z attention blocks, q selected decisions.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class TrainingCandidates:
         codes_P4: Features of these tokens.
         blocks: Decisions and candidate blocks.
         block_codes_P: Code of the pending children of these blocks.
-        softmax_P: Softmax of each pair, tokens first.
+        softmax_P: Softmax of each pair of tokens and of blocks, tokens first.
         hit_P: Which pairs are what was chosen, one of each softmax.
         softmaxes: Their number.
     """
@@ -53,9 +53,9 @@ class TrainingCandidates:
     tokens: CandidatePairs
     codes_P4: Int[Tensor, "P 4"]
     blocks: CandidatePairs
-    block_codes_P: Int[Tensor, " B"]
-    softmax_P: Int[Tensor, " S"]
-    hit_P: Bool[Tensor, " S"]
+    block_codes_P: Int[Tensor, " _"]
+    softmax_P: Int[Tensor, " _"]
+    hit_P: Bool[Tensor, " _"]
     softmaxes: int
 
     @classmethod
@@ -156,8 +156,8 @@ class Targets:
         blocks: Attention blocks.
         candidates: Candidate parents.
         token_codes_TF: Codes of the encoder's input.
-        first_n: Edge to the first parent of each node that has one, in the order of the nodes.
-        inner_n: These nodes.
+        first_q: Edge to the first parent of each node that has one, in the order of the nodes.
+        inner_q: These nodes.
         first_stub_N: Stub code of each node's first parent, 0 in layer 0.
     """
 
@@ -168,8 +168,8 @@ class Targets:
     blocks: AttentionBlocks
     candidates: TrainingCandidates
     token_codes_TF: Int[Tensor, "T F"]
-    first_n: Int[Tensor, " n"]
-    inner_n: Int[Tensor, " n"]
+    first_q: Int[Tensor, " q"]
+    inner_q: Int[Tensor, " q"]
     first_stub_N: Int[Tensor, " N"]
 
     @classmethod
@@ -202,12 +202,12 @@ class Targets:
             out_degree_T = torch.zeros_like(out_degree_T)
         structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)
         blocks = AttentionBlocks.from_layout(layout, block)
-        first_n = (edges.rank_E == 0).nonzero()[:, 0]
-        inner_n, parent_n = edges.node_E[first_n], edges.parent_E[first_n]
+        first_q = (edges.rank_E == 0).nonzero()[:, 0]
+        inner_q, parent_q = edges.node_E[first_q], edges.parent_E[first_q]
         uses = ParentHistory(edges.parent_E, edges.child_E, layout.num_tokens, layout.num_tokens)
-        used_n, _ = uses.before(parent_n, edges.child_E[first_n])
+        used_q, _ = uses.before(parent_q, edges.child_E[first_q])
         first_stub_N = torch.zeros_like(edges.in_degree_N)
-        first_stub_N[inner_n] = stub_code(used_n, out_degree_T[parent_n])
+        first_stub_N[inner_q] = stub_code(used_q, out_degree_T[parent_q])
         return cls(
             x_NA=batch.x_NA,
             layout=layout,
@@ -218,8 +218,8 @@ class Targets:
                 layout, edges, out_degree_T, blocks, token_codes
             ),
             token_codes_TF=encode(batch.x_NA, structure),
-            first_n=first_n,
-            inner_n=inner_n,
+            first_q=first_q,
+            inner_q=inner_q,
             first_stub_N=first_stub_N,
         )
 
