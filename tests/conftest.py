@@ -54,10 +54,8 @@ def pytest_collection_finish() -> None:
 
 
 WHOLE_COMMANDS = (
-    "contract/test_ablations",
     "integration",
     "unit/api",
-    "unit/benchmarks",
     "unit/cli",
     "unit/privacy/test_shadows",
     "unit/publication",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from layerdag.codec.folding import RankClassTrace, job_graph
@@ -63,12 +64,13 @@ def load_corpus(
         folder = inside if inside.is_dir() else further
         folders.append((folder, _to_train_on(read_index(folder), known)))
     settings = (max_nodes, families, strategies)
+    load = partial(_built, folders, settings, num_bins, blocks)
+    own = embedded_corpus().resolve()
+    if not all(Path(place).resolve().is_relative_to(own) for place, _ in folders):
+        return load()  # traces of a user leave no copy in a cache
     files = [Path(place) / name for place, found in folders for name in _files_of(found)]
-    return kept_dataset(
-        {"reader": "corpus", "selection": settings, "num_bins": num_bins, "blocks": blocks},
-        files,
-        lambda: _built(folders, settings, num_bins, blocks),
-    )
+    chosen = {"reader": "corpus", "selection": settings, "num_bins": num_bins, "blocks": blocks}
+    return kept_dataset(chosen, files, load)
 
 
 def _files_of(records: Sequence[RunRecord]) -> list[str]:

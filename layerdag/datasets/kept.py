@@ -67,14 +67,14 @@ def kept_statistics(dags: Sequence[DAG], sizes: GraphSizes) -> GraphStatistics:
         for column in (dag.x_NA, dag.edge_index_2E, dag.edge_type_E, dag.layer_N):
             digest.update(repr(tuple(column.shape)).encode() + column.numpy().tobytes())
     key = _key({"sizes": asdict(sizes), "graphs": digest.hexdigest()})
-    kept = read_kept(_KIND, f"{key}.json")
+    kept = read_kept(_KIND, f"{key}.statistics")
     if kept is not None:
         try:
             return GraphStatistics.from_dict(json.loads(kept))
         except _DAMAGED:
             pass
     found = shared_statistics(dags, sizes)
-    keep(_KIND, f"{key}.json", json.dumps(found.to_dict()).encode(), _MOST)
+    keep(_KIND, f"{key}.statistics", json.dumps(found.to_dict()).encode(), _MOST)
     return found
 
 

@@ -19,8 +19,8 @@ SUMMARY = (
     "jobs and deliberately bad generators, which must lose."
 )
 EXAMPLE = (
-    "  layerdag sample --data 2 --num 200 --out samples/two\n"
-    "  layerdag sample --data 4 --num 200 --seed 1000 --out samples/four\n"
+    "  layerdag sample --checkpoint pretrained --num 200 --world-size 2 --out samples/two\n"
+    "  layerdag sample --checkpoint pretrained --num 100 --world-size 4 --out samples/four\n"
     "  layerdag rankings data samples/two samples/four"
 )
 TRAINING, SAMPLES = "training jobs", "samples"

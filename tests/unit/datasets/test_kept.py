@@ -30,6 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def as_embedded(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every corpus of the tests counts as the embedded one."""
+    monkeypatch.setattr(
+        "layerdag.datasets.corpus.embedded_corpus", lambda: tmp_path_factory.getbasetemp()
+    )
+
+
+@pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grow by one whenever the corpus is read and encoded."""
     found: list[int] = []
@@ -47,6 +55,7 @@ def _columns(batch: DAGBatch) -> list[torch.Tensor]:
     return [getattr(batch, name) for name in batch.__dataclass_fields__]
 
 
+@pytest.mark.usefixtures("as_embedded")
 def test_a_kept_data_set_is_the_one_that_was_read(
     entries: Path, folder: Path, builds: list[int]
 ) -> None:
@@ -66,6 +75,7 @@ def test_a_kept_data_set_is_the_one_that_was_read(
     assert spec_for(second, "fast", {}) == spec_for(first, "fast", {})
 
 
+@pytest.mark.usefixtures("as_embedded")
 def test_other_settings_files_and_damaged_entries_are_read_anew(
     entries: Path, folder: Path, builds: list[int], tmp_path: Path
 ) -> None:
@@ -96,3 +106,8 @@ def test_statistics_are_kept_for_the_same_graphs_alone(
     assert kept_statistics(graphs, sizes) == found
     with pytest.raises(AssertionError, match="measured again"):
         kept_statistics(graphs[1:], sizes)
+
+
+def test_a_corpus_of_a_user_leaves_no_copy(folder: Path, entries: Path) -> None:
+    load_corpus(folder)
+    assert not entries.exists()
