@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from layerdag.dag.tensor_trees import on_device
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.graph.topology import MIX, longest_path_layers, mix, pointers, refined, union_layers
@@ -437,9 +438,9 @@ class DAGBatch:
         return same
 
     def to(self, device: torch.device | str) -> "DAGBatch":
-        """Return the batch on ``device``, without what it carries."""
-        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
-        return replace(self, **moved)
+        """Return the batch on ``device`` with what it carries."""
+        device = torch.device(device)
+        return on_device(replace(self), device).carrying(on_device(self.derived, device))
 
 
 def _require_layer_order(layers: Sequence[Tensor]) -> None:

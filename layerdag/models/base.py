@@ -199,16 +199,61 @@ def require_request(request: object) -> None:
         )
 
 
+class BatchSizes(ABC):
+    """Sizes of all tensors of a batch, to which smaller batches can be padded."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> int:
+        """The size to which time and memory are about proportional."""
+
+    @abstractmethod
+    def hold(self, other: "BatchSizes") -> bool:
+        """Return whether a batch of the sizes ``other`` can be padded to these."""
+
+    @abstractmethod
+    def joined(self, other: "BatchSizes") -> "BatchSizes":
+        """Return the smallest sizes for what these hold and for a batch of the sizes ``other``."""
+
+    @abstractmethod
+    def enlarged(self, factor: float) -> "BatchSizes":
+        """Return sizes with some more room."""
+
+
 class DAGModel(nn.Module, ABC):
     """A layerwise generative model of attributed DAGs."""
 
-    def prepared(self, batch: DAGBatch) -> DAGBatch:
-        """Return a batch of the host on the model's device, as ``losses`` takes it.
+    def derived(self, batch: DAGBatch) -> DAGBatch:
+        """Return a batch of the host with the indices and sizes that ``losses`` needs of it.
 
-        A model that derives indices and sizes from the graphs does so here, on the host, and lets
-        the batch carry them; ``losses`` derives what a batch does not carry.
+        This one adds nothing. ``losses`` derives what a batch does not carry.
         """
-        return batch.to(next(self.parameters()).device)
+        return batch
+
+    def sizes_to_pad(self, derived: DAGBatch) -> BatchSizes | None:
+        """Return the smallest sizes to which ``padded`` brings a batch; None if it cannot.
+
+        Args:
+            derived: From ``derived``, on the host.
+        """
+        return None
+
+    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
+        """Return a batch of these sizes with the same losses, on the host.
+
+        Args:
+            derived: From ``derived``, on the host.
+            sizes: That hold those of the batch.
+        """
+        raise NotImplementedError(f"{type(self).__name__} pads no batches.")
+
+    def counts(self, derived: DAGBatch) -> dict[str, float]:
+        """Return the decisions of a batch that can be padded, by objective."""
+        raise NotImplementedError(f"{type(self).__name__} pads no batches.")
+
+    def prepared(self, batch: DAGBatch) -> DAGBatch:
+        """Return a batch of the host on the model's device, with what is derived from it."""
+        return self.derived(batch).to(next(self.parameters()).device)
 
     @abstractmethod
     def losses(self, batch: DAGBatch, generator: torch.Generator) -> dict[str, LossTerm]:

@@ -206,15 +206,13 @@ class CountEncoder(nn.Module):
     """``CountCode`` on tensors; holds the bin borders on the device of the model."""
 
     lows_K1: Tensor
-    log_width_K: Tensor
 
     def __init__(self, code: CountCode) -> None:
         super().__init__()
         self.num_codes = code.num_codes
         self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
         self._host_lows_K1 = torch.tensor(code.lows, device="cpu")  # batches are made on the host
-        widths = self._host_lows_K1.diff().log().tolist()
-        self.register_buffer("log_width_K", torch.tensor(widths), persistent=False)
+        self._host_log_width_K = self._host_lows_K1.diff().log()
 
     def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the code of each count; counts beyond the last bin get the last code."""
@@ -230,9 +228,9 @@ class CountEncoder(nn.Module):
         width = self.lows_K1[code + 1] - low
         return low + (u * width).to(torch.int64).clamp(max=width - 1)
 
-    def log_width(self) -> Float[Tensor, " K"]:
-        """Return the log of the number of counts in each bin."""
-        return self.log_width_K
+    def inside(self, count: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
+        """Return -log p of counts of the host given their bins, summed, nats."""
+        return self._host_log_width_K[self.encode(count)].sum()
 
 
 class MLP(nn.Sequential):

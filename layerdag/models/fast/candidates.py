@@ -533,8 +533,8 @@ class CandidateSampler:
         alike, (state_QD, sum_QD) = states.alike, states.columns
         parent_QD = self._encoding(alike.of(graph_X), alike.of(parent_X))
         sum_QD = sum_QD + parent_QD
-        open_Q = self.guidance.duplicate(alike.of(open_X))
-        after_QD = self.heads.further_state(state_QD, parent_QD, open_Q, sum_QD)
+        open_code_Q = self.guidance.duplicate(self.heads.in_degree.encode(alike.of(open_X)))
+        after_QD = self.heads.further_state(state_QD, parent_QD, open_code_Q, sum_QD)
         return states.having(state_QD, sum_QD, after_QD)
 
     def _further(

@@ -29,7 +29,6 @@ from torch.nn import functional as F
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import LossTerm
 from layerdag.models.config import HeadsConfig
 from layerdag.models.fast.encoder import block_sum
 from layerdag.models.fast.layout import (
@@ -43,7 +42,7 @@ from layerdag.models.fast.layout import (
     no_token_codes,
     token_codes,
 )
-from layerdag.models.fast.targets import Targets
+from layerdag.models.fast.targets import NOT_A_TARGET, CountCodes, Targets
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
@@ -186,6 +185,11 @@ class Heads(nn.Module):
             nn.Linear(width, width, bias=False) if config.chosen_parents == "all" else None
         )
 
+    @property
+    def count_codes(self) -> CountCodes:
+        """How counts are encoded."""
+        return CountCodes(self.size, self.in_degree, self.out_degree)
+
     def size_logits(
         self, encoded_LD: Float[Tensor, "L D"], first_L: Bool[Tensor, " L"]
     ) -> Float[Tensor, "L K"]:
@@ -197,12 +201,10 @@ class Heads(nn.Module):
     def context_state(
         self,
         encoded_ND: Float[Tensor, "N D"],
-        size_N: Int[Tensor, " N"],
-        index_N: Int[Tensor, " N"],
+        slot_codes_N3: Int[Tensor, "N 3"],
     ) -> Float[Tensor, "N D"]:
-        """Return the state from the previous token, the layer size and the index in the layer."""
-        slot_N3 = torch.stack([size_N, index_N, size_N - index_N], dim=1)
-        return self.context(encoded_ND) + self.slot(self.size.encode(slot_N3))
+        """Return the state from the previous token and the place in the layer (``CountCodes``)."""
+        return self.context(encoded_ND) + self.slot(slot_codes_N3)
 
     def kind_state(
         self,
@@ -223,11 +225,11 @@ class Heads(nn.Module):
         self,
         state_QD: Float[Tensor, "Q D"],
         parent_QD: Float[Tensor, "Q D"],
-        open_Q: Int[Tensor, " Q"],
+        open_code_Q: Int[Tensor, " Q"],
         chosen_QD: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "Q D"]:
-        """Add the parent chosen last, the number of remaining parents, the sum of those chosen."""
-        open_QD = self.open_embedding(self.in_degree.encode(open_Q)[:, None])
+        """Add the parent chosen last, how many remain (as a code), the sum of those chosen."""
+        open_QD = self.open_embedding(open_code_Q[:, None])
         state_QD = state_QD + self.last_parent(parent_QD) + open_QD
         if self.chosen_parents is None:
             return state_QD
@@ -246,68 +248,66 @@ class Heads(nn.Module):
     def other_state(
         self,
         state_ND: Float[Tensor, "N D"],
-        degree_N: Int[Tensor, " N"],
+        degree_code_N: Int[Tensor, " N"],
         parents_ND: Float[Tensor, "N D"],
     ) -> Float[Tensor, "N D"]:
-        """Add the in-degree and the mean encoding of all parents."""
-        degree_ND = self.degree_embedding(self.in_degree.encode(degree_N)[:, None])
+        """Add the in-degree (as a code) and the mean encoding of all parents."""
+        degree_ND = self.degree_embedding(degree_code_N[:, None])
         return state_ND + degree_ND + self.all_parents(parents_ND)
 
 
 def layer_size_loss(
-    heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: BatchLayout
-) -> LossTerm:
-    """Return the loss of each layer's size, and of size 0 after the last layer."""
-    token = torch.cat([layout.first_token_L - 1, layout.end_B - 1])
-    size = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])
-    logits = heads.size_logits(gather_rows(encoded_TD, token), layout.layer_T[token] < 0)
-    return _term(_count_loss(logits, size, heads.size), token.shape[0])
+    heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
+) -> Float[Tensor, ""]:
+    """Return -log p of each layer's size, and of size 0 after the last layer, summed."""
+    logits_RK = heads.size_logits(
+        gather_rows(encoded_TD, targets.size_token_R), targets.opens_graph_R
+    )
+    return _code_loss(logits_RK, targets.chosen.size_R) + targets.chosen.inside_3[2]
 
 
-def end_loss(heads: Heads, encoded_TD: Float[Tensor, "T D"], layout: BatchLayout) -> LossTerm:
+def end_loss(
+    heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets, graphs: int
+) -> Float[Tensor, ""]:
     """Return that part of ``layer_size_loss`` which says that graphs end after their last layer."""
-    token_B = layout.end_B - 1
-    logits = heads.size_logits(gather_rows(encoded_TD, token_B), layout.layer_T[token_B] < 0)
-    return _term(_count_loss(logits, torch.zeros_like(token_B), heads.size), token_B.shape[0])
+    token_B, opens_B = targets.size_token_R[-graphs:], targets.opens_graph_R[-graphs:]
+    logits_BK = heads.size_logits(gather_rows(encoded_TD, token_B), opens_B)
+    return _code_loss(logits_BK, targets.chosen.size_R[-graphs:])
 
 
 def node_and_edge_losses(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
-) -> tuple[LossTerm, LossTerm]:
-    """Return the loss of attributes and out-degrees, and that of parents, in-degrees and types."""
-    edges, structure, token_N = targets.edges, targets.structure, targets.layout.token_N
-    first = edges.rank_E == 0
-    parent_ED = gather_rows(encoded_TD, edges.parent_E)
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Return -log p of attributes and out-degrees, and of parents, in-degrees and types, summed."""
+    chosen = targets.chosen
+    parent_ED = gather_rows(encoded_TD, targets.parent_E)
     context_ND = heads.context_state(
-        gather_rows(encoded_TD, token_N - 1), structure.size_T[token_N], structure.index_T[token_N]
+        gather_rows(encoded_TD, targets.token_N - 1), targets.slot_codes_N3
     )
     first_ND = torch.zeros_like(context_ND).index_copy(
         0, targets.inner_q, gather_rows(parent_ED, targets.first_q)
     )
     kind_ND = heads.kind_state(context_ND, first_ND, targets.first_stub_N)
-    kind_N = targets.x_NA[:, 0]
-    degree_ND = heads.degree_state(kind_ND, kind_N)
+    degree_ND = heads.degree_state(kind_ND, targets.x_NA[:, 0])
     after_ED = heads.further_state(
-        gather_rows(degree_ND, edges.node_E),
+        gather_rows(degree_ND, targets.node_E),
         parent_ED,
-        edges.degree_E - edges.rank_E - 1,
-        _sum_so_far(parent_ED, edges.rank_E) if heads.chosen_parents else parent_ED,
+        targets.open_code_E,
+        _sum_so_far(parent_ED, targets.rank_E) if heads.chosen_parents else parent_ED,
     )
     before_ED = torch.cat([after_ED[:1], after_ED[:-1]])
-    state_ED = torch.where(first[:, None], gather_rows(context_ND, edges.node_E), before_ED)
-    parents_ND = segment_mean(parent_ED, edges.node_E, edges.in_degree_N)
-    other_ND = heads.other_state(degree_ND, edges.in_degree_N, parents_ND)
+    first_E1 = (targets.rank_E == 0)[:, None]
+    state_ED = torch.where(first_E1, gather_rows(context_ND, targets.node_E), before_ED)
+    parents_ND = segment_mean(parent_ED, targets.node_E, targets.in_degree_N)
+    other_ND = heads.other_state(degree_ND, targets.degree_code_N, parents_ND)
 
     edge = _parent_loss(heads.pointer, targets, heads.pointer.key(encoded_TD), state_ED)
-    edge = edge + _code_loss(heads.type_readout(after_ED), edges.type_E)
+    edge = edge + _code_loss(heads.type_readout(after_ED), chosen.type_E)
     degree_logits = heads.degree_readout(gather_rows(degree_ND, targets.inner_q))
-    inner_degree_n = edges.in_degree_N[targets.inner_q]
-    edge = edge + _count_loss(degree_logits, inner_degree_n, heads.in_degree)
-    node = _code_loss(heads.kind_readout(kind_ND), kind_N)
-    node = node + _other_losses(
-        heads, other_ND, targets.x_NA[:, 1:], structure.out_degree_T[token_N]
-    )
-    return _term(node, kind_N.shape[0]), _term(edge, kind_N.shape[0])
+    edge = edge + _code_loss(degree_logits, chosen.degree_q) + chosen.inside_3[1]
+    node = _code_loss(heads.kind_readout(kind_ND), chosen.attribute_NA[:, 0])
+    node = node + _other_losses(heads, other_ND, targets)
+    return node, edge
 
 
 def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> Float[Tensor, "E D"]:
@@ -342,19 +342,17 @@ def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor,
 
 
 def _other_losses(
-    heads: Heads,
-    state_ND: Float[Tensor, "N D"],
-    others_NA: Int[Tensor, "N A"],
-    out_degree_N: Int[Tensor, " N"],
+    heads: Heads, state_ND: Float[Tensor, "N D"], targets: Targets
 ) -> Float[Tensor, ""]:
     """Return the loss of the further attributes, each given those before, and of out-degrees."""
-    loss = state_ND.new_zeros(())
-    for index, (code_N, readout) in enumerate(zip(others_NA.T, heads.other_readouts, strict=True)):
-        loss = loss + _code_loss(readout(state_ND), code_N)
-        state_ND = heads.after_other(state_ND, index, code_N)
-    if heads.out_degree is None or heads.plan_readout is None:
+    loss, chosen = state_ND.new_zeros(()), targets.chosen
+    for index, readout in enumerate(heads.other_readouts):
+        loss = loss + _code_loss(readout(state_ND), chosen.attribute_NA[:, index + 1])
+        state_ND = heads.after_other(state_ND, index, targets.x_NA[:, index + 1])
+    if heads.plan_readout is None:
         return loss
-    return loss + _count_loss(heads.plan_readout(state_ND), out_degree_N, heads.out_degree)
+    out_degree = _code_loss(heads.plan_readout(state_ND), chosen.out_degree_N)
+    return loss + out_degree + chosen.inside_3[0]
 
 
 def _parent_loss(
@@ -373,38 +371,33 @@ def _parent_loss(
     far_key_Pd = gather_rows(key_Zd, far.candidate_P)
     far_P = pointer.blocks(hidden_ED, far_key_Pd, candidates.block_codes_P, far)
     logit_P = torch.cat([score_P, far_P])
-    return _ragged_loss(logit_P, candidates.softmax_P, candidates.hit_P, candidates.softmaxes)
+    return _ragged_loss(logit_P, candidates.softmax_P, candidates.chosen_G, candidates.padding_G)
 
 
 def _ragged_loss(
     logit_P: Float[Tensor, " P"],
-    segment_P: Int[Tensor, " P"],
-    target_P: Bool[Tensor, " P"],
-    segments: int,
+    softmax_P: Int[Tensor, " P"],
+    chosen_G: Int[Tensor, " G"],
+    padding_G: Float[Tensor, " G"],
 ) -> Float[Tensor, ""]:
-    """Return the cross entropy of one softmax per segment, summed; each has one target."""
+    """Return the cross entropy of ragged softmaxes, summed.
+
+    Args:
+        logit_P: Logits.
+        softmax_P: Softmax of each.
+        chosen_G: The one that was chosen in each softmax.
+        padding_G: 1 for softmaxes that do not count and may be empty, else 0.
+    """
+    padding_G = padding_G.to(logit_P.dtype)
     with torch.no_grad():
-        top_G = logit_P.new_full((segments,), -torch.inf)
-        top_G = top_G.scatter_reduce(0, segment_P, logit_P, "amax")
-    shifted_P = logit_P - top_G.index_select(0, segment_P)
-    total_G = shifted_P.new_zeros(segments).index_add(0, segment_P, shifted_P.exp())
-    return total_G.log().sum() - shifted_P.masked_fill(~target_P, 0.0).sum()
+        top_G = torch.full_like(padding_G, -torch.inf)
+        top_G = top_G.scatter_reduce(0, softmax_P, logit_P, "amax")
+    shifted_P = logit_P - top_G.index_select(0, softmax_P)
+    total_G = padding_G.index_add(0, softmax_P, shifted_P.exp())
+    loss_G = total_G.log() - shifted_P.index_select(0, chosen_G)
+    return (loss_G * (1 - padding_G)).sum()
 
 
 def _code_loss(logits_NK: Float[Tensor, "N K"], code_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:
-    """Return the cross entropy, summed."""
-    return F.cross_entropy(logits_NK, code_N, reduction="sum")
-
-
-def _count_loss(
-    logits_NK: Float[Tensor, "N K"], count_N: Int[Tensor, " N"], counter: CountEncoder
-) -> Float[Tensor, ""]:
-    """Return -log p of counts, summed: of the bin, and of one of the counts in the bin."""
-    code_N = counter.encode(count_N)
-    inside = counter.log_width()[code_N].sum()
-    return _code_loss(logits_NK, code_N) + inside
-
-
-def _term(total: Float[Tensor, ""], count: int) -> LossTerm:
-    """Return a LossTerm with the count on the host, which reads it."""
-    return LossTerm(total, float(count))
+    """Return the cross entropy of the rows that are targets, summed."""
+    return F.cross_entropy(logits_NK, code_N, reduction="sum", ignore_index=NOT_A_TARGET)

@@ -208,9 +208,8 @@ def alibi_slopes(heads: int, device: torch.device) -> Float[Tensor, " H"]:
 
     The last head has no penalty, so that it weighs its whole window alike.
     """
-    slope_H = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=device))
-    slope_H[-1] = 0.0
-    return slope_H
+    number_H = torch.arange(1, heads + 1, device=device)
+    return (2.0 ** (-8.0 / heads * number_H)).masked_fill(number_H == heads, 0.0)
 
 
 def attention_biases(

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.partial import Replacement
 from layerdag.dag.statistics import GraphStatistics
+from layerdag.dag.tensor_trees import on_device
 from layerdag.errors import UsageError
 from layerdag.models.base import (
+    BatchSizes,
     Conditions,
     DAGModel,
     LossTerm,
@@ -39,6 +41,7 @@ from layerdag.models.fast.decisions import (
     node_and_edge_losses,
 )
 from layerdag.models.fast.encoder import TokenGraphs, build_encoder
+from layerdag.models.fast.padding import PaddedSizes, padded
 from layerdag.models.fast.sampler import Sampler, SamplerModules
 from layerdag.models.fast.targets import Targets
 from layerdag.models.fast.tokens import (
@@ -122,19 +125,32 @@ class FastLayerDAG(DAGModel):
         asked_B2 = None if self.remaining is None else noisy_sizes(_sizes(batch), noise)
         targets, encoded_TD = self._teacher_forced(batch, noise, asked_B2)
         node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
-        terms = {
-            "layer_size": layer_size_loss(self.heads, encoded_TD, targets.layout),
+        totals = {
+            "layer_size": layer_size_loss(self.heads, encoded_TD, targets),
             "node": node,
             "edge": edge,
         }
         if self.posterior is not None:
-            terms["condition"] = self.posterior.loss(batch, noise)
-        return terms
+            totals["condition"] = -self.posterior.log_likelihood(batch, noise).sum()
+        return {name: LossTerm(total, targets.counts[name]) for name, total in totals.items()}
 
-    def prepared(self, batch: DAGBatch) -> DAGBatch:
-        """Return a batch on the model's device with the targets of teacher forcing."""
-        device = self.tokens.start_A.device
-        return batch.to(device).carrying(self._targets(batch).to(device))
+    def derived(self, batch: DAGBatch) -> DAGBatch:
+        """Return a batch of the host with the targets of teacher forcing."""
+        return batch.carrying(self._targets(batch))
+
+    def sizes_to_pad(self, derived: DAGBatch) -> PaddedSizes:
+        """Return the smallest sizes to which a batch with its targets can be padded."""
+        return PaddedSizes.of(derived, _targets_of(derived))
+
+    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
+        """Return a batch of these sizes with the same losses, on the host."""
+        assert isinstance(sizes, PaddedSizes)
+        return padded(derived, _targets_of(derived), sizes)
+
+    def counts(self, derived: DAGBatch) -> dict[str, float]:
+        """Return the layers, nodes and graphs of a batch, by objective."""
+        names = (name for objectives in self.objective_parameters() for name in objectives)
+        return {name: _targets_of(derived).counts[name] for name in names}
 
     def _targets(self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None) -> Targets:
         """Return the targets of a batch on the host; ``out_degree_N`` is predicted."""
@@ -142,9 +158,10 @@ class FastLayerDAG(DAGModel):
             batch.to("cpu"),
             self.block,
             self.tokens.codes,
+            self.conditions.bucket,
             self.heads.pointer.token_codes,
-            plans=self.heads.out_degree is not None,
-            out_degree_N=None if out_degree_N is None else out_degree_N.cpu(),
+            self.heads.count_codes,
+            None if out_degree_N is None else out_degree_N.cpu(),
         )
 
     def log_prefix_likelihood(
@@ -157,9 +174,9 @@ class FastLayerDAG(DAGModel):
         with torch.inference_mode():
             targets, encoded_TD = self._teacher_forced(batch, None, None, out_degree_N)
             node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
-            sizes = layer_size_loss(self.heads, encoded_TD, targets.layout)
-            end = end_loss(self.heads, encoded_TD, targets.layout)
-            return float(end.total - sizes.total - node.total - edge.total)
+            sizes = layer_size_loss(self.heads, encoded_TD, targets)
+            end = end_loss(self.heads, encoded_TD, targets, batch.num_graphs)
+            return float(end - sizes - node - edge)
 
     def _teacher_forced(
         self,
@@ -178,7 +195,7 @@ class FastLayerDAG(DAGModel):
         """
         targets = batch.derived
         if not isinstance(targets, Targets) or out_degree_N is not None:
-            targets = self._targets(batch, out_degree_N).to(self.tokens.start_A.device)
+            targets = on_device(self._targets(batch, out_degree_N), self.tokens.start_A.device)
         encoded_TD = dropout(
             self._encode(batch, targets, noise, asked_B2), self.config.encoder.dropout, noise
         )
@@ -192,28 +209,27 @@ class FastLayerDAG(DAGModel):
         asked_B2: Float[Tensor, "B 2"] | None = None,
     ) -> Float[Tensor, "T D"]:
         """Return the encoder's output for every token, shape (T, D)."""
-        layout, edges, rates = targets.layout, targets.edges, self.config.encoder
+        graph_T, rates = targets.graph_T, self.config.encoder
         conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B2)
         if noise is not None:
             rate = self.config.conditioning.dropout
             conditions = drop_conditions(conditions, rate, noise)
         vectors = self.conditions(conditions)
-        bucket_T = self.conditions.bucket(targets.structure.position_T)
         x_TD = self.tokens.embedding(targets.token_codes_TF)
         x_TD = row_dropout(x_TD, rates.token_dropout, noise)
-        before_TD = at_tokens(vectors.before_BJD, layout.graph_T, bucket_T)
-        after_TD = at_tokens(vectors.after_BJD, layout.graph_T, bucket_T)
+        before_TD = at_tokens(vectors.before_BJD, graph_T, targets.bucket_T)
+        after_TD = at_tokens(vectors.after_BJD, graph_T, targets.bucket_T)
         if self.remaining is not None:
-            structure, sizes_T2 = targets.structure, vectors.sizes_B2[layout.graph_T]
-            remaining_TD = self.remaining(structure.position_T, structure.layer_T, sizes_T2)
+            sizes_T2 = vectors.sizes_B2[graph_T]
+            remaining_TD = self.remaining(targets.position_T, targets.layer_T, sizes_T2)
             before_TD, after_TD = before_TD + remaining_TD[0], after_TD + remaining_TD[1]
         x_TD = dropout(x_TD + before_TD, rates.dropout, noise)
         tokens = TokenGraphs(
-            layout.graph_T,
-            targets.structure.position_T,
-            edges.parent_E,
-            edges.child_E,
-            targets.structure.degree_T,
+            graph_T,
+            targets.position_T,
+            targets.parent_E,
+            targets.child_E,
+            targets.in_degree_T,
             targets.blocks,
         )
         encoded_TD: Tensor = self.last_norm(self.encoder.full(x_TD, tokens))
@@ -337,6 +353,13 @@ class FastLayerDAG(DAGModel):
         )
         with torch.inference_mode():
             return Sampler(modules, replace(request, best_of=particles)).run()
+
+
+def _targets_of(derived: DAGBatch) -> Targets:
+    """Return the targets that a batch carries."""
+    targets = derived.derived
+    assert isinstance(targets, Targets), "derived() comes first"
+    return targets
 
 
 def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:

@@ -558,15 +558,13 @@ class Sampler:
     def _add_nodes(self, position: int, encoded_RD: Float[Tensor, "R D"]) -> None:
         """Sample the next node of every graph, decision by decision."""
         heads, state = self.modules.heads, self.state
-        context_RD = heads.context_state(
-            encoded_RD,
-            self.guidance.duplicate(state.structure.size_T),
-            self.guidance.duplicate(state.structure.index_T),
-        )
+        slot_codes_B3 = heads.count_codes.slots(state.structure.size_T, state.structure.index_T)
+        context_RD = heads.context_state(encoded_RD, self.guidance.duplicate(slot_codes_B3))
         node = self._sample_nodes(position, context_RD)
         self._connect(position, node)
+        degree_code_B = heads.in_degree.encode(node.degree_P)
         state_RD = heads.other_state(
-            node.state_QD, self.guidance.duplicate(node.degree_P), node.parents_QD
+            node.state_QD, self.guidance.duplicate(degree_code_B), node.parents_QD
         )
         codes, masks = [node.kind_P], self.masks
         allowed_BF = masks.graph_BF[state.sample_B] & masks.given(0, node.kind_P)

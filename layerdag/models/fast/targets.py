@@ -3,16 +3,15 @@
 Sizes that follow from the graphs, such as the number of candidate parents, are known before the
 device begins a step, so that it never waits for the host to read one.
 
-Shape letters: A node attributes, E edges, F feature columns, N nodes, P pairs, Q decisions, T
-tokens, Z attention blocks, q selected decisions.
+Shape letters: A node attributes, B graphs, E edges, F feature columns, G softmaxes, L layers, N
+nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, q selected decisions.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
@@ -30,6 +29,10 @@ from layerdag.models.fast.layout import (
     stub_code,
 )
 from layerdag.models.fast.tokens import StructuralFeatures
+from layerdag.models.layers import CountEncoder
+
+NOT_A_TARGET = -100
+"""Code of a row that only pads a batch; cross entropy leaves it out (``ignore_index``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +49,8 @@ class TrainingCandidates:
         blocks: Decisions and candidate blocks.
         block_codes_P: Code of the pending children of these blocks.
         softmax_P: Softmax of each pair of tokens and of blocks, tokens first.
-        hit_P: Which pairs are what was chosen, one of each softmax.
-        softmaxes: Their number.
+        chosen_G: The pair that was chosen in each softmax.
+        padding_G: 1 for softmaxes that only pad a batch, else 0.
     """
 
     tokens: CandidatePairs
@@ -55,8 +58,8 @@ class TrainingCandidates:
     blocks: CandidatePairs
     block_codes_P: Int[Tensor, " _"]
     softmax_P: Int[Tensor, " _"]
-    hit_P: Bool[Tensor, " _"]
-    softmaxes: int
+    chosen_G: Int[Tensor, " G"]
+    padding_G: Float[Tensor, " G"]
 
     @classmethod
     def from_graphs(
@@ -88,20 +91,24 @@ class TrainingCandidates:
             torch.cat([near.candidate_P, inside.candidate_P]),
         )
         count = parent_E.shape[0]
+        softmax_P = torch.cat([near.decision_P, count + inside.decision_P, far.decision_P])
+        is_chosen_P = torch.cat(
+            [
+                near.candidate_P == near_target_E[near.decision_P],
+                inside.candidate_P == parent_E[far_q[inside.decision_P]],
+                far.candidate_P == far_target_E[far.decision_P],
+            ]
+        )
+        pair_G = is_chosen_P.nonzero()[:, 0]
+        chosen_G = torch.empty_like(pair_G).index_copy(0, softmax_P[pair_G], pair_G)
         return cls(
             tokens=tokens,
             codes_P4=_token_codes(layout, edges, out_degree_T, decisions, tokens, token_codes),
             blocks=far,
             block_codes_P=_block_codes(edges, out_degree_T, decisions, far, blocks),
-            softmax_P=torch.cat([near.decision_P, count + inside.decision_P, far.decision_P]),
-            hit_P=torch.cat(
-                [
-                    near.candidate_P == near_target_E[near.decision_P],
-                    inside.candidate_P == parent_E[far_q[inside.decision_P]],
-                    far.candidate_P == far_target_E[far.decision_P],
-                ]
-            ),
-            softmaxes=count + far_q.shape[0],
+            softmax_P=softmax_P,
+            chosen_G=chosen_G,
+            padding_G=torch.zeros(chosen_G.shape),
         )
 
 
@@ -144,33 +151,100 @@ def _block_codes(
     return log_code((out_degree_Z[pairs.candidate_P] - used_P).clamp(min=0))
 
 
+@dataclass(frozen=True)
+class CountCodes:
+    """How counts are encoded; ``out_degree`` is None where out-degrees are not predicted."""
+
+    layer_size: CountEncoder
+    in_degree: CountEncoder
+    out_degree: CountEncoder | None
+
+    def slots(self, size: Int[Tensor, "*shape"], index: Int[Tensor, "*shape"]) -> Tensor:
+        """Return the codes of a place in a layer, shape (..., 3): size, index, nodes to come."""
+        return self.layer_size.encode(torch.stack([size, index, size - index], dim=-1))
+
+
 @dataclass(frozen=True, eq=False)
-class Targets:
-    """A batch of training graphs with its layout: the targets of teacher forcing.
+class ChosenCodes:
+    """What every decision chose, as codes; ``NOT_A_TARGET`` in rows that only pad a batch.
+
+    A count is drawn as a bin and then as one of the counts in it, all alike: the rest of -log p
+    depends on no weight.
 
     Attributes:
-        x_NA: Attribute codes.
-        layout: Tokens and layers.
-        edges: Edges in the order of their decisions.
-        structure: Structural features of each token.
-        blocks: Attention blocks.
-        candidates: Candidate parents.
-        token_codes_TF: Codes of the encoder's input.
-        first_q: Edge to the first parent of each node that has one, in the order of the nodes.
-        inner_q: These nodes.
-        first_stub_N: Stub code of each node's first parent, 0 in layer 0.
+        attribute_NA: Attributes.
+        out_degree_N: Out-degrees; zeros where they are not predicted.
+        degree_q: In-degrees of the nodes that have parents.
+        type_E: Edge types.
+        size_R: Sizes of layers, then the ends of graphs.
+        inside_3: -log p of counts given their bins, summed: out-degrees, in-degrees, layer sizes.
     """
 
-    x_NA: Int[Tensor, "N A"]
-    layout: BatchLayout
-    edges: Edges
-    structure: StructuralFeatures
-    blocks: AttentionBlocks
-    candidates: TrainingCandidates
+    attribute_NA: Int[Tensor, "N A"]
+    out_degree_N: Int[Tensor, " N"]
+    degree_q: Int[Tensor, " q"]
+    type_E: Int[Tensor, " E"]
+    size_R: Int[Tensor, " R"]
+    inside_3: Float[Tensor, " 3"]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """A batch of training graphs as the targets of teacher forcing.
+
+    Attributes:
+        token_codes_TF: Codes of the encoder's input.
+        graph_T: Graph of each token.
+        position_T: Position of each token in its graph; 0 is the start token.
+        layer_T: Layer of each token, 0 for start tokens.
+        bucket_T: Position bucket of each token.
+        in_degree_T: Number of parents of each token.
+        blocks: Attention blocks.
+        x_NA: Attribute codes.
+        token_N: Token of each node.
+        slot_codes_N3: Codes of each node's place in its layer.
+        first_stub_N: Stub code of each node's first parent, 0 in layer 0.
+        in_degree_N: Number of parents of each node.
+        degree_code_N: Its code.
+        inner_q: Nodes with parents.
+        first_q: Edge to the first parent of each of them.
+        parent_E: Token of the source of each edge, in the order of decisions.
+        child_E: Token of the target.
+        node_E: Node of the target.
+        rank_E: 0 for a child's first parent, 1 for its second, ...
+        open_code_E: Code of the number of parents that follow.
+        size_token_R: Token after which each layer begins, then the last token of each graph.
+        opens_graph_R: Which of these layers are the first of a graph.
+        candidates: Candidate parents.
+        chosen: What was chosen.
+        counts: Decisions by objective.
+    """
+
     token_codes_TF: Int[Tensor, "T F"]
-    first_q: Int[Tensor, " q"]
-    inner_q: Int[Tensor, " q"]
+    graph_T: Int[Tensor, " T"]
+    position_T: Int[Tensor, " T"]
+    layer_T: Int[Tensor, " T"]
+    bucket_T: Int[Tensor, " T"]
+    in_degree_T: Int[Tensor, " T"]
+    blocks: AttentionBlocks
+    x_NA: Int[Tensor, "N A"]
+    token_N: Int[Tensor, " N"]
+    slot_codes_N3: Int[Tensor, "N 3"]
     first_stub_N: Int[Tensor, " N"]
+    in_degree_N: Int[Tensor, " N"]
+    degree_code_N: Int[Tensor, " N"]
+    inner_q: Int[Tensor, " q"]
+    first_q: Int[Tensor, " q"]
+    parent_E: Int[Tensor, " E"]
+    child_E: Int[Tensor, " E"]
+    node_E: Int[Tensor, " E"]
+    rank_E: Int[Tensor, " E"]
+    open_code_E: Int[Tensor, " E"]
+    size_token_R: Int[Tensor, " R"]
+    opens_graph_R: Bool[Tensor, " R"]
+    candidates: TrainingCandidates
+    chosen: ChosenCodes
+    counts: Mapping[str, float]
 
     @classmethod
     def from_batch(
@@ -178,9 +252,9 @@ class Targets:
         batch: DAGBatch,
         block: int,
         encode: Callable[[Tensor, StructuralFeatures], Tensor],
+        bucket: Callable[[Tensor], Tensor],
         token_codes: TokenCodes,
-        *,
-        plans: bool,
+        count_codes: CountCodes,
         out_degree_N: Int[Tensor, " N"] | None = None,
     ) -> "Targets":
         """Return the targets of a batch that lies on the host.
@@ -189,8 +263,9 @@ class Targets:
             batch: The graphs.
             block: Tokens of an attention block.
             encode: Codes of the encoder's input from attributes of nodes and structure.
+            bucket: Position buckets of positions.
             token_codes: Features of candidate parents.
-            plans: Whether out-degrees are predicted.
+            count_codes: Codes of counts.
             out_degree_N: Predicted out-degrees; None: those of the graphs.
         """
         layout = BatchLayout.from_batch(batch)
@@ -198,7 +273,7 @@ class Targets:
         out_degree_T = edges.out_degree_T
         if out_degree_N is not None:
             out_degree_T = out_degree_T.index_copy(0, layout.token_N, out_degree_N)
-        if not plans:
+        if count_codes.out_degree is None:
             out_degree_T = torch.zeros_like(out_degree_T)
         structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)
         blocks = AttentionBlocks.from_layout(layout, block)
@@ -208,35 +283,68 @@ class Targets:
         used_q, _ = uses.before(parent_q, edges.child_E[first_q])
         first_stub_N = torch.zeros_like(edges.in_degree_N)
         first_stub_N[inner_q] = stub_code(used_q, out_degree_T[parent_q])
+        size_token_R = torch.cat([layout.first_token_L, layout.end_B]) - 1
+        token_N, in_degree = layout.token_N, count_codes.in_degree
         return cls(
-            x_NA=batch.x_NA,
-            layout=layout,
-            edges=edges,
-            structure=structure,
+            token_codes_TF=encode(batch.x_NA, structure),
+            graph_T=layout.graph_T,
+            position_T=structure.position_T,
+            layer_T=structure.layer_T,
+            bucket_T=bucket(structure.position_T),
+            in_degree_T=structure.degree_T,
             blocks=blocks,
+            x_NA=batch.x_NA,
+            token_N=token_N,
+            slot_codes_N3=count_codes.slots(layout.size_T[token_N], layout.index_T[token_N]),
+            first_stub_N=first_stub_N,
+            in_degree_N=edges.in_degree_N,
+            degree_code_N=in_degree.encode(edges.in_degree_N),
+            inner_q=inner_q,
+            first_q=first_q,
+            parent_E=edges.parent_E,
+            child_E=edges.child_E,
+            node_E=edges.node_E,
+            rank_E=edges.rank_E,
+            open_code_E=in_degree.encode(edges.degree_E - edges.rank_E - 1),
+            size_token_R=size_token_R,
+            opens_graph_R=layout.layer_T[size_token_R] < 0,
             candidates=TrainingCandidates.from_graphs(
                 layout, edges, out_degree_T, blocks, token_codes
             ),
-            token_codes_TF=encode(batch.x_NA, structure),
-            first_q=first_q,
-            inner_q=inner_q,
-            first_stub_N=first_stub_N,
+            chosen=_chosen_codes(batch.x_NA, layout, edges, inner_q, out_degree_T, count_codes),
+            counts={
+                "layer_size": float(size_token_R.shape[0]),
+                "node": float(batch.num_nodes),
+                "edge": float(batch.num_nodes),
+                "condition": float(batch.num_graphs),
+            },
         )
 
-    def to(self, device: torch.device) -> "Targets":
-        """Return the targets on ``device``."""
-        return self if self.x_NA.device == device else _moved(self, device)
 
-
-M = TypeVar("M")
-
-
-def _moved(value: M, device: torch.device) -> M:
-    """Return a tree of dataclasses with its tensors on ``device``."""
-    found: Any = value
-    if isinstance(found, Tensor):
-        return found.to(device)  # type: ignore[return-value]
-    if not is_dataclass(found) or isinstance(found, type):
-        return value
-    parts = {field.name: _moved(getattr(found, field.name), device) for field in fields(found)}
-    return replace(found, **parts)  # type: ignore[return-value]
+def _chosen_codes(
+    x_NA: Int[Tensor, "N A"],
+    layout: BatchLayout,
+    edges: Edges,
+    inner_q: Int[Tensor, " q"],
+    out_degree_T: Int[Tensor, " T"],
+    count_codes: CountCodes,
+) -> ChosenCodes:
+    """Return what every decision of a batch chose."""
+    size_R = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])
+    degree_q, out_degree_N = edges.in_degree_N[inner_q], out_degree_T[layout.token_N]
+    counted = (
+        (count_codes.out_degree, out_degree_N),
+        (count_codes.in_degree, degree_q),
+        (count_codes.layer_size, size_R),
+    )
+    zero = torch.zeros(())
+    inside = [zero if counter is None else counter.inside(count) for counter, count in counted]
+    out_degree = count_codes.out_degree
+    return ChosenCodes(
+        attribute_NA=x_NA,
+        out_degree_N=out_degree_N if out_degree is None else out_degree.encode(out_degree_N),
+        degree_q=count_codes.in_degree.encode(degree_q),
+        type_E=edges.type_E,
+        size_R=count_codes.layer_size.encode(size_R),
+        inside_3=torch.stack(inside),
+    )

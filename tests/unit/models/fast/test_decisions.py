@@ -14,7 +14,7 @@ from layerdag.models.config import EncoderConfig, FastConfig, HeadsConfig
 from layerdag.models.fast.decisions import (
     Heads,
     Pointer,
-    _count_loss,
+    _code_loss,
     _ragged_loss,
 )
 from layerdag.models.fast.layout import BLOCK_CODES, TOKEN_CODES, CandidatePairs
@@ -58,7 +58,8 @@ def test_sizes_and_degrees_beyond_training_keep_a_code_of_their_own():
 
 def test_the_place_in_a_layer_changes_the_state(generator):
     every, encoded = heads(), states(1, generator).expand(3, -1)
-    found = every.context_state(encoded, torch.tensor([4, 4, 5]), torch.tensor([0, 1, 1]))
+    places = every.count_codes.slots(torch.tensor([4, 4, 5]), torch.tensor([0, 1, 1]))
+    found = every.context_state(encoded, places)
     assert (torch.cdist(found, found) + torch.eye(3) > 1e-3).all()
 
 
@@ -198,7 +199,9 @@ def test_counts_have_a_probability_of_one_together(largest, generator):
     counter = CountEncoder(CountCode(4, largest))
     counts = torch.arange(int(counter.lows_K1[-1]))
     logits = torch.randn(1, counter.num_codes, generator=generator)
-    losses = torch.stack([_count_loss(logits, count[None], counter) for count in counts])
+    losses = torch.stack(
+        [_code_loss(logits, counter.encode(n[None])) + counter.inside(n) for n in counts]
+    )
     assert (-losses).exp().sum() == pytest.approx(1, abs=1e-5)
 
 
@@ -206,14 +209,22 @@ def test_the_loss_of_ragged_candidates_is_that_of_a_softmax_each(generator):
     logits = 30 * torch.randn(9, generator=generator)
     segment = torch.tensor([0, 0, 0, 1, 2, 2, 2, 2, 1])
     target = torch.tensor([1, 8, 4])
-    hit = torch.zeros(9, dtype=torch.bool).index_fill(0, target, True)
     wanted = sum(
         F.cross_entropy(
             logits[segment == s][None], (segment == s).nonzero()[:, 0].eq(t).nonzero()[0]
         )
         for s, t in enumerate(target)
     )
-    torch.testing.assert_close(_ragged_loss(logits, segment, hit, 3), wanted)
+    torch.testing.assert_close(_ragged_loss(logits, segment, target, torch.zeros(3)), wanted)
+
+
+def test_softmaxes_that_pad_a_batch_count_nothing_even_empty_ones(generator):
+    logits = torch.randn(5, generator=generator, requires_grad=True)
+    chosen, padding = torch.tensor([1, 4, 4]), torch.tensor([0.0, 1.0, 1.0])
+    loss = _ragged_loss(logits, torch.tensor([0, 0, 0, 1, 1]), chosen, padding)
+    torch.testing.assert_close(loss, F.cross_entropy(logits[:3], torch.tensor(1)))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert gradient[3:].tolist() == [0, 0]
 
 
 def test_terms_count_layers_nodes_and_graphs():

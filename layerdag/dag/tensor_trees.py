@@ -1,0 +1,35 @@
+"""Trees of dataclasses whose leaves are tensors, such as a batch with what a model derived from it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def tensors_of(tree: object) -> Iterator[Tensor]:
+    """Return the tensors of a tree in the order of the fields."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif is_dataclass(tree):
+        for field in fields(tree):
+            yield from tensors_of(getattr(tree, field.name))
+
+
+def with_each(tree: T, change: Callable[[Tensor], Tensor]) -> T:
+    """Return a tree with another tensor in place of each; what is no tensor is kept."""
+    found: Any = tree
+    if isinstance(found, Tensor):
+        return change(found)  # type: ignore[return-value]
+    if not is_dataclass(found) or isinstance(found, type):
+        return tree
+    parts = {field.name: with_each(getattr(found, field.name), change) for field in fields(found)}
+    return replace(found, **parts)  # type: ignore[return-value]
+
+
+def on_device(tree: T, device: torch.device) -> T:
+    """Return a tree with its tensors on ``device``."""
+    return with_each(tree, lambda tensor: tensor.to(device))

@@ -1,0 +1,190 @@
+"""Gradients of training steps as CUDA graphs, recorded once and repeated for every batch.
+
+Graphs of jobs are small, so the host takes ten times as long to launch the kernels of a step as a
+GPU takes to run them. A recorded step is one launch. All its shapes and addresses are fixed: batches
+are padded to a few sizes (``DAGModel.padded``) and copied into the same memory.
+
+Batches fall into classes by their scale, a power of two; the sizes of a class grow with what it has
+met, and with every growth its step is recorded anew.
+"""
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from layerdag.dag.dag import DAGBatch
+from layerdag.dag.tensor_trees import tensors_of, with_each
+from layerdag.models.base import BatchSizes, DAGModel
+
+ROOM = 1.1
+"""How much larger than what they have met the sizes of a class become when they grow."""
+
+_ALIGNMENT = 64
+
+T = TypeVar("T")
+
+Recorder = Callable[[Callable[[], T], torch.Generator], tuple[T, Callable[[], None]]]
+"""Takes work and the generator of its noise; returns its result and what computes it again."""
+
+
+class SizeClasses:
+    """The sizes to which batches are padded."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, BatchSizes] = {}
+
+    def holding(self, needed: BatchSizes) -> BatchSizes:
+        """Return sizes that hold ``needed``, the same as often as possible."""
+        number = math.frexp(needed.scale)[1]
+        known = self._sizes.get(number)
+        if known is None or not known.hold(needed):
+            joined = needed if known is None else known.joined(needed)
+            self._sizes[number] = joined.enlarged(ROOM)
+        return self._sizes[number]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """A padded batch as one piece of memory, which one copy brings to the device.
+
+    Attributes:
+        batch: The batch on the host.
+        sizes: What it was padded to.
+        data: Its tensors end to end, bytes.
+        counts: Its decisions by objective.
+    """
+
+    batch: DAGBatch
+    sizes: BatchSizes
+    data: Tensor
+    counts: dict[str, float]
+
+
+def pack(model: DAGModel, derived: DAGBatch, sizes: BatchSizes, *, pinned: bool) -> PackedBatch:
+    """Return a batch, padded, in memory that a device can read on its own if ``pinned``."""
+    batch = model.padded(derived, sizes)
+    tensors = _tensors(batch)
+    places, total = _places(tensors)
+    data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
+    for view, tensor in zip(_views(data, tensors, places), tensors, strict=True):
+        view.copy_(tensor)
+    return PackedBatch(batch, sizes, data, model.counts(derived))
+
+
+def _tensors(batch: DAGBatch) -> list[Tensor]:
+    """Return the tensors of a batch and of what was derived from it."""
+    return [*tensors_of(batch), *tensors_of(batch.derived)]
+
+
+def _places(tensors: list[Tensor]) -> tuple[list[int], int]:
+    """Return the first byte of each tensor, aligned, and the number of bytes."""
+    places, end = [], 0
+    for tensor in tensors:
+        places.append(end)
+        end += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
+    return places, end
+
+
+def _views(data: Tensor, like: list[Tensor], places: list[int]) -> list[Tensor]:
+    """Return tensors that lie in ``data``."""
+    return [
+        data[place : place + tensor.numel() * tensor.element_size()]
+        .view(tensor.dtype)
+        .view(tensor.shape)
+        for tensor, place in zip(like, places, strict=True)
+    ]
+
+
+class RecordedSteps:
+    """Runs a function of batches by repeating what it did on the first batch of its sizes.
+
+    Args:
+        work: Returns tensors from a batch on the device, numbers that change from step to step,
+            and a generator of noise.
+        numbers: How many numbers.
+        device: Where.
+        record: Records work.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[DAGBatch, Tensor, torch.Generator], T],
+        numbers: int,
+        device: torch.device,
+        record: Recorder[T],
+    ) -> None:
+        self._work, self._record, self._device = work, record, device
+        self._generator = torch.Generator(device)
+        self._numbers = torch.zeros(numbers, device=device)
+        self._recorded: dict[Hashable, _Recording] = {}
+        self.recordings = 0
+
+    def run(self, packed: PackedBatch, key: Hashable, numbers: list[float], noise_seed: int) -> T:
+        """Return what the work returns for a batch; the next call overwrites these tensors.
+
+        Args:
+            packed: The batch.
+            key: Of what else the work depends on; another one is recorded anew.
+            numbers: That change from step to step.
+            noise_seed: Of the generator.
+        """
+        scale = packed.sizes.scale
+        found = self._recorded.get(scale)
+        if found is None or found.made_for != (packed.sizes, key):
+            # The memory of the older one is free before the newer one takes its own.
+            self._recorded = {
+                number: recording
+                for number, recording in self._recorded.items()
+                if number != scale and recording.made_for[1] == key
+            }
+            found = self._recorded[scale] = self._recorded_anew(packed, key)
+        host = torch.tensor(numbers, pin_memory=self._device.type == "cuda")
+        self._numbers.copy_(host, non_blocking=True)
+        found.memory.copy_(packed.data, non_blocking=True)
+        self._generator.manual_seed(noise_seed)
+        found.again()
+        return found.result
+
+    def _recorded_anew(self, packed: PackedBatch, key: Hashable) -> "_Recording":
+        """Record the work on the sizes of a batch."""
+        memory = packed.data.to(self._device)
+        tensors = _tensors(packed.batch)
+        views = iter(_views(memory, tensors, _places(tensors)[0]))
+        batch = with_each(packed.batch, lambda _: next(views))
+        batch = batch.carrying(with_each(packed.batch.derived, lambda _: next(views)))
+        result, again = self._record(
+            lambda: self._work(batch, self._numbers, self._generator), self._generator
+        )
+        self.recordings += 1
+        return _Recording((packed.sizes, key), memory, result, again)
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    """Work on one piece of memory, its result, and how to do it again."""
+
+    made_for: tuple[BatchSizes, Hashable]
+    memory: Tensor
+    result: Any
+    again: Callable[[], None]
+
+
+def record_cuda_graph(
+    work: Callable[[], T], generator: torch.Generator
+) -> tuple[T, Callable[[], None]]:
+    """Record work on a GPU as a CUDA graph."""
+    # Libraries set themselves up in a first run, which must not be recorded.
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        result = work()
+    return result, graph.replay

@@ -1,0 +1,64 @@
+"""What pads a batch changes no loss and no gradient, whatever the sizes."""
+
+from dataclasses import astuple, fields, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_models import collated, small_dags, small_model
+
+from layerdag.dag.tensor_trees import tensors_of
+from layerdag.models.fast.padding import PaddedSizes
+
+SIZES = st.builds(PaddedSizes, *(st.integers(1, 60) for _ in fields(PaddedSizes)))
+
+
+def losses_and_gradients(model, batch):
+    terms = model.losses(batch, torch.Generator())
+    total = torch.stack([term.total for term in terms.values()])
+    gradients = torch.autograd.grad(total.sum(), list(model.parameters()), allow_unused=True)
+    return total.detach(), [g for g in gradients if g is not None]
+
+
+@pytest.mark.parametrize("block", [4, 64])
+@pytest.mark.parametrize("factor", [1.0, 1.7])
+def test_a_padded_batch_has_the_same_losses_and_gradients(block, factor):
+    dags = small_dags(6)
+    model = small_model(dags, block=block).double().eval()
+    batch = model.derived(collated(dags[:4]))
+    sizes = model.sizes_to_pad(batch).joined(model.sizes_to_pad(model.derived(collated(dags))))
+    wanted = losses_and_gradients(model, batch)
+    found = losses_and_gradients(model, model.padded(batch, sizes.enlarged(factor)))
+    torch.testing.assert_close(found[0], wanted[0], rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(found[1], wanted[1], rtol=1e-9, atol=1e-9)
+
+
+def test_batches_of_the_same_sizes_have_the_same_shapes():
+    dags = small_dags(6)
+    model = small_model(dags)
+    batches = [model.derived(collated(some)) for some in (dags[:2], dags[2:])]
+    sizes = model.sizes_to_pad(batches[0]).joined(model.sizes_to_pad(batches[1]))
+    padded = [model.padded(batch, sizes) for batch in batches]
+    shapes = [
+        [tensor.shape for part in (batch, batch.derived) for tensor in tensors_of(part)]
+        for batch in padded
+    ]
+    assert shapes[0] == shapes[1]
+    assert model.counts(batches[0]) != model.counts(batches[1])
+
+
+@given(SIZES, SIZES, st.floats(1, 3))
+def test_joined_and_enlarged_sizes_hold_what_they_were_made_of(one, other, factor):
+    both = one.joined(other)
+    assert both.hold(one)
+    assert both.hold(other)
+    assert both.joined(one) == both
+    larger = both.enlarged(factor)
+    assert larger.hold(one)
+    assert larger.hold(other)
+    # Every graph that pads a batch has a node of its own.
+    for part in (one, other):
+        assert larger.nodes - part.nodes >= larger.graphs - part.graphs
+    assert not one.hold(replace(one, edges=one.edges + 1))
+    assert all(a >= b for a, b in zip(astuple(both), astuple(one), strict=True))
