@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining._utils import InferenceMode
+from torch.distributed.pipelining import PipelineStage, _utils
 from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.distributed.pipelining.schedules import _PipelineSchedule, get_schedule_class
 from torch.distributed.tensor import DTensor
@@ -374,7 +373,7 @@ def _without_vote() -> Iterator[None]:
 
     def known(_: Any, stages: Sequence[PipelineStage], *more: Any) -> None:
         for stage in stages:
-            stage._inference_mode = InferenceMode.STATIC
+            stage._inference_mode = _utils.InferenceMode.STATIC
 
     with mock.patch.object(_PipelineSchedule, vote, known):
         yield

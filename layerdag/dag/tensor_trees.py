@@ -1,4 +1,4 @@
-"""Trees of dataclasses whose leaves are tensors, such as a batch with what a model derived from it."""
+"""Trees of dataclasses whose leaves are tensors: a batch with what a model derived from it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace

@@ -230,13 +230,18 @@ class DAGModel(nn.Module, ABC):
         """
         return batch
 
-    def sizes_to_pad(self, derived: DAGBatch) -> BatchSizes | None:
-        """Return the smallest sizes to which ``padded`` brings a batch; None if it cannot.
+    @property
+    def pads_batches(self) -> bool:
+        """Whether batches can be padded (``sizes_to_pad``, ``padded``, ``counts``)."""
+        return False
+
+    def sizes_to_pad(self, derived: DAGBatch) -> BatchSizes:
+        """Return the smallest sizes to which ``padded`` brings a batch.
 
         Args:
             derived: From ``derived``, on the host.
         """
-        return None
+        raise NotImplementedError(f"{type(self).__name__} pads no batches.")
 
     def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
         """Return a batch of these sizes with the same losses, on the host.

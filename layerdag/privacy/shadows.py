@@ -237,7 +237,9 @@ class Recipe:
 
 def micro_batches(data: GraphDataset, settings: TrainSettings) -> float:
     """Return how many optimizer steps one pass over the training graphs takes."""
-    source = BucketedSource(data.batch("train"), settings.batch_graphs, settings.batch_nodes, 0)
+    train = data.batch("train")
+    nodes = settings.nodes_per_batch("cpu", train.num_nodes)
+    source = BucketedSource(train, settings.batch_graphs, nodes, 0)
     return len(source.epoch_batches(0)) / settings.accumulate
 
 

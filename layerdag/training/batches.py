@@ -207,11 +207,13 @@ def _end_at_once(world: ProcessGroup) -> NoReturn:
     os._exit(1)
 
 
-def local_device(name: str) -> torch.device:
+def local_device(name: torch.device | str) -> torch.device:
     """Return the device of this process: "auto" takes the GPU of its local rank where there is one.
 
     Under torchrun several processes of one machine get one GPU each.
     """
+    if isinstance(name, torch.device):
+        return name
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":

@@ -31,6 +31,7 @@ from layerdag.runtime.json_shape import found_value, plain_reason, require_known
 from layerdag.runtime.reading import available_memory, require_plain_archive
 from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import GraphSchema
+from layerdag.training.batches import local_device
 from layerdag.version import __version__
 
 # Weights of so many bytes are loaded without asking what is left.
@@ -379,7 +380,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     check_finite(path / WEIGHTS, model)
     run_config = config.get("run")
     return LoadedCheckpoint(
-        model=model.to(device).eval(),
+        model=model.to(local_device(device)).eval(),
         spec=spec,
         schema=schema,
         run_config=run_config if isinstance(run_config, dict) else {},

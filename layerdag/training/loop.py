@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from layerdag.training.batches import (
     BucketedSource,
     ProcessGroup,
     in_order,
+    local_device,
     take_graphs,
 )
 from layerdag.training.checkpoint import (
@@ -37,13 +39,16 @@ from layerdag.training.checkpoint import (
     save_checkpoint,
 )
 from layerdag.training.loggers import Logger
+from layerdag.training.lookahead import Lookahead, MicroBatch, host_threads
 from layerdag.training.optimizer import (
     ExponentialMovingAverage,
+    LossGradients,
     Optimizer,
     best_weights,
     learning_rate_factor,
     parameter_groups,
 )
+from layerdag.training.recorded_steps import Recorder, record_cuda_graph
 from layerdag.training.run import (
     Callback,
     CallbackResult,
@@ -243,7 +248,7 @@ def train(
     Args:
         run: What to train.
         settings: How.
-        device: Where.
+        device: Where; "auto" is a GPU where there is one.
         world: This process among several (``distributed.joined_world``); None is alone.
         loggers: Take figures on process 0.
         callback: Called on process 0 after each validation with the averaged weights in place.
@@ -261,7 +266,7 @@ def train(
     goes_on = resume_from is not None and resume_from.resolve() == run.last.resolve()
     if world.rank == 0 and not goes_on:
         require_replaceable_checkpoints(run.directory, overwrite=run.overwrite)
-    trainer = _Trainer(run, settings, torch.device(device), world)
+    trainer = _Trainer(run, settings, local_device(device), world)
     if resume_from is not None:
         trainer.resume(resume_from)
     if world.rank == 0 and not goes_on:
@@ -287,10 +292,10 @@ class _Trainer:
         self.ema = ExponentialMovingAverage(self.model, settings.ema_decay)
         # Batches are made on the host, which knows their sizes then.
         data, self.validation = run.train.to("cpu"), run.validation.to("cpu")
-        limits = (settings.batch_graphs, settings.batch_nodes)
-        self.source: BatchSource = BucketedSource(data, *limits, settings.seed)
+        nodes = settings.nodes_per_batch(device.type, data.num_nodes)
+        self.limits = (settings.batch_graphs, nodes)
+        self.source: BatchSource = BucketedSource(data, *self.limits, settings.seed)
         self.epoch, self.position = 0, 0
-        self.batches: Sequence[Tensor] = self.source.epoch_batches(0)
         self.step, self.seconds = 0, 0.0
         self.evaluated_step, self.saved_step = -1, -1
 
@@ -302,6 +307,25 @@ class _Trainer:
         callback: Callback | None,
     ) -> TrainResult:
         """Run to the end."""
+        with self._steps() as steps:
+            reason = self._until_the_end(steps, budget, request, loggers, callback)
+        self.optimizer.require_finite()
+        if reason == "budget" and self.evaluated_step != self.step:
+            self._validate(budget, loggers, callback)
+        elif self.saved_step != self.step:
+            self._save_last(budget.seconds())
+        result = (self.step, budget.seconds(), self._metrics(), self.run.best, self.run.last)
+        return TrainResult(reason, *result)
+
+    def _until_the_end(
+        self,
+        steps: "_Steps",
+        budget: Budget,
+        request: StopRequest,
+        loggers: Sequence[Logger],
+        callback: Callback | None,
+    ) -> str:
+        """Make steps and validations; return why no more are made."""
         reason = "" if budget.used(self.step) < 1 else "budget"
         progress, meter = budget.used(self.step), RunningMean(budget.seconds())
         while not reason:
@@ -312,19 +336,13 @@ class _Trainer:
                     reason = "patience"
                     break
             flags = [float(request.signal_name is not None), budget.used(self.step + 1)]
-            stop, progress = self._advance(progress, flags, meter)
+            stop, progress = self._advance(steps, progress, flags, meter)
             budget.show(self.step, meter.note)
             reason = self._reason(stop, progress, request)
             if self.step % self.settings.log_every == 0:
                 self.optimizer.require_finite()
                 self._log(loggers, meter.flush(budget.seconds()))
-        self.optimizer.require_finite()
-        if reason == "budget" and self.evaluated_step != self.step:
-            self._validate(budget, loggers, callback)
-        elif self.saved_step != self.step:
-            self._save_last(budget.seconds())
-        result = (self.step, budget.seconds(), self._metrics(), self.run.best, self.run.last)
-        return TrainResult(reason, *result)
+        return reason
 
     def resume(self, checkpoint: Path) -> None:
         """Take up the state of an earlier run."""
@@ -346,16 +364,15 @@ class _Trainer:
             ) from error
         self.evaluated_step = self.saved_step = int(state["evaluated_step"])
         self.origin = read_meta(checkpoint).origin
-        self.batches = self.source.epoch_batches(self.epoch)
 
     def _advance(
-        self, progress: float, flags: list[float], meter: RunningMean
+        self, steps: "_Steps", progress: float, flags: list[float], meter: RunningMean
     ) -> tuple[bool, float]:
         """Make one optimizer step; return whether some process must stop, and the mean progress."""
         for _ in range(self.settings.accumulate):
-            graphs_G, noise_seed = self._next_batch()
-            batch = self.load_batch(graphs_G)
-            meter.add(self.optimizer.add_gradient(batch, noise_seed), graphs_G.numel())
+            batch, losses = steps.add_gradient()
+            self.epoch, self.position = batch.epoch, batch.position
+            meter.add(losses, batch.graphs_G.numel())
         settings = self.settings
         factor = learning_rate_factor(settings.lr_schedule, self.step, progress)
         rate = settings.optimizer.learning_rate * factor
@@ -368,22 +385,38 @@ class _Trainer:
         """Return the micro-batch with these graphs, made on the host, on the device."""
         return self.model.prepared(self.source.load(graphs_G))
 
-    def _next_batch(self) -> tuple[Tensor, int]:
-        """Return this process's next micro-batch (graph numbers) and the seed of its noise.
+    def _micro_batches(self) -> Iterator[MicroBatch]:
+        """Return this process's micro-batches from its place in the data on.
 
         The stream of micro-batches is dealt to the processes in turn.
         """
-        mine: tuple[Tensor, int] | None = None
-        for rank in range(self.world.size):
-            if self.position >= len(self.batches):
-                self.epoch, self.position = self.epoch + 1, 0
-                self.batches = self.source.epoch_batches(self.epoch)
-            if rank == self.world.rank:
-                seed = derive_seed(self.settings.seed, "noise", self.epoch, self.position)
-                mine = (self.batches[self.position], seed)
-            self.position += 1
-        assert mine is not None
-        return mine
+        epoch, position = self.epoch, self.position
+        batches = self.source.epoch_batches(epoch)
+        while True:
+            for rank in range(self.world.size):
+                if position >= len(batches):
+                    epoch, position = epoch + 1, 0
+                    batches = self.source.epoch_batches(epoch)
+                if rank == self.world.rank:
+                    seed = derive_seed(self.settings.seed, "noise", epoch, position)
+                    graphs_G = batches[position]
+                position += 1
+            yield MicroBatch(graphs_G, seed, epoch, position)
+
+    @contextlib.contextmanager
+    def _steps(self) -> Iterator["_Steps"]:
+        """Let gradients be computed one after the other, or by recorded steps."""
+        record = recorder_for(self.model, self.device) if self.settings.cuda_graphs else None
+        batches = self._micro_batches()
+        if record is None:
+            yield _PlainSteps(self, batches)
+            return
+        self.optimizer.record_with(record, self.device)
+        pinned = self.device.type == "cuda"
+        with Lookahead(
+            self.model, self.source, batches, pinned=pinned, threads=host_threads()
+        ) as ahead:
+            yield _RecordedSteps(self.optimizer, ahead)
 
     def _reason(self, stop: bool, progress: float, request: StopRequest) -> str:
         """Return why the run ends now, or ""."""
@@ -417,8 +450,8 @@ class _Trainer:
             result = evaluate(
                 self.model,
                 self.validation,
-                batch_graphs=settings.batch_graphs,
-                batch_nodes=settings.batch_nodes,
+                batch_graphs=self.limits[0],
+                batch_nodes=self.limits[1],
                 seed=settings.seed,
                 world=self.world,
             )
@@ -496,6 +529,42 @@ class _Trainer:
             "epoch": self.epoch,
             "position": self.position,
         }
+
+
+class _Steps(ABC):
+    """Where the gradients of a run come from."""
+
+    @abstractmethod
+    def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
+        """Add the gradient of the next micro-batch; return it with the mean losses."""
+
+
+class _PlainSteps(_Steps):
+    """Gradients of batches as they are."""
+
+    def __init__(self, trainer: _Trainer, batches: Iterator[MicroBatch]) -> None:
+        self._trainer, self._batches = trainer, batches
+
+    def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
+        batch, trainer = next(self._batches), self._trainer
+        loaded = trainer.load_batch(batch.graphs_G)
+        return batch, trainer.optimizer.add_gradient(loaded, batch.noise_seed)
+
+
+class _RecordedSteps(_Steps):
+    """Gradients of padded batches by recorded steps."""
+
+    def __init__(self, optimizer: Optimizer, ahead: Lookahead) -> None:
+        self._optimizer, self._ahead = optimizer, ahead
+
+    def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
+        batch, packed = self._ahead.next()
+        return batch, self._optimizer.add_recorded_gradient(packed, batch.noise_seed)
+
+
+def recorder_for(model: DAGModel, device: torch.device) -> Recorder[LossGradients] | None:
+    """Return what records steps; None where that is not possible."""
+    return record_cuda_graph if device.type == "cuda" and model.pads_batches else None
 
 
 def _require_same_graphs(checkpoint: Path, run: TrainingRun) -> None:

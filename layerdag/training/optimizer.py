@@ -1,4 +1,7 @@
-"""The optimizer: AdamW, averaged weights, precision, choice of the best step."""
+"""The optimizer: AdamW, averaged weights, precision, choice of the best step.
+
+Shape letters: G groups of parameters, O objectives.
+"""
 
 import contextlib
 import math
@@ -8,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import TrainingError
-from layerdag.models.base import DAGModel, LossTerm
+from layerdag.models.base import DAGModel
 from layerdag.training.batches import ProcessGroup
+from layerdag.training.recorded_steps import PackedBatch, RecordedSteps, Recorder
 from layerdag.training.run import LearningRateSchedule, TrainSettings
 
 
@@ -300,6 +305,24 @@ class FusedAdamW:
             copy_weights(own, saved)
 
 
+@dataclass(frozen=True, eq=False)
+class LossGradients:
+    """What one micro-batch gives.
+
+    Attributes:
+        mean_O: Mean loss of each objective that is still trained.
+        gradients: Of the parameters that are still trained; None where there is none.
+    """
+
+    mean_O: Float[Tensor, " O"]
+    gradients: Sequence[Tensor | None]
+
+
+def _gradients(loss: Tensor, trained: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
+    """Return the gradients of ``loss``, without the copies that ``backward`` makes of each."""
+    return torch.autograd.grad(loss, trained, allow_unused=True)
+
+
 class Optimizer:
     """AdamW over the parameter groups of a model.
 
@@ -343,23 +366,61 @@ class Optimizer:
             generator = torch.Generator(device).manual_seed(noise_seed)
             with matrix_precision(self._settings.precision, device):
                 terms = self._model.losses(batch, generator)
-            active = [name for g in self._groups if not g.stopped for name in g.objectives]
-            shares = [terms[name].total / self._usual_count(name, terms[name]) for name in active]
-            self._accumulate(torch.stack(shares).sum() / self._settings.accumulate)
+            active = self._active()
+            shares = [
+                terms[name].total / self._usual_count(name, float(terms[name].count))
+                for name in active
+            ]
+            loss = torch.stack(shares).sum() / self._settings.accumulate
+            self._accumulate(_gradients(loss, self._trained()))
         return {name: terms[name].mean().detach() for name in active}
 
-    def _accumulate(self, loss: Tensor) -> None:
-        """Add the gradient of ``loss``, without the copies that ``backward`` makes of each."""
-        trained = [p for p in self._parameters if p.requires_grad]
-        for parameter, new in zip(
-            trained, torch.autograd.grad(loss, trained, allow_unused=True), strict=True
-        ):
+    def add_recorded_gradient(self, packed: PackedBatch, noise_seed: int) -> dict[str, Tensor]:
+        """Do the same with a step that was recorded (``RecordedSteps``)."""
+        active = self._active()
+        counts = [packed.counts[name] for name in active]
+        usual = [self._usual_count(name, packed.counts[name]) for name in active]
+        numbers = [*usual, *counts, *[1.0] * (2 * (len(self._names) - len(active)))]
+        found = self._steps.run(packed, tuple(active), numbers, noise_seed)
+        gradients = found.gradients
+        if self._settings.accumulate > 1:  # the next micro-batch overwrites these
+            gradients = [None if new is None else new.clone() for new in gradients]
+        self._accumulate(gradients)
+        return dict(zip(active, found.mean_O.clone(), strict=True))
+
+    def record_with(self, record: Recorder["LossGradients"], device: torch.device) -> None:
+        """Let ``add_recorded_gradient`` record steps on ``device``."""
+        numbers = 2 * len(self._names)
+        self._steps = RecordedSteps(self._loss_gradients, numbers, device, record)
+
+    def _loss_gradients(
+        self, batch: DAGBatch, numbers: Tensor, generator: torch.Generator
+    ) -> "LossGradients":
+        """Return losses and gradients of a batch; numbers are usual and own counts."""
+        active = self._active()
+        usual_O, count_O = numbers[: 2 * len(active)].chunk(2)
+        with matrix_precision(self._settings.precision, batch.x_NA.device):
+            terms = self._model.losses(batch, generator)
+        total_O = torch.stack([terms[name].total for name in active])
+        loss = (total_O / usual_O).sum() / self._settings.accumulate
+        return LossGradients(total_O.detach() / count_O, _gradients(loss, self._trained()))
+
+    def _active(self) -> list[str]:
+        """Return the objectives that are still trained."""
+        return [name for g in self._groups if not g.stopped for name in g.objectives]
+
+    def _trained(self) -> list[nn.Parameter]:
+        """Return the parameters that are still trained."""
+        return [p for p in self._parameters if p.requires_grad]
+
+    def _accumulate(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add gradients of the parameters that are trained."""
+        for parameter, new in zip(self._trained(), gradients, strict=True):
             if new is not None:
                 parameter.grad = new if parameter.grad is None else parameter.grad + new
 
-    def _usual_count(self, name: str, term: LossTerm) -> float:
+    def _usual_count(self, name: str, count: float) -> float:
         """Take in the decisions of a micro-batch; return their mean number up to the last step."""
-        count = float(term.count)
         self._step_counts[name] += count
         return max(self._counts[name] / self._batches if self._batches else count, 1.0)
 

@@ -1,7 +1,7 @@
 """Gradients of training steps as CUDA graphs, recorded once and repeated for every batch.
 
 Graphs of jobs are small, so the host takes ten times as long to launch the kernels of a step as a
-GPU takes to run them. A recorded step is one launch. All its shapes and addresses are fixed: batches
+GPU takes to run them. A recorded step is one launch. Its shapes and addresses are fixed: batches
 are padded to a few sizes (``DAGModel.padded``) and copied into the same memory.
 
 Batches fall into classes by their scale, a power of two; the sizes of a class grow with what it has
@@ -11,7 +11,7 @@ met, and with every growth its step is recorded anew.
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,20 +31,28 @@ Recorder = Callable[[Callable[[], T], torch.Generator], tuple[T, Callable[[], No
 """Takes work and the generator of its noise; returns its result and what computes it again."""
 
 
+@dataclass(frozen=True)
+class SizeClass:
+    """Sizes to which batches are padded; batches of another number have others."""
+
+    number: int
+    sizes: BatchSizes
+
+
 class SizeClasses:
-    """The sizes to which batches are padded."""
+    """The sizes to which batches are padded, by the power of two of their scale."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, BatchSizes] = {}
 
-    def holding(self, needed: BatchSizes) -> BatchSizes:
+    def holding(self, needed: BatchSizes) -> SizeClass:
         """Return sizes that hold ``needed``, the same as often as possible."""
         number = math.frexp(needed.scale)[1]
         known = self._sizes.get(number)
         if known is None or not known.hold(needed):
             joined = needed if known is None else known.joined(needed)
             self._sizes[number] = joined.enlarged(ROOM)
-        return self._sizes[number]
+        return SizeClass(number, self._sizes[number])
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,26 +61,26 @@ class PackedBatch:
 
     Attributes:
         batch: The batch on the host.
-        sizes: What it was padded to.
+        padded_to: Its sizes.
         data: Its tensors end to end, bytes.
         counts: Its decisions by objective.
     """
 
     batch: DAGBatch
-    sizes: BatchSizes
+    padded_to: SizeClass
     data: Tensor
     counts: dict[str, float]
 
 
-def pack(model: DAGModel, derived: DAGBatch, sizes: BatchSizes, *, pinned: bool) -> PackedBatch:
+def pack(model: DAGModel, derived: DAGBatch, to: SizeClass, *, pinned: bool) -> PackedBatch:
     """Return a batch, padded, in memory that a device can read on its own if ``pinned``."""
-    batch = model.padded(derived, sizes)
+    batch = model.padded(derived, to.sizes)
     tensors = _tensors(batch)
     places, total = _places(tensors)
     data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
     for view, tensor in zip(_views(data, tensors, places), tensors, strict=True):
         view.copy_(tensor)
-    return PackedBatch(batch, sizes, data, model.counts(derived))
+    return PackedBatch(batch, to, data, model.counts(derived))
 
 
 def _tensors(batch: DAGBatch) -> list[Tensor]:
@@ -99,7 +107,7 @@ def _views(data: Tensor, like: list[Tensor], places: list[int]) -> list[Tensor]:
     ]
 
 
-class RecordedSteps:
+class RecordedSteps(Generic[T]):
     """Runs a function of batches by repeating what it did on the first batch of its sizes.
 
     Args:
@@ -120,7 +128,7 @@ class RecordedSteps:
         self._work, self._record, self._device = work, record, device
         self._generator = torch.Generator(device)
         self._numbers = torch.zeros(numbers, device=device)
-        self._recorded: dict[Hashable, _Recording] = {}
+        self._recorded: dict[int, _Recording[T]] = {}
         self.recordings = 0
 
     def run(self, packed: PackedBatch, key: Hashable, numbers: list[float], noise_seed: int) -> T:
@@ -132,16 +140,7 @@ class RecordedSteps:
             numbers: That change from step to step.
             noise_seed: Of the generator.
         """
-        scale = packed.sizes.scale
-        found = self._recorded.get(scale)
-        if found is None or found.made_for != (packed.sizes, key):
-            # The memory of the older one is free before the newer one takes its own.
-            self._recorded = {
-                number: recording
-                for number, recording in self._recorded.items()
-                if number != scale and recording.made_for[1] == key
-            }
-            found = self._recorded[scale] = self._recorded_anew(packed, key)
+        found = self._recording(packed, key)
         host = torch.tensor(numbers, pin_memory=self._device.type == "cuda")
         self._numbers.copy_(host, non_blocking=True)
         found.memory.copy_(packed.data, non_blocking=True)
@@ -149,27 +148,43 @@ class RecordedSteps:
         found.again()
         return found.result
 
-    def _recorded_anew(self, packed: PackedBatch, key: Hashable) -> "_Recording":
+    def _recording(self, packed: PackedBatch, key: Hashable) -> "_Recording[T]":
+        """Return the recording for the sizes of a batch, made now if there is none."""
+        made_for, number = (packed.padded_to, key), packed.padded_to.number
+        if number in self._recorded and self._recorded[number].made_for == made_for:
+            return self._recorded[number]
+        # The memory of older ones is free before the new one takes its own.
+        for other, old in list(self._recorded.items()):
+            if other == number or old.made_for[1] != key:
+                del self._recorded[other]
+        self._recorded[number] = self._record_anew(packed, made_for)
+        self.recordings += 1
+        return self._recorded[number]
+
+    def _record_anew(
+        self, packed: PackedBatch, made_for: tuple[SizeClass, Hashable]
+    ) -> "_Recording[T]":
         """Record the work on the sizes of a batch."""
         memory = packed.data.to(self._device)
         tensors = _tensors(packed.batch)
         views = iter(_views(memory, tensors, _places(tensors)[0]))
         batch = with_each(packed.batch, lambda _: next(views))
-        batch = batch.carrying(with_each(packed.batch.derived, lambda _: next(views)))
-        result, again = self._record(
-            lambda: self._work(batch, self._numbers, self._generator), self._generator
-        )
-        self.recordings += 1
-        return _Recording((packed.sizes, key), memory, result, again)
+        derived = with_each(packed.batch.derived, lambda _: next(views))
+
+        def work() -> T:
+            # A new batch each time: one keeps what it has computed of itself.
+            return self._work(batch.carrying(derived), self._numbers, self._generator)
+
+        return _Recording(made_for, memory, *self._record(work, self._generator))
 
 
 @dataclass(frozen=True, eq=False)
-class _Recording:
+class _Recording(Generic[T]):
     """Work on one piece of memory, its result, and how to do it again."""
 
-    made_for: tuple[BatchSizes, Hashable]
+    made_for: tuple[SizeClass, Hashable]
     memory: Tensor
-    result: Any
+    result: T
     again: Callable[[], None]
 
 

@@ -35,7 +35,11 @@ from layerdag.training.checkpoint import (
 )
 
 SCHEDULES = ("constant", "cosine")
-PRECISIONS = ("auto", "float32", "bfloat16")
+AUTO = "auto"
+PRECISIONS = (AUTO, "float32", "bfloat16")
+FEWEST_NODES, MOST_NODES, STEPS_PER_EPOCH = 2_000, 64_000, 32
+"""Of a micro-batch by default: a GPU is busy with 64,000 nodes (benchmarks/results/gpu-h200.json),
+and fewer than 32 steps per epoch would learn from large data alone."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ class TrainSettings:
         batch_graphs: Graphs of a micro-batch at most.
         batch_nodes: Nodes of a micro-batch at most (a larger graph comes alone). Let this be the
             limit that binds: then all micro-batches hold about as many decisions, and clipping
-            weighs graphs of all sizes alike.
+            weighs graphs of all sizes alike. "auto" is 2,000, and on a GPU a 32nd of the training
+            nodes between 2,000 and 64,000.
         accumulate: Micro-batches a process adds up before one optimizer step.
         optimizer: AdamW.
         lr_schedule: The learning rate over the run.
@@ -104,6 +109,8 @@ class TrainSettings:
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
         log_every: Steps between log lines.
+        cuda_graphs: Whether steps on a GPU are recorded once and repeated, where the model's
+            batches can be padded; such a step does not wait for the host.
         precision: Of matrix products in training: "float32", "bfloat16", or "auto" for bfloat16 if
             the device has instructions for it. Validation and sampling are in float32.
 
@@ -115,7 +122,7 @@ class TrainSettings:
     max_steps: int | None = 2000
     max_seconds: float | None = None
     batch_graphs: int = 256
-    batch_nodes: int = 2_000
+    batch_nodes: int | str = AUTO
     accumulate: int = 1
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lr_schedule: LearningRateSchedule = field(default_factory=LearningRateSchedule)
@@ -123,11 +130,15 @@ class TrainSettings:
     evaluate_every: int = 100
     patience: int = 10
     log_every: int = 20
-    precision: str = "auto"
+    cuda_graphs: bool = True
+    precision: str = AUTO
 
     def __post_init__(self) -> None:
-        for name in ("batch_graphs", "batch_nodes", "accumulate", "evaluate_every", "log_every"):
+        for name in ("batch_graphs", "accumulate", "evaluate_every", "log_every"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        nodes = self.batch_nodes
+        fits = nodes == AUTO if isinstance(nodes, str) else nodes >= 1
+        _require(fits, "batch_nodes", nodes, f'at least 1, or "{AUTO}"')
         _require(self.patience >= 0, "patience", self.patience, "at least 0")
         _require(0 <= self.ema_decay < 1, "ema_decay", self.ema_decay, "in [0, 1)")
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {PRECISIONS}")
@@ -139,6 +150,19 @@ class TrainSettings:
         _require(
             self.max_seconds is None or self.max_seconds > 0, "max_seconds", self.max_seconds, "> 0"
         )
+
+    def nodes_per_batch(self, device_type: str, training_nodes: int) -> int:
+        """Return the nodes of a micro-batch at most.
+
+        Args:
+            device_type: "cpu", "cuda".
+            training_nodes: Of all training graphs.
+        """
+        if not isinstance(self.batch_nodes, str):
+            return self.batch_nodes
+        if device_type != "cuda":
+            return FEWEST_NODES
+        return min(MOST_NODES, max(FEWEST_NODES, training_nodes // STEPS_PER_EPOCH))
 
 
 def _require(holds: bool, name: str, found: object, wanted: str) -> None:

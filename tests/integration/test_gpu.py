@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +14,11 @@ import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.dag.dag import DAGBatch
 from layerdag.models.base import DAGModel, LossTerm, build_model
-from layerdag.training.batches import ProcessGroup, local_device
+from layerdag.training.batches import ProcessGroup, local_device, take_graphs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint, pretrained_checkpoint
-from layerdag.training.optimizer import matrix_precision
+from layerdag.training.optimizer import Optimizer, matrix_precision, parameter_groups
+from layerdag.training.recorded_steps import RecordedSteps, SizeClasses, pack, record_cuda_graph
+from layerdag.training.run import TrainSettings
 from layerdag.training.weight_transfer import spec_for
 
 pytestmark = [
@@ -130,6 +133,46 @@ def test_gradients_are_those_of_a_processor(
     square = {d: sum(float(g.square().sum()) for g in gradients[d].values()) for d in (CPU, GPU)}
     apart = sum(float((gradients[GPU][n] - g).square().sum()) for n, g in gradients[CPU].items())
     assert apart <= 1e-4**2 * square[CPU]
+
+
+def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(
+    corpus: ld.GraphDataset,
+) -> None:
+    """Noise included; batches of other graphs are padded to the sizes of the recording."""
+    model = build_model(spec_for(corpus, "fast", {}), seed=3).to(GPU).train()
+    settings = TrainSettings(precision="float32")
+    optimizer = Optimizer(model, parameter_groups(model), settings, ProcessGroup())
+    data, classes = corpus.batch("train"), SizeClasses()
+    made = [model.derived(take_graphs(data, torch.arange(n, n + 4))) for n in (0, 4)]
+    for derived in made:
+        classes.holding(model.sizes_to_pad(derived))
+    steps = RecordedSteps(optimizer._loss_gradients, 8, GPU, record_cuda_graph)
+    for seed, derived in enumerate([*made, *made]):
+        packed = pack(model, derived, classes.holding(model.sizes_to_pad(derived)), pinned=True)
+        numbers = [*packed.counts.values(), *packed.counts.values()]
+        found = steps.run(packed, "all", numbers, seed)
+        generator = torch.Generator(GPU).manual_seed(seed)
+        there = torch.tensor(numbers, device=GPU)
+        wanted = optimizer._loss_gradients(packed.batch.to(GPU), there, generator)
+        torch.testing.assert_close(found.mean_O, wanted.mean_O, rtol=1e-4, atol=1e-5)
+        for one, other in zip(found.gradients, wanted.gradients, strict=True):
+            assert (one is None) is (other is None)
+            if one is not None and other is not None:
+                assert (one - other).norm() <= 1e-3 * other.norm() + 1e-6
+    assert steps.recordings == 1
+
+
+def test_a_run_of_recorded_steps_learns_what_one_of_launched_steps_learns(
+    corpus: ld.GraphDataset, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"max_steps": 60, "evaluate_every": 20, "batch_graphs": 8}
+    found = []
+    for recorded in (False, True):
+        out = tmp_path / str(recorded)
+        made = ld.train(corpus, "fast", out=out, device="auto", cuda_graphs=recorded, **options)
+        assert next(made.model.parameters()).device == GPU
+        found.append(load_checkpoint(out / "best").meta.metrics["validation/total_per_graph"])
+    assert found[1] == pytest.approx(found[0], rel=0.05), found
 
 
 @pytest.fixture(scope="module")

@@ -138,6 +138,11 @@ class FastLayerDAG(DAGModel):
         """Return a batch of the host with the targets of teacher forcing."""
         return batch.carrying(self._targets(batch))
 
+    @property
+    def pads_batches(self) -> bool:
+        """Every size that differs from batch to batch can be padded."""
+        return True
+
     def sizes_to_pad(self, derived: DAGBatch) -> PaddedSizes:
         """Return the smallest sizes to which a batch with its targets can be padded."""
         return PaddedSizes.of(derived, _targets_of(derived))

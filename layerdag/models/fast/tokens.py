@@ -86,6 +86,7 @@ class ConditionEncoder(nn.Module):
         self.position_buckets = tuple(position_buckets)
         first_position_J = torch.tensor(self.position_buckets, dtype=torch.int64)
         self.register_buffer("first_position_J", first_position_J, persistent=False)
+        self._host_first_position_J = first_position_J.clone()  # batches are made on the host
         self.register_buffer("center_F", torch.tensor(_CENTERS), persistent=False)
         features = sizes.numeric_conditions * (2 + len(_CENTERS))
         codes = [size + 1 for size in sizes.category_conditions]
@@ -118,7 +119,9 @@ class ConditionEncoder(nn.Module):
 
     def bucket(self, position: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """Return the bucket of each position of a graph."""
-        return torch.bucketize(position, self.first_position_J, right=True)
+        on_host = position.device.type == "cpu"
+        first_position_J = self._host_first_position_J if on_host else self.first_position_J
+        return torch.bucketize(position, first_position_J, right=True)
 
     def _features(self, numeric_BC: Float[Tensor, "B C"]) -> Float[Tensor, "B F"]:
         """Return value, RBF features and whether it is known; all zero for an unknown number."""

@@ -4,8 +4,7 @@ from dataclasses import astuple, fields, replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from small_models import collated, small_dags, small_model
 
 from layerdag.dag.tensor_trees import tensors_of

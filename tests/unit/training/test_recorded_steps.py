@@ -1,0 +1,120 @@
+"""A run whose steps are recorded and repeated is the run whose steps are made one by one.
+
+There is no GPU here: what is recorded is done again on the same memory, as a CUDA graph does it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from layerdag.dag.dag import DAGBatch
+from layerdag.dag.tensor_trees import tensors_of
+from layerdag.errors import GraphError
+from layerdag.models.base import ModelSpec, build_model
+from layerdag.training import loop
+from layerdag.training.batches import BucketedSource
+from layerdag.training.checkpoint import load_trainer_state
+from layerdag.training.lookahead import Lookahead, MicroBatch
+from layerdag.training.optimizer import LossGradients
+from layerdag.training.recorded_steps import RecordedSteps
+from layerdag.training.run import TrainingRun, TrainSettings
+
+NO_NOISE = {
+    "width": 32,
+    "depth": 1,
+    "encoder": {"block": 4, "dropout": 0.0, "token_dropout": 0.0},
+    "conditioning": {"dropout": 0.0, "remaining_sizes": "none"},
+    "posterior": {"dropout": 0.0},
+}
+
+
+@pytest.fixture
+def fast(spec: ModelSpec) -> ModelSpec:
+    return replace(spec, name="fast", arguments=NO_NOISE)
+
+
+def done_again(work, generator):
+    """What CUDA graphs do: the same work on the same memory, its result in the same place."""
+    result = work()
+
+    def again() -> None:
+        new = work()
+        result.mean_O.copy_(new.mean_O)
+        for old, gradient in zip(result.gradients, new.gradients, strict=True):
+            if old is not None:
+                old.copy_(gradient)
+
+    return result, again
+
+
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"patience": 1, "ema_decay": 0.0}])
+def test_recorded_steps_move_the_weights_as_plain_ones_do(
+    data: DAGBatch, fast: ModelSpec, tmp_path, monkeypatch, settings
+):
+    made: list[RecordedSteps[LossGradients]] = []
+
+    class Watched(RecordedSteps):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr("layerdag.training.optimizer.RecordedSteps", Watched)
+    options = TrainSettings(
+        max_steps=24, batch_graphs=4, evaluate_every=4, precision="float32", **settings
+    )
+    states = []
+    for recorder in (None, done_again):
+        monkeypatch.setattr(loop, "recorder_for", lambda *_, recorder=recorder: recorder)
+        run = TrainingRun(fast, data, data, tmp_path / str(len(states)))
+        states.append(load_trainer_state(loop.train(run, options).last))
+    plain, recorded = states
+    assert recorded["step"] == plain["step"]
+    assert (recorded["epoch"], recorded["position"]) == (plain["epoch"], plain["position"])
+    one, other = (
+        torch.cat([weight.flatten() for weight in state["model"].values()])
+        for state in (plain, recorded)
+    )
+    start = torch.cat([weight.flatten() for weight in build_model(fast).state_dict().values()])
+    # AdamW makes a step of the sign of a gradient that is nothing but rounding.
+    assert (other - one).norm() < 5e-3 * (one - start).norm()
+    # Most steps repeat a recording.
+    assert 0 < made[0].recordings <= 10
+
+
+def stream(count: int) -> Iterator[MicroBatch]:
+    for number in range(count):
+        yield MicroBatch(torch.tensor([number % 12, (number * 5 + 1) % 12]), number, 0, number + 1)
+
+
+def looked_ahead(data: DAGBatch, fast: ModelSpec, threads: int):
+    source = BucketedSource(data, 4, 100, seed=0)
+    with Lookahead(build_model(fast), source, stream(100), pinned=False, threads=threads) as ahead:
+        return [ahead.next() for _ in range(20)]
+
+
+def test_batches_come_in_order_and_padded_alike_whatever_the_threads(data, fast):
+    one, four = (looked_ahead(data, fast, threads) for threads in (1, 4))
+    assert [batch.noise_seed for batch, _ in four] == list(range(20))
+    for (_, a), (_, b) in zip(one, four, strict=True):
+        assert a.padded_to == b.padded_to
+        for left, right in ((a.batch, b.batch), (a.batch.derived, b.batch.derived)):
+            pairs = zip(tensors_of(left), tensors_of(right), strict=True)
+            assert all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in pairs)
+        assert a.counts == b.counts
+
+
+def test_a_fault_of_a_thread_is_raised_in_its_turn(data, fast, monkeypatch):
+    class Broken(BucketedSource):
+        def load(self, graphs_G):
+            if int(graphs_G[0]) == 3:
+                raise GraphError("graph 3 is broken")
+            return super().load(graphs_G)
+
+    source = Broken(data, 4, 100, seed=0)
+    with Lookahead(build_model(fast), source, stream(100), pinned=False, threads=2) as ahead:
+        for _ in range(3):
+            ahead.next()
+        with pytest.raises(GraphError, match="graph 3"):
+            ahead.next()
