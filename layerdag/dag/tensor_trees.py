@@ -5,12 +5,13 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 T = TypeVar("T")
 
 
-def tensors_of(tree: object) -> Iterator[Tensor]:
+def tensors_of(tree: object) -> Iterator[Shaped[Tensor, "..."]]:
     """Return the tensors of a tree in the order of the fields."""
     if isinstance(tree, Tensor):
         yield tree

@@ -204,20 +204,21 @@ class BatchSizes(ABC):
 
     @property
     @abstractmethod
-    def scale(self) -> int:
-        """The size to which time and memory are about proportional."""
+    def scales(self) -> tuple[int, ...]:
+        """Sizes to which time and memory are about proportional."""
 
     @abstractmethod
     def hold(self, other: "BatchSizes") -> bool:
         """Return whether a batch of the sizes ``other`` can be padded to these."""
 
     @abstractmethod
-    def joined(self, other: "BatchSizes") -> "BatchSizes":
-        """Return the smallest sizes for what these hold and for a batch of the sizes ``other``."""
+    def grown(self, other: "BatchSizes", room: float) -> "BatchSizes":
+        """Return sizes that also hold a batch of the sizes ``other``.
 
-    @abstractmethod
-    def enlarged(self, factor: float) -> "BatchSizes":
-        """Return sizes with some more room."""
+        Args:
+            other: Of a batch.
+            room: Factor of what is larger there, so that somewhat larger batches fit, too.
+        """
 
 
 class DAGModel(nn.Module, ABC):

@@ -75,6 +75,30 @@ class BucketedSource:
         return take_graphs(self._data, graphs_G)
 
 
+class RepeatedBatches:
+    """The micro-batches of the first epoch of another source, in another order in each epoch.
+
+    Args:
+        source: Of the micro-batches.
+        seed: Of the order.
+    """
+
+    def __init__(self, source: BatchSource, seed: int) -> None:
+        self._source, self._seed = source, seed
+        self._batches = source.epoch_batches(0)
+
+    def epoch_batches(self, epoch: int) -> Sequence[Tensor]:
+        """Return the graph numbers of each micro-batch of an epoch, in order."""
+        if epoch == 0:
+            return self._batches
+        rng = numpy_generator(self._seed, "order", epoch)
+        return [self._batches[i] for i in rng.permutation(len(self._batches))]
+
+    def load(self, graphs_G: Tensor) -> DAGBatch:
+        """Return the micro-batch with these graphs."""
+        return self._source.load(graphs_G)
+
+
 def in_order(
     order_B: np.ndarray, sizes_B: np.ndarray, batch_graphs: int, batch_nodes: int
 ) -> list[Tensor]:

@@ -1,10 +1,13 @@
-"""Batches made by threads of the host while the device computes."""
+"""Batches made by threads of the host while the device computes, and kept there for the next epoch.
+
+What a model derives from graphs takes the host several times as long as a GPU takes for the step.
+"""
 
 import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import torch
@@ -34,20 +37,58 @@ class MicroBatch:
 
 
 def host_threads() -> int:
-    """Return how many threads make batches: beyond eight they wait for Python's lock."""
-    return max(1, min(8, (os.cpu_count() or 1) - 1))
+    """Return how many threads make batches: more of them wait for Python's lock."""
+    return max(1, min(4, (os.cpu_count() or 1) - 1))
+
+
+class KeptBatches:
+    """Packed batches on a device.
+
+    Args:
+        device: Which one.
+        most_bytes: What would need more is not kept.
+    """
+
+    def __init__(self, device: torch.device, most_bytes: int) -> None:
+        self._device, self._free = device, most_bytes
+        self._batches: dict[int, PackedBatch] = {}
+
+    def get(self, batch: MicroBatch) -> PackedBatch | None:
+        """Return a batch if it is kept."""
+        return self._batches.get(_key(batch))
+
+    def keep(self, batch: MicroBatch, packed: PackedBatch) -> PackedBatch:
+        """Return a batch as it is kept, or as it is if there is no room."""
+        old = self.get(batch)
+        if old is packed:
+            return packed
+        self._free += 0 if old is None else old.data.numel()
+        if packed.data.numel() > self._free:
+            self._batches.pop(_key(batch), None)
+            return packed
+        self._free -= packed.data.numel()
+        kept = replace(packed, data=packed.data.to(self._device, non_blocking=True))
+        self._batches[_key(batch)] = kept
+        return kept
+
+
+def _key(batch: MicroBatch) -> int:
+    """Return the number of a batch's first graph, which is in no other batch."""
+    return int(batch.graphs_G[0])
 
 
 class Lookahead:
     """Micro-batches, padded and packed, in order; some are made ahead.
 
     The sizes to which batches are padded depend on those before, so they are settled in order: the
-    same run pads the same batches alike, however many threads there are.
+    same run pads the same batches alike, however many threads there are. A batch that came before
+    is made anew only if it was not kept, or if its sizes have grown since.
 
     Args:
         model: Derives what it needs from the graphs.
         source: Loads graphs.
-        batches: What to make.
+        batches: What to make; those with a graph in common are the same.
+        kept: Keeps what was made.
         pinned: Whether the memory is such that a GPU can read it on its own.
         threads: How many.
     """
@@ -57,15 +98,16 @@ class Lookahead:
         model: DAGModel,
         source: BatchSource,
         batches: Iterator[MicroBatch],
+        kept: KeptBatches,
         *,
         pinned: bool,
         threads: int,
     ) -> None:
         self._model, self._source, self._batches, self._pinned = model, source, batches, pinned
-        self._classes = SizeClasses()
+        self._kept, self._classes = kept, SizeClasses()
         self._depth = 2 * threads
         self._pool = ThreadPoolExecutor(threads, "batches", torch.set_num_threads, (1,))
-        self._derived: deque[tuple[MicroBatch, Future[DAGBatch]]] = deque()
+        self._derived: deque[tuple[MicroBatch, Future[DAGBatch] | None]] = deque()
         self._packed: deque[tuple[MicroBatch, Future[PackedBatch]]] = deque()
 
     def __enter__(self) -> "Lookahead":
@@ -83,14 +125,25 @@ class Lookahead:
         """Return the next micro-batch."""
         while len(self._derived) + len(self._packed) < self._depth:
             batch = next(self._batches)
-            self._derived.append((batch, self._pool.submit(self._derive, batch)))
-        while self._derived and (not self._packed or _succeeded(self._derived[0][1])):
-            batch, derived = self._derived.popleft()
-            found = derived.result()
-            to = self._classes.holding(self._model.sizes_to_pad(found))
-            self._packed.append((batch, self._pool.submit(self._pack, found, to)))
+            new = self._kept.get(batch) is None
+            self._derived.append((batch, self._pool.submit(self._derive, batch) if new else None))
+        while self._derived and (not self._packed or _is_ready(self._derived[0][1])):
+            self._packed.append(self._packing(*self._derived.popleft()))
         batch, packed = self._packed.popleft()
-        return batch, packed.result()
+        return batch, self._kept.keep(batch, packed.result())
+
+    def _packing(
+        self, batch: MicroBatch, derived: Future[DAGBatch] | None
+    ) -> tuple[MicroBatch, Future[PackedBatch]]:
+        """Settle the sizes of a batch and have it packed, unless it is kept in these sizes."""
+        kept = self._kept.get(batch)
+        if kept is not None and self._classes.has(kept.padded_to):
+            there: Future[PackedBatch] = Future()
+            there.set_result(kept)
+            return batch, there
+        found = self._derive(batch) if derived is None else derived.result()
+        to = self._classes.holding(self._model.sizes_to_pad(found))
+        return batch, self._pool.submit(self._pack, found, to)
 
     def _derive(self, batch: MicroBatch) -> DAGBatch:
         """Load a micro-batch."""
@@ -101,6 +154,6 @@ class Lookahead:
         return pack(self._model, derived, to, pinned=self._pinned)
 
 
-def _succeeded(made: Future[DAGBatch]) -> bool:
-    """Return whether something is made; what failed is raised in its turn."""
-    return made.done() and made.exception() is None
+def _is_ready(derived: Future[DAGBatch] | None) -> bool:
+    """Return whether nothing has to be waited for; what failed is raised in its turn."""
+    return derived is None or (derived.done() and derived.exception() is None)

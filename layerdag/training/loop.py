@@ -21,12 +21,14 @@ from layerdag.dag.dag import DAGBatch
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models.base import DAGModel, build_model
 from layerdag.runtime.native import set_openmp_passive
+from layerdag.runtime.reading import available_memory
 from layerdag.runtime.rng import derive_seed
 from layerdag.runtime.terminal import plain_stream
 from layerdag.training.batches import (
     BatchSource,
     BucketedSource,
     ProcessGroup,
+    RepeatedBatches,
     in_order,
     local_device,
     take_graphs,
@@ -39,7 +41,7 @@ from layerdag.training.checkpoint import (
     save_checkpoint,
 )
 from layerdag.training.loggers import Logger
-from layerdag.training.lookahead import Lookahead, MicroBatch, host_threads
+from layerdag.training.lookahead import KeptBatches, Lookahead, MicroBatch, host_threads
 from layerdag.training.optimizer import (
     ExponentialMovingAverage,
     LossGradients,
@@ -58,6 +60,9 @@ from layerdag.training.run import (
     remove_checkpoints,
     require_replaceable_checkpoints,
 )
+
+KEPT_SHARE = 0.25
+"""Of the memory of a GPU that is free at first: what the batches of an epoch may take."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +300,9 @@ class _Trainer:
         nodes = settings.nodes_per_batch(device.type, data.num_nodes)
         self.limits = (settings.batch_graphs, nodes)
         self.source: BatchSource = BucketedSource(data, *self.limits, settings.seed)
+        self.record = recorder_for(self.model, device) if settings.cuda_graphs else None
+        if self.record is not None:
+            self.source = RepeatedBatches(self.source, settings.seed)
         self.epoch, self.position = 0, 0
         self.step, self.seconds = 0, 0.0
         self.evaluated_step, self.saved_step = -1, -1
@@ -406,15 +414,16 @@ class _Trainer:
     @contextlib.contextmanager
     def _steps(self) -> Iterator["_Steps"]:
         """Let gradients be computed one after the other, or by recorded steps."""
-        record = recorder_for(self.model, self.device) if self.settings.cuda_graphs else None
         batches = self._micro_batches()
-        if record is None:
+        if self.record is None:
             yield _PlainSteps(self, batches)
             return
-        self.optimizer.record_with(record, self.device)
-        pinned = self.device.type == "cuda"
+        self.optimizer.record_with(self.record, self.device)
+        on_gpu = self.device.type == "cuda"
+        free = torch.cuda.mem_get_info(self.device)[0] if on_gpu else available_memory()
+        kept = KeptBatches(self.device, int(KEPT_SHARE * free))
         with Lookahead(
-            self.model, self.source, batches, pinned=pinned, threads=host_threads()
+            self.model, self.source, batches, kept, pinned=on_gpu, threads=host_threads()
         ) as ahead:
             yield _RecordedSteps(self.optimizer, ahead)
 

@@ -4,8 +4,8 @@ Graphs of jobs are small, so the host takes ten times as long to launch the kern
 GPU takes to run them. A recorded step is one launch. Its shapes and addresses are fixed: batches
 are padded to a few sizes (``DAGModel.padded``) and copied into the same memory.
 
-Batches fall into classes by their scale, a power of two; the sizes of a class grow with what it has
-met, and with every growth its step is recorded anew.
+Batches fall into classes by the powers of two of their scales; the sizes of a class grow with what
+it has met, and with every growth its step is recorded anew.
 """
 
 import math
@@ -33,26 +33,35 @@ Recorder = Callable[[Callable[[], T], torch.Generator], tuple[T, Callable[[], No
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Sizes to which batches are padded; batches of another number have others."""
+    """Sizes to which batches are padded; batches of another class have others.
 
-    number: int
+    Attributes:
+        number: The powers of two of a batch's scales.
+        sizes: That hold the batches met so far.
+    """
+
+    number: tuple[int, ...]
     sizes: BatchSizes
 
 
 class SizeClasses:
-    """The sizes to which batches are padded, by the power of two of their scale."""
+    """The sizes to which batches are padded, by the powers of two of their scales."""
 
     def __init__(self) -> None:
-        self._sizes: dict[int, BatchSizes] = {}
+        self._classes: dict[tuple[int, ...], SizeClass] = {}
 
     def holding(self, needed: BatchSizes) -> SizeClass:
         """Return sizes that hold ``needed``, the same as often as possible."""
-        number = math.frexp(needed.scale)[1]
-        known = self._sizes.get(number)
-        if known is None or not known.hold(needed):
-            joined = needed if known is None else known.joined(needed)
-            self._sizes[number] = joined.enlarged(ROOM)
-        return SizeClass(number, self._sizes[number])
+        number = tuple(math.frexp(scale)[1] for scale in needed.scales)
+        known = self._classes.get(number)
+        if known is None or not known.sizes.hold(needed):
+            before = needed if known is None else known.sizes
+            self._classes[number] = SizeClass(number, before.grown(needed, ROOM))
+        return self._classes[number]
+
+    def has(self, found: SizeClass) -> bool:
+        """Return whether the sizes of a class are still these."""
+        return self._classes.get(found.number) == found
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +71,7 @@ class PackedBatch:
     Attributes:
         batch: The batch on the host.
         padded_to: Its sizes.
-        data: Its tensors end to end, bytes.
+        data: Its tensors end to end, bytes, on the host or the device.
         counts: Its decisions by objective.
     """
 
@@ -128,7 +137,7 @@ class RecordedSteps(Generic[T]):
         self._work, self._record, self._device = work, record, device
         self._generator = torch.Generator(device)
         self._numbers = torch.zeros(numbers, device=device)
-        self._recorded: dict[int, _Recording[T]] = {}
+        self._recorded: dict[tuple[int, ...], _Recording[T]] = {}
         self.recordings = 0
 
     def run(self, packed: PackedBatch, key: Hashable, numbers: list[float], noise_seed: int) -> T:

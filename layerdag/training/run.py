@@ -110,7 +110,8 @@ class TrainSettings:
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
         log_every: Steps between log lines.
         cuda_graphs: Whether steps on a GPU are recorded once and repeated, where the model's
-            batches can be padded; such a step does not wait for the host.
+            batches can be padded; such a step does not wait for the host. Batches are then made
+            once and come in another order in each epoch.
         precision: Of matrix products in training: "float32", "bfloat16", or "auto" for bfloat16 if
             the device has instructions for it. Validation and sampling are in float32.
 

@@ -5,10 +5,13 @@ those of the recording. What pads a batch counts in no loss: its graphs have unk
 targets are ``NOT_A_TARGET``, and its edges and pairs belong to nodes and softmaxes that are padding
 themselves.
 
-Shape letters: as in ``layerdag.models.fast.targets``.
+Shape letters: A node attributes, B graphs, C numeric conditions, E edges, G groups of rows, M
+categorical conditions, N nodes, P pairs, R rows, T tokens, Z attention blocks, b tokens of a block,
+w window, z pooled blocks.
 """
 
-from dataclasses import astuple, dataclass, replace
+import math
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -74,28 +77,26 @@ class PaddedSizes(BatchSizes):
         )
 
     @property
-    def scale(self) -> int:
-        """The number of nodes, to which time and memory are about proportional."""
-        return self.nodes
+    def scales(self) -> tuple[int, ...]:
+        """The numbers of nodes and of pairs."""
+        return self.nodes, self.pairs
 
     def hold(self, other: BatchSizes) -> bool:
         """Return whether a batch of these sizes fits."""
-        return self.joined(other) == self
+        return self.grown(other, 1.0) == self
 
-    def joined(self, other: BatchSizes) -> "PaddedSizes":
-        """Return sizes for these batches and another one."""
+    def grown(self, other: BatchSizes, room: float) -> "PaddedSizes":
+        """Return sizes that also hold a batch of the sizes ``other``; width and depth exactly."""
         assert isinstance(other, PaddedSizes)
-        largest = PaddedSizes(*map(max, astuple(self), astuple(other)))
+        exact = {"width": 1.0, "pooled": 1.0}
+        sizes = {}
+        for field in fields(self):
+            own, wanted = getattr(self, field.name), getattr(other, field.name)
+            factor = exact.get(field.name, room)
+            sizes[field.name] = own if wanted <= own else math.ceil(wanted * factor)
         # Every graph that pads a batch has a node.
-        nodes = (part.nodes + largest.graphs - part.graphs for part in (self, other))
-        return replace(largest, nodes=max(nodes))
-
-    def enlarged(self, factor: float) -> "PaddedSizes":
-        """Return sizes with room for batches that are somewhat larger; not in attention blocks."""
-        kept = {"width": self.width, "pooled": self.pooled}
-        larger = PaddedSizes(*(int(size * factor) + 1 for size in astuple(self)))
-        spare = larger.graphs - self.graphs
-        return replace(larger, **kept, nodes=max(larger.nodes, self.nodes + spare))
+        spare = (part.nodes + sizes["graphs"] - part.graphs for part in (self, other))
+        return PaddedSizes(**{**sizes, "nodes": max(sizes["nodes"], *spare)})
 
 
 def padded(batch: DAGBatch, targets: Targets, sizes: PaddedSizes) -> DAGBatch:

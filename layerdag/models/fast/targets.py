@@ -3,7 +3,7 @@
 Sizes that follow from the graphs, such as the number of candidate parents, are known before the
 device begins a step, so that it never waits for the host to read one.
 
-Shape letters: A node attributes, B graphs, E edges, F feature columns, G softmaxes, L layers, N
+Shape letters: A node attributes, B graphs, E edges, F feature columns, G groups of rows, L layers, N
 nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, q selected decisions.
 """
 
@@ -50,7 +50,7 @@ class TrainingCandidates:
         block_codes_P: Code of the pending children of these blocks.
         softmax_P: Softmax of each pair of tokens and of blocks, tokens first.
         chosen_G: The pair that was chosen in each softmax.
-        padding_G: 1 for softmaxes that only pad a batch, else 0.
+        padding_G: 1 for softmaxes (groups of pairs) that only pad a batch, else 0.
     """
 
     tokens: CandidatePairs
@@ -159,7 +159,9 @@ class CountCodes:
     in_degree: CountEncoder
     out_degree: CountEncoder | None
 
-    def slots(self, size: Int[Tensor, "*shape"], index: Int[Tensor, "*shape"]) -> Tensor:
+    def slots(
+        self, size: Int[Tensor, "*shape"], index: Int[Tensor, "*shape"]
+    ) -> Int[Tensor, "*shape 3"]:
         """Return the codes of a place in a layer, shape (..., 3): size, index, nodes to come."""
         return self.layer_size.encode(torch.stack([size, index, size - index], dim=-1))
 

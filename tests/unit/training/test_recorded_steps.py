@@ -14,9 +14,9 @@ from layerdag.dag.tensor_trees import tensors_of
 from layerdag.errors import GraphError
 from layerdag.models.base import ModelSpec, build_model
 from layerdag.training import loop
-from layerdag.training.batches import BucketedSource
+from layerdag.training.batches import BatchSource, BucketedSource, RepeatedBatches
 from layerdag.training.checkpoint import load_trainer_state
-from layerdag.training.lookahead import Lookahead, MicroBatch
+from layerdag.training.lookahead import KeptBatches, Lookahead, MicroBatch
 from layerdag.training.optimizer import LossGradients
 from layerdag.training.recorded_steps import RecordedSteps
 from layerdag.training.run import TrainingRun, TrainSettings
@@ -49,6 +49,11 @@ def done_again(work, generator):
     return result, again
 
 
+def repeated(data, graphs, nodes, seed):
+    """The same batches in plain runs as in recorded ones."""
+    return RepeatedBatches(BucketedSource(data, graphs, nodes, seed), seed)
+
+
 @pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"patience": 1, "ema_decay": 0.0}])
 def test_recorded_steps_move_the_weights_as_plain_ones_do(
     data: DAGBatch, fast: ModelSpec, tmp_path, monkeypatch, settings
@@ -62,11 +67,12 @@ def test_recorded_steps_move_the_weights_as_plain_ones_do(
 
     monkeypatch.setattr("layerdag.training.optimizer.RecordedSteps", Watched)
     options = TrainSettings(
-        max_steps=24, batch_graphs=4, evaluate_every=4, precision="float32", **settings
+        max_steps=12, batch_graphs=4, evaluate_every=2, precision="float32", **settings
     )
     states = []
     for recorder in (None, done_again):
         monkeypatch.setattr(loop, "recorder_for", lambda *_, recorder=recorder: recorder)
+        monkeypatch.setattr(loop, "BucketedSource", repeated)
         run = TrainingRun(fast, data, data, tmp_path / str(len(states)))
         states.append(load_trainer_state(loop.train(run, options).last))
     plain, recorded = states
@@ -88,9 +94,14 @@ def stream(count: int) -> Iterator[MicroBatch]:
         yield MicroBatch(torch.tensor([number % 12, (number * 5 + 1) % 12]), number, 0, number + 1)
 
 
+def ahead_of(fast: ModelSpec, source: BatchSource, batches, threads: int = 2, most: int = 1 << 20):
+    kept = KeptBatches(torch.device("cpu"), most)
+    return Lookahead(build_model(fast), source, batches, kept, pinned=False, threads=threads)
+
+
 def looked_ahead(data: DAGBatch, fast: ModelSpec, threads: int):
     source = BucketedSource(data, 4, 100, seed=0)
-    with Lookahead(build_model(fast), source, stream(100), pinned=False, threads=threads) as ahead:
+    with ahead_of(fast, source, stream(100), threads) as ahead:
         return [ahead.next() for _ in range(20)]
 
 
@@ -113,8 +124,39 @@ def test_a_fault_of_a_thread_is_raised_in_its_turn(data, fast, monkeypatch):
             return super().load(graphs_G)
 
     source = Broken(data, 4, 100, seed=0)
-    with Lookahead(build_model(fast), source, stream(100), pinned=False, threads=2) as ahead:
+    with ahead_of(fast, source, stream(100)) as ahead:
         for _ in range(3):
             ahead.next()
         with pytest.raises(GraphError, match="graph 3"):
             ahead.next()
+
+
+@pytest.mark.parametrize("most", [0, 1 << 13, 1 << 24])
+def test_a_batch_that_is_kept_is_made_once(data, fast, most):
+    loaded = []
+
+    class Counted(BucketedSource):
+        def load(self, graphs_G):
+            loaded.append(int(graphs_G[0]))
+            return super().load(graphs_G)
+
+    source = Counted(data, 4, 100, seed=0)
+    plain = dict(enumerate(source.epoch_batches(0)))
+    batches = (MicroBatch(plain[n % len(plain)], n, 0, n + 1) for n in range(100))
+    with ahead_of(fast, source, batches, most=most) as ahead:
+        made = [ahead.next() for _ in range(40)]
+    for batch, packed in made:
+        assert packed.counts["condition"] == batch.graphs_G.numel()
+        node = packed.batch.node_ptr[batch.graphs_G.numel()]
+        wanted = BucketedSource.load(source, batch.graphs_G)
+        assert torch.equal(packed.batch.x_NA[:node], wanted.x_NA)
+    # Once more where sizes had grown since, and all anew where there is no room.
+    assert len(loaded) >= 40 if most == 0 else len(loaded) <= 40
+    assert most < 1 << 24 or len(loaded) <= 2 * len(plain)
+
+
+def test_each_epoch_repeats_the_batches_of_the_first_in_another_order(data):
+    source = RepeatedBatches(BucketedSource(data, 2, 100, seed=0), seed=0)
+    epochs = [[tuple(b.tolist()) for b in source.epoch_batches(epoch)] for epoch in (0, 1, 2, 1)]
+    assert epochs[1] == epochs[3] != epochs[2]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(epochs[2])

@@ -21,14 +21,15 @@ def losses_and_gradients(model, batch):
 
 
 @pytest.mark.parametrize("block", [4, 64])
-@pytest.mark.parametrize("factor", [1.0, 1.7])
-def test_a_padded_batch_has_the_same_losses_and_gradients(block, factor):
+@pytest.mark.parametrize("room", [1.0, 1.7])
+def test_a_padded_batch_has_the_same_losses_and_gradients(block, room):
     dags = small_dags(6)
     model = small_model(dags, block=block).double().eval()
     batch = model.derived(collated(dags[:4]))
-    sizes = model.sizes_to_pad(batch).joined(model.sizes_to_pad(model.derived(collated(dags))))
+    larger = model.sizes_to_pad(model.derived(collated(dags)))
+    sizes = model.sizes_to_pad(batch).grown(larger, room)
     wanted = losses_and_gradients(model, batch)
-    found = losses_and_gradients(model, model.padded(batch, sizes.enlarged(factor)))
+    found = losses_and_gradients(model, model.padded(batch, sizes))
     torch.testing.assert_close(found[0], wanted[0], rtol=1e-12, atol=1e-9)
     torch.testing.assert_close(found[1], wanted[1], rtol=1e-9, atol=1e-9)
 
@@ -37,7 +38,7 @@ def test_batches_of_the_same_sizes_have_the_same_shapes():
     dags = small_dags(6)
     model = small_model(dags)
     batches = [model.derived(collated(some)) for some in (dags[:2], dags[2:])]
-    sizes = model.sizes_to_pad(batches[0]).joined(model.sizes_to_pad(batches[1]))
+    sizes = model.sizes_to_pad(batches[0]).grown(model.sizes_to_pad(batches[1]), 1.0)
     padded = [model.padded(batch, sizes) for batch in batches]
     shapes = [
         [tensor.shape for part in (batch, batch.derived) for tensor in tensors_of(part)]
@@ -48,16 +49,14 @@ def test_batches_of_the_same_sizes_have_the_same_shapes():
 
 
 @given(SIZES, SIZES, st.floats(1, 3))
-def test_joined_and_enlarged_sizes_hold_what_they_were_made_of(one, other, factor):
-    both = one.joined(other)
+def test_sizes_that_grew_hold_what_they_were_made_of(one, other, room):
+    both = one.grown(other, room)
     assert both.hold(one)
     assert both.hold(other)
-    assert both.joined(one) == both
-    larger = both.enlarged(factor)
-    assert larger.hold(one)
-    assert larger.hold(other)
+    # What has room does not grow.
+    assert both.grown(one, room) == both
     # Every graph that pads a batch has a node of its own.
     for part in (one, other):
-        assert larger.nodes - part.nodes >= larger.graphs - part.graphs
+        assert both.nodes - part.nodes >= both.graphs - part.graphs
     assert not one.hold(replace(one, edges=one.edges + 1))
     assert all(a >= b for a, b in zip(astuple(both), astuple(one), strict=True))
