@@ -25,12 +25,14 @@ class MicroBatch:
 
     Attributes:
         graphs_G: Numbers of the graphs.
+        first: The first of them, which is in no other micro-batch.
         noise_seed: Of its noise.
         epoch: Epoch that the next one comes from.
         position: Its position there.
     """
 
     graphs_G: Tensor
+    first: int
     noise_seed: int
     epoch: int
     position: int
@@ -55,7 +57,7 @@ class KeptBatches:
 
     def get(self, batch: MicroBatch) -> PackedBatch | None:
         """Return a batch if it is kept."""
-        return self._batches.get(_key(batch))
+        return self._batches.get(batch.first)
 
     def keep(self, batch: MicroBatch, packed: PackedBatch) -> PackedBatch:
         """Return a batch as it is kept, or as it is if there is no room."""
@@ -64,17 +66,12 @@ class KeptBatches:
             return packed
         self._free += 0 if old is None else old.data.numel()
         if packed.data.numel() > self._free:
-            self._batches.pop(_key(batch), None)
+            self._batches.pop(batch.first, None)
             return packed
         self._free -= packed.data.numel()
         kept = replace(packed, data=packed.data.to(self._device, non_blocking=True))
-        self._batches[_key(batch)] = kept
+        self._batches[batch.first] = kept
         return kept
-
-
-def _key(batch: MicroBatch) -> int:
-    """Return the number of a batch's first graph, which is in no other batch."""
-    return int(batch.graphs_G[0])
 
 
 class Lookahead:

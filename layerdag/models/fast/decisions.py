@@ -120,7 +120,9 @@ class Pointer(nn.Module):
         decision_P = candidates.decision_P
         query_Pd = gather_rows(self.far_query(hidden_QD), decision_P)
         score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
-        return score_P + self.block_scores(hidden_QD)[decision_P, codes_P]
+        code_QK = self.block_scores(hidden_QD)
+        # Not [decision_P, codes_P], whose gradient a GPU adds up row by row.
+        return score_P + code_QK.flatten().gather(0, decision_P * code_QK.shape[1] + codes_P)
 
 
 _PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_token_codes}

@@ -3,8 +3,8 @@
 Sizes that follow from the graphs, such as the number of candidate parents, are known before the
 device begins a step, so that it never waits for the host to read one.
 
-Shape letters: A node attributes, B graphs, E edges, F feature columns, G groups of rows, L layers, N
-nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, q selected decisions.
+Shape letters: A node attributes, B graphs, E edges, F feature columns, G groups of rows, L layers,
+N nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, q selected decisions.
 """
 
 from collections.abc import Callable, Mapping
