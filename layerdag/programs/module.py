@@ -7,8 +7,8 @@ from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.errors import UsageError
 from layerdag.programs.execution import MakeLeaf, NodeError, quiet, run_node, switched
 from layerdag.programs.nodes import ForwardGraph, Leaf, Node
@@ -274,7 +274,7 @@ def _held_leaves(program: ForwardGraph) -> list[list[_Held]]:
     """
     found: list[list[_Held]] = []
     results: list[Any] = []
-    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+    with quiet(), RememberingFakeMode():
         for at, node in enumerate(program.nodes):
             held: list[_Held] = []
             try:
