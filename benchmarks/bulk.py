@@ -5,9 +5,10 @@ inside it), its nodes and bytes, and the peak memory of the process. Stages:
 
 - conditions: drawing what the request leaves open,
 - network: drawing codes of nodes and edges,
+- running: of programs, their calls on fake tensors and for real,
 - numbers: costs and durations of the nodes,
 - decoding: from codes to names and numbers,
-- unfolding: one trace per rank (tar only),
+- traces: the step of a program derived, or a job unfolded to one trace per rank (tar only),
 - encoding: bytes of the files in a tar, or columns of a table,
 - rest: writing, hashing, the index.
 
@@ -38,10 +39,11 @@ from layerdag.codec.sample_files import SampleRun
 from layerdag.datasets import samples as tables
 from layerdag.sampling import generation as drawing
 from layerdag.sampling.costs import NumberAssigner
+from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.generated import SampleFiles
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import load_checkpoint, pretrained_checkpoint
+from layerdag.training.checkpoint import SAMPLED, checkpoint_path, load_checkpoint
 
 
 class Stopwatch:
@@ -75,17 +77,21 @@ def stages(watch: Stopwatch) -> Iterator[None]:
 
     owners: list[tuple[Any, str, str]] = [
         (drawing, "_requested", "conditions"),
-        (drawing, "finite_sample", "network"),
+        (drawing, "sample_checked", "network"),
+        (ExecutionCheck, "add", "running"),
+        (drawing._Drawing, "_checked", "running"),
         (NumberAssigner, "numbers", "numbers"),
         (GraphSchema, "decode", "decoding"),
         (GraphSchema, "codes", "decoding"),
-        (SampleFiles, "of", "unfolding"),
+        (SampleFiles, "from_sample", "traces"),
         (SampleFiles, "encoded", "encoding"),
         (tables, "sample_table", "encoding"),
     ]
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in owners]
     for owner, name, stage in owners:
-        setattr(owner, name, watch.timed(stage, getattr(owner, name)))
+        timed = watch.timed(stage, getattr(owner, name))
+        bound = isinstance(vars(owner)[name], classmethod)
+        setattr(owner, name, staticmethod(timed) if bound else timed)
     try:
         yield
     finally:
@@ -95,7 +101,7 @@ def stages(watch: Stopwatch) -> Iterator[None]:
 
 def measured(args: argparse.Namespace, file_format: str, folder: Path) -> dict[str, Any]:
     """Write samples in this process and return the figures."""
-    checkpoint = load_checkpoint(pretrained_checkpoint())
+    checkpoint = load_checkpoint(checkpoint_path(args.checkpoint))
     conditions = {"num_nodes": float(args.nodes)} if args.nodes else {}
     parts = PartSettings(file_format, part_size=args.part_size)
     warm = GenerationSettings(num=2, seed=1, conditions=conditions, best_of=args.best_of)
@@ -126,6 +132,7 @@ def measured(args: argparse.Namespace, file_format: str, folder: Path) -> dict[s
 def killed(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Kill a run, repeat it, and compare it with one that was not killed."""
     words = [
+        f"checkpoint={args.checkpoint}",
         *(f"num={args.num}", f"part_size={args.part_size}", f"seed={args.seed}", "format=tar"),
         *([f"+conditions.num_nodes={args.nodes}"] if args.nodes else []),
         *([f"best_of={args.best_of}"] if args.best_of else []),
@@ -160,9 +167,10 @@ def _hashes(folder: Path) -> dict[str, str]:
 def main() -> None:
     """Measure each format in this process, one after the other."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--checkpoint", default=SAMPLED)
     parser.add_argument("--num", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--nodes", type=int, default=100, help="requested; 0 leaves it open")
+    parser.add_argument("--nodes", type=int, default=0, help="requested; by default left open")
     parser.add_argument("--best-of", type=int, default=None, help="default: that of the model")
     parser.add_argument("--part-size", type=int, default=1000)
     parser.add_argument("--formats", nargs="*", default=["tar"], choices=["tar", "parquet"])

@@ -13,6 +13,7 @@ what to do about it. The tree::
         ├── GraphError           a graph is not a DAG, or its tensors contradict each other
         ├── VocabularyError      a value lies outside the vocabulary it must come from
         ├── CheckpointError      a checkpoint is damaged, incomplete or of another format
+        ├── MissingSampleError   a seed gives no program that runs, or none that fits the plan
         └── SimulationError      a workload cannot run to its end on the given system
 
 ``assert`` is kept for invariants of the package itself; what a user can cause raises one of these.
@@ -60,6 +61,10 @@ class VocabularyError(DataError):
 
 class CheckpointError(DataError):
     """A checkpoint is damaged, incomplete, or of another format."""
+
+
+class MissingSampleError(DataError):
+    """A seed gives no program that runs, or none with a step under the plan that is asked for."""
 
 
 class SimulationError(DataError):

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -24,6 +25,7 @@ from layerdag.runtime.settings import did_you_mean
 from layerdag.sampling.folder import write_sample_list, write_samples as sample_into
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.generation import generate as generate_graphs
+from layerdag.sampling.missing import missing_samples
 from layerdag.sampling.parts import PartSettings, write_parts as write_run_parts
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
@@ -284,7 +286,8 @@ def write_samples(
     if isinstance(generator_or_samples, Generator | LoadedCheckpoint | str | Path):
         made = as_generator(generator_or_samples).checkpoint
         wanted = _generation(None, options, settings)
-        return sample_into(made, wanted, out, file_format=file_format, overwrite=overwrite)
+        path = sample_into(made, wanted, out, file_format=file_format, overwrite=overwrite)
+        return _told(path, wanted.num)
     if options or settings is not None:
         raise UsageError("These are samples already; leave the settings of sampling out.")
     return write_sample_list(
@@ -321,7 +324,15 @@ def write_parts(
         )
     wanted = _generation(None, options, settings)
     made = as_generator(generator).checkpoint
-    return write_run_parts(made, wanted, out, parts, overwrite=overwrite)
+    return _told(write_run_parts(made, wanted, out, parts, overwrite=overwrite), wanted.num)
+
+
+def _told(path: Path, num: int) -> Path:
+    """Return the path of a run; warn of samples that are missing from it."""
+    missing = missing_samples(path, num)
+    if missing:
+        warnings.warn(missing, stacklevel=3)
+    return path
 
 
 def _generation(

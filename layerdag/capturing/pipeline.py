@@ -14,12 +14,12 @@ from unittest import mock
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.pipelining import PipelineStage, _utils
 from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.distributed.pipelining.schedules import _PipelineSchedule, get_schedule_class
 from torch.distributed.tensor import DTensor
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.optimizers import by_mesh, clip_gradients
 from layerdag.capturing.parallel import (
     FakeWorld,
@@ -258,7 +258,7 @@ class _Rank:
     ) -> None:
         self.name, self.number, self.stage = name, number, stage
         self.settings, self.world = settings, world
-        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._fake = RememberingFakeMode()
         self._body = fake_copy(stage.body, self._fake)
         self.recorder = Recorder(self._body)
         self._tasks: list[int] = []

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch._C import _current_autograd_node
 from torch._C._autograd import _get_sequence_nr
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
@@ -28,6 +29,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from layerdag.capturing.fake_tensors import DEVICE_OF
 from layerdag.traces.pytorch.host_dataflow import Operation
 from layerdag.traces.pytorch.operators import (
     COMMUNICATION_OPERATORS,
@@ -115,8 +117,14 @@ class Recorder(TorchDispatchMode):
         self._hooks.close()
         super().__exit__(*error)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # see RememberingFakeMode
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator and record it."""
+        if func is DEVICE_OF and isinstance(args[0], FakeTensor):
+            return args[0].fake_device
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # it dispatches again, on the part of this rank
         self.last_operator = str(func)
@@ -185,7 +193,7 @@ class Recorder(TorchDispatchMode):
             int(tensor.numel()) * size,
             shape,
             str(tensor.dtype).removeprefix("torch."),
-            tensor.device.type,
+            _device(tensor).type,
         )
 
     def _storage(self, tensor: torch.Tensor) -> int:
@@ -264,6 +272,11 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for part in value:
             yield from _tensors(part)
+
+
+def _device(tensor: torch.Tensor) -> torch.device:
+    """Return what a tensor lies on; a fake one would dispatch an operator to tell."""
+    return tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
 
 
 def _storages(views: Sequence[TensorView]) -> set[int]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer
 from layerdag.capturing.parallel import (
     CaptureStep,
@@ -320,7 +321,7 @@ def capture_model(
         _require_text(shape)
         _require_fit(shape, found)
     with fake_world(found.plan.degrees) as world:
-        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        fake = RememberingFakeMode()
         if isinstance(model, nn.Module):
             made = fake_copy(model, fake)
             given = tuple(_fake(value, fake) for value in inputs)
@@ -362,7 +363,7 @@ def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: A
     _refuse_pipeline("a program (ld.program)", found)
     with fake_world(found.plan.degrees) as world:
         recorder = Recorder()
-        with capture_errors(recorder, name), FakeTensorMode(allow_non_fake_inputs=True), recorder:
+        with capture_errors(recorder, name), RememberingFakeMode(), recorder:
             step()
         trace = captured_trace(recorder, world, group_ranks(), name)
     return CapturedStep(
@@ -643,7 +644,7 @@ def load_program(text: str, mode: AbstractContextManager[Any] | None = None) -> 
         raise UsageError(f"{file} does not exist; give FILE.py:FUNCTION of a Python file.")
     found = _function(path, name)
     try:
-        with mode or FakeTensorMode(allow_non_fake_inputs=True):
+        with mode or RememberingFakeMode():
             made = found()
     except LayerdagError:
         raise

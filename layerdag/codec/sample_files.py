@@ -58,6 +58,7 @@ _INDEX_SHAPE = {
     "num_bytes": int,
     "sha256": str,
     "samples": [_SAMPLE],
+    "missing?": [{"name": str, "seed": int, "reason": str}],
 }
 
 
@@ -81,6 +82,7 @@ class PartIndex:
         sha256: Hash of the file.
         samples: One entry for each sample: name, seed, conditions, nodes, edges, truncated; of jobs
             in a tar also ranks and repairs.
+        missing: Name, seed and reason of those that are not there: no program was found.
     """
 
     part: int
@@ -88,15 +90,19 @@ class PartIndex:
     num_bytes: int
     sha256: str
     samples: Sequence[Mapping[str, Any]]
+    missing: Sequence[Mapping[str, Any]] = ()
 
     @property
     def seeds(self) -> list[int]:
-        """The seed of each sample."""
-        return [entry["seed"] for entry in self.samples]
+        """The seed of each sample, of those that are missing, too, in order."""
+        return sorted(entry["seed"] for entry in (*self.samples, *self.missing))
 
     def write(self, folder: Path) -> None:
         """Write the index beside the file."""
-        content = json.dumps({"format": PART_FORMAT, **vars(self)}, separators=(",", ":"))
+        facts = {"format": PART_FORMAT, **vars(self)}
+        if not self.missing:
+            del facts["missing"]
+        content = json.dumps(facts, separators=(",", ":"))
         write_text(folder / f"{part_name(self.part)}.json", content + "\n")
 
     @classmethod

@@ -7,7 +7,7 @@ the table are numbered as they are first used, parameters are named after their 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from layerdag.errors import DataError
@@ -57,6 +57,7 @@ def assemble(graph: AttributedGraph, size_of: DrawSize) -> Program:
 
     column = graph.categories.get(UNIT, [""] * graph.num_nodes)
     units = dict(zip(order, unit_numbers([column[at] for at in order]), strict=True))
+    order = _units_in_one(order, inputs, units)
     paths = {unit: f"blocks.{at}" for at, unit in enumerate(sorted({*units.values()} - {_OUTSIDE}))}
     position = {at: number for number, at in enumerate(order)}
     nodes: list[Node] = []
@@ -77,7 +78,7 @@ def assemble(graph: AttributedGraph, size_of: DrawSize) -> Program:
         name=graph.name,
         nodes=tuple(nodes),
         sizes=sizes,
-        outputs=(len(nodes) - 1,),
+        outputs=(position[graph.num_nodes - 1],),
         units=tuple(paths.values()),
     )
 
@@ -132,3 +133,52 @@ def _program_order(graph: AttributedGraph, inputs: Sequence[Sequence[int]]) -> l
                 todo += [(i, False) for i in reversed(inputs[at])]
     head = sum(calls[at].startswith("input ") for at in order)
     return [*order[:head], *waiting, *order[head:]]
+
+
+def _units_in_one(
+    order: Sequence[int], inputs: Sequence[Sequence[int]], units: dict[int, int]
+) -> list[int]:
+    """Return the nodes in an order in which a unit's calls follow each other, as in one forward.
+
+    Models make masks and rotations before their layers, and a graph does not tell when. A layer cut
+    in two would be called, and gathered by ``fully_shard``, twice. What does not follow from a unit
+    comes before it, what it does not need after it; a call between that it makes and reads is its
+    own, which ``units`` is told.
+    """
+    order = list(order)
+    for _ in set(units.values()):  # each round makes some unit whole, or takes one into another
+        before = list(order), dict(units)
+        spans = {unit: _span(order, unit, units) for unit in dict.fromkeys(units.values())}
+        # The shortest first: a call of another unit's inside it does not stretch that unit over it.
+        for unit in sorted(spans, key=lambda unit: len(order[spans[unit]])):
+            span = _span(order, unit, units)
+            if unit != _OUTSIDE:
+                order[span] = _in_one(order[span], unit, inputs, units)
+        if (order, units) == before:
+            break
+    return order
+
+
+def _span(order: Sequence[int], unit: int, units: Mapping[int, int]) -> slice:
+    """Return where the calls of a unit lie, empty if others have taken them."""
+    places = [place for place, at in enumerate(order) if units[at] == unit]
+    return slice(places[0], places[-1] + 1) if places else slice(0, 0)
+
+
+def _in_one(
+    span: Sequence[int], unit: int, inputs: Sequence[Sequence[int]], units: dict[int, int]
+) -> list[int]:
+    """Return the nodes from the first to the last of a unit, its own in one row."""
+    following: set[int] = set()
+    needed: set[int] = set()
+    for at in span:
+        if units[at] == unit or not following.isdisjoint(inputs[at]):
+            following.add(at)
+    for at in reversed(span):
+        if at in following and (units[at] == unit or at in needed):
+            needed.add(at)
+            needed.update(inputs[at])
+    own = [at for at in span if at in following and at in needed]
+    units.update(dict.fromkeys(own, unit))
+    ahead = [at for at in span if at not in following]
+    return [*ahead, *own, *(at for at in span if at in following and at not in needed)]

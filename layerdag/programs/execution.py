@@ -12,8 +12,8 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.errors import DataError
 from layerdag.programs.nodes import EDGE, EDGES, ForwardGraph, Leaf, Node, Symbol, Word
 from layerdag.programs.operators import GETITEM, LEAVES, operator
@@ -173,7 +173,7 @@ def run_fake(program: ForwardGraph) -> list[Any]:
     Raises:
         NodeError: If a node cannot run.
     """
-    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+    with quiet(), RememberingFakeMode():
         return list(run(program))
 
 
@@ -193,7 +193,7 @@ def count_parameters(program: ForwardGraph) -> int:
         total += math.prod(shape) if leaf.kind == "parameter" else 0
         return fake_leaf(leaf, shape)
 
-    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+    with quiet(), RememberingFakeMode():
         for _ in run(program, make):
             pass
     return total

@@ -14,8 +14,8 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.program_json import CALL, SIZES, call_to_json, inputs_in_places
@@ -110,7 +110,7 @@ class ShapeInference:
             torch.inference_mode(False),  # samplers run in it, and no result would want a gradient
             torch.enable_grad(),
             quiet(),
-            FakeTensorMode(allow_non_fake_inputs=True),
+            RememberingFakeMode(),
         ):
             try:
                 tensors = [_made(*self._types[number]) for number in inputs]

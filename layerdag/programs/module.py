@@ -7,8 +7,8 @@ from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.errors import UsageError
 from layerdag.programs.execution import MakeLeaf, NodeError, quiet, run_node, switched
 from layerdag.programs.nodes import ForwardGraph, Leaf, Node
@@ -214,9 +214,12 @@ class ProgramModule(nn.Module):
 def units_of_nodes(program: ForwardGraph) -> list[str]:
     """Return the unit of each node, "" for none.
 
-    A leaf that several nodes read belongs to their unit if they agree, else to the module.
+    A leaf that several nodes read belongs to their unit if they agree, else to the module. What a
+    unit calls of another one, such as an activation that all layers share, runs inside its own
+    call, unless it has parameters.
     """
     found = [_enclosing(node.module, program.units) for node in program.nodes]
+    _take_in_shared(found, program)
     readers: dict[int, set[str]] = {}
     for at, node in enumerate(program.nodes):
         for i in node.inputs:
@@ -226,6 +229,17 @@ def units_of_nodes(program: ForwardGraph) -> list[str]:
             units = readers.get(at, set())
             found[at] = units.pop() if len(units) == 1 and node.operator != "input" else ""
     return found
+
+
+def _take_in_shared(units: list[str], program: ForwardGraph) -> None:
+    """Give a row of nodes without parameters between two of one unit to that unit."""
+    begins = [at for at in range(len(units)) if not at or units[at] != units[at - 1]]
+    for first, end in pairwise(begins):
+        around = units[first - 1] if first else ""
+        row = range(first, end)
+        owned = any(program.nodes[at].leaves for at in row)
+        if around and units[first] and around == units[end] and not owned:
+            units[first:end] = [around] * len(row)
 
 
 def _enclosing(module: str, units: Sequence[str]) -> str:
@@ -260,7 +274,7 @@ def _held_leaves(program: ForwardGraph) -> list[list[_Held]]:
     """
     found: list[list[_Held]] = []
     results: list[Any] = []
-    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+    with quiet(), RememberingFakeMode():
         for at, node in enumerate(program.nodes):
             held: list[_Held] = []
             try:

@@ -14,9 +14,9 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import Settings, TensorPlan
 from layerdag.capturing.pipeline import StageModule, TensorForm
 from layerdag.errors import UsageError
@@ -64,7 +64,7 @@ def stage_modules(program: ForwardGraph, settings: Settings) -> list[StageModule
     shared: Sequence[TensorPlan | None] = [None] * len(stages)
     if settings.plan.tensor > 1:
         shared = split_pairs([stage.program for stage in stages], settings.plan.tensor, bf16)
-    fake = FakeTensorMode(allow_non_fake_inputs=True)  # a stage of any size takes no memory
+    fake = RememberingFakeMode()  # a stage of any size takes no memory
     with fake, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         return [stage.module(holders, plan) for stage, plan in zip(stages, shared, strict=True)]
 
@@ -123,7 +123,7 @@ class _Cutting:
         self._cost_N = np.zeros(len(program.nodes))
         self._written: dict[int, int] = {}
         autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
-        with quiet(), FakeTensorMode(allow_non_fake_inputs=True), autocast:
+        with quiet(), RememberingFakeMode(), autocast:
             self._run()
         self._last_use = self._uses()
         self._free_N = self._given_by_inputs()

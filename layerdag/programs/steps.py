@@ -8,8 +8,7 @@ long as one on 8.
 from dataclasses import replace
 from typing import Any
 
-from torch._subclasses.fake_tensor import FakeTensorMode
-
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import Settings
 from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.step import CapturedStep, capture_model
@@ -38,7 +37,7 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
         return capture_pipeline(program.name, stages, found, count_parameters(program))
     tensor, bf16 = found.plan.tensor, found.step.precision == "bf16"
     shared = split_pairs([program], tensor, bf16)[0] if tensor > 1 else None
-    with FakeTensorMode(allow_non_fake_inputs=True):  # parameters of any size take no memory
+    with RememberingFakeMode():  # parameters of any size take no memory
         module = ProgramModule(program)
         inputs = module.example_inputs()
     step = capture_model(module, inputs, tensor_plan=shared, **settings)

@@ -13,12 +13,12 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.experimental import register_sharding
 
+from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import fake_world
 from layerdag.errors import UsageError
 from layerdag.programs.execution import quiet, run, run_node
@@ -82,7 +82,7 @@ def _pairs_and_faults(
     with quiet(), fake_world({"tensor": ranks}) as world:
         mesh = world.along("tensor")
         assert mesh is not None
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), autocast:
+        with RememberingFakeMode(), torch.no_grad(), autocast:
             results = list(run(program))
             for pair in _pairs(program):
                 fault = _fault(program, pair, results, mesh)

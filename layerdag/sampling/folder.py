@@ -48,6 +48,7 @@ from layerdag.sampling.generated import (
     sample_name,
 )
 from layerdag.sampling.generation import generate, given_layers
+from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.plan_tables import PlannedStep
 from layerdag.schema.schema import GraphSchema
@@ -101,27 +102,48 @@ def _doubt_unfinished(folder: Path) -> str:
 SAMPLES = FolderKind("samples", why_not_samples)
 
 
+Noted = tuple[dict[str, Any], bool]
+"""What a journal says of a sample, and whether the sample is there."""
+
+
 class SampleFolder:
     """An unfinished folder of samples, held by this process; made by ``filling``.
 
     Attributes:
         path: The folder.
         entries: What the manifest will say of each finished sample, in order.
+        missing: What it will say of those that cannot be made, in order.
     """
 
-    def __init__(self, path: Path, out: Path, entries: list[dict[str, Any]]) -> None:
-        self.path, self.entries = path, entries
+    def __init__(self, path: Path, out: Path, noted: Sequence[Noted]) -> None:
+        self.path = path
+        self.entries = [entry for entry, there in noted if there]
+        self.missing = [entry for entry, there in noted if not there]
         self._out = out
+
+    @property
+    def done(self) -> int:
+        """Number of samples that are finished or missing."""
+        return len(self.entries) + len(self.missing)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Note that the files of the next sample are written."""
-        line = {"entry": dict(entry), "sha256": _digest(self.path, str(entry["name"]))}
-        with (self.path / JOURNAL).open("a", encoding="utf-8") as journal:
-            journal.write(json.dumps(line) + "\n")
+        self._note({"entry": dict(entry), "sha256": _digest(self.path, str(entry["name"]))})
         self.entries.append(dict(entry))
 
-    def install(self, manifest: Mapping[str, Any], *, overwrite: bool) -> None:
-        """Write the manifest and put the folder in its place."""
+    def skip(self, entry: Mapping[str, Any]) -> None:
+        """Note that the next sample cannot be made."""
+        self._note({"missing": dict(entry)})
+        self.missing.append(dict(entry))
+
+    def _note(self, line: Mapping[str, Any]) -> None:
+        with (self.path / JOURNAL).open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(line) + "\n")
+
+    def install(self, facts: Mapping[str, Any], *, overwrite: bool) -> None:
+        """Write the manifest, facts and samples, and put the folder in its place."""
+        missing = {"missing": self.missing} if self.missing else {}
+        manifest = {**facts, **missing, "samples": self.entries}
         write_text(self.path / MANIFEST, json.dumps(manifest, indent=1) + "\n")
         install_folder(self.path, self._out, SAMPLES, overwrite=overwrite)
         # The journal goes last: without it, a finished folder could not be told from a torn one.
@@ -149,13 +171,12 @@ def open_sample_folder(
     partial = real.with_name(f"{real.name}.partial")
     require_replaceable(out, SAMPLES, overwrite=overwrite)
     with file_lock(real.with_name(f".{real.name}.lock"), guarded=out):
-        entries = _opened(partial, request, num, overwrite=overwrite)
-        folder = SampleFolder(partial, real, entries)
+        folder = SampleFolder(partial, real, _opened(partial, request, num, overwrite=overwrite))
         try:
             yield folder
         except KeyboardInterrupt as stop:
             raise type(stop)(
-                f"{len(folder.entries)} of {num} samples are finished and kept in "
+                f"{folder.done} of {num} samples are finished and kept in "
                 f"{out.with_name(partial.name)}; the same command goes on from there."
             ) from None
         finally:
@@ -163,10 +184,8 @@ def open_sample_folder(
                 shutil.rmtree(partial, ignore_errors=True)
 
 
-def _opened(
-    partial: Path, request: Mapping[str, Any], num: int, *, overwrite: bool
-) -> list[dict[str, Any]]:
-    """Return the finished entries of the unfinished folder, which is made or tidied."""
+def _opened(partial: Path, request: Mapping[str, Any], num: int, *, overwrite: bool) -> list[Noted]:
+    """Return the entries of the unfinished folder, which is made or tidied."""
     wanted = json.loads(json.dumps(request))
     if partial.is_dir() and any(partial.iterdir()):
         if (partial / JOURNAL).exists():
@@ -219,24 +238,26 @@ def _header(folder: Path) -> dict[str, Any] | None:
     return request if isinstance(request, dict) else None
 
 
-def _finished(folder: Path) -> list[dict[str, Any]]:
+def _finished(folder: Path) -> list[Noted]:
     """Return the entries whose files are whole, up to the first that is torn or was changed."""
-    entries: list[dict[str, Any]] = []
+    entries: list[Noted] = []
     for line in (folder / JOURNAL).read_text(encoding="utf-8").splitlines()[1:]:
         try:
             noted = json.loads(line)
-            entry, name = noted["entry"], sample_name(len(entries))
-            if entry["name"] != name or noted["sha256"] != _digest(folder, name):
+            there, name = "missing" not in noted, sample_name(len(entries))
+            entry = noted["entry" if there else "missing"]
+            if entry["name"] != name or (there and noted["sha256"] != _digest(folder, name)):
                 break
         except (ValueError, KeyError, TypeError, OSError):
             break
-        entries.append(entry)
+        entries.append((entry, there))
     return entries
 
 
-def _tidy(folder: Path, entries: list[dict[str, Any]]) -> None:
+def _tidy(folder: Path, entries: Sequence[Noted]) -> None:
     """Remove what belongs to no finished sample, and the journal's lines about it."""
-    kept = {JOURNAL} | {path.name for e in entries for path in _pieces(folder, str(e["name"]))}
+    kept = {JOURNAL} | {path.name for e, there in entries if there
+            for path in _pieces(folder, str(e["name"]))}  # fmt: skip
     for path in folder.iterdir():
         if path.name in kept:
             continue
@@ -442,7 +463,11 @@ def table_row(
 
     Raises:
         UsageError: If it is a job of more ranks than the limits allow.
+        MissingSampleError: If it is to be a program, and none that runs.
     """
+    if sample.schema.kind == "program":
+        graph = SampleFiles.from_sample(sample, "program", None, settings.limits).graph
+        return sample_entry(sample, {}), graph
     is_job = sample.schema.kind == "trace"
     ranks = job_ranks(sample.graph, settings.ranks, settings.limits) if is_job else None
     return sample_entry(sample, {} if ranks is None else {"ranks": ranks}), sample.graph
@@ -575,6 +600,8 @@ def write_samples(
             what is asked for, something stands at ``out`` that may not be replaced, another process
             is sampling into ``out``, or more is to be written than the limits allow.
         CheckpointError: If schema and model of the checkpoint do not belong together.
+        DataError: If no seed gives a program with what is asked for. Those that give none beside
+            others are in the manifest, under "missing".
     """
     schema = checkpoint_schema(checkpoint)
     settings = settings.resolved(checkpoint.model, schema)
@@ -583,20 +610,29 @@ def write_samples(
     facts = run_metadata(checkpoint, settings, file_format)
     request = {**facts, **request_metadata(checkpoint, settings)}
     with open_sample_folder(Path(out), request, settings.num, overwrite=overwrite) as folder:
-        done = len(folder.entries)
+        done = folder.done
+        missing = MissingSamples(len(folder.entries), folder.missing)
         size = 0
+
+        def files_of(sample: GeneratedGraph) -> SampleFiles:
+            return SampleFiles.from_sample(
+                sample, file_format, settings.ranks, settings.limits, settings.targets
+            )
+
         for _ in range(done):
             on_each()
         for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
             named = replace(sample, name=sample_name(i))
-            sample_files = SampleFiles.from_sample(
-                named, file_format, settings.ranks, settings.limits, settings.targets
-            )
-            size += sample_files.num_bytes
-            require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
-            folder.add(sample_entry(named, sample_files.write(folder.path)))
+            sample_files = missing.made(named, files_of)
+            if sample_files is None:
+                folder.skip(missing.noted[-1])
+            else:
+                size += sample_files.num_bytes
+                require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
+                folder.add(sample_entry(named, sample_files.write(folder.path)))
             on_each()
-        folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
+        missing.require_some()
+        folder.install(facts, overwrite=overwrite)
     return Path(out) / MANIFEST
 
 
@@ -616,11 +652,11 @@ def write_sample_list(
     facts = {"layerdag_version": __version__, "checkpoint_sha256": "", "format": file_format}
     request = {**facts, "seeds": [sample.seed for sample in samples]}
     with open_sample_folder(out, request, len(samples), overwrite=overwrite) as folder:
-        for i, sample in enumerate(samples[len(folder.entries) :], start=len(folder.entries)):
+        for i, sample in enumerate(samples[folder.done :], start=folder.done):
             named = replace(sample, name=sample_name(i))
             files = SampleFiles.from_sample(named, file_format, None, Limits())
             folder.add(sample_entry(named, files.write(folder.path)))
-        folder.install({**facts, "samples": folder.entries}, overwrite=overwrite)
+        folder.install(facts, overwrite=overwrite)
     return out / MANIFEST
 
 

@@ -17,7 +17,7 @@ from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.run_plans import corpus_strategy
-from layerdag.errors import DataError
+from layerdag.errors import DataError, MissingSampleError, UsageError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import encode_graphml
@@ -220,15 +220,20 @@ class SampleFiles:
     ) -> "SampleFiles":
         """Return the files of a sample; with a plan among the targets, of its step, too.
 
-        Raises as ``as_workload``.
+        Raises as ``as_workload``, and MissingSampleError where there is no such program or step.
         """
-        graph = sample.graph
-        if file_format != "et":
-            return cls(graph, file_format, None)
         if sample.schema.kind != "program":
-            return cls(graph, file_format, as_workload(graph, ranks, limits))
+            unfolded = as_workload(sample, ranks, limits) if file_format == "et" else None
+            return cls(sample.graph, file_format, unfolded)
         targets = targets or Targets()
-        job = sample.derived(ranks, targets.plan, asked_times(targets))
+        compute = asked_times(targets)
+        try:
+            graph = sample.graph
+            if file_format != "et":
+                return cls(graph, file_format, None)
+            job = sample.derived(ranks, targets.plan, compute)
+        except (DataError, UsageError) as error:
+            raise MissingSampleError(str(error)) from error
         require_few_ranks(job.workload.num_ranks, limits, sample.name)
         return cls(graph, file_format, Unfolded(job.workload), job, targets)
 
@@ -362,8 +367,8 @@ class GeneratedGraph:
             return replace(self.checked, name=self.name)
         if self.truncated:
             raise DataError(
-                f"{self.name}: no program that runs was drawn; train the model longer, or ask for "
-                "a lower temperature or a larger best_of."
+                f"{self.name}: no program that runs was drawn; ask for more nodes (max_nodes), a "
+                "lower temperature or a larger best_of, or train the model longer."
             )
         if self.unmet:
             raise DataError(

@@ -46,6 +46,8 @@ _REDRAWS_OF_FAULTS = 8
 """Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
 _REDRAWS_OF_COPIES = 32
 """Times that a program is drawn again that repeats one of the training programs."""
+_REDRAWS_OF_FAILURES = 32
+"""Times that a program is drawn again that does not run."""
 _DRAWN_AHEAD = 16
 """Programs that are drawn side by side for the next trials: as fast as a few alone."""
 
@@ -151,8 +153,9 @@ def sample_like(
         settings: Steps, guidance, prefix, limits and batch size; its ``num`` and conditions are
             not used.
         numbers: Numbers of the graphs where they are a part of a run; by default from 0 on.
-        wanted: Conditions that were asked for: of a program that keeps repeating one of the data
-            the others, but for the family, are drawn again. None keeps the rows as they are.
+        wanted: Conditions that were asked for: of a program that keeps repeating one of the data,
+            or not running, the others, but for the family, are drawn again. None keeps the rows as
+            they are.
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
@@ -248,14 +251,15 @@ class _Drawing:
         """
         redraws = self.settings.redraws
         assert redraws is not None
+        of_faults = _REDRAWS_OF_FAULTS if self.check is None else _REDRAWS_OF_FAILURES
         seeds = [self.settings.seed + i for i in numbers]
         found, misses = self._judged(self._graphs(numbers, seeds, rows), rows)
         ahead: dict[tuple[int, int], GeneratedGraph] = {}
-        for trial in range(max(redraws, _REDRAWS_OF_FAULTS, _REDRAWS_OF_COPIES)):
+        for trial in range(max(redraws, of_faults, _REDRAWS_OF_COPIES)):
             wrong = [
                 k
                 for k, miss in enumerate(misses)
-                if (miss.faults and trial < _REDRAWS_OF_FAULTS)
+                if (miss.faults and trial < of_faults)
                 or (miss.copies and trial < _REDRAWS_OF_COPIES)
                 or (miss.size and trial < redraws)
             ]
@@ -289,7 +293,8 @@ class _Drawing:
     ) -> Mapping[str, Condition]:
         """Return the conditions of a further draw.
 
-        Few programs have the conditions of a row that so many draws could not leave the data with.
+        Few programs have the conditions of a row that so many draws could not leave the data with,
+        and none may have the size that a limit or a rare mixture of conditions leaves.
         """
         if self.wanted is None or trial < _REDRAWS_OF_COPIES // 2 or self.schema.kind != "program":
             return row

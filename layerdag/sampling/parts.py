@@ -29,6 +29,7 @@ from layerdag.sampling.folder import (
 )
 from layerdag.sampling.generated import GeneratedGraph, OutputSize, SampleFiles, sample_name
 from layerdag.sampling.generation import generate_batched
+from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
@@ -248,6 +249,8 @@ def write_parts(
             for, something else stands at ``out``, another process writes the same share, or more is
             to be written than the limits allow.
         CheckpointError: If schema and model of the checkpoint do not belong together.
+        DataError: If no seed of a part gives a program with what is asked for. Those that give none
+            beside others are in the index of their part.
         KeyboardInterrupt: As it came, with a sentence on what is kept.
     """
     parts, out = parts or PartSettings(), Path(out)
@@ -262,7 +265,7 @@ def write_parts(
             if index is None:
                 index = writer.write(part, on_each)
             else:
-                for _ in index.samples:
+                for _ in index.seeds:
                     on_each()
             done, size = done + 1, size + index.num_bytes
             require_few_bytes(size, settings.limits, f"The parts up to {index.file}")
@@ -338,10 +341,10 @@ class _PartsWriter:
         """Sample and write one part, and then its index."""
         file = self.run.file_of(part)
         with atomic_path(self.out / file) as draft:
-            entries = self._fill(draft, self._samples(part), on_each)
+            entries, missing = self._fill(draft, self._samples(part), on_each)
             with draft.open("rb") as written:
                 sha256 = hashlib.file_digest(written, "sha256").hexdigest()
-            index = PartIndex(part, file, draft.stat().st_size, sha256, entries)
+            index = PartIndex(part, file, draft.stat().st_size, sha256, entries, missing)
         index.write(self.out)
         return index
 
@@ -355,38 +358,48 @@ class _PartsWriter:
 
     def _fill(
         self, draft: Path, samples: Iterator[GeneratedGraph], on_each: Callable[[], object]
-    ) -> list[Mapping[str, Any]]:
-        """Write the file of a part and return the entry of each sample."""
+    ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+        """Write the file of a part; return the entry of each sample, and of each missing one."""
         add = self._add_to_table if self.run.file_format == "parquet" else self._add_to_tar
-        entries = []
-        for entry in add(draft, samples):
-            entries.append(entry)
+        entries, missing = [], MissingSamples()
+        for entry in add(draft, samples, missing):
+            if entry is not None:
+                entries.append(entry)
             on_each()
-        return entries
+        missing.require_some()
+        return entries, missing.noted
 
     def _add_to_tar(
-        self, draft: Path, samples: Iterator[GeneratedGraph]
-    ) -> Iterator[Mapping[str, Any]]:
-        """Write samples as files in a tar; yield the entry of each when it is written."""
+        self, draft: Path, samples: Iterator[GeneratedGraph], missing: MissingSamples
+    ) -> Iterator[Mapping[str, Any] | None]:
+        """Write samples as files in a tar; yield the entry of each, None for missing ones."""
         ranks, limits = self.settings.ranks, self.settings.limits
+
+        def files_of(sample: GeneratedGraph) -> SampleFiles:
+            return SampleFiles.from_sample(
+                sample, self.members, ranks, limits, self.settings.targets
+            )
+
         with draft.open("wb") as file:
             writer = TarWriter(file)
             for sample in samples:
-                extra, files = SampleFiles.from_sample(
-                    sample, self.members, ranks, limits, self.settings.targets
-                ).encoded()
-                entry = sample_entry(sample, extra)
-                writer.add(entry, files)
+                made = missing.made(sample, files_of)
+                entry = None
+                if made is not None:
+                    extra, files = made.encoded()
+                    entry = sample_entry(sample, extra)
+                    writer.add(entry, files)
                 yield entry
             writer.close()
 
     def _add_to_table(
-        self, draft: Path, samples: Iterator[GeneratedGraph]
-    ) -> Iterator[Mapping[str, Any]]:
-        """Write samples as rows of a table; yield the entry of each."""
+        self, draft: Path, samples: Iterator[GeneratedGraph], missing: MissingSamples
+    ) -> Iterator[Mapping[str, Any] | None]:
+        """Write samples as rows of a table; yield the entry of each, None for missing ones."""
         writer = TableWriter(draft, self.schema)
         for sample in samples:
-            entry, graph = table_row(sample, self.settings)
-            writer.add(entry, graph)
-            yield entry
+            row = missing.made(sample, lambda made: table_row(made, self.settings))
+            if row is not None:
+                writer.add(*row)
+            yield None if row is None else row[0]
         writer.close()

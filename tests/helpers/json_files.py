@@ -499,6 +499,7 @@ NOT_READERS = {
     "report/page.py": "asks whether figures are a report's",
     "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/settings.py": "defines the reader of YAML",
+    "sampling/missing.py": "the manifest that the same call has just written",
     "serving/shares.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "simulator/measured_kernels.py": "numbers that the package ships",

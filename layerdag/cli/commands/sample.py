@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerdag.cli.printing import JSON, print_json, require_plain_json
-from layerdag.errors import UsageError
+from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -47,6 +47,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         reached_numbers,
     )
     from layerdag.cli.sample_settings import sample_config
+    from layerdag.sampling.missing import missing_samples
     from layerdag.schema.schema import out_of_range_conditions
     from layerdag.schema.size_tables import DEPTH
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema
@@ -77,6 +78,9 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
     if parts is None:
         sys.stderr.write("".join(f"{line}\n" for line in reached_numbers(manifest)))
+    missing = missing_samples(manifest, settings.num)
+    if missing:
+        raise DataError(missing)
 
 
 def _processes(

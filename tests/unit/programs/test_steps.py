@@ -10,6 +10,9 @@ from torch import Tensor, nn
 import layerdag as ld
 from layerdag.capturing.step import CapturedStep
 from layerdag.errors import UsageError
+from layerdag.graph.formats.program_json import program_graph
+from layerdag.programs.assembly import assemble
+from layerdag.validation.whole_program import check_program
 
 
 def told(step: CapturedStep) -> list[tuple[object, ...]]:
@@ -31,6 +34,49 @@ def test_a_derived_step_is_the_step_of_the_module(make: Any, plan: dict[str, Any
     assert told(derived) == told(own)
     assert derived.parameters == own.parameters
     assert derived.workload().num_ranks == own.workload().num_ranks
+
+
+class Turned(nn.Module):
+    """Layers that share an activation and positions, which are made before the first of them."""
+
+    def __init__(self, width: int = 24) -> None:
+        super().__init__()
+        shared = nn.GELU()
+        self.layers = nn.ModuleList(TurnedLayer(width, shared) for _ in range(3))
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        angle = torch.arange(x.shape[1]).to(x.dtype)[:, None] + torch.ones(x.shape[2])
+        turn = angle.sin()
+        for layer in self.layers:
+            x = layer(x, turn)
+        return self.head(x).mean()
+
+
+class TurnedLayer(nn.Module):
+    def __init__(self, width: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, width), nn.Linear(width, width)
+        self.activation = activation
+
+    def forward(self, x: Tensor, turn: Tensor) -> Tensor:
+        return x + self.down(self.activation(self.up(x) * turn))
+
+
+def gathered(step: CapturedStep) -> list[tuple[object, ...]]:
+    """Return what is gathered and scattered, in order."""
+    return [row for row in told(step) if str(row[0]).startswith("c10d::")]
+
+
+def test_a_layer_is_gathered_once_a_pass_whatever_it_shares_with_others() -> None:
+    model, inputs = Turned(), [torch.randn(4, 6, 24)]
+    own, whole = ld.capture_model(model, inputs, fsdp=4), ld.program(model, inputs)
+    assert told(whole.step(fsdp=4)) == told(own)
+    # A graph does not tell when its positions are made, nor in whose call.
+    graph = program_graph(whole.to_json(), "it")
+    derived = assemble(graph, whole.sizes.__getitem__).step(fsdp=4)
+    assert gathered(derived) == gathered(own)
+    assert check_program(derived.workload()) == []
 
 
 def test_sizes_never_seen_give_the_step_of_that_model() -> None:

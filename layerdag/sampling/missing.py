@@ -1,0 +1,80 @@
+"""Samples that are missing from a run: those whose seeds give no program that runs, or no step."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+from layerdag.codec.sample_files import SampleRun, is_run
+from layerdag.errors import DataError, MissingSampleError
+from layerdag.sampling.generated import GeneratedGraph
+
+T = TypeVar("T")
+_FIRST, _SHOWN = 16, 8
+
+
+@final
+class MissingSamples:
+    """Notes the samples of a run that cannot be written.
+
+    Args:
+        found: Samples that an earlier part of the run wrote.
+        noted: Those that it noted as missing.
+
+    Attributes:
+        found: Number of samples that can be written.
+        noted: Name and seed of each that cannot, and why.
+    """
+
+    def __init__(self, found: int = 0, noted: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.found = found
+        self.noted: list[Mapping[str, Any]] = list(noted)
+        self._first: MissingSampleError | None = None
+
+    def made(self, sample: GeneratedGraph, make: Callable[[GeneratedGraph], T]) -> T | None:
+        """Return what is made of a sample, None if it is missing.
+
+        Raises:
+            DataError: If none of the first samples can be made: then the request is at fault.
+            UsageError: The same, where the plan that was asked for fits none.
+        """
+        try:
+            made = make(sample)
+        except MissingSampleError as error:
+            self._first = self._first or error
+            self.noted.append({"name": sample.name, "seed": sample.seed, "reason": str(error)})
+            if not self.found and len(self.noted) >= _FIRST:
+                self.require_some()
+            return None
+        self.found += 1
+        return made
+
+    def require_some(self) -> None:
+        """Refuse a run of which every sample is missing. Raises as ``made``."""
+        if self.noted and not self.found:
+            if self._first is not None and self._first.__cause__ is not None:
+                raise self._first.__cause__
+            raise DataError(str(self.noted[0]["reason"]))
+
+
+def missing_samples(path: Path, num: int) -> str:
+    """Return which samples of a run are missing and why, "" if none is.
+
+    Args:
+        path: The manifest of the samples, or the file of a run in parts.
+        num: Number of samples that were asked for.
+    """
+    if is_run(path.parent):
+        parts = SampleRun.read(path.parent).parts_at(path.parent)
+        noted = [entry for index in parts for entry in index.missing]
+    else:
+        noted = json.loads(path.read_text(encoding="utf-8")).get("missing", [])
+    if not noted:
+        return ""
+    seeds = ", ".join(f"{entry['seed']}" for entry in noted[:_SHOWN])
+    more = f" and {len(noted) - _SHOWN:,} more" if len(noted) > _SHOWN else ""
+    word, are = ("seed", "is") if len(noted) == 1 else ("seeds", "are")
+    return (
+        f"{path}: {len(noted):,} of {num:,} samples {are} missing ({word} {seeds}{more}), the "
+        f"others are written; ask for other seeds or less. The first: {noted[0]['reason']}"
+    )

@@ -1,0 +1,89 @@
+"""Fake tensors that are remembered, held against PyTorch's."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from small_programs import images, language
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import layerdag as ld
+from layerdag.capturing import step
+from layerdag.capturing.fake_tensors import RememberingFakeMode
+from layerdag.traces.chakra.workload import encode_workload
+
+
+@pytest.mark.parametrize("make", [language, images])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"fsdp": 2, "precision": "bf16"},
+        {"data": 4, "optimizer": "sgd-momentum-foreach", "clip": 1.0, "accumulate": 2},
+        {"optimizer": "rmsprop-forloop"},
+    ],
+    ids=str,
+)
+def test_a_step_is_the_one_of_fake_tensors_without_memory(
+    monkeypatch: pytest.MonkeyPatch, make: Any, plan: dict[str, Any]
+) -> None:
+    model, inputs = make()
+    found = [encode_workload(ld.capture_model(model, inputs, **plan).workload(), "it")
+             for _ in range(2)]  # fmt: skip
+    plain = lambda: FakeTensorMode(allow_non_fake_inputs=True)  # noqa: E731
+    monkeypatch.setattr(step, "RememberingFakeMode", plain)
+    own = encode_workload(ld.capture_model(model, inputs, **plan).workload(), "it")
+    assert found == [own, own]
+
+
+def overlapping(x: Tensor) -> Tensor:
+    return x[1:].add_(x[:-1])
+
+
+CALLS: dict[str, Callable[[Tensor], Any]] = {
+    "a view": lambda x: x[1:, ::2].transpose(0, 1),
+    "a reshape that is a view": lambda x: x.reshape(-1, 2),
+    "a reshape that is a copy": lambda x: x.t().reshape(-1, 2),
+    "itself": lambda x: x.mul_(2),
+    "two that see one memory": overlapping,
+    "itself twice": lambda x: x.add_(x),
+    "parts": lambda x: list(x.split(2)),
+    "a number of another kind": lambda x: (x * 1, x * 1.0, x.to(torch.int64) * 1,
+                                           x.to(torch.int64) * 1.0),
+    "a list": lambda x: torch._foreach_sqrt([x, x.clone()]),
+    "strides": lambda x: torch.empty_like(x.t()).exp(),
+    "nothing": lambda x: x[:0].sum(),
+}  # fmt: skip
+
+
+def told(call: Callable[[Tensor], Any], mode: FakeTensorMode) -> list[Any]:
+    """Return shapes, strides, offsets, dtypes and which memory is whose."""
+    with mode:
+        x = torch.empty(6, 4)
+        result = call(x)
+    parts = result if isinstance(result, list | tuple) else [result]
+    memories = [part.untyped_storage()._cdata for part in (x, *parts)]
+    return [
+        (tuple(p.shape), p.stride(), p.storage_offset(), p.dtype, str(p.device),
+         p is x, memories.index(memory))
+        for p, memory in zip(parts, memories[1:], strict=True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_are_those_of_pytorch_the_first_time_and_the_second(name: str) -> None:
+    own = told(CALLS[name], FakeTensorMode())
+    assert [told(CALLS[name], RememberingFakeMode()) for _ in range(2)] == [own, own]
+
+
+def test_what_has_content_is_not_remembered() -> None:
+    for number in (2, 3):
+        with RememberingFakeMode():
+            assert (torch.tensor(number) + 1).item() == number + 1
+
+
+def test_an_operator_that_refuses_does_so_again() -> None:
+    for _ in range(2):
+        with RememberingFakeMode(), pytest.raises(RuntimeError, match="reduction dim"):
+            torch.empty(3, 4) @ torch.empty(3, 4)
