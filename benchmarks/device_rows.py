@@ -5,6 +5,9 @@ Shape letters: as in ``layerdag.models``.
 
 import os
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -280,6 +283,16 @@ def sample_jobs(*, num: int, max_nodes: int, best_of: int | None, device: str) -
         "nodes_per_graph": nodes / num,
         "peak_mb": _peak_mb(device),
     }
+
+
+def sample_command(*, num: int, device: str) -> Row:
+    """Run ``layerdag sample`` at its defaults, from its start to the last file."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("sample", f"num={num}", f"device={device}", f"out={folder}/samples")
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "layerdag", *words], check=True, timeout=60)
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "graphs_per_s": num / seconds}
 
 
 def same_graphs(*, num: int, max_nodes: int, best_of: int, device: str) -> Row:

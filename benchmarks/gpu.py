@@ -32,6 +32,7 @@ from device_rows import (
     Row,
     machine,
     same_graphs,
+    sample_command,
     sample_jobs,
     sample_positions,
     sample_random,
@@ -62,20 +63,21 @@ def gpu_parts(tests: bool) -> list[Part]:
         Part("training", 100, [
             Measurement({"what": "machine"}, machine),
             *(on_gpu("fast", batch_nodes=n) for n in BATCHES),
-            *(on_gpu("fast", arguments=a, batch_nodes=64_000) for a in (WIDE, WIDER)),
+            on_gpu("fast", arguments=WIDE, batch_nodes=64_000),
         ]),
+        Part("corpus", 60, [_corpus("cuda", 8.0), _corpus("cpu", 8.0)]),
+        Part("samples", 80, [_samples(num=64, device=device) for device in ("cpu", "cuda")]),
+        Part("cpu", 40, [on_cpu("fast", batch_nodes=n) for n in (2_000, 16_000)]),
+        *([Part("tests", 200, [tested])] if tests else []),
+        Part("wider", 40, [on_gpu("fast", arguments=WIDER, batch_nodes=64_000)]),
         Part("sampling", 90, [
             *(drawn("fast", graphs=n, device="cuda") for n in (64, 1024, 4096)),
             *(_shipped(num=n, device="cuda") for n in (32, 128)),
         ]),
-        Part("corpus", 60, [_corpus("cuda", 15.0)]),
-        *([Part("tests", 200, [tested])] if tests else []),
         Part("jobs", 60, [jobs(best_of=n, device="cuda") for n in (1, None)]),
-        Part("cpu", 90, [
+        Part("sampling, cpu", 90, [
             _shipped(num=32, device="cpu"),
-            *(on_cpu("fast", batch_nodes=n) for n in (2_000, 16_000)),
             *(drawn("fast", graphs=n, device="cpu") for n in (64, 1024)),
-            _corpus("cpu", 12.0),
         ]),
         Part("same", 40, [_same(best_of=n, num=32, max_nodes=60) for n in (1, 8)]),
         Part("reference", 40, [
@@ -102,6 +104,7 @@ def cpu_parts() -> list[Part]:
             drawn("reference", arguments=SINGLE),
         ], 1),
         Part("jobs", 20, [_jobs(num=2, max_nodes=24, best_of=1, device="cpu")], 1),
+        Part("samples", 40, [_samples(num=2, device="cpu")], 1),
         Part("same", 20, [_same(best_of=1, num=2, max_nodes=24, device="cpu")], 1),
     ]  # fmt: skip
 
@@ -141,6 +144,12 @@ def _jobs(**options: Any) -> Measurement:
     """Return the row of whole jobs."""
     label = {"what": "jobs", "model": "fast", **options}
     return Measurement(label, partial(sample_jobs, **options))
+
+
+def _samples(*, num: int, device: str) -> Measurement:
+    """Return the row of what ``layerdag sample`` takes, from its start to the last file."""
+    label = {"what": "layerdag sample", "model": "fast", "device": device, "num": num}
+    return Measurement(label, partial(sample_command, num=num, device=device))
 
 
 def _same(*, device: str = "cuda", **options: Any) -> Measurement:

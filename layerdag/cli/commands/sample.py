@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _MOST_PROCESSES = 8
+# A process takes as long to start as about 16 samples do.
+_SAMPLES_PER_PROCESS = 16
 _PROCESS_BYTES = 2_000_000_000
 """Of a process that draws 32 jobs of some thousand nodes side by side."""
 
@@ -88,6 +90,8 @@ def _processes(
 ) -> int:
     """Return how many processes draw: unless asked for, one for as many processors as threads.
 
+    A process is worth its start from 16 samples on.
+
     Samples in parts are shared out among processes by ``shard``, and an accelerator is one device.
 
     Raises:
@@ -111,7 +115,8 @@ def _processes(
         return 1
     room = available_memory() // _PROCESS_BYTES
     processors = (os.cpu_count() or 1) // torch.get_num_threads()
-    return max(1, min(processors, _MOST_PROCESSES, room))
+    worth = settings.num // _SAMPLES_PER_PROCESS
+    return max(1, min(processors, _MOST_PROCESSES, room, worth))
 
 
 def _write_samples(

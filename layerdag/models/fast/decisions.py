@@ -104,7 +104,7 @@ class Pointer(nn.Module):
         """Return the score of each candidate token, shape (P,)."""
         decision_P = candidates.decision_P
         query_Pd = gather_rows(self.query(hidden_QD), decision_P)
-        score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
+        score_P = _dot(query_Pd, key_Pd) * key_Pd.shape[1] ** -0.5
         code_QK = self.code_scores(hidden_QD)
         flat_P4 = decision_P[:, None] * code_QK.shape[1] + codes_P4 + self.offset_F
         return score_P + code_QK.flatten().gather(0, flat_P4.flatten()).view(flat_P4.shape).sum(-1)
@@ -119,10 +119,16 @@ class Pointer(nn.Module):
         """Return the score of each candidate block (mean key, code of its pending children)."""
         decision_P = candidates.decision_P
         query_Pd = gather_rows(self.far_query(hidden_QD), decision_P)
-        score_P = to_float32(query_Pd * key_Pd).sum(-1) * key_Pd.shape[1] ** -0.5
+        score_P = _dot(query_Pd, key_Pd) * key_Pd.shape[1] ** -0.5
         code_QK = self.block_scores(hidden_QD)
         # Not [decision_P, codes_P], whose gradient a GPU adds up row by row.
         return score_P + code_QK.flatten().gather(0, decision_P * code_QK.shape[1] + codes_P)
+
+
+def _dot(query_Pd: Float[Tensor, "P d"], key_Pd: Float[Tensor, "P d"]) -> Float[Tensor, " P"]:
+    """Return the products of queries and keys, summed in at least single precision."""
+    precision = torch.promote_types(key_Pd.dtype, torch.float32)
+    return (query_Pd * key_Pd).sum(-1, dtype=precision)
 
 
 _PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_token_codes}

@@ -245,7 +245,18 @@ def test_a_process_draws_for_each_processor_where_there_is_memory(
     monkeypatch.setattr(_sample.os, "cpu_count", lambda: processors)
     monkeypatch.setattr("torch.get_num_threads", lambda: threads)
     monkeypatch.setattr("layerdag.runtime.reading.available_memory", lambda: gigabytes * 10**9)
-    settings = GenerationSettings(processes=asked)
+    settings = GenerationSettings(num=1000, processes=asked)
+    assert _sample._processes(on_device("cpu"), settings, None) == found
+
+
+@pytest.mark.parametrize(("num", "found"), [(1, 1), (31, 1), (32, 2), (1000, 8)])
+def test_few_samples_are_not_worth_the_start_of_more_processes(
+    monkeypatch: pytest.MonkeyPatch, num: int, found: int
+) -> None:
+    monkeypatch.setattr(_sample.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    monkeypatch.setattr("layerdag.runtime.reading.available_memory", lambda: 10**12)
+    settings = GenerationSettings(num=num)
     assert _sample._processes(on_device("cpu"), settings, None) == found
 
 
