@@ -33,7 +33,7 @@ class SampleCommand:
         out: Folder to write.
         overwrite: Whether samples that lie in ``out`` may be replaced.
         format: Of the files.
-        device: "auto", "cpu" or "cuda".
+        device: "cpu", "cuda", or "auto", which is the processor.
         threads: Of torch on a processor; 0 leaves torch's own choice.
         dry_run: Whether to check and print the settings, and stop.
     """

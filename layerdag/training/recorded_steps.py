@@ -9,6 +9,7 @@ it has met, and with every growth its step is recorded anew.
 """
 
 import math
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -24,6 +25,8 @@ ROOM = 1.1
 """How much larger than what they have met the sizes of a class become when they grow."""
 
 _ALIGNMENT = 64
+# A call of CUDA by another thread, such as for pinned memory, spoils a recording.
+_DEVICE_CALLS = threading.Lock()
 
 T = TypeVar("T")
 
@@ -86,7 +89,8 @@ def pack(model: DAGModel, derived: DAGBatch, to: SizeClass, *, pinned: bool) -> 
     batch = model.padded(derived, to.sizes)
     tensors = _tensors(batch)
     places, total = _places(tensors)
-    data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
+    with _DEVICE_CALLS:
+        data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
     for view, tensor in zip(_views(data, tensors, places), tensors, strict=True):
         view.copy_(tensor)
     return PackedBatch(batch, to, data, model.counts(derived))
@@ -209,6 +213,6 @@ def record_cuda_graph(
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     graph.register_generator_state(generator)
-    with torch.cuda.graph(graph):
+    with _DEVICE_CALLS, torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result = work()
     return result, graph.replay

@@ -67,7 +67,9 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         return
     if asked.threads:
         torch.set_num_threads(asked.threads)
-    checkpoint = load_checkpoint(folder, pick_device(asked.device))
+    # Graphs of jobs are too small for a GPU: it draws them more slowly than one processor.
+    device = "cpu" if asked.device == "auto" else asked.device
+    checkpoint = load_checkpoint(folder, pick_device(device))
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
     if parts is None:
         manifest = _write_samples(checkpoint, settings, asked)
