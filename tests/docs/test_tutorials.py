@@ -36,5 +36,5 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
 
 def test_every_tutorial_has_code_that_runs() -> None:
     tutorials = sorted((DOCS / "tutorials").glob("*.md"))
-    assert len(tutorials) == 9
+    assert len(tutorials) == 10
     assert set(tutorials) <= set(PAGES)

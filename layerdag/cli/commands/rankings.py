@@ -19,9 +19,8 @@ SUMMARY = (
     "jobs and deliberately bad generators, which must lose."
 )
 EXAMPLE = (
-    "  layerdag sample --checkpoint pretrained --num 200 --world-size 2 --out samples/two\n"
-    "  layerdag sample --checkpoint pretrained --num 100 --world-size 4 --out samples/four\n"
-    "  layerdag rankings data samples/two samples/four"
+    "  layerdag sample --num 300 --out samples\n"
+    "  layerdag rankings data samples"
 )
 TRAINING, SAMPLES = "training jobs", "samples"
 
