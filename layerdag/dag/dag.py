@@ -440,7 +440,8 @@ class DAGBatch:
     def to(self, device: torch.device | str) -> "DAGBatch":
         """Return the batch on ``device`` with what it carries."""
         device = torch.device(device)
-        return on_device(replace(self), device).carrying(on_device(self.derived, device))
+        moved = on_device(replace(self), device)
+        return moved if self.derived is None else moved.carrying(on_device(self.derived, device))
 
 
 def _require_layer_order(layers: Sequence[Tensor]) -> None:

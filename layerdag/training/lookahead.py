@@ -25,17 +25,20 @@ class MicroBatch:
 
     Attributes:
         graphs_G: Numbers of the graphs.
-        first: The first of them, which is in no other micro-batch.
         noise_seed: Of its noise.
         epoch: Epoch that the next one comes from.
         position: Its position there.
     """
 
     graphs_G: Tensor
-    first: int
     noise_seed: int
     epoch: int
     position: int
+
+    @property
+    def first(self) -> int:
+        """The first of the graphs, which is in no other micro-batch."""
+        return int(self.graphs_G[0])
 
 
 def host_threads() -> int:

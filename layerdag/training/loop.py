@@ -409,7 +409,7 @@ class _Trainer:
                     seed = derive_seed(self.settings.seed, "noise", epoch, position)
                     graphs_G = batches[position]
                 position += 1
-            yield MicroBatch(graphs_G, int(graphs_G[0]), seed, epoch, position)
+            yield MicroBatch(graphs_G, seed, epoch, position)
 
     @contextlib.contextmanager
     def _steps(self) -> Iterator["_Steps"]:

@@ -18,10 +18,7 @@ SUMMARY = (
     "Do samples order clusters, plans and jobs as real jobs do? Beside them stand real training "
     "jobs and deliberately bad generators, which must lose."
 )
-EXAMPLE = (
-    "  layerdag sample --num 300 --out samples\n"
-    "  layerdag rankings data samples"
-)
+EXAMPLE = "  layerdag sample --num 300 --out samples\n  layerdag rankings data samples"
 TRAINING, SAMPLES = "training jobs", "samples"
 
 

@@ -91,8 +91,8 @@ def test_recorded_steps_move_the_weights_as_plain_ones_do(
 
 def stream(count: int) -> Iterator[MicroBatch]:
     for number in range(count):
-        first = number % 12
-        yield MicroBatch(torch.tensor([first, (number * 5 + 1) % 12]), first, number, 0, number + 1)
+        graphs_G = torch.tensor([number % 12, (number * 5 + 1) % 12])
+        yield MicroBatch(graphs_G, number, 0, number + 1)
 
 
 def ahead_of(fast: ModelSpec, source: BatchSource, batches, threads: int = 2, most: int = 1 << 20):
@@ -143,7 +143,7 @@ def test_a_batch_that_is_kept_is_made_once(data, fast, most):
 
     source = Counted(data, 4, 100, seed=0)
     plain = dict(enumerate(source.epoch_batches(0)))
-    batches = (MicroBatch(plain[n % len(plain)], n % len(plain), n, 0, n + 1) for n in range(100))
+    batches = (MicroBatch(plain[n % len(plain)], n, 0, n + 1) for n in range(100))
     with ahead_of(fast, source, batches, most=most) as ahead:
         made = [ahead.next() for _ in range(40)]
     for batch, packed in made:
