@@ -513,10 +513,16 @@ def _holds_graph(path: Path) -> bool:
         return False
 
 
+_LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
+
+
 def _other_graph(path: Path) -> str:
     """Return what a graph of another tool is, and what to do; "" for any other file."""
     with path.open("rb") as stream:
-        what = foreign_format(stream.read(1 << 16))
+        start = stream.read(1 << 16)
+    if ".json" in path.suffixes[-2:] and _LIKE_A_GRAPH.search(start):
+        return "has nodes or edges, but is no graph in a form of JSON that is read"
+    what = foreign_format(start)
     return what if GRAPHS in what or "is packed" in what else ""
 
 

@@ -22,7 +22,7 @@ from layerdag.programs.recording import (
     Recording,
     Reference,
 )
-from layerdag.runtime.json_shape import plain_reason
+from layerdag.runtime.json_shape import found_value, plain_reason
 from layerdag.traces.pytorch.host_trace import argument_values, attribute
 from layerdag.traces.pytorch.kineto import Raw, stream_objects
 from layerdag.traces.pytorch.operators import scalar_type
@@ -63,8 +63,14 @@ def recording_of_host_trace(path: str | Path) -> Recording:
             1.0.3 do, or FSDP's gathers stand where parameters were.
     """
     nodes = list(stream_objects(path, "nodes"))
-    if any(not isinstance(node.get("id"), int) for node in nodes):
-        raise TraceError(f"{path} has a node without an id; it is damaged, collect it again.")
+    for node in nodes:
+        for key in ("id", *({"ctrl_deps", "parent"} & node.keys())):
+            if type(node.get(key)) is not int:
+                found = found_value(node.get(key))
+                raise TraceError(
+                    f"{path}: node {node.get('id')} has {found} as '{key}', which is the number "
+                    "of a node; it is damaged, collect it again."
+                )
     nodes.sort(key=lambda node: int(node["id"]))
     if not nodes:
         raise TraceError(f"{path} has no nodes.")
