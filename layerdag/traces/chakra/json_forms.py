@@ -81,6 +81,8 @@ def _node(at: int, row: object, source: str) -> NodeSpec:
     if not isinstance(row, dict) or type(row.get("Id")) is not int:
         raise TraceError(f"{source}: entry {at} of 'workload_graph' has no integer 'Id'.")
     where = f"{source}: node {row['Id']}"
+    if not isinstance(row.get("Name", ""), str):
+        raise TraceError(f"{where}: 'Name' is {found_value(row['Name'])}; write a text.")
     extra = [(key, value) for key, value in row.items() if key not in _OWN_KEYS]
     return NodeSpec(
         id=row["Id"],

@@ -16,6 +16,12 @@ ACCURACY = {
     "data": 8, "tensor": 1, "pipeline": 1, "precision": "bf16", "device": "h100", "devices": 8,
     "step_s": 0.5,
 }  # fmt: skip
+TENSOR = {
+    "id": 3,
+    "name": "aten::mm",
+    "ctrl_deps": 3,
+    "inputs": {"values": [[7]], "types": ["Tensor(float)"], "shapes": [["4 m"]]},
+}
 LOOP = {"name": "a", "parents": ["a"], "children": []}
 HOST = {"schema": "1.1.1", "nodes": [{"id": 3, "name": "aten::mm", "ctrl_deps": [7]}]}
 
@@ -65,6 +71,10 @@ COMMANDS = [
     (_table(data=0), "accuracy IN", "data is 0; it must be at least 1"),
     (_table(step_s="0.5,7"), "accuracy IN", "more cells than the first line has names"),
     (_file("h.json", json.dumps(HOST)), "program IN --print", "node 3 has [7] as 'ctrl_deps'"),
+    (
+        _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [TENSOR]})),
+        "program IN --print", "node 3 has [[7], \"Tensor(float)\", [\"4 m\"]] among its inputs",
+    ),
     (_file("l.csv", "name,label\n"), "pack GRAPHS --labels IN --out OUT/p", "names no graph"),
     (
         lambda folder: str(write_corpus(folder / "c", {"train": 2})),
