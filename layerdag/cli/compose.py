@@ -50,7 +50,7 @@ from layerdag.datasets.loading import data_config, kind_of_folder, load_config
 from layerdag.errors import CheckpointError, ConfigError, DataError, UsageError
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
 from layerdag.training.checkpoint import LAST, RUN_FILE, checkpoint_path, read_schema
@@ -460,7 +460,7 @@ def read_run_file(directory: Path) -> dict[str, Any]:
     """
     file = directory / RUN_FILE
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
         require_shape(content, {"config": {"data": {str: object}}})
         config, data = content["config"], dict(content["config"]["data"])
         for name in _DATA_PATHS:
@@ -509,7 +509,7 @@ def _kept(directory: Path) -> dict[str, Any]:
     if (directory / RUN_FILE).is_file():
         return read_run_file(directory)
     try:
-        kept = json.loads((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
+        kept = parse_json((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}  # what is missing is reported when the checkpoint is read
     return kept if isinstance(kept, dict) and "training" in kept else {}

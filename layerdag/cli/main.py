@@ -369,6 +369,11 @@ def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.N
     """Return the flags of a verb; refuse a word that it does not take with the nearest flag."""
     if parser.prog != "layerdag collect":  # whose script may have such a flag
         require_plain_json(arguments)
+        if "" in arguments:
+            before = arguments[arguments.index("") - 1] if arguments[0] else parser.prog
+            raise UsageError(
+                f"Behind '{before}' stands an empty word; write its value, or leave it out."
+            )
     args, strange = parser.parse_known_args(arguments)
     if strange:
         require_plain_json(arguments, strange)

@@ -28,6 +28,7 @@ from layerdag.datasets.loading import (
     data_config,
     read_dataset,
     read_learned_dataset,
+    require_no_labels,
 )
 from layerdag.datasets.programs import PROGRAMS, jobs_of_programs
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
@@ -221,6 +222,7 @@ class RealData:
             UsageError: If one was trained with, and is not found.
         """
         if self.labels is not None:
+            require_no_labels(self.source, "folder", self.labels)
             return self.labels
         folder = Path(self.source)
         names = [Path(str(recorded)).name] if recorded else list(LABEL_FILES)

@@ -40,7 +40,7 @@ from layerdag.errors import GraphError, TraceError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, size_conditions
 from layerdag.graph.topology import longest_path_layers, pointers
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
-from layerdag.traces.analysis import WORLD_NAMES, group_names, program_order
+from layerdag.traces.analysis import WORLD_NAMES, group_names, program_order, refuse_negative
 from layerdag.traces.chakra.files import without_nodes
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload, dependency_edges
 
@@ -290,6 +290,8 @@ def job_graph(
         GraphError: If there is no node, or dependencies form a cycle.
     """
     traces = [without_nodes(part.trace, part.trace.type_N <= NodeType.METADATA) for part in classes]
+    for trace in traces:
+        refuse_negative(trace)
     start_C = pointers([trace.num_nodes for trace in traces])
     if start_C[-1] == 0:
         raise GraphError(f"{name}: the traces hold no work, only metadata; collect them again.")

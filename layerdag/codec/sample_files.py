@@ -29,7 +29,13 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition, decode_j
 from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import decode_graphml
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import (
+    found_value,
+    parse_json,
+    plain_reason,
+    require_known,
+    require_shape,
+)
 from layerdag.runtime.reading import (
     Unpacked,
     available_memory,
@@ -114,7 +120,7 @@ class PartIndex:
         """
         path = folder / f"{part_name(part)}.json"
         try:
-            content = json.loads(read_parsed(path))
+            content = parse_json(read_parsed(path))
             require_shape(content, _INDEX_SHAPE)
             if content.pop("format") != PART_FORMAT:
                 raise ValueError(f"its format is not {PART_FORMAT}")
@@ -253,7 +259,7 @@ class SampleRun:
         """
         path = Path(folder) / RUN
         try:
-            content = json.loads(read_parsed(path))
+            content = parse_json(read_parsed(path))
             require_shape(content, _RUN_SHAPE)
             if content.pop("format") != RUN_FORMAT:
                 raise ValueError(f"its format is not {RUN_FORMAT}")
@@ -313,7 +319,7 @@ class StoredSample:
         """
         require_parsable(meta, source)
         try:
-            entry = json.loads(meta)
+            entry = parse_json(meta)
             require_shape(entry, {"name": str, "seed": int, "conditions": dict})
             conditions = {
                 name: value if isinstance(value, str) else float(value)
@@ -352,7 +358,7 @@ class StoredSample:
             if name.endswith(".graphml"):
                 return decode_graphml(content, at)
             if name.endswith(program_json.SUFFIX):
-                return program_json.program_graph(json.loads(content), at)
+                return program_json.program_graph(parse_json(content), at)
             if name.endswith(".json"):
                 return decode_json(content, at)
         raise DataError(f"{self.source}: holds no trace and no graph.")
@@ -368,7 +374,7 @@ class StoredSample:
             return self.graph
         at = f"{self.source}/{file}"
         require_parsable(self.files[file], at)
-        return program_json.program_graph(json.loads(self.files[file]), at)
+        return program_json.program_graph(parse_json(self.files[file]), at)
 
     def workload(self) -> Workload:
         """Return the traces of a job.

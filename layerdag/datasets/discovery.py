@@ -1,7 +1,6 @@
 """Find the jobs and labels in a folder."""
 
 import hashlib
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -43,6 +42,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.runtime.files import entries_below
+from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
@@ -357,7 +357,7 @@ def _listed(path: Path, notes: NoteCollector) -> Iterator[tuple[str, dict[str, C
     lines = read_parsed(path).decode("utf-8", errors="replace").split("\n")
     for number, line in enumerate(lines, start=1):
         try:
-            row = json.loads(line) if line.strip() else None
+            row = parse_json(line) if line.strip() else None
         except (ValueError, RecursionError):
             notes.add(
                 NoteKind.ENCODING, path.name, "a line that is no JSON; left out",
@@ -533,6 +533,10 @@ def read_folder(
     others: Mapping[str, int] = {}
     parts: Mapping[str, Split] = {}
     if (folder / INDEX).is_file():
+        if labels_at is not None:
+            raise DataError(
+                f"{folder}: its {INDEX} has the labels; leave the label file {labels_at} out."
+            )
         jobs = list(_of_corpus(folder, left_out))
         parts = _parts_of(folder)
     else:

@@ -30,7 +30,7 @@ from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import Blocks, GraphDataset
-from layerdag.datasets.loading import FolderConfig
+from layerdag.datasets.loading import LABEL_FILES, FolderConfig
 from layerdag.datasets.packed import is_packed, load_packed
 from layerdag.datasets.samples import iter_samples
 from layerdag.datasets.splits import (
@@ -246,9 +246,22 @@ def load_folder(  # noqa: PLR0913
     known = folder_labels(config)
     graphs = list(folder_graphs(config, known, left_out))
     data = dataset_of(config, graphs, known)
-    notes = [*known.notes, *unmatched_labels(config, known, [graph.name for graph in graphs])]
+    notes = [
+        *_unused_labels(config),
+        *known.notes,
+        *unmatched_labels(config, known, [graph.name for graph in graphs]),
+    ]
     notes += [note for graph in graphs for note in graph.notes]
     return data.replaced(left_out=(*left_out, *data.left_out), notes=merge_notes(notes))
+
+
+def _unused_labels(config: FolderConfig) -> tuple[Note, ...]:
+    """Return a note on a label file in the folder that was not named."""
+    notes = NoteCollector(str(config.folder))
+    for name in LABEL_FILES if config.labels is None else ():
+        if (config.folder / name).is_file():
+            notes.add(NoteKind.LABEL, name, "lies in the folder and is not used; name it to use it")
+    return notes.notes
 
 
 def folder_labels(config: FolderConfig) -> Labels:
@@ -513,10 +526,16 @@ def _holds_graph(path: Path) -> bool:
         return False
 
 
+_LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
+
+
 def _other_graph(path: Path) -> str:
     """Return what a graph of another tool is, and what to do; "" for any other file."""
     with path.open("rb") as stream:
-        what = foreign_format(stream.read(1 << 16))
+        start = stream.read(1 << 16)
+    if ".json" in path.suffixes[-2:] and _LIKE_A_GRAPH.search(start):
+        return "has nodes or edges, but is no graph in a form of JSON that is read"
+    what = foreign_format(start)
     return what if GRAPHS in what or "is packed" in what else ""
 
 

@@ -144,17 +144,30 @@ def read_dataset(
     Words of a folder of graphs are renamed if they are neither public nor among ``public_words``
     ("all" keeps every word).
 
-    A label file counts for folders of traces or graphs alone. A DGRL family is labeled with its
-    latencies on the Cortex-A76 processor.
+    A label file counts for folders of traces or graphs alone, and is refused elsewhere. A DGRL
+    family is labeled with its latencies on the Cortex-A76 processor.
 
     Raises:
-        UsageError: If the folder is no data set.
+        UsageError: If the folder is no data set, or has labels of its own and a file is named.
         DataError: If a file is damaged.
     """
     options: dict[str, Any] = {} if labels is None else {"labels": labels}
     options["public_words"] = public_words
     kind = kind_of_folder(Path(folder), options)
+    if labels is not None:
+        require_no_labels(folder, kind, labels)
     return load_dataset(Path(folder), **(options if kind == "folder" else {}))
+
+
+def require_no_labels(folder: str | Path, kind: str, labels: str | Path) -> None:
+    """Refuse a label file where it would not count.
+
+    Raises:
+        UsageError: If the folder is a data set that has its labels, or a packed one.
+    """
+    if kind != "folder" or (Path(folder) / HEADER).is_file():
+        what = "is packed and" if kind == "folder" else f"is a data set of the kind '{kind}' and"
+        raise UsageError(f"{folder}: {what} has its labels; leave the label file {labels} out.")
 
 
 def read_learned_dataset(

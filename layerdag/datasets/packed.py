@@ -26,7 +26,7 @@ from layerdag.datasets.loading import HEADER, FolderConfig
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, Condition, Split
 from layerdag.runtime.files import FolderKind, unexpected_files, write_text
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import GraphSchema
@@ -126,7 +126,7 @@ class PackedHeader:
         """
         path = folder / HEADER
         try:
-            data = json.loads(read_parsed(path))
+            data = parse_json(read_parsed(path))
             require_shape(data, {"version": int})
             version = data["version"]
             if version == VERSION:
@@ -177,7 +177,7 @@ def renamed_by_header(folder: str | Path) -> dict[str, dict[str, dict[str, str]]
     if not path.is_file():
         return {}
     try:
-        data = json.loads(read_parsed(path))
+        data = parse_json(read_parsed(path))
         require_shape(data, {str: {str: {str: str}}})
     except (ValueError, RecursionError) as error:
         raise DataError(
@@ -500,7 +500,7 @@ def _names(
     folder: Path, header: PackedHeader
 ) -> tuple[dict[Split, tuple[str, ...]], dict[Split, tuple[str, ...]]]:
     """Return names and content hashes of the graphs of each split. Raises ValueError."""
-    data = json.loads(read_parsed(folder / NAMES))
+    data = parse_json(read_parsed(folder / NAMES))
     found = []
     for key in ("names", "contents"):
         listed = data.get(key) if isinstance(data, dict) else None

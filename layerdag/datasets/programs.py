@@ -1,6 +1,5 @@
 """The forward programs of the embedded corpus' training runs, one graph per run."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.formats.program_json import CALL, program_graph
+from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
@@ -153,7 +153,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(read_parsed(path).splitlines(), start=1):
         where = f"{path}: line {number}"
         try:
-            yield where, json.loads(line)
+            yield where, parse_json(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where} is no JSON: {error}.") from error
 

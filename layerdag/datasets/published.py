@@ -25,7 +25,6 @@ keeps its idea, but validity figures on it are not comparable one to one with th
 """
 
 import csv
-import json
 import math
 import pickle
 import re
@@ -50,7 +49,7 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.topology import longest_path_layers
-from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import open_unpacked, read_parsed, require_plain_archive
 from layerdag.runtime.rng import numpy_generator
@@ -495,7 +494,7 @@ def _split(folder: Path, graphs: list[AttributedGraph]) -> dict[Split, list[Attr
             f"{folder}: there is no train.pth, and no split.json that splits the file there is."
         )
     try:
-        chosen = json.loads(read_parsed(path))
+        chosen = parse_json(read_parsed(path))
         require_shape(chosen, {split: [int] for split in SPLITS})
         require_known(chosen, SPLITS)
         wrong = [n for split in SPLITS for n in chosen[split] if not 0 <= n < len(graphs)]

@@ -43,7 +43,7 @@ from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.program_json import SIZES, program_sizes
 from layerdag.graph.rolled_blocks import BLOCK
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.reading import available_memory, path_within, read_parsed, read_whole
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
@@ -112,7 +112,7 @@ def _one_by_one(folder: Path) -> Iterator[StoredSample]:
     """Yield the samples of a folder with a folder or file for each."""
     manifest = folder / _MANIFEST
     try:
-        content = json.loads(read_parsed(manifest))
+        content = parse_json(read_parsed(manifest))
         require_shape(content, {"samples": [{"name": str, "file?": str}]})
     except (ValueError, RecursionError) as error:
         raise DataError(

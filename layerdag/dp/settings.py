@@ -291,6 +291,10 @@ def _owners(file: Path) -> Mapping[str, str]:
                 )
             owners: dict[str, str] = {}
             for row in reader:
+                if None in row or None in row.values():
+                    raise DataError(
+                        f"{file}: line {reader.line_num} has not as many cells as the first line."
+                    )
                 name, owner = str(row["graph"]), str(row["owner"])
                 if owners.setdefault(name, owner) != owner:
                     raise DataError(

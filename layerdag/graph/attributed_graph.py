@@ -21,9 +21,9 @@ from layerdag.runtime.files import write_bytes, write_text
 from layerdag.runtime.json_shape import (
     found_value,
     number_in,
+    parse_json,
     plain_reason,
     require_known,
-    unique_members,
 )
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
@@ -220,7 +220,7 @@ def read_json(path: str | Path) -> AttributedGraph:
 def decode_json(content: bytes, source: str) -> AttributedGraph:
     """Return the graph in the content of a file; see ``read_json``."""
     try:
-        data = json.loads(content)
+        data = parse_json(content)
         if not isinstance(data, dict):
             raise ValueError("it is no object")
         if data.get("format") != JSON_FORMAT:
@@ -386,6 +386,8 @@ def read_labels(path: str | Path) -> Labels:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: the label file cannot be read ({error}).") from None
     table = _json_table(path, text) if path.suffix.lower() == ".json" else _csv_table(path, text)
+    if not table.rows:
+        raise DataError(f"{path}: names no graph; write a line for each, or leave the file out.")
     splits = {
         name: _split(path, name, row.pop(SPLIT)) for name, row in table.rows.items() if SPLIT in row
     }
@@ -480,7 +482,7 @@ def _csv_table(path: Path, text: str) -> _Table:
 def _json_table(path: Path, text: str) -> _Table:
     """Return the values of a JSON as text."""
     try:
-        data = json.loads(text, object_pairs_hook=unique_members)
+        data = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error}).") from None
     if not isinstance(data, dict):
@@ -543,7 +545,7 @@ def read_step_time(path: str | Path) -> float:
         DataError: If the file holds none.
     """
     try:
-        document = json.loads(read_parsed(path))
+        document = parse_json(read_parsed(path))
         require_known(document, ("step_time_s", "ranks", "measured"))
         least = document["step_time_s"]["min"]
         is_number = isinstance(least, int | float) and not isinstance(least, bool)

@@ -38,7 +38,7 @@ from layerdag.programs.steps import derive_step
 from layerdag.programs.targets import TOLERANCE, TargetedProgram, Targets, meet
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, unique_members
+from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
 from layerdag.validation.rules import Finding
@@ -208,7 +208,7 @@ class Program:
             DataError: If the file holds no program; names the node.
         """
         try:
-            data = json.loads(read_parsed(path), object_pairs_hook=unique_members)
+            data = parse_json(read_parsed(path))
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path} is no JSON ({error}); it cannot hold a program.") from error
         return cls.from_json(data, str(path))

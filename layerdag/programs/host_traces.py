@@ -22,7 +22,7 @@ from layerdag.programs.recording import (
     Recording,
     Reference,
 )
-from layerdag.runtime.json_shape import plain_reason
+from layerdag.runtime.json_shape import found_value, plain_reason
 from layerdag.traces.pytorch.host_trace import argument_values, attribute
 from layerdag.traces.pytorch.kineto import Raw, stream_objects
 from layerdag.traces.pytorch.operators import scalar_type
@@ -63,8 +63,21 @@ def recording_of_host_trace(path: str | Path) -> Recording:
             1.0.3 do, or FSDP's gathers stand where parameters were.
     """
     nodes = list(stream_objects(path, "nodes"))
-    if any(not isinstance(node.get("id"), int) for node in nodes):
-        raise TraceError(f"{path} has a node without an id; it is damaged, collect it again.")
+    for node in nodes:
+        for key in ("id", *({"ctrl_deps", "parent"} & node.keys())):
+            if type(node.get(key)) is not int:
+                found = found_value(node.get(key))
+                raise TraceError(
+                    f"{path}: node {node.get('id')} has {found} as '{key}', which is the number "
+                    "of a node; it is damaged, collect it again."
+                )
+        for key in ("inputs", "outputs"):
+            wrong = _wrong_tensor(node.get(key))
+            if wrong is not None:
+                raise TraceError(
+                    f"{path}: node {node['id']} has {found_value(wrong)} among its {key}, where a "
+                    "tensor with a number and a shape belongs; it is damaged, collect it again."
+                )
     nodes.sort(key=lambda node: int(node["id"]))
     if not nodes:
         raise TraceError(f"{path} has no nodes.")
@@ -329,6 +342,32 @@ class _Reader:
         }
         scalars = [at for at, shape in ends.items() if shape == ()]
         return tuple((scalars if trained and scalars else list(ends))[-1:])
+
+
+def _wrong_tensor(held: Any) -> object:
+    """Return what stands where a tensor belongs and is none, None if all are sound."""
+    if not isinstance(held, Mapping):
+        return None  # older schemas, whose arguments have no types
+    lists = [held.get(name, []) for name in ("values", "types", "shapes")]
+    if not all(isinstance(one, list) for one in lists):
+        return held
+    for value, kind, shape in zip(*lists, strict=False):
+        if not isinstance(kind, str) or not _is_sound(value, kind, shape):
+            return [value, kind, shape]
+    return None
+
+
+def _is_sound(value: Any, kind: str, shape: Any) -> bool:
+    """Return whether an argument of a type is sound as far as its tensors go."""
+    if not isinstance(value, list) or not value:
+        return True
+    if kind.startswith("Tensor("):
+        sizes = shape if isinstance(shape, list) else [None]
+        return all(type(n) is int and n >= 0 for n in sizes) and type(value[0]) is int
+    if kind.startswith("GenericList["):
+        parts = zip(value, _listed(kind), shape if isinstance(shape, list) else [], strict=False)
+        return all(_is_sound(*part) for part in parts)
+    return True
 
 
 def _inputs(node: Raw) -> Iterable[tuple[Any, str, Any]]:

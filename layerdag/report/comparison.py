@@ -11,7 +11,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.report.content import AS_REAL, CLOSE
 from layerdag.report.page import document, require_replaceable_page, write_page
 from layerdag.report.sections import attack_words, summary_words, words_of_metric
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.viz.html import Markup, element, joined, number, section, table, text
 
 REPORT = "report.json"
@@ -103,7 +103,7 @@ def _figures(file: Path) -> Mapping[str, Any]:
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise DataError(f"{file}: is larger than 200 MB, which no report is.")
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parse_json(file.read_text(encoding="utf-8"))
         require_shape(found, _SHAPE)
         run = ReportedRun("", found)
         # Everything that is read later is read once, so that what is damaged is told here.

@@ -58,10 +58,10 @@ def file_lock(file: Path, guarded: Path) -> Iterator[None]:
 def _acquire(file: Path, guarded: Path) -> int:
     """Return the descriptor of the locked file."""
     for attempt in range(_ATTEMPTS):
-        file.parent.mkdir(parents=True, exist_ok=True)
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:
+        except (FileExistsError, FileNotFoundError):
             if attempt < _ATTEMPTS - 1:
                 continue  # its holder has just removed the folder
             raise
@@ -352,7 +352,7 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and Path(name).name == name and name not in ("", "..")
 
 
-_PATIENCE_S = 5.0  # files are put in place in far less
+_PATIENCE_S = 30.0  # files are put in place in far less, unless the disk is busy
 
 
 def settle(prefix: str | Path) -> None:
@@ -377,6 +377,10 @@ def settle(prefix: str | Path) -> None:
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
+        except FileNotFoundError:
+            if time.monotonic() > end:
+                raise
+            # Its writer ended, and removed the folder, while it was looked at.
         except OSError as error:
             raise UsageError(
                 f"{target}: its files were being replaced when the process that wrote them ended, "
@@ -441,7 +445,10 @@ def _is_holder(path: Path) -> bool:
     """Return whether a path is such a folder, which may be cleared."""
     if not path.name.endswith(_DRAFT) or not path.is_dir():
         return False
-    return (path / LOCK).is_file() or not any(path.iterdir())
+    try:
+        return (path / LOCK).is_file() or not any(path.iterdir())
+    except FileNotFoundError:
+        return True  # its writer has just removed it
 
 
 def _whole(target: Path, holder: Path) -> Path:
@@ -576,3 +583,15 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def require_name(path: str | Path, endings: tuple[str, ...]) -> str:
+    """Return which of the endings a path has.
+
+    Raises:
+        UsageError: If it has none of them.
+    """
+    for ending in endings:
+        if str(path).endswith(ending):
+            return ending
+    raise UsageError(f"'{path}' has another ending than {', '.join(endings)}; choose one of them.")

@@ -7,6 +7,7 @@ choice. A name that ends in "?" may be left out; members that a shape does not n
 at.
 """
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -121,6 +122,30 @@ def unique_members(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"'{twice}' stands twice; keep one of them")
     return found
+
+
+def doubled_name(text: str) -> str:
+    """Return a name that stands twice in an object of a JSON text, "" if there is none.
+
+    For texts that may be no JSON, which then have none.
+    """
+    found: list[str] = []
+
+    def look(pairs: Sequence[tuple[str, object]]) -> None:
+        found.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(text, object_pairs_hook=look, strict=False)
+    return found[0] if found else ""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return a document of JSON in which no name stands twice in an object.
+
+    Raises:
+        ValueError: If it is no JSON, or a name stands twice: readers differ in which they take.
+    """
+    return json.loads(text, object_pairs_hook=unique_members)
 
 
 def plain_reason(error: Exception) -> str:

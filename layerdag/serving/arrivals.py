@@ -8,7 +8,7 @@ import numpy as np
 from layerdag.errors import ConfigError
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean
-from layerdag.serving.requests import MOST_TOKENS, Requests
+from layerdag.serving.requests import MOST_REQUESTS, MOST_TOKENS, Requests
 
 Process = Literal["poisson", "gamma", "constant"]
 PROCESSES: tuple[Process, ...] = ("poisson", "gamma", "constant")
@@ -50,8 +50,10 @@ class Arrivals:
             )
         if not 0 <= self.rate < float("inf"):
             raise ConfigError(f"arrivals: rate is {self.rate}; give requests per second.")
-        if self.requests < 1:
-            raise ConfigError(f"arrivals: {self.requests} requests; give at least 1.")
+        if not 1 <= self.requests <= MOST_REQUESTS:
+            raise ConfigError(
+                f"arrivals: {self.requests} requests; give 1 to {MOST_REQUESTS:,} of them."
+            )
         if not 0 < self.variation < float("inf"):
             raise ConfigError(f"arrivals: variation is {self.variation}; it must be positive.")
 

@@ -9,24 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.errors import UsageError
-from layerdag.runtime.files import atomic_path, write_text
+from layerdag.runtime.files import atomic_path, require_name, write_text
 from layerdag.serving.result import ServingResult
 
 _LANES = 32
 """Requests of an instance that a timeline shows side by side, at most."""
-
-
-def require_name(path: str | Path, endings: tuple[str, ...]) -> str:
-    """Return which of the endings a path has.
-
-    Raises:
-        UsageError: If it has none of them.
-    """
-    for ending in endings:
-        if str(path).endswith(ending):
-            return ending
-    raise UsageError(f"'{path}' has another ending than {', '.join(endings)}; choose one of them.")
 
 
 def write_requests(result: ServingResult, path: str | Path) -> None:

@@ -6,7 +6,6 @@ one JSON object a line: ``timestamp`` in ms, ``input_length``, ``output_length``
 blocks of 512 tokens.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError, DataError
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.serving.requests import MOST_TOKENS, Requests
@@ -113,11 +113,12 @@ def _read_lines(path: str | Path) -> Mapping[str, list[Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise DataError(f"{path}: line {at + 1} is no JSON object; give one a line.")
+            row = parse_json(line)
+            require_shape(row, dict)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{path}: line {at + 1} is no JSON object ({plain_reason(error)}); give one a line."
+            ) from None
         if count and set(row) != set(columns):
             other = sorted(set(row) ^ set(columns))[0]
             raise DataError(
@@ -168,10 +169,10 @@ def _lengths(path: str | Path, name: str, column: Sequence[Any]) -> np.ndarray:
 
 def _hashes(path: str | Path, row: int, value: Any) -> list[int]:
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        found = parse_json(value) if isinstance(value, str) else value
         if isinstance(found, list) and all(type(key) is int for key in found):
             return found
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     raise DataError(
         f"{path}: row {row + 1}: hash_ids is '{value!s:.40}'; give a list of whole numbers."

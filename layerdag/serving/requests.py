@@ -7,6 +7,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 
+MOST_REQUESTS = 10_000_000
 MOST_TOKENS = 10_000_000
 """Longest prompt or answer."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, unique_members
+from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.analysis import ScaledCompute
 from layerdag.simulator.cluster import Cluster
@@ -317,9 +317,7 @@ def read_machine(path: str | Path) -> CalibratedMachine:
         ConfigError: If the file is missing, no such JSON, or holds a value that is not possible.
     """
     try:
-        document = json.loads(
-            read_whole(Path(path), MAX_MACHINE_BYTES, ConfigError), object_pairs_hook=unique_members
-        )
+        document = parse_json(read_whole(Path(path), MAX_MACHINE_BYTES, ConfigError))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
     if not isinstance(document, dict) or document.get(_KEY) != VERSION:

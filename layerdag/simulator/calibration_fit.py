@@ -131,6 +131,8 @@ def _of_rows(path: Path) -> list[MeasuredRun]:
         )
     least: dict[str, float] = {}
     for row in table:
+        if None in row:
+            raise ConfigError(f"{path}: line {table.line_num} has more than two cells.")
         prefix, text = str(row["workload"]), str(row["seconds"])
         seconds = number_in(text)
         if seconds is None or not 0 < seconds < math.inf:

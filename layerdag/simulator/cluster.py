@@ -8,7 +8,6 @@ numbers: ``false`` is not 0 there, so it switches a feature on.
 """
 
 import dataclasses
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError, UsageError, WrongNameError
-from layerdag.runtime.json_shape import found_value, unique_members
+from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
 from layerdag.simulator.collectives import parse_implementation
@@ -549,7 +548,7 @@ def _memory(section: Section) -> MemoryConfig:
 
 
 def _json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=unique_members)
+    return parse_json(text)
 
 
 def _parsed(data: bytes, parser: Callable[[str], Any], language: str) -> Any:

@@ -7,7 +7,6 @@ flattened to three dimensions, its size and the logarithm of the size.
 """
 
 import io
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
 from layerdag.errors import ConfigError, LayerdagError
-from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import MeasuredCompute
@@ -297,7 +296,7 @@ class OperatorTrees:
                 "--per operator --out FOLDER'."
             )
         try:
-            facts = json.loads(read_parsed(facts_file, ConfigError))
+            facts = parse_json(read_parsed(facts_file, ConfigError))
             require_shape(facts, {"family": str, "config": dict})
             require_known(facts, ("format", "family", "config", "notes"))
             if facts.get("family") != FAMILY:

@@ -1,6 +1,5 @@
 """What surrogates learn from: graphs, targets, masked attributes, operators."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +16,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import SUFFIX
-from layerdag.runtime.json_shape import plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector
 from layerdag.runtime.reading import path_within, read_parsed
 from layerdag.runtime.rng import numpy_generator
@@ -150,7 +149,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             f"{manifest}: there is no such file; give a folder that 'layerdag sample' wrote."
         )
     try:
-        content = json.loads(read_parsed(manifest))
+        content = parse_json(read_parsed(manifest))
         require_shape(content, dict)
     except (ValueError, RecursionError) as error:
         raise DataError(

@@ -20,7 +20,7 @@ from safetensors.numpy import load as load_arrays, save as save_arrays
 
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
-from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.surrogates.families.base import SurrogateModel
@@ -318,7 +318,7 @@ def _facts(folder: Path) -> dict[str, Any]:
             f"{path}: there is no such file; give the directory of a fitted surrogate."
         )
     try:
-        facts = json.loads(read_parsed(path, CheckpointError))
+        facts = parse_json(read_parsed(path, CheckpointError))
     except (ValueError, RecursionError):
         raise CheckpointError(f"{path}: is no JSON; fit the surrogate again.") from None
     is_facts = isinstance(facts, dict) and type(facts.get("format")) is int

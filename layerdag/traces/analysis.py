@@ -14,7 +14,7 @@ The program order is that of ``program_order``.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -532,8 +532,7 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
         for name, stated in zip(trace.names(), stated_N, strict=True)
     )
     size_N, sized_N = trace.integers("tensor_size")
-    _refuse_negative(trace, "tensor_size")
-    _refuse_negative(trace, "comm_size")
+    refuse_negative(trace)
     return RankSummary(
         ranks=ranks,
         nodes=trace.num_nodes,
@@ -553,15 +552,41 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     )
 
 
-def _refuse_negative(trace: Trace, name: str) -> None:
-    """Raise TraceError where a size is below 0, which would be taken off a sum."""
-    value_N, _ = trace.integers(name)
-    if (value_N < 0).any():
-        first = int(np.argmax(value_N < 0))
-        raise TraceError(
-            f"{trace.source}: node {trace.id_N[first]} carries attribute '{name}' = "
-            f"{value_N[first]}; a size is at least 0, so correct it."
-        )
+_AT_LEAST_0 = ("tensor_size", "comm_size", "num_ops")
+
+
+def refuse_negative(trace: Trace) -> None:
+    """Raise TraceError where bytes or operations are below 0, which would be taken off a sum."""
+    for name in _AT_LEAST_0:
+        value_N, _ = trace.integers(name)
+        if (value_N < 0).any():
+            first = int(np.argmax(value_N < 0))
+            raise TraceError(
+                f"{trace.source}: node {trace.id_N[first]} carries attribute '{name}' = "
+                f"{value_N[first]}; it is at least 0, so correct it."
+            )
+
+
+def impossible(workload: Workload, *, dependencies: bool) -> tuple[Note, ...]:
+    """Return notes on what no consumer can run and is written nevertheless.
+
+    Args:
+        workload: Looked through for bytes and operations below 0.
+        dependencies: Whether those that dangle or form a cycle are looked for, too.
+    """
+    notes = NoteCollector(workload.source)
+    checks: list[tuple[NoteKind, Callable[[Trace], object]]] = [(NoteKind.NUMBER, refuse_negative)]
+    checks += [(NoteKind.EDGE, trace_layers)] * dependencies
+    for trace in {id(trace): trace for trace in workload.traces}.values():
+        for kind, check in checks:
+            try:
+                check(trace)
+            except TraceError as error:
+                fault = str(error).removeprefix(f"{trace.source}: ").rstrip(".")
+                word = "below 0" if kind is NoteKind.NUMBER else "dependency"
+                where = "" if trace.source == workload.source else trace.source
+                notes.add(kind, word, f"{fault}; written as it is", where=where)
+    return notes.notes
 
 
 def _refuse_long(trace: Trace) -> None:

@@ -27,7 +27,13 @@ from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without_weights
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
-from layerdag.runtime.json_shape import found_value, plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import (
+    found_value,
+    parse_json,
+    plain_reason,
+    require_known,
+    require_shape,
+)
 from layerdag.runtime.reading import available_memory, require_plain_archive
 from layerdag.runtime.settings import shorten
 from layerdag.schema.schema import GraphSchema
@@ -497,7 +503,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         if file.stat().st_size > MAX_JSON_BYTES:
             raise CheckpointError(f"{file} is larger than {MAX_JSON_BYTES >> 20} MiB; refused.")
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = parse_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{file} is missing; the checkpoint is incomplete.") from None
     except (OSError, ValueError, RecursionError) as error:

@@ -84,6 +84,9 @@ class Machine:
         return StudiedCluster(tuple(links), self.device, memory_gib=self.memory_gib, efficiency=1.0)
 
 
+_MOST = 2**31 - 1
+
+
 @dataclass(frozen=True)
 class CorpusSpace:
     """The choices for each part of a point; a point takes one of each, at random.
@@ -130,6 +133,10 @@ class CorpusSpace:
         for name in _CHOICES:
             if not getattr(self, name):
                 raise ConfigError(f"'{name}' is empty; a point needs a value of it.")
+        for name in (*_COUNTS, "test_layers"):
+            wrong = [value for value in getattr(self, name) if not 1 <= value <= _MOST]
+            if wrong:
+                raise ConfigError(f"'{name}' has {wrong[0]}; it must be 1 to {_MOST:,}.")
         both = sorted(set(self.layers) & set(self.test_layers))
         if both:
             raise ConfigError(
@@ -145,9 +152,12 @@ class CorpusSpace:
             )
 
 
-_CHOICES = (
+_COUNTS = (
     "layers", "hidden", "sequence", "micro_batch_size", "tensor", "pipeline", "rounds",
-    "world_size", "zero", "sequence_parallel", "recompute",
+    "world_size",
+)  # fmt: skip
+_CHOICES = (
+    *_COUNTS, "zero", "sequence_parallel", "recompute",
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ ASSUMPTIONS = {
     "micro_batch": "1",
     "kv_heads": "as many as heads",
     "vocab": "51,200",
+    "devices_per_node": "8",
 }
 """What a column that a table leaves empty is taken as, by its name."""
 MAX_BYTES = 64 << 20
@@ -149,11 +150,16 @@ def read_steps(path: str | Path) -> StepTable:
         name = (row.get("row") or f"line {number}").strip()
         source = (row.get("source") or Path(path).stem).strip()
         try:
+            if None in row:
+                raise UsageError("it has more cells than the first line has names")
             steps.append(_step(source, name, _Row(row)))
         except LayerdagError as error:
             device = shorten((row.get("device") or "").strip(), 40)
             left_out.append(LeftOutRow(source, name, device, str(error)))
     return StepTable(tuple(steps), tuple(left_out), unknown)
+
+
+_MAY_BE_0 = ("experts", "shared_experts", "head_dim", "ffn", "gated", "tied", "zero")
 
 
 class _Row:
@@ -195,6 +201,8 @@ class _Row:
             return default
         if value != int(value):
             raise UsageError(f"{name} is {self.text(name):.40}; it must be a whole number.")
+        if not value and name not in _MAY_BE_0:
+            raise UsageError(f"{name} is 0; it must be at least 1.")
         return int(value)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, unique_members
+from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.data_sheets import DATA_SHEETS, DataSheet
 from layerdag.workloads.measured_steps import MeasuredStep
@@ -156,9 +156,7 @@ def read_shares(path: str | Path) -> FittedShares:
         ConfigError: If it is no such file, or holds what is no share.
     """
     try:
-        document = json.loads(
-            read_whole(Path(path), MAX_SHARES_BYTES, ConfigError), object_pairs_hook=unique_members
-        )
+        document = parse_json(read_whole(Path(path), MAX_SHARES_BYTES, ConfigError))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
     try:

@@ -52,7 +52,7 @@ int host_name(names_t *names, const text_t *parts, int count, int64_t *index) {
 typedef struct {
     text_t name, schema, triton;
     held_t inputs, outputs;
-    int64_t id, rf_id, tid;
+    int64_t id, rf_id, tid, parent;
     int has_id, has_parent, has_attrs;
 } parts_t;
 
@@ -140,6 +140,11 @@ static int held_lists(host_t *host, text_t *in, held_t *held, int field) {
     return status == JSON_END ? JSON_OK : status;
 }
 
+static int parent_field(host_t *host, parts_t *parts, text_t *in) {
+    parts->has_parent = 1;
+    return integer_field(host, in, &parts->parent, F_PARENT);
+}
+
 static int flat_field(host_t *host, parts_t *parts, text_t key, text_t *in) {
     text_t *value = text_is(key, "inputs")          ? &parts->inputs.values
                     : text_is(key, "input_shapes")  ? &parts->inputs.shapes
@@ -149,7 +154,7 @@ static int flat_field(host_t *host, parts_t *parts, text_t key, text_t *in) {
                     : text_is(key, "output_types")  ? &parts->outputs.types
                                                     : NULL;
     if (value) return json_span(in, value);
-    if (text_is(key, "parent")) parts->has_parent = 1;
+    if (text_is(key, "parent")) return parent_field(host, parts, in);
     return attribute(host, parts, key, in);
 }
 
@@ -158,7 +163,7 @@ static int nested_field(host_t *host, parts_t *parts, text_t key, text_t *in) {
     if (text_is(key, "inputs")) return held_lists(host, in, &parts->inputs, F_INPUTS);
     if (text_is(key, "outputs")) return held_lists(host, in, &parts->outputs, F_OUTPUTS);
     if (text_is(key, "attrs")) return attributes(host, parts, in);
-    if (text_is(key, "ctrl_deps")) parts->has_parent = 1;
+    if (text_is(key, "ctrl_deps")) return parent_field(host, parts, in);
     return json_span(in, &ignored);
 }
 
@@ -213,6 +218,7 @@ static int read_node(host_t *host, text_t *in, const uint8_t *data) {
     node.id = parts.id;
     node.rf_id = parts.rf_id;
     node.tid = parts.tid;
+    node.parent = parts.parent;
     node.end = in->at - data;
     int triton = parts.triton.end > parts.triton.at;
     text_t told[3] = {parts.name, parts.schema, {yes, yes + triton}};

@@ -25,7 +25,7 @@ enum {
 };
 
 typedef struct {
-    int64_t id, rf_id, tid;
+    int64_t id, rf_id, tid, parent;
     int64_t begin, end;      /* where the node stands in the text */
     int64_t inputs, outputs; /* first tensor of each; the outputs end where the next node begins */
     int64_t kind;            /* distinct (name, schema, is Triton kernel) */

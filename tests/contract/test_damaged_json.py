@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from json_files import FILES, NOT_READERS, READERS, JsonFile, damages
+from json_files import FILES, NOT_READERS, READERS, JsonFile, damages, doubled
 
 from layerdag.errors import LayerdagError
 
@@ -38,11 +38,31 @@ def test_a_damaged_file_is_refused_in_plain_words(kind: JsonFile, tmp_path: Path
     assert refused
 
 
+INSIDE_EVENTS = {"host trace", "profile"}
+"""Of the objects in a list of these the last name counts, as for PyTorch's own readers."""
+
+
+@pytest.mark.parametrize("kind", FILES, ids=str)
+def test_a_name_that_stands_twice_in_an_object_is_told_or_refused(kind: JsonFile, tmp_path: Path):
+    path = kind.write(tmp_path)
+    before = getattr(kind.read(path), "notes", ())
+    silent = []
+    for where, text in doubled(json.loads(path.read_text())):
+        path.write_text(text)
+        try:
+            told = getattr(kind.read(path), "notes", ()) != before
+        except LayerdagError as error:
+            told = "twice" in str(error)
+        if not told and not (kind.name in INSIDE_EVENTS and len(where) > 1):
+            silent.append(str(where))
+    assert not silent, f"{len(silent)} of {kind}: {silent[:20]}"
+
+
 def test_every_reader_of_json_or_yaml_has_a_file():
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        if re.search(r"\bjson\.loads\b|\bload_yaml\w*\(", path.read_text())
+        if re.search(r"\bjson\.loads\b|\bparse_json\(|\bload_yaml\w*\(", path.read_text())
     }
     assert found == READERS.keys() | NOT_READERS.keys()
     assert {kind.name for kind in FILES} == {name for names in READERS.values() for name in names}

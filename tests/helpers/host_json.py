@@ -77,7 +77,9 @@ def _values(arguments: tuple) -> dict:
 
 
 def write_host(path: Path, nodes: list[dict], schema: str = "1.1.1-chakra.0.0.4") -> Path:
-    """Write a host trace and return its path."""
+    """Write a host trace and return its path; nodes without a parent are inside the last one."""
+    if nodes and all(each.get("ctrl_deps") == 2 != each["id"] for each in nodes):
+        nodes = [{**each, "ctrl_deps": nodes[-1]["id"]} for each in nodes]
     head = {"schema": schema, "pid": 1, "time": "2026-01-01 00:00:00", "start_ts": 1}
     path.write_text(json.dumps({**head, "nodes": nodes, "finish_ts": 2}))
     return path

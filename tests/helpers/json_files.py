@@ -498,6 +498,7 @@ NOT_READERS = {
     "publication/settings.py": "asks whether a folder is a release's",
     "report/page.py": "asks whether figures are a report's",
     "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
+    "runtime/json_shape.py": "defines the reader of JSON",
     "runtime/settings.py": "defines the reader of YAML",
     "sampling/missing.py": "the manifest that the same call has just written",
     "serving/shares.py": "numbers that the package ships",
@@ -509,7 +510,6 @@ NOT_READERS = {
     "simulator/systolic.py": "shapes in an attribute of a node",
     "traces/hlo/operations.py": "configuration of a custom call, which is noted if it is not sound",
     "traces/pytorch/host_dataflow.py": "lists in nodes of a host trace",
-    "traces/pytorch/kernel_communication.py": "a list of ranks in an event",
     "training/loggers.py": "the log of a run, line by line",
     "training/run.py": "asks whether a file is a run's",
 }
@@ -534,6 +534,20 @@ def damages(document: Any) -> Iterator[tuple[str, Any]]:
     yield "list", [document]
     yield "null", None
     yield "text", "x"
+
+
+def doubled(document: Any) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield JSON in which one name stands twice, with where; of a list the first entry alone."""
+    for path in _paths(document):
+        *outer, last = path
+        if isinstance(last, str):
+            changed = json.loads(json.dumps(document))
+            holder = _at(changed, outer)
+            held = list(holder.items())
+            holder.clear()
+            for name, value in held:
+                holder |= {name: value, "once more": value} if name == last else {name: value}
+            yield path, json.dumps(changed).replace('"once more"', json.dumps(last))
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:

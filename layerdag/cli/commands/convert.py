@@ -15,7 +15,7 @@ from layerdag.cli.printing import (
     print_notes,
     strict_code,
 )
-from layerdag.errors import UsageError
+from layerdag.errors import GraphError, UsageError
 from layerdag.runtime.settings import did_you_mean
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
     from layerdag.codec.formats import Content, read_inputs, recognize, words
     from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
+    from layerdag.traces.analysis import impossible
     from layerdag.traces.pytorch.comm_replay import write_replay
 
     of_jobs, of_graphs = (*words(Content.TRACES), "param"), words(Content.GRAPH)
@@ -217,19 +218,23 @@ def run(args: argparse.Namespace) -> int:
         )
     found = recognize(args.inputs[0])
     if args.to not in of_jobs or found.content is Content.GRAPH:
+        _refuse_options_of_traces(args)
         return convert_graph(args, found.graph())
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
     if args.to != "param":
         require_free(args.to, Path(args.out), overwrite=args.overwrite)
     workload = read_inputs(found, _inputs(args), print_status)
+    if args.drop_dangling:
+        workload = _without_dangling(workload)
+    # Forms other than JSON refuse dependencies that cannot be.
+    found_notes = impossible(workload, dependencies=args.to in ("json", "feeder-json"))
+    workload = replace(workload, job_notes=(*workload.job_notes, *found_notes))
     notes = workload.notes
     print_notes(notes)
     if args.strict and notes:
         print_status("nothing was written: --strict allows no notes")
         return strict_code(notes, strict=True)
-    if args.drop_dangling:
-        workload = _without_dangling(workload)
     if args.uneven:
         workload = _evened(workload, args.uneven)
     if args.scrub:
@@ -323,6 +328,31 @@ def _scrubbed(workload: "Workload") -> "Workload":
     return clean
 
 
+_OF_TRACES = (
+    "device",
+    "ranks",
+    "compute",
+    "comm_group",
+    "only_rank",
+    "replicate",
+    "uneven",
+    "drop_dangling",
+    "scrub",
+)
+
+
+def _refuse_options_of_traces(args: argparse.Namespace) -> None:
+    """Refuse what would have no effect where a graph is written."""
+    asked = {name: getattr(args, name) for name in _OF_TRACES}
+    given = [name for name, value in asked.items() if value and (name, value) != ("ranks", 1)]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise UsageError(
+            f"{flag} is for traces, and has no effect where a graph is written (--to {args.to}); "
+            "leave it out, or convert to et first and that to a graph."
+        )
+
+
 def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     """Write a graph in the form that ``--to`` names and say what was written.
 
@@ -341,6 +371,10 @@ def convert_graph(args: argparse.Namespace, graph: "AttributedGraph") -> int:
     out = Path(args.out)
     if out.exists() and not args.overwrite:
         raise UsageError(f"{out}: is there already; name another file, or add --overwrite.")
+    try:
+        _ = graph.layer_N
+    except GraphError as error:
+        raise GraphError(f"{args.inputs[0]}: {error}") from None
     print_notes(graph.notes)
     if args.strict and graph.notes:
         print_status("nothing was written: --strict allows no notes")

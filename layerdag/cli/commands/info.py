@@ -71,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if found.content is Content.SAMPLES:
         return _parts(args)
     if found.content is Content.GRAPH:
+        if args.comm_group:
+            raise UsageError(f"{args.workload} is a flow graph, which has no communicator groups.")
         graph = found.graph()
         figures = graph_summary(graph)
         return _printed(args, figures, graph_lines(figures), graph.notes)

@@ -114,7 +114,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.serving.outputs import draw, require_name, write_requests, write_serving_timeline
+    from layerdag.runtime.files import require_name
+    from layerdag.serving.outputs import draw, write_requests, write_serving_timeline
     from layerdag.serving.request_files import read_requests
     from layerdag.serving.simulation import simulate_serving
 

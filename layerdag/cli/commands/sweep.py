@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import single_threaded_blas
 
     single_threaded_blas()  # worker processes inherit it
-    from layerdag.runtime.files import file_lock
+    from layerdag.runtime.files import file_lock, require_name
     from layerdag.runtime.terminal import track
     from layerdag.simulator.run import NOT_MODELED
     from layerdag.simulator.sweep import (
@@ -59,6 +59,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.processes < 1:
         raise UsageError(f"--processes is {args.processes}; it must be at least 1.")
+    require_name(args.out, (".csv", ".parquet"))
+    if args.plot:
+        require_name(args.plot, (".png", ".svg"))
     points = read_sweep(args.sweep)
     run_all = partial(run_on_ray, args.ray) if args.ray else partial(in_processes, args.processes)
     out = Path(args.out)

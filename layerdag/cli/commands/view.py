@@ -92,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
     if found.content is Content.GRAPH:
         if args.simulate:
             raise UsageError(f"{args.workload} is a flow graph, which cannot be simulated.")
+        if args.comm_group:
+            raise UsageError(f"{args.workload} is a flow graph, which has no communicator groups.")
         graph = found.graph()
         notes = graph.notes
         print_notes(notes)

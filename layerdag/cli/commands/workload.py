@@ -284,8 +284,16 @@ def configure_stage(parser: argparse.ArgumentParser) -> None:
 
 
 def _stage_switch(word: str) -> bool:
-    """Return what STAGE takes a word for: true, t, 1, yes, y, in any case, are true."""
-    return word.lower() in ("true", "t", "1", "yes", "y")
+    """Return what STAGE takes a word for: true, t, 1, yes, y, in any case, are true.
+
+    STAGE takes every other word for false; here it must be one that says so.
+    """
+    if word.lower() not in (*_YES, *_NO):
+        raise argparse.ArgumentTypeError(f"'{word:.40}' is neither true nor false")
+    return word.lower() in _YES
+
+
+_YES, _NO = ("true", "t", "1", "yes", "y"), ("false", "f", "0", "no", "n")
 
 
 def run_stage(args: argparse.Namespace) -> int:

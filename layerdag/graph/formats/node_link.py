@@ -9,7 +9,6 @@ Cytoscape.js (nodes and edges under "elements"), the JSON Graph Format (under "g
 ("key", "attributes") and vis.js ("from", "to") hold the same and are read.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.rows import ListedEdges, is_number, listed_graph, positions_of
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -45,7 +44,7 @@ def read_node_link(path: str | Path) -> AttributedGraph:
         GraphError: If it is no such JSON, is undirected, has no node, or contradicts itself.
     """
     try:
-        document = _in_node_link(json.loads(read_parsed(path, GraphError)))
+        document = _in_node_link(parse_json(read_parsed(path, GraphError)))
         require_shape(document, _SHAPE)
         directed = document.get("directed", True)
         if type(directed) is not bool:

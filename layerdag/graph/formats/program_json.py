@@ -19,7 +19,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape, unique_members
+from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -41,6 +41,9 @@ _KNOWN = frozenset(
     ("format", "name", "sizes", "outputs", "order", "unused", "units", "notes", "nodes")
 )
 _FRACTION = re.compile(r"-?\d+(\.\d+(e[-+]?\d+)?|e[-+]?\d+)")
+_ENTRY = re.compile(r"(?<![\w.])[Bnwrh]\d{1,6}")
+_DTYPE = re.compile(r"bool|(u?int|q?u?int|bits|b?float|complex)\d[\w]*")
+_IN_A_GAP = re.compile(r"max|-?(inf|nan)|-?\d\S*|[Bnwrh]\d{1,6}\S*|[ap]\d{1,4}\.\S+")
 _PLAIN = (0.0, 1.0)
 """Numbers that stay in the pattern: they switch something off or on."""
 
@@ -75,7 +78,7 @@ def read_program_json(path: str | Path) -> AttributedGraph:
     """
     source = str(path)
     try:
-        data = json.loads(read_parsed(path, GraphError), object_pairs_hook=unique_members)
+        data = parse_json(read_parsed(path, GraphError))
     except (ValueError, RecursionError) as error:
         raise GraphError(
             f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
@@ -116,10 +119,19 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
     units = {str(path): at for at, path in enumerate(data.get("units", ()))}
     for at, node in enumerate(data["nodes"]):
         gaps: list[str] = []
+        for word in _dtypes([node["arguments"], node.get("keywords")]):
+            if not _DTYPE.fullmatch(word):
+                notes.add(NoteKind.DTYPE, word, "no data type of PyTorch; kept", where=f"node {at}")
         given = {"arguments": node["arguments"], **_if(node, "keywords"), **_if(node, "mode")}
         pattern = json.dumps(_opened(given, gaps), separators=(",", ":"))
         columns[CALL].append(f"{node['operator']} {pattern}")
         columns[SIZES].append(" ".join(gaps))
+        for size in gaps:
+            if not _IN_A_GAP.fullmatch(size):
+                raise ValueError(f"node {at}: '{size:.40}' is no size")
+            lacking = sorted({*_ENTRY.findall(size)} - data["sizes"].keys())
+            if lacking:
+                raise ValueError(f"node {at}: the table of sizes has no '{lacking[0]}'")
         columns[UNIT].append(_unit_color(str(node.get("module", "")), units))
         for place, source in enumerate(node.get("inputs", ())):
             places.setdefault((int(source), at), []).append(place)
@@ -138,6 +150,17 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
         node_names=tuple(names),
         notes=notes.notes,
     ).checked()
+
+
+def _dtypes(value: Any) -> Iterator[str]:
+    """Yield the data types among arguments."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("dtype"), str):
+            yield value["dtype"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _dtypes(part)
 
 
 def _unit_color(module: str, units: Mapping[str, int]) -> str:
@@ -198,6 +221,9 @@ def _opened(value: Any, gaps: list[str]) -> Any:
         return {key: _opened(part, gaps) for key, part in value.items()}
     if not isinstance(value[kind], list):
         raise ValueError(f"'{kind}' of an argument is {found_value(value[kind])}, no list of sizes")
+    wrong = [s for s in value[kind] if type(s) not in (int, str) or (type(s) is int and s < 0)]
+    if wrong:
+        raise ValueError(f"'{kind}' of an argument holds {found_value(wrong[0])}, which is no size")
     gaps += [size for size in value[kind] if isinstance(size, str)]
     return {**value, kind: [_GAP if isinstance(size, str) else size for size in value[kind]]}
 

@@ -28,7 +28,7 @@ from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, written_name
 from layerdag.graph.formats.rows import names_of
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
@@ -72,6 +72,9 @@ _OF_WORKFLOWS = {
     *("makespanInSeconds", "makespan", "executedAt", "tasks", "jobs", "machines"),
 }
 """Who ran a workflow, where and when is no part of a graph; sums follow from its tasks."""
+
+_OF_SPECIFICATIONS = {"tasks", "files"}
+_OF_FILES = {"id", "name", "link", "sizeInBytes", "size", "path"}
 
 _TASK_NUMBER = re.compile(r"(_ID|[._-])\d+$")
 _ONE_WORD = re.compile(r"[\w.+:/-]{1,64}")
@@ -141,7 +144,7 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
         GraphError: If it is no WfFormat of these versions, contradicts itself, or has no task.
     """
     try:
-        document = json.loads(read_parsed(path, GraphError))
+        document = parse_json(read_parsed(path, GraphError))
         require_shape(document, dict)
         version = document.get("schemaVersion")
         if version not in VERSIONS:
@@ -174,7 +177,17 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
 def _tasks_of_1_5(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
     """Yield the tasks of version 1.5 or 1.6, which describe tasks, files and execution apart."""
     specification = workflow["specification"]
-    sizes = {str(f["id"]): _size(str(f["id"]), f) for f in specification.get("files", ())}
+    for place, held, known in (
+        ("specification", specification, _OF_SPECIFICATIONS),
+        ("execution", workflow.get("execution", {}), _OF_WORKFLOWS),
+    ):
+        for key in sorted(held.keys() - known):
+            notes.add(NoteKind.KEY, key, "unknown; left out", where=place)
+    sizes: dict[str, float] = {}
+    for file in specification.get("files", ()):
+        name, size = str(file["id"]), _file_size(file, notes)
+        if size != sizes.setdefault(name, size) and not math.isnan(size):
+            raise GraphError(f"two files have the id '{name:.80}'; make ids unique.")
     rows = {str(row["id"]): row for row in workflow.get("execution", {}).get("tasks", ())}
     for task in specification["tasks"]:
         files = [
@@ -196,7 +209,7 @@ def _tasks_of_1_4(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
             name = str(file.get("id", file.get("name")))
             if file["link"] not in files:
                 raise ValueError(f"'link' of file '{name:.40}' is neither 'input' nor 'output'")
-            files[file["link"]][name] = _size(name, file)
+            files[file["link"]][name] = _file_size(file, notes)
         present = "files" in task
         row = {**task, "coreCount": task.get("coreCount", task.get("cores"))}
         inputs, outputs = files["input"], files["output"]
@@ -276,8 +289,11 @@ def _edges(tasks: Sequence[_Task], index_of: Mapping[str, int]) -> dict[tuple[in
     return found
 
 
-def _size(name: str, file: Json) -> float:
+def _file_size(file: Json, notes: NoteCollector) -> float:
     """Return the bytes of a file, NaN if they are not said."""
+    name = str(file.get("id", file.get("name")))
+    for key in file.keys() - _OF_FILES:
+        notes.add(NoteKind.ATTRIBUTE, key, "unknown; left out", where=f"file '{name:.80}'")
     size = file.get("sizeInBytes")
     if size is None:
         return math.nan

@@ -9,13 +9,14 @@ its first rank. Everything is read in memory: no member is ever unpacked to a pa
 import io
 import json
 import lzma
+import math
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from layerdag.errors import TraceError
-from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
 from layerdag.runtime.reading import path_within, read_parsed, read_whole
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.trace import Trace, Workload
@@ -99,12 +100,14 @@ class RunRecord:
     @classmethod
     def from_json(cls, line: str) -> "RunRecord":
         """Parse one line of the index. Raises ValueError if malformed."""
-        row = json.loads(line)
+        row = parse_json(line)
         require_shape(row, _SHAPE)
         require_known(row, _SHAPE)
         classes = tuple(RankClass(c["member"], tuple(c["ranks"])) for c in row.pop("classes"))
         groups = {name: tuple(ranks) for name, ranks in row.pop("groups").items()}
         times = tuple(row.pop("step_times_s"))
+        if not all(0 < time < math.inf for time in (*times, row["step_time_s_min"])):
+            raise ValueError("a step time is no positive number of seconds")
         ranks = sorted(rank for rank_class in classes for rank in rank_class.ranks)
         if len(ranks) != row["world_size"] or ranks != list(range(len(ranks))):
             raise ValueError("the classes do not hold every rank once")

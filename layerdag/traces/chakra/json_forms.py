@@ -25,7 +25,7 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.files import write_files
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.traces.builder import (
     NodeSpec,
@@ -58,7 +58,7 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
             a value that no attribute can hold; names the node.
     """
     try:
-        loaded = json.loads(data)
+        loaded = parse_json(data)
         require_shape(loaded, {"workload_graph": list})
         rows = loaded["workload_graph"]
     except (ValueError, RecursionError) as error:
@@ -81,6 +81,8 @@ def _node(at: int, row: object, source: str) -> NodeSpec:
     if not isinstance(row, dict) or type(row.get("Id")) is not int:
         raise TraceError(f"{source}: entry {at} of 'workload_graph' has no integer 'Id'.")
     where = f"{source}: node {row['Id']}"
+    if not isinstance(row.get("Name", ""), str):
+        raise TraceError(f"{where}: 'Name' is {found_value(row['Name'])}; write a text.")
     extra = [(key, value) for key, value in row.items() if key not in _OWN_KEYS]
     return NodeSpec(
         id=row["Id"],
@@ -271,7 +273,7 @@ def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
         TraceError: If the file is no such JSON; names the node where there is one.
     """
     try:
-        loaded = json.loads(data)
+        loaded = parse_json(data)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{source}: is no JSON ({plain_reason(error)}); write it again.") from None
     try:

@@ -1,6 +1,5 @@
 """A compiled program with its costs and traces, by region; peak rates of devices."""
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -10,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.runtime.json_shape import found_value
+from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
@@ -255,7 +254,7 @@ class Hardware:
             ConfigError: If the file cannot be read, or a value is missing or no rate.
         """
         try:
-            data = json.loads(read_whole(path, _MAX_BYTES, ConfigError))
+            data = parse_json(read_whole(path, _MAX_BYTES, ConfigError))
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}: is no JSON ({error!s:.100}).") from None
         if not isinstance(data, dict):

@@ -119,7 +119,8 @@ def _started(profile: Profile) -> dict[int, tuple[int, ...]]:
     calls: dict[object, list[int]] = {}
     for at, call in enumerate(profile.calls):
         if call.correlation:
-            started[at] = tuple(of_number.get(call.correlation, ()))
+            # A kernel belongs to one call: the first, which is outside where calls are nested.
+            started[at] = tuple(of_number.pop(call.correlation, ()))
         elif call.args.get(EXTERNAL) in of_operator and starts_work(call):
             calls.setdefault(call.args[EXTERNAL], []).append(at)
     for hint, launches in calls.items():
@@ -138,6 +139,7 @@ def starts_work(call: Event) -> bool:
 # Calls of CUDA, HIP, SYCL, Level Zero and others, of many versions: their names follow these words,
 # and the correlation with a kernel, not the name, says what a call started.
 _STARTS = re.compile(r"Launch|Memcpy|Memset|Enqueue|AppendKernel|AppendMemory")
+_ONE_KERNEL = re.compile(r"(cuda|hip|cu)LaunchKernel(ExC|Ex)?$")
 _LAUNCHES = re.compile(r"Launch|EnqueueKernel|AppendLaunchKernel")
 
 
@@ -323,6 +325,11 @@ def import_device(profile: Profile) -> DeviceTrace:
         if at not in launched
     ]
     _note_lost(profile, launches, notes)
+    _note_doubled(profile, launches, notes)
+    if unlaunched:
+        first = profile.kernels[unlaunched[0].kernels[0]].name
+        effect = "no call of the profile started it; it waits for those before it in its stream"
+        notes.add(NoteKind.KERNEL, first, effect, where="kernels", count=len(unlaunched))
     _note_early(profile, launches, notes)
     found, untold = _communication(profile, [*launches, *unlaunched])
     groups = _groups(profile, found, notes)
@@ -361,6 +368,28 @@ def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollecto
         where = f"calls of {took / NS:,.0f} us in all, {share}"
         effect = "the profile shows no kernel of it; what it started is not in the trace"
         notes.add(NoteKind.KERNEL, name, effect, where=where, count=len(calls))
+
+
+def _note_doubled(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
+    """Note kernels that share one launch, which starts one, and kernels that stand there twice."""
+    for launch in launches:
+        if (
+            len(launch.kernels) > 1
+            and launch.call.correlation
+            and _ONE_KERNEL.match(launch.call.name)
+        ):
+            effect = "a launch of one kernel; kernels that share its correlation are kept"
+            place = f"correlation {launch.call.correlation}, {len(launch.kernels)} kernels"
+            notes.add(NoteKind.KERNEL, launch.call.name, effect, where=place)
+    seen: set[tuple[object, ...]] = set()
+    for kernel in profile.kernels:
+        key = (kernel.lane, kernel.start, kernel.end, kernel.name, kernel.correlation)
+        if key in seen and kernel.end > kernel.start:
+            effect = "an event that stands there twice; kept as recorded"
+            notes.add(
+                NoteKind.KERNEL, kernel.name, effect, where=f"correlation {kernel.correlation}"
+            )
+        seen.add(key)
 
 
 def _note_early(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:

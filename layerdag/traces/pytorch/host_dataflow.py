@@ -511,10 +511,14 @@ class _Collector:
     known: list[Signature] = field(default_factory=list)
     roles: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     dtypes: Counter[str] = field(default_factory=Counter)
+    ids: list[np.ndarray] = field(default_factory=list)
+    parents: list[np.ndarray] = field(default_factory=list)
 
     def add(self, block: HostBlock) -> None:
         """Take in the nodes that end next."""
         self.num_nodes += len(block.nodes_N)
+        self.ids.append(block.nodes_N["id"])
+        self.parents.append(block.nodes_N["parent"])
         self._learn(block.kinds)
         self._count_unknown(block)
         role_N = self.roles[block.nodes_N["kind"]]
@@ -584,7 +588,24 @@ class _Collector:
         for word, count in unknown.items():
             effect = "communicates in a way that is not known; taken for computation"
             notes.add(NoteKind.COLLECTIVE, word, effect, count=count)
+        self._note_ids(notes)
         return notes.notes
+
+    def _note_ids(self, notes: NoteCollector) -> None:
+        """Note ids of several nodes, and parents that no node is."""
+        id_N, parent_N = np.concatenate(self.ids), np.concatenate(self.parents)
+        id_U, count_U = np.unique(id_N, return_counts=True)
+        for number, count in zip(id_U[count_U > 1], count_U[count_U > 1], strict=True):
+            effect = "the id of several nodes; which of them is inside which is not known"
+            notes.add(NoteKind.NODE, f"id {number}", effect, count=int(count))
+        lost_N = ~np.isin(parent_N, id_U)
+        if lost_N.any():
+            first = int(np.argmax(lost_N))
+            effect = "no node of the trace; what is inside what is told by the order of nodes"
+            notes.add(
+                NoteKind.NODE, f"parent {parent_N[first]}", effect,
+                where=f"node {id_N[first]}", count=int(lost_N.sum()),
+            )  # fmt: skip
 
     def _raw(self, block: HostBlock, row: int) -> dict[str, Any]:
         """Return a node as it is in the file."""

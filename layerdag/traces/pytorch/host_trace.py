@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.runtime.json_shape import doubled_name, parse_json
 from layerdag.runtime.native import library
 from layerdag.runtime.reading import Unpacked, open_unpacked
 
@@ -42,7 +43,7 @@ _FIELDS = (
 _NODE = np.dtype(
     [
         (name, np.int64)
-        for name in ("id", "rf_id", "tid", "begin", "end", "inputs", "outputs", "kind")
+        for name in ("id", "rf_id", "tid", "parent", "begin", "end", "inputs", "outputs", "kind")
     ]
 )
 _TENSOR = np.dtype(
@@ -102,8 +103,9 @@ class HostBlock:
     """Consecutive nodes of a host trace, in file order.
 
     Attributes:
-        nodes_N: Records ``id``, ``rf_id``, ``tid``, ``kind``; ``begin`` and ``end`` in ``text``;
-            the inputs are tensors ``inputs`` to ``outputs``, the outputs those up to the next node.
+        nodes_N: Records ``id``, ``rf_id``, ``tid``, ``parent``, ``kind``; ``begin`` and ``end`` in
+            ``text``; the inputs are tensors ``inputs`` to ``outputs``, the outputs those up to the
+            next node.
         tensors_T: Records of tensors: ``storage``, ``begin`` and ``end`` in bytes of the storage,
             ``bytes``, ``shape`` and ``dims`` (a range of ``size_S``), ``position`` among the
             arguments, ``dtype`` and ``device`` (in ``words``).
@@ -232,7 +234,7 @@ class _Reader:
     def require_end(self, text: bytes, at: int) -> None:
         """Refuse a file in which something else than further fields follows the list of nodes."""
         try:
-            json.loads(b'{"nodes": [' + text)
+            parse_json(b'{"nodes": [' + text)
         except (ValueError, RecursionError) as error:
             raise self.error_at(at, f"after the list of nodes: {error}") from None
 
@@ -351,6 +353,8 @@ def attribute(node: dict[str, Any], name: str) -> Any:
 
 def _is_flat(head: str, source: str) -> bool:
     """Return the layout of the schema version that a file's head declares."""
+    if twice := doubled_name(head + "]}"):
+        raise TraceError(f"{source}: '{twice}' stands twice before the nodes; keep one of them.")
     version = re.search(r'"schema"\s*:\s*"([^"]*)"', head)
     if version is None:
         raise TraceError(

@@ -10,14 +10,13 @@ FlashInfer and TensorRT-LLM, symmetric memory of PyTorch, DeepEP. What is not to
 of coalesced collectives or the peers of batched messages, stays unknown.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from layerdag.traces.pytorch.kineto import Event
+from layerdag.traces.pytorch.kineto import Event, ranks_in
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, scalar_type
 from layerdag.traces.trace import CollectiveType, NodeType
 
@@ -102,7 +101,7 @@ def kernel_communication(
     """
     if not _LIBRARY.match(kernel.name):
         return _own_kernel(kernel, operators)
-    ranks = _ranks(kernel.args.get("Process Group Ranks"))
+    ranks = ranks_in(kernel.args.get("Process Group Ranks"))
     ranks = ranks or (groups or {}).get(str(kernel.args.get("Process Group Name")), ())
     size = _size(kernel, operators)
     collective_name = str(kernel.args.get("Collective name", ""))
@@ -258,21 +257,11 @@ def _is_shape(value: Any) -> bool:
     return all(type(size) is int and size >= 0 for size in value)
 
 
-def _ranks(value: object) -> tuple[int, ...]:
-    """Return the ranks in a text such as "[0, 1, 2]"; cut-off lists ("...") count as unknown."""
-    try:
-        ranks: Any = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return ()
-    known = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
-    return tuple(ranks) if known else ()
-
-
 def declared_ranks(distributed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Return the ranks of each group in ``distributedInfo`` ("pg_config"), by its name."""
     rows = distributed.get("pg_config")
     found = {
-        str(row["pg_name"]): _ranks(row.get("ranks"))
+        str(row["pg_name"]): ranks_in(row.get("ranks"))
         for row in (rows if isinstance(rows, list) else ())
         if isinstance(row, dict) and "pg_name" in row
     }

@@ -29,7 +29,13 @@ from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import (
+    doubled_name,
+    found_value,
+    parse_json,
+    plain_reason,
+    require_shape,
+)
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import Unpacked, open_unpacked, read_parsed
 
@@ -186,7 +192,7 @@ class _Window:
         while True:
             start = '{"": 0'
             try:
-                _, end = _DECODE(start + self.text[self.at :])
+                rest, end = _DECODE(start + self.text[self.at :])
                 break
             except (ValueError, RecursionError):
                 if len(self.text) - self.at > LONGEST_OBJECT or not self.grow():
@@ -195,6 +201,10 @@ class _Window:
                         effect = "the object around the list does not end there"
                         self._note(f"end of '{key}'", effect)
                     return
+        for late in sorted({key, "distributedInfo"} & rest.keys()):
+            place = f"character {self.dropped + self.at}"
+            effect = f"stands behind the list '{key}', where it is not read"
+            self._notes.add(NoteKind.KEY, late, effect, where=place)
         self.at += end - len(start)
         while not self.text[self.at :].strip():
             self.at = len(self.text)
@@ -294,7 +304,7 @@ def read_durations(path: str | Path) -> Timings:
     """
     text = read_parsed(path, TraceError)
     try:
-        table = json.loads(text)
+        table = parse_json(text)
         require_shape(table, {"cols": [str], "rows": [[(float, str, bool, None)]]})
         columns = {name: at for at, name in enumerate(table["cols"])}
         handle, start, length = columns["rf_id"], columns["ts_us"], columns["dur_us"]
@@ -667,11 +677,13 @@ def read_distributed(path: str | Path) -> dict[str, Any]:
 
 def _distributed(head: str, notes: NoteCollector) -> dict[str, Any]:
     """Return the ``distributedInfo`` object from the text before the events."""
+    if twice := doubled_name(head.rstrip().rstrip(",") + "}"):
+        notes.add(NoteKind.KEY, twice, "stands twice; readers differ in which they take")
     found = re.search(r'"distributedInfo"\s*:\s*', head)
     if found is None:
         return {}
     try:
-        value, _ = json.JSONDecoder().raw_decode(head, found.end())
+        value, _ = _DECODE(head, found.end())
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -679,7 +691,29 @@ def _distributed(head: str, notes: NoteCollector) -> dict[str, Any]:
         return {}
     if value.get("rank") is not None and stated_rank(value) is None:
         notes.add(NoteKind.RANK, value["rank"], "no rank of its job; it is left out")
+    _note_groups(value.get("pg_config"), notes)
     return value
+
+
+def ranks_in(value: object) -> tuple[int, ...]:
+    """Return the ranks in a text such as "[0, 1, 2]"; cut-off lists ("...") count as unknown."""
+    try:
+        ranks: Any = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return ()
+    known = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
+    return tuple(ranks) if known else ()
+
+
+def _note_groups(rows: object, notes: NoteCollector) -> None:
+    """Note process groups of ``distributedInfo`` that have no name or no list of ranks."""
+    for row in rows if isinstance(rows, list) else () if rows is None else (rows,):
+        if not isinstance(row, dict) or "pg_name" not in row:
+            notes.add(NoteKind.GROUP, found_value(row), "no group with a 'pg_name'; left out")
+        elif row.get("ranks") and not ranks_in(row["ranks"]) and "..." not in str(row["ranks"]):
+            effect = "no list of ranks; who is in the group is not known from it"
+            where = f"group '{row['pg_name']!s:.40}'"
+            notes.add(NoteKind.GROUP, found_value(row["ranks"]), effect, where=where)
 
 
 def read_timings(path: str | Path) -> Timings:

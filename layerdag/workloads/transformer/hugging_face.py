@@ -1,6 +1,5 @@
 """The sizes of a transformer, by its name or in a ``config.json`` of Hugging Face."""
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, DataError
-from layerdag.runtime.json_shape import found_value, plain_reason, unique_members
+from layerdag.runtime.json_shape import found_value, parse_json, plain_reason
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
@@ -51,12 +50,16 @@ _OPTIONAL_NUMBERS = (
     *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
 )
 _SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias")
+_ACTIVATIONS = {"hidden_act": ("silu", "swish"), "activation_function": ("gelu_new", "gelu")}
+"""Keys of activation functions, and the names of the one that steps are made with."""
+
 _READ = {
     *_NUMBERS,
     *_OPTIONAL_NUMBERS,
     *_SWITCHES,
     *("model_type", "_name_or_path", "resid_pdrop", "mlp_only_layers"),
     "shared_expert_intermediate_size",
+    *_ACTIVATIONS,
 }
 _NOT_ZERO = ("num_key_value_heads", "head_dim", "n_inner")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?")
@@ -69,7 +72,7 @@ _WITHOUT_SHAPES = re.compile(
     r"|(?:max_|n_|original_max_)?(?:position_embeddings|ctx|window_layers)|rope\w*|rotary\w*"
     r"|partial_rotary_factor|sliding_window\w*|use_sliding_window|layer_types|attn_implementation"
     # Numerics, routing among the experts that are there, and losses.
-    r"|\w*(?:_eps|_epsilon|dropout\w*|pdrop|_coef|_alpha|_noise)|hidden_act|activation_function"
+    r"|\w*(?:_eps|_epsilon|dropout\w*|pdrop|_coef|_alpha|_noise)"
     r"|scale_attn\w*|reorder_and_upcast_attn|n_group|topk_group|topk_method|norm_topk_prob"
     r"|scoring_func|routed_scaling_factor|seq_aux|output_\w+|ep_size|num_nextn_predict_layers"
     # Generation, and heads that a task puts on top.
@@ -126,7 +129,7 @@ def read_hugging_face(path: Path) -> ModelShape:
             what such a model has.
     """
     try:
-        values = json.loads(read_parsed(path, DataError), object_pairs_hook=unique_members)
+        values = parse_json(read_parsed(path, DataError))
     except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path}: is no JSON ({plain_reason(error)}); give a model's config.json."
@@ -172,6 +175,8 @@ def _check_values(config: _Config) -> None:
         optional = key in _OPTIONAL_NUMBERS and value is None
         if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
             raise config.refuse(f"{key} is {found_value(value)}; it must be a whole number.")
+        if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and value is not None and value < 0:
+            raise config.refuse(f"{key} is {value}; it must be at least 0.")
         if key in _NOT_ZERO and value == 0:
             raise config.refuse(f"{key} is 0; leave it out, or state a number of at least 1.")
         if key in _SWITCHES and type(value) is not bool:
@@ -238,6 +243,9 @@ def _unknown(config: _Config) -> tuple[Note, ...]:
             notes.add(NoteKind.KEY, key, "not known; the shape is made without it")
         elif key == "sliding_window" and value and config.switch("use_sliding_window", absent=True):
             notes.add(NoteKind.KEY, f"{key}: {value}", "attention is counted over all tokens")
+        elif key in _ACTIVATIONS and value is not None and value not in _ACTIVATIONS[key]:
+            effect = f"steps are made with {_ACTIVATIONS[key][0]}"
+            notes.add(NoteKind.OPERATOR, f"{key}: {value}", effect)
     return notes.notes
 
 

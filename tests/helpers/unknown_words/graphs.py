@@ -188,6 +188,10 @@ CASES = [
     UnknownWord(LABELS, NoteKind.ATTRIBUTE, "deep", _own(conditions={"deep": [1]})),
     UnknownWord(LABELS, NoteKind.VERSION, "layerdag-graph-9", _own(format="layerdag-graph-9")),
     UnknownWord(WFFORMAT, NoteKind.ATTRIBUTE, "colour", _wfformat({"colour": 1})),
+    UnknownWord(
+        WFFORMAT, NoteKind.ATTRIBUTE, "shade",
+        _wfformat({"files": [{"link": "input", "name": "f", "shade": 1}]}),
+    ),
     UnknownWord(WFFORMAT, NoteKind.KEY, "hosts", _wfformat(hosts=[])),
     UnknownWord(WFFORMAT, NoteKind.LABEL, "long", _wfformat(makespanInSeconds="long")),
     UnknownWord(WFFORMAT, NoteKind.VERSION, "0.7",
@@ -195,6 +199,9 @@ CASES = [
     UnknownWord(PROGRAM, NoteKind.KEY, "palette", _file("p.program.json", json.dumps({
         "format": "layerdag-program/1", "name": "p", "sizes": {}, "palette": 1, "nodes": [
             {"operator": "input", "arguments": [{"input": [2], "dtype": "float32"}]}]}))),
+    UnknownWord(PROGRAM, NoteKind.DTYPE, "frob", _file("p.program.json", json.dumps({
+        "format": "layerdag-program/1", "name": "p", "sizes": {}, "nodes": [
+            {"operator": "input", "arguments": [{"input": [2], "dtype": "frob"}]}]}))),
     UnknownWord("codec/foreign.py", NoteKind.VERSION, "GEXF", _file("g.xml", "<gexf></gexf> " * 9)),
     UnknownWord(LABELS, NoteKind.LABEL, "nan", _labels("name,label\na,1\nb,nan\n")),
     UnknownWord(LABELS, NoteKind.LABEL, "true", _labels("name,label\na,1\nb,true\n")),

@@ -10,6 +10,7 @@ from profile_json import event, kernel, launch, write_profile
 
 from layerdag.codec.formats import Inputs, read_any, read_inputs, recognize
 from layerdag.runtime.notes import Note, NoteKind
+from layerdag.traces.analysis import impossible
 from layerdag.traces.builder import (
     VARINT,
     NodeSpec,
@@ -106,6 +107,14 @@ def _chakra(fields: bytes, meta: bytes = b""):
         return read_any(path).notes
 
     return read
+
+
+def _impossible(num_ops: int = 1, data_deps: tuple[int, ...] = ()):
+    """Return what is told where one computation is written as JSON."""
+    costs = (Attribute("num_ops", Wire.INT64, num_ops),)
+    one = NodeSpec(0, "mm", NodeType.COMP, data_deps=data_deps, attributes=costs)
+    job = Workload((build_trace([one]),))
+    return lambda folder: impossible(job, dependencies=True)
 
 
 def _empty(folder: Path) -> Sequence[Note]:
@@ -254,6 +263,41 @@ CASES = (
         P + "host_dataflow.py", NoteKind.COLLECTIVE, FUSED,
         _host(node(3, FUSED, f"{FUSED}(Tensor A) -> Tensor", (tensor(1),), (tensor(4),))),
     ),
+    UnknownWord(
+        P + "host_dataflow.py", NoteKind.NODE, "id 3",
+        _host(*(node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(4),)) for _ in "ab")),
+    ),
+    UnknownWord(
+        P + "host_dataflow.py", NoteKind.NODE, "parent 77",
+        _host(
+            {**node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(4),)), "ctrl_deps": 77},
+        ),
+    ),
+    UnknownWord(
+        P + "device_import.py", NoteKind.KERNEL, "lonely",
+        _profile(kernel(77, 30, 2, "lonely")),
+    ),
+    UnknownWord(
+        P + "device_import.py", NoteKind.KERNEL, "echo",
+        _profile(launch(2, 20), *[kernel(2, 30, 2, "echo")] * 2),
+    ),
+    UnknownWord(
+        P + "device_import.py", NoteKind.KERNEL, "cudaLaunchKernel",
+        _profile(launch(2, 20), kernel(2, 30, 2), kernel(2, 40, 2)),
+    ),
+    UnknownWord(
+        P + "kineto.py", NoteKind.GROUP, "'everyone'",
+        _profile(distributedInfo={"pg_config": [{"pg_name": "0", "ranks": "everyone"}]}),
+    ),
+    UnknownWord(
+        P + "kineto.py", NoteKind.GROUP, "7", _profile(distributedInfo={"pg_config": [7]})
+    ),
+    UnknownWord(
+        P + "kineto.py", NoteKind.KEY, "distributedInfo",
+        _two_profiles(', "distributedInfo": {"rank": 1}}', ""),
+    ),
+    UnknownWord("traces/analysis.py", NoteKind.NUMBER, "below 0", _impossible(num_ops=-1)),
+    UnknownWord("traces/analysis.py", NoteKind.EDGE, "dependency", _impossible(data_deps=(7,))),
     UnknownWord(
         P + "importer.py", NoteKind.PEER, "c10d::recv_any_source_",
         _host(

@@ -112,6 +112,10 @@ CASES = (
         "!my.float",
         module('%r = "my.made"() : () -> tensor<4x!my.float>'),
     ),
+    refused(
+        CONFIGS, "hidden_act: frob", "config.json", model, {**CONFIG, "hidden_act": "frob"},
+        kind=NoteKind.OPERATOR,
+    ),
     refused(CONFIGS, "num_frobs", "config.json", model, {**CONFIG, "num_frobs": 3}),
     refused(CONFIGS, "frob_experts", "config.json", model, {**CONFIG, **EXPERTS}),
     refused(CONFIGS, "frob", "config.json", model, {"model_type": "frob"}, kind=NoteKind.OPERATOR),

@@ -51,7 +51,7 @@ def test_numbers_that_a_trace_lacks_are_told(tmp_path: Path) -> None:
 def test_a_node_without_an_id_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"name": "x"}]}')
-    with pytest.raises(LayerdagError, match="has a node without an id"):
+    with pytest.raises(LayerdagError, match=r"as .id., which is the number of a node"):
         ld.program(path)
 
 

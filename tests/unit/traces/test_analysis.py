@@ -159,5 +159,5 @@ def test_sums_of_large_sizes_do_not_wrap():
 @pytest.mark.parametrize("name", ["tensor_size", "comm_size"])
 def test_a_size_below_0_is_not_taken_off_a_sum(name: str) -> None:
     attributes = (Attribute(name, Wire.INT64, -5),)
-    with pytest.raises(TraceError, match=f"'{name}' = -5; a size is at least 0"):
+    with pytest.raises(TraceError, match=f"'{name}' = -5; it is at least 0"):
         summarize_trace(build_trace([NodeSpec(7, "x", NodeType.COMP, attributes=attributes)]))

@@ -206,10 +206,10 @@ DAMAGE = [
     ("[4, 4]", "4", "node 3 lacks or misuses field 'values'"),
     ("[4, 4]", "[4 4]", "no valid JSON from character"),
     ('"id": 3', '"id": 3.5', "misuses field 'id'"),
-    ('"ctrl_deps": 2', '"ctrl_deps": 2x', "no valid JSON from character"),
-    ('"ctrl_deps": 2', '"ctrl_deps": tru', "no valid JSON from character"),
-    ('"ctrl_deps": 2', '"ctrl_deps": "\\q"', "no valid JSON from character"),
-    ('"ctrl_deps": 2', '"ctrl_deps": ' + "[" * 200 + "]" * 200, "nested too deeply"),
+    ('"ctrl_deps": 4', '"ctrl_deps": 2x', "no valid JSON from character"),
+    ('"type": "uint64"', '"type": tru', "no valid JSON from character"),
+    ('"type": "uint64"', '"type": "\\q"', "no valid JSON from character"),
+    ('"type": "uint64"', '"type": ' + "[" * 200 + "]" * 200, "nested too deeply"),
     ("}]}, {", "}]}, 7, {", "found a value that is no object"),
 ]
 
