@@ -12,7 +12,7 @@ from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.errors import UsageError
 from layerdag.programs.execution import MakeLeaf, NodeError, quiet, run_node, switched
 from layerdag.programs.nodes import ForwardGraph, Leaf, Node
-from layerdag.programs.operators import LEAVES
+from layerdag.programs.operators import LEAVES, in_place
 
 _SEED = 0
 
@@ -74,6 +74,7 @@ class ProgramModule(nn.Module):
 
     Args:
         program: The program.
+        content: Whether parameters have numbers; not needed of fake tensors.
 
     Attributes:
         program: The program.
@@ -84,9 +85,10 @@ class ProgramModule(nn.Module):
         NodeError: If a node cannot run with the program's table of sizes.
     """
 
-    def __init__(self, program: ForwardGraph) -> None:
+    def __init__(self, program: ForwardGraph, content: bool = True) -> None:
         super().__init__()
         self.program = program
+        self._drawn = content
         self.shared: Sharing | None = None
         unit_of = units_of_nodes(program)
         names = [name for name in program.units if name in set(unit_of)]
@@ -183,7 +185,7 @@ class ProgramModule(nn.Module):
     def _register(self, position: dict[str, int]) -> None:
         """Give every leaf a tensor."""
         order = {name: at for at, name in enumerate(self.program.order)}
-        generator = torch.Generator().manual_seed(_SEED)
+        generator = torch.Generator().manual_seed(_SEED) if self._drawn else None
         todo: list[tuple[int, str, nn.Module, _Held]] = []
         for number, node in enumerate(self.program.nodes):
             if node.operator == "input":
@@ -229,6 +231,15 @@ def units_of_nodes(program: ForwardGraph) -> list[str]:
             units = readers.get(at, set())
             found[at] = units.pop() if len(units) == 1 and node.operator != "input" else ""
     return found
+
+
+def overwrites_other_units(program: ForwardGraph) -> bool:
+    """Return whether an operator works in place on a result of another unit."""
+    units = units_of_nodes(program)
+    return any(
+        in_place(node.operator) and any(units[i] != units[at] for i in node.inputs)
+        for at, node in enumerate(program.nodes)
+    )
 
 
 def _take_in_shared(units: list[str], program: ForwardGraph) -> None:
@@ -311,8 +322,8 @@ def random_leaves() -> MakeLeaf:
     return make
 
 
-def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Return the numbers of a leaf.
+def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    """Return the numbers of a leaf, without a generator only those that the program gives.
 
     Integers are zeros, which are valid indices for every table; booleans are true. Matrices are
     uniform as in PyTorch's layers, vectors are ones; a variance among the buffers may not be zero.
@@ -320,6 +331,8 @@ def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator) -> 
     dtype = getattr(torch, leaf.dtype)
     if leaf.content is not None:
         return torch.tensor(leaf.content, dtype=dtype).reshape(shape).clone()  # no view
+    if generator is None:
+        return torch.empty(shape, dtype=dtype)
     if dtype is torch.bool or not (dtype.is_floating_point or dtype.is_complex):
         return torch.full(shape, dtype is torch.bool, dtype=dtype)
     if leaf.kind == "input":

@@ -97,7 +97,7 @@ class _Stage:
             holders: The stages that hold each parameter.
             tensor_plan: How tensor ranks share it.
         """
-        body = ProgramModule(self.program)
+        body = ProgramModule(self.program, content=False)
         path_of = {path.rsplit(".", 1)[-1]: path for path, _ in body.named_parameters()}
         shared = tuple(
             (path_of[f"node{at}_0"], tuple(holders[name]))

@@ -5,6 +5,7 @@ a process group that does not exist (``layerdag.capturing``), so that a step on 
 long as one on 8.
 """
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from layerdag.capturing.parallel import Settings
 from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.step import CapturedStep, capture_model
 from layerdag.programs.execution import count_parameters
-from layerdag.programs.module import ProgramModule
+from layerdag.programs.module import ProgramModule, overwrites_other_units
 from layerdag.programs.nodes import ForwardGraph
 from layerdag.programs.stages import stage_modules
 from layerdag.programs.tensor_pairs import split_pairs
@@ -38,7 +39,11 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
     tensor, bf16 = found.plan.tensor, found.step.precision == "bf16"
     shared = split_pairs([program], tensor, bf16)[0] if tensor > 1 else None
     with RememberingFakeMode():  # parameters of any size take no memory
-        module = ProgramModule(program)
+        module = ProgramModule(program, content=False)
         inputs = module.example_inputs()
-    step = capture_model(module, inputs, tensor_plan=shared, **settings)
+    with warnings.catch_warnings():
+        if not overwrites_other_units(program):
+            # It warns of what operators in place would do to views that units return.
+            warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
+        step = capture_model(module, inputs, tensor_plan=shared, **settings)
     return replace(step, name=program.name)

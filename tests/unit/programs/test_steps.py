@@ -1,5 +1,6 @@
 """Steps that are derived from a program, held against those of the module itself."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -77,6 +78,33 @@ def test_a_layer_is_gathered_once_a_pass_whatever_it_shares_with_others() -> Non
     derived = assemble(graph, whole.sizes.__getitem__).step(fsdp=4)
     assert gathered(derived) == gathered(own)
     assert check_program(derived.workload()) == []
+
+
+class Cut(nn.Module):
+    """Layers that return views, of which the next one may be overwritten."""
+
+    def __init__(self, overwrites: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(24, 24), nn.Flatten(), nn.Unflatten(1, (6, 24)))
+            for _ in range(2)
+        )
+        self.overwrites = overwrites
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+            x = x.mul_(2) if self.overwrites else x * 2
+        return x.mean()
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_pytorch_warns_of_views_of_layers_only_where_they_are_overwritten(overwrites: bool) -> None:
+    program = ld.program(Cut(overwrites), [torch.randn(4, 6, 24)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        program.step(fsdp=2)
+    assert any("returned a view" in str(each.message) for each in caught) is overwrites
 
 
 def test_sizes_never_seen_give_the_step_of_that_model() -> None:
