@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.datasets.discovery import FoundJobs, read_folder
-from layerdag.errors import UsageError
+from layerdag.errors import DataError, UsageError
+from layerdag.graph.formats import program_json
 from layerdag.privacy.shadows import LEAST_SHADOWS
 from layerdag.runtime.files import (
     LOCK,
@@ -333,5 +334,16 @@ class ReleaseSettings:
 
 
 def read_jobs(settings: ReleaseSettings) -> FoundJobs:
-    """Read everything below the folder of traces of a release; see ``read_folder``."""
-    return read_folder(settings.traces, settings.labels, max_nodes=settings.max_nodes)
+    """Read everything below the folder of traces of a release; see ``read_folder``.
+
+    Raises:
+        DataError: As ``read_folder``, and if it holds forward programs.
+    """
+    found = read_folder(settings.traces, settings.labels, max_nodes=settings.max_nodes)
+    if set(found.graphs[0].categories) == set(program_json.ATTRIBUTES):
+        raise DataError(
+            f"{settings.traces}: holds forward programs, and samples of a release would have their "
+            "calls renamed, so that none of them runs. Make traces of the programs ('layerdag "
+            "capture FILE.program.json --out PREFIX'), and release those."
+        )
+    return found

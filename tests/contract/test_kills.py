@@ -16,8 +16,11 @@ from raw_graphs import chain
 from small_workloads import collective, trace
 
 import layerdag as ld
+from layerdag.capturing import running
+from layerdag.cli.commands.collect import _write_program
 from layerdag.codec.formats import write_graph
 from layerdag.graph.attributed_graph import write_step_times
+from layerdag.programs import sources
 from layerdag.programs.forward_program import Program
 from layerdag.serving.arrivals import Arrivals
 from layerdag.serving.outputs import draw, write_requests, write_serving_timeline
@@ -26,6 +29,7 @@ from layerdag.simulator.calibration import CalibratedMachine, FittedOperatorCost
 from layerdag.simulator.run import SimulationResult, write_nodes, write_timeline
 from layerdag.simulator.sweep import SweepRow, write_rows
 from layerdag.traces.chakra.workload import read_workload, write_workload
+from layerdag.traces.pytorch.importer import ImportResult
 from layerdag.traces.trace import Workload
 from layerdag.workloads.step_shares import shipped_shares, write_shares
 
@@ -94,6 +98,28 @@ def test_measured_times_go_with_the_traces_that_they_are_of(tmp_path: Path) -> N
 
     seen = states_when_killed(older, lambda: write_workload(jobs[1], place, overwrite=True), look)
     assert list(dict.fromkeys(seen)) == ["2 True", "4 False"]
+
+
+def test_a_collected_step_stands_beside_no_program_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "job"
+
+    def collect(nodes: int) -> None:
+        made = trace(*(collective(at) for at in range(nodes)))
+        step = running.Capture(0, 1, ImportResult(made, {}, nodes, 0.0, 0))
+        found = Program.from_json({**PROGRAM, "name": f"of {nodes} nodes"})
+        monkeypatch.setattr(sources, "program", lambda host, name: found)
+        running._write(step, place, [path for path in older if path.exists()])
+        _write_program(str(place), step, tmp_path / "host.json")
+
+    def look() -> str:
+        nodes = read_workload(place).traces[0].num_nodes  # ends what a killed process began
+        return f"{nodes}: {Program.load(older[1]).name if older[1].exists() else 'none'}"
+
+    older = (tmp_path / "job.0.et", tmp_path / "job.program.json")
+    seen = states_when_killed(lambda: collect(1), lambda: collect(2), look)
+    assert list(dict.fromkeys(seen)) == ["1: of 1 nodes", "2: none", "2: of 2 nodes"]
 
 
 _WRITES = re.compile(r"([\w.]+|\))\.(?:write_text|write_bytes)\(|(\w+)\.open\(\"[wxa]")

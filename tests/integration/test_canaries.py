@@ -88,18 +88,26 @@ def write_private_programs(folder: Path, count: int = 32, copies: int = 8) -> Pa
         program = min(i, count)
         width, scale = (4815, 0.4815162342) if i >= count else (8 * (1 + program % 4), 0.5)
         nodes: list[dict[str, object]] = [
-            {"operator": "input", "arguments": [{"input": ["B0", "w0"], "dtype": "float32"}]}
-        ]
-        for k in range(2 + program % 5):
+            {"operator": "input", "arguments": [{"input": ["B0", "w0"], "dtype": "float32"}]},
+            {"operator": "parameter", "names": ["zqvnet.weight"], "module": "zqvnet",
+             "arguments": [{"parameter": ["w0"], "dtype": "float32"}]},
+            {"operator": "aten.mul.Tensor", "arguments": [{"edge": "#"}, {"edge": "#"}],
+             "inputs": [0, 1], "module": "zqvnet"},
+        ]  # fmt: skip
+        for k in range(2, 4 + program % 5):
             call = ("aten.relu.default", "aten.tanh.default", "aten.mul.Tensor")[(program + k) % 3]
             extra = [scale] if call == "aten.mul.Tensor" else []
             nodes.append(
                 {"operator": call, "arguments": [{"edge": "#"}, *extra], "inputs": [k],
-                 "module": f"zqvnet.{k}", "names": [f"zqvnet.{k}.weight"]}
+                 "module": f"zqvnet.{k}"}
             )  # fmt: skip
+        nodes.append(
+            {"operator": "aten.mean.default", "arguments": [{"edge": "#"}], "module": "zqvnet",
+             "inputs": [len(nodes) - 1]}
+        )  # fmt: skip
         document = {
             "format": "layerdag-program/1", "name": f"zqvmodel{i}", "sizes": {"B0": 4, "w0": width},
-            "outputs": [len(nodes) - 1], "units": ["zqvnet.0"], "order": ["zqvnet.0.weight"],
+            "outputs": [len(nodes) - 1], "units": ["zqvnet.2"], "order": ["zqvnet.weight"],
             "notes": ["recorded in /home/zqvcorp"], "nodes": nodes,
         }  # fmt: skip
         (folder / f"zqv{i:02d}.program.json").write_text(json.dumps(document))
@@ -235,3 +243,17 @@ def test_a_release_holds_no_canary(traces: Path, tmp_path: Path):
     assert found.verdict is not None
     assert leaks(tmp_path / "out") == []
     assert leaks(tmp_path / "out.private" / "refused-samples") == []
+
+
+@pytest.mark.slow
+def test_no_sample_of_private_programs_holds_a_canary(tmp_path: Path):
+    programs = write_private_programs(tmp_path / "zqvprograms")
+    run, out = tmp_path / "zqvrun", tmp_path / "out"
+    small = ["--max-steps", "240", "--width", "32", "--depth", "1", "--threads", "1"]
+    train = ["train", "--data", "folder", "--folder", f"{programs}", "--out", f"{run}", *small]
+    assert main(train) == 0
+    shutil.copytree(run / BEST, out / BEST)
+    for form in ("program", "graphml", "et", "tar"):
+        made = [f"checkpoint={run / BEST}", "num=4", f"out={out / form}", f"format={form}"]
+        assert main(["sample", *made, "processes=1", "temperature=0.5", "max_nodes=24"]) == 0
+    assert leaks(out) == []

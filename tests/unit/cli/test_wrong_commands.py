@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from json_files import PROGRAM
 from raw_graphs import chain
 from tiny_corpus import write_corpus
 
@@ -45,6 +46,12 @@ def _graphs(folder: Path) -> str:
     return str(folder / "graphs")
 
 
+def _programs(folder: Path) -> str:
+    (folder / "p").mkdir()
+    (folder / "p" / "a.program.json").write_text(json.dumps(PROGRAM))
+    return str(folder / "p")
+
+
 def _table(**cells: object) -> Callable[[Path], str]:
     row = {**ACCURACY, **cells}
     return _file("a.csv", f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
@@ -76,6 +83,7 @@ COMMANDS = [
         "program IN --print", "node 3 has [[7], \"Tensor(float)\", [\"4 m\"]] among its inputs",
     ),
     (_file("l.csv", "name,label\n"), "pack GRAPHS --labels IN --out OUT/p", "names no graph"),
+    (_programs, "release IN --out OUT/r --until read", "holds forward programs"),
     (
         lambda folder: str(write_corpus(folder / "c", {"train": 2})),
         "surrogate fit IN --labels l.csv --out OUT/m", "leave the label file l.csv out",
