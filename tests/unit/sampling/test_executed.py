@@ -89,8 +89,9 @@ def test_a_drawn_program_has_sizes_as_training_programs_and_as_asked():
 def test_no_table_that_fits_is_refused_with_the_reason():
     weight = {"parameter": ["w0", "a0.-1/h0"], "dtype": "float32"}
     nodes = [NODES[0], {**NODES[1], "arguments": [{"edge": "#"}, weight]}, *NODES[2:]]
+    data = {**DATA, "sizes": {**DATA["sizes"], "h0": 3}, "nodes": nodes}
     with pytest.raises(DataError, match="small: is no training step: aten"):
-        drawn_program(program_graph({**DATA, "nodes": nodes}, "small"), SizeTables(), 0, {})
+        drawn_program(program_graph(data, "small"), SizeTables(), 0, {})
 
 
 def test_a_sample_is_a_program_a_graph_and_a_step():
