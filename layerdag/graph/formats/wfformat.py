@@ -188,7 +188,10 @@ def _tasks_of_1_5(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
         name, size = str(file["id"]), _file_size(file, notes)
         if size != sizes.setdefault(name, size) and not math.isnan(size):
             raise GraphError(f"two files have the id '{name:.80}'; make ids unique.")
-    rows = {str(row["id"]): row for row in workflow.get("execution", {}).get("tasks", ())}
+    rows: dict[str, Json] = {}
+    for row in workflow.get("execution", {}).get("tasks", ()):
+        if rows.setdefault(str(row["id"]), row) is not row:
+            raise GraphError(f"the execution has task '{row['id']!s:.80}' twice; keep one of them.")
     for task in specification["tasks"]:
         files = [
             {str(name): sizes.get(str(name), math.nan) for name in task[key]}

@@ -517,6 +517,11 @@ class _Collector:
     def add(self, block: HostBlock) -> None:
         """Take in the nodes that end next."""
         self.num_nodes += len(block.nodes_N)
+        if (block.tensors_T["bytes"] < 0).any():
+            raise TraceError(
+                f"{self.source}: a tensor has fewer than 0 elements; the trace is damaged, collect "
+                "it again."
+            )
         self.ids.append(block.nodes_N["id"])
         self.parents.append(block.nodes_N["parent"])
         self._learn(block.kinds)

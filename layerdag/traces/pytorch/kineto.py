@@ -98,8 +98,10 @@ _NAME = re.compile(
 _CATEGORY = re.compile(r'"cat"\s*:\s*"([^"]*)"')
 _LONE_BACKSLASH = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 
-CONTROL, ESCAPE, QUOTE, BYTES = (
-    *("raw control character", "lone backslash"),
+_NO_NUMBER = re.compile(r"([:\[,]\s*)-?(?:inf|nan)(?=\s*[,}\]])")
+
+CONTROL, NUMBER, ESCAPE, QUOTE, BYTES = (
+    *("raw control character", "inf or nan for a number", "lone backslash"),
     *("unescaped quote", "bytes that are no UTF-8"),
 )
 
@@ -276,6 +278,7 @@ def _is_readable(text: str) -> bool:
 def _candidates(text: str) -> Iterator[tuple[str, str]]:
     """Yield what an object may have been meant to be, with what is wrong with it."""
     yield CONTROL, text
+    yield NUMBER, _NO_NUMBER.sub(r"\1null", text)
     escaped = _LONE_BACKSLASH.sub(lambda found: found[0] if found[1] else r"\\", text)
     yield ESCAPE, escaped
     yield QUOTE, _NAME.sub(lambda found: f'"name": {json.dumps(found[1])}', text, count=1)
@@ -679,6 +682,9 @@ def _distributed(head: str, notes: NoteCollector) -> dict[str, Any]:
     """Return the ``distributedInfo`` object from the text before the events."""
     if twice := doubled_name(head.rstrip().rstrip(",") + "}"):
         notes.add(NoteKind.KEY, twice, "stands twice; readers differ in which they take")
+    version = re.search(r'"schemaVersion"\s*:\s*([^,\s}]+)', head)
+    if version is not None and version[1] != "1":
+        notes.add(NoteKind.VERSION, version[1], "profiles of schema 1 are known; read as such")
     found = re.search(r'"distributedInfo"\s*:\s*', head)
     if found is None:
         return {}

@@ -54,11 +54,16 @@ def _shaped(dims: object):
     return _profile(event("cpu_op", "aten::mm", 19, 9, **told), launch(2, 20), kernel(2, 30, 5))
 
 
-def _raw_profile(folder: Path) -> Sequence[Note]:
-    path = folder / "p.json"
-    write_profile(path, [launch(1, 0), kernel(1, 5, 2, "a@b")])
-    path.write_text(path.read_text().replace("a@b", "a\x01b"))
-    return read_any(path).notes
+def _raw_profile(sound: str, raw: str):
+    """Return what reads a profile in which a text became what is no JSON."""
+
+    def read(folder: Path) -> Sequence[Note]:
+        path = folder / "p.json"
+        write_profile(path, [launch(1, 0), kernel(1, 5, 2, "a@b")])
+        path.write_text(path.read_text().replace(sound, raw))
+        return read_any(path).notes
+
+    return read
 
 
 def _two_profiles(end: str, more: str):
@@ -189,7 +194,10 @@ STORAGE = length_delimited(
 )
 
 CASES = (
-    UnknownWord(P + "kineto.py", NoteKind.ENCODING, "raw control character", _raw_profile),
+    UnknownWord(
+        P + "kineto.py", NoteKind.ENCODING, "raw control character",
+        _raw_profile("a@b", "a\x01b"),
+    ),
     UnknownWord(
         P + "kineto.py", NoteKind.ENCODING, '{"traceEvents": []}',
         _two_profiles("}\n", '{"traceEvents": []}'),
@@ -295,6 +303,11 @@ CASES = (
     UnknownWord(
         P + "kineto.py", NoteKind.KEY, "distributedInfo",
         _two_profiles(', "distributedInfo": {"rank": 1}}', ""),
+    ),
+    UnknownWord(P + "kineto.py", NoteKind.VERSION, "9", _profile(schemaVersion=9)),
+    UnknownWord(
+        P + "kineto.py", NoteKind.ENCODING, "inf or nan for a number",
+        _raw_profile('"correlation": 1', '"GB/s": inf, "correlation": 1'),
     ),
     UnknownWord("traces/analysis.py", NoteKind.NUMBER, "below 0", _impossible(num_ops=-1)),
     UnknownWord("traces/analysis.py", NoteKind.EDGE, "dependency", _impossible(data_deps=(7,))),
