@@ -9,6 +9,7 @@ own, numbers that PyTorch passed as tensors.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
@@ -81,6 +82,9 @@ def recording_of_host_trace(path: str | Path) -> Recording:
     nodes.sort(key=lambda node: int(node["id"]))
     if not nodes:
         raise TraceError(f"{path} has no nodes.")
+    twice = next((a["id"] for a, b in pairwise(nodes) if a["id"] == b["id"]), None)
+    if twice is not None:
+        raise TraceError(f"{path}: two nodes have the id {twice}; it is damaged, collect it again.")
     return _Reader(str(path), nodes).recording()
 
 

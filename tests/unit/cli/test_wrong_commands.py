@@ -17,6 +17,7 @@ ACCURACY = {
     "data": 8, "tensor": 1, "pipeline": 1, "precision": "bf16", "device": "h100", "devices": 8,
     "step_s": 0.5,
 }  # fmt: skip
+SOUND = {"id": 3, "name": "aten::mm", "ctrl_deps": 3}
 TENSOR = {
     "id": 3,
     "name": "aten::mm",
@@ -83,6 +84,10 @@ COMMANDS = [
         "program IN --print", "node 3 has [[7], \"Tensor(float)\", [\"4 m\"]] among its inputs",
     ),
     (_file("l.csv", "name,label\n"), "pack GRAPHS --labels IN --out OUT/p", "names no graph"),
+    (
+        _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [SOUND, SOUND]})),
+        "program IN --print", "two nodes have the id 3",
+    ),
     (_programs, "release IN --out OUT/r --until read", "holds forward programs"),
     (
         lambda folder: str(write_corpus(folder / "c", {"train": 2})),
