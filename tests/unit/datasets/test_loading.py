@@ -95,7 +95,8 @@ def test_a_folder_of_graphs_takes_its_labels_and_options(tmp_path: Path) -> None
 def test_a_family_of_computational_graphs_is_told_by_its_files(tmp_path: Path) -> None:
     write_family(tmp_path)
     assert len(load_dataset(tmp_path).graphs["train"]) == 24
-    assert len(read_dataset(tmp_path, labels="left/out.csv").graphs["train"]) == 24
+    with pytest.raises(UsageError, match=r"has its labels; leave the label file left/out\.csv out"):
+        read_dataset(tmp_path, labels="left/out.csv")
 
 
 def test_what_is_no_data_set_is_one_sentence(tmp_path: Path) -> None:
