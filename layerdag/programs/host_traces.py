@@ -193,12 +193,14 @@ class _Reader:
         try:
             if name in _PLAN or self._moves_buffers(node, name):
                 return
+            found = _SCHEMA.match(str(attribute(node, "op_schema") or ""))
+        except TraceError as error:
+            raise DataError(f"{self._source}: {error}") from error
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
                 f"{self._source}: node {node.get('id')} ({name}) has inputs or outputs of another "
                 f"form than a host trace ({plain_reason(error)}); record it again."
             ) from error
-        found = _SCHEMA.match(str(attribute(node, "op_schema") or ""))
         if found is None or name.startswith(("c10d", "_c10d_functional", "fsdp")):
             raise DataError(
                 f"{self._source}: node {node.get('id')} ({name}) has no operator schema, or "

@@ -14,7 +14,7 @@ at least ``SHARED_BY`` by their categories; of the numbers of a cell, mean and s
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from layerdag.dag.statistics import SHARED_BY
 from layerdag.errors import VocabularyError
 from layerdag.graph.attributed_graph import LABEL, Condition
+from layerdag.runtime.json_shape import require_known
 from layerdag.runtime.settings import did_you_mean
 from layerdag.schema.attributes import words_of
 
@@ -444,6 +445,7 @@ class NumericCondition:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
         """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        require_known(data, (each.name for each in fields(cls)))
         quantiles = tuple(float(q) for q in data["quantiles"])
         mean, std = float(data["mean"]), float(data["std"])
         if not quantiles or not np.isfinite([mean, std, *quantiles]).all() or std <= 0:
@@ -512,6 +514,7 @@ class CategoryCondition:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CategoryCondition":
         """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
+        require_known(data, (each.name for each in fields(cls)))
         return cls(str(data["name"]), words_of(data["values"]))
 
     def encode(self, value: Condition | None) -> int:

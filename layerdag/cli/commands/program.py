@@ -27,7 +27,7 @@ EXAMPLE = (
     "  layerdag capture wide.program.json --data 8 --out traces/wide"
 )
 
-
+_PRESET, _COMPUTE = "small", "h100"
 _TARGETS = (
     ("depth", int, "number of units, repeated or left out"),
     ("width", int, "first width of the table of sizes (w0)"),
@@ -51,10 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{flag}", type=kind, metavar="N", help=text)
     parser.add_argument("--step-time", type=float, metavar="S",
         help="sizes, the batch first, with which a step of one rank takes S seconds")  # fmt: skip
-    parser.add_argument("--preset", default="small", metavar="NAME",
-        help="cluster of --step-time (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--compute", default="h100", metavar="NAME",
-        help="operator times of --step-time, as for simulate (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--preset", metavar="NAME",
+        help=f"cluster of --step-time (default: {_PRESET})")  # fmt: skip
+    parser.add_argument("--compute", metavar="NAME",
+        help=f"operator times of --step-time, as for simulate (default: {_COMPUTE})")  # fmt: skip
     parser.add_argument("--print", action="store_true", dest="show",
         help="print the program as readable Python")  # fmt: skip
     parser.add_argument("--phase", choices=("training", "inference"), default="training",
@@ -67,12 +67,16 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.programs.targets import Targets
     from layerdag.programs.validity import runs
 
+    if args.step_time is None and (args.preset or args.compute):
+        option = "--preset" if args.preset else "--compute"
+        raise UsageError(f"{option} is of --step-time, which is not given; give it, or leave "
+                         f"{option} out.")  # fmt: skip
     sizes = _sizes(args.size)
     found = _program(args.source).resize(**sizes)
     if args.deepen != 1:
         found = found.deepen(args.deepen)
     targets = Targets(args.depth, args.width, args.batch, args.parameters, args.flops,
-                      args.step_time, args.preset, args.compute)  # fmt: skip
+                      args.step_time, args.preset or _PRESET, args.compute or _COMPUTE)  # fmt: skip
     met = found.meet(targets, list(sizes)) if targets.asked() else None
     found = found if met is None else met.program
     findings = found.check(training=args.phase == "training")

@@ -390,7 +390,7 @@ def _attribute_in(row: dict[str, Any]) -> Attribute:
         value = tuple(_value_in(wire - 1, element) for element in value)
     elif wire != Wire.UNSET:
         value = _value_in(wire, value)
-    return Attribute(str(row["name"]), wire, value, str(row.get("doc", "")))
+    return Attribute(_stated(row["name"]), wire, value, _stated(row.get("doc", "")))
 
 
 def _value_in(wire: int, value: Any) -> Any:

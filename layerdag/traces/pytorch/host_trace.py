@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.runtime.json_shape import doubled_name, parse_json
+from layerdag.runtime.json_shape import doubled_name, found_value, parse_json
 from layerdag.runtime.native import library
 from layerdag.runtime.reading import Unpacked, open_unpacked
 
@@ -346,9 +346,20 @@ def argument_values(node: dict[str, Any]) -> list[Any]:
 
 
 def attribute(node: dict[str, Any], name: str) -> Any:
-    """Return a further attribute of a node as it is in the file, None if it is absent or empty."""
-    found = (each["value"] for each in node.get("attrs", ()) if each["name"] == name)
-    return next(found, None) or None
+    """Return a further attribute of a node as it is in the file, None if it is absent or empty.
+
+    Raises:
+        TraceError: If an attribute of the node has no name or no value.
+    """
+    for each in node.get("attrs", ()):
+        if not isinstance(each, dict) or not {"name", "value"} <= each.keys():
+            raise TraceError(
+                f"node {node.get('id')!s:.40}: an attribute must have a name and a value, found "
+                f"{found_value(each)}; write the trace again."
+            )
+        if each["name"] == name:
+            return each["value"] or None
+    return None
 
 
 def _is_flat(head: str, source: str) -> bool:

@@ -24,6 +24,14 @@ TENSOR = {
     "ctrl_deps": 3,
     "inputs": {"values": [[7]], "types": ["Tensor(float)"], "shapes": [["4 m"]]},
 }
+NAMELESS = {
+    "id": 3,
+    "name": "aten::mm",
+    "ctrl_deps": 3,
+    "inputs": {"values": [], "types": [], "shapes": []},
+    "outputs": {"values": [], "types": [], "shapes": []},
+    "attrs": [{"type": "string", "value": "x"}],
+}
 LOOP = {"name": "a", "parents": ["a"], "children": []}
 HOST = {"schema": "1.1.1", "nodes": [{"id": 3, "name": "aten::mm", "ctrl_deps": [7]}]}
 
@@ -87,6 +95,14 @@ COMMANDS = [
     (
         _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [SOUND, SOUND]})),
         "program IN --print", "two nodes have the id 3",
+    ),
+    (
+        _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [NAMELESS]})),
+        "program IN --print", "an attribute must have a name and a value",
+    ),
+    (
+        _file("p.program.json", json.dumps(PROGRAM)), "program IN --compute h100",
+        "--compute is of --step-time, which is not given",
     ),
     (_programs, "release IN --out OUT/r --until read", "holds forward programs"),
     (
