@@ -26,7 +26,7 @@ from layerdag.datasets.loading import HEADER, FolderConfig
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, Condition, Split
 from layerdag.runtime.files import FolderKind, unexpected_files, write_text
-from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
 from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.schema import GraphSchema
@@ -131,6 +131,7 @@ class PackedHeader:
             version = data["version"]
             if version == VERSION:
                 require_shape(data, _HEADER_SHAPE)
+                require_known(data, _HEADER_SHAPE)
                 stored = [one.name for one in fields(cls) if one.name not in _TOLD]
                 return cls(**_checked({name: data[name] for name in stored}))
         except (ValueError, RecursionError) as error:

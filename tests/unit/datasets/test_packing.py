@@ -315,6 +315,7 @@ def test_arrays_are_not_trusted(
         ({"schema": {}}, "schema cannot be read"),
         ({"words": []}, "no header of a packed data set"),
         ({"sha256": {}}, "is not the file that"),
+        ({"more": 1}, "'more' is no key that is known"),
     ],
 )
 def test_headers_are_not_trusted(change: dict, message: str, packed: Path) -> None:
