@@ -72,28 +72,36 @@ class PackedBatch:
     """A padded batch as one piece of memory, which one copy brings to the device.
 
     Attributes:
-        batch: The batch on the host.
+        form: The batch with what was derived from it, on the device "meta": shapes without content.
         padded_to: Its sizes.
         data: Its tensors end to end, bytes, on the host or the device.
         counts: Its decisions by objective.
     """
 
-    batch: DAGBatch
+    form: DAGBatch
     padded_to: SizeClass
     data: Tensor
     counts: dict[str, float]
+
+    def batch_in(self, memory: Tensor) -> DAGBatch:
+        """Return a batch of this form whose tensors lie in ``memory``."""
+        tensors = _tensors(self.form)
+        views = iter(_views(memory, tensors, _places(tensors)[0]))
+        batch = with_each(self.form, lambda _: next(views))
+        return batch.carrying(with_each(self.form.derived, lambda _: next(views)))
 
 
 def pack(model: DAGModel, derived: DAGBatch, to: SizeClass, *, pinned: bool) -> PackedBatch:
     """Return a batch, padded, in memory that a device can read on its own if ``pinned``."""
     batch = model.padded(derived, to.sizes)
-    tensors = _tensors(batch)
-    places, total = _places(tensors)
+    form = batch.to("meta")
+    _, total = _places(_tensors(form))
     with _DEVICE_CALLS:
         data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
-    for view, tensor in zip(_views(data, tensors, places), tensors, strict=True):
+    packed = PackedBatch(form, to, data, model.counts(derived))
+    for view, tensor in zip(_tensors(packed.batch_in(data)), _tensors(batch), strict=True):
         view.copy_(tensor)
-    return PackedBatch(batch, to, data, model.counts(derived))
+    return packed
 
 
 def _tensors(batch: DAGBatch) -> list[Tensor]:
@@ -179,14 +187,12 @@ class RecordedSteps(Generic[T]):
     ) -> "_Recording[T]":
         """Record the work on the sizes of a batch."""
         memory = packed.data.to(self._device)
-        tensors = _tensors(packed.batch)
-        views = iter(_views(memory, tensors, _places(tensors)[0]))
-        batch = with_each(packed.batch, lambda _: next(views))
-        derived = with_each(packed.batch.derived, lambda _: next(views))
+        batch = packed.batch_in(memory)
 
         def work() -> T:
             # A new batch each time: one keeps what it has computed of itself.
-            return self._work(batch.carrying(derived), self._numbers, self._generator)
+            fresh = batch.carrying(batch.derived)
+            return self._work(fresh, self._numbers, self._generator)
 
         return _Recording(made_for, memory, *self._record(work, self._generator))
 

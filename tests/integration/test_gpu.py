@@ -153,7 +153,7 @@ def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(
         found = steps.run(packed, "all", numbers, seed)
         generator = torch.Generator(GPU).manual_seed(seed)
         there = torch.tensor(numbers, device=GPU)
-        wanted = optimizer._loss_gradients(packed.batch.to(GPU), there, generator)
+        wanted = optimizer._loss_gradients(packed.batch_in(packed.data).to(GPU), there, generator)
         torch.testing.assert_close(found.mean_O, wanted.mean_O, rtol=1e-4, atol=1e-5)
         for one, other in zip(found.gradients, wanted.gradients, strict=True):
             assert (one is None) is (other is None)

@@ -111,7 +111,8 @@ def test_batches_come_in_order_and_padded_alike_whatever_the_threads(data, fast)
     assert [batch.noise_seed for batch, _ in four] == list(range(20))
     for (_, a), (_, b) in zip(one, four, strict=True):
         assert a.padded_to == b.padded_to
-        for left, right in ((a.batch, b.batch), (a.batch.derived, b.batch.derived)):
+        one, two = a.batch_in(a.data), b.batch_in(b.data)
+        for left, right in ((one, two), (one.derived, two.derived)):
             pairs = zip(tensors_of(left), tensors_of(right), strict=True)
             assert all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in pairs)
         assert a.counts == b.counts
@@ -148,9 +149,10 @@ def test_a_batch_that_is_kept_is_made_once(data, fast, most):
         made = [ahead.next() for _ in range(40)]
     for batch, packed in made:
         assert packed.counts["condition"] == batch.graphs_G.numel()
-        node = packed.batch.node_ptr[batch.graphs_G.numel()]
+        found = packed.batch_in(packed.data)
+        node = found.node_ptr[batch.graphs_G.numel()]
         wanted = BucketedSource.load(source, batch.graphs_G)
-        assert torch.equal(packed.batch.x_NA[:node], wanted.x_NA)
+        assert torch.equal(found.x_NA[:node], wanted.x_NA)
     # Once more where sizes had grown since, and all anew where there is no room.
     assert len(loaded) >= 40 if most == 0 else len(loaded) <= 40
     assert most < 1 << 24 or len(loaded) <= 2 * len(plain)
