@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Shaped
@@ -22,13 +22,12 @@ def tensors_of(tree: object) -> Iterator[Shaped[Tensor, "..."]]:
 
 def with_each(tree: T, change: Callable[[Tensor], Tensor]) -> T:
     """Return a tree with another tensor in place of each; what is no tensor is kept."""
-    found: Any = tree
-    if isinstance(found, Tensor):
-        return change(found)  # type: ignore[return-value]
-    if not is_dataclass(found) or isinstance(found, type):
+    if isinstance(tree, Tensor):
+        return cast(T, change(tree))
+    if not is_dataclass(tree) or isinstance(tree, type):
         return tree
-    parts = {field.name: with_each(getattr(found, field.name), change) for field in fields(found)}
-    return replace(found, **parts)  # type: ignore[return-value]
+    parts = {field.name: with_each(getattr(tree, field.name), change) for field in fields(tree)}
+    return cast(T, replace(cast(Any, tree), **parts))
 
 
 def on_device(tree: T, device: torch.device) -> T:

@@ -221,6 +221,22 @@ class BatchSizes(ABC):
         """
 
 
+class BatchPadding(ABC):
+    """Pads batches of the host, with what a model derived from them, to fixed sizes."""
+
+    @abstractmethod
+    def sizes(self, derived: DAGBatch) -> BatchSizes:
+        """Return the smallest sizes to which a batch can be padded."""
+
+    @abstractmethod
+    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
+        """Return a batch of these sizes, which hold its own, with the same losses."""
+
+    @abstractmethod
+    def counts(self, derived: DAGBatch) -> Mapping[str, float]:
+        """Return the decisions of a batch by objective."""
+
+
 class DAGModel(nn.Module, ABC):
     """A layerwise generative model of attributed DAGs."""
 
@@ -232,30 +248,9 @@ class DAGModel(nn.Module, ABC):
         return batch
 
     @property
-    def pads_batches(self) -> bool:
-        """Whether batches can be padded (``sizes_to_pad``, ``padded``, ``counts``)."""
-        return False
-
-    def sizes_to_pad(self, derived: DAGBatch) -> BatchSizes:
-        """Return the smallest sizes to which ``padded`` brings a batch.
-
-        Args:
-            derived: From ``derived``, on the host.
-        """
-        raise NotImplementedError(f"{type(self).__name__} pads no batches.")
-
-    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
-        """Return a batch of these sizes with the same losses, on the host.
-
-        Args:
-            derived: From ``derived``, on the host.
-            sizes: That hold those of the batch.
-        """
-        raise NotImplementedError(f"{type(self).__name__} pads no batches.")
-
-    def counts(self, derived: DAGBatch) -> dict[str, float]:
-        """Return the decisions of a batch that can be padded, by objective."""
-        raise NotImplementedError(f"{type(self).__name__} pads no batches.")
+    def padding(self) -> BatchPadding | None:
+        """How batches are padded, so that a GPU can record steps; None if they cannot be."""
+        return None
 
     def prepared(self, batch: DAGBatch) -> DAGBatch:
         """Return a batch of the host on the model's device, with what is derived from it."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
-from layerdag.models.base import DAGModel
+from layerdag.models.base import BatchPadding, DAGModel
 from layerdag.training.batches import BatchSource
 from layerdag.training.recorded_steps import PackedBatch, SizeClass, SizeClasses, pack
 
@@ -86,6 +86,7 @@ class Lookahead:
 
     Args:
         model: Derives what it needs from the graphs.
+        padding: The model's.
         source: Loads graphs.
         batches: What to make; those with a graph in common are the same.
         kept: Keeps what was made.
@@ -96,6 +97,7 @@ class Lookahead:
     def __init__(
         self,
         model: DAGModel,
+        padding: BatchPadding,
         source: BatchSource,
         batches: Iterator[MicroBatch],
         kept: KeptBatches,
@@ -103,7 +105,8 @@ class Lookahead:
         pinned: bool,
         threads: int,
     ) -> None:
-        self._model, self._source, self._batches, self._pinned = model, source, batches, pinned
+        self._model, self._padding, self._source = model, padding, source
+        self._batches, self._pinned = batches, pinned
         self._kept, self._classes = kept, SizeClasses()
         self._depth = 2 * threads
         self._pool = ThreadPoolExecutor(threads, "batches", torch.set_num_threads, (1,))
@@ -142,7 +145,7 @@ class Lookahead:
             there.set_result(kept)
             return batch, there
         found = self._derive(batch) if derived is None else derived.result()
-        to = self._classes.holding(self._model.sizes_to_pad(found))
+        to = self._classes.holding(self._padding.sizes(found))
         return batch, self._pool.submit(self._pack, found, to)
 
     def _derive(self, batch: MicroBatch) -> DAGBatch:
@@ -151,7 +154,7 @@ class Lookahead:
 
     def _pack(self, derived: DAGBatch, to: SizeClass) -> PackedBatch:
         """Pad and pack one."""
-        return pack(self._model, derived, to, pinned=self._pinned)
+        return pack(self._padding, derived, to, pinned=self._pinned)
 
 
 def _is_ready(derived: Future[DAGBatch] | None) -> bool:

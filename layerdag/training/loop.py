@@ -415,7 +415,8 @@ class _Trainer:
     def _steps(self) -> Iterator["_Steps"]:
         """Let gradients be computed one after the other, or by recorded steps."""
         batches = self._micro_batches()
-        if self.record is None:
+        padding = self.model.padding
+        if self.record is None or padding is None:
             yield _PlainSteps(self, batches)
             return
         self.optimizer.record_with(self.record, self.device)
@@ -423,7 +424,7 @@ class _Trainer:
         free = torch.cuda.mem_get_info(self.device)[0] if on_gpu else available_memory()
         kept = KeptBatches(self.device, int(KEPT_SHARE * free))
         with Lookahead(
-            self.model, self.source, batches, kept, pinned=on_gpu, threads=host_threads()
+            self.model, padding, self.source, batches, kept, pinned=on_gpu, threads=host_threads()
         ) as ahead:
             yield _RecordedSteps(self.optimizer, ahead)
 
@@ -573,7 +574,7 @@ class _RecordedSteps(_Steps):
 
 def recorder_for(model: DAGModel, device: torch.device) -> Recorder[LossGradients] | None:
     """Return what records steps; None where that is not possible."""
-    return record_cuda_graph if device.type == "cuda" and model.pads_batches else None
+    return record_cuda_graph if device.type == "cuda" and model.padding is not None else None
 
 
 def _require_same_graphs(checkpoint: Path, run: TrainingRun) -> None:

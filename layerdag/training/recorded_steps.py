@@ -2,7 +2,7 @@
 
 Graphs of jobs are small, so the host takes ten times as long to launch the kernels of a step as a
 GPU takes to run them. A recorded step is one launch. Its shapes and addresses are fixed: batches
-are padded to a few sizes (``DAGModel.padded``) and copied into the same memory.
+are padded to a few sizes (``DAGModel.padding``) and copied into the same memory.
 
 Batches fall into classes by the powers of two of their scales; the sizes of a class grow with what
 it has met, and with every growth its step is recorded anew.
@@ -10,7 +10,7 @@ it has met, and with every growth its step is recorded anew.
 
 import math
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.dag.tensor_trees import tensors_of, with_each
-from layerdag.models.base import BatchSizes, DAGModel
+from layerdag.models.base import BatchPadding, BatchSizes
 
 ROOM = 1.1
 """How much larger than what they have met the sizes of a class become when they grow."""
@@ -81,7 +81,7 @@ class PackedBatch:
     form: DAGBatch
     padded_to: SizeClass
     data: Tensor
-    counts: dict[str, float]
+    counts: Mapping[str, float]
 
     def batch_in(self, memory: Tensor) -> DAGBatch:
         """Return a batch of this form whose tensors lie in ``memory``."""
@@ -91,14 +91,14 @@ class PackedBatch:
         return batch.carrying(with_each(self.form.derived, lambda _: next(views)))
 
 
-def pack(model: DAGModel, derived: DAGBatch, to: SizeClass, *, pinned: bool) -> PackedBatch:
+def pack(padding: BatchPadding, derived: DAGBatch, to: SizeClass, *, pinned: bool) -> PackedBatch:
     """Return a batch, padded, in memory that a device can read on its own if ``pinned``."""
-    batch = model.padded(derived, to.sizes)
+    batch = padding.padded(derived, to.sizes)
     form = batch.to("meta")
     _, total = _places(_tensors(form))
     with _DEVICE_CALLS:
         data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
-    packed = PackedBatch(form, to, data, model.counts(derived))
+    packed = PackedBatch(form, to, data, padding.counts(derived))
     for view, tensor in zip(_tensors(packed.batch_in(data)), _tensors(batch), strict=True):
         view.copy_(tensor)
     return packed

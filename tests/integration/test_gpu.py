@@ -142,13 +142,14 @@ def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(
     model = build_model(spec_for(corpus, "fast", {}), seed=3).to(GPU).train()
     settings = TrainSettings(precision="float32")
     optimizer = Optimizer(model, parameter_groups(model), settings, ProcessGroup())
-    data, classes = corpus.batch("train"), SizeClasses()
+    data, classes, padding = corpus.batch("train"), SizeClasses(), model.padding
+    assert padding is not None
     made = [model.derived(take_graphs(data, torch.arange(n, n + 4))) for n in (0, 4)]
     for derived in made:
-        classes.holding(model.sizes_to_pad(derived))
+        classes.holding(padding.sizes(derived))
     steps = RecordedSteps(optimizer._loss_gradients, 8, GPU, record_cuda_graph)
     for seed, derived in enumerate([*made, *made]):
-        packed = pack(model, derived, classes.holding(model.sizes_to_pad(derived)), pinned=True)
+        packed = pack(padding, derived, classes.holding(padding.sizes(derived)), pinned=True)
         numbers = [*packed.counts.values(), *packed.counts.values()]
         found = steps.run(packed, "all", numbers, seed)
         generator = torch.Generator(GPU).manual_seed(seed)

@@ -19,7 +19,6 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.dag.tensor_trees import on_device
 from layerdag.errors import UsageError
 from layerdag.models.base import (
-    BatchSizes,
     Conditions,
     DAGModel,
     LossTerm,
@@ -41,7 +40,7 @@ from layerdag.models.fast.decisions import (
     node_and_edge_losses,
 )
 from layerdag.models.fast.encoder import TokenGraphs, build_encoder
-from layerdag.models.fast.padding import PaddedSizes, padded
+from layerdag.models.fast.padding import FastPadding
 from layerdag.models.fast.sampler import Sampler, SamplerModules
 from layerdag.models.fast.targets import Targets
 from layerdag.models.fast.tokens import (
@@ -139,23 +138,9 @@ class FastLayerDAG(DAGModel):
         return batch.carrying(self._targets(batch))
 
     @property
-    def pads_batches(self) -> bool:
+    def padding(self) -> FastPadding:
         """Every size that differs from batch to batch can be padded."""
-        return True
-
-    def sizes_to_pad(self, derived: DAGBatch) -> PaddedSizes:
-        """Return the smallest sizes to which a batch with its targets can be padded."""
-        return PaddedSizes.of(derived, _targets_of(derived))
-
-    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
-        """Return a batch of these sizes with the same losses, on the host."""
-        assert isinstance(sizes, PaddedSizes)
-        return padded(derived, _targets_of(derived), sizes)
-
-    def counts(self, derived: DAGBatch) -> dict[str, float]:
-        """Return the layers, nodes and graphs of a batch, by objective."""
-        names = (name for objectives in self.objective_parameters() for name in objectives)
-        return {name: _targets_of(derived).counts[name] for name in names}
+        return FastPadding()
 
     def _targets(self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None) -> Targets:
         """Return the targets of a batch on the host; ``out_degree_N`` is predicted."""
@@ -358,13 +343,6 @@ class FastLayerDAG(DAGModel):
         )
         with torch.inference_mode():
             return Sampler(modules, replace(request, best_of=particles)).run()
-
-
-def _targets_of(derived: DAGBatch) -> Targets:
-    """Return the targets that a batch carries."""
-    targets = derived.derived
-    assert isinstance(targets, Targets), "derived() comes first"
-    return targets
 
 
 def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:

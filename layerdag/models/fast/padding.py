@@ -11,14 +11,16 @@ w window, z pooled blocks.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from layerdag.dag.dag import DAGBatch
-from layerdag.models.base import BatchSizes
+from layerdag.models.base import BatchPadding, BatchSizes
 from layerdag.models.fast.layout import AttentionBlocks, AttentionWindow, CandidatePairs
 from layerdag.models.fast.targets import (
     NOT_A_TARGET,
@@ -99,14 +101,33 @@ class PaddedSizes(BatchSizes):
         return PaddedSizes(**{**sizes, "nodes": max(sizes["nodes"], *spare)})
 
 
-def padded(batch: DAGBatch, targets: Targets, sizes: PaddedSizes) -> DAGBatch:
-    """Return a batch of the host, with its targets, that has these sizes.
+@final
+class FastPadding(BatchPadding):
+    """Padding of batches that carry ``Targets``."""
 
-    Args:
-        batch: The graphs.
-        targets: Of them.
-        sizes: That hold the batch's own.
-    """
+    def sizes(self, derived: DAGBatch) -> PaddedSizes:
+        """Return the smallest sizes to which a batch can be padded."""
+        return PaddedSizes.of(derived, _targets_of(derived))
+
+    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
+        """Return a batch of these sizes, which hold its own, with the same losses."""
+        assert isinstance(sizes, PaddedSizes)
+        return _padded(derived, _targets_of(derived), sizes)
+
+    def counts(self, derived: DAGBatch) -> Mapping[str, float]:
+        """Return the layers, nodes and graphs of a batch, by objective."""
+        return _targets_of(derived).counts
+
+
+def _targets_of(derived: DAGBatch) -> Targets:
+    """Return the targets that a batch carries."""
+    targets = derived.derived
+    assert isinstance(targets, Targets), "DAGModel.derived() comes first"
+    return targets
+
+
+def _padded(batch: DAGBatch, targets: Targets, sizes: PaddedSizes) -> DAGBatch:
+    """Return a batch, with its targets, that has these sizes."""
     graph, node, token = batch.num_graphs, batch.num_nodes, targets.graph_T.shape[0]
     extra = sizes.graphs - graph
     ends = torch.arange(node + 1, node + extra)

@@ -97,7 +97,9 @@ def stream(count: int) -> Iterator[MicroBatch]:
 
 def ahead_of(fast: ModelSpec, source: BatchSource, batches, threads: int = 2, most: int = 1 << 20):
     kept = KeptBatches(torch.device("cpu"), most)
-    return Lookahead(build_model(fast), source, batches, kept, pinned=False, threads=threads)
+    model = build_model(fast)
+    assert model.padding is not None
+    return Lookahead(model, model.padding, source, batches, kept, pinned=False, threads=threads)
 
 
 def looked_ahead(data: DAGBatch, fast: ModelSpec, threads: int):

@@ -26,10 +26,10 @@ def test_a_padded_batch_has_the_same_losses_and_gradients(block, room):
     dags = small_dags(6)
     model = small_model(dags, block=block).double().eval()
     batch = model.derived(collated(dags[:4]))
-    larger = model.sizes_to_pad(model.derived(collated(dags)))
-    sizes = model.sizes_to_pad(batch).grown(larger, room)
+    larger = model.padding.sizes(model.derived(collated(dags)))
+    sizes = model.padding.sizes(batch).grown(larger, room)
     wanted = losses_and_gradients(model, batch)
-    found = losses_and_gradients(model, model.padded(batch, sizes))
+    found = losses_and_gradients(model, model.padding.padded(batch, sizes))
     torch.testing.assert_close(found[0], wanted[0], rtol=1e-12, atol=1e-9)
     torch.testing.assert_close(found[1], wanted[1], rtol=1e-9, atol=1e-9)
 
@@ -38,14 +38,14 @@ def test_batches_of_the_same_sizes_have_the_same_shapes():
     dags = small_dags(6)
     model = small_model(dags)
     batches = [model.derived(collated(some)) for some in (dags[:2], dags[2:])]
-    sizes = model.sizes_to_pad(batches[0]).grown(model.sizes_to_pad(batches[1]), 1.0)
-    padded = [model.padded(batch, sizes) for batch in batches]
+    sizes = model.padding.sizes(batches[0]).grown(model.padding.sizes(batches[1]), 1.0)
+    padded = [model.padding.padded(batch, sizes) for batch in batches]
     shapes = [
         [tensor.shape for part in (batch, batch.derived) for tensor in tensors_of(part)]
         for batch in padded
     ]
     assert shapes[0] == shapes[1]
-    assert model.counts(batches[0]) != model.counts(batches[1])
+    assert model.padding.counts(batches[0]) != model.padding.counts(batches[1])
 
 
 @given(SIZES, SIZES, st.floats(1, 3))
