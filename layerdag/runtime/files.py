@@ -380,7 +380,7 @@ def settle(prefix: str | Path) -> None:
         except FileNotFoundError:
             if time.monotonic() > end:
                 raise
-            # Its writer ended, and removed the folder, while it was looked at.
+            time.sleep(0.05)  # its writer ended, and removed the folder, while it was looked at
         except OSError as error:
             raise UsageError(
                 f"{target}: its files were being replaced when the process that wrote them ended, "
