@@ -91,9 +91,8 @@ class Generator:
         """Read a checkpoint: one inside the package by its name, or a folder.
 
         Args:
-            name: "programs" or "public" (forward programs), "llm" (training steps of LLMs),
-                "corpus" (training jobs as graphs; also "pretrained"), or the folder of a
-                checkpoint or run.
+            name: "programs" or "public" (forward programs), "corpus" (training jobs as graphs; also
+                "pretrained"), or the folder of a checkpoint or run.
             device: Where the model lies.
 
         Raises:
@@ -228,8 +227,7 @@ def sample(
 
     Args:
         generator: What ``train`` or ``load_checkpoint`` returned, or a checkpoint's folder; None
-            is the checkpoint inside the package, which samples training jobs, "llm" the one of LLM
-            training steps.
+            is "programs", the checkpoint of forward programs inside the package.
         num: Number of graphs.
         seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
         conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch import distributed, nn, optim
-from torch.distributed.tensor import DTensor
+from torch import Tensor, distributed, nn, optim
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from layerdag.errors import ConfigError
@@ -105,8 +104,8 @@ def by_mesh(model: nn.Module) -> list[list[nn.Parameter]]:
     return list(groups.values())
 
 
-def _mesh(parameter: nn.Parameter) -> object:
-    return parameter.device_mesh if isinstance(parameter, DTensor) else None
+def _mesh(tensor: Tensor) -> object:
+    return getattr(tensor, "device_mesh", None)  # which a DTensor has and a plain one lacks
 
 
 def make_optimizer(name: str, groups: Sequence[Sequence[nn.Parameter]]) -> optim.Optimizer:
@@ -154,7 +153,7 @@ def clip_gradients(
     norms = []
     for held in groups:
         norm = get_total_norm([p.grad for p in held if p.grad is not None], foreach=True)
-        norms.append(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        norms.append(norm if _mesh(norm) is None else norm.full_tensor())
     total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
     if pipeline is not None:
         total = total**2

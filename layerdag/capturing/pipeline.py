@@ -24,12 +24,12 @@ from layerdag.capturing.optimizers import by_mesh, clip_gradients
 from layerdag.capturing.parallel import (
     FakeWorld,
     ReplicaGradients,
-    Settings,
     TensorPlan,
     fake_world,
     group_ranks,
     parallelize,
 )
+from layerdag.capturing.plan import Settings
 from layerdag.capturing.recorder import Recorder
 from layerdag.capturing.step import (
     CapturedStep,

@@ -19,17 +19,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer
 from layerdag.capturing.parallel import (
-    CaptureStep,
     FakeWorld,
     Ranks,
     ReplicaGradients,
-    Settings,
     TensorPlan,
     Transformer,
     fake_world,
     group_ranks,
     parallelize,
 )
+from layerdag.capturing.plan import CaptureStep, Settings
 from layerdag.capturing.recorder import Recorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import LayerdagError, UsageError

@@ -404,7 +404,6 @@ _VERBS = {
         "Sample graphs or execution traces from a checkpoint. Writes one file or folder per sample "
         "and a manifest with seeds and settings.",
         "  layerdag sample family=gpt --data 4 --num 4 --out samples\n"
-        "  layerdag sample --checkpoint llm --family llama3 --world-size 64 --num 2\n"
         "  layerdag sample --checkpoint public --depth 24 --parameters 350e6 --data 8 --num 2\n"
         "  layerdag sample --checkpoint outputs/mine/best --num 100 --label 0.02 --overwrite",
         "Every setting is a flag, --name VALUE or --name=VALUE (--no-name for what is true or "

@@ -20,7 +20,7 @@ from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.costs import NO_COSTS
 from layerdag.schema.plan_tables import NO_PLANS
-from layerdag.schema.schema import GraphSchema, NumberForm
+from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Trace, Workload
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class GraphDataset:
     notes: tuple[Note, ...] = ()
     jobs: Mapping[Split, tuple[AttributedGraph, ...]] = field(default_factory=dict)
 
-    def __init__(  # noqa: PLR0913 - the graphs, their labels, how to split and how to encode them
+    def __init__(
         self,
         graphs: Sequence[GraphLike],
         *,
@@ -168,7 +168,6 @@ class GraphDataset:
         split: Splits = (0.8, 0.1, 0.1),
         num_bins: int = 16,
         blocks: Blocks = "whole",
-        numbers: NumberForm = "absolute",
         seed: int = 0,
     ) -> None:
         """Split graphs at random, learn the schema from the training part, and encode them all.
@@ -183,7 +182,6 @@ class GraphDataset:
                 their conditions stay together.
             num_bins: Bins of each numeric attribute.
             blocks: "rolled" holds the repeated blocks of jobs once.
-            numbers: "relative" codes numbers of nodes over what follows from conditions.
             seed: Of the split.
 
         Raises:
@@ -198,7 +196,7 @@ class GraphDataset:
         raws = _distinct(graphs)
         parts = _divided(_with_targets(raws, targets), split, seed)
         kind = "trace" if graphs and all(map(_is_job, graphs)) else "flow"
-        made = self.build(name, kind, parts, num_bins=num_bins, blocks=blocks, numbers=numbers)
+        made = self.build(name, kind, parts, num_bins=num_bins, blocks=blocks)
         made = made.replaced(notes=merge_notes(note for raw in raws for note in raw.notes))
         self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
 
@@ -317,7 +315,6 @@ class GraphDataset:
         *,
         num_bins: int = 16,
         blocks: Blocks = "whole",
-        numbers: NumberForm = "absolute",
     ) -> "GraphDataset":
         """Learn the schema from ``parts["train"]`` and encode every part.
 
@@ -332,11 +329,9 @@ class GraphDataset:
             num_bins: Bins of each numeric attribute.
             blocks: "rolled" holds the repeated blocks of jobs once, see ``layerdag.graph``;
                 graphs that are rolled up already stay so.
-            numbers: "relative" codes numbers of nodes over what follows from conditions.
 
         Raises:
-            DataError: If there is no training graph, flow graphs are to be rolled up, or numbers
-                follow from no condition.
+            DataError: If there is no training graph, or flow graphs are to be rolled up.
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
@@ -349,7 +344,7 @@ class GraphDataset:
         if blocks == "rolled":
             train = [g if BLOCK in g.categories else rolled(g) for g in parts["train"]]
             parts = {**parts, "train": train}
-        schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins, numbers=numbers)
+        schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
         coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
         _, refused = coded["train"]
         if refused:

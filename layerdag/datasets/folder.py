@@ -59,7 +59,7 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
 from layerdag.runtime.terminal import track
 from layerdag.schema.attributes import CategoryAttribute
-from layerdag.schema.schema import GraphSchema, NumberForm
+from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.trace import Workload
 
@@ -207,7 +207,6 @@ def load_folder(  # noqa: PLR0913
     held_out: float | None = None,
     public_words: Sequence[str] = (),
     blocks: Blocks = "whole",
-    numbers: NumberForm = "absolute",
 ) -> GraphDataset:
     """Load every graph below a folder.
 
@@ -228,7 +227,6 @@ def load_folder(  # noqa: PLR0913
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``folder.py``); the others are renamed. "all" keeps every word.
         blocks: "rolled" to learn repeated blocks of jobs as one copy and their number.
-        numbers: "relative" to learn how numbers of nodes follow from conditions, and what is left.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -238,7 +236,7 @@ def load_folder(  # noqa: PLR0913
         folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
         max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
         public_words=public_words if isinstance(public_words, str) else tuple(public_words),
-        blocks=blocks, numbers=numbers,
+        blocks=blocks,
     )  # fmt: skip
     if is_packed(config.folder):
         return load_packed(config)
@@ -334,7 +332,7 @@ def dataset_of(
     )
     data = GraphDataset.build(
         config.data_name, kind, parts,
-        num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
+        num_bins=config.num_bins, blocks=config.blocks,
     )  # fmt: skip
     return data.replaced(renamed=renamed)
 

@@ -18,7 +18,6 @@ from layerdag.datasets.dataset import Blocks, GraphDataset, GraphSplit, split_na
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import build_settings, did_you_mean
-from layerdag.schema.schema import NumberForm
 
 LOADERS = {
     "corpus": "layerdag.datasets.corpus",
@@ -291,7 +290,6 @@ class FolderConfig:
     held_out: float | None = None
     public_words: tuple[str, ...] | str = ()
     blocks: Blocks = "whole"
-    numbers: NumberForm = "absolute"
 
     @property
     def data_name(self) -> str:

@@ -465,7 +465,7 @@ class _Plan:
         train.sort(key=lambda graph: self.places[graph.name][1])
         data = GraphDataset.build(
             config.data_name, self.kind, {"train": [self.prepared(graph) for graph in train]},
-            num_bins=config.num_bins, blocks=config.blocks, numbers=config.numbers,
+            num_bins=config.num_bins, blocks=config.blocks,
         )  # fmt: skip
         renamed = {name: {new: old for old, new in t.items()} for name, t in self.renamed.items()}
         return data.replaced(renamed={n: t for n, t in renamed.items() if t}), len(train)

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from layerdag.capturing.step import CapturedStep
 from layerdag.errors import DataError, UsageError
 from layerdag.programs.depth import deepened
 from layerdag.programs.execution import count_parameters
@@ -34,7 +33,6 @@ from layerdag.programs.nodes import (
 )
 from layerdag.programs.operators import GETITEM, LEAVES
 from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
-from layerdag.programs.steps import derive_step
 from layerdag.programs.targets import TOLERANCE, TargetedProgram, Targets, meet
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
@@ -42,6 +40,9 @@ from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
 from layerdag.validation.rules import Finding
+
+if TYPE_CHECKING:
+    from layerdag.capturing.step import CapturedStep
 
 FORMAT = "layerdag-program/1"
 _MOST_NODES = 100_000
@@ -235,7 +236,7 @@ class Program:
         """
         return ProgramModule(self)
 
-    def step(self, **settings: Any) -> CapturedStep:
+    def step(self, **settings: Any) -> "CapturedStep":
         """Return one step on every rank of a plan, such as ``step(data=8, optimizer="adamw")``.
 
         Its ``workload()`` is what ``layerdag.simulate`` takes. Settings are those of
@@ -245,6 +246,8 @@ class Program:
             NodeError: If a node cannot run with the table of sizes.
             UsageError: If a setting is unknown or the plan does not fit.
         """
+        from layerdag.programs.steps import derive_step  # needs PyTorch's distributed package
+
         return derive_step(self, **settings)
 
     def source(self) -> str:

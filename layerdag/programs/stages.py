@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
-from layerdag.capturing.parallel import Settings, TensorPlan
+from layerdag.capturing.parallel import TensorPlan
 from layerdag.capturing.pipeline import StageModule, TensorForm
+from layerdag.capturing.plan import Settings
 from layerdag.errors import UsageError
 from layerdag.programs.execution import quiet, run
 from layerdag.programs.module import ProgramModule

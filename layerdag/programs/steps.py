@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
-from layerdag.capturing.parallel import Settings
 from layerdag.capturing.pipeline import capture_pipeline
+from layerdag.capturing.plan import Settings
 from layerdag.capturing.step import CapturedStep, capture_model
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule, overwrites_other_units

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast, final
 
-from layerdag.capturing.parallel import Settings
+from layerdag.capturing.plan import Settings
 from layerdag.errors import UsageError
 from layerdag.programs.depth import repeatable_units
 from layerdag.programs.validity import runs

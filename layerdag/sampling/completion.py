@@ -201,7 +201,7 @@ def conditions_for_model(
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
     """
-    if not schema.rolls_blocks or REPEATS not in wanted or schema.laws.determines(REPEATS):
+    if not schema.rolls_blocks or REPEATS not in wanted:
         return complete_conditions(schema, wanted, seeds)
     schema.encode_conditions([wanted])
     others = {name: value for name, value in wanted.items() if name != REPEATS}

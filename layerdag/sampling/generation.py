@@ -487,8 +487,7 @@ def sample(
 
     Args:
         checkpoint: What ``train`` or ``load_checkpoint`` returned, or a checkpoint's folder; None
-            is "programs", the checkpoint of forward programs inside the package; "llm" is the one
-            of LLM training steps.
+            is "programs", the checkpoint of forward programs inside the package.
         num: Number of graphs.
         seed: Graph i is sampled with ``seed + i`` and depends on nothing else of the call.
         conditions: Wanted conditions in their own units, such as ``{"family": "gpt"}``; open ones

@@ -16,7 +16,6 @@ from layerdag.schema.costs import (
 from layerdag.schema.durations import Durations, costs_and_ranks, ranks_of
 from layerdag.schema.schema import (
     GraphSchema,
-    NumberForm,
     complete_conditions,
     out_of_range_conditions,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "CostTable",
     "Durations",
     "GraphSchema",
-    "NumberForm",
     "NumericAttribute",
     "NumericCondition",
     "ProductForm",

@@ -13,8 +13,8 @@ jobs have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,7 +46,6 @@ from layerdag.schema.conditions import (
 from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
 from layerdag.schema.durations import Durations
 from layerdag.schema.plan_tables import NO_PLANS, PlanTables, asked_instead
-from layerdag.schema.scaling_laws import NO_LAWS, ScalingLaws, fit_laws
 from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
 
 KINDS = ("trace", "flow", "program")
@@ -64,7 +63,6 @@ _SHAPE = {
         "correlation": [[float]],
     },
     "costs?": dict,
-    "laws?": dict,
     "structures?": str,
     "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
     "durations?": dict,
@@ -79,7 +77,6 @@ _SHAPE = {
 NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
-NumberForm = Literal["absolute", "relative"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,6 @@ class GraphSchema:
         category_conditions: Graph-level categories, in the order of ``category_BM``.
         condition_table: What training graphs were like, to draw plausible requests from.
         costs: What operators cost in training jobs, for the numbers of samples.
-        laws: How numbers follow from conditions; codes are then those of numbers over their laws.
         sizes_of_programs: What the tables of sizes of training programs hold.
         structures: Hashes of programs (``structure_hashes``) that samples do not repeat; empty
             where none are kept. Whoever has them can ask whether a program was trained on.
@@ -110,7 +106,6 @@ class GraphSchema:
     category_conditions: tuple[CategoryCondition, ...] = ()
     condition_table: ConditionTable = NO_TABLE
     costs: CostTable = NO_COSTS
-    laws: ScalingLaws = field(default_factory=ScalingLaws)
     sizes_of_programs: SizeTables = NO_SIZES
     structures: frozenset[str] = frozenset()
     plans: PlanTables = NO_PLANS
@@ -129,7 +124,6 @@ class GraphSchema:
         graphs: Sequence[AttributedGraph],
         *,
         num_bins: int = 16,
-        numbers: NumberForm = "absolute",
         program_G: np.ndarray | None = None,
     ) -> "GraphSchema":
         """Learn vocabularies, bins and scales from training graphs.
@@ -138,13 +132,11 @@ class GraphSchema:
             kind: One of ``KINDS``.
             graphs: Training graphs.
             num_bins: Bins of each numeric attribute.
-            numbers: "relative" to learn how numbers follow from conditions, and bins of the rest.
             program_G: Number of the program of each graph, of which only distinct ones count; by
                 default it is found (``program_numbers``).
 
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
-            DataError: If numbers are to be relative and go with no condition.
         """
         if not graphs:
             raise GraphError("There is no training graph to learn a schema from.")
@@ -159,8 +151,6 @@ class GraphSchema:
                 )
         program_G = program_numbers(graphs) if program_G is None else program_G
         shared = needed_programs(program_G)
-        laws = fit_laws(graphs, shared, program_G) if numbers == "relative" else NO_LAWS
-        graphs = [laws.relative(graph) for graph in graphs]
         categories = [fit_category(name, graphs) for name in first.categories]
         numeric = [
             NumericAttribute.fit(
@@ -182,8 +172,7 @@ class GraphSchema:
             edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
             numeric_conditions=conditions[0],
             category_conditions=conditions[1],
-            costs=NO_COSTS if laws else fit_costs(graphs, shared, program_G),
-            laws=laws,
+            costs=fit_costs(graphs, shared, program_G),
             sizes_of_programs=tables,
         )
         return schema.with_table(rows, unit_G)
@@ -286,7 +275,6 @@ class GraphSchema:
 
     def _codes(self, graph: AttributedGraph) -> DAG:
         """Return a graph with the attributes of the schema as codes and positions."""
-        graph = self.laws.relative(graph)
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -346,7 +334,7 @@ class GraphSchema:
                 position_N = dag.u_NA[:, column].numpy()
                 numbers[attribute.name] = attribute.decode(code_N, position_N)
                 units[attribute.name] = attribute.unit
-        graph = AttributedGraph(
+        return AttributedGraph(
             name=name,
             categories=categories,
             numbers=numbers,
@@ -356,7 +344,6 @@ class GraphSchema:
             edge_type_names=self.edge_types,
             conditions=dag.conditions,
         )
-        return self.laws.absolute(graph)
 
     def structure_hashes(self, dags: Iterable[DAG]) -> Iterator[str]:
         """Yield a hash of the calls, sizes and edges of each program, whatever its units."""
@@ -401,7 +388,6 @@ class GraphSchema:
             "category_conditions": [asdict(c) for c in self.category_conditions],
             "condition_table": self.condition_table.to_dict(),
             **({"costs": self.costs.to_dict()} if self.costs else {}),
-            **({"laws": self.laws.to_dict()} if self.laws else {}),
             **({"sizes": self.sizes_of_programs.to_dict()} if self.sizes_of_programs else {}),
             **({"structures": "".join(sorted(self.structures))} if self.structures else {}),
             **({"plans": self.plans.to_dict()} if self.plans else {}),
@@ -433,7 +419,6 @@ class GraphSchema:
                 ),
                 condition_table=ConditionTable.from_dict(data["condition_table"]),
                 costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
-                laws=ScalingLaws.from_dict(data["laws"]) if "laws" in data else NO_LAWS,
                 sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
                 structures=_hashes(data.get("structures", "")),
                 plans=PlanTables.from_dict(data.get("plans", ())),
@@ -486,7 +471,6 @@ def complete_conditions(
 ) -> list[dict[str, Condition]]:
     """Return full conditions for each seed; each depends on its own seed alone.
 
-    Conditions that follow from others (``laws.Relation``) do so in what is returned, too.
     Where the schema has no table, because too few graphs were trained on, open ones stay open.
 
     Args:
@@ -495,12 +479,9 @@ def complete_conditions(
         seeds: One for each graph.
 
     Raises:
-        VocabularyError: If a given condition or category is unknown, or given ones contradict each
-            other.
+        VocabularyError: If a given condition or category is unknown.
     """
     schema.encode_conditions([given])
-    words = {condition.name: condition.values for condition in schema.category_conditions}
-    given = schema.laws.completed(given, words)
     numeric_1C, category_1M = schema.encode_conditions([given])
     if not schema.condition_table.cells:
         return [dict(given) for _ in seeds]
@@ -509,8 +490,7 @@ def complete_conditions(
         numeric_1C[0].double().numpy(),
         (numpy_generator(seed, "conditions") for seed in seeds),
     )
-    rows = [{**_decoded(schema, *drawn), **given} for drawn in draws]
-    return [schema.laws.evaluated(row, given, words) for row in rows]
+    return [{**_decoded(schema, *drawn), **given} for drawn in draws]
 
 
 def out_of_range_conditions(schema: GraphSchema, given: Mapping[str, Condition]) -> list[str]:

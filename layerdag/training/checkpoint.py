@@ -582,7 +582,7 @@ def checkpoint_fingerprint(path: Path) -> str:
     return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
 
 
-SHIPPED = {"pretrained": "corpus", "llm": "llm", "programs": "programs", "public": "public"}
+SHIPPED = {"pretrained": "corpus", "programs": "programs", "public": "public"}
 """Folders of the checkpoints inside the package, by the names that users type."""
 
 SAMPLED = "programs"
@@ -593,9 +593,8 @@ def pretrained_checkpoint(name: str = "pretrained") -> Path:
     """Return the folder of a checkpoint inside the package.
 
     Args:
-        name: One of ``SHIPPED``: "pretrained" samples jobs like those of the embedded corpus, "llm"
-            training steps of LLMs, "programs" forward programs like those of the embedded corpus,
-            "public" forward programs like those of public architectures.
+        name: One of ``SHIPPED``: "programs" samples forward programs like those of the embedded
+            corpus, "public" those of public architectures, "pretrained" graphs of jobs.
 
     Raises:
         ConfigError: If the package was built without it.

@@ -40,7 +40,6 @@ READERS: tuple[str, ...] = (
     "schema/conditions.py",
     "schema/costs.py",
     "schema/durations.py",
-    "schema/scaling_laws.py",
     "schema/schema.py",
     "simulator/calibration.py",
     "simulator/calibration_fit.py",

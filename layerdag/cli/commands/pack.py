@@ -39,7 +39,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="words that stay beside the public ones; 'all' keeps every word",
     )  # fmt: skip
     parser.add_argument("--blocks", choices=("whole", "rolled"), default="whole")
-    parser.add_argument("--numbers", choices=("absolute", "relative"), default="absolute")
     parser.add_argument(
         "--schema-nodes", type=int, metavar="N",
         help="nodes of the graphs that are held to learn words and bins from (default 2000000)",
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     labels = Path(args.labels) if args.labels else next(inside, None)
     config = FolderConfig(
         folder=folder, labels=labels, seed=args.seed, max_nodes=args.max_nodes,
-        num_bins=args.num_bins, held_out=args.held_out, blocks=args.blocks, numbers=args.numbers,
+        num_bins=args.num_bins, held_out=args.held_out, blocks=args.blocks,
         public_words="all" if args.public_words == ["all"] else tuple(args.public_words),
     )  # fmt: skip
     header = pack_folder(

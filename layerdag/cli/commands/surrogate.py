@@ -251,11 +251,11 @@ SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
     "  layerdag workload corpus --num 100 --out corpora/llm\n"
     "  layerdag workload gpt2 --data 8 --out traces/gpt2\n"
-    "  layerdag surrogate fit corpora/llm --exclude duration --out outputs/surrogate\n"
+    "  layerdag surrogate fit corpora/llm --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate traces/gpt2\n"
-    "  layerdag surrogate tune corpora/llm --exclude duration --trials 32 --out outputs/tuned\n"
+    "  layerdag surrogate tune corpora/llm --trials 32 --out outputs/tuned\n"
     "  layerdag surrogate eval outputs/surrogate corpora/llm --by family\n"
-    "  layerdag surrogate tstr corpora/llm outputs/samples --exclude duration"
+    "  layerdag surrogate tstr corpora/llm outputs/samples"
 )
 DATA_HELP = (
     "corpus folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational graphs "

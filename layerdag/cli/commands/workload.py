@@ -380,11 +380,11 @@ def _stage_lines(job: "StageJob", figures: dict[str, Any]) -> list[str]:
 
 CORPUS_SUMMARY = (
     "Draw points (model, plan, batch) of a space and write each as the graph of a training step, "
-    "layers held once, with its simulated time: a corpus for 'layerdag train data=folder'."
+    "layers held once, with its simulated time: a corpus for 'layerdag surrogate fit'."
 )
 CORPUS_EXAMPLE = (
     "  layerdag workload corpus --num 900 --seed 0 --out corpora/llm\n"
-    "  layerdag train --experiment llm --folder corpora/llm\n"
+    "  layerdag surrogate fit corpora/llm --out outputs/surrogate\n"
     "  layerdag workload corpus --space space.yaml --num 100 --out corpora/mine\n"
     "  with space.yaml (what is left out is as without a file):\n"
     "    models: {llama3: llama3-8b, mine: my/config.json}\n"
@@ -431,7 +431,7 @@ def _run_corpus(args: argparse.Namespace) -> int:
         f"{args.out}: {made['num']} training steps ({parts}) of {', '.join(space.models)}",
         f"a step takes {labels['least']:.3g} to {labels['most']:.3g} s as simulated, on "
         f"{space.machine.device} in nodes of {space.machine.node_ranks}",
-        f"layerdag train --experiment llm --folder {args.out}",
+        f"layerdag surrogate fit {args.out} --out outputs/surrogate",
     ]
     print_figures(args.json, {"out": args.out, **made}, lines)
     return 0

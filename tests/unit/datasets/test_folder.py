@@ -151,13 +151,6 @@ def test_words_of_edges_that_no_rolled_graph_has_are_renamed(tmp_path):
     assert not any("secret" in word for word in data.schema.edge_types)
 
 
-def test_relative_numbers_need_conditions_to_follow(tmp_path):
-    for seed in range(3):
-        write_json(tmp_path / f"job{seed}.json", random_job(seed, 2))
-    with pytest.raises(DataError, match="numbers=absolute"):
-        load_folder(tmp_path, numbers="relative", held_out=0.4)
-
-
 SECRET = "acme-kernel"
 
 

@@ -17,7 +17,7 @@ def test_a_corpus_is_written_and_the_next_command_told(
     assert main(["workload", "corpus", "--space", str(space), "--num", "3", "--out", str(out)]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"{out}: 3 training steps (train 3) of gpt3, llama3\n")
-    assert f"layerdag train --experiment llm --folder {out}" in told
+    assert f"layerdag surrogate fit {out} --out" in told
     assert {path.name for path in out.iterdir()} == {"corpus.json", "labels.csv", "graphs"}
 
 
