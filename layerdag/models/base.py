@@ -610,36 +610,39 @@ def build_without_weights(spec: ModelSpec) -> DAGModel:
     Raises:
         ConfigError: If the name or a setting is unknown, or a value is out of bounds.
     """
-    with torch.device("meta"), _NothingDrawn():
+    with _WithoutContent():
         return build_model(spec)
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Initial weights are not drawn, nor numbers summed: on the meta device there is nothing.
+class _WithoutContent(TorchFunctionMode):
+    """Weights are made on the meta device and not drawn; small tables are computed as usual.
 
-    For each of these operations torch would import its compiler there, which takes a second, and
-    then run it in Python.
+    On the meta device torch would compute tables in Python, after it has imported its compiler and
+    sympy, which takes a second.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is torch.randn:
-            return torch.empty(*args, **kwargs)
+        if func in _MADE:
+            made = torch.empty if func is torch.randn else func
+            return made(*args, **{**kwargs, "device": "meta"})
+        first = kwargs["tensor"] if "tensor" in kwargs else (args or (None,))[0]
+        if not isinstance(first, Tensor) or not first.is_meta:
+            return func(*args, **kwargs)
         if func in _FILLING:
-            return kwargs["tensor"] if "tensor" in kwargs else args[0]
-        if func in _SAME_SHAPE:
-            return torch.empty(args[0].shape, dtype=args[0].dtype)
+            return first
+        if func is Tensor.mul:  # of weights with their scale
+            return torch.empty(first.shape, dtype=first.dtype, device="meta")
         return func(*args, **kwargs)
 
 
+_MADE = (torch.empty, torch.randn, torch.zeros, torch.ones, torch.full)
 _FILLING = (
     nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_,
     Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_,
 )  # fmt: skip
-_SAME_SHAPE = (Tensor.cumsum, Tensor.mul, Tensor.sub, torch.log1p)
-"""With a number or a tensor of the same shape, as the constructors use them."""
 
 
 def _part(name: str, which: int) -> type[Any]:
