@@ -153,7 +153,8 @@ def clip_gradients(
     norms = []
     for held in groups:
         norm = get_total_norm([p.grad for p in held if p.grad is not None], foreach=True)
-        norms.append(norm if _mesh(norm) is None else norm.full_tensor())
+        whole = getattr(norm, "full_tensor", None)  # of a DTensor
+        norms.append(norm if whole is None else whole())
     total = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
     if pipeline is not None:
         total = total**2

@@ -8,6 +8,7 @@ alphabetical order, the same in every part of the data set.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -29,6 +30,7 @@ from layerdag.codec.formats import flow_format, read_flow
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
 from layerdag.dag.dag import DAG
+from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.dataset import Blocks, GraphDataset
 from layerdag.datasets.loading import LABEL_FILES, FolderConfig
 from layerdag.datasets.packed import is_packed, load_packed
@@ -207,6 +209,7 @@ def load_folder(  # noqa: PLR0913
     held_out: float | None = None,
     public_words: Sequence[str] = (),
     blocks: Blocks = "whole",
+    min_programs: int = 1,
 ) -> GraphDataset:
     """Load every graph below a folder.
 
@@ -227,6 +230,9 @@ def load_folder(  # noqa: PLR0913
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``folder.py``); the others are renamed. "all" keeps every word.
         blocks: "rolled" to learn repeated blocks of jobs as one copy and their number.
+        min_programs: A call or an expression of sizes that fewer training programs of distinct
+            structure have points to one of them; the programs that have it are left out, and
+            listed, until every word is that of so many. 1 keeps all.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -236,7 +242,7 @@ def load_folder(  # noqa: PLR0913
         folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
         max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
         public_words=public_words if isinstance(public_words, str) else tuple(public_words),
-        blocks=blocks,
+        blocks=blocks, min_programs=min_programs,
     )  # fmt: skip
     if is_packed(config.folder):
         return load_packed(config)
@@ -321,6 +327,11 @@ def dataset_of(
     if kind == "program":
         calls = (call for graph in aligned for call in graph.categories[program_json.CALL])
         require_public_calls(calls, str(config.folder))
+    elif config.min_programs > 1:
+        raise DataError(
+            f"{config.folder}: data.min_programs is {config.min_programs}, but it holds no "
+            "programs; words of other graphs are renamed unless data.public_words has them."
+        )
     public, renamed = publish(aligned, config.public_words, checked=checked)
     if kind == "trace":
         require_operators(public, str(config.folder))
@@ -330,11 +341,12 @@ def dataset_of(
         if known.splits
         else split_graphs(public, config.seed, sizes=sizes_of_parts(config))
     )
+    train, left_out = _programs_of_shared_words(parts["train"], config.min_programs)
     data = GraphDataset.build(
-        config.data_name, kind, parts,
+        config.data_name, kind, {**parts, "train": train},
         num_bins=config.num_bins, blocks=config.blocks,
     )  # fmt: skip
-    return data.replaced(renamed=renamed)
+    return data.replaced(renamed=renamed, left_out=(*left_out, *data.left_out))
 
 
 def sizes_of_parts(config: FolderConfig) -> Sizes:
@@ -355,6 +367,39 @@ def require_public_calls(calls: Iterable[str], source: str) -> None:
             f"not PyTorch's, such as '{shorten(private[0].partition(' ')[0], 60)}'; samples could "
             "not run them, and checkpoints would hold their names. Leave these programs out."
         )
+
+
+def _programs_of_shared_words(
+    graphs: Sequence[AttributedGraph], least: int
+) -> tuple[list[AttributedGraph], list[str]]:
+    """Return the programs whose words at least so many distinct ones have, and what is left out.
+
+    A program that is left out no longer counts for its other words.
+    """
+    if least < 2:
+        return list(graphs), []
+    number_G = program_numbers(graphs).tolist()
+    words = [
+        {(name, word) for name, column in graph.categories.items() for word in column}
+        for graph in graphs
+    ]
+    left_out: list[str] = []
+    kept = list(range(len(graphs)))
+    while True:
+        holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        for i in kept:
+            for word in words[i]:
+                holders[word].add(number_G[i])
+        rare = {word for word, found in holders.items() if len(found) < least}
+        if not rare:
+            return [graphs[i] for i in kept], left_out
+        for i in kept:
+            if mine := words[i] & rare:
+                attribute, first = min(mine)
+                left_out.append(
+                    f"{graphs[i].name}: fewer than {least} programs have its {attribute} '{first}'"
+                )
+        kept = [i for i in kept if not words[i] & rare]
 
 
 def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ...]]:

@@ -290,6 +290,7 @@ class FolderConfig:
     held_out: float | None = None
     public_words: tuple[str, ...] | str = ()
     blocks: Blocks = "whole"
+    min_programs: int = 1
 
     @property
     def data_name(self) -> str:

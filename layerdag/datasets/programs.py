@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from layerdag.dag.statistics import needed_programs, program_numbers
 from layerdag.datasets.corpus import parts_of_records
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import require_public_calls
+from layerdag.datasets.kept import kept_dataset
 from layerdag.datasets.run_durations import run_durations
 from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import DataError
@@ -29,7 +31,7 @@ from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.schema.plan_tables import fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
-from layerdag.traces.chakra.corpus import embedded_corpus, read_index
+from layerdag.traces.chakra.corpus import INDEX, embedded_corpus, read_index
 
 PROGRAMS = "programs"
 """Folder of the programs of a corpus, inside it."""
@@ -77,6 +79,18 @@ def load_programs(
     ]
     if not files:
         raise DataError(f"{folder}: holds no FAMILY.jsonl.xz of the families asked for.")
+    load = partial(_built, folder, files, seed, avoid_copies, operator_times)
+    if operator_times or not folder.resolve().is_relative_to(embedded_corpus().resolve()):
+        return load()  # programs of a user leave no copy in a cache
+    chosen = {"reader": "programs", "seed": seed, "avoid_copies": avoid_copies}
+    indices = [folder.parent / INDEX, folder.parent / "further" / INDEX]
+    return kept_dataset(chosen, [*files, *filter(Path.is_file, indices)], load)
+
+
+def _built(
+    folder: Path, files: Sequence[Path], seed: int, avoid_copies: bool, operator_times: bool
+) -> GraphDataset:
+    """Read and encode the programs of some files of a folder."""
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     for path in track(files, "reading programs", len(files)):
         graphs = list(_read(path))

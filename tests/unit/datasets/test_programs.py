@@ -4,12 +4,15 @@ import importlib
 import json
 import lzma
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from layerdag.dag.statistics import program_numbers
-from layerdag.datasets.programs import load_programs
+from layerdag.datasets.folder import load_folder
+from layerdag.datasets.programs import load_programs, program_rows
 from layerdag.datasets.run_plans import run_plans
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
@@ -104,3 +107,37 @@ def test_the_schema_holds_the_plans_of_training_runs_alone(mlps):
     assert plan_of["0000_mlp_single_ws1"].settings == {
         "optimizer": "sgd-forloop", "clip": 0, "accumulate": 1,
     }  # fmt: skip
+
+
+def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
+    rows = {"mlp": [], "moe": []}
+    for row in program_rows(DATA / "programs"):
+        if (family := row["name"].split("_")[1]) in rows:
+            rows[family].append(row)
+    lines = ["name,split"]
+    for row in (*rows["mlp"][:40], rows["moe"][0]):
+        (tmp_path / f"{row['name']}.program.json").write_text(json.dumps(row))
+        lines.append(f"{row['name']}.program,{'val' if row is rows['mlp'][0] else 'train'}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    data = load_folder(tmp_path, labels=tmp_path / "labels.csv", min_programs=3)
+    train = [data.schema.decode(dag) for dag in data.graphs["train"]]
+    holders = Counter(
+        call
+        for graph in dict(zip(program_numbers(train).tolist(), train, strict=True)).values()
+        for call in {*graph.categories["call"]}
+    )
+    assert min(holders.values()) >= 3
+    rare = f"{rows['moe'][0]['name']}.program"
+    assert rare not in data.names["train"]
+    told = [line for line in data.left_out if line.startswith(rare)]
+    assert "fewer than 3 programs have its call" in told[0]
+
+
+def test_kept_programs_are_those_that_were_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path))
+    first = load_programs(families=("mlp",), avoid_copies=True)
+    monkeypatch.setattr("layerdag.datasets.programs._built", pytest.fail)
+    second = load_programs(families=("mlp",), avoid_copies=True)
+    assert (second.schema, second.names, second.split) == (first.schema, first.names, first.split)
+    same = zip(first.graphs["train"], second.graphs["train"], strict=True)
+    assert all(torch.equal(one.x_NA, other.x_NA) for one, other in same)
