@@ -1,5 +1,6 @@
 """Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -255,11 +256,16 @@ def fake_world(
             "after destroy_process_group(), or in a process of its own."
         )
     hook = sys.excepthook
+    # It would say that splits move by all-gather on processors, as docs/how-to/capture.md does.
+    told = logging.getLogger("torch.distributed.tensor._collective_utils")
+    level = told.level
+    told.setLevel(logging.ERROR)
     distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world.size)
     try:
         yield replace(world, mesh=_mesh(world))
     finally:
         distributed.destroy_process_group()
+        told.setLevel(level)
         sys.excepthook = hook  # PyTorch's would begin every traceback of this process with a rank
         _forget_meshes()
 

@@ -359,14 +359,14 @@ def privacy_verdict(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:
     if any(row.leaks for row in leaks[-1:]):
         return Answer(
             MAY_BE_SHARED, "no", "poor",
-            f"{none}, but an attack tells from the samples which jobs were.",
+            f"{none}, but an attack on the samples tells which jobs the model was trained on.",
             "membership",
         )  # fmt: skip
     if Verdict.LEAKS in found:
         return Answer(
             MAY_BE_SHARED, "yes, with a reserve", "fair",
-            f"{none}. One of the attacks tells a little of which jobs were, though not more than "
-            "one of so many may by chance.",
+            f"{none}. One of the attacks tells a little of which jobs the model was trained on, "
+            "though not more than one of so many may by chance.",
             "membership",
         )  # fmt: skip
     if not found or any(verdict is not Verdict.CHANCE for verdict in found):

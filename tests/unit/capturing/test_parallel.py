@@ -8,15 +8,8 @@ import torch
 from step_operators import edges
 from torch import nn
 
-from layerdag.capturing.parallel import (
-    CapturePlan,
-    CaptureStep,
-    FakeWorld,
-    Settings,
-    Transformer,
-    fake_world,
-    group_ranks,
-)
+from layerdag.capturing.parallel import FakeWorld, Transformer, fake_world, group_ranks
+from layerdag.capturing.plan import CapturePlan, CaptureStep, Settings
 from layerdag.capturing.running import record
 from layerdag.capturing.step import capture_model
 from layerdag.errors import ConfigError, UsageError
