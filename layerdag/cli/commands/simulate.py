@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from layerdag.simulator.cluster import Cluster
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.config import RunOptions, SystemConfig
+    from layerdag.simulator.measured_kernels import MeasuredKernels
     from layerdag.simulator.run import SimulationResult, Variation
     from layerdag.traces.trace import Workload
 
@@ -82,6 +83,36 @@ def interval(
             f"on more ranks than were measured ({spread.most_ranks:.0f}), where errors are larger"
         )
     return {"prediction": document}, lines
+
+
+def kernel_times(
+    compute: "MeasuredKernels", result: "SimulationResult"
+) -> tuple[dict[str, Any], list[str]]:
+    """Return how the kernels of the busiest rank were timed, and the bounds of its busy time."""
+    import numpy as np
+
+    from layerdag.traces.trace import NodeType
+
+    rank = int(np.argmax(result.compute_ns))
+    trace = result.program.workload.traces[rank]
+    on_host_N = trace.integers("is_cpu_op")[0] != 0
+    rows = np.flatnonzero((trace.type_N == NodeType.COMP) & ~on_host_N)
+    times = compute.kernel_times(trace, rows)
+    busy_s, low_s, high_s = (us / 1e6 for us in times.busy_us)
+    document = {"rank": rank, "nodes": times.counts}
+    document |= {"busy_s": busy_s, "low_s": low_s, "high_s": high_s}
+    ways = ", ".join(f"{count} by {HOW[way]}" for way, count in times.counts.items() if count)
+    line = f"kernels of rank {rank}: {ways or 'none'}; busy {busy_s * 1e3:,.3f} ms"
+    bounds = f"between {low_s * 1e3:,.3f} and {high_s * 1e3:,.3f} ms nine times in ten"
+    return {"kernel_times": document}, ["", f"{line}, {bounds}"]
+
+
+HOW = {
+    "table": "tables of measured kernels",
+    "roofline": "the roofline of their kernel",
+    "family": "a roofline of their family",
+}
+"""How a kernel was timed, by the words of ``MeasuredKernels``."""
 
 
 def _unused_us(result: "SimulationResult") -> int:
@@ -335,6 +366,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.simulator.measured_kernels import MeasuredKernels
     from layerdag.simulator.run import simulate
 
     if args.nodes == "-" or args.trace == "-":
@@ -349,6 +381,9 @@ def _run(args: argparse.Namespace) -> int:
     workload = _with_host(args, workload, cluster, compute)
     result = simulate(workload, cluster, compute=compute, variation=_variation(args))
     document, lines = result.summary(), summary(result)
+    if isinstance(compute, MeasuredKernels):
+        more, further = kernel_times(compute, result)
+        document, lines = {**document, **more}, lines + further
     for wanted, extra in (
         (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
         (args.report, lambda: report(result)),
