@@ -268,8 +268,9 @@ def _configure_run(add: Callable[..., object]) -> None:
     add("--reference-semantics", action="store_true",
         help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
     add("--collectives", metavar="DEVICE",
-        help="collectives among the ranks of a node of 8 take the time measured on DEVICE (h100, "
-        "h200, ...), each rank by itself; others are simulated (default: all are)")  # fmt: skip
+        help="collectives take the time measured in a node of 8 of DEVICE (h100, h200, ...), each "
+        "rank by itself; among nodes the last dimension of the network adds a ring or a tree, as "
+        "NCCL chooses (default: all are simulated)")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
