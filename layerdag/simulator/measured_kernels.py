@@ -78,6 +78,15 @@ def fitted_kernels() -> Mapping[str, FittedKernels]:
     }
 
 
+def require_device(device: str) -> None:
+    """Raise ConfigError if no data sheet of a device is known; names the nearest."""
+    if device not in DEVICES:
+        raise ConfigError(
+            f"compute model 'measured': there is no device '{device}'."
+            f"{did_you_mean(device, DEVICES)} Known are {', '.join(DEVICES)}."
+        )
+
+
 def fits_of(device: str) -> FittedKernels:
     """Return the fits of a device: its own, completed by those of its nearest kin."""
     fitted = fitted_kernels()
@@ -160,6 +169,7 @@ class MeasuredKernels(ComputeModel):
             (``torch.backends.cuda.matmul.allow_tf32``).
         tables: Whether to use the installed tables of measured kernels, where there are any.
         fits: Fitted families of operators, in place of those that the package ships.
+        note: What is to be said of the fits.
 
     Raises:
         ConfigError: If the device is not known.
@@ -171,16 +181,14 @@ class MeasuredKernels(ComputeModel):
         tf32: bool = False,
         tables: bool = True,
         fits: FittedKernels | None = None,
+        note: str = "",
     ) -> None:
-        if device not in DEVICES:
-            raise ConfigError(
-                f"compute model 'measured': there is no device '{device}'."
-                f"{did_you_mean(device, DEVICES)} Known are {', '.join(DEVICES)}."
-            )
+        require_device(device)
         self.device = DEVICES[device]
         self._fits = fits or fits_of(device)
         self._tf32 = tf32
         self._tables = tables
+        self.note = note
 
     def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
         """See ``ComputeModel.durations_ns``; CPU nodes keep their recorded time.

@@ -178,8 +178,8 @@ class StudiedCluster:
         network = NetworkConfig(tuple(link.dimension() for link in self.network))
         measured = self.collectives == _MEASURED
         system = SystemConfig.uniform("ring" if measured else self.collectives, len(self.network))
-        if measured:
-            system = replace(system, fitted_collectives=self.device or "")
+        if measured and self.device is not None:
+            system = replace(system, fitted_collectives=self.device)
         system = replace(system, all_to_all=("direct",) * len(self.network))
         # A flat ring over ranks of several nodes would take the speed of the first dimension.
         grids = GroupCollectives.HIERARCHICAL

@@ -104,7 +104,11 @@ def kernel_times(
     ways = ", ".join(f"{count} by {HOW[way]}" for way, count in times.counts.items() if count)
     line = f"kernels of rank {rank}: {ways or 'none'}; busy {busy_s * 1e3:,.3f} ms"
     bounds = f"between {low_s * 1e3:,.3f} and {high_s * 1e3:,.3f} ms nine times in ten"
-    return {"kernel_times": document}, ["", f"{line}, {bounds}"]
+    lines = ["", f"{line}, {bounds}"]
+    if compute.note:
+        document["note"] = compute.note
+        lines.append(compute.note)
+    return {"kernel_times": document}, lines
 
 
 HOW = {
