@@ -405,10 +405,23 @@ def _run(args: argparse.Namespace) -> int:
     print_notes(workload.notes)
     from layerdag.simulator.run import NOT_MODELED
 
-    for note in result.notes:
+    for note in (*result.notes, *_other_collectives(args, cluster, result.num_ranks)):
         print(f"note: {note}", file=sys.stderr)
     print(f"not modeled: {'; '.join(NOT_MODELED)}", file=sys.stderr)
     return strict_code(workload.notes, strict=args.strict)
+
+
+def _other_collectives(args: argparse.Namespace, cluster: "Cluster", num_ranks: int) -> list[str]:
+    """Say that collectives of the device of --compute were measured, where they are not used."""
+    from layerdag.simulator.fitted_collectives import fitted_devices
+
+    named = (args.compute or "").removeprefix("measured:").partition(",")[0].partition(":")[0]
+    used = cluster.system.fitted_collectives or args.reference_semantics or num_ranks == 1
+    if used or named not in fitted_devices():
+        return []
+    return [
+        f"collectives run on the network as described; --collectives {named} takes NCCL's times"
+    ]
 
 
 def _with_host(
