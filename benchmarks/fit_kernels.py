@@ -9,6 +9,7 @@ and experts of the devices that it has tables of are fitted as well.
 import argparse
 import json
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from layerdag.simulator.compute import DEVICES
 from layerdag.simulator.kernel_roofline import FEWEST_KERNELS, KernelRoofline
 from layerdag.simulator.kernel_tables import installed_table
-from layerdag.simulator.kernel_work import kernel_work
+from layerdag.simulator.kernel_work import KERNEL_AXES, kernel_work
 from layerdag.simulator.operator_families import node_work
 from layerdag.traces.pytorch.importer import import_host, kernel_times
 from layerdag.traces.trace import NodeType
@@ -27,6 +28,10 @@ SOURCES = {
     "h100": "steps and operators measured on one H100 by the authors, CC BY 4.0",
     "others": "tables of aiconfigurator-core 0.12.0, NVIDIA, Apache-2.0",
 }
+PRECISIONS = {"bf16": "bf16", "f8": "fp8"}
+"""Of tables, by class of number."""
+FAMILIES = {"gemm": "product"}
+"""What stands for all operators of a family; other kernels stand for themselves."""
 Rows = dict[str, list[tuple[float, float, float]]]
 
 
@@ -54,18 +59,19 @@ def fit_all(rows: Rows) -> dict[str, KernelRoofline]:
 
 
 def fit_tables(device: str) -> dict[str, KernelRoofline]:
-    """Return the fits of products from the installed tables."""
+    """Return the fits of products, attention and experts from the installed tables."""
     fits = {}
     sheet = DEVICES[device]
-    for precision, number in (("bf16", "bf16"), ("fp8", "f8")):
-        table = installed_table(device, "gemm", precision)
+    for kind, number in product(KERNEL_AXES, ("bf16", "f8")):
+        precision = PRECISIONS[number]
+        table = installed_table(device, kind, precision)
         if table is None or number not in sheet.flops:
             continue
         sizes = 2.0**table.logs_SA - 1
-        ops, moved = kernel_work("gemm", sizes, precision)
+        ops, moved = kernel_work(kind, sizes, precision)
         us = table.microseconds(sizes)
         scaled = (ops / sheet.flops[number] * 1e6, moved / sheet.bytes_per_s * 1e6)
-        fits[f"product/{number}"] = KernelRoofline.fit(*scaled, us)
+        fits[f"{FAMILIES.get(kind, kind)}/{number}"] = KernelRoofline.fit(*scaled, us)
     return fits
 
 
@@ -78,7 +84,7 @@ def main() -> None:
     rows: Rows = defaultdict(list)
     for line in args.runs.read_text().splitlines():
         collect(json.loads(line), args.runs.parent / "runs", rows)
-    devices = {"h100": fit_all(rows)}
+    devices = {"h100": {**fit_tables("h100"), **fit_all(rows)}}
     for device in ("a100-80", "h200", "b200"):
         if found := fit_tables(device):
             devices[device] = found

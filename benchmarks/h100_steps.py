@@ -3,7 +3,8 @@
 ``python benchmarks/h100_steps.py RUNS.jsonl [--leave run|family|none] [--no-tables]``, where
 RUNS.jsonl and ``runs/`` beside it are as ``benchmarks/fit_kernels.py`` reads them. Kernels and host
 are fitted to the runs that are not judged (``none``: the numbers that the package ships). Prints
-median and 90th percentile of the relative error of device-busy time and of the step.
+median and 90th percentile of the relative error of device-busy time and of the step, and how often
+the interval of device-busy time, which is to hold nine times in ten, does.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from layerdag.simulator.host_time import HOST_CALLS, HostCosts, with_host_model
 from layerdag.simulator.measured_kernels import FittedKernels, MeasuredKernels
 from layerdag.simulator.run import simulate
 from layerdag.traces.pytorch.importer import import_host, kernel_times
-from layerdag.traces.trace import Trace, Workload
+from layerdag.traces.trace import NodeType, Trace, Workload
 
 FOLDS = 8
 HOST_BOUND = 0.75
@@ -69,13 +70,18 @@ def fit_host(runs: list[Run]) -> HostCosts:
     return HostCosts(*costs.tolist())
 
 
-def predicted(run: Run, fits: FittedKernels | None, host: HostCosts, tables: bool) -> Any:
-    """Return the simulated step."""
+def predicted(
+    run: Run, fits: FittedKernels | None, host: HostCosts, tables: bool
+) -> tuple[Any, bool]:
+    """Return the simulated step, and whether the interval of device-busy time holds."""
     tf32 = run.facts["precision"] == "tf32"
     compute = MeasuredKernels("h100", tf32=tf32, tables=tables, fits=fits)
     workload = with_host_model(Workload(traces=(run.trace,)), host)
     cluster = Cluster.preset("small").with_ranks(1)
-    return simulate(workload, cluster, compute=compute)
+    rows = np.flatnonzero(run.trace.type_N == NodeType.COMP)
+    _, low, high = compute.kernel_times(run.trace, rows).busy_us
+    holds = low * 1000 <= run.busy_ns <= high * 1000
+    return simulate(workload, cluster, compute=compute), holds
 
 
 def main() -> None:
@@ -93,7 +99,7 @@ def main() -> None:
         "family": [run.facts["family"] for run in runs],
         "none": [0] * len(runs),
     }[args.leave]
-    errors = []
+    errors, held = [], []
     for fold in sorted(set(fold_of)):
         rest = [run for run, own in zip(runs, fold_of, strict=True) if own != fold]
         fits, host = None, HostCosts()
@@ -105,15 +111,17 @@ def main() -> None:
             fits, host = FittedKernels("h100", fit_all(rows)), fit_host(rest)
         for run, own in zip(runs, fold_of, strict=True):
             if own == fold:
-                result = predicted(run, fits, host, not args.no_tables)
+                result, holds = predicted(run, fits, host, not args.no_tables)
                 busy = result.compute_ns[0] / run.busy_ns - 1
                 step = result.makespan_ns / run.step_ns - 1
                 errors.append((busy, step))
+                held.append(holds)
                 facts = run.facts
                 name = f"{facts['run']} {facts['family']} {facts['phase']} {facts['precision']}"
                 print(f"{name:42} busy {busy:+.1%} step {step:+.1%}", flush=True)
     for name, column in zip(("device-busy time", "step"), np.abs(np.array(errors)).T, strict=True):
         print(f"{name}: median {np.median(column):.1%}, p90 {np.quantile(column, 0.9):.1%}")
+    print(f"device-busy time inside of its interval: {np.mean(held):.0%} of {len(held)}")
     print(f"host, all runs: {fit_host(runs)}")
 
 

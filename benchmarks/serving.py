@@ -549,7 +549,8 @@ def main() -> None:
         pairs = [(load, shares_in(found, load)) for load in loads]
     figures = judged(loads, simulate_all(pairs))
     whole = {
-        "command": "python benchmarks/serving.py DATA",
+        "command": "python benchmarks/serving.py DATA"
+        + (f" --most {args.most}" if args.most else ""),
         "fitted": "half of the groups, the others are judged" if args.half is not None
         else "shares as shipped, fitted to the open half of the loads",
         "judged": f"{args.most} loads drawn at random" if args.most else "all loads",

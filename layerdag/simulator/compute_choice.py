@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, LayerdagError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import (
     ComputeModel,
@@ -44,8 +44,11 @@ from layerdag.simulator.systolic import (
 CHOICES = """\
 reference                        ASTRA-sim's: the roofline of system.json, or recorded durations
 measured[:scale=X]               duration_ns where a node has it, else duration_micros; times X
-measured:DEVICE[,tf32=1]         kernels measured on a100-40, a100-80, h100, h200, b200, or of
-                                 their nearest kin; tf32=1: float32 products run as TF32
+measured:DEVICE[,tf32=1][,operators=FILE]
+                                 kernels measured on a100-40, a100-80, h100, h200, b200, or of
+                                 their nearest kin; tf32=1: float32 products run as TF32;
+                                 operators: fitted to a CSV of operators that you timed, or to
+                                 the prefix of traces that 'layerdag collect' made on a GPU
 DEVICE[:efficiency=X,launch=NS]  roofline of a100-40, a100-80, h100, h200, b200, l40s, tpu-v3 or
                                  tpu-v4, at the shares of its peaks that training steps reach
                                  (efficiency=1: data sheet at 100 %)
@@ -191,6 +194,9 @@ def model_files(name: str) -> list[Path]:
         return sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.*.et*"))
     if word == "surrogate":
         return sorted(path for path in Path(rest).glob("*") if path.is_file())
+    operators = next((p[10:] for p in rest.split(",") if p.startswith("operators=")), "")
+    if operators and not operators.endswith(".csv"):
+        return model_files(f"learned:{operators}")
     values = (part.partition("=")[2] for part in rest.split(","))
     return [Path(value) for value in values if value.endswith(".csv") and Path(value).is_file()]
 
@@ -202,7 +208,7 @@ def _model(
     if word == "systolic":
         return systolic_model(positional, options)
     if word == "measured" and positional:
-        return MeasuredKernels(positional, tf32=bool(number(word, options, "tf32", 0.0)))
+        return _measured_kernels(positional, options)
     if positional:
         raise ConfigError(
             f"compute model '{word}': '{positional}' is not of the form NAME=VALUE. Models:\n"
@@ -227,6 +233,22 @@ def _model(
     raise ConfigError(
         f"unknown compute model '{word}'.{did_you_mean(word, known)} Known are {', '.join(known)}."
     )
+
+
+def _measured_kernels(device: str, options: dict[str, str]) -> MeasuredKernels:
+    """Return the kernels of a device, fitted to operators of the user's where these are named."""
+    tf32 = bool(number("measured", options, "tf32", 0.0))
+    path = options.pop("operators", None)
+    if path is None:
+        return MeasuredKernels(device, tf32=tf32)
+    from layerdag.simulator.operator_timings import calibrate_operators, read_operators
+
+    try:
+        found = calibrate_operators(read_operators(path), device, tf32)
+    except LayerdagError as error:
+        raise ConfigError(f"compute model 'measured': {error}") from None
+    # Tables know other machines; these numbers are those of the user's.
+    return MeasuredKernels(device, tf32=tf32, tables=False, fits=found.fits, note=found.line)
 
 
 def _learned(prefix: str) -> ComputeModel:

@@ -178,8 +178,9 @@ class SystemConfig:
             where operations on storage take their recorded durations.
         track_local_mem: Whether the local memory of each rank is told as the reference tells it.
         local_mem_trace: Prefix of the files that the reference writes of it.
-        fitted_collectives: Device whose measured times collectives inside of a node take, beyond
-            the reference; "" where all are simulated.
+        fitted_collectives: Device whose measured times collectives take, beyond the reference, with
+            what the last dimension of the network adds among several nodes; "" where all are
+            simulated.
     """
 
     preferred_dataset_splits: int

@@ -1,5 +1,9 @@
 """Times of collectives on real machines: piecewise lines over the size, in log space.
 
+Across nodes, whose network is no property of a device, the measured time inside of a node is
+completed by what the network adds to the faster of a ring and a tree, with the numbers of steps and
+the bandwidths of NCCL's tuning model (NVIDIA/nccl, src/graph/tuning.cc).
+
 The numbers of ``fitted_collectives.json`` were fitted by ``python benchmarks/collectives.py`` to
 measured times; sources and licences stand in the file. ASTRA-sim's semantics know none of this.
 """
@@ -25,11 +29,26 @@ OPERATIONS = {
 }
 """Name of each collective that was measured."""
 NODE = 8
-"""Devices of a node; collectives among more were not measured."""
+"""Devices of a node."""
 MOST_KNOTS = 12
 _TOLERANCE = 0.02
 _MOST_SIZES = 48
 _LOG2 = float(np.log(2.0))
+_TREE_SHARE = 0.92 * 0.85
+"""Of the bandwidth of a ring that NCCL expects of a tree, whose branches share ports."""
+
+
+@dataclass(frozen=True)
+class NetworkLink:
+    """What connects each device of a node to other nodes.
+
+    Attributes:
+        bytes_per_us: Bandwidth of one device in one direction.
+        latency_us: Of a message.
+    """
+
+    bytes_per_us: float
+    latency_us: float
 
 
 @dataclass(frozen=True)
@@ -152,23 +171,62 @@ def collective_us(device: str, operation: str, num_bytes: Sequence[int], ranks: 
     return np.exp(times[low] + (at - low) * (times[high] - times[low]))
 
 
-def shares_node(ranks: np.ndarray) -> bool:
-    """Return whether several ranks lie in one node of eight, counted from rank 0."""
-    return len(ranks) > 1 and int(ranks.min()) // NODE == int(ranks.max()) // NODE
+def across_nodes_us(
+    device: str, operation: str, num_bytes: Sequence[int], nodes: np.ndarray, link: NetworkLink
+) -> np.ndarray:
+    """Return the microseconds of collectives among devices of several nodes.
+
+    An all-reduce is a ring or a tree, whichever is faster, as NCCL chooses; all-gathers and
+    reduce-scatters are rings, an all-to-all sends every piece directly.
+
+    Args:
+        device: See ``collective_us``.
+        operation: See ``collective_us``.
+        num_bytes: See ``collective_us``.
+        nodes: Devices that take part in each node; at least 2 nodes.
+        link: The network.
+
+    Raises:
+        ConfigError: As ``collective_us``.
+    """
+    sizes, count = np.asarray(num_bytes, dtype=np.float64), len(nodes)
+    ranks, inside = int(nodes.sum()), int(nodes.max())
+    least = collective_us(device, operation, [1], max(inside, 2))
+    within = collective_us(device, operation, num_bytes, inside) if inside > 1 else least
+    wire = link.bytes_per_us * int(nodes.min())
+
+    def takes(messages: int, moved: np.ndarray, bytes_per_us: float) -> np.ndarray:
+        return messages * link.latency_us + np.maximum(within, least + moved / bytes_per_us)
+
+    if operation == "all_to_all":
+        return takes(1, sizes * (ranks - inside) / ranks, link.bytes_per_us)
+    share = (ranks - 1) / ranks
+    if operation != "all_reduce":
+        return takes(count - 1, share * sizes, wire)
+    ring = takes(2 * count, 2 * share * sizes, wire)
+    tree = takes(2 * int(np.log2(count)), 2 * sizes, wire * _TREE_SHARE)
+    return np.minimum(ring, tree)
 
 
-def collective_ns(device: str, kind: int, size_C: np.ndarray, ranks: int) -> np.ndarray:
+def collective_ns(
+    device: str, kind: int, size_C: np.ndarray, ranks: np.ndarray, link: NetworkLink
+) -> np.ndarray:
     """Return the nanoseconds of collectives as nodes state them, int64 (C,).
 
     Args:
         device: One of ``fitted_devices()``.
         kind: A key of ``OPERATIONS``.
         size_C: ``comm_size``: of an all-gather the shard of a rank, else its whole buffer.
-        ranks: Members of the group.
+        ranks: Members of the group, at least 2; nodes of eight are counted from rank 0.
+        link: What connects nodes.
 
     Raises:
         ConfigError: If the device is not known.
     """
-    whole = size_C * (ranks if kind == CollectiveType.ALL_GATHER else 1)
-    times_us = collective_us(device, OPERATIONS[kind], whole.tolist(), ranks)
+    whole = (size_C * (len(ranks) if kind == CollectiveType.ALL_GATHER else 1)).tolist()
+    nodes = np.unique(ranks // NODE, return_counts=True)[1]
+    if len(nodes) == 1:
+        times_us = collective_us(device, OPERATIONS[kind], whole, len(ranks))
+    else:
+        times_us = across_nodes_us(device, OPERATIONS[kind], whole, nodes, link)
     return np.maximum(np.rint(times_us * 1000), 1).astype(np.int64)

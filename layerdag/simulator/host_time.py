@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.traces.analysis import summarize_trace
 from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire, Workload
 
 HOST_CALLS = "host_calls"
@@ -78,6 +79,18 @@ def with_measured_host(workload: Workload, scale: float = 1.0) -> Workload:
     if not 0 <= scale < float("inf"):
         raise ConfigError(f"the scale of the host's time is {scale}; it must not be negative.")
     return _changed(workload, lambda trace: _with_gaps(trace, scale))
+
+
+def replayed_step_us(workload: Workload) -> int | None:
+    """Return how long the longest rank's step of an imported profile lasts, in microseconds.
+
+    That is its longest path with the gaps between the calls of the host; None where no node on the
+    processor tells when it started.
+    """
+    traces = {id(trace): trace for trace in workload.traces}.values()
+    told = [trace for trace in traces if (_on_cpu(trace) & trace.integers("start_ns")[1]).any()]
+    steps = [summarize_trace(_with_gaps(trace, 1.0)).critical_path_us for trace in told]
+    return max(steps, default=None)
 
 
 MOST_SCALE = 1024.0

@@ -134,11 +134,18 @@ class KernelTable:
         work = kernel_work(self.kind, sizes_SA, self.precision, self.kv_precision)
         logs_SA = np.log2(1.0 + sizes_SA.astype(np.float64))
         residual_S = interpolated(self._tree, self.logs_SA, self.residual_S, logs_SA)
-        # Between the last two sizes of an axis lies one doubling; farther out nothing was measured.
-        low, high = self.logs_SA.min(axis=0) - 1, self.logs_SA.max(axis=0) + 1
-        outside = ((logs_SA < low) | (logs_SA > high)).any(axis=1)
-        residual_S = np.where(outside, 0.0, residual_S)
+        residual_S = np.where(self.covers(sizes_SA), residual_S, 0.0)
         return self.roofline.microseconds(*_scaled(work)) * np.exp(residual_S)
+
+    def covers(self, sizes_SA: np.ndarray) -> np.ndarray:
+        """Return which sizes lie inside of the measured ones, bool (S,).
+
+        Between the last two sizes of an axis lies one doubling; farther out nothing was measured.
+        """
+        logs_SA = np.log2(1.0 + sizes_SA.astype(np.float64))
+        low, high = self.logs_SA.min(axis=0) - 1, self.logs_SA.max(axis=0) + 1
+        inside: np.ndarray = ((logs_SA >= low) & (logs_SA <= high)).all(axis=1)
+        return inside
 
     def interval(self, sizes_SA: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return bounds within which nine tenths of left-out kernels lay, in microseconds."""
@@ -231,13 +238,16 @@ def installed_table(
         frame = read_kernels(device, kind, framework)
     except ConfigError:
         return None
-    frame = frame[frame["precision"] == precision]
+    exact = frame["precision"] == precision
+    frame = frame[exact if exact.any() else frame["precision"] == f"{precision}_block"]
     if "kv_precision" in frame:
         frame = frame[frame["kv_precision"] == precision]
     if "distribution" in frame:
-        frame = frame[frame["distribution"] == "balanced"]
+        # Words sort from even loads to skewed ones; a device may have been measured with skew only.
+        frame = frame[frame["distribution"] == frame["distribution"].min()]
     if len(frame) < FEWEST_KERNELS:
         return None
     frame = frame[frame["kernel"] == frame["kernel"].mode().iloc[0]]
     sizes_SA = frame[list(KERNEL_AXES[kind])].to_numpy(np.float64)
-    return KernelTable.fit(kind, sizes_SA, frame["us"].to_numpy(), precision)
+    us_S = frame["us"].to_numpy()
+    return KernelTable.fit(kind, sizes_SA, us_S, str(frame["precision"].iloc[0]))

@@ -26,7 +26,7 @@ from layerdag.simulator.config import (
     SystemConfig,
     UnsupportedCollectives,
 )
-from layerdag.simulator.fitted_collectives import OPERATIONS, collective_ns, shares_node
+from layerdag.simulator.fitted_collectives import OPERATIONS, NetworkLink, collective_ns
 from layerdag.traces.builder import value_of
 from layerdag.traces.chakra.storage import storage_bytes
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire, communicates, wire_name
@@ -481,14 +481,22 @@ class Lowering:
         nodes.kind_N[row_C] = NodeKind.COLLECTIVE
 
     def _fitted_ns(self, type_C: np.ndarray, size_C: np.ndarray, group_C: np.ndarray) -> np.ndarray:
-        """Return the measured time of collectives inside of a node, -1 of others, int64 (C,)."""
+        """Return the time of collectives as measured, -1 of others, int64 (C,).
+
+        Nodes are connected by the last dimension of the network.
+        """
         found = np.full(len(type_C), -1, dtype=np.int64)
+        outer = [each for each in self._network.dimensions if each.npus > 1] or [
+            self._network.dimensions[-1]
+        ]
+        link = NetworkLink(outer[-1].bytes_per_ns * 1000, outer[-1].latency_ns / 1000)
         for kind, group in {*zip(type_C.tolist(), group_C.tolist(), strict=True)}:
             ranks = np.arange(self._num_ranks) if group < 0 else self._groups.members(group)
-            if kind not in OPERATIONS or not shares_node(ranks):
+            if kind not in OPERATIONS or len(ranks) < 2:
                 continue
             rows = np.flatnonzero((type_C == kind) & (group_C == group))
-            times = collective_ns(self._system.fitted_collectives, kind, size_C[rows], len(ranks))
+            device = self._system.fitted_collectives
+            times = collective_ns(device, kind, size_C[rows], ranks, link)
             found[rows] = np.minimum(times, MAX_TIME_NS)
         return found
 

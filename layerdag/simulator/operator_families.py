@@ -1,12 +1,13 @@
 """Families of operators whose kernels cost alike, and the work that decides their time."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from layerdag.simulator.compute import Device, item_bytes, number_class
-from layerdag.traces.trace import Trace
+from layerdag.traces.trace import OPERATOR, Trace
 
 _ALIKE = {
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "linear", "matmul"), "product"),
@@ -26,6 +27,10 @@ _OF_THEIR_OWN = frozenset(
         *("native_layer_norm", "native_layer_norm_backward"),
     )
 )
+_OF_JOBS = frozenset(("mm", "attention"))
+"""Operators (``op_type``) of ``layerdag workload`` whose families are not told by their names."""
+_BACKWARD = re.compile(r"\.B\d+$")
+"""End of the names of those of a backward pass; "again" follows where they are forward ones."""
 _INTENSE = 30.0
 """Operations for each byte above which an unknown operator is a matrix product."""
 _CHANNEL_ROWS_PER_US = 1e3
@@ -79,13 +84,15 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
         device: Whose data sheet counts.
         tf32: Whether products of single precision run as TF32, at half the rate of bf16.
     """
-    names, dtypes = trace.names(), trace.dtypes()
+    dtypes = trace.dtypes()
     sizes, present = sizes_of(trace, rows)
+    attended = _attended(trace, rows)
     num_ops = trace.integers("num_ops")[0][rows].astype(np.float64)
     num_bytes = trace.integers("tensor_size")[0][rows].astype(np.float64)
     keys, peaks = [], np.empty(len(rows))
+    families = _families(trace, rows)
     for at, row in enumerate(rows.tolist()):
-        family, dtype = operator_family(names[row]), dtypes[row]
+        family, dtype = families[at], dtypes[row]
         m, n, k, batch = sizes[at].tolist()
         item = item_bytes(dtype) or 4
         if family == "pointwise" and num_ops[at] > _INTENSE * max(num_bytes[at], 1):
@@ -101,12 +108,42 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
                 if k <= _THIN:
                     # Too few numbers for the units of matrix products, whatever their format.
                     number, peaks[at] = "f32", device.flops["f32"]
+        elif attended[at] and family.startswith("attention"):
+            # Fits count whole squares, as PyTorch does, and five products of a backward pass.
+            num_ops[at] = attended[at] * (2.5 if family == "attention_backward" else 1)
         elif present[at] and "embedding" in family:
             num_ops[at], num_bytes[at] = m * n, 2 * m * n * item
         elif present[at] and "batch_norm" in family:
             num_ops[at] = peaks[at] / 1e6 * m / _CHANNEL_ROWS_PER_US
         keys.append(family_key(family, number, item))
     return KernelWork(keys, num_ops / peaks * 1e6, num_bytes / device.bytes_per_s * 1e6)
+
+
+def _families(trace: Trace, rows: np.ndarray) -> list[str]:
+    """Return the family of each node, as far as names and operators tell it."""
+    names, (operators, _) = trace.names(), trace.texts(OPERATOR, numbers=True)
+    experts_N, _ = trace.integers("experts")
+    found = [_family(names[row], operators[row]) for row in rows.tolist()]
+    of_experts = (experts_N[rows] > 0).tolist()
+    return [
+        "grouped_product" if family == "product" and grouped else family
+        for family, grouped in zip(found, of_experts, strict=True)
+    ]
+
+
+def _family(name: str, operator: str) -> str:
+    """Return the family of a node: of its name, or of its operator in a job of ours."""
+    if operator not in _OF_JOBS or "::" in name:
+        return operator_family(name)
+    if operator == "attention" and _BACKWARD.search(name):
+        return "attention_backward"
+    return _ALIKE.get(operator, operator)
+
+
+def _attended(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return the operations of fused attention from its sizes, shape (M,); 0 where not stated."""
+    names = ("batch", "heads", "sequence", "kv_sequence", "head_dim")
+    return 4 * np.prod([trace.integers(name)[0][rows].astype(np.float64) for name in names], axis=0)
 
 
 def _waste(m: float, n: float) -> float:

@@ -31,6 +31,7 @@ from layerdag.simulator.config import (
 )
 from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
 from layerdag.simulator.device_shares import shares_of
+from layerdag.simulator.fitted_collectives import fitted_devices
 from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
@@ -84,6 +85,10 @@ class NetworkDimension:
         return Dimension(known[self.topology], self.ranks, speed, self.latency_ns)
 
 
+_MEASURED = "measured"
+"""Of ``StudiedCluster.collectives``: as they were timed on the device."""
+
+
 @dataclass(frozen=True)
 class StudiedCluster:
     """Equal accelerators and the network between them.
@@ -101,7 +106,8 @@ class StudiedCluster:
         expanded_gb_per_s: Bandwidth of that link in 1e9 bytes per second.
         cost_per_hour: Price of one accelerator for an hour, in any currency; 0 for unknown.
         collectives: Algorithm of collectives in each dimension: "ring", "direct", ...; an
-            all-to-all is direct, as NCCL's is.
+            all-to-all is direct, as NCCL's is. "measured": the times of NCCL in a node of the
+            device, and its choice among nodes.
     """
 
     network: tuple[NetworkDimension, ...]
@@ -128,7 +134,13 @@ class StudiedCluster:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must not be negative.")
         if self.expanded_gib and not self.expanded_gb_per_s:
             raise ConfigError("expanded_gib needs expanded_gb_per_s, the bandwidth to reach it.")
-        parse_implementation(self.collectives)
+        if self.collectives != _MEASURED:
+            parse_implementation(self.collectives)
+        elif self.device not in fitted_devices():
+            raise ConfigError(
+                f"collectives are '{_MEASURED}', and none were on '{self.device}'; known are "
+                f"{', '.join(fitted_devices())}, or name an algorithm such as ring."
+            )
         self.rates  # noqa: B018 (refuses an unknown device)
         self.simulated  # noqa: B018 (refuses impossible links)
 
@@ -164,7 +176,10 @@ class StudiedCluster:
     def simulated(self) -> Cluster:
         """What the simulator runs on."""
         network = NetworkConfig(tuple(link.dimension() for link in self.network))
-        system = SystemConfig.uniform(self.collectives, len(self.network))
+        measured = self.collectives == _MEASURED
+        system = SystemConfig.uniform("ring" if measured else self.collectives, len(self.network))
+        if measured and self.device is not None:
+            system = replace(system, fitted_collectives=self.device)
         system = replace(system, all_to_all=("direct",) * len(self.network))
         # A flat ring over ranks of several nodes would take the speed of the first dimension.
         grids = GroupCollectives.HIERARCHICAL

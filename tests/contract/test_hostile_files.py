@@ -29,6 +29,7 @@ from layerdag.simulator import (
 from layerdag.simulator.calibration import read_machine
 from layerdag.simulator.calibration_fit import read_runs_of
 from layerdag.simulator.cluster import read_network, read_system
+from layerdag.simulator.operator_timings import read_operator_table
 from layerdag.simulator.sweep import read_sweep
 from layerdag.surrogates.files import load_surrogate
 from layerdag.traces.chakra import corpus
@@ -89,6 +90,7 @@ READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
     "graphml": (read_graphml, b'<graphml><graph id="'),
     "json graph": (read_json, JSON_GRAPH),
     "machine": (read_machine, b'{"layerdag_machine": 1, "x": "'),
+    "timed operators": (read_operator_table, b"operator,dtype,num_ops,tensor_size,us\nx,"),
     "measured runs": (read_runs_of, b"workload,seconds\n"),
     "labels": (read_labels, b"name,label\na,"),
     "index": (in_folder("index.jsonl", read_index), b'{"run": "'),

@@ -72,6 +72,7 @@ NO_WORDS = {
     "datasets/samples.py": "parts that sample wrote, whose index names what they hold",
     "serving/tables.py": "every column is known, or refused (tests/unit/serving)",
     "simulator/calibration_fit.py": "two columns and no other (tests/unit/simulator)",
+    "simulator/operator_timings.py": "every column is known, or refused (tests/unit/simulator)",
     "workloads/measured_steps.py": "columns that mean nothing are told by its result",
 }
 """Why other readers of CSV, XML or Parquet have no case."""

@@ -252,11 +252,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _tell_step(workload: "Workload") -> None:
+    """Say how long the step of a profile lasts when its calls are replayed."""
+    from layerdag.simulator.host_time import replayed_step_us
+
+    step_us = replayed_step_us(workload)
+    if step_us is not None:
+        print_status(f"step with the gaps between the calls of the host: {step_us:,} us")
+
+
 def _tell(args: argparse.Namespace, first: Path, workload: "Workload", nodes: int) -> None:
     """Say what was written."""
     ranks = workload.num_ranks
     others = "" if args.to == "json" or ranks == 1 else f" and {ranks - 1:,} more"
     print_status(f"wrote {counted(ranks, 'rank')} with {nodes:,} nodes: {first}{others}")
+    if args.to == "et":  # other forms may hold dependencies that no step can have
+        _tell_step(workload)
     if args.json:
         notes = notes_json(workload.notes)
         print_json({"out": str(first), "ranks": ranks, "nodes": nodes, "notes": notes})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from layerdag.simulator.cluster import Cluster
     from layerdag.simulator.compute import ComputeModel
     from layerdag.simulator.config import RunOptions, SystemConfig
+    from layerdag.simulator.measured_kernels import MeasuredKernels
     from layerdag.simulator.run import SimulationResult, Variation
     from layerdag.traces.trace import Workload
 
@@ -82,6 +83,40 @@ def interval(
             f"on more ranks than were measured ({spread.most_ranks:.0f}), where errors are larger"
         )
     return {"prediction": document}, lines
+
+
+def kernel_times(
+    compute: "MeasuredKernels", result: "SimulationResult"
+) -> tuple[dict[str, Any], list[str]]:
+    """Return how the kernels of the busiest rank were timed, and the bounds of its busy time."""
+    import numpy as np
+
+    from layerdag.traces.trace import NodeType
+
+    rank = int(np.argmax(result.compute_ns))
+    trace = result.program.workload.traces[rank]
+    on_host_N = trace.integers("is_cpu_op")[0] != 0
+    rows = np.flatnonzero((trace.type_N == NodeType.COMP) & ~on_host_N)
+    times = compute.kernel_times(trace, rows)
+    busy_s, low_s, high_s = (us / 1e6 for us in times.busy_us)
+    document = {"rank": rank, "nodes": times.counts}
+    document |= {"busy_s": busy_s, "low_s": low_s, "high_s": high_s}
+    ways = ", ".join(f"{count} by {HOW[way]}" for way, count in times.counts.items() if count)
+    line = f"kernels of rank {rank}: {ways or 'none'}; busy {busy_s * 1e3:,.3f} ms"
+    bounds = f"between {low_s * 1e3:,.3f} and {high_s * 1e3:,.3f} ms nine times in ten"
+    lines = ["", f"{line}, {bounds}"]
+    if compute.note:
+        document["note"] = compute.note
+        lines.append(compute.note)
+    return {"kernel_times": document}, lines
+
+
+HOW = {
+    "table": "tables of measured kernels",
+    "roofline": "the roofline of their kernel",
+    "family": "a roofline of their family",
+}
+"""How a kernel was timed, by the words of ``MeasuredKernels``."""
 
 
 def _unused_us(result: "SimulationResult") -> int:
@@ -237,8 +272,9 @@ def _configure_run(add: Callable[..., object]) -> None:
     add("--reference-semantics", action="store_true",
         help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
     add("--collectives", metavar="DEVICE",
-        help="collectives among the ranks of a node of 8 take the time measured on DEVICE (h100, "
-        "h200, ...), each rank by itself; others are simulated (default: all are)")  # fmt: skip
+        help="collectives take the time measured in a node of 8 of DEVICE (h100, h200, ...), each "
+        "rank by itself; among nodes the last dimension of the network adds a ring or a tree, as "
+        "NCCL chooses (default: all are simulated)")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
@@ -335,6 +371,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from layerdag.simulator.measured_kernels import MeasuredKernels
     from layerdag.simulator.run import simulate
 
     if args.nodes == "-" or args.trace == "-":
@@ -349,6 +386,9 @@ def _run(args: argparse.Namespace) -> int:
     workload = _with_host(args, workload, cluster, compute)
     result = simulate(workload, cluster, compute=compute, variation=_variation(args))
     document, lines = result.summary(), summary(result)
+    if isinstance(compute, MeasuredKernels):
+        more, further = kernel_times(compute, result)
+        document, lines = {**document, **more}, lines + further
     for wanted, extra in (
         (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
         (args.report, lambda: report(result)),
@@ -365,10 +405,23 @@ def _run(args: argparse.Namespace) -> int:
     print_notes(workload.notes)
     from layerdag.simulator.run import NOT_MODELED
 
-    for note in result.notes:
+    for note in (*result.notes, *_other_collectives(args, cluster, result.num_ranks)):
         print(f"note: {note}", file=sys.stderr)
     print(f"not modeled: {'; '.join(NOT_MODELED)}", file=sys.stderr)
     return strict_code(workload.notes, strict=args.strict)
+
+
+def _other_collectives(args: argparse.Namespace, cluster: "Cluster", num_ranks: int) -> list[str]:
+    """Say that collectives of the device of --compute were measured, where they are not used."""
+    from layerdag.simulator.fitted_collectives import fitted_devices
+
+    named = (args.compute or "").removeprefix("measured:").partition(",")[0].partition(":")[0]
+    used = cluster.system.fitted_collectives or args.reference_semantics or num_ranks == 1
+    if used or named not in fitted_devices():
+        return []
+    return [
+        f"collectives run on the network as described; --collectives {named} takes NCCL's times"
+    ]
 
 
 def _with_host(

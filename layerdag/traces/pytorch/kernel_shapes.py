@@ -2,7 +2,7 @@
 
 A matrix product has ``batch`` products of m x k by k x n; a convolution is the product of its
 positions (m) by its filters (n), with k weights each, once for each group (batch). Attention has
-``batch, heads, kv_heads, sequence, context, head_dim``. Normalizations, softmax, embeddings and
+``batch, heads, kv_heads, sequence, kv_sequence, head_dim``. Normalizations, softmax, embeddings and
 reductions have m rows of n numbers.
 """
 
@@ -99,7 +99,7 @@ def _attention(first: int) -> Callable[[Tensors, Tensors], Sizes | None]:
             "heads": query[1],
             "kv_heads": key[1],
             "sequence": query[2],
-            "context": key[2],
+            "kv_sequence": key[2],
             "head_dim": query[3],
         }
 

@@ -26,7 +26,7 @@ Shared experts, which every token passes, are one block beside the routed ones a
 tensor ranks as a dense one is; their output joins the sum of the routed ones (DeepSeek-AI 2024).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import final
@@ -34,7 +34,14 @@ from typing import final
 from layerdag.errors import ConfigError
 from layerdag.traces.builder import NodeAppender
 from layerdag.traces.trace import OPERATOR, Attribute, CollectiveType, NodeType, Trace, Wire
-from layerdag.workloads.transformer.costs import ELEMENTWISE, Costs, LatentCosts, Linear
+from layerdag.workloads.transformer.costs import ELEMENTWISE, Cost, Costs, LatentCosts, Linear
+from layerdag.workloads.transformer.kernel_sizes import (
+    NO_SIZES,
+    attention_sizes,
+    input_gradient_sizes,
+    product_sizes,
+    weight_gradient_sizes,
+)
 from layerdag.workloads.transformer.plan import PEERS
 
 Nodes = tuple[int, ...]
@@ -89,10 +96,18 @@ class ProgramBuilder:
         """Let what follows wait for the operators so far."""
         self._before = self._last_compute
 
-    def compute(self, name: str, cost: tuple[int, int], after: Nodes, dtype: str = "") -> Nodes:
+    def compute(
+        self,
+        name: str,
+        cost: Cost,
+        after: Nodes,
+        dtype: str = "",
+        sizes: Mapping[str, int] = NO_SIZES,
+    ) -> Nodes:
         """Add an operator of (operations, bytes read and written); return its number.
 
-        ``dtype`` is its number format where it is not that of all operators.
+        ``dtype`` is its number format where it is not that of all operators, ``sizes`` what its
+        kernel is called with (``layerdag.workloads.transformer.kernel_sizes``).
         """
         operations, moved = cost
         self._check(name, max(operations, moved))
@@ -102,6 +117,8 @@ class ProgramBuilder:
             columns.attribute("dtype", Wire.STRING, columns.text(dtype))
         columns.attribute("num_ops", Wire.INT64, max(operations, 1))
         columns.attribute("tensor_size", Wire.UINT64, max(moved, 1))
+        for size, value in sizes.items():
+            columns.attribute(size, Wire.INT64, value)
         ctrl = tuple(node for node in self._before if node not in after)
         self._before = ()
         self._last_compute = self._add(name, NodeType.COMP, after, ctrl)
@@ -236,7 +253,8 @@ class BlockWriter:
         low = self._low(name)
         after = self._cast(f"cast.{name}", tokens, layer.inputs, after) if low else after
         cost = self.costs.linear(layer, tokens, low=low)
-        return self.tape.compute(f"mm.{name}", cost, after, self._format(low))
+        sizes = product_sizes(self.costs, layer, tokens)
+        return self.tape.compute(f"mm.{name}", cost, after, self._format(low), sizes)
 
     def _low(self, name: str) -> bool:
         """Return whether a product's operands are cast to fewer bits: those of layers are."""
@@ -286,9 +304,11 @@ class BlockWriter:
         dtype = self._format(low)
         dy = self._cast(f"cast.{name}.dy", tokens, layer.outputs, dy) if low else dy
         cost = self.costs.linear_dx(layer, tokens, low=low)
-        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype)
+        sizes = input_gradient_sizes(self.costs, layer, tokens)
+        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
         cost = self.costs.linear_dw(layer, tokens, low=low)
-        write = partial(self.tape.compute, f"mm.{name}.dw", cost, dy, dtype)
+        sizes = weight_gradient_sizes(self.costs, layer, tokens)
+        write = partial(self.tape.compute, f"mm.{name}.dw", cost, dy, dtype, sizes)
         return dx, self.gradient(write, self._weights_of(name))
 
     def columns_back(self, name: str, layer: Linear, dy: Nodes) -> tuple[Nodes, Nodes]:
@@ -321,14 +341,16 @@ class BlockWriter:
         dtype = self._format(low)
         dy = self._cast(f"cast.{name}.dy", read.tokens, layer.outputs, dy) if low else dy
         cost = self.costs.linear_dx(layer, read.tokens, low=low)
-        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype)
+        sizes = input_gradient_sizes(self.costs, layer, read.tokens)
+        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
         if read.summed:
             dx = self.total(f"sum_dx{block}.{where}", dx, read.whole)
         cost = self.costs.linear_dw(layer, read.tokens, low=low)
+        of_weight = weight_gradient_sizes(self.costs, layer, read.tokens)
 
         def write() -> Nodes:
             both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.tape.compute(f"mm.{name}.dw", cost, both, dtype)
+            return self.tape.compute(f"mm.{name}.dw", cost, both, dtype, of_weight)
 
         return dx, self.gradient(write, self._weights_of(name))
 
@@ -433,7 +455,7 @@ class AttentionWriter:
             f"out.{where}", costs.out, write.gather(f"gather1.{where}", dy)
         )
         if costs.plan.recompute == "selective":
-            h = write.tape.compute(f"attention.{where}.again", costs.attention(), h)
+            h = self._scores(f"attention.{where}.again", costs.attention(), h)
         h = self._core_back(where, h)
         if costs.latent:
             h, dw = LatentWriter(write, costs.latent).expand_back(where, h)
@@ -448,11 +470,15 @@ class AttentionWriter:
         if costs.plan.context > 1:
             size, kind = costs.keys_and_values, CollectiveType.ALL_GATHER
             h = tape.collective(f"gather_kv.{where}", kind, "context", size, h)
-        return tape.compute(f"attention.{where}", costs.attention(), h)
+        return self._scores(f"attention.{where}", costs.attention(), h)
+
+    def _scores(self, name: str, cost: Cost, after: Nodes) -> Nodes:
+        sizes = attention_sizes(self._costs)
+        return self.write.tape.compute(name, cost, after, sizes=sizes)
 
     def _core_back(self, where: str, dy: Nodes) -> Nodes:
         costs, tape = self._costs, self.write.tape
-        h = tape.compute(f"attention.{where}", costs.attention_back(), dy)
+        h = self._scores(f"attention.{where}", costs.attention_back(), dy)
         if costs.plan.context == 1:
             return h
         size, kind = costs.keys_and_values * costs.plan.context, CollectiveType.REDUCE_SCATTER

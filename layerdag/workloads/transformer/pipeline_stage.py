@@ -7,6 +7,11 @@ from typing import final
 
 from layerdag.traces.trace import CollectiveType, Trace
 from layerdag.workloads.transformer.costs import Costs, condition, condition_backward
+from layerdag.workloads.transformer.kernel_sizes import (
+    input_gradient_sizes,
+    product_sizes,
+    weight_gradient_sizes,
+)
 from layerdag.workloads.transformer.layers import BlockWriter, LayerWriter, Nodes, ProgramBuilder
 from layerdag.workloads.transformer.plan import Task, layers_of_chunks, stage_tasks
 
@@ -63,7 +68,8 @@ class EmbeddingAndHeadWriter:
         h = write.tape.compute(f"norm.{where}", cost, x)
         h = write.gather(f"gather.head.{where}", h)
         cost = costs.linear(costs.logits, costs.head_tokens)
-        h = write.tape.compute(f"mm.logits.{where}", cost, h)
+        sizes = product_sizes(costs, costs.logits, costs.head_tokens)
+        h = write.tape.compute(f"mm.logits.{where}", cost, h, sizes=sizes)
         return self._loss(where, h) if costs.step.training else self._result(where, h)
 
     def _loss(self, where: str, h: Nodes) -> Nodes:
@@ -102,7 +108,8 @@ class EmbeddingAndHeadWriter:
         gather = partial(self.write.gather, f"gather_again.head.{where}", dy)
         x = () if costs.plan.splits_backward else gather()
         cost = costs.linear_dx(costs.logits, costs.head_tokens)
-        dx = tape.compute(f"mm.logits.{where}.dx", cost, dy)
+        sizes = input_gradient_sizes(costs, costs.logits, costs.head_tokens)
+        dx = tape.compute(f"mm.logits.{where}.dx", cost, dy, sizes=sizes)
         dx = self.write.total(f"sum_dx.head.{where}", dx)
         dw = self.write.gradient(self._logits_back(where, dy, x, gather))
         cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
@@ -115,11 +122,13 @@ class EmbeddingAndHeadWriter:
     def _logits_back(
         self, where: str, dy: Nodes, x: Nodes, gather: Callable[[], Nodes]
     ) -> Callable[[], Nodes]:
-        cost = self.costs.linear_dw(self.costs.logits, self.costs.head_tokens)
+        costs = self.costs
+        cost = costs.linear_dw(costs.logits, costs.head_tokens)
+        sizes = weight_gradient_sizes(costs, costs.logits, costs.head_tokens)
 
         def write() -> Nodes:
             both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.write.tape.compute(f"mm.logits.{where}.dw", cost, both)
+            return self.write.tape.compute(f"mm.logits.{where}.dw", cost, both, sizes=sizes)
 
         return write
 

@@ -11,6 +11,8 @@ from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.fitted_collectives import (
     MOST_KNOTS,
     CollectiveCurve,
+    NetworkLink,
+    across_nodes_us,
     collective_us,
     fitted_devices,
 )
@@ -47,13 +49,28 @@ def test_unknown_devices_and_operations_are_one_sentence():
 
 
 @pytest.mark.parametrize("ranks", [4, 16])
-def test_collectives_inside_of_a_node_take_the_measured_time(ranks):
+def test_collectives_take_the_measured_time_and_that_of_the_network(ranks):
     nodes = [coll(0, CollectiveType.ALL_GATHER, 2**20)]
     job = workload(*[nodes] * ranks)
     cluster = Cluster.preset("small").with_ranks(ranks)
-    simulated = simulate(job, cluster).makespan_ns
     system = dataclasses.replace(cluster.system, fitted_collectives="h100")
     fitted = simulate(job, dataclasses.replace(cluster, system=system)).makespan_ns
-    measured = collective_us("h100", "all_gather", [ranks * 2**20], ranks)[0] * 1000
-    assert fitted == (pytest.approx(measured, abs=1) if ranks <= 8 else simulated)
-    assert fitted != simulated or ranks > 8
+    measured = collective_us("h100", "all_gather", [ranks * 2**20], min(ranks, 8))[0] * 1000
+    if ranks == 16:
+        # One message over the switch, and 15 shards over its 8 ports of 25 GB/s.
+        least = collective_us("h100", "all_gather", [1], 8)[0] * 1000
+        measured = 1000 + max(measured, least + 15 * 2**20 / (8 * 25 * 2**30 / 1e9))
+    assert fitted == pytest.approx(measured, abs=1)
+    assert fitted != simulate(job, cluster).makespan_ns
+
+
+def test_nccl_s_choice_is_a_tree_of_few_bytes_a_ring_of_many_and_direct_to_all():
+    link, nodes = NetworkLink(25_000.0, 5.0), np.full(16, 8)
+    least = collective_us("h100", "all_reduce", [1], 8)[0]
+    few, many = across_nodes_us("h100", "all_reduce", [1024, 2**32], nodes, link)
+    assert few == pytest.approx(least + 2 * 4 * 5, rel=0.05)
+    assert many == pytest.approx(least + 2 * 16 * 5 + 2 * 127 / 128 * 2**32 / 200_000, rel=0.01)
+    piece = across_nodes_us("h100", "all_to_all", [2**32], nodes, link)[0]
+    assert piece == pytest.approx(2**32 * 120 / 128 / 25_000, rel=0.01)
+    alone = across_nodes_us("h100", "all_reduce", [2**30], np.ones(2, dtype=int), link)[0]
+    assert alone == pytest.approx(2**30 / 25_000, rel=0.01)

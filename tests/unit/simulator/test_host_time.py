@@ -9,6 +9,7 @@ from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.host_time import (
     HostCosts,
     host_scale,
+    replayed_step_us,
     with_host_model,
     with_measured_host,
 )
@@ -48,6 +49,8 @@ def profile():
 def test_a_replay_gives_back_the_measured_span():
     assert makespan(with_measured_host(profile())) == 55_000
     assert makespan(with_measured_host(profile(), 0.0)) < 11_000
+    assert replayed_step_us(profile()) == 55
+    assert replayed_step_us(kernels(5)) is None
 
 
 @pytest.mark.parametrize("step_s", [30e-6, 55e-6, 250e-6])

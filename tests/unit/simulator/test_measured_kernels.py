@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from simulator_traces import comp, system, workload
+from symbolic_jobs import LLAMA, MIXTURE, small
 
 from layerdag.errors import ConfigError
 from layerdag.simulator.compute import DEVICES
@@ -10,7 +11,14 @@ from layerdag.simulator.compute_choice import compute_model
 from layerdag.simulator.kernel_roofline import KernelRoofline
 from layerdag.simulator.kernel_tables import KernelTable, read_kernels
 from layerdag.simulator.kernel_work import KERNEL_AXES, kernel_work
-from layerdag.simulator.measured_kernels import MeasuredKernels, fitted_kernels
+from layerdag.simulator.measured_kernels import (
+    FAMILY,
+    ROOFLINE,
+    TABLE,
+    MeasuredKernels,
+    fitted_kernels,
+)
+from layerdag.traces.trace import NodeType
 
 GRID = np.array(
     [[m, n, k] for m in (1, 16, 256, 4096) for n in (64, 512, 4096) for k in (64, 4096)]
@@ -86,3 +94,74 @@ def test_tables_of_no_device_are_one_sentence():
     pytest.importorskip("aiconfigurator_core")
     with pytest.raises(ConfigError, match="no measured kernels of 'h101'"):
         read_kernels("h101", "gemm")
+
+
+KNOWN = KernelRoofline(5.0, 0.5, 0.6)
+"""Of the made-up tables below, at 1 PFLOP/s and 1 TB/s."""
+
+
+def known_us(kind, *sizes):
+    ops, moved = kernel_work(kind, np.array([sizes]), "bf16")
+    return float(KNOWN.microseconds(ops / 1e9, moved / 1e6)[0])
+
+
+@pytest.fixture
+def made_up_tables(monkeypatch):
+    """Tables of one law for sizes up to 512, and of no other precision."""
+
+    def table(device, kind, precision):
+        if precision != "bf16":
+            return None
+        sizes = 2 ** np.random.default_rng(0).integers(0, 10, (400, len(KERNEL_AXES[kind])))
+        ops, moved = kernel_work(kind, sizes, "bf16")
+        return KernelTable.fit(kind, sizes, KNOWN.microseconds(ops / 1e9, moved / 1e6), "bf16")
+
+    monkeypatch.setattr("layerdag.simulator.measured_kernels.installed_table", table)
+
+
+def kernels_of(shape, **settings):
+    trace = small(shape, **settings).workload().traces[0]
+    rows = np.flatnonzero(trace.type_N == NodeType.COMP)
+    times = MeasuredKernels("h100").kernel_times(trace, rows)
+    names = [trace.names()[row] for row in rows]
+    return dict(zip(names, zip(times.us_M, times.source_M, strict=True), strict=True)), times
+
+
+def test_symbolic_steps_of_inference_take_the_times_of_tables(made_up_tables):
+    decode, _ = kernels_of(LLAMA, phase="decode", tensor=2)
+    expected = {
+        "mm.qkv.1.F0.T0": known_us("gemm", 8, 256, 256),
+        "attention.1.F0.T0": known_us("attention_decode", 8, 128, 4, 2, 32, 0),
+    }
+    found = {name: decode[name] for name in expected}
+    assert {name: us for name, (us, _) in found.items()} == pytest.approx(expected, rel=0.02)
+    assert {source for _, source in found.values()} == {TABLE}
+    prefill, _ = kernels_of(MIXTURE, phase="prefill", expert=2, data=2)
+    us, source = prefill["attention.1.F0"]
+    assert source == TABLE
+    assert us == pytest.approx(known_us("attention_prefill", 4, 128, 8, 4, 32, 0), rel=0.02)
+    block = prefill["mm.up.1.F0"][0] + prefill["mm.down.1.F0"][0]
+    # 4 sequences of 128 tokens on each of 2 ranks, two experts of four a token.
+    assert block == pytest.approx(known_us("moe", 1024, 256, 512, 4, 2, 1, 2), rel=0.05)
+
+
+def test_other_sizes_have_a_roofline_and_pytorch_s_attention_its_family(made_up_tables):
+    train, times = kernels_of(LLAMA)
+    assert train["mm.qkv.1.F0"][1] == TABLE
+    assert train["attention.1.F0"][1] == train["attention.1.B0"][1] == FAMILY
+    assert train["attention.1.B0"][0] > train["attention.1.F0"][0]
+    far, _ = kernels_of(LLAMA, phase="prefill", sequence=8192, batch=1)
+    assert far["attention.1.F0"][1] == far["mm.qkv.1.F0"][1] == ROOFLINE
+    counts = times.counts
+    assert counts[TABLE] + counts[ROOFLINE] + counts[FAMILY] == len(times.us_M)
+    busy, low, high = times.busy_us
+    assert low < busy < high
+    assert busy == pytest.approx(times.us_M.sum())
+    assert high / busy < np.exp(times.spread_M.max())
+
+
+def test_attention_and_experts_without_tables_have_shipped_rooflines(monkeypatch):
+    monkeypatch.setattr("layerdag.simulator.measured_kernels.installed_table", lambda *_: None)
+    found, _ = kernels_of(MIXTURE, phase="decode")
+    for name in ("attention.1.F0.T0", "mm.up.1.F0.T0"):
+        assert found[name][1] == ROOFLINE

@@ -246,6 +246,14 @@ def test_what_the_simulator_refuses_is_an_error_and_no_time():
     assert found.error
 
 
+def test_measured_collectives_take_the_time_of_the_device():
+    def exposed_s(**changes):
+        return tried({"tensor": 2}, device="h100", **changes)[1].exposed_s
+
+    # Messages of this tiny model take a ring no time but that of its hops.
+    assert exposed_s(collectives="measured") > 2 * exposed_s(collectives="ring")
+
+
 def test_a_plan_is_told_by_what_it_splits():
     _, found = tried({"tensor": 2, "zero": 3, "micro_batches": 2})
     assert found.plan == "data 2, tensor 2, micro-batches 2, ZeRO 3"
@@ -398,6 +406,7 @@ def test_memory_that_does_not_fit_is_reached_over_the_slower_link():
         ({"clusters": {"a": cluster(cost_per_hour=-1)}}, "must not be negative"),
         ({"clusters": {"a": cluster(expanded_gib=9)}}, "expanded_gib needs expanded_gb_per_s"),
         ({"clusters": {"a": cluster(collectives="rings")}}, "rings"),
+        ({"clusters": {"a": cluster(collectives="measured")}}, "none were on 'None'; known are"),
         (
             {"clusters": {"a": cluster(network=[{"topology": "Mesh", "ranks": 2, "gb_per_s": 1}])}},
             "there is no topology 'Mesh'",

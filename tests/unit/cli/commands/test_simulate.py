@@ -102,6 +102,19 @@ def test_missing_workload_exits_with_1(files, capsys):
     assert "w" in capsys.readouterr().err
 
 
+def test_measured_kernels_say_how_nodes_were_timed_and_that_collectives_were_not(files, capsys):
+    assert simulate(files, "--compute", "measured:h100", "--json") == 0
+    told = capsys.readouterr()
+    found = json.loads(told.out)["kernel_times"]
+    assert found["nodes"] == {"table": 0, "roofline": 0, "family": 1}
+    assert found["low_s"] < found["busy_s"] < found["high_s"]
+    assert "--collectives h100 takes NCCL's times" in told.err
+    assert simulate(files, "--compute", "measured:h100", "--collectives", "h100") == 0
+    told = capsys.readouterr()
+    assert "kernels of rank 0: 1 by a roofline of their family; busy 0.00" in told.out
+    assert "NCCL's times" not in told.err
+
+
 def test_compute_model_is_chosen_by_name(files, capsys):
     assert simulate(files, "--compute", "measured", "--json") == 0
     assert json.loads(capsys.readouterr().out)["makespan"] == FINISH

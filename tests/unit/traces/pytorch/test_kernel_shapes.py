@@ -36,7 +36,7 @@ def test_attention_rows_and_what_is_not_known():
     backward = "aten::_scaled_dot_product_flash_attention_backward"
     found = kernel_sizes(backward, tensors(query, query, key, key), [])
     assert found == {
-        "batch": 2, "heads": 8, "kv_heads": 4, "sequence": 16, "context": 32, "head_dim": 64,
+        "batch": 2, "heads": 8, "kv_heads": 4, "sequence": 16, "kv_sequence": 32, "head_dim": 64,
     }  # fmt: skip
     embedded = kernel_sizes("aten::embedding", tensors((100, 8), (3, 4)), tensors((3, 4, 8)))
     assert embedded == {"m": 12, "n": 8}
