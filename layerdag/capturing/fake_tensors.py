@@ -18,6 +18,8 @@ from torch._subclasses.fake_tensor import (
     in_kernel_invocation_manager,
 )
 
+aten = torch.ops.aten
+
 _MOST_ENTRIES = 100_000
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout,
           torch.memory_format)  # fmt: skip
@@ -28,8 +30,8 @@ _UNSURE = {
 }
 DEVICE_OF = torch.ops.prim.device.default
 """Asked of a fake tensor several times a call."""
-_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
-# Of which fake tensors have versions for sizes that are symbols, of some ten calls each.
+_NUMBER_OF = aten._local_scalar_dense.default
+"""Asked of the number of steps that an optimizer keeps of each parameter."""
 
 
 @final
@@ -71,6 +73,7 @@ class RememberingFakeMode(FakeTensorMode):
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
         self.cache_enabled = False  # a second memory of the same
+        self._facts: dict[torch.device, dict[str, Any]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -86,6 +89,21 @@ class RememberingFakeMode(FakeTensorMode):
         """Run one operator on fake tensors."""
         if func is DEVICE_OF and isinstance(args[0], FakeTensor):
             return args[0].fake_device
+        if func is _NUMBER_OF and args[0].constant is not None:
+            return args[0].constant.item()
+        if not _on_lists(func) or any(kind is not FakeTensor for kind in types):
+            return self._remembered(func, types, args, kwargs or {})
+        parts = []  # few lists are equal, but most of what they hold
+        for at in range(len(args[0])):
+            alone = [_part(value, at) for value in args]
+            named = {name: _part(value, at) for name, value in (kwargs or {}).items()}
+            parts.append(self._remembered(func, types, alone, named))
+        return [part for (part,) in parts] if func._schema.returns else None
+
+    def _remembered(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Run an operator that was not run on such arguments before, and remember what it makes."""
         key: list[Any] = [func, torch.get_default_dtype()]
         tensors: list[FakeTensor] = []
         plain = _shapes_decide(func) and self._describe(args, key, tensors)
@@ -93,23 +111,38 @@ class RememberingFakeMode(FakeTensorMode):
             key += kwargs
             plain = self._describe(kwargs.values(), key, tensors)
         if not plain:
-            return super().__torch_dispatch__(func, types, args, kwargs or {})
+            return super().__torch_dispatch__(func, types, args, kwargs)
         known = tuple(key)
         found = _memory.get(known)
         if found is not None:
             return self._results(found, tensors)
-        result: Any
-        if func in _VIEWS:
-            with in_kernel_invocation_manager(self):
-                bare = func(*args)
-            result = FakeTensor(self, bare, tensors[0].fake_device)
+        devices = {part for part in known if type(part) is torch.device}
+        if tensors and len(devices) == 1 and _alike_everywhere(func):
+            result = self._of_shapes(func, types, args, kwargs, *devices)
         else:
-            result = super().__torch_dispatch__(func, types, args, kwargs or {})
+            result = super().__torch_dispatch__(func, types, args, kwargs)
         if known not in _memory:
             if len(_memory) >= _MOST_ENTRIES:
                 _memory.clear()
             _memory[known] = self._noted(result, tensors)
         return result
+
+    def _of_shapes(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any],
+        device: torch.device,
+    ) -> Any:  # fmt: skip
+        """Run an operator on shapes alone, without what PyTorch asks before it does the same."""
+        try:
+            with in_kernel_invocation_manager(self):
+                bare = func(*args, **kwargs)
+            listed = isinstance(bare, list | tuple)
+            parts = [
+                FakeTensor(self, part, device) if type(part) is Tensor else part
+                for part in (bare if listed else [bare])
+            ]
+        except Exception:  # PyTorch knows another way, or says why there is none
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        return type(bare)(parts) if listed else parts[0]
 
     def _describe(self, values: Any, key: list[Any], tensors: list[FakeTensor]) -> bool:
         """Add what a result depends on to a key; return whether nothing else matters."""
@@ -171,18 +204,52 @@ class RememberingFakeMode(FakeTensorMode):
     def _made(self, found: _Result, tensors: Sequence[FakeTensor]) -> Tensor:
         if found.same:
             return tensors[found.argument]
-        with in_kernel_invocation_manager(self):
-            bare = torch.empty_strided(found.shape, found.stride, dtype=found.dtype, device="meta")
-            if found.argument >= 0:
-                storage = tensors[found.argument].untyped_storage()
-                bare.set_(storage, found.offset, found.shape, found.stride)
-        return FakeTensor(self, bare, found.device)
+        bare = torch.empty_strided(found.shape, found.stride, dtype=found.dtype, device="meta")
+        if found.argument >= 0:
+            storage = tensors[found.argument].untyped_storage()
+            bare.set_(storage, found.offset, found.shape, found.stride)
+        facts = self._facts.get(found.device)
+        if facts is None:  # the same of all fake tensors without content
+            made = FakeTensor(self, bare, found.device)
+            self._facts[found.device] = dict(vars(made))
+            return made
+        made = Tensor._make_subclass(
+            FakeTensor, bare, dispatch_device=True, device_for_backend_keys=found.device
+        )
+        torch._C._set_throw_on_mutable_data_ptr(made)
+        made.__dict__.update(facts)
+        return made
 
 
 @lru_cache(maxsize=4096)
 def _shapes_decide(func: Any) -> bool:
     """Return whether results of an operator follow from the shapes of its arguments."""
     return isinstance(func, torch._ops.OpOverload) and _UNSURE.isdisjoint(func.tags)
+
+
+_ALIKE = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.sum.dim_IntList,
+          aten._log_softmax.default, aten.nll_loss_forward.default, aten._unsafe_view.default,
+          aten.clone.default)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _alike_everywhere(func: Any) -> bool:
+    """Return whether an operator makes new tensors, or views, of equal shapes on every device."""
+    elementwise = torch.Tag.pointwise in func.tags and not func._schema.is_mutable
+    return elementwise or func.is_view or func in _ALIKE
+
+
+@lru_cache(maxsize=4096)
+def _on_lists(func: Any) -> bool:
+    """Return whether an operator does the same to each part of its lists, as optimizers call it."""
+    if not isinstance(func, torch._ops.OpOverload) or len(func._schema.returns) > 1:
+        return False
+    return func._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))
+
+
+def _part(value: Any, at: int) -> Any:
+    """Return what an operator on lists takes beside one of their parts."""
+    return value[at : at + 1] if isinstance(value, list | tuple) else value
 
 
 def _is_plain(part: Any) -> bool:

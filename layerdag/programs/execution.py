@@ -203,12 +203,11 @@ def count_parameters(program: ForwardGraph) -> int:
 def quiet() -> Iterator[None]:
     """Keep PyTorch from logging the traceback of each operator that refuses its arguments."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    before, logger.disabled = logger.disabled, True  # a level would forget those of all loggers
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.disabled = before
 
 
 def _first_line(error: Exception) -> str:

@@ -104,6 +104,9 @@ class Node:
     names: tuple[str, ...] = ()
     mode: tuple[str, ...] = ()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Node":
+        return self  # nothing in it changes
+
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
         """The leaves among the arguments, in order."""
