@@ -3,6 +3,7 @@
     python benchmarks/programs.py --num 200
     python benchmarks/programs.py --num 0 --traces FOLDER     # host traces, *.et.json*
     python benchmarks/programs.py --num 0 --collected 60      # steps that really run here
+    python benchmarks/programs.py --num 0 --measured FOLDER   # steps measured on a GPU
 
 Each planned training job on one rank or with DDP is built as ``data/collect`` builds it. Programs
 are counted as "derived" if their step equals the module's own captured step in operators,
@@ -13,10 +14,16 @@ CPU. Its module then runs the step again, and the two imported traces are compar
 sequence, operations and bytes of each. The step that is derived without a device is compared in the
 operators alone: on tensors without content, PyTorch takes other ways through some (``one_hot``,
 ``index_put``, numbers that become tensors).
+
+Of steps that were measured on a GPU (``runs.jsonl`` and ``runs/RUN.host.json.xz``) the derived step
+of the program is compared with the traced one in the number of each operator; kernels that a
+device has of its own have one name (``OWN_KERNELS``).
 """
 
 import argparse
 import importlib
+import json
+import re
 import sys
 import tempfile
 import time
@@ -33,9 +40,10 @@ import layerdag as ld
 from layerdag.capturing.running import HOST_TRACE, record
 from layerdag.capturing.scopes import module_scopes
 from layerdag.capturing.step import CapturedStep
-from layerdag.datasets.run_plans import OPTIMIZERS
+from layerdag.datasets.run_plans import MEASURED_OPTIMIZERS, OPTIMIZERS
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program
+from layerdag.traces.pytorch.importer import import_host
 from layerdag.traces.trace import NodeType, Trace
 from layerdag.validation.rules import Severity
 
@@ -245,6 +253,52 @@ def measure_collected(num: int, seed: int) -> None:
     print("\n".join(f"{name}: {count}" for name, count in counts.items()))
 
 
+OWN_KERNELS = (
+    (r"_scaled_dot_product_(cudnn|efficient|flash)_attention(_for_cpu)?", "attention"),
+    (r"(cudnn|native)_batch_norm", "batch_norm"),
+)
+"""Operators of which each device has its own, and a name for all of them."""
+
+
+def without_device(program: Program, facts: dict[str, Any]) -> Trace:
+    """Return the trace of a program's step, derived without a device."""
+    if facts["phase"] != "train":
+        return program.step(phase="inference").program
+    return program.step(optimizer=MEASURED_OPTIMIZERS[facts["optimizer"]]).program
+
+
+def counted(trace: Trace) -> Counter[str]:
+    """Return how many there are of each operator."""
+    names = Counter[str]()
+    for name in operators(trace):
+        for pattern, word in OWN_KERNELS:
+            name = re.sub(pattern, word, name)
+        names[name] += name != "aten::detach"
+    return +names
+
+
+def measure_runs(folder: Path) -> None:
+    """Print how many measured steps follow from the programs in their host traces."""
+    counts: Counter[str] = Counter()
+    for line in (folder / "runs.jsonl").read_text().splitlines():
+        facts = json.loads(line)
+        path = folder / "runs" / f"{facts['run']}.host.json.xz"
+        counts["measured"] += 1
+        try:
+            program = ld.program(path, name=facts["family"])
+            counts["with a program"] += 1
+            again = without_device(program, facts)
+        except (LayerdagError, RuntimeError) as error:
+            print(f"{facts['run']} {facts['family']}: {str(error)[:200]}", flush=True)
+            continue
+        found, real = (counted(trace) for trace in (again, import_host(path).trace))
+        counts["equal operators"] += found == real
+        if found != real:
+            more, lost = dict(found - real), dict(real - found)
+            print(f"{facts['run']} {facts['family']}: lost {lost}, more {more}"[:300], flush=True)
+    print("\n".join(f"{name}: {count}" for name, count in counts.items()))
+
+
 def main() -> None:
     """Measure and print."""
     sys.path.insert(0, str(COLLECT))
@@ -255,11 +309,14 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="host traces, too")
     parser.add_argument("--every", type=int, default=1, help="take one trace of so many")
     parser.add_argument("--collected", type=int, default=0, help="planned jobs that really run")
+    parser.add_argument("--measured", type=Path, metavar="FOLDER", help="steps measured on a GPU")
     options = parser.parse_args()
     if options.num:
         measure_plan(options.num, options.compared, options.seed)
     if options.collected:
         measure_collected(options.collected, options.seed)
+    if options.measured:
+        measure_runs(options.measured)
     if options.traces:
         measure_traces(options.traces, options.every)
 

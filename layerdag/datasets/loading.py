@@ -316,7 +316,7 @@ class ProgramsConfig:
 
     name: Literal["programs"] = "programs"
     folder: Path | None = None
-    corpus: Literal["collected", "public"] = "collected"
+    corpus: Literal["collected", "public", "h100"] = "collected"
     families: tuple[str, ...] = ()
     seed: int = 0
     avoid_copies: bool = False

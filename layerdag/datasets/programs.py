@@ -1,7 +1,7 @@
 """The forward programs of the embedded corpus' training runs, one graph per run."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,10 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import require_public_calls
 from layerdag.datasets.kept import kept_dataset
 from layerdag.datasets.run_durations import run_durations
-from layerdag.datasets.run_plans import run_plans
+from layerdag.datasets.run_plans import MeasuredStep, measured_steps, run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
+    LABEL,
     SPLITS,
     AttributedGraph,
     Condition,
@@ -29,12 +30,14 @@ from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
-from layerdag.schema.plan_tables import fit_plans
+from layerdag.schema.plan_tables import PlannedStep, fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.traces.chakra.corpus import INDEX, embedded_corpus, read_index
 
 PROGRAMS = "programs"
 """Folder of the programs of a corpus, inside it."""
+PEAK_BYTES = "peak_bytes"
+"""Condition: the most memory that a measured step had allocated."""
 _HELD_OUT = 0.1
 _LEAST_SPLIT = 5  # structures of a family from which on one is held out at least
 
@@ -57,8 +60,9 @@ def load_programs(
 
     Args:
         folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
-        corpus: Which embedded one: "collected", training runs of the embedded corpus, or "public",
-            architectures of public packages.
+        corpus: Which embedded one: "collected", training runs of the embedded corpus; "public",
+            architectures of public packages; or "h100", steps that were measured on a GPU, with
+            the least step time (s) as label and the peak of memory as ``peak_bytes``.
         families: Keep only these; all if empty.
         seed: Of the split.
         avoid_copies: Keep a hash of each structure in the schema, of held-out ones too, so that
@@ -92,14 +96,16 @@ def _built(
 ) -> GraphDataset:
     """Read and encode the programs of some files of a folder."""
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+    steps = measured_steps(folder)
     for path in track(files, "reading programs", len(files)):
-        graphs = list(_read(path))
+        graphs = [_measured(graph, steps.get(graph.name)) for graph in _read(path)]
         require_public_calls((call for g in graphs for call in g.categories[CALL]), str(path))
         for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
             parts[split].append(graph)
     notes = merge_notes(note for graphs in parts.values() for g in graphs for note in g.notes)
     data = GraphDataset.build("programs", "program", parts).replaced(notes=notes)
-    data = _with_plans(data, parts["train"], folder.parent)
+    plan_of = {run: step.plan for run, step in steps.items()} or run_plans(folder.parent)
+    data = _with_plans(data, parts["train"], plan_of)
     if operator_times:
         names = [graph.name for graph in parts["train"]]
         program_of = dict(zip(names, program_numbers(parts["train"]).tolist(), strict=True))
@@ -133,9 +139,18 @@ def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000
     return data.replaced(left_out=(*left_out, *data.left_out), contents=programs.contents)
 
 
-def _with_plans(data: GraphDataset, train: Sequence[AttributedGraph], corpus: Path) -> GraphDataset:
-    """Return the data set with the plans of training programs whose runs stand in a corpus."""
-    plan_of = run_plans(corpus)
+def _measured(graph: AttributedGraph, step: MeasuredStep | None) -> AttributedGraph:
+    """Return the graph of a program with what was measured of its step."""
+    if step is None:
+        return graph
+    found = {LABEL: step.step_time_s, PEAK_BYTES: float(step.peak_bytes)}
+    return replace(graph, conditions={**graph.conditions, **found})
+
+
+def _with_plans(
+    data: GraphDataset, train: Sequence[AttributedGraph], plan_of: Mapping[str, PlannedStep]
+) -> GraphDataset:
+    """Return the data set with the plans of training programs, as far as they are known."""
     numbers = program_numbers(train)
     known = [(plan_of[g.name], n) for g, n in zip(train, numbers, strict=True) if g.name in plan_of]
     if not known:
@@ -146,9 +161,9 @@ def _with_plans(data: GraphDataset, train: Sequence[AttributedGraph], corpus: Pa
 
 
 def embedded_programs(corpus: str) -> Path:
-    """Return the folder of an embedded corpus of programs, "collected" or "public"."""
+    """Return the folder of an embedded corpus of programs, "collected", "public" or "h100"."""
     folder = embedded_corpus() / PROGRAMS
-    return folder / corpus if corpus == "public" else folder
+    return folder if corpus == "collected" else folder / corpus
 
 
 def program_rows(folder: Path) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,12 @@
 """The plans of the embedded corpus' training runs, in the words of ``layerdag.capture_model``."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from layerdag.errors import DataError
+from layerdag.runtime.json_shape import parse_json, plain_reason
+from layerdag.runtime.reading import read_parsed
 from layerdag.schema.plan_tables import SINGLE, PlannedStep, Setting
 from layerdag.traces.chakra.corpus import INDEX, RunRecord, read_index
 
@@ -16,6 +20,12 @@ OPTIMIZERS: Mapping[str, str] = {
     "rmsprop": "rmsprop-foreach",
 }
 """Optimizers of the corpus by the names of ``layerdag.capturing.optimizers``."""
+MEASURED_OPTIMIZERS: Mapping[str, str] = {
+    "adamw_fused": "adamw-fused",
+    "adamw_foreach": "adamw-foreach",
+    "sgd_momentum": "sgd-momentum-foreach",
+}
+"""Optimizers of the steps that were measured on a GPU, likewise."""
 _DEGREES: Mapping[str, str] = {"ddp": "data", "fsdp2": "fsdp", "tp": "tensor", "pp": "pipeline"}
 """Strategies of the corpus and the degree of each; of others no step can be derived."""
 _CLIP = 1.0
@@ -40,6 +50,54 @@ def run_plans(corpus: Path) -> dict[str, PlannedStep]:
         for record in read_index(folder)
         if record.phase == "training" and (plan := _plan(record)) is not None
     }
+
+
+STEPS = "steps.jsonl"
+"""File beside programs of steps that were measured on a GPU: their plans, times and memory."""
+_STEP_KEYS = {"run", "family", "settings", "precision", "step_times_s", "peak_bytes"}
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A training step that was measured on a GPU.
+
+    Attributes:
+        plan: Of the step.
+        precision: "fp32", "tf32" or "bf16"; casts of autocast are calls of the program.
+        step_time_s: The least of the measured times, seconds.
+        peak_bytes: The most memory that was allocated.
+    """
+
+    plan: PlannedStep
+    precision: str
+    step_time_s: float
+    peak_bytes: int
+
+
+def measured_steps(folder: Path) -> dict[str, MeasuredStep]:
+    """Return the measured steps beside the programs of a folder, by run; none without its file.
+
+    Raises:
+        DataError: If a line of the file is damaged.
+    """
+    path = folder / STEPS
+    if not path.is_file():
+        return {}
+    found = {}
+    for number, line in enumerate(read_parsed(path).splitlines(), start=1):
+        where = f"{path}: line {number}"
+        try:
+            data = parse_json(line)
+            if set(data) != _STEP_KEYS:
+                raise KeyError(f"its keys must be {', '.join(sorted(_STEP_KEYS))}")
+            plan = PlannedStep(data["family"], SINGLE, dict(data["settings"]))
+            time_s = float(min(data["step_times_s"]))
+            found[data["run"]] = MeasuredStep(
+                plan, str(data["precision"]), time_s, int(data["peak_bytes"])
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DataError(f"{where} is no measured step: {plain_reason(error)}.") from error
+    return found
 
 
 def _plan(record: RunRecord) -> PlannedStep | None:

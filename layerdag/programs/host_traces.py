@@ -120,6 +120,7 @@ class _Reader:
         self._above: dict[int, tuple[Raw, ...]] = {}
         self._values = _Values()
         self._updated = self._parameters()
+        self._opened = self._autocast()
         self._branches: list[str] = []
         self._unknown: list[str] = []
         self._flat: set[int] = set()
@@ -134,7 +135,7 @@ class _Reader:
             if _BACKWARD in name:
                 trained = True
                 break
-            if _OPERATOR.match(name) and not self._inside(node):
+            if _OPERATOR.match(name) and not self._inside(node) and node["id"] not in self._opened:
                 self._add(node, name)
         rows = self._values.rows
         if trained and rows and _operator_of(rows[-1]) == "aten.ones_like.default":
@@ -167,10 +168,26 @@ class _Reader:
     def _inside(self, node: Raw) -> bool:
         """Return whether a node is part of another operator or of the optimizer."""
         return any(
-            _OPERATOR.match(str(above.get("name", "")))
+            (_OPERATOR.match(str(above.get("name", ""))) and above["id"] not in self._opened)
             or str(above.get("name", "")).startswith("Optimizer")
             for above in self._ancestors(node)
         )
+
+    def _autocast(self) -> set[int]:
+        """Return the operators that autocast ran, of which no scope tells, and those around them.
+
+        Autocast casts what an operator is given and calls it again: the casts, and the call inside,
+        are what other devices can run, too.
+        """
+        found: set[int] = set()
+        for node in self._nodes:
+            name, above = str(node.get("name", "")), self._ancestors(node)
+            if not above or above[0].get("name") != name or not _OPERATOR.match(name):
+                continue
+            schema = attribute(node, "op_schema")
+            if schema and schema == attribute(above[0], "op_schema") and not self._mode(node):
+                found |= {int(a["id"]) for a in above if _OPERATOR.match(str(a.get("name", "")))}
+        return found
 
     def _parameters(self) -> dict[Tensor, int]:
         """Return the rank of each tensor that the optimizer changes."""
