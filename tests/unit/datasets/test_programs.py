@@ -13,7 +13,7 @@ import torch
 from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.programs import load_programs, program_rows
-from layerdag.datasets.run_plans import run_plans
+from layerdag.datasets.run_plans import STEPS, run_plans
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.inference import ShapeInference
@@ -43,6 +43,21 @@ def test_the_table_of_sizes_is_no_condition(mlps):
     names = {c.name for c in (*mlps.schema.numeric_conditions, *mlps.schema.category_conditions)}
     assert names == {"family", "num_nodes", "num_layers", "depth"}
     assert {c.entry for c in mlps.schema.sizes_of_programs.columns} == {"B0", "w0"}
+
+
+def test_measured_steps_are_conditions_and_plans():
+    data = load_programs(corpus="h100", families=("resnet18",))
+    assert {c.name for c in data.schema.numeric_conditions} >= {"label", "peak_bytes"}
+    rows = [dag.conditions for part in data.graphs.values() for dag in part]
+    assert all(0.001 < row["label"] < 10 and row["peak_bytes"] > 1e6 for row in rows)
+
+
+@pytest.mark.parametrize("line", ["{", '{"run": "a"}', "[]"])
+def test_a_damaged_measurement_is_told(line, tmp_path):
+    (tmp_path / "mlp.jsonl.xz").write_bytes((DATA / "programs/mlp.jsonl.xz").read_bytes())
+    (tmp_path / STEPS).write_text(f"{line}\n")
+    with pytest.raises(DataError, match="line 1 is no measured step"):
+        load_programs(tmp_path)
 
 
 def test_programs_impose_the_places_of_arguments(mlps):

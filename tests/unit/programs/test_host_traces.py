@@ -1,15 +1,18 @@
 """Programs taken from host traces of real training steps."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from small_programs import images, language
+from torch import Tensor, nn
 from torch.profiler import ExecutionTraceObserver
 
 import layerdag as ld
 from layerdag.errors import DataError, LayerdagError
+from layerdag.traces.pytorch.importer import import_host
 
 
 def traced(model: torch.nn.Module, inputs: list[Any], path: Path) -> Path:
@@ -70,3 +73,26 @@ def test_fsdp_is_refused_with_the_operator(tmp_path: Path) -> None:
     )
     with pytest.raises(LayerdagError, match=r"node 1 \(fsdp::all_gather_copy_in\) has no operator"):
         ld.program(path)
+
+
+class Cast(torch.nn.Module):
+    """A layer and its loss under autocast, which no scope of the trace tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.LayerNorm(40))
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return nn.functional.cross_entropy(self.body(x), target)
+
+
+def test_casts_of_autocast_are_calls(tmp_path: Path) -> None:
+    inputs = [torch.randn(8, 24), torch.zeros(8, dtype=torch.long)]
+    path = traced(Cast(), inputs, tmp_path / "host.json")
+    found = ld.program(path)
+    called = [(node.operator, node.mode) for node in found.nodes]
+    assert ("aten.linear.default", ()) in called
+    assert sum(operator.startswith("aten.to.") for operator, _ in called) >= 3
+    derived, real = found.step(optimizer="adamw-fused").program, import_host(path).trace
+    assert Counter(derived.names()) == Counter(real.names())
