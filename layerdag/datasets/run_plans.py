@@ -1,11 +1,13 @@
 """The plans of the embedded corpus' training runs, in the words of ``layerdag.capture_model``."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from layerdag.errors import DataError
-from layerdag.runtime.json_shape import parse_json, plain_reason
+from layerdag.runtime.json_shape import found_value, parse_json, require_known, require_shape
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.plan_tables import SINGLE, PlannedStep, Setting
 from layerdag.traces.chakra.corpus import INDEX, RunRecord, read_index
@@ -54,7 +56,14 @@ def run_plans(corpus: Path) -> dict[str, PlannedStep]:
 
 STEPS = "steps.jsonl"
 """File beside programs of steps that were measured on a GPU: their plans, times and memory."""
-_STEP_KEYS = {"run", "family", "settings", "precision", "step_times_s", "peak_bytes"}
+_STEP: Mapping[str, Any] = {
+    "run": str,
+    "family": str,
+    "settings": {"optimizer": str},
+    "precision": str,
+    "step_times_s": [float],
+    "peak_bytes": int,
+}
 
 
 @dataclass(frozen=True)
@@ -87,17 +96,27 @@ def measured_steps(folder: Path) -> dict[str, MeasuredStep]:
     for number, line in enumerate(read_parsed(path).splitlines(), start=1):
         where = f"{path}: line {number}"
         try:
-            data = parse_json(line)
-            if set(data) != _STEP_KEYS:
-                raise KeyError(f"its keys must be {', '.join(sorted(_STEP_KEYS))}")
-            plan = PlannedStep(data["family"], SINGLE, dict(data["settings"]))
-            time_s = float(min(data["step_times_s"]))
-            found[data["run"]] = MeasuredStep(
-                plan, str(data["precision"]), time_s, int(data["peak_bytes"])
-            )
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise DataError(f"{where} is no measured step: {plain_reason(error)}.") from error
+            run, step = _measured_step(parse_json(line))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where} is no measured step: {error}.") from error
+        found[run] = step
     return found
+
+
+def _measured_step(data: Any) -> tuple[str, MeasuredStep]:
+    """Return the run and the step of one line. Raises ValueError if it is none."""
+    require_shape(data, _STEP)
+    require_known(data, _STEP)
+    require_known(data["settings"], _STEP["settings"])
+    optimizers = MEASURED_OPTIMIZERS.values()
+    if data["settings"]["optimizer"] not in optimizers:
+        found = found_value(data["settings"]["optimizer"])
+        raise ValueError(f"its optimizer is {found}, none of {', '.join(optimizers)}")
+    times, peak = data["step_times_s"], data["peak_bytes"]
+    if not times or not all(0 < number < math.inf for number in (*times, peak)):
+        raise ValueError("'step_times_s' and 'peak_bytes' must be above 0")
+    plan = PlannedStep(data["family"], SINGLE, dict(data["settings"]))
+    return data["run"], MeasuredStep(plan, data["precision"], min(times), peak)
 
 
 def _plan(record: RunRecord) -> PlannedStep | None:

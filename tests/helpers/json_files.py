@@ -27,6 +27,7 @@ from layerdag.datasets.loading import FolderConfig, read_dataset
 from layerdag.datasets.packed import load_packed, renamed_by_header, renamed_file
 from layerdag.datasets.packing import pack_folder
 from layerdag.datasets.programs import load_programs
+from layerdag.datasets.run_plans import STEPS, measured_steps
 from layerdag.datasets.samples import iter_samples
 from layerdag.graph.attributed_graph import (
     read_json,
@@ -103,6 +104,13 @@ def _parts(name: str) -> Callable[[Path], Path]:
         return written(chain_checkpoint(folder), folder / "samples") / name
 
     return write
+
+
+def _measured_step(folder: Path) -> Path:
+    step = {"run": "it", "family": "mlp", "settings": {"optimizer": "adamw-fused"},
+            "precision": "bf16", "step_times_s": [0.5, 0.25], "peak_bytes": 4096}  # fmt: skip
+    (folder / STEPS).write_text(json.dumps(step))
+    return folder / STEPS
 
 
 def _manifest(folder: Path) -> Path:
@@ -429,6 +437,7 @@ FILES = (
     JsonFile("program as a graph", _text(PROGRAM), read),
     JsonFile("program", _text(PROGRAM), Program.load),
     JsonFile("programs of a family", _family, _of_family),
+    JsonFile("measured steps", _measured_step, lambda path: measured_steps(path.parent)),
     JsonFile("split of TPU Tile", _tile_split, lambda path: read_dataset(path.parent)),
     JsonFile("program with a constant", _text(CONSTANT), Program.load),
     JsonFile("WfFormat 1.5", _text(WFFORMAT), read),
@@ -455,6 +464,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "codec/sample_files.py": ("samples.json", "index of a part", "entry of a sample"),
     "datasets/packed.py": ("header of packed graphs", "names of packed graphs", "renamed words"),
     "datasets/programs.py": ("programs of a family",),
+    "datasets/run_plans.py": ("measured steps",),
     "datasets/published.py": ("split of TPU Tile",),
     "datasets/samples.py": ("manifest, streamed",),
     "graph/attributed_graph.py": ("graph", "labels", "step times"),
