@@ -168,7 +168,7 @@ class _Reader:
     def _inside(self, node: Raw) -> bool:
         """Return whether a node is part of another operator or of the optimizer."""
         return any(
-            (_OPERATOR.match(str(above.get("name", ""))) and above["id"] not in self._opened)
+            (_is_operator(above) and above["id"] not in self._opened)
             or str(above.get("name", "")).startswith("Optimizer")
             for above in self._ancestors(node)
         )
@@ -186,7 +186,7 @@ class _Reader:
                 continue
             schema = attribute(node, "op_schema")
             if schema and schema == attribute(above[0], "op_schema") and not self._mode(node):
-                found |= {int(a["id"]) for a in above if _OPERATOR.match(str(a.get("name", "")))}
+                found |= {int(outer["id"]) for outer in above if _is_operator(outer)}
         return found
 
     def _parameters(self) -> dict[Tensor, int]:
@@ -365,6 +365,10 @@ class _Reader:
         }
         scalars = [at for at, shape in ends.items() if shape == ()]
         return tuple((scalars if trained and scalars else list(ends))[-1:])
+
+
+def _is_operator(node: Raw) -> bool:
+    return _OPERATOR.match(str(node.get("name", ""))) is not None
 
 
 def _wrong_tensor(held: Any) -> object:

@@ -540,20 +540,6 @@ class WindowEncoder(Encoder):
         return memory
 
 
-def select_rows(
-    data: Shaped[Tensor, "..."], dim: int, row_R: Int[Tensor, " R"]
-) -> Shaped[Tensor, "..."]:
-    """Return a buffer with the rows ``row_R`` along ``dim``.
-
-    It is changed in place where most rows stay in theirs; a GPU would have to be asked which.
-    """
-    if row_R.shape[0] == data.shape[dim] and data.device.type == "cpu":
-        moved_X = (row_R != torch.arange(row_R.shape[0], device=row_R.device)).nonzero()[:, 0]
-        if 2 * moved_X.shape[0] < row_R.shape[0]:
-            return data.index_copy_(dim, moved_X, data.index_select(dim, row_R[moved_X]))
-    return data.index_select(dim, row_R)
-
-
 _INITIAL_POSITIONS = 64
 
 
@@ -583,7 +569,7 @@ class PositionBuffer:
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R``."""
-        self.data = select_rows(self.data, 0, row_R)
+        self.data = self.data.index_select(0, row_R)
 
 
 class PagedBuffer:
@@ -612,4 +598,4 @@ class PagedBuffer:
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R``."""
-        self.data = select_rows(self.data, 1, row_R)
+        self.data = self.data.index_select(1, row_R)
