@@ -15,7 +15,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import require_public_calls
 from layerdag.datasets.kept import kept_dataset
 from layerdag.datasets.run_durations import run_durations
-from layerdag.datasets.run_plans import MeasuredStep, measured_steps, run_plans
+from layerdag.datasets.run_plans import STEPS, MeasuredStep, measured_steps, run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
     LABEL,
@@ -87,8 +87,8 @@ def load_programs(
     if operator_times or not folder.resolve().is_relative_to(embedded_corpus().resolve()):
         return load()  # programs of a user leave no copy in a cache
     chosen = {"reader": "programs", "seed": seed, "avoid_copies": avoid_copies}
-    indices = [folder.parent / INDEX, folder.parent / "further" / INDEX]
-    return kept_dataset(chosen, [*files, *filter(Path.is_file, indices)], load)
+    beside = [folder / STEPS, folder.parent / INDEX, folder.parent / "further" / INDEX]
+    return kept_dataset(chosen, [*files, *filter(Path.is_file, beside)], load)
 
 
 def _built(
