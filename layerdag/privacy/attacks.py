@@ -57,7 +57,6 @@ from layerdag.privacy.membership_attacks import (
     Roles,
     Trait,
     UniqueMotifs,
-    halves_of,
 )
 from layerdag.runtime.rng import numpy_generator
 
@@ -542,7 +541,7 @@ def _scored(
     found = attack.folds(roles, seed)
     others = [roles.other_H]
     if len(found) > 1:  # half of the held-out graphs are what the attacker knows
-        others = [rest for _, rest in halves_of(roles, seed)]
+        others = [rest for _, rest in roles.halves(seed)]
         if min(rest.size for rest in others) < LEAST_REFERENCE:
             return
     for (member_T, other_H), rows in zip(found, others, strict=False):

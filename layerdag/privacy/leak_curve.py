@@ -135,11 +135,10 @@ def _rows(
     """Yield what the first samples of a pool give away, for each number of them."""
     with stage("reading traits of graphs", len(order_K)):
         attacks, traits = all_attacks(pool), traits_of(pool, seed)
-    member_T, other_H = pool.roles.member_T, pool.roles.other_H
     for count in counts:
         if count < counts[0] and is_enough():
             return
-        roles = Roles(member_T, other_H, pool.roles.sample_K[order_K[:count]])
+        roles = replace(pool.roles, sample_K=pool.roles.sample_K[order_K[:count]])
         with stage(f"attacks by {count:,} samples", count):
             yield _row(pool, attacks, traits, roles, seed)
 
@@ -219,9 +218,9 @@ class LeakTally:
     ) -> None:
         self._real = AttackPool(train, held_out, (), measured=measured, numeric=numeric)
         self._count, self._seed = count, seed
-        member_T, other_H = self._real.roles.member_T, self._real.roles.other_H
-        self._roles = roles = Roles(member_T, other_H, np.zeros(count, dtype=np.int64))
-        self._near = CloserToTrainingTally(member_T.size, other_H.size, seed)
+        real = self._real.roles
+        self._roles = roles = replace(real, sample_K=np.zeros(count, dtype=np.int64))
+        self._near = CloserToTrainingTally(real.member_T.size, real.other_H.size, seed)
         self._index = KernelIndex.from_dags(self._real.dags)
         self._nearest = NearestTally(NearestSample(self._real), roles)
         self._density = DensityTally(DensityRatio(self._real), roles, seed)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag.dag.dag import DAG, layers_of
+from layerdag.dag.dag import DAG, graph_hashes, layers_of
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
@@ -115,11 +115,15 @@ class Roles:
         member_T: Training graphs, to be told from the others.
         other_H: Held-out graphs.
         sample_K: What the attacker was given.
+        program_H: Number of the program of each held-out graph; None where all differ. Halves of
+            the held-out graphs share none, as training and held-out graphs share none: by its twin
+            in the other half a held-out graph would be known without any sample.
     """
 
     member_T: np.ndarray
     other_H: np.ndarray
     sample_K: np.ndarray
+    program_H: np.ndarray | None = None
 
     @property
     def real_G(self) -> np.ndarray:
@@ -136,16 +140,40 @@ class Roles:
         graphs apart from held-out ones in the first place. (Held-out graphs posing as training
         graphs would give one half whatever the two parts are like, and hide that.)
         """
-        count = self.other_H.size
-        if count < 2:
-            return ()
-        order = numpy_generator(seed, "held-out graphs as samples").permutation(count)
-        halves = self.other_H[order[: count // 2]], self.other_H[order[count // 2 :]]
+        halves = self._halves(numpy_generator(seed, "held-out graphs as samples"))
         most = self.sample_K.size
-        return tuple(
-            Roles(self.member_T, np.sort(rest), posing[:most])
-            for posing, rest in (halves, halves[::-1])
-        )
+        found = []
+        for posing, others in (halves, halves[::-1]) if halves else ():
+            rest = np.sort(others)
+            program_H = None if self.program_H is None else self.program_H[rest]
+            found.append(
+                Roles(self.member_T, self.other_H[rest], self.other_H[posing[:most]], program_H)
+            )
+        return tuple(found)
+
+    def halves(self, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Return (what the attacker has, non-members) for both halves of the held-out graphs.
+
+        There are none of fewer than two programs.
+        """
+        halves = self._halves(numpy_generator(seed, "membership"))
+        numbers = tuple(self.other_H[half] for half in halves)
+        return (numbers, numbers[::-1]) if numbers else ()
+
+    def _halves(self, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+        """Return the positions of both halves in ``other_H``, programs in random order."""
+        count = self.other_H.size
+        program_H = np.arange(count) if self.program_H is None else self.program_H
+        _, number_H = np.unique(program_H, return_inverse=True)
+        programs = int(number_H.max(initial=-1)) + 1
+        if programs < 2:
+            return ()
+        rank_P = np.empty(programs, dtype=np.int64)
+        rank_P[generator.permutation(programs)] = np.arange(programs)
+        order = np.argsort(rank_P[number_H], kind="stable")
+        ends = np.cumsum(np.bincount(rank_P[number_H]))[:-1]
+        cut = int(ends[np.abs(ends - count // 2).argmin()])
+        return order[:cut], order[cut:]
 
 
 class AttackPool:
@@ -173,7 +201,11 @@ class AttackPool:
         self.programs = tuple(program_of(dag, measured) for dag in _layered(self.dags))
         number_P = np.arange(len(self.dags))
         split = len(train), len(train) + len(held_out)
-        self.roles = Roles(*np.split(number_P, split))
+        hashes = list(graph_hashes(self.programs[slice(*split)]))
+        numbers = {each: number for number, each in enumerate(dict.fromkeys(hashes))}
+        program_H = np.array([numbers[each] for each in hashes], dtype=np.int64)
+        member_T, other_H, sample_K = np.split(number_P, split)
+        self.roles = Roles(member_T, other_H, sample_K, program_H)
 
     @property
     def num_real(self) -> int:
@@ -291,7 +323,7 @@ class DensityRatio:
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
         """Return the scores of members and of one half of the others, by the other half; twice."""
         folds = []
-        for reference, others in halves_of(roles, seed):
+        for reference, others in roles.halves(seed):
             rows, width, reference_G = self.by_reference(reference, others, roles)
             to_sample = self._pool.distances(rows, roles.sample_K)
             ratio_G = _log_density(to_sample, width) - reference_G
@@ -349,7 +381,7 @@ class DensityTally:
 
     def __init__(self, attack: DensityRatio, roles: Roles, seed: int) -> None:
         self.attack, self._roles = attack, roles
-        self._folds = [attack.by_reference(*parts, roles) for parts in halves_of(roles, seed)]
+        self._folds = [attack.by_reference(*parts, roles) for parts in roles.halves(seed)]
         self._sums = [np.full(rows.size, -np.inf) for rows, _, _ in self._folds]
 
     def add(self, distance_KG: np.ndarray) -> None:
@@ -367,19 +399,6 @@ class DensityTally:
             ratio_G = sum_G - np.log(count) - reference_G
             found.append(tuple(np.split(ratio_G, [self._roles.member_T.size])))
         return [(member_T, other_H) for member_T, other_H in found]
-
-
-def halves_of(roles: Roles, seed: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Return (what the attacker has, non-members) for both halves of the held-out graphs in turn.
-
-    There are none of fewer than two.
-    """
-    count = roles.other_H.size
-    if count < 2:
-        return ()
-    order = numpy_generator(seed, "membership").permutation(count)
-    first, second = roles.other_H[order[: count // 2]], roles.other_H[order[count // 2 :]]
-    return (first, second), (second, first)
 
 
 def _nearest(distance_GK: np.ndarray, roles: Roles) -> Scores:
@@ -430,8 +449,7 @@ class CalibratedClassifier:
         if min(roles.sample_K.size, roles.other_H.size // 2) < LEAST_GRAPHS:
             return []
         return [
-            self._scored(roles, reference, others, seed)
-            for reference, others in halves_of(roles, seed)
+            self._scored(roles, reference, others, seed) for reference, others in roles.halves(seed)
         ]
 
     def fractions(self, roles: Roles) -> None:

@@ -23,7 +23,6 @@ from layerdag.privacy.membership_attacks import (
     _bandwidth,
     _log_density,
     graph_descriptors,
-    halves_of,
     main_components,
     traits_of,
     widths_of,
@@ -127,19 +126,32 @@ def test_nothing_that_differs_is_one_column_of_zeros() -> None:
 
 def test_the_halves_part_the_held_out_graphs_and_change_places(rng: np.random.Generator) -> None:
     roles = AttackPool(alike(rng, 2), alike(rng, 7), alike(rng, 3)).roles
-    (first, others), (second, rest) = halves_of(roles, 4)
+    (first, others), (second, rest) = roles.halves(4)
     assert sorted([*first, *others]) == list(range(2, 9))
     assert (first.size, others.size) == (3, 4)
     assert (second.tolist(), rest.tolist()) == (others.tolist(), first.tolist())
-    assert halves_of(roles, 4)[0][0].tolist() == first.tolist()
-    assert any(halves_of(roles, seed)[0][0].tolist() != first.tolist() for seed in range(5, 9))
+    assert roles.halves(4)[0][0].tolist() == first.tolist()
+    assert any(roles.halves(seed)[0][0].tolist() != first.tolist() for seed in range(5, 9))
+
+
+def test_graphs_of_one_program_are_in_one_half(rng: np.random.Generator) -> None:
+    held_out = alike(rng, 6)
+    pool = AttackPool(alike(rng, 2), [*held_out, *held_out, *held_out[:2]], alike(rng, 9))
+    for seed in range(5):
+        first, others = (set((half - 2) % 6) for half in pool.roles.halves(seed)[0])
+        assert first.isdisjoint(others)
+        assert first | others == set(range(6))
+        for roles in pool.roles.honest(seed):
+            assert set((roles.other_H - 2) % 6).isdisjoint((roles.sample_K - 2) % 6)
+    twins = AttackPool(alike(rng, 2), held_out[:1] * 2, alike(rng, 3)).roles
+    assert twins.halves(0) == twins.honest(0) == ()
 
 
 def test_one_held_out_graph_has_no_halves_and_the_density_no_reference(
     rng: np.random.Generator,
 ) -> None:
     pool = AttackPool(alike(rng, 2), alike(rng, 1), alike(rng, 3))
-    assert halves_of(pool.roles, 0) == ()
+    assert pool.roles.halves(0) == ()
     assert DensityRatio(pool).folds(pool.roles, 0) == []
     [(member_T, other_H)] = NearestSample(pool).folds(pool.roles, 0)
     assert (member_T.size, other_H.size) == (2, 1)
