@@ -70,7 +70,7 @@ def test_flags_of_train_are_overrides(words: str, overrides: str) -> None:
         ("--conditions.family gpt", "++conditions.family=gpt"),
         ("+conditions.family=gpt", "+conditions.family=gpt"),
         ("--checkpoint public data=64 --tensor 8", "checkpoint='public' "
-         "++conditions.data=64 ++conditions.tensor=8"),
+         "plan.data=64 plan.tensor=8"),
         ("--label 0.5 label=0.2", "label=0.5 label=0.2"),
     ],
 )  # fmt: skip
