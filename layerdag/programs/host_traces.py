@@ -198,7 +198,10 @@ class _Reader:
                 continue
             for value, kind, shape in _inputs(node):
                 for tensor in _tensors(value, kind, shape, self._source):
-                    found.setdefault(tensor, len(found))
+                    # A number of Python's may have the place, and so the id, that one of the
+                    # forward pass had.
+                    if tensor[1] != () or tensor[2] not in _NUMBERS:
+                        found.setdefault(tensor, len(found))
         return found
 
     def _add(self, node: Raw, name: str) -> None:
