@@ -58,6 +58,7 @@ def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
     assert hashes(replace(SMALL, num=2, seed=9)) == together[2:]
 
 
+@pytest.mark.usefixtures("ready_processes")
 def test_the_same_seed_gives_the_same_graph_in_batches_and_however_many_processes_draw(flow):
     def hashes(draw: Callable, processes: int) -> list[str]:
         settings = replace(SMALL, batch_size=1, processes=processes)
