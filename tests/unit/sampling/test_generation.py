@@ -28,7 +28,7 @@ from layerdag.training.checkpoint import (
     checkpoint_schema,
 )
 
-SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=40)
+SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=16)
 
 
 def test_the_model_is_told_how_many_nodes_each_graph_is_to_have(monkeypatch):
