@@ -330,7 +330,7 @@ def _bounds(counter: CountEncoder) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"]
     return lows_K1[:-1], lows_K1[1:]
 
 
-@lru_cache(maxsize=16)  # the model of a checkpoint is built twice, and loaded again and again
+@lru_cache(maxsize=4)  # the model of a checkpoint is built twice, and loaded again and again
 def _type_automaton(
     listed: KindMultisets, edge_types: int
 ) -> tuple[list[list[int]], list[tuple[int, int, int]]]:
@@ -520,7 +520,7 @@ def neighbor_kinds_of(config: ConstraintConfig, statistics: GraphStatistics) -> 
     return NeighborKinds(statistics)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _automaton(
     multisets: KindMultisets,
 ) -> tuple[
