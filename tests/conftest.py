@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
 
 import first_calls
@@ -92,6 +93,14 @@ def rng() -> np.random.Generator:
 def generator() -> torch.Generator:
     """Return a torch generator with a fixed seed."""
     return torch.Generator().manual_seed(20241)
+
+
+@pytest.fixture
+def ready_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start other processes as copies of one that has imported torch, which takes seconds."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["layerdag.sampling.generation"])
+    monkeypatch.setattr("layerdag.runtime.processes.get_context", lambda _: context)
 
 
 @pytest.fixture

@@ -55,9 +55,14 @@ def test_an_ablation_trains_and_samples(name: str, data: GraphDataset) -> None:
         dag.check()
 
 
+@pytest.fixture(scope="module")
+def whole(data: GraphDataset) -> FastLayerDAG:
+    return model_of("full", data)
+
+
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "full"])
-def test_an_ablation_changes_the_model(name: str, data: GraphDataset) -> None:
-    whole, without = model_of("full", data), model_of(name, data)
+def test_an_ablation_changes_the_model(name: str, data: GraphDataset, whole: FastLayerDAG) -> None:
+    without = model_of(name, data)
     same = (whole.config, whole.sizes) == (without.config, without.sizes)
     # Of flow graphs the numbers of children are predicted as it is.
     assert same == (name == "out_degree")

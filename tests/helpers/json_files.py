@@ -3,7 +3,7 @@
 import json
 import lzma
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,11 @@ def _step_time(folder: Path) -> Path:
 
 
 def _shares(folder: Path) -> Path:
-    write_shares(shipped_shares(), folder / "s.json")
+    whole = shipped_shares()
+    one = {
+        name: dict([next(iter(getattr(whole, name).items()))]) for name in ("devices", "software")
+    }
+    write_shares(replace(whole, **one), folder / "s.json")
     return folder / "s.json"
 
 
@@ -253,12 +257,12 @@ def _family(folder: Path) -> Path:
     step = PROGRAM["nodes"][1]
     longer = ([PROGRAM["nodes"][0], step, *[{**step, "inputs": [1]}] * at] for at in range(20))
     lines = [json.dumps({**PROGRAM, "nodes": nodes, "units": ["a"]}) + "\n" for nodes in longer]
-    (folder / "f.jsonl.xz").write_bytes(lzma.compress("".join(lines).encode()))
+    (folder / "f.jsonl.xz").write_bytes(lzma.compress("".join(lines).encode(), preset=0))
     return _text({**PROGRAM, "units": ["a", "b"]})(folder)
 
 
 def _of_family(path: Path) -> object:
-    (path.parent / "g.jsonl.xz").write_bytes(lzma.compress(path.read_bytes() + b"\n"))
+    (path.parent / "g.jsonl.xz").write_bytes(lzma.compress(path.read_bytes() + b"\n", preset=0))
     return load_programs(path.parent)
 
 

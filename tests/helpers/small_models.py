@@ -88,6 +88,6 @@ def request(count: int, **changes: object) -> SampleRequest:
         "numeric_BC": torch.zeros(count, 1),
         "category_BM": torch.zeros(count, 1, dtype=torch.int64),
         "seeds": tuple(range(100, 100 + count)),
-        "max_nodes": 60,
+        "max_nodes": 30,
     }
     return SampleRequest(**(plain | changes))

@@ -13,8 +13,9 @@ N nodes, P pairs, R rows, X selected graphs.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -278,14 +279,13 @@ class EdgeTypeSets(nn.Module):
         most = max((len(multiset) for sets in listed for multiset in sets), default=0)
         first_state = torch.zeros((len(listed), most + 1), dtype=torch.int64)
         known_degrees = torch.ones((len(listed), most + 1), dtype=torch.bool)
-        rows = [[0] * sizes.edge_types]  # of the state that allows everything
         for kind, sets in enumerate(listed):
             if sets:
                 known_degrees[kind] = False
-            for degree in {len(multiset) for multiset in sets}:
-                known_degrees[kind, degree] = True
-                same = [multiset for multiset in sets if len(multiset) == degree]
-                first_state[kind, degree] = _add_states(rows, same)
+        rows, firsts = _type_automaton(listed, sizes.edge_types)
+        for kind, degree, first in firsts:
+            known_degrees[kind, degree] = True
+            first_state[kind, degree] = first
         self.register_buffer("first_state", first_state, persistent=False)
         self.register_buffer("known_degrees", known_degrees, persistent=False)
         self.register_buffer("next_state", torch.tensor(rows), persistent=False)
@@ -328,6 +328,20 @@ def _bounds(counter: CountEncoder) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"]
     """Return the smallest count of each code, and one past the largest."""
     lows_K1 = counter.lows_K1.long()
     return lows_K1[:-1], lows_K1[1:]
+
+
+@lru_cache(maxsize=4)  # the model of a checkpoint is built twice, and loaded again and again
+def _type_automaton(
+    listed: KindMultisets, edge_types: int
+) -> tuple[list[list[int]], list[tuple[int, int, int]]]:
+    """Return the table of next states, and (kind, degree, first state)."""
+    rows = [[0] * edge_types]  # of the state that allows everything
+    firsts = []
+    for kind, sets in enumerate(listed):
+        for degree in {len(multiset) for multiset in sets}:
+            same = [multiset for multiset in sets if len(multiset) == degree]
+            firsts.append((kind, degree, _add_states(rows, same)))
+    return rows, firsts
 
 
 def _add_states(rows: list[list[int]], multisets: Sequence[tuple[int, ...]]) -> int:
@@ -396,9 +410,7 @@ class KindAutomaton(nn.Module):
     def __init__(self, multisets: KindMultisets) -> None:
         super().__init__()
         self.kinds = len(multisets)
-        states, final, transitions = _automaton(
-            (kind, multiset) for kind, listed in enumerate(multisets) for multiset in listed
-        )
+        states, final, transitions = _automaton(multisets)
         start_K = torch.full((self.kinds,), UNCONSTRAINED)
         for kind, listed in enumerate(multisets):
             if listed:
@@ -508,8 +520,9 @@ def neighbor_kinds_of(config: ConstraintConfig, statistics: GraphStatistics) -> 
     return NeighborKinds(statistics)
 
 
+@lru_cache(maxsize=4)
 def _automaton(
-    listed: Iterable[tuple[int, tuple[int, ...]]],
+    multisets: KindMultisets,
 ) -> tuple[
     dict[tuple[int, tuple[tuple[int, int], ...]], int], list[int], list[tuple[int, int, int]]
 ]:
@@ -524,8 +537,9 @@ def _automaton(
             waiting.append((kind, counts))
         return states[kind, counts]
 
-    for kind, multiset in listed:
-        final.append(number(kind, tuple(sorted(Counter(multiset).items()))))
+    for kind, listed in enumerate(multisets):
+        for multiset in listed:
+            final.append(number(kind, tuple(sorted(Counter(multiset).items()))))
     while waiting:
         kind, counts = waiting.pop()
         here = states[kind, counts]

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 
@@ -38,13 +39,17 @@ def jobs(trace: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> P
     return written(trace, tmp_path_factory.mktemp("jobs") / "s")
 
 
+@pytest.fixture(scope="module")
+def each(trace: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_samples(trace, TEN, tmp_path_factory.mktemp("each") / "s").parent
+
+
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_jobs_are_the_same_in_a_folder_each_and_in_parts(
-    trace: LoadedCheckpoint, tmp_path: Path, file_format: str
+    trace: LoadedCheckpoint, jobs: Path, each: Path, tmp_path: Path, file_format: str
 ) -> None:
-    write_samples(trace, TEN, tmp_path / "each")
-    parts = written(trace, tmp_path / "parts", file_format)
-    for one, other in zip(iter_samples(tmp_path / "each"), iter_samples(parts), strict=True):
+    parts = jobs if file_format == "tar" else written(trace, tmp_path / "parts", file_format)
+    for one, other in zip(iter_samples(each), iter_samples(parts), strict=True):
         assert (one.name, one.seed, one.conditions) == (other.name, other.seed, other.conditions)
         assert one.is_job
         assert other.is_job
@@ -87,8 +92,8 @@ def test_of_an_unfinished_run_what_is_there_is_read(
         list(iter_samples(out))
 
 
-def test_a_part_that_was_changed_is_refused(trace: LoadedCheckpoint, tmp_path: Path) -> None:
-    out = written(trace, tmp_path / "s")
+def test_a_part_that_was_changed_is_refused(jobs: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(jobs, tmp_path / "s")
     part = out / "part-000000.tar"
     content = bytearray(part.read_bytes())
     content[600] ^= 1

@@ -60,22 +60,24 @@ def test_a_graph_with_a_word_of_no_sample_has_no_loss(
 
 
 @pytest.mark.usefixtures("drawn")
-def test_a_stopped_audit_goes_on_and_runs_stay_together(
+def test_a_stopped_audit_goes_on_and_its_shadows_tell_attacks_copies_and_worth(
     settings: ReleaseSettings,
+    data: GraphDataset,
     real: RealGraphs,
     student: LoadedCheckpoint,
     samples: GraphDataset,
     work: PrivateWorkspace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    settings = replace(settings, shadows=6)
     found = shadow_losses(settings, real, student, samples, work, 60.0)
-    assert found.loss_SG.shape == found.member_SG.shape == (4, 24)
-    assert (found.member_SG.sum(axis=0) == 2).all()
+    assert found.loss_SG.shape == found.member_SG.shape == (6, 24)
+    assert (found.member_SG.sum(axis=0) == 3).all()
     assert (found.member_SG[:, 0::2] == found.member_SG[:, 1::2]).all()  # two graphs of one run
     assert np.isfinite(found.loss_SG).all()
-    assert len({tuple(row) for row in found.loss_SG.tolist()}) == 4
+    assert len({tuple(row) for row in found.loss_SG.tolist()}) == 6
     files = sorted((work.path / SHADOWS).glob("*.npz"))
-    assert len(files) == 4
+    assert len(files) == 6
     assert not list((work.path / SHADOWS).glob("*.run"))  # no weights are kept
     with monkeypatch.context() as patch:
         patch.setattr(weights_audit, "train_or_resume", None)  # no call any more
@@ -84,6 +86,21 @@ def test_a_stopped_audit_goes_on_and_runs_stay_together(
     files[2].write_bytes(b"cut off")
     mended = shadow_losses(settings, real, student, samples, work, 60.0)
     assert mended.loss_SG == pytest.approx(found.loss_SG)
+    monkeypatch.setattr(weights_audit, "SAMPLED", 6)
+    audit = audited_weights(settings, data, real, student, samples, work, 60.0)
+    names = [attack.name for attack in audit.attacks]
+    assert names[:3] == ["likelihood", "likelihood_ratio_offline", "likelihood_ratio"]
+    for attack in audit.attacks:
+        assert (attack.members, attack.non_members) == (14, 10)
+        assert 0 <= attack.auc <= 1
+    assert all(attack.holdout for attack in audit.attacks[:3])  # on what the student started from
+    assert audit.attacks[0].holdout != audit.attacks[0]
+    assert (audit.shadows, audit.scored, audit.sampled) == (6, 24, 6)
+    assert audit.inexpressible == 0
+    assert len(audit.over_shadows) == 6
+    assert 0 <= audit.copied <= 6
+    assert audit.ratio is None  # six samples are too few to compare
+    json.dumps(audit.to_dict(), allow_nan=False)
 
 
 def test_losses_for_another_student_are_discarded(
@@ -109,35 +126,6 @@ def test_a_shadow_without_samples_says_so(
     monkeypatch.setattr(weights_audit, "published_graphs", lambda _: iter(()))
     with pytest.raises(DataError, match="drew 0 samples that can be written"):
         shadow_losses(settings, real, student, samples, work, 60.0)
-
-
-@pytest.mark.usefixtures("drawn")
-def test_attacks_copies_and_worth_are_found(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    real: RealGraphs,
-    kept: list[GeneratedGraph],
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(weights_audit, "SAMPLED", 6)
-    settings = replace(settings, shadows=6)
-    samples = student_data(kept, seed=0)
-    student = train_student(settings, samples, work, 60.0)
-    audit = audited_weights(settings, data, real, student, samples, work, 60.0)
-    names = [attack.name for attack in audit.attacks]
-    assert names[:3] == ["likelihood", "likelihood_ratio_offline", "likelihood_ratio"]
-    for attack in audit.attacks:
-        assert (attack.members, attack.non_members) == (14, 10)
-        assert 0 <= attack.auc <= 1
-    assert all(attack.holdout for attack in audit.attacks[:3])  # on what the student started from
-    assert audit.attacks[0].holdout != audit.attacks[0]
-    assert (audit.shadows, audit.scored, audit.sampled) == (6, 24, 6)
-    assert audit.inexpressible == 0
-    assert len(audit.over_shadows) == 6
-    assert 0 <= audit.copied <= 6
-    assert audit.ratio is None  # six samples are too few to compare
-    json.dumps(audit.to_dict(), allow_nan=False)
 
 
 def test_most_of_each_kind_are_scored_and_members_come_first(

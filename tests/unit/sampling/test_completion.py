@@ -54,7 +54,7 @@ def words(graph: AttributedGraph, count: int) -> list[str]:
 
 
 def completed(data: GraphDataset, **settings: object) -> list:
-    plain = {"num": 3, "seed": 5, "best_of": 2, "guidance": 1.0, "max_nodes": 80}
+    plain = {"num": 3, "seed": 5, "best_of": 2, "guidance": 1.0, "max_nodes": 24}
     wanted = GenerationSettings(**(plain | settings))
     return list(generate(model_of(data), data.schema, wanted))
 
@@ -162,7 +162,7 @@ def test_given_last_nodes_of_a_job_keep_operators_and_numbers(jobs):
     workload = unfold_sampled(random_job(9, 2, layers=6), 2).workload
     given = GivenLayers.from_graph(workload, 8, jobs.schema, 2)
     count = given.gap.num_later
-    wanted = {"prefix": workload, "prefix_layers": 8, "suffix_layers": 2, "max_nodes": 200}
+    wanted = {"prefix": workload, "prefix_layers": 8, "suffix_layers": 2, "max_nodes": 100}
     for sample in completed(jobs, num=1, best_of=1, **wanted):
         assert sample.dag.x_NA[-count:, 0].tolist() == given.gap.dag.x_NA[-count:, 0].tolist()
         for name, value_N in given.numbers.last.items():
@@ -207,7 +207,7 @@ def model(data: GraphDataset, statistics: GraphStatistics) -> DAGModel:
 
 
 def sampled(model: DAGModel, data: GraphDataset, **conditions: float) -> list[GeneratedGraph]:
-    wanted = GenerationSettings(4, 3, conditions, best_of=2, guidance=1.0, max_nodes=60)
+    wanted = GenerationSettings(4, 3, conditions, best_of=2, guidance=1.0, max_nodes=30)
     return list(generate(model, data.schema, wanted))
 
 

@@ -282,6 +282,7 @@ def test_no_other_process_is_started_where_one_is_enough(parts, processes):
     assert drawn == [os.getpid()] * parts
 
 
+@pytest.mark.usefixtures("ready_processes")
 def test_a_process_that_is_killed_is_told():
     found = sample_in_processes(killed_at_one, range(4), 2)
     assert next(found) == 0
@@ -304,6 +305,7 @@ def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
     assert done.returncode == 1
 
 
+@pytest.mark.usefixtures("ready_processes")
 def test_no_process_stays_where_nobody_wants_the_rest():
     found = sample_in_processes(whose, range(50), 2)
     next(found)

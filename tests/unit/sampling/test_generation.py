@@ -28,7 +28,7 @@ from layerdag.training.checkpoint import (
     checkpoint_schema,
 )
 
-SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=40)
+SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=16)
 
 
 def test_the_model_is_told_how_many_nodes_each_graph_is_to_have(monkeypatch):
@@ -58,6 +58,7 @@ def test_the_same_seed_gives_the_same_graph_whatever_the_batch_size(flow):
     assert hashes(replace(SMALL, num=2, seed=9)) == together[2:]
 
 
+@pytest.mark.usefixtures("ready_processes")
 def test_the_same_seed_gives_the_same_graph_in_batches_and_however_many_processes_draw(flow):
     def hashes(draw: Callable, processes: int) -> list[str]:
         settings = replace(SMALL, batch_size=1, processes=processes)

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -43,13 +44,24 @@ from layerdag.training.checkpoint import checkpoint_schema
 FORMATS = ["tar", "parquet"] if importlib.util.find_spec("pyarrow") else ["tar"]
 
 
+@pytest.fixture(scope="module")
+def ten(request, tmp_path_factory):
+    """Return what writes the ten samples of a checkpoint, once: in a folder each, or in parts."""
+
+    @cache
+    def folder(kind, file_format="each"):
+        checkpoint, out = request.getfixturevalue(kind), tmp_path_factory.mktemp("ten") / "s"
+        if file_format == "each":
+            return write_samples(checkpoint, TEN, out).parent
+        return written(checkpoint, out, file_format)
+
+    return folder
+
+
 @pytest.mark.parametrize("kind", ["flow", "trace"])
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_data_set_is_that_of_a_folder_of_each(request, tmp_path, kind, file_format):
-    checkpoint = request.getfixturevalue(kind)
-    write_samples(checkpoint, TEN, tmp_path / "each")
-    parts = written(checkpoint, tmp_path / "parts", file_format)
-    one, other = load_dataset(tmp_path / "each"), load_dataset(parts)
+def test_a_data_set_is_that_of_a_folder_of_each(ten, kind, file_format):
+    one, other = load_dataset(ten(kind)), load_dataset(ten(kind, file_format))
     assert one.schema.sizes().attributes == other.schema.sizes().attributes
     assert {k: len(v) for k, v in one.graphs.items()} == {
         k: len(v) for k, v in other.graphs.items()
@@ -59,21 +71,18 @@ def test_a_data_set_is_that_of_a_folder_of_each(request, tmp_path, kind, file_fo
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_samples_for_surrogates_have_the_conditions_that_were_noted(flow, tmp_path, file_format):
+def test_samples_for_surrogates_have_the_conditions_that_were_noted(flow, ten, file_format):
     schema = checkpoint_schema(flow)
-    write_samples(flow, TEN, tmp_path / "each")
-    parts = written(flow, tmp_path / "parts", file_format)
-    found = zip(read_samples(tmp_path / "each", schema), read_samples(parts, schema), strict=True)
+    folders = (ten("flow"), ten("flow", file_format))
+    found = zip(*(read_samples(folder, schema) for folder in folders), strict=True)
     for one, other in found:
         assert torch.equal(one.x_NA, other.x_NA)
         assert torch.equal(one.edge_index_2E, other.edge_index_2E)
         assert one.conditions == other.conditions
 
 
-def test_the_manifest_of_parts_is_what_they_share(flow, tmp_path):
-    write_samples(flow, TEN, tmp_path / "each")
-    each = read_manifest(tmp_path / "each")
-    shared = read_manifest(written(flow, tmp_path / "parts"))
+def test_the_manifest_of_parts_is_what_they_share(ten):
+    each, shared = read_manifest(ten("flow")), read_manifest(ten("flow", "tar"))
     names = ("checkpoint_sha256", "split", "data", "model", "best_of", "temperature")
     assert {n: shared[n] for n in names} == {n: each[n] for n in names}
 

@@ -119,6 +119,7 @@ def test_another_price_or_network_is_another_point(tmp_path):
     assert sum(1 for line in journal.read_text().splitlines() if line) == 16
 
 
+@pytest.mark.usefixtures("ready_processes")
 def test_worker_processes_find_the_same(found):
     assert explore(study(), processes=2).outcomes == found.outcomes
 

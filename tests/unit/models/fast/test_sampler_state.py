@@ -205,7 +205,7 @@ def forced_log_likelihood(model: FastLayerDAG, dag: DAG, patch: Callable) -> flo
     asked = {"numeric_BC": one.numeric_BC, "category_BM": one.category_BM}
     nodes_B = torch.tensor([float(dag.num_nodes)])
     layers_B = one.num_layers().float()
-    model.sample(request(1, **asked, nodes_B=nodes_B, layers_B=layers_B))
+    model.sample(request(1, **asked, max_nodes=60, nodes_B=nodes_B, layers_B=layers_B))
     assert next(script, None) is None
     return total
 

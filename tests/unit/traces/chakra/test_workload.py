@@ -4,8 +4,6 @@ import gzip
 import json
 import os
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from killing import states_when_killed
 from symbolic_jobs import LLAMA, MIXTURE, small
 from trace_examples import comp, pair_workload
 
@@ -239,28 +238,6 @@ def test_a_folder_with_the_name_of_a_prefix_beside_it_is_not_chosen_silently(
     assert read_workload(tmp_path / "w" / "g").num_ranks == 3
 
 
-KILLED = """
-import os, sys
-sys.path[:0] = {path!r}
-from layerdag.traces.chakra.workload import read_workload, write_workload
-
-steps = int(sys.argv[3])
-def dying(act):
-    def done(*args, **more):
-        global steps
-        steps -= 1
-        if steps < 0:
-            os._exit(9)
-        return act(*args, **more)
-    return done
-workload = read_workload(sys.argv[1])
-for name in ("replace", "rename", "unlink", "rmdir", "mkdir"):
-    setattr(os, name, dying(getattr(os, name)))
-write_workload(workload, sys.argv[2], overwrite=True)
-os._exit(0)
-"""
-
-
 @pytest.fixture
 def two_jobs(tmp_path: Path) -> dict[str, Workload]:
     jobs = {}
@@ -274,20 +251,21 @@ def two_jobs(tmp_path: Path) -> dict[str, Workload]:
 def test_a_kill_at_any_step_leaves_the_older_job_or_the_new_one(
     two_jobs: dict[str, Workload], tmp_path: Path
 ) -> None:
-    place, script = tmp_path / "here" / "job", KILLED.format(path=sys.path)
-    seen, others_see = [], []
-    code = 9
-    while code:
-        write_workload(two_jobs["old"], place, overwrite=True)
-        words = (script, tmp_path / "new", place, len(seen))
-        code = subprocess.run([sys.executable, "-c", *map(str, words)], check=False).returncode
+    place, others_see = tmp_path / "here" / "job", []
+
+    def write(name: str) -> None:
+        write_workload(two_jobs[name], place, overwrite=True)
+
+    def look() -> str:
         others_see.append(_read_by_others(place))
-        load = read_workload if len(seen) % 2 else _only_job_below  # each finishes what was left
-        found = load(place)
+        even = len(others_see) % 2 == 0
+        found = (read_workload if even else _only_job_below)(place)  # each finishes what was left
         (name,) = {trace.names()[0] for trace in found.traces}
         assert found.groups == two_jobs[name].groups
         assert found.num_ranks == two_jobs[name].num_ranks
-        seen.append(name)
+        return name
+
+    seen = states_when_killed(lambda: write("old"), lambda: write("new"), look)
     assert list(dict.fromkeys(seen)) == ["old", "new"]
     assert list(dict.fromkeys(others_see)) == ["old", "", "new"]
 
