@@ -324,10 +324,12 @@ def dataset_of(
     aligned = align_schemas(graphs)
     rolled = all(is_rolled(graph, EDGE_TYPES) for graph in aligned)
     kind, checked = kind_of(aligned[0], rolled=rolled)
+    if config.min_programs < 1:
+        raise DataError(f"data.min_programs is {config.min_programs}; it must be 1 or more.")
     if kind == "program":
         calls = (call for graph in aligned for call in graph.categories[program_json.CALL])
         require_public_calls(calls, str(config.folder))
-    elif config.min_programs > 1:
+    elif config.min_programs != 1:
         raise DataError(
             f"{config.folder}: data.min_programs is {config.min_programs}, but it holds no "
             "programs; words of other graphs are renamed unless data.public_words has them."
@@ -342,6 +344,11 @@ def dataset_of(
         else split_graphs(public, config.seed, sizes=sizes_of_parts(config))
     )
     train, left_out = _programs_of_shared_words(parts["train"], config.min_programs)
+    if parts["train"] and not train:
+        raise DataError(
+            f"{config.folder}: no program is left whose words all are those of "
+            f"{config.min_programs} training programs; lower data.min_programs, or add programs."
+        )
     data = GraphDataset.build(
         config.data_name, kind, {**parts, "train": train},
         num_bins=config.num_bins, blocks=config.blocks,

@@ -263,7 +263,7 @@ def _plain(dtype: str) -> str:
     return dtype.removeprefix("c10::").removeprefix("torch.").lower()
 
 
-def _nearest(number: str, flops: Mapping[str, float]) -> str:
+def nearest_format(number: str, flops: Mapping[str, float]) -> str:
     """Return the class whose rate a device has: without such units that of the wider format."""
     wider = {"f4": "f8", "f8": "bf16"}
     while number in wider and number not in flops:
@@ -397,7 +397,7 @@ class RooflineCompute(ComputeModel):
         flops = self._device.flops
         names = trace.dtypes()
         rate_of = {
-            name: flops.get(_nearest(number_class(name) or "f32", flops), flops["f32"])
+            name: flops.get(nearest_format(number_class(name) or "f32", flops), flops["f32"])
             for name in set(names)
         }
         return np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)

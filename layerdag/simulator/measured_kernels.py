@@ -23,6 +23,7 @@ from layerdag.simulator.compute import (
     ComputeModel,
     Device,
     MeasuredCompute,
+    nearest_format,
     refuse_negative,
 )
 from layerdag.simulator.config import MAX_TIME_NS
@@ -239,7 +240,7 @@ class MeasuredKernels(ComputeModel):
         elif key in self._fits.rooflines:
             fit, device = self._fits.rooflines[key], self.device
             ops_C, moved_C = kernel_work(calls.kind, calls.sizes_CA, calls.precision)
-            peak = device.flops.get(calls.number, device.flops["bf16"])
+            peak = device.flops[nearest_format(calls.number, device.flops)]
             us_C = fit.microseconds(ops_C / peak * 1e6, moved_C / device.bytes_per_s * 1e6)
             inside_C = np.zeros(len(us_C), dtype=bool)
             spread_C = np.full(len(us_C), _NINE_TENTHS * fit.error)

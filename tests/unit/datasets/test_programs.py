@@ -146,6 +146,10 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
     assert rare not in data.names["train"]
     told = [line for line in data.left_out if line.startswith(rare)]
     assert "fewer than 3 programs have its call" in told[0]
+    with pytest.raises(DataError, match=r"lower data\.min_programs"):
+        load_folder(tmp_path, labels=tmp_path / "labels.csv", min_programs=1000)
+    with pytest.raises(DataError, match=r"min_programs is 0; it must be 1 or more"):
+        load_folder(tmp_path, min_programs=0)
 
 
 def test_kept_programs_are_those_that_were_read(tmp_path, monkeypatch):
