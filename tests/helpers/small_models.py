@@ -1,5 +1,7 @@
 """Small fast models and batches for the tests beside this file."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from random_graphs import random_dag
@@ -81,6 +83,11 @@ def small_model(
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return model.eval()
+
+
+def sampling_in_torch(patch: Callable[..., object]) -> None:
+    """Let models sample by the decisions of torch, which tests can watch."""
+    patch("layerdag.models.fast.model.supports", lambda modules, request: False)
 
 
 def request(count: int, **changes: object) -> SampleRequest:

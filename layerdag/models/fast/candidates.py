@@ -368,6 +368,7 @@ class CandidateSampler:
         cache: Encodings and keys of earlier tokens.
         state: Of the newest token of every graph.
         guidance: Of the request.
+        sample_B: Index of each graph's sample.
         seed_B: Seed of each graph.
         position: Of the node.
     """
@@ -379,6 +380,7 @@ class CandidateSampler:
     cache: EncoderCache
     state: SamplerState
     guidance: Guidance
+    sample_B: Int[Tensor, " B"]
     seed_B: UInt64[np.ndarray, " B"]
     position: int
 
@@ -414,7 +416,7 @@ class CandidateSampler:
     def _uniforms(self, seed_P: UInt64[np.ndarray, " P"], slots: range) -> Float[Tensor, "P U"]:
         """Return uniforms for decisions about the node, shape (candidates, slots)."""
         uniform_PU = slot_uniforms(seed_P, np.full(seed_P.shape, self.position), slots)
-        return uniform_PU.to(self.state.sample_B.device)
+        return uniform_PU.to(self.sample_B.device)
 
     def _first_parents(
         self, states: GroupStates, uniform_PU: Float[Tensor, "P U"]
@@ -452,7 +454,7 @@ class CandidateSampler:
         """Draw the kind within the constraints; return it with the states of the in-degrees."""
         logits_GK = self.guidance.merge(self.heads.kind_readout(states.columns[0]))
         logits_GK = self.constraints.limit_kinds(logits_GK, states.alike.of(first_P))
-        sample_G = self.state.sample_B[states.alike.of(graph_P)]
+        sample_G = self.sample_B[states.alike.of(graph_P)]
         logits_GK = self.masks.limit(logits_GK, self.masks.graph_BF[sample_G], 0)
         kind_P = states.alike.draw(logits_GK, uniform_PU[:, RandomSlot.KIND])
         states = states.split(kind_P)

@@ -27,6 +27,7 @@ from layerdag.models.base import (
     require_request,
 )
 from layerdag.models.config import HEAD_WIDTH, FastConfig
+from layerdag.models.fast.compiled_sampler import CompiledSampler, supports
 from layerdag.models.fast.constraints import (
     AllowedCodes,
     DegreeConstraints,
@@ -41,8 +42,9 @@ from layerdag.models.fast.decisions import (
 )
 from layerdag.models.fast.encoder import TokenGraphs, build_encoder
 from layerdag.models.fast.padding import FastPadding
-from layerdag.models.fast.sampler import Sampler, SamplerModules
+from layerdag.models.fast.sampler import SamplerModules
 from layerdag.models.fast.targets import Targets
+from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.models.fast.tokens import (
     ConditionEncoder,
     RemainingSizes,
@@ -342,7 +344,9 @@ class FastLayerDAG(DAGModel):
             self.block,
         )
         with torch.inference_mode():
-            return Sampler(modules, replace(request, best_of=particles)).run()
+            once = replace(request, best_of=particles)
+            sampler = CompiledSampler if supports(modules, once) else TensorSampler
+            return sampler(modules, once).run()
 
 
 def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:

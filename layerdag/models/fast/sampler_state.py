@@ -161,7 +161,7 @@ class OutputBuffer:
 
     def __init__(self, seed_B: np.ndarray, device: torch.device) -> None:
         self.seed_B = seed_B
-        self.truncated_B = torch.zeros(seed_B.shape[0], dtype=torch.bool)
+        self.truncated_B = np.zeros(seed_B.shape[0], dtype=bool)
         empty = torch.zeros(0, dtype=torch.int64, device=device)
         self.nodes: list[tuple[Tensor, ...]] = []
         self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
@@ -183,19 +183,19 @@ class OutputBuffer:
         """Append one edge for each of the samples ``sample_X``; positions count from 1."""
         self.edges.append((sample_X, parent_X - 1, child_X - 1, type_X))
 
-    def branch(self, sample_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:
+    def branch(self, sample_X: Int[np.ndarray, " X"], source_X: Int[np.ndarray, " X"]) -> None:
         """Replace all of the samples ``sample_X`` by what the samples ``source_X`` have so far."""
         if not self.nodes:
             return
         source_B = torch.arange(self.seed_B.shape[0])
-        source_B[sample_X.cpu()] = source_X.cpu()
+        source_B.numpy()[sample_X] = source_X
         nodes, edges = _on_cpu(_joined(self.nodes)), _on_cpu(_joined(self.edges))
         self.generations.append(_Generation(nodes, edges, source_B))
         self.nodes, self.edges = [], [tuple(column[:0] for column in self.edges[0])]
 
-    def truncate(self, sample_X: Int[Tensor, " X"]) -> None:
+    def truncate(self, sample_X: Int[np.ndarray, " X"]) -> None:
         """Mark the samples ``sample_X`` as truncated by a limit of the request."""
-        self.truncated_B[sample_X.cpu()] = True
+        self.truncated_B[sample_X] = True
 
     def result(self) -> SampleResult:
         """Return the graphs without the padding sample; positions inside bins are uniform.
@@ -302,7 +302,6 @@ class SamplerState:
     """One row per active graph, about its newest token.
 
     Attributes:
-        sample_B: Index of the sample in the request.
         structure: Structural features of the newest token.
         layer_start_B: First position of the newest token's layer.
         before_start_B: First position of the layer before.
@@ -314,7 +313,6 @@ class SamplerState:
         layer: Layer of each position.
     """
 
-    sample_B: Int[Tensor, " B"]
     structure: StructuralFeatures
     layer_start_B: Int[Tensor, " B"]
     before_start_B: Int[Tensor, " B"]
@@ -333,7 +331,6 @@ class SamplerState:
             **{field.name: zero_B for field in fields(StructuralFeatures)}
         )
         return cls(
-            sample_B=torch.arange(rows, device=device),
             structure=replace(structure, size_T=zero_B + 1),
             layer_start_B=zero_B + 1,
             before_start_B=zero_B + 1,
@@ -347,7 +344,7 @@ class SamplerState:
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R``."""
-        for name in ("sample_B", "layer_start_B", "before_start_B", "sibling_B"):
+        for name in ("layer_start_B", "before_start_B", "sibling_B"):
             setattr(self, name, getattr(self, name)[row_R])
         kept = {f.name: getattr(self.structure, f.name)[row_R] for f in fields(StructuralFeatures)}
         self.structure = StructuralFeatures(**kept)

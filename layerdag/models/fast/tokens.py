@@ -36,8 +36,8 @@ _INPUT_SCALE = 0.25
 _CENTERS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 # Distance and number of the centers of the features of remaining nodes and layers: of the logarithm
 # to base 2 of their number, and of the fraction that is there.
-_OCTAVES, _NUM_OCTAVES = 0.5, 29
-_FRACTIONS, _NUM_FRACTIONS = 0.05, 26
+OCTAVES, _NUM_OCTAVES = 0.5, 29
+FRACTIONS, _NUM_FRACTIONS = 0.05, 26
 # Standard deviation of the logarithm of the factor between a size that a training graph has and the
 # one it is said to be asked for.
 _SIZE_NOISE = 0.03
@@ -151,8 +151,8 @@ class RemainingSizes(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         octave_F, fraction_F = torch.arange(_NUM_OCTAVES), torch.arange(_NUM_FRACTIONS)
-        self.register_buffer("octave_F", octave_F * _OCTAVES, persistent=False)
-        self.register_buffer("fraction_F", fraction_F * _FRACTIONS, persistent=False)
+        self.register_buffer("octave_F", octave_F * OCTAVES, persistent=False)
+        self.register_buffer("fraction_F", fraction_F * FRACTIONS, persistent=False)
         self.lift = nn.Linear(2 * (_NUM_OCTAVES + _NUM_FRACTIONS + 1), 2 * width, bias=False)
         nn.init.zeros_(self.lift.weight)
 
@@ -181,10 +181,10 @@ class RemainingSizes(nn.Module):
         known_T21 = ~asked_T21.isnan()
         asked_T21 = asked_T21.nan_to_num(1.0).clamp(min=1.0)
         left_T21 = (asked_T21 - done_T21).clamp(min=0.0)
-        octave_T2F = ((1.0 + left_T21).log2() - self.octave_F) / _OCTAVES
+        octave_T2F = ((1.0 + left_T21).log2() - self.octave_F) / OCTAVES
         fraction_T2F = (
             (done_T21 / asked_T21).clamp(max=self.fraction_F[-1]) - self.fraction_F
-        ) / _FRACTIONS
+        ) / FRACTIONS
         rbf_T2F = (-0.5 * torch.cat([octave_T2F, fraction_T2F], dim=2).square()).exp()
         return torch.cat([rbf_T2F, torch.ones_like(asked_T21)], dim=2) * known_T21
 

@@ -10,14 +10,14 @@ import torch
 from hypothesis import given, strategies as st
 from laws import tried
 from random_graphs import random_dag
-from small_models import request, small_dags, small_model
+from small_models import request, sampling_in_torch, small_dags, small_model
 from torch import Tensor
 
 from layerdag.dag.dag import DAG, DAGBatch, graph_hash, graph_hashes, layers_of, node_colors
 from layerdag.errors import GraphError
 from layerdag.graph.topology import neighborhood_colors, union_layers
 from layerdag.models.draws import sample_from_logits
-from layerdag.models.fast import candidates as fast_alike, sampler as fast_sampling
+from layerdag.models.fast import candidates, sampler, tensor_sampler
 from layerdag.models.fast.model import FastLayerDAG
 
 
@@ -402,7 +402,8 @@ def recorded(
         seen.append((logits_BK.double().log_softmax(1), code_B))
         return code_B
 
-    for part in (fast_sampling, fast_alike):
+    sampling_in_torch(patch)
+    for part in (candidates, sampler, tensor_sampler):
         patch(part, "sample_from_logits", keep)
     first_nodes(model, **changes)
     return seen

@@ -4,13 +4,12 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
-from small_models import request, small_dags, small_model
+from small_models import request, sampling_in_torch, small_dags, small_model
 from torch import Tensor
 
 from layerdag.models.base import SampleResult
 from layerdag.models.config import EncoderConfig
 from layerdag.models.draws import sample_from_logits
-from layerdag.models.fast import sampler as fast_sampling
 from layerdag.models.fast.candidates import (
     CandidateSampler,
     EdgesToParents,
@@ -97,6 +96,7 @@ def sampled(model: FastLayerDAG, guidance: float) -> SampleResult:
 
 @pytest.mark.parametrize("guidance", [1.0, 1.5])
 def test_the_first_candidate_is_the_node_that_is_drawn_alone(model, guidance, monkeypatch):
+    sampling_in_torch(monkeypatch.setattr)
     alone = sampled(model, guidance).dags
     draw = CandidateSampler.draw
 
@@ -175,7 +175,7 @@ def test_without_lists_of_neighbors_one_candidate_is_drawn(model, monkeypatch):
         return draw(self, context_RD, count)
 
     monkeypatch.setattr(CandidateSampler, "draw", watched)
-    monkeypatch.setattr(fast_sampling, "NODE_CANDIDATES", 8)
+    sampling_in_torch(monkeypatch.setattr)
     sampled(model, 1.0)
     assert set(counts) == {1}
 

@@ -17,11 +17,11 @@ from layerdag.dag.statistics import GraphStatistics, neighbor_kinds
 from layerdag.errors import UsageError
 from layerdag.models.base import PartialCheck, SampleResult
 from layerdag.models.draws import slot_uniforms
-from layerdag.models.fast import sampler as fast_sampling
+from layerdag.models.fast import compiled_sampler
 from layerdag.models.fast.candidates import NodeCandidates
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, DegreeConstraints, NeighborKinds
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.fast.sampler import (
+from layerdag.models.fast.particles import (
     Ancestries,
     ParticleWeights,
     resampled_rows,
@@ -350,7 +350,7 @@ def test_candidates_for_each_node_leave_fewer_violations_than_particles_alone(mo
     model = with_lists(small_model(dags), dags)
 
     def unlisted_parents(candidates: int) -> float:
-        monkeypatch.setattr(fast_sampling, "NODE_CANDIDATES", candidates)
+        monkeypatch.setattr(compiled_sampler, "NODE_CANDIDATES", candidates)
         batch = collated(list(drawn(model, 12, best_of=2, max_nodes=40).dags))
         kind_N, (source_E, target_E) = batch.x_NA[:, 0], batch.edge_index_2E
         fits_N = model.neighbors.of_parents.accepts(kind_N, target_E, kind_N[source_E])
@@ -381,10 +381,10 @@ def test_a_sample_that_branched_has_the_history_of_its_source_and_goes_on_by_its
     for sample, code in ((0, 10), (1, 20), (2, 30), (0, 11), (1, 21)):
         add(sample, code)
     buffer.add_edges(one, torch.tensor([1]), torch.tensor([2]), torch.tensor([0]))
-    buffer.branch(torch.tensor([0, 1, 2]), torch.tensor([1, 1, 2]))
+    buffer.branch(np.array([0, 1, 2]), np.array([1, 1, 2]))
     for sample, code in ((0, 12), (2, 31)):
         add(sample, code)
-    buffer.branch(torch.tensor([0, 1, 2]), torch.tensor([0, 1, 0]))
+    buffer.branch(np.array([0, 1, 2]), np.array([0, 1, 0]))
     add(1, 22)
     codes = [dag.x_NA[:, 0].tolist() for dag in buffer.result().dags]
     assert codes == [[20, 21, 12], [20, 21, 22], [20, 21, 12]]

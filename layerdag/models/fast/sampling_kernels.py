@@ -1,0 +1,382 @@
+"""What the kernels in C read and write (``native/sample``): a model's tables, and memory of rows.
+
+Shape letters: B graphs, D width of a state, E edges, F feature columns, H heads, K codes, P pairs,
+R rows, X selected graphs.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerdag.models.fast.constraints import NATS_PER_VIOLATION, KindAutomaton
+from layerdag.models.fast.decisions import Heads
+from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, read
+from layerdag.models.fast.layout import NEVER, token_codes
+from layerdag.models.fast.particles import NATS_PER_FIRST
+from layerdag.models.fast.sampler import SamplerModules
+from layerdag.models.fast.sampler_state import CodeMasks
+from layerdag.models.layers import CountEncoder
+from layerdag.runtime.native import library
+
+RESERVED_NUMBERS = 1 << 28
+"""Numbers for which address space is reserved at once; more positions are copied when they come."""
+
+FEATURES = 10
+"""Structural features of a row: the columns of ``StructuralFeatures``."""
+SIZE, LEFT, LAYER = 2, 4, 9
+"""Columns of the size of the newest layer, of its nodes to come, and of its number."""
+
+_TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
+_ARGUMENTS = {
+    "embed": "pp",
+    "remaining": "pififp",
+    "attend": "ppippp",
+    "append": "p",
+    "sizes": "pip",
+    "start_nodes": "p",
+    "add_place": "p",
+    "first_parents": "ppp",
+    "kinds": "ppp",
+    "in_degrees": "p",
+    "start_parents": "ppp",
+    "edge_types": "ippp",
+    "further_parents": "ippppp",
+    "choose": "ppppppp",
+    "attribute": "ippppp",
+    "set_out_degrees": "pp",
+}
+"""Arguments of each kernel after the model and the rows: pointers, integers and floats."""
+
+
+def _structure(name: str, **fields: type) -> type[ctypes.Structure]:
+    return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+def _named(names: str, kind: type) -> dict[str, type]:
+    return dict.fromkeys(names.split(), kind)
+
+
+# Each is kept in step with the structure of its name in native/sample/sample.h.
+_Counter = _structure("_Counter", lows=ctypes.c_void_p, codes=ctypes.c_int64)
+_Automaton = _structure(
+    "_Automaton",
+    **_named("start key target final", ctypes.c_void_p),
+    **_named("keys kinds", ctypes.c_int64),
+)
+_Model = _structure(
+    "_Model",
+    **_named(
+        "width key_width kinds types codes attributes token_features projections dynamic",
+        ctypes.c_int64,
+    ),
+    attribute_start=ctypes.c_void_p,
+    **_named("size in_degree token_count", _Counter),
+    **_named(
+        "token_table slot_table stub_table kind_table degree_table open_table token_offset source "
+        "observed pairs known_degrees min_parents max_parents first_state next_state",
+        ctypes.c_void_p,
+    ),
+    most_degree=ctypes.c_int64,
+    **_named("of_parents of_children", _Automaton),
+    offset=ctypes.c_void_p,
+)
+_Layer = _structure(
+    "_Layer",
+    **_named("heads attends passes", ctypes.c_int64),
+    **_named("slope memory pooled", ctypes.c_void_p),
+)
+_OF_CANDIDATES = "group first kind_P degree kind_group type_state parent edge_start base"
+_Rows = _structure(
+    "_Rows",
+    **_named("rows options memory_rows block pages position weighted", ctypes.c_int64),
+    **_named("temperature scale", ctypes.c_float),
+    **_named("per_violation per_first", ctypes.c_double),
+    **_named(
+        "seed possible sample layer_start before_start sibling structure out_degree used room last "
+        f"layer kind children color key block_key projection log_weight {_OF_CANDIDATES} "
+        "edge_parent edge_type",
+        ctypes.c_void_p,
+    ),
+)
+
+
+@cache
+def _kernels() -> ctypes.CDLL:
+    kernels = library()
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(kernels, f"sample_{name}")
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *(_TYPES[a] for a in arguments)]
+        function.restype = ctypes.c_int64
+    kernels.sample_copy_rows.argtypes = [_TYPES[a] for a in "piiiiipp"]
+    kernels.sample_copy_rows.restype = None
+    return kernels
+
+
+def _address(argument: Any) -> Any:
+    """Return where an array lies; other arguments as they are."""
+    if isinstance(argument, Tensor):
+        return argument.data_ptr()
+    return argument.ctypes.data if isinstance(argument, np.ndarray) else argument
+
+
+@final
+class ModelTables:
+    """Sizes, embeddings and constraints of a model.
+
+    Args:
+        modules: Of the model.
+        masks: The codes that nodes can have.
+    """
+
+    def __init__(self, modules: SamplerModules, masks: CodeMasks) -> None:
+        self._kept: list[Tensor] = []  # what the pointers point to
+        heads, constraints, type_sets = modules.heads, modules.constraints, modules.type_sets
+        tokens, at = modules.tokens, self._pointed
+        starts = [*modules.allowed.starts, masks.pairs_FF.shape[0]]
+        every_kind = constraints.observed_F.new_ones(modules.allowed.sizes[0])
+        self.structure = _Model(
+            width=tokens.embedding.weight.shape[1],
+            key_width=heads.pointer.key.out_features,
+            kinds=modules.allowed.sizes[0],
+            types=type_sets.next_state.shape[1],
+            codes=starts[-1],
+            attributes=len(modules.allowed.sizes),
+            token_features=tokens.embedding.offset_F.shape[0],
+            projections=3 + (heads.chosen_parents is not None),
+            dynamic=heads.pointer.token_codes is token_codes,
+            attribute_start=at(torch.tensor(starts)),
+            size=self._counter(heads.size),
+            in_degree=self._counter(heads.in_degree),
+            token_count=self._counter(tokens.scale),
+            token_table=at(tokens.embedding.weight),
+            slot_table=at(heads.slot.weight),
+            stub_table=at(heads.first_stub.weight),
+            kind_table=at(heads.kind_embedding.weight),
+            degree_table=at(heads.degree_embedding.weight),
+            open_table=at(heads.open_embedding.weight),
+            token_offset=at(tokens.embedding.offset_F),
+            source=at(constraints.source_K),
+            observed=at(torch.cat([every_kind, constraints.observed_F])),
+            pairs=at(masks.pairs_FF),
+            known_degrees=at(type_sets.known_degrees),
+            min_parents=at(constraints.min_parents_K),
+            max_parents=at(constraints.max_parents_K),
+            first_state=at(type_sets.first_state),
+            next_state=at(type_sets.next_state),
+            most_degree=type_sets.first_state.shape[1] - 1,
+            of_parents=self._automaton(modules.neighbors.of_parents),
+            of_children=self._automaton(modules.neighbors.of_children),
+            offset=at(modules.neighbors.offset_K),
+        )
+        self.possible = at(masks.graph_BF)
+        # Linear maps of a candidate parent: its key, and what it adds to states.
+        maps = [heads.pointer.key, heads.first_parent, heads.last_parent, heads.all_parents]
+        maps += [] if heads.chosen_parents is None else [heads.chosen_parents]
+        self.parent_maps_DK = torch.cat([linear.weight.detach() for linear in maps]).T.contiguous()
+
+    def _pointed(self, values: Tensor) -> int:
+        """Return the address of a tensor that stays alive as long as the tables."""
+        values = values.detach().contiguous()
+        self._kept.append(values)
+        return values.data_ptr()
+
+    def _counter(self, encoder: CountEncoder) -> ctypes.Structure:
+        return _Counter(lows=self._pointed(encoder.lows_K1), codes=encoder.num_codes)
+
+    def _automaton(self, automaton: KindAutomaton) -> ctypes.Structure:
+        return _Automaton(
+            start=self._pointed(automaton.start_K),
+            key=self._pointed(automaton.key_P),
+            target=self._pointed(automaton.target_P),
+            final=self._pointed(automaton.final_R),
+            keys=automaton.key_P.shape[0] - 1,
+            kinds=automaton.kinds,
+        )
+
+
+@final
+class RowMemory:
+    """What is known of every row, of its positions and of its candidates.
+
+    Args:
+        modules: Of the model, whose encoder is a ``WindowEncoder``.
+        masks: The codes that nodes can have.
+        seed_B: Seed of each sample.
+        options: Candidates for each node of a row.
+        weighted: Whether candidates are weighed by their neighbors.
+        temperature: Divides logits.
+        positions: For which there is room at first.
+    """
+
+    def __init__(
+        self,
+        modules: SamplerModules,
+        masks: CodeMasks,
+        seed_B: np.ndarray,
+        *,
+        options: int,
+        weighted: bool,
+        temperature: float,
+        positions: int,
+    ) -> None:
+        encoder, rows = modules.encoder, seed_B.shape[0] - 1
+        assert isinstance(encoder, WindowEncoder)
+        self.tables, self._seed_B = ModelTables(modules, masks), seed_B
+        self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
+        self._structure = _Rows(
+            rows=rows,
+            options=options,
+            memory_rows=rows,
+            block=modules.block,
+            weighted=weighted,
+            temperature=temperature,
+            scale=self._model.key_width**-0.5,
+            per_violation=NATS_PER_VIOLATION,
+            per_first=NATS_PER_FIRST,
+            seed=seed_B.ctypes.data,
+            possible=self.tables.possible,
+        )
+        self.layers = [
+            _Layer(
+                heads=encoder.heads,
+                attends=block.attention is read,
+                passes=block.messages is read,
+                slope=self._slope_H.data_ptr(),
+            )
+            for block in encoder.encoder_blocks
+        ]
+        self.features_BF = np.zeros((rows, FEATURES), dtype=np.int64)
+        self.features_BF[:, SIZE] = 1
+        self.log_weight_B = np.zeros(rows)
+        self._of_rows = {
+            "structure": self.features_BF,
+            "layer_start": np.ones(rows, dtype=np.int64),
+            "before_start": np.ones(rows, dtype=np.int64),
+            "sibling": np.full(rows, NEVER, dtype=np.int64),
+            "log_weight": self.log_weight_B,
+        }
+        names = _OF_CANDIDATES.split()
+        self._of_candidates = np.zeros((len(names), rows * options), dtype=np.int64)
+        candidates = dict(zip(names, self._of_candidates, strict=True))
+        for name, values in (self._of_rows | candidates).items():
+            setattr(self._structure, name, values.ctypes.data)
+        self._edges_2E = np.zeros((2, 0), dtype=np.int64)
+        self._of_positions: dict[str, np.ndarray] = {}
+        fits = RESERVED_NUMBERS // max(rows * self._numbers_per_position, 1)
+        self.reserve_positions(min(positions, max(fits, 64)))
+
+    @property
+    def _model(self) -> ctypes.Structure:
+        return self.tables.structure
+
+    @property
+    def _numbers_per_position(self) -> int:
+        width = self._model.projections + 2 * len(self.layers)
+        return self._model.width * width + self._model.key_width + 2 * FEATURES
+
+    def call(self, kernel: str, sample_B: Int[np.ndarray, " B"], *arguments: Any) -> int:
+        """Call a kernel on tensors, arrays and numbers, and return what it returns.
+
+        Args:
+            kernel: Its name, without "sample_".
+            sample_B: Index of each row's sample.
+            arguments: Further ones, contiguous.
+
+        Raises:
+            MemoryError: If it got no memory.
+        """
+        self._structure.sample = sample_B.ctypes.data
+        found: int = getattr(_kernels(), f"sample_{kernel}")(
+            ctypes.addressof(self._model),
+            ctypes.addressof(self._structure),
+            *map(_address, arguments),
+        )
+        if found < 0:
+            raise MemoryError(f"No memory for the sampler's step '{kernel}'; draw fewer graphs.")
+        return found
+
+    def go_to(self, position: int) -> None:
+        """Let kernels work at a position."""
+        self._structure.position = position
+        if position >= self._structure.pages * self._structure.block:
+            self.reserve_positions(2 * position)
+
+    def reserve_edges(self, edges: int) -> None:
+        """Make room for the edges of all candidates."""
+        if edges > self._edges_2E.shape[1]:
+            self._edges_2E = np.zeros((2, 2 * edges), dtype=np.int64)
+            parent_E, type_E = self._edges_2E
+            self._structure.edge_parent = parent_E.ctypes.data
+            self._structure.edge_type = type_E.ctypes.data
+
+    def reserve_positions(self, positions: int) -> None:
+        """Make room for so many positions of every row, in pages of one attention block each."""
+        rows, block, model = self._structure.memory_rows, self._structure.block, self._model
+        pages = -(-positions // block)
+        at_positions = {
+            name: ((pages, rows, block), np.int64)
+            for name in ["out_degree", "used", "room", "last", "layer", "kind", "children"]
+        }
+        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+            **at_positions,
+            "color": ((3, pages, rows, block), np.int64),
+            "key": ((pages, rows, block, model.key_width), np.float32),
+            "block_key": ((pages, rows, model.key_width), np.float32),
+            "projection": ((pages, rows, block, model.projections * model.width), np.float32),
+        }
+        for number in range(len(self.layers)):
+            shapes[f"memory {number}"] = ((pages, rows, block, 2 * model.width), np.float32)
+            shapes[f"pooled {number}"] = ((pages, rows, 2 * model.width), np.float32)
+        for name, (shape, kind) in shapes.items():
+            larger = np.zeros(shape, dtype=kind)  # takes memory where it is written
+            if name in self._of_positions:
+                before = self._of_positions[name]
+                for new, old in zip(_planes(name, larger), _planes(name, before), strict=True):
+                    new[: old.shape[0]] = old
+            self._of_positions[name] = larger
+            field, _, layer = name.partition(" ")
+            setattr(
+                self.layers[int(layer)] if layer else self._structure, field, larger.ctypes.data
+            )
+        self._structure.pages = pages
+
+    def select(self, row_B: Int[np.ndarray, " B"]) -> None:
+        """Keep the rows ``row_B``; one keeps its place, moves to the front, or is copied."""
+        target_X = np.flatnonzero(row_B != np.arange(row_B.shape[0]))
+        source_X = row_B[target_X]
+        for values in self._of_rows.values():
+            values[target_X] = values[source_X]
+        page, last = divmod(self._structure.position, self._structure.block)
+        for name, values in self._of_positions.items():
+            for plane in _planes(name, values):
+                _, row_bytes, *inner = plane.strides
+                of_blocks = name.startswith(("block_key", "pooled"))
+                _kernels().sample_copy_rows(
+                    plane.ctypes.data,
+                    self._structure.memory_rows,
+                    page + 1,
+                    row_bytes,
+                    row_bytes if of_blocks else (last + 1) * inner[0],
+                    target_X.shape[0],
+                    target_X.ctypes.data,
+                    source_X.ctypes.data,
+                )
+        self._structure.rows = row_B.shape[0]
+
+
+def _planes(name: str, values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the arrays of pages of a buffer: one for each radius of colors, else one."""
+    return tuple(values) if name == "color" else (values,)
+
+
+def joined_pointer(heads: Heads) -> tuple[Float[Tensor, "D K"], Float[Tensor, " K"]]:
+    """Return the pointer's four maps of a decision as one, with its bias."""
+    pointer = heads.pointer
+    maps = (pointer.query, pointer.far_query, pointer.code_scores, pointer.block_scores)
+    weight_DK = torch.cat([linear.weight.detach() for linear in maps]).T.contiguous()
+    return weight_DK, torch.cat([linear.bias.detach() for linear in maps])

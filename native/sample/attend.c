@@ -1,0 +1,118 @@
+/* Attention of the newest token of every row over its window and pooled blocks, and messages from its
+ * parents (WindowEncoder in encoder.py). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sample.h"
+
+/* Keys, then values, of each position of each row, and their means over complete blocks. */
+typedef struct {
+    int64_t heads, attends, passes;
+    const float *slope;
+    float *memory, *pooled;
+} layer_t;
+
+/* Width of a head: HEAD_WIDTH in layerdag/models/config.py. */
+enum { HEAD = 32 };
+
+/* Eight numbers anywhere in memory. */
+typedef float eight_t __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t eight_int_t __attribute__((vector_size(32)));
+
+/* Compiled once per instruction set; all sum in the same order. */
+#if defined(__linux__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define VECTORIZED __attribute__((target_clones("avx2", "default")))
+#else
+#define VECTORIZED
+#endif
+
+/* Attention of one query over `count` tokens, each with a key and then a value in `at`.
+ *
+ * Args: query times the scale, distance penalty `slope` of each head for the first `near` tokens, room for
+ * `count` weights, rounded up to eight. */
+VECTORIZED static void attend(const float *query, const float *const *at, int64_t count, int64_t near,
+    int64_t heads, const float *slope, float *weight, float *out) {
+    const int64_t width = heads * HEAD;
+    for (int64_t h = 0; h < heads; h++) {
+        const eight_t *q = (const eight_t *)(query + h * HEAD);
+        const eight_t q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
+        eight_t s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, total = {0};
+        float top = -INFINITY;
+        for (int64_t i = 0; i < count; i++) {
+            const eight_t *k = (const eight_t *)(at[i] + h * HEAD);
+            const eight_t p = (q0 * k[0] + q1 * k[1]) + (q2 * k[2] + q3 * k[3]);
+            const float score = ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]));
+            weight[i] = i < near ? score - slope[h] * (float)(near - 1 - i) : score;
+            top = weight[i] > top ? weight[i] : top;
+        }
+        for (int64_t i = 0; i < count; i++) weight[i] = weight[i] - top < -87 ? -87 : weight[i] - top;
+        /* exp(x) of numbers from -87 to 0, to a unit in the last place (Cephes, expf). */
+        for (int64_t i = 0; i < count; i += 8) {
+            const eight_t x = *(const eight_t *)(weight + i);
+            const eight_t n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* rounded */
+            const eight_t r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+            eight_t p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+            p = p * r + 8.3334519073e-3f;
+            p = p * r + 4.1665795894e-2f;
+            p = p * r + 1.6666665459e-1f;
+            p = p * r + 5.0000001201e-1f;
+            const eight_int_t power = (__builtin_convertvector(n, eight_int_t) + 127) << 23;
+            *(eight_t *)(weight + i) = (p * r * r + r + 1.0f) * (eight_t)power;
+        }
+        for (int64_t i = count; i % 8; i++) weight[i] = 0;
+        for (int64_t i = 0; i < count; i += 8) total += *(const eight_t *)(weight + i);
+        for (int64_t i = 0; i < count; i++) {
+            const eight_t *v = (const eight_t *)(at[i] + width + h * HEAD);
+            s0 += weight[i] * v[0], s1 += weight[i] * v[1], s2 += weight[i] * v[2], s3 += weight[i] * v[3];
+        }
+        const float all = ((total[0] + total[4]) + (total[2] + total[6])) +
+            ((total[1] + total[5]) + (total[3] + total[7]));
+        eight_t *to = (eight_t *)(out + h * HEAD);
+        to[0] = s0 / all, to[1] = s1 / all, to[2] = s2 / all, to[3] = s3 / all;
+    }
+}
+
+/* Append keys and values of the newest tokens, and write what these read: (rows, 2 * width), attended
+ * values and then the mean of the parents' values. Edges lie in the order of rows.
+ *
+ * Returns 0, or -1 without memory. */
+EXPORT int64_t sample_attend(const model_t *m, const rows_t *r, const layer_t *l, const float *projected,
+    int64_t edges, const int64_t *edge_row, const int64_t *edge_parent, float *out) {
+    const int64_t width = m->width, t = r->position, block = r->block;
+    const int64_t low = most(t / block - 1, 0) * block, pooled = low / block, near = t + 1 - low;
+    const int64_t count = near + pooled;
+    const float scale = 1 / sqrtf((float)HEAD);
+    float *weight = calloc((size_t)(count + 8), sizeof *weight);
+    float *query = malloc((size_t)width * sizeof *query);
+    const float **at = malloc((size_t)count * sizeof *at);
+    int64_t e = 0;
+    for (int64_t row = 0; weight && query && at && row < r->rows; row++) {
+        const float *from = projected + row * 3 * width;
+        float *to = out + row * 2 * width, *newest = l->memory + place(r, row, t) * 2 * width;
+        memcpy(newest, from + width, (size_t)(2 * width) * sizeof *newest);
+        memset(to, 0, (size_t)(2 * width) * sizeof *to);
+        if (l->attends) {
+            for (int64_t i = 0; i < width; i++) query[i] = from[i] * scale;
+            for (int64_t i = 0; i < near; i++) at[i] = l->memory + place(r, row, low + i) * 2 * width;
+            for (int64_t i = 0; i < pooled; i++)
+                at[near + i] = l->pooled + (i * r->memory_rows + row) * 2 * width;
+            attend(query, at, count, near, l->heads, l->slope, weight, to);
+        }
+        int64_t degree = 0;
+        for (; e < edges && edge_row[e] == row; e++, degree++)
+            if (l->passes)
+                add_row(l->memory + (place(r, row, edge_parent[e]) * 2 + 1) * width, width, to + width);
+        for (int64_t i = width; i < 2 * width; i++) to[i] /= (float)most(degree, 1);
+        if (t % block != block - 1) continue;
+        float *mean = l->pooled + (t / block * r->memory_rows + row) * 2 * width;
+        memset(mean, 0, (size_t)(2 * width) * sizeof *mean);
+        for (int64_t i = 0; i < block; i++) add_row(newest - i * 2 * width, 2 * width, mean);
+        for (int64_t i = 0; i < 2 * width; i++) mean[i] /= (float)block;
+    }
+    int64_t rc = weight && query && at ? 0 : -1;
+    free(weight);
+    free(query);
+    free(at);
+    return rc;
+}

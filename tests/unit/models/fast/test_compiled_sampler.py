@@ -1,0 +1,171 @@
+"""The sampler in C draws what the one in torch draws."""
+
+from dataclasses import replace
+from operator import eq
+
+import pytest
+import torch
+from operator_counts import request_of
+from small_models import SIZES, request, sampling_in_torch, small_dags, small_model
+
+from layerdag.dag.partial import Prefix
+from layerdag.dag.statistics import allowed_codes, edge_type_sets, neighbor_kinds
+from layerdag.models.base import JointCodeMasks, PartialCheck, SampleResult
+from layerdag.models.config import ConditioningConfig, HeadsConfig
+from layerdag.models.fast import sampling_kernels
+from layerdag.models.fast.compiled_sampler import CompiledSampler
+from layerdag.models.fast.constraints import AllowedCodes, EdgeTypeSets, NeighborKinds
+from layerdag.models.fast.encoder import ignore, read
+from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.sampler_state import OutputBuffer
+from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.checkpoint import SAMPLED, checkpoint_path, load_checkpoint
+
+DAGS = small_dags(8)
+
+
+def with_lists(model: FastLayerDAG) -> FastLayerDAG:
+    """Return the model with what training graphs have as neighbors and types of edges."""
+    parents, children = neighbor_kinds(DAGS, SIZES.attributes[0], 1)
+    statistics = replace(model.statistics, parents=parents, children=children)
+    model.neighbors = NeighborKinds(statistics)
+    return model
+
+
+def content(result: SampleResult) -> list[tuple[object, ...]]:
+    names = ("x_NA", "u_NA", "edge_index_2E", "edge_type_E", "layer_N")
+    graphs = [tuple(getattr(dag, name).tolist() for name in names) for dag in result.dags]
+    return list(zip(graphs, result.truncated, strict=True))
+
+
+def both_ways(
+    model: FastLayerDAG, count: int, patch: pytest.MonkeyPatch, **changes: object
+) -> tuple[SampleResult, SampleResult]:
+    """Return what the sampler in C and the one in torch draw; the first one must be in C."""
+    runs = []
+    run = CompiledSampler.run
+
+    def watched(sampler: CompiledSampler) -> SampleResult:
+        runs.append(sampler)
+        return run(sampler)
+
+    with patch.context() as inside:
+        inside.setattr(CompiledSampler, "run", watched)
+        compiled = model.sample(request(count, **changes))
+        assert runs
+        runs.clear()
+        sampling_in_torch(inside.setattr)
+        in_torch = model.sample(request(count, **changes))
+        assert not runs
+    return compiled, in_torch
+
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "out-degrees": {},
+    "no out-degrees": {"predict_out_degree": False},
+    "one long block": {"block": 64},
+    "blocks of two": {"block": 2},
+    "all parents": {"heads": HeadsConfig(chosen_parents="all")},
+    "no features of parents": {"heads": HeadsConfig(parent_features="none")},
+    "independent attributes": {"heads": HeadsConfig(attributes="independent")},
+    "remaining sizes": {"conditioning": ConditioningConfig(remaining_sizes="encoded")},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("best_of", [1, 3])
+def test_both_samplers_draw_the_same_graphs(variant, best_of, monkeypatch):
+    model = small_model(DAGS, **VARIANTS[variant])
+    sizes = {"nodes_B": torch.full((6,), 20.0), "layers_B": torch.tensor([torch.nan] * 6)}
+    compiled, in_torch = both_ways(with_lists(model), 6, monkeypatch, best_of=best_of, **sizes)
+    assert content(compiled) == content(in_torch)
+    assert max(dag.num_nodes for dag in compiled.dags) > 8
+
+
+def test_both_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
+    model = with_lists(small_model(DAGS))
+    statistics = replace(
+        model.statistics,
+        edge_type_sets=edge_type_sets(DAGS, SIZES),
+        allowed_codes=allowed_codes(DAGS, SIZES),
+    )
+    model.type_sets, model.allowed = (
+        EdgeTypeSets(SIZES, statistics),
+        AllowedCodes(SIZES, statistics),
+    )
+    generator = torch.Generator().manual_seed(1)
+    possible = JointCodeMasks(
+        torch.rand((12, 12), generator=generator) < 0.9,
+        torch.rand((4, 12), generator=generator) < 0.8,
+    )
+    asked = {"best_of": 2, "possible": possible, "temperature": 0.7, "min_layers": 5}
+    compiled, in_torch = both_ways(model, 4, monkeypatch, **asked)
+    assert content(compiled) == content(in_torch)
+
+
+@pytest.mark.parametrize(("attention", "messages"), [("none", "mean"), ("window", "none")])
+def test_both_leave_out_what_the_encoder_does_not_read(attention, messages, monkeypatch):
+    model = small_model(DAGS)
+    for block in model.encoder.encoder_blocks:
+        block.attention = read if attention == "window" else ignore
+        block.messages = read if messages == "mean" else ignore
+    compiled, in_torch = both_ways(model, 4, monkeypatch)
+    assert content(compiled) == content(in_torch)
+
+
+class OddKinds(PartialCheck):
+    """Refuses every third kind after two of the same, and graphs that end with kind 0."""
+
+    def start(self, rows: int) -> None:
+        self.kind_B, self.before_B = torch.zeros(2, rows, dtype=torch.int64)
+
+    def add(self, x_BA, row_X, parent_X, type_X) -> torch.Tensor:
+        assert (parent_X >= 0).all()
+        self.kind_B, self.before_B = x_BA[:, 0], self.kind_B
+        return ~((self.kind_B == self.before_B) & (self.kind_B % 3 == 0))
+
+    def may_end(self) -> torch.Tensor:
+        return self.kind_B != 0
+
+    def select(self, row_R: torch.Tensor) -> None:
+        self.kind_B, self.before_B = self.kind_B[row_R], self.before_B[row_R]
+
+
+def test_both_replace_particles_that_fail_a_check(monkeypatch):
+    model = with_lists(small_model(DAGS))
+    branched = []
+    branch = OutputBuffer.branch
+    monkeypatch.setattr(OutputBuffer, "branch", lambda *a: (branched.append(1), branch(*a))[1])
+    compiled, in_torch = both_ways(model, 5, monkeypatch, best_of=4, check=OddKinds())
+    assert content(compiled) == content(in_torch)
+    assert branched
+
+
+def test_memory_for_more_positions_comes_when_they_do(monkeypatch):
+    model = with_lists(small_model(DAGS))
+    whole = content(model.sample(request(4, best_of=2, max_nodes=150, min_layers=60)))
+    monkeypatch.setattr(sampling_kernels, "RESERVED_NUMBERS", 1)
+    grown = content(model.sample(request(4, best_of=2, max_nodes=150, min_layers=60)))
+    assert grown == whole
+    assert max(len(graph[4]) for graph, _ in whole) > 64
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"guidance": 2.0}, {"prefix": Prefix.from_dag(DAGS[0], 1)}],
+    ids=lambda c: next(iter(c)),
+)
+def test_guidance_and_given_nodes_are_left_to_torch(changes, monkeypatch):
+    monkeypatch.setattr(CompiledSampler, "run", lambda sampler: pytest.fail("in C"))
+    assert len(small_model(DAGS).sample(request(2, **changes)).dags) == 2
+
+
+def test_programs_of_the_shipped_checkpoint_are_the_same(monkeypatch):
+    """Sums in another order may round a probability otherwise: a decision in a million differs."""
+    checkpoint = load_checkpoint(checkpoint_path(SAMPLED))
+    asked = replace(request_of(checkpoint, GenerationSettings(num=8)), max_nodes=60, check=None)
+    model = checkpoint.model
+    compiled = content(model.sample(asked))
+    sampling_in_torch(monkeypatch.setattr)
+    same = sum(map(eq, compiled, content(model.sample(asked))))
+    assert same >= 7
