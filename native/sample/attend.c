@@ -16,16 +16,7 @@ typedef struct {
 /* Width of a head: HEAD_WIDTH in layerdag/models/config.py. */
 enum { HEAD = 32 };
 
-/* Eight numbers anywhere in memory. */
-typedef float eight_t __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t eight_int_t __attribute__((vector_size(32)));
-
-/* Compiled once per instruction set; all sum in the same order. */
-#if defined(__linux__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define VECTORIZED __attribute__((target_clones("avx2", "default")))
-#else
-#define VECTORIZED
-#endif
 
 /* Attention of one query over `count` tokens, each with a key and then a value in `at`.
  *

@@ -128,6 +128,16 @@ static inline int64_t next_kinds(const automaton_t *a, int64_t state, int64_t ki
     return a->key[low] == wanted ? a->target[low] : UNSEEN;
 }
 
+/* Eight numbers anywhere in memory. */
+typedef float eight_t __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* Compiled once per instruction set; all sum in the same order. */
+#if defined(__linux__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define VECTORIZED __attribute__((target_clones("avx2", "default")))
+#else
+#define VECTORIZED
+#endif
+
 /* Turn logits into running sums of probabilities, and draw from these. */
 void cumulate(const float *logit, int64_t count, double *reach);
 int64_t drawn_code(const double *reach, int64_t count, double u);

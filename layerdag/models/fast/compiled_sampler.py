@@ -10,19 +10,21 @@ of rows, J position buckets, K codes, R rows, X selected graphs.
 
 import ctypes
 from bisect import bisect_right
-from typing import Any, final
+from dataclasses import dataclass
+from typing import Any, cast, final
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from layerdag.models.base import SampleRequest
 from layerdag.models.fast.candidates import EdgesToParents
-from layerdag.models.fast.encoder import WindowEncoder
+from layerdag.models.fast.decisions import Readout
+from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder
 from layerdag.models.fast.particles import NODE_CANDIDATES
 from layerdag.models.fast.sampler import NextLayers, Sampler, SamplerModules
-from layerdag.models.fast.sampling_kernels import LAYER, LEFT, RowMemory, joined_pointer
+from layerdag.models.fast.sampling_kernels import LAYER, LEFT, RowMemory
 from layerdag.models.fast.tokens import FRACTIONS, OCTAVES
 
 
@@ -36,6 +38,83 @@ def supports(modules: SamplerModules, request: SampleRequest) -> bool:
         and request.prefix is None
         and isinstance(modules.encoder, WindowEncoder)
     )
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """Linear maps side by side, made ready for products with few rows.
+
+    Attributes:
+        weight_DK: Transposed weights.
+        bias_K: Their biases.
+    """
+
+    weight_DK: Float[Tensor, "D K"]
+    bias_K: Float[Tensor, " K"]
+
+    @classmethod
+    def of(cls, *linear: nn.Linear) -> "LinearMap":
+        """Return the maps of some modules, end to end."""
+        weight_KD = torch.cat([each.weight.detach() for each in linear])
+        biases = [each.bias.detach() for each in linear if each.bias is not None]
+        bias_K = torch.cat(biases) if biases else weight_KD.new_zeros(weight_KD.shape[0])
+        return cls(weight_KD.T.contiguous(), bias_K)
+
+    def __call__(self, x_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R K"]:
+        """Return what the maps make of some rows."""
+        return torch.addmm(self.bias_K, x_RD, self.weight_DK)
+
+
+@dataclass(frozen=True, eq=False)
+class ActivatedMap:
+    """A readout: normalization, GELU, linear maps.
+
+    Attributes:
+        scale_D: Of the normalization.
+        linear: The maps.
+    """
+
+    scale_D: Float[Tensor, " D"]
+    linear: LinearMap
+
+    @classmethod
+    def of(cls, readout: Readout) -> "ActivatedMap":
+        """Return the readout of a module."""
+        return cls(readout.norm.weight.detach(), LinearMap.of(readout.project))
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderLayer:
+    """The maps of an encoder block.
+
+    Attributes:
+        scale_D: Of the normalization before attention.
+        query_key_value: Of attention.
+        mix: Of what attention and messages bring.
+        feed_scale_D: Of the normalization before the feed-forward network.
+        widen: Its first map.
+        narrow: Its second one.
+    """
+
+    scale_D: Float[Tensor, " D"]
+    query_key_value: LinearMap
+    mix: LinearMap
+    feed_scale_D: Float[Tensor, " D"]
+    widen: LinearMap
+    narrow: LinearMap
+
+    @classmethod
+    def of(cls, block: EncoderBlock) -> "EncoderLayer":
+        """Return the maps of a module."""
+        norm, widen, _, narrow = block.feed
+        return cls(
+            block.norm.weight.detach(),
+            LinearMap.of(block.query_key_value),
+            LinearMap.of(block.mix),
+            cast(nn.LayerNorm, norm).weight.detach(),
+            LinearMap.of(cast(nn.Linear, widen)),
+            LinearMap.of(cast(nn.Linear, narrow)),
+        )
 
 
 @final
@@ -55,17 +134,41 @@ class CompiledSampler(Sampler):
             positions=request.max_nodes + 1,
         )
         assert isinstance(modules.encoder, WindowEncoder)
-        self._encoder_blocks = modules.encoder.encoder_blocks
-        self._pointer = joined_pointer(modules.heads)
+        self._encoder = [EncoderLayer.of(block) for block in modules.encoder.encoder_blocks]
+        heads, pointer = modules.heads, modules.heads.pointer
+        # What is linear in a parent is computed once: its key, and what it adds to states.
+        of_parents = [pointer.key, heads.first_parent, heads.last_parent, heads.all_parents]
+        of_parents += [] if heads.chosen_parents is None else [heads.chosen_parents]
+        self._last_scale_D = modules.last_norm.weight.detach()
+        self._of_parents, self._context = LinearMap.of(*of_parents), LinearMap.of(heads.context)
+        self._pointer = ActivatedMap(
+            pointer.norm.weight.detach(),
+            LinearMap.of(
+                pointer.query, pointer.far_query, pointer.code_scores, pointer.block_scores
+            ),
+        )
+        self._size, self._kind, self._degree, self._type = map(
+            ActivatedMap.of,
+            (heads.size_readout, heads.kind_readout, heads.degree_readout, heads.type_readout),
+        )
+        self._others = [ActivatedMap.of(cast(Readout, each)) for each in heads.other_readouts]
         # States of groups: by first parent and kind, after a parent, and sums of chosen parents.
         width = self.encoded_RD.shape[1]
         self._states = [torch.empty(self.rows * options, width) for _ in range(5)]
+        self._activated_GD = torch.empty(self.rows * options, width)
         self._x_BA = modules.tokens.start_A.expand(self.rows, -1).contiguous()
         nothing = torch.zeros(0, dtype=torch.int64)
         self._newest = EdgesToParents(nothing, nothing, nothing)
 
     def _call(self, kernel: str, *arguments: Any) -> int:
         return self._memory.call(kernel, self.sample_B, *arguments)
+
+    def _read(
+        self, readout: ActivatedMap, state_GD: Float[Tensor, "_ D"], groups: int
+    ) -> Float[Tensor, "G K"]:
+        """Return the logits of the first groups."""
+        self._call("activate", groups, state_GD, readout.scale_D, self._activated_GD)
+        return readout.linear(self._activated_GD[:groups])
 
     def _encode(self, position: int) -> Float[Tensor, "R D"]:
         """Encode the newest token of every graph and remember it."""
@@ -80,20 +183,26 @@ class CompiledSampler(Sampler):
         self._call("embed", self._x_BA, x_BD)
         x_BD += before_BD
         read_BD = torch.empty(self.rows, 2 * x_BD.shape[1])  # attended, and from the parents
-        for block, layer in zip(self._encoder_blocks, self._memory.layers, strict=True):
+        normed_BD = self._activated_GD[: self.rows]
+        for layer, memory in zip(self._encoder, self._memory.layers, strict=True):
+            self._call("normalize", self.rows, x_BD, layer.scale_D, normed_BD)
             self._call(
                 "attend",
-                ctypes.addressof(layer),
-                block.query_key_value(block.norm(x_BD)),
+                ctypes.addressof(memory),
+                layer.query_key_value(normed_BD),
                 newest.candidate_X.shape[0],
                 newest.candidate_X,
                 newest.parent_X,
                 read_BD,
             )
-            x_BD = x_BD + block.mix(read_BD)
-            x_BD = x_BD + block.feed(x_BD)
-        encoded_BD: Tensor = modules.last_norm(x_BD) + after_BD
-        self._call("append", encoded_BD @ self._memory.tables.parent_maps_DK)
+            x_BD = x_BD.addmm_(read_BD, layer.mix.weight_DK)
+            self._call("normalize", self.rows, x_BD, layer.feed_scale_D, normed_BD)
+            wide_BK = layer.widen(normed_BD)
+            self._call("gelu", wide_BK.numel(), wide_BK)
+            x_BD = x_BD.addmm_(wide_BK, layer.narrow.weight_DK).add_(layer.narrow.bias_K)
+        self._call("normalize", self.rows, x_BD, self._last_scale_D, normed_BD)
+        encoded_BD = normed_BD + after_BD
+        self._call("append", self._of_parents(encoded_BD))
         return encoded_BD
 
     def _remaining_sizes(self) -> Float[Tensor, "B F"]:
@@ -116,7 +225,7 @@ class CompiledSampler(Sampler):
         """Draw the size of the next layer of every graph."""
         self._memory.go_to(position)
         size_B = np.empty(self.rows, dtype=np.int64)
-        logits_BK = self.modules.heads.size_readout(self.encoded_RD)
+        logits_BK = self._read(self._size, self.encoded_RD, self.rows)
         self._call("sizes", logits_BK, self.request.min_layers, size_B)
         features_BF = self._memory.features_BF[: self.rows]
         number_B = features_BF[:, LAYER] + int(position > 1)
@@ -130,19 +239,20 @@ class CompiledSampler(Sampler):
         """Draw candidates for the next node of every graph, and keep one of each."""
         heads = self.modules.heads
         first_GD, kind_GD, after_GD, sum_GD, other_GD = self._states
-        context_BD = heads.context(self.encoded_RD)
+        context_BD = self._context(self.encoded_RD)
         self._call("add_place", context_BD)
-        groups = self._call("first_parents", self._pointed(context_BD), context_BD, first_GD)
-        groups = self._call("kinds", heads.kind_readout(first_GD[:groups]), first_GD, kind_GD)
-        edges = self._call("in_degrees", heads.degree_readout(kind_GD[:groups]))
+        scores_GK = self._read(self._pointer, context_BD, self.rows)
+        groups = self._call("first_parents", scores_GK, context_BD, first_GD)
+        groups = self._call("kinds", self._read(self._kind, first_GD, groups), first_GD, kind_GD)
+        edges = self._call("in_degrees", self._read(self._degree, kind_GD, groups))
         self._memory.reserve_edges(edges)
         groups, rank = self._call("start_parents", kind_GD, sum_GD, after_GD), 0
         while groups:
-            logits_GK = heads.type_readout(after_GD[:groups])
+            logits_GK = self._read(self._type, after_GD, groups)
             groups = self._call("edge_types", rank, logits_GK, after_GD, sum_GD)
             if groups:
                 rank += 1
-                scores_GK = self._pointed(after_GD[:groups])
+                scores_GK = self._read(self._pointer, after_GD, groups)
                 groups = self._call(
                     "further_parents", rank, scores_GK, kind_GD, sum_GD, other_GD, after_GD
                 )
@@ -151,19 +261,15 @@ class CompiledSampler(Sampler):
         x_BA = torch.empty_like(self._x_BA[: self.rows])
         allowed_BF = torch.empty(self.rows, self.masks.pairs_FF.shape[0], dtype=torch.bool)
         kept = self._call("choose", kind_GD, x_BA, allowed_BF, state_BD, *edge_3E)
-        for index, readout in enumerate(heads.other_readouts, start=1):
+        for index, readout in enumerate(self._others, start=1):
             chained = index <= heads.num_chained
             table = heads.other_embeddings[index - 1].weight if chained else None
-            self._call("attribute", index, readout(state_BD), table, x_BA, allowed_BF, state_BD)
+            logits_BK = self._read(readout, state_BD, self.rows)
+            self._call("attribute", index, logits_BK, table, x_BA, allowed_BF, state_BD)
         out_degree_B = self._out_degrees(position, state_BD, x_BA[:, 0])
         self._x_BA, self._newest = x_BA, EdgesToParents(*edge_3E[:, :kept])
         layer_B = torch.from_numpy(self._memory.features_BF[: self.rows, LAYER].copy())
         self._finish_nodes(position, x_BA, layer_B, self._newest, out_degree_B)
-
-    def _pointed(self, state_GD: Float[Tensor, "G D"]) -> Float[Tensor, "G K"]:
-        """Return queries, and scores of codes, of decisions on a parent."""
-        weight_DK, bias_K = self._pointer
-        return torch.addmm(bias_K, self.modules.heads.pointer.activate(state_GD), weight_DK)
 
     def _set_out_degrees(
         self, position: int, out_degree_B: Int[Tensor, " B"], capacity_B: Int[Tensor, " B"]

@@ -65,7 +65,7 @@ class SamplerModules:
     conditions: ConditionEncoder
     remaining: RemainingSizes | None
     encoder: Encoder
-    last_norm: nn.Module
+    last_norm: nn.LayerNorm
     heads: Heads
     constraints: DegreeConstraints
     neighbors: NeighborKinds

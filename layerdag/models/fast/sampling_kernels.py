@@ -10,11 +10,10 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, KindAutomaton
-from layerdag.models.fast.decisions import Heads
 from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, read
 from layerdag.models.fast.layout import NEVER, token_codes
 from layerdag.models.fast.particles import NATS_PER_FIRST
@@ -37,6 +36,9 @@ _ARGUMENTS = {
     "remaining": "pififp",
     "attend": "ppippp",
     "append": "p",
+    "normalize": "ippp",
+    "activate": "ippp",
+    "gelu": "ip",
     "sizes": "pip",
     "start_nodes": "p",
     "add_place": "p",
@@ -174,10 +176,6 @@ class ModelTables:
             offset=at(modules.neighbors.offset_K),
         )
         self.possible = at(masks.graph_BF)
-        # Linear maps of a candidate parent: its key, and what it adds to states.
-        maps = [heads.pointer.key, heads.first_parent, heads.last_parent, heads.all_parents]
-        maps += [] if heads.chosen_parents is None else [heads.chosen_parents]
-        self.parent_maps_DK = torch.cat([linear.weight.detach() for linear in maps]).T.contiguous()
 
     def _pointed(self, values: Tensor) -> int:
         """Return the address of a tensor that stays alive as long as the tables."""
@@ -372,11 +370,3 @@ class RowMemory:
 def _planes(name: str, values: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the arrays of pages of a buffer: one for each radius of colors, else one."""
     return tuple(values) if name == "color" else (values,)
-
-
-def joined_pointer(heads: Heads) -> tuple[Float[Tensor, "D K"], Float[Tensor, " K"]]:
-    """Return the pointer's four maps of a decision as one, with its bias."""
-    pointer = heads.pointer
-    maps = (pointer.query, pointer.far_query, pointer.code_scores, pointer.block_scores)
-    weight_DK = torch.cat([linear.weight.detach() for linear in maps]).T.contiguous()
-    return weight_DK, torch.cat([linear.bias.detach() for linear in maps])
