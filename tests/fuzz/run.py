@@ -25,6 +25,7 @@ CHECKS = ("-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitiz
 COVERAGE = "-fsanitize-coverage=trace-pc"
 TESTS = (
     "tests/unit/graph",
+    "tests/unit/models/fast/test_compiled_sampler.py",
     "tests/unit/simulator",
     "tests/unit/traces",
     "tests/unit/validation/test_fixes.py",
