@@ -6,6 +6,7 @@ storages of their own without content, and views share that of their base, so th
 through views, results of tuples and waits without any rule for them.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -182,19 +183,10 @@ class Recorder(TorchDispatchMode):
     def _view(self, tensor: torch.Tensor) -> TensorView:
         """Return where a tensor lies; its storage is held, so that no other gets its id."""
         key = self._storage(tensor)
-        size = tensor.element_size()
+        shape, extent, elements, size, dtype = _layout(tensor.shape, tensor.stride(), tensor.dtype)
         begin = int(tensor.storage_offset()) * size
-        shape = tuple(map(int, tensor.shape))
-        extent = sum((n - 1) * abs(int(s)) for n, s in zip(shape, tensor.stride(), strict=True))
-        return TensorView(
-            key,
-            begin,
-            begin + (extent + 1) * size,
-            int(tensor.numel()) * size,
-            shape,
-            str(tensor.dtype).removeprefix("torch."),
-            _device(tensor).type,
-        )
+        end = begin + extent * size
+        return TensorView(key, begin, end, elements * size, shape, dtype, _device(tensor).type)
 
     def _storage(self, tensor: torch.Tensor) -> int:
         """Return the id of a tensor's storage, that of its origin where a view has its own."""
@@ -254,6 +246,17 @@ class Recorder(TorchDispatchMode):
 
     def _set_optimizer(self, inside: bool) -> None:
         self._in_optimizer = inside
+
+
+@lru_cache(maxsize=4096)
+def _layout(
+    shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype
+) -> tuple[tuple[int, ...], int, int, int, str]:
+    """Return shape, elements from the first to the last, elements, bytes of one, word of dtype."""
+    sizes = tuple(map(int, shape))
+    extent = 1 + sum((n - 1) * abs(int(s)) for n, s in zip(sizes, stride, strict=True))
+    word = str(dtype).removeprefix("torch.")
+    return sizes, extent, math.prod(sizes), dtype.itemsize, word
 
 
 @lru_cache(maxsize=4096)
