@@ -193,6 +193,7 @@ _PIECE = 1 << 16
 _LOOK = 1 << 24
 _STEP = 1 << 20
 _WHOLE_STEP = 1 << 24
+_UNASKED = 1 << 20  # to ask how much memory is free takes ten times as long as to read a small file
 _XZ_MEMORY = 1 << 30
 
 
@@ -366,13 +367,14 @@ def read_whole(
         LayerdagError: Of the kind asked for, if the file does not exist, is a folder, is empty, is
             a damaged archive, or holds more than ``limit`` bytes.
     """
-    limit = min(MAX_BYTES, available_memory() // 2) if limit is None else limit
-    whole = io.BytesIO()
+    whole, most = io.BytesIO(), MAX_BYTES if limit is None else limit
     with open_unpacked(path, error) as stream:
-        while part := stream.read(min(_WHOLE_STEP, limit + 1 - whole.tell())):
+        while part := stream.read(min(_WHOLE_STEP, most + 1 - whole.tell())):
             whole.write(part)
-            if whole.tell() > limit:
-                raise error(_too_large(path, limit))
+            if limit is None and whole.tell() > _UNASKED:
+                most = min(MAX_BYTES, available_memory() // 2)
+            if whole.tell() > most:
+                raise error(_too_large(path, most))
     if not whole.tell():
         raise error(f"{path}: the file is empty; copy or collect it again.")
     return whole.getvalue()

@@ -218,6 +218,9 @@ def test_no_file_takes_more_than_half_of_the_memory_that_is_left(
 ) -> None:
     path = tmp_path / "x"
     path.write_bytes(bytes(1001))
+    monkeypatch.setattr(reading, "available_memory", lambda: pytest.fail("asked for a small file"))
+    assert len(read_whole(path)) == 1001
+    monkeypatch.setattr(reading, "_UNASKED", 1000)
     monkeypatch.setattr(reading, "available_memory", lambda: 2002)
     assert len(read_whole(path)) == 1001
     monkeypatch.setattr(reading, "available_memory", lambda: 2000)
