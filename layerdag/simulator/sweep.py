@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -26,6 +26,7 @@ from layerdag.simulator.compute_choice import model_files
 from layerdag.simulator.config import Congestion, GroupCollectives, RunOptions
 from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.workload import rank_files, read_workload
+from layerdag.traces.trace import Workload
 from layerdag.version import __version__
 
 R = TypeVar("R")
@@ -154,13 +155,36 @@ class SweepPoint:
         """Return a hash of all that determines the outcome: contents of files, our version."""
         named = {"layerdag": __version__, **asdict(self)}
         digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode())
-        groups = sorted(Path(self.prefix).parent.glob("*comm_group.json"))
-        fitted = model_files(self.compute)
-        for path in (*rank_files(self.prefix), *groups, *fitted):
+        digest.update(_content_hashes(_stamped(self.prefix)))
+        configured = (Path(self.system_file), Path(self.network_file))
+        for path in (*model_files(self.compute), *configured):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
-        for name in (self.system_file, self.network_file):
-            digest.update(hashlib.sha256(Path(name).read_bytes()).digest())
         return digest.hexdigest()
+
+
+_Stamps = tuple[tuple[Path, int, int], ...]
+"""Files with times of change, ns, and sizes: what tells whether one is as it was."""
+
+
+def _stamped(prefix: str) -> _Stamps:
+    """Return the files of a workload as they are now."""
+    groups = sorted(Path(prefix).parent.glob("*comm_group.json"))
+    stats = ((path, path.stat()) for path in (*rank_files(prefix), *groups))
+    return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
+
+
+@lru_cache(maxsize=8)
+def _content_hashes(files: _Stamps) -> bytes:
+    """Return the hashes of files, end to end; points share workloads."""
+    return b"".join(hashlib.sha256(path.read_bytes()).digest() for path, _, _ in files)
+
+
+@lru_cache(maxsize=1)  # points of one workload follow each other
+def _workload(prefix: str, files: _Stamps) -> Workload:
+    """Return a workload whose files are as stamped."""
+    workload = read_workload(prefix)
+    reject_world_description(workload)
+    return workload
 
 
 @dataclass(frozen=True)
@@ -313,8 +337,7 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         groups = GroupCollectives(point.group_collectives)
         system = replace(cluster.system, group_collectives=groups)
         cluster = replace(cluster, system=system)
-        workload = read_workload(point.prefix)
-        reject_world_description(workload)
+        workload = _workload(point.prefix, _stamped(point.prefix))
         result = simulate(workload, cluster, compute=point.compute)
     except (LayerdagError, ValueError) as error:
         told = _without_folders(str(error), point)

@@ -26,7 +26,7 @@ from layerdag.simulator.sweep import (
     speed_ups,
     write_rows,
 )
-from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.chakra.workload import rank_files, write_workload
 
 NETWORK = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [{}]\nlatency: [100]\n"
 
@@ -179,6 +179,7 @@ def test_a_failure_of_the_moment_is_tried_again(folder, monkeypatch):
     points = read_sweep(folder / "sweep.yml")[:1]
     with monkeypatch.context() as short:
         short.setattr("layerdag.runtime.reading.available_memory", lambda: 100)
+        short.setattr("layerdag.runtime.reading._UNASKED", 0)
         (failed,) = run_sweep(points, folder / "journal")
     (row,) = run_sweep(points, folder / "journal")
     assert "on this machine" in failed.error
@@ -441,3 +442,18 @@ def test_a_picture_has_a_bar_for_each_complete_row_in_milliseconds(tmp_path, mon
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["a | s | n | reference", "b | s | n | reference"]
     assert drawn["figure"].get_figheight() == pytest.approx(1 + 0.28 * 2)
+
+
+def test_points_of_one_workload_read_it_once_and_again_when_it_changes(folder, monkeypatch):
+    points, read = read_sweep(folder / "sweep.yml"), []
+    reading = sweep.read_workload
+    monkeypatch.setattr(sweep, "read_workload", lambda at: (read.append(at), reading(at))[1])
+    sweep._workload.cache_clear()
+    before = list(run_sweep(points, folder / "journal"))
+    assert len(points) > len(read) == len({point.prefix for point in points})
+    (first, *_) = {point.prefix for point in points}
+    ranks = len(rank_files(first))
+    write_workload(workload(*[[comp(0, 7)]] * ranks), first, overwrite=True)
+    after = list(run_sweep(points, folder / "journal"))
+    changed = [one != other for one, other in zip(before, after, strict=True)]
+    assert changed == [point.prefix == first for point in points]
