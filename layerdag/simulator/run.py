@@ -72,7 +72,8 @@ def require_durations(workload: Workload, compute: ComputeModel) -> None:
     costed = any(_has_costs(trace, row_M) for trace, row_M in _computing(workload))
     if costed and isinstance(compute, ReferenceCompute):
         return
-    count = sum(row_M.size for _, row_M in _computing(workload))
+    ranks_of = Counter(map(id, workload.traces))
+    count = sum(row_M.size * ranks_of[id(trace)] for trace, row_M in _computing(workload))
     remedy = (
         "choose a device with --compute, such as h100, to make times of num_ops and tensor_size"
         if costed
@@ -212,8 +213,8 @@ def _stored(program: LoweredProgram) -> Iterator[str]:
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:
-    """Yield each trace that computes, with the rows of its compute nodes."""
-    for trace in workload.traces:
+    """Yield each trace that computes, once for all ranks that share it, with its compute rows."""
+    for trace in {id(trace): trace for trace in workload.traces}.values():
         row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
         if row_M.size:
             yield trace, row_M
