@@ -95,6 +95,14 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(20241)
 
 
+@pytest.fixture(scope="module")
+def few_redraws() -> Iterator[None]:
+    """Draw faulty jobs twice more instead of eight times: untrained models draw hardly others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layerdag.sampling.generation._REDRAWS_OF_FAULTS", 2)
+        yield
+
+
 @pytest.fixture
 def ready_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start other processes as copies of one that has imported torch, which takes seconds."""

@@ -103,10 +103,11 @@ class Wire(IntEnum):
     BYTES = 31
 
 
-INTEGER_WIRES = tuple(range(Wire.INT32, Wire.BOOL + 1, 2))
-"""Types of attributes that are one integer or truth value."""
-UNSIGNED_WIRES = (Wire.UINT64, Wire.FIXED64)
-"""Those of 64 bits without a sign."""
+_WIRES = np.arange(256)  # tables, because np.isin takes longer than all else of a short trace
+IS_INTEGER = (_WIRES >= Wire.INT32) & (_WIRES <= Wire.BOOL) & (_WIRES % 2 == 1)
+"""Whether each type of attribute is one integer or truth value."""
+IS_UNSIGNED = (_WIRES == Wire.UINT64) | (_WIRES == Wire.FIXED64)
+"""Whether it is one of 64 bits without a sign."""
 
 
 def wire_name(wire: int) -> str:
@@ -264,7 +265,7 @@ class Trace:
         present_N = np.zeros(self.num_nodes, dtype=bool)
         row_A, node_A = self._integer_rows(name)
         wire_A = self.attributes.wire_A[row_A]
-        unsigned_A = np.isin(wire_A, UNSIGNED_WIRES)
+        unsigned_A = IS_UNSIGNED[wire_A]
         large_A = unsigned_A & (self.attributes.word_A[row_A] > MOST_OF_A_NUMBER)
         if large_A.any():
             first = int(np.argmax(large_A))
@@ -285,7 +286,7 @@ class Trace:
         """Return (attribute rows, node rows) of an integer attribute, or raise TraceError."""
         row_A, node_A = self._rows(name)
         wire_A = self.attributes.wire_A[row_A]
-        wrong_A = ~np.isin(wire_A, INTEGER_WIRES)
+        wrong_A = ~IS_INTEGER[wire_A]
         if wrong_A.any():
             bad = int(self.id_N[node_A[np.argmax(wrong_A)]])
             raise TraceError(
@@ -310,7 +311,7 @@ class Trace:
         row_A, node_A = self._rows(name)
         wire_A, word_A = self.attributes.wire_A[row_A], self.attributes.word_A[row_A]
         text_A = wire_A == Wire.STRING
-        digits_A = np.isin(wire_A, INTEGER_WIRES) & numbers
+        digits_A = IS_INTEGER[wire_A] & numbers
         other_A = np.flatnonzero(~text_A & ~digits_A)
         if other_A.size:
             first = int(other_A[0])
@@ -321,7 +322,7 @@ class Trace:
         value_N = np.full(self.num_nodes, "", dtype=object)
         pool = np.array(self.strings, dtype=object)
         value_N[node_A[text_A]] = pool[word_A[text_A].astype(np.int64)]
-        unsigned_A = digits_A & np.isin(wire_A, UNSIGNED_WIRES)
+        unsigned_A = digits_A & IS_UNSIGNED[wire_A]
         value_N[node_A[unsigned_A]] = word_A[unsigned_A].astype(str).astype(object)
         signed_A = digits_A & ~unsigned_A
         value_N[node_A[signed_A]] = word_A[signed_A].view(np.int64).astype(str).astype(object)

@@ -13,6 +13,8 @@ from layerdag.models.base import SampleRequest, build_model, model_config
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.training.weight_transfer import spec_for
 
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
 FOLDER = Path(__file__).resolve().parents[2] / "configs" / "experiment" / "ablation"
 ABLATIONS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 SMALL = ["model.width=32", "model.depth=1"]

@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from layerdag.models.base import Conditions
 from layerdag.models.layers import segment_mean
+from layerdag.validation.operators import operator_of
 
 MEANINGS = {
     "A": "node attributes",
@@ -123,6 +124,11 @@ def test_shapes_are_checked_when_tests_call_a_function() -> None:
 def test_shapes_are_checked_when_tests_make_a_dataclass() -> None:
     with pytest.raises(TypeError, match="Conditions"):
         Conditions(torch.zeros(3, 1), torch.zeros(2, 1, dtype=torch.int64))
+
+
+def test_types_are_checked_where_no_shape_is_named() -> None:
+    with pytest.raises(TypeError, match="operator_of"):
+        operator_of(3)
 
 
 def test_calls_1_2_4_and_8_of_a_function_are_checked_in_each_test() -> None:

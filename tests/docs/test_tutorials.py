@@ -1,8 +1,6 @@
 """The Python of a page, blocks tagged ``python test``, runs in order as one script."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,12 @@ PAGES = [page for page in sorted(DOCS.rglob("*.md")) if script(page)]
 @pytest.mark.slow
 @pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     (tmp_path / "page.py").write_text(script(page))
     done = subprocess.run(
-        [sys.executable, "page.py"],
+        ["python", "page.py"],
         cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=600,

@@ -14,7 +14,10 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,14 +112,14 @@ def _write(path: Path, content: bytes) -> Path:
     return path
 
 
-def fuzz(out: Path, seconds: int) -> bool:
+def fuzz(programs: Sequence[Path], out: Path, seconds: int) -> bool:
     """Run every target at once; return whether all ended without a fault."""
     inputs, seed = seeds(out), int(time.time())
     print(f"fuzzing for {seconds} s with seed {seed}", flush=True)
     runs = []
-    for target in TARGETS:
-        words = [build_target(target, out), str(seconds), str(seed), out / f"{target.name}.crash"]
-        runs.append(subprocess.Popen([*words, *inputs[target.name]]))
+    for program in programs:
+        words = [program, str(seconds), str(seed), out / f"{program.name}.crash"]
+        runs.append(subprocess.Popen([*words, *inputs[program.name]]))
     codes = [run.wait() for run in runs]
     return not any(codes)
 
@@ -153,8 +156,11 @@ def main() -> int:
         return 2
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    fuzzed = fuzz(out, options.seconds)
-    tested = test(build_library(out))
+    with ThreadPoolExecutor() as pool:
+        library = pool.submit(build_library, out)
+        programs = list(pool.map(build_target, TARGETS, repeat(out)))
+        fuzzed = fuzz(programs, out, options.seconds)
+        tested = test(library.result())
     return 0 if fuzzed and tested else 1
 
 

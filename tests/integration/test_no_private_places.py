@@ -16,6 +16,8 @@ from layerdag.codec.unfolding import unfold
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.training.checkpoint import RUN_FILE
 
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
 FOLDER, USER, HOST = "TellingFolder4711", "tellinguser4711", "tellinghost4711"
 FAMILY = "tellingfamily4711"
 TINY = (

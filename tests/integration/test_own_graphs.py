@@ -9,6 +9,8 @@ from raw_graphs import chain
 from layerdag.cli.main import main
 from layerdag.graph.attributed_graph import write_json
 
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
 TINY = ["model.width=32", "model.depth=1", "training.max_steps=2", "logger.sample_graphs=0"]
 
 

@@ -11,6 +11,8 @@ import pytest
 from layerdag.cli.main import main
 from layerdag.training.loggers import JsonlLogger
 
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
 TINY = (
     "data.max_nodes=60",
     "model.width=32",

@@ -9,6 +9,8 @@ from raw_graphs import chain
 from layerdag.cli.main import main
 from layerdag.graph.attributed_graph import write_json
 
+pytestmark = pytest.mark.usefixtures("few_redraws")
+
 QUICK = ["training.max_steps=2", "logger.sample_graphs=0"]
 
 

@@ -1,20 +1,14 @@
 """Untrained checkpoints, made once for all rooms, whose tests leave them as they are."""
 
-from collections.abc import Iterator
-
 import pytest
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
-from layerdag.sampling import generation
 from layerdag.training.checkpoint import LoadedCheckpoint
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_redraws() -> Iterator[None]:
-    """Draw faulty jobs twice more instead of eight times: untrained models draw hardly others."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generation, "_REDRAWS_OF_FAULTS", 2)
-        yield
+def few_redraws_everywhere(few_redraws: None) -> None:
+    """Draw few faulty jobs again in all tests of rooms."""
 
 
 @pytest.fixture(scope="session")

@@ -98,6 +98,11 @@ class Server:
     ) -> None:
         self.tree, self.cases, self.record, self.prepare = tree, cases, record, prepare
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Let the search for functions see what the tests' own hook has set aside."""
+        gc.unfreeze()
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = {item.nodeid: item for item in session.items}

@@ -60,7 +60,7 @@ from layerdag.traces.builder import (
 from layerdag.traces.chakra.storage import note_storage
 from layerdag.traces.chakra.wire import decode_metadata, encode_metadata, scan_nodes, write_nodes
 from layerdag.traces.trace import (
-    UNSIGNED_WIRES,
+    IS_UNSIGNED,
     Attribute,
     AttributeTable,
     CollectiveType,
@@ -591,7 +591,7 @@ def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
     trace.require_integers(name)
     word_A = trace.attributes.word_A[row_A]
     signed_A = word_A.view(np.int64)
-    unsigned_A = np.isin(trace.attributes.wire_A[row_A], UNSIGNED_WIRES)
+    unsigned_A = IS_UNSIGNED[trace.attributes.wire_A[row_A]]
     if wire == Wire.UINT64:
         wrong_A = ~unsigned_A & (signed_A < 0)
     else:

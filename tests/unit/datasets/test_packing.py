@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from killing import states_when_killed
 from random_jobs import random_job
 from raw_graphs import chain
 
@@ -25,6 +24,7 @@ from layerdag.datasets.packed import PACKED, is_packed, open_array, renamed_file
 from layerdag.datasets.packing import pack_folder
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, write_json
+from layerdag.runtime.files import recover
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.training.batches import take_graphs
 from layerdag.training.run import TrainSettings
@@ -342,46 +342,9 @@ def test_a_broken_header_of_an_array_is_one_sentence(tmp_path: Path) -> None:
         open_array(tmp_path, "x")
 
 
-KILLED = """
-import os, sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from layerdag.datasets.folder import load_folder
-from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packing import pack_folder
-from layerdag.runtime import files
-
-old, new, out = (Path(word) for word in sys.argv[1:])
-def child(steps):
-    def dying(act):
-        def done(*args, **more):
-            nonlocal steps
-            steps -= 1
-            if steps < 0:
-                os._exit(9)
-            return act(*args, **more)
-        return done
-    for name in ("replace", "rename", "unlink", "rmdir"):
-        setattr(os, name, dying(getattr(os, name)))
-    files.swap_names = dying(files.swap_names)
-    pack_folder(FolderConfig(folder=new), out, overwrite=True)
-    os._exit(0)
-steps = 0
-while True:
-    pack_folder(FolderConfig(folder=old), out, overwrite=True)
-    if not (pid := os.fork()):
-        child(steps)
-    _, code = os.waitpid(pid, 0)
-    files.recover(out)
-    data = load_folder(out)
-    print(data.names["train"][0][:3], *sorted(data.renamed["kind"].values()))
-    steps += 1
-    if os.waitstatus_to_exitcode(code) != 9:
-        break
-sys.exit(os.waitstatus_to_exitcode(code))
-"""
-
-
+# A killed process leaves files open, here those of a draft.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_kill_at_any_step_leaves_the_older_arrays_or_the_new_ones_with_their_words(
     tmp_path: Path,
 ) -> None:
@@ -392,12 +355,17 @@ def test_a_kill_at_any_step_leaves_the_older_arrays_or_the_new_ones_with_their_w
             words = [f"acme-{name}" if kind == "a" else kind for kind in graph.categories["kind"]]
             graph = replace(graph, categories={"kind": words})
             write_json(tmp_path / f"{name}/{name}{i}.json", graph)
-    script = KILLED.format(path=sys.path)
-    words = [str(tmp_path / name) for name in ("old", "new", "packed")]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words], check=True, capture_output=True, text=True
-    )
-    seen = done.stdout.splitlines()
+    out = tmp_path / "packed"
+
+    def packed(name: str) -> None:
+        pack_folder(FolderConfig(folder=tmp_path / name), out, overwrite=True)
+
+    def look() -> str:
+        recover(out)
+        data = load_folder(out)
+        return " ".join((data.names["train"][0][:3], *sorted(data.renamed["kind"].values())))
+
+    seen = states_when_killed(lambda: packed("old"), lambda: packed("new"), look)
     assert set(seen) == {"old acme-old", "new acme-new"}
     assert seen == sorted(seen, key=lambda line: line[:3] == "new")
     assert len(seen) > 3

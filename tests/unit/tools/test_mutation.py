@@ -1,5 +1,6 @@
 """The tool that breaks the source, on small sources of its own."""
 
+import gc
 import sys
 import types
 from pathlib import Path
@@ -104,6 +105,18 @@ def test_a_fault_inside_a_wrapper_reaches_the_functions_that_are_wrapped_already
     assert module.area(module.Box(1)) == 2 + 5
     assert _exchange(tmp_path, fault, _live_functions(tmp_path))
     assert module.area(module.Box(1)) == 2 + 6
+
+
+def test_functions_that_the_search_for_cycles_leaves_alone_are_found(
+    tool: Path, module: types.ModuleType, tmp_path: Path
+) -> None:
+    from judge import Server, _live_functions
+
+    gc.freeze()
+    assert not _live_functions(tmp_path)
+    Server(tmp_path, (), lambda *_: None).pytest_collection_finish()
+    assert _live_functions(tmp_path)
+    gc.freeze()
 
 
 def test_the_file_that_mirrors_a_module_comes_first_among_those_imported(tool: Path) -> None:

@@ -27,7 +27,10 @@ from layerdag.workloads.step_shares import (
 from layerdag.workloads.transformer.memory import peak_memory
 from layerdag.workloads.transformer.step_time import step_demand, step_time
 
-STEPS = StackedSteps.of(read_steps(PUBLIC_STEPS).steps)
+
+@pytest.fixture(scope="module")
+def public() -> StackedSteps:
+    return StackedSteps.of(read_steps(PUBLIC_STEPS).steps)
 
 
 def rows_of(path, count=6, **changes):
@@ -41,11 +44,11 @@ def rows_of(path, count=6, **changes):
     return path
 
 
-def test_shipped_shares_are_those_of_the_shipped_rows(tmp_path):
+def test_shipped_shares_are_those_of_the_shipped_rows(tmp_path, public):
     """Anybody can fit them again; shares of devices in the simulator are the same numbers."""
-    write_shares(fit_shares(STEPS), tmp_path / "again.json")
-    again = STEPS.predicted(read_shares(tmp_path / "again.json"))
-    np.testing.assert_allclose(again, STEPS.predicted(shipped_shares()), rtol=0.01)
+    write_shares(fit_shares(public), tmp_path / "again.json")
+    again = public.predicted(read_shares(tmp_path / "again.json"))
+    np.testing.assert_allclose(again, public.predicted(shipped_shares()), rtol=0.01)
     for name, shares in FITTED.items():
         fitted = shipped_shares().of(data_sheet(name))
         found = (round(min(fitted.bf16, 1), 2), round(min(fitted.memory, 1), 2))
@@ -69,18 +72,18 @@ def test_rows_that_fitted_nothing_are_predicted_within_the_bars():
     assert titan.memory.median <= 0.10
 
 
-def test_a_device_that_nothing_was_fitted_to_has_the_shares_of_its_kin():
-    other = np.array([step.sheet.name != "gb300" for step in STEPS.steps])
-    shares = fit_shares(STEPS.take(np.flatnonzero(other)))
+def test_a_device_that_nothing_was_fitted_to_has_the_shares_of_its_kin(public):
+    other = np.array([step.sheet.name != "gb300" for step in public.steps])
+    shares = fit_shares(public.take(np.flatnonzero(other)))
     assert set(shares.kin(DATA_SHEETS["gb300"])) == {"b200_sxm", "gb200"}
-    part = STEPS.take(np.flatnonzero(~other))
+    part = public.take(np.flatnonzero(~other))
     off = np.abs(part.predicted(shares) / part.seconds - 1)
     assert np.median(off) <= 0.20
     assert np.quantile(off, 0.9) <= 0.45
 
 
-def test_rows_of_a_slower_machine_calibrate_it_and_nothing_else():
-    slow = [dataclasses.replace(s, step_s=1.15 * s.step_s) for s in STEPS.steps if
+def test_rows_of_a_slower_machine_calibrate_it_and_nothing_else(public):
+    slow = [dataclasses.replace(s, step_s=1.15 * s.step_s) for s in public.steps if
             (s.source, s.sheet.name) == ("llm-foundry", "a100_40")]  # fmt: skip
     mine = StackedSteps.of(slow)
     shares = calibrated(shipped_shares(), mine.take(range(10)))
@@ -93,8 +96,8 @@ def test_rows_of_a_slower_machine_calibrate_it_and_nothing_else():
     assert shares.of(sheet, "torchtitan") == shipped_shares().of(sheet, "torchtitan")
 
 
-def test_parts_of_a_step_add_up_and_more_of_a_device_is_never_slower():
-    step = STEPS.steps[0]
+def test_parts_of_a_step_add_up_and_more_of_a_device_is_never_slower(public):
+    step = public.steps[0]
     demand, shares = step_demand(step.job, step.node), shipped_shares().of(step.sheet)
     made = step_time(demand, step.sheet, shares)
     assert sum(dataclasses.astuple(made)) == pytest.approx(made.total)
@@ -103,8 +106,8 @@ def test_parts_of_a_step_add_up_and_more_of_a_device_is_never_slower():
         assert step_time(demand, more, shares).total <= made.total
 
 
-def test_what_is_allocated_is_more_than_states_and_less_than_is_reserved():
-    for step in STEPS.steps[::20]:
+def test_what_is_allocated_is_more_than_states_and_less_than_is_reserved(public):
+    for step in public.steps[::20]:
         held = peak_memory(step.job)
         states = held.parameters + held.gradients + held.optimizer
         assert states < held.allocated < held.reserved()
