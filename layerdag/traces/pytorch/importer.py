@@ -654,8 +654,8 @@ def _outermost(handle: int, inside: Mapping[int, int]) -> int:
 def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
     """Return the nodes of a profile with what the shapes of operators' arguments say of kernels.
 
-    As in a joined trace it stands at the longest kernel of an operator. Operators whose sizes
-    follow from results, which a profile does not show, stay without.
+    As in a joined trace it stands at the longest kernel of an operator, and others have 0
+    operations. What follows from results, which a profile does not show, is left out.
     """
     nodes = list(device.nodes)
     kernels_of: dict[int, list[int]] = {}
@@ -665,15 +665,16 @@ def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
     for kernels in kernels_of.values():
         event = device.operator_of[kernels[0]]
         reads = shown_tensors(event.args)
+        if not reads:
+            continue
         sizes = kernel_sizes(event.name, reads, ())
-        if sizes:
-            longest = max(kernels, key=lambda at: nodes[at].duration_us)
-            count = min(operation_count(event.name, reads, ()), 2**63 - 1)
-            numbers = {"num_ops": count, **sizes}
+        count = min(operation_count(event.name, reads, ()), 2**63 - 1)
+        longest = max(kernels, key=lambda at: nodes[at].duration_us)
+        for at in kernels:
+            numbers = {"num_ops": count, **sizes} if at == longest else {"num_ops": 0}
             told = [Attribute(name, Wire.INT64, value) for name, value in numbers.items()]
             told.append(Attribute("dtype", Wire.STRING, reads[0].dtype))
-            attributes = (*nodes[longest].attributes, *told)
-            nodes[longest] = replace(nodes[longest], attributes=attributes)
+            nodes[at] = replace(nodes[at], attributes=(*nodes[at].attributes, *told))
     return tuple(nodes)
 
 

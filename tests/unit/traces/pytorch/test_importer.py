@@ -370,7 +370,7 @@ def test_a_profile_alone_gives_kernels_the_sizes_of_its_shapes(tmp_path):
         "m": [0, 8, 0, 0], "n": [0, 32, 0, 0], "k": [0, 16, 0, 0],
         "heads": [0, 0, 8, 0], "kv_heads": [0, 0, 4, 0], "sequence": [0, 0, 64, 0],
         "head_dim": [0, 0, 32, 0],
-        "num_ops": [0, 2 * 8 * 32 * 16, 4 * 2 * 8 * 64 * 64 * 32, 0],
+        "num_ops": [0, 2 * 8 * 32 * 16, 4 * 2 * 8 * 64 * 64 * 32, 8 * 16],
     }  # fmt: skip
     assert [trace.dtypes()[at] for at in kernels[1:3]] == ["bfloat16", "bfloat16"]
 
