@@ -1,6 +1,7 @@
 """How far measured steps of one H100 lie from those of ``--compute measured:h100 --host model``.
 
-``python benchmarks/h100_steps.py RUNS.jsonl [--leave run|family|none] [--no-tables]``, where
+``python benchmarks/h100_steps.py RUNS.jsonl [--leave run|family|none] [--no-tables]``, or
+``--profiles`` for device-busy time of profiles alone and joined with host traces, where
 RUNS.jsonl and ``runs/`` beside it are as ``benchmarks/fit_kernels.py`` reads them. Kernels and host
 are fitted to the runs that are not judged (``none``: the numbers that the package ships). Prints
 median and 90th percentile of the relative error of device-busy time and of the step, and how often
@@ -21,7 +22,7 @@ from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.host_time import HOST_CALLS, HostCosts, with_host_model
 from layerdag.simulator.measured_kernels import FittedKernels, MeasuredKernels
 from layerdag.simulator.run import simulate
-from layerdag.traces.pytorch.importer import import_host, kernel_times
+from layerdag.traces.pytorch.importer import import_host, import_pytorch, kernel_times
 from layerdag.traces.trace import NodeType, Trace, Workload
 
 FOLDS = 8
@@ -84,14 +85,35 @@ def predicted(
     return simulate(workload, cluster, compute=compute), holds
 
 
+def judge_profiles(lines: list[str], folder: Path) -> None:
+    """Print errors of device-busy time of kernels as profiles show them, fits as shipped."""
+    for name in ("alone", "joined"):
+        errors = []
+        for facts in map(json.loads, lines):
+            host, device = (
+                folder / f"{facts['run']}.{kind}.json.xz" for kind in ("host", "device")
+            )
+            trace = import_pytorch(host if name == "joined" else None, device).trace
+            on_device = (trace.type_N == NodeType.COMP) & (trace.integers("is_cpu_op")[0] == 0)
+            rows = np.flatnonzero(on_device)
+            busy_us = trace.integers("duration_ns")[0][rows].sum() / 1e3
+            model = MeasuredKernels("h100", tf32=facts["precision"] == "tf32")
+            errors.append(abs(model.kernel_times(trace, rows).busy_us[0] / busy_us - 1))
+        told = f"median {np.median(errors):.1%}, p90 {np.quantile(errors, 0.9):.1%}"
+        print(f"profiles {name}, device-busy time: {told}, {len(errors)} steps", flush=True)
+
+
 def main() -> None:
     """Judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--leave", choices=("run", "family", "none"), default="family")
     parser.add_argument("--no-tables", action="store_true")
+    parser.add_argument("--profiles", action="store_true")
     args = parser.parse_args()
     lines = args.runs.read_text().splitlines()
+    if args.profiles:
+        return judge_profiles(lines, args.runs.parent / "runs")
     runs = [read(line, args.runs.parent / "runs") for line in lines]
     order = np.random.default_rng(0).permutation(len(runs))
     fold_of = {

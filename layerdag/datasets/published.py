@@ -496,7 +496,7 @@ def _split(folder: Path, graphs: list[AttributedGraph]) -> dict[Split, list[Attr
     try:
         chosen = parse_json(read_parsed(path))
         require_shape(chosen, {split: [int] for split in SPLITS})
-        require_known(chosen, SPLITS)
+        require_known(chosen, (*SPLITS, "seed"))  # by which it was drawn, as its maker notes
         wrong = [n for split in SPLITS for n in chosen[split] if not 0 <= n < len(graphs)]
         if wrong:
             raise ValueError(f"{wrong[0]} is not one of 0 to {len(graphs) - 1}")

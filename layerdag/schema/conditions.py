@@ -9,7 +9,9 @@ Fitting the table of conditions, so that no training graph can be looked up in i
 
 A row per training graph would tell everybody who was trained on. So graphs are put into cells of
 at least ``SHARED_BY`` by their categories; of the numbers of a cell, mean and spread over at least
-``NUMBERS_BY`` graphs are kept, rounded.
+``NUMBERS_BY`` graphs are kept, rounded, and quantiles with ``SHARED_BY`` graphs between neighbors.
+Numbers of a cell go together as normal scores do (a Gaussian copula: Nelsen, An Introduction to
+Copulas, 2006): draws have the distribution of training graphs, and an outlier is one rank.
 """
 
 import math
@@ -18,6 +20,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import rankdata
 
 from layerdag.dag.statistics import SHARED_BY
 from layerdag.errors import VocabularyError
@@ -28,6 +32,8 @@ from layerdag.schema.attributes import words_of
 
 UNKNOWN = -1
 
+# Of a fitted correlation, so that numbers can be drawn from it.
+_LEAST_EIGENVALUE = 0.02
 _MOST = 1 << 53
 # A request far from a cell moves the open numbers no further than one this many spreads away.
 _FARTHEST = 3.0
@@ -42,21 +48,24 @@ class ConditionCell:
         count: Number of graphs, rounded.
         mean: Of each standardized number, rounded; NaN where too few graphs have one.
         spread: Standard deviation of each number, rounded, positive.
+        quantiles: Of each number, the share of graphs below and the value, both ascending and
+            rounded; empty where numbers are normal around the mean, as of earlier versions.
     """
 
     values: tuple[tuple[int, ...], ...]
     count: int
     mean: tuple[float, ...]
     spread: tuple[float, ...]
+    quantiles: tuple[tuple[tuple[float, float], ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class ConditionTable:
-    """A mixture over cells: categories at random among a cell's, numbers normal around its mean.
+    """A mixture over cells: categories at random among a cell's, numbers by its quantiles.
 
     Attributes:
         cells: Empty where there are too few graphs, or no conditions.
-        correlation: Of the numbers inside a cell, the same for all, to one digit.
+        correlation: Of normal scores of the numbers inside a cell, the same for all, rounded.
     """
 
     cells: tuple[ConditionCell, ...] = ()
@@ -72,6 +81,7 @@ class ConditionTable:
                 cell.count,
                 tuple(cell.mean[i] for i in numbers),
                 tuple(cell.spread[i] for i in numbers),
+                tuple(cell.quantiles[i] for i in numbers) if cell.quantiles else (),
             )
             for cell in self.cells
         )
@@ -175,6 +185,9 @@ class ConditionTable:
         drawn_C = given_C.copy()
         scaled = slope @ away + np.linalg.cholesky(rest) @ noise_C[free]
         drawn_C[free] = mean_C[free] + spread_C[free] * scaled
+        for number, score in zip(free.tolist(), scaled.tolist(), strict=True):
+            if cell.quantiles:
+                drawn_C[number] = _by_quantiles(cell.quantiles[number], score, drawn_C[number])
         return drawn_C
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,6 +196,9 @@ class ConditionTable:
             {**asdict(cell), "mean": [None if math.isnan(m) else m for m in cell.mean]}
             for cell in self.cells
         ]
+        for cell in cells:
+            if not cell["quantiles"]:
+                del cell["quantiles"]
         return {"cells": cells, "correlation": [list(row) for row in self.correlation]}
 
     @classmethod
@@ -194,6 +210,10 @@ class ConditionTable:
                 int(cell["count"]),
                 tuple(math.nan if m is None else float(m) for m in cell["mean"]),
                 tuple(float(s) for s in cell["spread"]),
+                tuple(
+                    tuple((float(level), float(value)) for level, value in number)
+                    for number in cell.get("quantiles", ())
+                ),
             )
             for cell in data["cells"]
         )
@@ -231,6 +251,14 @@ def _check_cell(cell: ConditionCell, num_values: Sequence[int], num_numbers: int
         raise ValueError("a cell needs a count and finite means")
     if not all(0 < s < 1e6 for s in cell.spread):
         raise ValueError("a cell needs positive finite spreads")
+    if cell.quantiles and len(cell.quantiles) != num_numbers:
+        raise ValueError("a cell does not have quantiles for each number")
+    for number in cell.quantiles:
+        levels, values = ([row[part] for row in number] for part in (0, 1))
+        if not all(0 < level < 1 for level in levels) or not all(abs(v) < 1e6 for v in values):
+            raise ValueError("quantiles of a cell need levels between 0 and 1 and finite values")
+        if levels != sorted(levels) or values != sorted(values):
+            raise ValueError("quantiles of a cell must ascend")
 
 
 def _code(value: Any) -> int:
@@ -238,6 +266,19 @@ def _code(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"a code must be a whole number, found {value!r:.40}")
     return value
+
+
+def _by_quantiles(quantiles: tuple[tuple[float, float], ...], score: float, normal: float) -> float:
+    """Return the value with a normal score; beyond the quantiles the normal one, or the last."""
+    if not quantiles:
+        return normal
+    (first, low), (last, high) = quantiles[0], quantiles[-1]
+    level = float(ndtr(score))
+    if level < first:
+        return min(normal, low)
+    if level > last:
+        return max(normal, high)
+    return float(np.interp(level, *np.transpose(quantiles)))
 
 
 def _log_normal(
@@ -256,11 +297,12 @@ def _log_normal(
 
 NUMBERS_BY = 20
 """Training graphs behind mean and spread of a cell, where there are as many."""
-HALVED_BY = 40
-"""Training graphs in each half of a cell that is halved."""
 # Standard deviations of all training graphs to which means and spreads of cells are rounded.
 MEAN_STEP = 0.5
 SPREAD_STEP = 0.25
+FINELY_BY, CORRELATION_STEPS = 200, (10, 20)
+"""Correlations are rounded to tenths, and to twentieths where so many programs stand behind them:
+scores of one graph among 200 are at most 2.8 and move a correlation by less than a twentieth."""
 
 
 def fit_table(
@@ -269,9 +311,8 @@ def fit_table(
     """Learn the table from the encoded conditions of training graphs.
 
     Graphs with equal categories form a cell. Cells of fewer than ``SHARED_BY`` graphs are merged
-    with the cell that differs in the fewest categories. Cells of twice ``HALVED_BY`` graphs or
-    more are halved at the median of their most spread number, again and again; smaller ones take
-    mean and spread from themselves and the most similar cells together.
+    with the cell that differs in the fewest categories. Cells of fewer than ``NUMBERS_BY`` take
+    their numbers from themselves and the most similar cells together.
 
     Args:
         category_BM: Codes, -1 for unknown.
@@ -287,17 +328,18 @@ def fit_table(
     if few or category_BM.shape[1] + numeric_BC.shape[1] == 0:
         return ConditionTable()
     wide = _merged(category_BM, NUMBERS_BY, program_B)
-    cells, residuals = [], []
+    cells, scores = [], []
     for rows in _merged(category_BM, SHARED_BY, program_B):
         values = tuple(tuple(sorted(set(column))) for column in category_BM[rows].T.tolist())
-        for part in _halved(rows, numeric_BC, program_B):
-            of = part if _count(program_B[part]) >= NUMBERS_BY else _widest(part, wide)
-            mean_C, spread_C = _moments(numeric_BC[of], program_B[of])
-            residuals.append(numeric_BC[part] - mean_C)
-            count = max(SHARED_BY, round(len(part) / SHARED_BY) * SHARED_BY)
-            moments = tuple(mean_C.tolist()), tuple(spread_C.tolist())
-            cells.append(ConditionCell(values, count, *moments))
-    return ConditionTable(tuple(cells), _correlation(np.concatenate(residuals)))
+        of = rows if _count(program_B[rows]) >= NUMBERS_BY else _widest(rows, wide)
+        mean_C, spread_C = _moments(numeric_BC[of], program_B[of])
+        scores.append(_normal_scores(numeric_BC[rows]))
+        count = max(SHARED_BY, round(len(rows) / SHARED_BY) * SHARED_BY)
+        quantiles = tuple(_quantiles(column_R, program_B[of]) for column_R in numeric_BC[of].T)
+        moments = tuple(mean_C.tolist()), tuple(spread_C.tolist())
+        cells.append(ConditionCell(values, count, *moments, quantiles))
+    correlation = _correlation(np.concatenate(scores), _count(program_B))
+    return ConditionTable(tuple(cells), correlation)
 
 
 def _count(program_R: np.ndarray) -> int:
@@ -328,23 +370,6 @@ def _distance(own: list[set[int]], other: list[set[int]], size: int) -> tuple[in
     return sum(differing), weight, size
 
 
-def _halved(rows: np.ndarray, numeric_BC: np.ndarray, program_B: np.ndarray) -> list[np.ndarray]:
-    """Halve at the median of the most spread number while both halves have enough graphs."""
-    if _count(program_B[rows]) < 2 * HALVED_BY or not numeric_BC.shape[1]:
-        return [rows]
-    known_C = _known(numeric_BC[rows], program_B[rows])
-    if known_C.max() < 2 * HALVED_BY:
-        return [rows]
-    spread_C = _moments(numeric_BC[rows], program_B[rows])[1]
-    spread_C = np.where(known_C >= 2 * HALVED_BY, spread_C, -1)
-    value_R = numeric_BC[rows, int(spread_C.argmax())]
-    low = value_R <= np.nanmedian(value_R)
-    halves = rows[low], rows[~low]
-    if min(_count(program_B[half]) for half in halves) < HALVED_BY:
-        return [rows]
-    return [part for half in halves for part in _halved(half, numeric_BC, program_B)]
-
-
 def _known(number_RC: np.ndarray, program_R: np.ndarray) -> np.ndarray:
     """Return for each number how many programs have it."""
     return np.array([_count(program_R[~np.isnan(column_R)]) for column_R in number_RC.T])
@@ -371,18 +396,42 @@ def _moments(number_RC: np.ndarray, program_R: np.ndarray) -> tuple[np.ndarray, 
     )
 
 
-def _correlation(residual_BC: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Return the correlation of numbers inside cells, to one digit, surely positive definite."""
-    known_BC = np.nan_to_num(residual_BC)
+def _quantiles(value_R: np.ndarray, program_R: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """Return quantiles of a number over programs, and the share of graphs below each.
+
+    Graphs at a quantile count half. None where fewer than two have ``SHARED_BY`` programs beyond.
+    """
+    known_R = ~np.isnan(value_R)
+    value_R, program_R = value_R[known_R], program_R[known_R]
+    if _count(program_R) < 2 * SHARED_BY:
+        return ()
+    quantile_Q = np.unique(np.round(_shared_quantiles(_of_programs(value_R, program_R)), 2))
+    near_R = value_R.round(2)[:, None]
+    level_Q = ((near_R < quantile_Q).mean(axis=0) + (near_R <= quantile_Q).mean(axis=0)) / 2
+    level_Q = np.clip(level_Q.round(2), 0.01, 0.99)
+    return tuple(zip(level_Q.tolist(), quantile_Q.tolist(), strict=True))
+
+
+def _normal_scores(number_RC: np.ndarray) -> np.ndarray:
+    """Return normal scores of the ranks of each number inside a cell; NaN for unknown."""
+    known_C = (~np.isnan(number_RC)).sum(axis=0)
+    rank_RC = rankdata(number_RC, axis=0, nan_policy="omit")
+    return np.asarray(ndtri((rank_RC - 0.5) / np.maximum(known_C, 1)))
+
+
+def _correlation(score_BC: np.ndarray, programs: int) -> tuple[tuple[float, ...], ...]:
+    """Return the correlation of scores inside cells, rounded, surely positive definite."""
+    known_BC = np.nan_to_num(score_BC)
     scale_C = np.maximum(np.sqrt((known_BC**2).mean(axis=0)), 1e-9)
     raw_CC = (known_BC / scale_C).T @ (known_BC / scale_C) / len(known_BC)
+    steps = CORRELATION_STEPS[programs >= FINELY_BY]
     shrink = 1.0
     while True:
-        matrix_CC = np.round(raw_CC * shrink, 1)
+        matrix_CC = np.round(raw_CC * shrink * steps) / steps
         np.fill_diagonal(matrix_CC, 1.0)
-        if not len(matrix_CC) or np.linalg.eigvalsh(matrix_CC)[0] > 0.05:
+        if not len(matrix_CC) or np.linalg.eigvalsh(matrix_CC)[0] > _LEAST_EIGENVALUE:
             return tuple(tuple(row) for row in matrix_CC.tolist())
-        shrink *= 0.9
+        shrink *= 1 - 1 / steps
 
 
 # exp of more is no float.

@@ -59,7 +59,15 @@ _SHAPE = {
     ],
     "category_conditions": [{"name": str, "values": [str]}],
     "condition_table": {
-        "cells": [{"values": [[int]], "count": int, "mean": [(float, None)], "spread": [float]}],
+        "cells": [
+            {
+                "values": [[int]],
+                "count": int,
+                "mean": [(float, None)],
+                "spread": [float],
+                "quantiles?": [[[float]]],
+            }
+        ],
         "correlation": [[float]],
     },
     "costs?": dict,

@@ -180,7 +180,8 @@ class SystemConfig:
         local_mem_trace: Prefix of the files that the reference writes of it.
         fitted_collectives: Device whose measured times collectives take, beyond the reference, with
             what the last dimension of the network adds among several nodes; "" where all are
-            simulated.
+            simulated. None: that of a named compute model, where links are not shared and nodes
+            have 8 ranks.
     """
 
     preferred_dataset_splits: int
@@ -203,7 +204,7 @@ class SystemConfig:
     storage_bw_gb: float | None = None
     track_local_mem: bool = False
     local_mem_trace: str = "local_mem_trace"
-    fitted_collectives: str = ""
+    fitted_collectives: str | None = None
 
     def __post_init__(self) -> None:
         splits = self.preferred_dataset_splits

@@ -24,6 +24,7 @@ class DataSheet:
         memory_gib: Its memory in GiB.
         link_bytes_per_s: One direction of its link to devices of its node or rack.
         network_bytes_per_s: One direction of its share of the network between nodes.
+        host: Time that its host takes for a launch, over that of an x86 host.
     """
 
     name: str
@@ -35,16 +36,26 @@ class DataSheet:
     memory_gib: Number
     link_bytes_per_s: Number
     network_bytes_per_s: Number
+    host: Number = 1.0
+
+
+_GRACE = 0.5
+"""Of a host with Grace cores beside the device: public steps of mixtures that wait for the host,
+other devices left out of the fit, are best with 0.4 to 0.6 (``layerdag accuracy --refit``)."""
 
 
 def _sheet(
-    name: str, generation: str, tera: tuple[int, int, int], gb: tuple[int, int, int, int]
+    name: str,
+    generation: str,
+    tera: tuple[int, int, int],
+    gb: tuple[int, int, int, int],
+    host: float = 1.0,
 ) -> DataSheet:
     """Return a sheet from 1e12 operations per second, and from GB/s and GiB."""
     memory, capacity, link, network = gb
     bf16, fp8, fp4 = (rate * 1e12 for rate in tera)
     moved = memory * 1e9, float(capacity), link * 1e9, network * 1e9
-    return DataSheet(name, generation, bf16, fp8, fp4, *moved)
+    return DataSheet(name, generation, bf16, fp8, fp4, *moved, host)
 
 
 DATA_SHEETS = {
@@ -56,9 +67,9 @@ DATA_SHEETS = {
         _sheet("h100_sxm_96", "hopper", (989, 1979, 1979), (2400, 96, 450, 50)),
         _sheet("h200_sxm", "hopper", (989, 1979, 1979), (4800, 141, 450, 50)),
         _sheet("b200_sxm", "blackwell", (2250, 4500, 9000), (8000, 180, 900, 50)),
-        _sheet("gb200", "blackwell", (2500, 5000, 10000), (8000, 186, 900, 50)),
+        _sheet("gb200", "blackwell", (2500, 5000, 10000), (8000, 186, 900, 50), _GRACE),
         _sheet("b300_sxm", "blackwell-ultra", (2250, 4500, 13500), (8000, 268, 900, 100)),
-        _sheet("gb300", "blackwell-ultra", (2500, 5000, 15000), (8000, 279, 900, 100)),
+        _sheet("gb300", "blackwell-ultra", (2500, 5000, 15000), (8000, 279, 900, 100), _GRACE),
         _sheet("mi300x", "cdna3", (1307, 2615, 2615), (5300, 192, 448, 50)),
         _sheet("mi350x", "cdna4", (2300, 4600, 9200), (8000, 288, 538, 50)),
         _sheet("mi355x", "cdna4", (2500, 5000, 10000), (8000, 288, 538, 50)),

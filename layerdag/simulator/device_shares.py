@@ -17,17 +17,17 @@ class DeviceShares:
 
 
 FITTED = {
-    "a100-40": DeviceShares(0.81, 0.85),
-    "a100-80": DeviceShares(0.81, 0.79),
-    "h100": DeviceShares(0.69, 0.73),
-    "h200": DeviceShares(0.77, 0.80),
-    "b200": DeviceShares(0.76, 0.81),
-    "tpu-v4": DeviceShares(0.80, 0.79),
+    "a100-40": DeviceShares(0.82, 0.84),
+    "a100-80": DeviceShares(0.82, 0.78),
+    "h100": DeviceShares(0.71, 0.72),
+    "h200": DeviceShares(0.79, 0.78),
+    "b200": DeviceShares(0.78, 0.80),
+    "tpu-v4": DeviceShares(0.81, 0.78),
 }
 """By name of ``DEVICES``: shares fitted to public training steps, those of products in 16 bits
 (docs/reference/accuracy.md); a test holds them against ``workloads/step_shares.json``."""
 
-USUAL = DeviceShares(0.76, 0.79)
+USUAL = DeviceShares(0.78, 0.79)
 """Shares of a device that no step was fitted to: the mean of the others."""
 
 

@@ -120,6 +120,26 @@ def fitted_devices() -> tuple[str, ...]:
     return tuple(_shipped())
 
 
+def device_of(compute: str) -> str:
+    """Return the device of a compute model whose collectives are fitted, "" if there is none.
+
+    Args:
+        compute: As ``--compute`` takes it, such as "h100:efficiency=1" or "measured:h100,tf32=1".
+    """
+    word = compute.removeprefix("measured:").partition(",")[0].partition(":")[0]
+    return word if word in _shipped() else ""
+
+
+def has_nodes(ranks: Sequence[int]) -> bool:
+    """Return whether a network is a part of a node that was measured, or connects such nodes.
+
+    Args:
+        ranks: Along each dimension of the network, the first of which connects neighbors.
+    """
+    along = np.cumprod(ranks)
+    return bool(along[-1] <= NODE or NODE in along)
+
+
 def fitted_name(sheet: str) -> str:
     """Return the name here of a device by that of its data sheet.
 

@@ -463,7 +463,7 @@ class Lowering:
         )
         if self._system.fitted_collectives:
             size_C = nodes.attribute("comm_size", wanted)
-            fitted_ns = self._fitted_ns(type_C, size_C, group_C)
+            fitted_ns = self._fitted_ns(self._system.fitted_collectives, type_C, size_C, group_C)
             fitted = (fitted_ns > 0) & ~replayed
             nodes.cost_N[row_C[fitted]] = fitted_ns[fitted]
             replayed |= fitted
@@ -480,8 +480,10 @@ class Lowering:
             nodes.peer_N[row] = self._plan(nodes, row, what)
         nodes.kind_N[row_C] = NodeKind.COLLECTIVE
 
-    def _fitted_ns(self, type_C: np.ndarray, size_C: np.ndarray, group_C: np.ndarray) -> np.ndarray:
-        """Return the time of collectives as measured, -1 of others, int64 (C,).
+    def _fitted_ns(
+        self, device: str, type_C: np.ndarray, size_C: np.ndarray, group_C: np.ndarray
+    ) -> np.ndarray:
+        """Return the time of collectives as measured on a device, -1 of others, int64 (C,).
 
         Nodes are connected by the last dimension of the network.
         """
@@ -495,7 +497,6 @@ class Lowering:
             if kind not in OPERATIONS or len(ranks) < 2:
                 continue
             rows = np.flatnonzero((type_C == kind) & (group_C == group))
-            device = self._system.fitted_collectives
             times = collective_ns(device, kind, size_C[rows], ranks, link)
             found[rows] = np.minimum(times, MAX_TIME_NS)
         return found

@@ -160,6 +160,16 @@ class KernelTimes:
         return {each: int((self.source_M == each).sum()) for each in (TABLE, ROOFLINE, FAMILY)}
 
 
+def _parts(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return which nodes are recorded kernels whose operator's time stands at another, bool (M,).
+
+    Fits are of whole operators; a profile shows each of their kernels, the work at the longest one.
+    """
+    num_ops_N, stated_N = trace.integers("num_ops")
+    recorded_N = trace.integers("start_ns")[1]
+    return (recorded_N & stated_N & (num_ops_N == 0))[rows]
+
+
 @final
 class MeasuredKernels(ComputeModel):
     """Times of compute nodes on a device, from measured kernels.
@@ -222,6 +232,7 @@ class MeasuredKernels(ComputeModel):
             fit = self._fits.of(key)
             us_M[at] = fit.microseconds(work.compute_us[at], work.memory_us[at])
             spread_M[at] = _NINE_TENTHS * fit.error
+        us_M[_parts(trace, rows)] = 0.0
         times = KernelTimes(us_M, np.full(len(rows), FAMILY, dtype=object), spread_M, keys)
         for calls in kernel_calls(trace, rows, work.keys):
             self._look_up(calls, times)

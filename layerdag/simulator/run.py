@@ -33,10 +33,11 @@ from layerdag.simulator.compute import (
 from layerdag.simulator.compute_choice import compute_model
 from layerdag.simulator.config import MAX_TIME_NS, Congestion, GroupCollectives
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
+from layerdag.simulator.fitted_collectives import OPERATIONS, device_of, has_nodes
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
 from layerdag.traces.chakra.workload import read_workload
-from layerdag.traces.trace import NodeType, Trace, Workload
+from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,6 +108,7 @@ def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
         notes.append(f"compute times: {compute.assumption}")
     if _on_cpu(program, compute):
         notes.append(_CPU_TIMES)
+    notes += _measured_collectives(program)
     notes += _skipped(program)
     notes += _stored(program)
     if not isinstance(compute, ReferenceCompute):
@@ -180,6 +182,34 @@ def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator
             f"the number formats {', '.join(map(repr, unknown[:5]))} of compute nodes are not "
             "known; they count as float32."
         )
+
+
+def _measured_collectives(program: LoweredProgram) -> Iterator[str]:
+    """Yield a sentence on collectives that take measured times, and on those that do not."""
+    device = program.cluster.system.fitted_collectives
+    if not device:
+        return
+    found: Counter[int] = Counter()
+    _, first_C, ranks_C = np.unique(program.class_of_rank, return_index=True, return_counts=True)
+    for first, ranks in zip(first_C.tolist(), ranks_C.tolist(), strict=True):
+        trace = program.workload.traces[first]
+        kind_N = trace.integers("comm_type")[0][trace.type_N == NodeType.COMM_COLL]
+        for kind, count in Counter(kind_N.tolist()).items():
+            found[kind] += count * ranks
+    if not found:
+        return
+    told = [
+        ", ".join(f"{count:,} {CollectiveType(kind).name}" for kind, count in sorted(part.items()))
+        for part in (
+            {kind: count for kind, count in found.items() if kind in OPERATIONS},
+            {kind: count for kind, count in found.items() if kind not in OPERATIONS},
+        )
+    ]
+    yield (
+        f"collectives of groups of several ranks with NCCL's times on {device} in nodes of 8, each "
+        f"rank by itself, and the last dimension of the network among nodes: {told[0] or 'none'}; "
+        f"not measured, so as without: {told[1] or 'none'}."
+    )
 
 
 def _skipped(program: LoweredProgram) -> Iterator[str]:
@@ -514,10 +544,14 @@ def simulate(
         compute = compute or cluster.compute
     cluster = cluster.with_ranks(workload.num_ranks)
     if reference_semantics:
-        flat = dataclasses.replace(cluster.system, group_collectives=GroupCollectives.FLAT)
+        flat = dataclasses.replace(
+            cluster.system, group_collectives=GroupCollectives.FLAT, fitted_collectives=""
+        )
         cluster = dataclasses.replace(cluster, system=flat)
     if not isinstance(compute, ComputeModel):
-        compute = compute_model(compute or cluster.compute, cluster.system)
+        name = compute or cluster.compute
+        cluster = with_measured_collectives(cluster, name)
+        compute = compute_model(name, cluster.system)
     require_durations(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:
@@ -539,6 +573,26 @@ def simulate(
         events=outcome.events,
         notes=notes_on(program, compute),
     )
+
+
+def with_measured_collectives(cluster: Cluster, compute: str) -> Cluster:
+    """Return the cluster with the collectives of the device of a compute model, where it has any.
+
+    A system that states where its collectives' times come from keeps them. They are simulated where
+    messages share links, and where the network has no nodes like those that were measured.
+
+    Args:
+        cluster: To run on.
+        compute: The name of the compute model, as ``simulate`` takes it.
+    """
+    if cluster.system.fitted_collectives is not None:
+        return cluster
+    fits = cluster.options.congestion is Congestion.UNAWARE and has_nodes(
+        [dimension.npus for dimension in cluster.network.dimensions]
+    )
+    device = device_of(compute) if fits else ""
+    system = dataclasses.replace(cluster.system, fitted_collectives=device)
+    return dataclasses.replace(cluster, system=system)
 
 
 def _refuse_instant_start(program: LoweredProgram, outcome: KernelOutput) -> None:

@@ -335,7 +335,8 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         files = {"system": point.system_file, "network": point.network_file}
         cluster = Cluster.from_files(**files, options=options)
         groups = GroupCollectives(point.group_collectives)
-        system = replace(cluster.system, group_collectives=groups)
+        # A sweep is of networks and algorithms, whose effect measured times would hide.
+        system = replace(cluster.system, group_collectives=groups, fitted_collectives="")
         cluster = replace(cluster, system=system)
         workload = _workload(point.prefix, _stamped(point.prefix))
         result = simulate(workload, cluster, compute=point.compute)

@@ -31,7 +31,7 @@ from layerdag.simulator.config import (
 )
 from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
 from layerdag.simulator.device_shares import shares_of
-from layerdag.simulator.fitted_collectives import fitted_devices
+from layerdag.simulator.fitted_collectives import fitted_devices, has_nodes
 from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
@@ -107,7 +107,8 @@ class StudiedCluster:
         cost_per_hour: Price of one accelerator for an hour, in any currency; 0 for unknown.
         collectives: Algorithm of collectives in each dimension: "ring", "direct", ...; an
             all-to-all is direct, as NCCL's is. "measured": the times of NCCL in a node of the
-            device, and its choice among nodes.
+            device, and its choice among nodes. By default measured where the device's were and
+            nodes have 8 accelerators, else ring.
     """
 
     network: tuple[NetworkDimension, ...]
@@ -120,7 +121,7 @@ class StudiedCluster:
     expanded_gib: float = 0.0
     expanded_gb_per_s: float = 0.0
     cost_per_hour: float = 0.0
-    collectives: str = "ring"
+    collectives: str | None = None
 
     def __post_init__(self) -> None:
         if not self.network:
@@ -134,7 +135,9 @@ class StudiedCluster:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must not be negative.")
         if self.expanded_gib and not self.expanded_gb_per_s:
             raise ConfigError("expanded_gib needs expanded_gb_per_s, the bandwidth to reach it.")
-        if self.collectives != _MEASURED:
+        if self.collectives is None:
+            object.__setattr__(self, "collectives", self._usual_collectives())
+        elif self.collectives != _MEASURED:
             parse_implementation(self.collectives)
         elif self.device not in fitted_devices():
             raise ConfigError(
@@ -143,6 +146,12 @@ class StudiedCluster:
             )
         self.rates  # noqa: B018 (refuses an unknown device)
         self.simulated  # noqa: B018 (refuses impossible links)
+
+    def _usual_collectives(self) -> str:
+        """Return how collectives run that a study says nothing of."""
+        if self.device in fitted_devices() and has_nodes([link.ranks for link in self.network]):
+            return _MEASURED
+        return "ring"
 
     @property
     def ranks(self) -> int:
@@ -176,14 +185,22 @@ class StudiedCluster:
     def simulated(self) -> Cluster:
         """What the simulator runs on."""
         network = NetworkConfig(tuple(link.dimension() for link in self.network))
-        measured = self.collectives == _MEASURED
-        system = SystemConfig.uniform("ring" if measured else self.collectives, len(self.network))
-        if measured and self.device is not None:
+        if self.collectives == _MEASURED:
+            system = SystemConfig.uniform("ring", len(self.network))
             system = replace(system, fitted_collectives=self.device)
+        else:
+            system = SystemConfig.uniform(str(self.collectives), len(self.network))
         system = replace(system, all_to_all=("direct",) * len(self.network))
         # A flat ring over ranks of several nodes would take the speed of the first dimension.
         grids = GroupCollectives.HIERARCHICAL
         return Cluster(network, replace(system, group_collectives=grids))
+
+    @property
+    def told_collectives(self) -> str:
+        """How collectives are timed, in words."""
+        if self.collectives != _MEASURED:
+            return str(self.collectives)
+        return "measured in nodes of 8, among nodes by the last dimension as NCCL chooses"
 
     def compute(self, used_bytes: int) -> RooflineCompute:
         """Return the compute model of ranks that use so much memory.
@@ -663,7 +680,7 @@ class Exploration:
         """What the figures assume and what they lack, one sentence each."""
         clusters = self.study.clusters.items()
         told = [
-            f"{name}: {cluster.compute(0).assumption}; collectives {cluster.collectives}, "
+            f"{name}: {cluster.compute(0).assumption}; collectives {cluster.told_collectives}, "
             "all-to-all direct; messages share links only at ranks' ports"
             for name, cluster in clusters
         ]

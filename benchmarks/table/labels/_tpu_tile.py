@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,9 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_tpu_tile
 from layerdag.evaluation.metrics.base import attribute_views, bootstrap_weights
 from layerdag.evaluation.similarity import compare
+from layerdag.graph.attributed_graph import Condition
 from layerdag.runtime.rng import numpy_generator
+from layerdag.schema.schema import complete_conditions
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import scores
 
@@ -35,7 +36,11 @@ from ._parts import generators_data, labels_of
 FOLDS, COPIES, REDRAWS = 9, 4, 1000
 SHAPE = ("nodes", "edges", "layers", "mean_width", "in_degree", "out_degree")
 RATED = ("pearson", "spearman")
+USUAL = {"guidance": None, "best_of": None}
+"""Of ``GenerationSettings``: what a request that does not say has."""
 SETTINGS = {"batch_nodes": 1350, "learning_rate": 2e-3}
+FINAL, DRAWN = "final", "drawn"
+"""Parts: conditions of training graphs and what samples teach; conditions that are drawn."""
 REAL, POSTERIOR, TAUGHT = (
     "real graphs",
     "samples, labels of the posterior",
@@ -108,6 +113,21 @@ def figures_of(fold: Fold, run: Run) -> Figures:
     }
 
 
+def drawn_figures_of(fold: Fold, run: Run) -> Figures:
+    """Fit the generator and sample as ``layerdag sample`` does: open conditions are drawn."""
+    settings = run.config["settings"]
+    fitted = fit_fast(fold.data, run.config["seconds"], run.seed, **settings)
+    drawn = _drawn_conditions(fold, len(fold.real))
+    samples = [dag for dag in fitted.sample_like(drawn, 0, **USUAL) if dag is not None]
+    return {"steps": fitted.steps, "samples": len(samples), "ratios": _ratios(fold, samples)}
+
+
+def _drawn_conditions(fold: Fold, num: int) -> list[dict[str, Condition]]:
+    """Return conditions as a request that names none gets them, from the generator's graphs."""
+    rows = [dag.conditions for dag in fold.data.graphs["train"]]
+    return complete_conditions(fold.data.schema.with_table(rows), {}, range(num))
+
+
 def _ratios(fold: Fold, samples: Sequence[DAG]) -> dict[str, float]:
     """Return distances of samples to the held-out graphs, over those of the real graphs."""
     views = attribute_views(fold.data.schema)
@@ -143,18 +163,21 @@ class TpuTile:
                 return
             config = {
                 "task": "tpu_tile",
-                "part": "final",
-                "copies": COPIES,
                 "real": len(fold.real),
                 "seconds": options.seconds,
                 "settings": SETTINGS,
             }
-            run = Run(f"fold{number_of}", "fast", number_of, config)
-            yield store.made(run, partial(figures_of, fold))
+            name = f"fold{number_of}"
+            if options.only in (None, FINAL):
+                run = Run(name, "fast", number_of, config | {"part": FINAL, "copies": COPIES})
+                yield store.made(run, partial(figures_of, fold))
+            if options.only in (None, DRAWN):
+                run = Run(f"{name}-{DRAWN}", "fast", number_of, config | {"part": DRAWN})
+                yield store.made(run, partial(drawn_figures_of, fold))
 
     def page(self, records: Sequence[Record]) -> str:
         """Return the page."""
-        ratios = [record.figures["ratios"] for record in records]
+        records, drawn = of_parts(records)
         parts = [
             f"# {WORDS.title}",
             WORDS.before,
@@ -162,7 +185,7 @@ class TpuTile:
             "## Transfer",
             transfer_table(records),
             "## Similarity",
-            ratio_table(ratios),
+            ratio_table(records, drawn),
             "## How it was made",
             conditions_of(records),
             WORDS.published,
@@ -221,23 +244,43 @@ def _joined(rows: Sequence[Sequence[float]]) -> np.ndarray:
     return np.concatenate([np.asarray(row, dtype=np.float64) for row in rows])
 
 
-def ratio_table(ratios: Sequence[Mapping[str, Any]]) -> str:
+def of_parts(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Return the records of ``FINAL`` and of ``DRAWN``."""
+    final, drawn = (
+        [record for record in records if record.run.config["part"] == part]
+        for part in (FINAL, DRAWN)
+    )
+    return final, drawn
+
+
+def ratio_table(final: Sequence[Record], drawn: Sequence[Record]) -> str:
     """Return mean ratios of distances over folds, and how they vary from fold to fold."""
-    rows = []
-    means = [float(np.mean(list(one.values()))) for one in ratios]
-    for name, values in (
-        *((name, [float(one[name]) for one in ratios]) for name in ratios[0]),
-        ("mean", means),
-    ):
-        spread = number(float(np.std(values, ddof=1))) if len(values) > 1 else ""
-        rows.append(
-            [
-                name.replace("_", " ").replace("attribute:", ""),
-                number(float(np.mean(values))),
-                spread,
-            ]
-        )
-    return table(("distance over that of real graphs", "mean of folds", "standard deviation"), rows)
+    columns = [
+        [{**r.figures["ratios"], "mean": mean_of(r)} for r in records] for records in (final, drawn)
+    ]
+    rows = [
+        [
+            name.replace("_", " ").replace("attribute:", ""),
+            *(_with_spread([float(one[name]) for one in column]) for column in columns),
+        ]
+        for name in columns[0][0]
+    ]
+    made = "" if len(drawn) == FOLDS else f", {len(drawn)} folds"
+    titles = ("conditions of training graphs, one draw", f"as `layerdag sample` draws{made}")
+    return table(("distance over that of real graphs", *titles), rows)
+
+
+def mean_of(record: Record) -> float:
+    """Return the mean of the ratios of one fold."""
+    return float(np.mean(list(record.figures["ratios"].values())))
+
+
+def _with_spread(values: Sequence[float]) -> str:
+    """Return the mean over folds with their standard deviation."""
+    if not values:
+        return ""
+    mean = number(float(np.mean(values)))
+    return f"{mean} ± {number(float(np.std(values, ddof=1)))}" if len(values) > 1 else mean
 
 
 WORDS = Words(
@@ -245,8 +288,10 @@ WORDS = Words(
     before=(
         "The training and validation graphs of TPU Tile's validation file (567), cut into nine "
         "folds; equal graphs stay in one. In each fold `fast` learns from the other eight and "
-        f"draws {COPIES} graphs for the conditions of each of their graphs, one draw. Distances "
-        "are those of samples to the held-out graphs over those of the real graphs (Wasserstein-1; "
+        f"draws {COPIES} graphs for the conditions of each of their graphs, one draw, and one "
+        "more for each with drawn conditions, guidance and candidates as `layerdag sample` has "
+        "them. Distances are those of samples to "
+        "the held-out graphs over those of the real graphs (Wasserstein-1; "
         "total variation for operators): 1 is as near as real ones. Surrogates are fitted to the "
         "real graphs, or to samples with labels of the generator's posterior or of the two "
         "surrogates of real graphs (geometric mean), and predict the held-out graphs of all folds; "

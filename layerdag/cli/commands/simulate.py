@@ -271,10 +271,11 @@ def _configure_run(add: Callable[..., object]) -> None:
         "the dimensions they span (default: hierarchical)")  # fmt: skip
     add("--reference-semantics", action="store_true",
         help="every tick as in ASTRA-sim, whose groups communicate in flat rings")  # fmt: skip
-    add("--collectives", metavar="DEVICE",
-        help="collectives take the time measured in a node of 8 of DEVICE (h100, h200, ...), each "
-        "rank by itself; among nodes the last dimension of the network adds a ring or a tree, as "
-        "NCCL chooses (default: all are simulated)")  # fmt: skip
+    add("--collectives", metavar="HOW",
+        help="a device (h100, h200, ...): collectives take the time measured in a node of 8, each "
+        "rank by itself, and among nodes the last dimension of the network adds a ring or a tree, "
+        "as NCCL chooses; simulated: all run on the network (default: the device of --compute "
+        "where its collectives were measured and nodes of the network have 8)")  # fmt: skip
     add("--missing-implementations", choices=("refuse", "skip"), default="refuse",
         help="collectives whose implementation list has no entry for a dimension: refuse them, or "
         "leave that dimension out, as the reference does (default: %(default)s)")  # fmt: skip
@@ -413,14 +414,15 @@ def _run(args: argparse.Namespace) -> int:
 
 def _other_collectives(args: argparse.Namespace, cluster: "Cluster", num_ranks: int) -> list[str]:
     """Say that collectives of the device of --compute were measured, where they are not used."""
-    from layerdag.simulator.fitted_collectives import fitted_devices
+    from layerdag.simulator.fitted_collectives import device_of
 
-    named = (args.compute or "").removeprefix("measured:").partition(",")[0].partition(":")[0]
-    used = cluster.system.fitted_collectives or args.reference_semantics or num_ranks == 1
-    if used or named not in fitted_devices():
+    asked = args.collectives or args.reference_semantics or args.group_collectives
+    device = device_of(args.compute or "")
+    if asked or cluster.system.fitted_collectives or not device or num_ranks == 1:
         return []
     return [
-        f"collectives run on the network as described; --collectives {named} takes NCCL's times"
+        "collectives run on the network as described, whose nodes are not of 8 ranks or share "
+        f"links; --collectives {device} takes NCCL's times"
     ]
 
 
@@ -538,6 +540,7 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
     """Return the cluster of the flags, and the times of compute nodes on it."""
     from layerdag.simulator.cluster import Cluster, read_memory
     from layerdag.simulator.compute_choice import compute_model
+    from layerdag.simulator.run import with_measured_collectives
 
     options = _options(args)
     if args.machine:
@@ -550,14 +553,16 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
         if args.memory:
             cluster = dataclasses.replace(cluster, memory=read_memory(args.memory))
         cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
-        return cluster, compute_model(args.compute or preset.compute, cluster.system)
+        name = args.compute or preset.compute
+        return with_measured_collectives(cluster, name), compute_model(name, cluster.system)
     if not args.system or not args.network:
         raise UsageError("--system and --network are needed (or --preset small in their place).")
     cluster = Cluster.from_files(
         system=args.system, network=args.network, memory=args.memory, options=options
     )
     cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
-    return cluster, compute_model(args.compute or "reference", cluster.system)
+    name = args.compute or "reference"
+    return with_measured_collectives(cluster, name), compute_model(name, cluster.system)
 
 
 def _machine(
@@ -589,18 +594,30 @@ def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
         )
     if args.collectives and args.reference_semantics:
         raise UsageError("--reference-semantics simulates collectives; leave --collectives out.")
-    if args.collectives and args.collectives not in fitted_devices():
+    if args.collectives not in (None, _SIMULATED, *fitted_devices()):
         raise UsageError(
             f"no collectives were measured on '{args.collectives}'; known are "
-            f"{', '.join(fitted_devices())}."
+            f"{', '.join(fitted_devices())}, and {_SIMULATED} runs all on the network."
         )
     groups = args.group_collectives or ("flat" if args.reference_semantics else "hierarchical")
     return dataclasses.replace(
         system,
         group_collectives=GroupCollectives(groups),
         missing=MissingImplementations(args.missing_implementations),
-        fitted_collectives=args.collectives or "",
+        fitted_collectives=_fitted_collectives(args),
     )
+
+
+_SIMULATED = "simulated"
+"""Of --collectives: all of them run on the network."""
+
+
+def _fitted_collectives(args: argparse.Namespace) -> str | None:
+    """Return the device whose collectives are taken, "" for none, None for that of --compute."""
+    device: str | None = args.collectives
+    if device is None:
+        return "" if args.reference_semantics or args.group_collectives else None
+    return "" if device == _SIMULATED else device
 
 
 def _variation(args: argparse.Namespace) -> "Variation | None":

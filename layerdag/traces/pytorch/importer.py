@@ -37,6 +37,7 @@ from layerdag.traces.pytorch.host_dataflow import (
     transitive_reduction,
 )
 from layerdag.traces.pytorch.host_trace import read_host_blocks
+from layerdag.traces.pytorch.kernel_communication import shown_tensors
 from layerdag.traces.pytorch.kernel_shapes import kernel_sizes
 from layerdag.traces.pytorch.kineto import (
     RECORD_FUNCTION,
@@ -452,8 +453,8 @@ def import_pytorch(
         return replace(result, rank=profile.rank)
     found = import_device(profile)
     if host is None:
-        share = found.joined_fraction
-        return ImportResult(found.trace(), found.groups, 0, share, 0, profile.rank)
+        share, shown = found.joined_fraction, replace(found, nodes=_with_shown_sizes(found))
+        return ImportResult(shown.trace(), found.groups, 0, share, 0, profile.rank)
     result = _join(found, read_host(host), _handles(found, profile, host))
     return replace(result, rank=profile.rank)
 
@@ -648,6 +649,33 @@ def _outermost(handle: int, inside: Mapping[int, int]) -> int:
     while handle in inside:
         handle = inside[handle]
     return handle
+
+
+def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
+    """Return the nodes of a profile with what the shapes of operators' arguments say of kernels.
+
+    As in a joined trace it stands at the longest kernel of an operator, and others have 0
+    operations. What follows from results, which a profile does not show, is left out.
+    """
+    nodes = list(device.nodes)
+    kernels_of: dict[int, list[int]] = {}
+    for node, event in device.operator_of.items():
+        if nodes[node].type == NodeType.COMP:
+            kernels_of.setdefault(id(event), []).append(node)
+    for kernels in kernels_of.values():
+        event = device.operator_of[kernels[0]]
+        reads = shown_tensors(event.args)
+        if not reads:
+            continue
+        sizes = kernel_sizes(event.name, reads, ())
+        count = min(operation_count(event.name, reads, ()), 2**63 - 1)
+        longest = max(kernels, key=lambda at: nodes[at].duration_us)
+        for at in kernels:
+            numbers = {"num_ops": count, **sizes} if at == longest else {"num_ops": 0}
+            told = [Attribute(name, Wire.INT64, value) for name, value in numbers.items()]
+            told.append(Attribute("dtype", Wire.STRING, reads[0].dtype))
+            nodes[at] = replace(nodes[at], attributes=(*nodes[at].attributes, *told))
+    return tuple(nodes)
 
 
 def _from_host(node: NodeSpec, op: Operation, is_longest: bool) -> tuple[Attribute, ...]:

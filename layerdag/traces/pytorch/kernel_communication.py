@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from layerdag.traces.pytorch.kineto import Event, ranks_in
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, scalar_type
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, TensorView, scalar_type
 from layerdag.traces.trace import CollectiveType, NodeType
 
 # A profile tells nothing of a kernel but the name that the compiler gave it, with its template
@@ -198,6 +198,25 @@ def tensor_bytes(args: Mapping[str, Any], bits: int | None = None) -> int | None
     sizes = [_bytes(shape, str(kind), bits) for shape, kind in pairs]
     known = [size for size in sizes if size is not None]
     return max(known, default=0) if len(known) == len(sizes) else None
+
+
+def shown_tensors(args: Mapping[str, Any]) -> list[TensorView]:
+    """Return an operator's tensor arguments ("Input Dims", "Input type") by shape and type.
+
+    Empty where the profile has none, or one is no tensor of a known type; lists are left out.
+    """
+    shapes, kinds = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(kinds, list):
+        return []
+    found = []
+    for shape, kind in zip(shapes, map(str, kinds), strict=False):
+        told = scalar_type(kind)
+        if _is_shape(shape) and told is not None:
+            size = math.prod(shape) * told.bits // 8
+            found.append(TensorView(0, 0, size, size, tuple(shape), told.name, ""))
+        elif _is_shape(shape) and kind.lower() not in _NO_TENSOR:
+            return []
+    return found
 
 
 def unknown_types(args: Mapping[str, Any]) -> Iterable[str]:

@@ -45,9 +45,22 @@ def test_scores_are_of_the_predictions_of_all_folds_together():
     )
     together = np.corrcoef([1, 2, 3, 11, 12, 13], [10, 11, 12, 1, 2, 3])[0, 1]
     assert f"| samples, labels of the posterior | {page.number(float(together))} |" in text
-    whole = tpu_tile.TpuTile().page(made)
+    assert "| nodes | 1.50 ± 0.71 |  |" in tpu_tile.TpuTile().page(made)
+    config = {"task": "tpu_tile", "part": "drawn", "seconds": 150.0}
+    drawn = table_records.record("tpu-tile", "fold0-drawn", {"ratios": {"nodes": 3.0}}, config)
+    whole = tpu_tile.TpuTile().page([*made, drawn])
     assert "2 of 9 folds are made" in whole
-    assert "| nodes | 1.50 | 0.71 |" in whole
+    assert "as `layerdag sample` draws, 1 folds" in whole
+    assert "| nodes | 1.50 ± 0.71 | 3.00 |" in whole
+
+
+def test_a_request_without_conditions_gets_those_of_the_generators_own_graphs(data):
+    fold = tpu_tile.folds_of(data, folds=4)[0]
+    drawn = tpu_tile._drawn_conditions(fold, 200)
+    known = [dag.conditions["num_nodes"] for dag in fold.data.graphs["train"]]
+    nodes = [row["num_nodes"] for row in drawn]
+    assert min(known) <= min(nodes) < max(nodes) <= max(known)
+    assert np.median(nodes) == pytest.approx(np.median(known), rel=0.1)
 
 
 def test_without_data_the_table_says_what_it_needs():

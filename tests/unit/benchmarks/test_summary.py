@@ -11,8 +11,11 @@ RESULTS = ROOT / "benchmarks" / "results"
 DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}
 
 
-def record(table: str, name: str, task: str, figures: dict[str, Any], learner: str = "fast") -> Any:
-    config = {"task": task, "part": "final"}
+def record(
+    table: str, name: str, task: str, figures: dict[str, Any], learner: str = "fast",
+    part: str = "final",
+) -> Any:  # fmt: skip
+    config = {"task": task, "part": part}
     return table_records.record(table, name, figures, config, learner=learner)
 
 
@@ -64,9 +67,10 @@ def test_the_row_of_folds_says_how_many_are_made():
     assert taught.ours == "1.00 [1.00, 1.00]"
     assert ratio.ours == "1.10 [-0.17, 2.37]"  # Student's with one degree of freedom
     whole = [fold(number, 1.0) for number in range(9)]
-    taught, ratio = (line for _, line in summary.lines_of({"tpu-tile": whole}))
+    drawn = record("tpu-tile", "d", "tpu_tile", {"ratios": {"nodes": 2.0}}, part="drawn")
+    taught, ratio = (line for _, line in summary.lines_of({"tpu-tile": [*whole, drawn]}))
     assert "of 9" not in taught.what
-    assert ratio.ours == "1.00 [1.00, 1.00]"
+    assert ratio.ours == "1.00 [1.00, 1.00]; as `layerdag sample` draws 2.00"
 
 
 def test_gains_of_both_families_stand_in_one_row():

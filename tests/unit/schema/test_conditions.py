@@ -1,4 +1,4 @@
-"""Fitting the table of conditions: cells, halves and rounded moments, worked out by hand."""
+"""Fitting the table of conditions: cells, scores and rounded moments, worked out by hand."""
 
 import json
 import math
@@ -12,8 +12,8 @@ from scipy.stats import ks_2samp, multivariate_normal
 from layerdag.dag.statistics import SHARED_BY
 from layerdag.errors import VocabularyError
 from layerdag.schema.conditions import (
-    HALVED_BY,
     MEAN_STEP,
+    MOST_QUANTILES,
     NUMBERS_BY,
     SPREAD_STEP,
     CategoryCondition,
@@ -53,23 +53,6 @@ def test_a_number_that_too_few_graphs_have_is_unknown(known, mean):
     (cell,) = fit_table(category_BM, number_BC).cells
     np.testing.assert_equal(cell.mean, (mean,))
     assert cell.spread == (SPREAD_STEP,)
-
-
-def test_a_cell_is_halved_at_its_median_if_both_halves_are_large_enough():
-    """Forty of 0 and forty of 4: each half keeps its own mean."""
-    cells = fit_table(*alike(2 * HALVED_BY, 0.0, 4.0)).cells
-    assert [(cell.count, cell.mean) for cell in cells] == [(40, (0.0,)), (40, (4.0,))]
-    (cell,) = fit_table(*alike(2 * HALVED_BY - 1, 0.0, 4.0)).cells
-    assert cell.mean == (2.0,)
-    # The median of mostly equal numbers leaves no second half.
-    assert len(fit_table(*alike(100, *[1.0] * 9, 0.0)).cells) == 1
-
-
-def test_the_most_spread_number_is_halved():
-    category_BM, narrow = alike(2 * HALVED_BY, 0.0, 1.0, 1.0, 0.0)
-    wide = np.resize([0.0, 0.0, 6.0, 6.0], narrow.shape)
-    cells = fit_table(category_BM, np.concatenate([narrow, wide], axis=1)).cells
-    assert [cell.mean for cell in cells] == [(0.5, 0.0), (0.5, 6.0)]
 
 
 def test_graphs_without_numbers_are_cells_of_their_categories():
@@ -355,13 +338,55 @@ def test_the_correlation_of_any_data_can_be_drawn_from(seed, count):
     assert sum(cell.count for cell in table.cells) == pytest.approx(count, abs=5 * len(table.cells))
 
 
-def test_numbers_that_most_graphs_lack_do_not_halve_a_cell(rng):
-    numbers = np.full((120, 1), np.nan)
-    numbers[:70, 0] = rng.normal(size=70)
-    [cell] = fit_table(np.zeros((120, 0), np.int64), numbers).cells
-    assert cell.count == 120
-    equal = np.zeros((120, 1))
-    assert len(fit_table(np.zeros((120, 0), np.int64), equal).cells) == 1
+def test_a_correlation_of_many_graphs_is_rounded_to_twentieths(rng):
+    first = rng.normal(size=(200, 1))
+    both = np.concatenate([first, first + 0.33 * rng.normal(size=(200, 1))], axis=1)
+    for count, correlation in ((200, 0.95), (199, 0.9)):
+        found = fit_table(np.zeros((count, 0), np.int64), both[:count]).correlation
+        assert found == ((1.0, correlation), (correlation, 1.0))
+
+
+def test_levels_of_quantiles_are_shares_of_graphs_and_values_those_of_programs(rng):
+    """Two fifths of the graphs are of one program, of which no quantile tells."""
+    program_B = np.concatenate([np.zeros(400, np.int64), np.arange(1, 601)])
+    number_B = np.where(program_B == 0, 0.123, rng.exponential(size=1000) + 1)
+    [cell] = fit_table(np.zeros((1000, 0), np.int64), number_B[:, None], program_B).cells
+    levels, values = np.transpose(cell.quantiles[0])
+    assert len(values) == MOST_QUANTILES
+    assert 0.123 not in values
+    assert levels[0] == pytest.approx(0.4, abs=0.02)
+    assert levels[10] == pytest.approx(0.7, abs=0.03)
+    assert [*levels, *values] == [round(number, 2) for number in (*levels, *values)]
+
+
+def test_nine_programs_are_too_few_for_quantiles(rng):
+    few = fit_table(np.zeros((9, 0), np.int64), rng.normal(size=(9, 1))).cells[0]
+    enough = fit_table(np.zeros((10, 0), np.int64), rng.normal(size=(10, 1))).cells[0]
+    assert (few.quantiles, len(enough.quantiles[0])) == (((),), 2)
+
+
+def test_a_draw_has_the_marginals_and_the_dependence_of_training_graphs(rng):
+    """Numbers of two humps that go together up to a monotone map are far from normal."""
+    hump_B = np.where(rng.random(600) < 0.3, 4.0, 0.0) + rng.random(600)
+    number_BC = np.stack([hump_B, hump_B**3], axis=1)
+    table = fit_table(np.zeros((600, 0), np.int64), number_BC)
+    drawn_DC = draw(table, 400, np.zeros(0, np.int64))[1]
+    for column in range(2):
+        assert ks_2samp(drawn_DC[:, column], number_BC[:, column]).statistic < 0.08
+    assert np.corrcoef(drawn_DC.T)[0, 1] > 0.85
+
+
+def test_a_graph_that_no_other_is_like_moves_no_quantile_and_hardly_the_correlation(rng):
+    number_BC = rng.normal(size=(300, 2)).cumsum(axis=1)
+    tables = [
+        fit_table(np.zeros((301, 0), np.int64), np.concatenate([number_BC, [canary]]))
+        for canary in ((4.0, -6.0), (0.0, 0.0))
+    ]
+    found, usual = ([np.array(number) for number in t.cells[0].quantiles] for t in tables)
+    for told, without in zip(found, usual, strict=True):
+        assert np.abs(told - without).max() < 0.25
+        assert np.abs(told[:, 1]).max() < 4.0
+    assert np.abs(np.subtract(tables[0].correlation, tables[1].correlation)).max() <= 0.051
 
 
 @pytest.mark.parametrize("unknown", [math.inf, -math.inf, math.nan])

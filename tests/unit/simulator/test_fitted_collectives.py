@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from simulator_traces import coll, workload
+from simulator_traces import coll, comp, workload
 
 from layerdag.errors import ConfigError
 from layerdag.simulator.cluster import Cluster
+from layerdag.simulator.config import Congestion, RunOptions
 from layerdag.simulator.fitted_collectives import (
     MOST_KNOTS,
     CollectiveCurve,
@@ -15,6 +16,7 @@ from layerdag.simulator.fitted_collectives import (
     across_nodes_us,
     collective_us,
     fitted_devices,
+    has_nodes,
 )
 from layerdag.simulator.run import simulate
 from layerdag.traces.trace import CollectiveType
@@ -62,6 +64,32 @@ def test_collectives_take_the_measured_time_and_that_of_the_network(ranks):
         measured = 1000 + max(measured, least + 15 * 2**20 / (8 * 25 * 2**30 / 1e9))
     assert fitted == pytest.approx(measured, abs=1)
     assert fitted != simulate(job, cluster).makespan_ns
+
+
+def test_a_device_by_name_has_its_collectives_unless_asked_or_links_are_shared():
+    nodes = [comp(0, 1, num_ops=2**40, tensor_size=2**20),
+             coll(1, CollectiveType.ALL_REDUCE, 2**20, (0,)),
+             coll(2, CollectiveType.BROADCAST, 2**20, (1,))]  # fmt: skip
+    job, cluster = workload(*[nodes] * 4), Cluster.preset("small").with_ranks(4)
+    named = simulate(job, cluster, compute="h100:efficiency=1")
+    assert "on h100 in nodes of 8" in " ".join(named.notes)
+    assert "4 ALL_REDUCE; not measured, so as without: 4 BROADCAST." in " ".join(named.notes)
+    none = dataclasses.replace(cluster.system, fitted_collectives="")
+    many = workload(*[nodes] * 16)
+    shared = dataclasses.replace(cluster, options=RunOptions(Congestion.AWARE))
+    for found in (
+        simulate(job, dataclasses.replace(cluster, system=none), compute="h100"),
+        simulate(job, shared, compute="h100"),
+        simulate(job, cluster, compute="h100", reference_semantics=True),
+        simulate(job, cluster, compute="tpu-v4"),
+        simulate(many, "small", compute="h100"),
+    ):
+        assert "NCCL" not in " ".join(found.notes)
+
+
+def test_nodes_of_eight_are_told_from_other_networks():
+    assert all(map(has_nodes, ([4], [8], [2, 2], [8, 4], [2, 4, 16])))
+    assert not any(map(has_nodes, ([16], [4, 4], [32, 2])))
 
 
 def test_nccl_s_choice_is_a_tree_of_few_bytes_a_ring_of_many_and_direct_to_all():

@@ -54,6 +54,14 @@ def test_a_table_gives_back_what_was_measured_and_lies_between_neighbors():
     assert table.microseconds(beyond) == pytest.approx(by_roofline)
 
 
+def test_the_kernels_of_a_recorded_operator_are_timed_as_one():
+    model = MeasuredKernels("h100")
+    moved = {"num_ops": 0, "tensor_size": 2**28}
+    assert times_ns(model, **moved, start_ns=7) == 1
+    assert times_ns(model, **moved) > 10_000
+    assert times_ns(model, tensor_size=2**28, start_ns=7) > 10_000
+
+
 def test_too_few_kernels_are_refused():
     with pytest.raises(ConfigError, match="at least 8"):
         KernelTable.fit("gemm", GRID[:3], np.ones(3), "bf16")

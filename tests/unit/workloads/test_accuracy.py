@@ -106,6 +106,19 @@ def test_parts_of_a_step_add_up_and_more_of_a_device_is_never_slower(public):
         assert step_time(demand, more, shares).total <= made.total
 
 
+def test_a_host_that_launches_faster_shortens_what_waits_for_it(public):
+    """A mixture of many small micro-batches waits for the host, a dense model does not."""
+    gained = {}
+    for step in public.steps:
+        if step.sheet.name == "b200_sxm" and step.source == "megatron-bridge":
+            demand, shares = step_demand(step.job, step.node), shipped_shares().of(step.sheet)
+            grace = dataclasses.replace(step.sheet, host=DATA_SHEETS["gb200"].host)
+            times = [step_time(demand, sheet, shares).total for sheet in (step.sheet, grace)]
+            gained[step.job.shape.name, step.job.step.micro_batches] = times[0] / times[1]
+    assert gained["qwen3-30b-a3b", 64] > 1.3
+    assert 1 <= gained["llama3-405b", 32] < 1.01
+
+
 def test_what_is_allocated_is_more_than_states_and_less_than_is_reserved(public):
     for step in public.steps[::20]:
         held = peak_memory(step.job)

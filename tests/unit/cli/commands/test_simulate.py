@@ -102,17 +102,21 @@ def test_missing_workload_exits_with_1(files, capsys):
     assert "w" in capsys.readouterr().err
 
 
-def test_measured_kernels_say_how_nodes_were_timed_and_that_collectives_were_not(files, capsys):
+def test_measured_kernels_say_how_nodes_and_collectives_were_timed(files, capsys):
     assert simulate(files, "--compute", "measured:h100", "--json") == 0
     told = capsys.readouterr()
     found = json.loads(told.out)["kernel_times"]
     assert found["nodes"] == {"table": 0, "roofline": 0, "family": 1}
     assert found["low_s"] < found["busy_s"] < found["high_s"]
-    assert "--collectives h100 takes NCCL's times" in told.err
-    assert simulate(files, "--compute", "measured:h100", "--collectives", "h100") == 0
-    told = capsys.readouterr()
-    assert "kernels of rank 0: 1 by a roofline of their family; busy 0.00" in told.out
-    assert "NCCL's times" not in told.err
+    assert "NCCL's times on h100" in told.err
+    assert "2 ALL_REDUCE; not measured, so as without: none." in told.err
+    assert simulate(files, "--compute", "measured:h100", "--congestion", "aware-multi") == 0
+    assert "share links; --collectives h100 takes NCCL's times" in capsys.readouterr().err
+    for simulated in (["--collectives", "simulated"], ["--reference-semantics"]):
+        assert simulate(files, "--compute", "measured:h100", *simulated) == 0
+        told = capsys.readouterr()
+        assert "kernels of rank 0: 1 by a roofline of their family; busy 0.00" in told.out
+        assert "NCCL's times" not in told.err
 
 
 def test_compute_model_is_chosen_by_name(files, capsys):

@@ -345,6 +345,36 @@ def test_threads_are_followed_in_order_each_on_its_own(tmp_path):
     assert found == ["aten::op3", "aten::op4", "aten::op5", "aten::op6"]
 
 
+def test_a_profile_alone_gives_kernels_the_sizes_of_its_shapes(tmp_path):
+    """The longest kernel of a product has them; of a reduction the result would be needed."""
+
+    def shapes(*dims: list[int]) -> dict[str, object]:
+        return {"Input Dims": [*dims, []], "Input type": ["c10::BFloat16"] * len(dims) + ["Scalar"]}
+
+    fused = "aten::_scaled_dot_product_flash_attention"
+    events = [
+        event("cpu_op", "aten::addmm", 0, 20, **shapes([32], [8, 16], [16, 32])),
+        *(launch(1, 2), kernel(1, 30, 5), launch(2, 4), kernel(2, 40, 50)),
+        event("cpu_op", fused, 20, 9, **shapes([2, 8, 64, 32], [2, 4, 64, 32], [2, 4, 64, 32])),
+        *(launch(3, 22), kernel(3, 90, 9)),
+        event("cpu_op", "aten::sum", 30, 9, **shapes([8, 16])),
+        *(launch(4, 32), kernel(4, 100, 9)),
+    ]
+    trace = import_pytorch(None, write_profile(tmp_path / "p.json", events)).trace
+    kernels = [at for at, name in enumerate(trace.names()) if name.startswith("aten")]
+    found = {
+        name: trace.integers(name)[0][kernels].tolist()
+        for name in ("m", "n", "k", "heads", "kv_heads", "sequence", "head_dim", "num_ops")
+    }
+    assert found == {
+        "m": [0, 8, 0, 0], "n": [0, 32, 0, 0], "k": [0, 16, 0, 0],
+        "heads": [0, 0, 8, 0], "kv_heads": [0, 0, 4, 0], "sequence": [0, 0, 64, 0],
+        "head_dim": [0, 0, 32, 0],
+        "num_ops": [0, 2 * 8 * 32 * 16, 4 * 2 * 8 * 64 * 64 * 32, 8 * 16],
+    }  # fmt: skip
+    assert [trace.dtypes()[at] for at in kernels[1:3]] == ["bfloat16", "bfloat16"]
+
+
 STEP_OF_ALL = {
     "distributedInfo": {"world_size": 4},
     "traceEvents": [
