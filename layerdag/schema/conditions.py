@@ -17,11 +17,10 @@ Copulas, 2006): draws have the distribution of training graphs, and an outlier i
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from layerdag.dag.statistics import SHARED_BY
 from layerdag.errors import VocabularyError
@@ -32,6 +31,7 @@ from layerdag.schema.attributes import words_of
 
 UNKNOWN = -1
 
+_NORMAL = NormalDist()
 # Of a fitted correlation, so that numbers can be drawn from it.
 _LEAST_EIGENVALUE = 0.02
 _MOST = 1 << 53
@@ -273,7 +273,7 @@ def _by_quantiles(quantiles: tuple[tuple[float, float], ...], score: float, norm
     if not quantiles:
         return normal
     (first, low), (last, high) = quantiles[0], quantiles[-1]
-    level = float(ndtr(score))
+    level = _NORMAL.cdf(score)
     if level < first:
         return min(normal, low)
     if level > last:
@@ -414,9 +414,18 @@ def _quantiles(value_R: np.ndarray, program_R: np.ndarray) -> tuple[tuple[float,
 
 def _normal_scores(number_RC: np.ndarray) -> np.ndarray:
     """Return normal scores of the ranks of each number inside a cell; NaN for unknown."""
-    known_C = (~np.isnan(number_RC)).sum(axis=0)
-    rank_RC = rankdata(number_RC, axis=0, nan_policy="omit")
-    return np.asarray(ndtri((rank_RC - 0.5) / np.maximum(known_C, 1)))
+    score_RC = np.full(number_RC.shape, np.nan)
+    for number_R, score_R in zip(number_RC.T, score_RC.T, strict=True):
+        known_R = ~np.isnan(number_R)
+        _, inverse_R, count_Q = np.unique(
+            number_R[known_R], return_inverse=True, return_counts=True
+        )
+        # Equal numbers share the mean of their ranks.
+        level_Q = (np.cumsum(count_Q) - count_Q / 2) / max(known_R.sum(), 1)
+        score_R[known_R] = np.array([_NORMAL.inv_cdf(level) for level in level_Q.tolist()])[
+            inverse_R
+        ]
+    return score_RC
 
 
 def _correlation(score_BC: np.ndarray, programs: int) -> tuple[tuple[float, ...], ...]:
