@@ -14,9 +14,9 @@ import threading
 import typing
 from collections.abc import Callable
 from types import CodeType
-from unittest import mock
 
 import jaxtyping
+from beartype._check.code import codemain
 
 
 class Calls:
@@ -146,8 +146,8 @@ def install() -> None:
     A check of a sequence looks at a random item, and Hypothesis forbids to draw numbers of all in
     strategies: beartype gets numbers of its own.
     """
-    with mock.patch("random.getrandbits", random.Random(0).getrandbits):
-        import beartype  # noqa: F401
+    assert codemain.getrandbits
+    codemain.getrandbits = random.Random(0).getrandbits
     jaxtyping.jaxtyped = lambda checked=None, *, typechecker=None: (
         functools.partial(jaxtyped, typechecker=typechecker)
         if checked is None
