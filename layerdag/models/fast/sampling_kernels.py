@@ -1,7 +1,7 @@
 """What the kernels in C read and write (``native/sample``): a model's tables, and memory of rows.
 
-Shape letters: B graphs, D width of a state, E edges, F feature columns, H heads, K codes, P pairs,
-R rows, X selected graphs.
+Shape letters: B graphs, E edges, F feature columns, H heads, K codes, P pairs, R rows, X selected
+graphs.
 """
 
 import ctypes
