@@ -18,7 +18,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.runtime.settings import did_you_mean
-from layerdag.simulator.data_sheets import SHORT_NAMES
+from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
 from layerdag.traces.trace import CollectiveType
 
 OPERATIONS = {
@@ -130,14 +130,23 @@ def device_of(compute: str) -> str:
     return word if word in _shipped() else ""
 
 
-def has_nodes(ranks: Sequence[int]) -> bool:
+def has_nodes(device: str, ranks: Sequence[int], gb_per_s: Sequence[float]) -> bool:
     """Return whether a network is a part of a node that was measured, or connects such nodes.
 
+    Links inside a node that state less than half or more than twice the bandwidth of the device's
+    are those of another machine.
+
     Args:
+        device: One of ``fitted_devices()``.
         ranks: Along each dimension of the network, the first of which connects neighbors.
+        gb_per_s: Bandwidth of a link of each dimension.
     """
     along = np.cumprod(ranks)
-    return bool(along[-1] <= NODE or NODE in along)
+    if along[-1] > NODE and NODE not in along:
+        return False
+    link = DATA_SHEETS[SHORT_NAMES.get(device, device)].link_bytes_per_s / 1e9
+    inside = np.asarray(gb_per_s)[along <= NODE]
+    return bool((link / 2 <= inside).all() and (inside <= 2 * link).all())
 
 
 def fitted_name(sheet: str) -> str:

@@ -579,7 +579,8 @@ def with_measured_collectives(cluster: Cluster, compute: str) -> Cluster:
     """Return the cluster with the collectives of the device of a compute model, where it has any.
 
     A system that states where its collectives' times come from keeps them. They are simulated where
-    messages share links, and where the network has no nodes like those that were measured.
+    messages share links, and where the network has no nodes like those that were measured, by their
+    size and the bandwidth of their links.
 
     Args:
         cluster: To run on.
@@ -587,11 +588,16 @@ def with_measured_collectives(cluster: Cluster, compute: str) -> Cluster:
     """
     if cluster.system.fitted_collectives is not None:
         return cluster
-    fits = cluster.options.congestion is Congestion.UNAWARE and has_nodes(
-        [dimension.npus for dimension in cluster.network.dimensions]
+    device, dimensions = device_of(compute), cluster.network.dimensions
+    unshared = cluster.options.congestion is Congestion.UNAWARE
+    fits = (
+        device
+        and unshared
+        and has_nodes(
+            device, [each.npus for each in dimensions], [each.bytes_per_ns for each in dimensions]
+        )
     )
-    device = device_of(compute) if fits else ""
-    system = dataclasses.replace(cluster.system, fitted_collectives=device)
+    system = dataclasses.replace(cluster.system, fitted_collectives=device if fits else "")
     return dataclasses.replace(cluster, system=system)
 
 

@@ -149,7 +149,9 @@ class StudiedCluster:
 
     def _usual_collectives(self) -> str:
         """Return how collectives run that a study says nothing of."""
-        if self.device in fitted_devices() and has_nodes([link.ranks for link in self.network]):
+        ranks = [link.ranks for link in self.network]
+        speeds = [link.gb_per_s for link in self.network]
+        if self.device in fitted_devices() and has_nodes(self.device, ranks, speeds):
             return _MEASURED
         return "ring"
 

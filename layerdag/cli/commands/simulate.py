@@ -421,8 +421,8 @@ def _other_collectives(args: argparse.Namespace, cluster: "Cluster", num_ranks: 
     if asked or cluster.system.fitted_collectives or not device or num_ranks == 1:
         return []
     return [
-        "collectives run on the network as described, whose nodes are not of 8 ranks or share "
-        f"links; --collectives {device} takes NCCL's times"
+        "collectives run on the network as described, whose nodes are not of 8 ranks, whose links "
+        f"are not those of {device}, or share messages; --collectives {device} takes NCCL's times"
     ]
 
 

@@ -70,7 +70,12 @@ def test_a_device_by_name_has_its_collectives_unless_asked_or_links_are_shared()
     nodes = [comp(0, 1, num_ops=2**40, tensor_size=2**20),
              coll(1, CollectiveType.ALL_REDUCE, 2**20, (0,)),
              coll(2, CollectiveType.BROADCAST, 2**20, (1,))]  # fmt: skip
-    job, cluster = workload(*[nodes] * 4), Cluster.preset("small").with_ranks(4)
+    job, slow = workload(*[nodes] * 4), Cluster.preset("small").with_ranks(4)
+    (link,) = slow.network.dimensions
+    linked = dataclasses.replace(link, bandwidth_gib=450.0)
+    cluster = dataclasses.replace(
+        slow, network=dataclasses.replace(slow.network, dimensions=(linked,))
+    )
     named = simulate(job, cluster, compute="h100:efficiency=1")
     assert "on h100 in nodes of 8" in " ".join(named.notes)
     assert "4 ALL_REDUCE; not measured, so as without: 4 BROADCAST." in " ".join(named.notes)
@@ -80,6 +85,7 @@ def test_a_device_by_name_has_its_collectives_unless_asked_or_links_are_shared()
     for found in (
         simulate(job, dataclasses.replace(cluster, system=none), compute="h100"),
         simulate(job, shared, compute="h100"),
+        simulate(job, slow, compute="h100"),
         simulate(job, cluster, compute="h100", reference_semantics=True),
         simulate(job, cluster, compute="tpu-v4"),
         simulate(many, "small", compute="h100"),
@@ -88,8 +94,17 @@ def test_a_device_by_name_has_its_collectives_unless_asked_or_links_are_shared()
 
 
 def test_nodes_of_eight_are_told_from_other_networks():
-    assert all(map(has_nodes, ([4], [8], [2, 2], [8, 4], [2, 4, 16])))
-    assert not any(map(has_nodes, ([16], [4, 4], [32, 2])))
+    for ranks in ([4], [8], [2, 2], [8, 4], [2, 4, 16]):
+        assert has_nodes("h100", ranks, [450.0] * len(ranks))
+    for ranks in ([16], [4, 4], [32, 2]):
+        assert not has_nodes("h100", ranks, [450.0] * len(ranks))
+
+
+def test_links_of_another_bandwidth_than_the_device_s_are_those_of_another_machine():
+    assert has_nodes("h100", [8, 4], [300.0, 25.0])
+    assert has_nodes("h100", [8, 4], [900.0, 3.0])
+    assert not has_nodes("h100", [8, 4], [25.0, 25.0])
+    assert not has_nodes("h100", [2, 4, 4], [450.0, 1000.0, 25.0])
 
 
 def test_nccl_s_choice_is_a_tree_of_few_bytes_a_ring_of_many_and_direct_to_all():

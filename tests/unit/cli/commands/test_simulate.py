@@ -103,6 +103,9 @@ def test_missing_workload_exits_with_1(files, capsys):
 
 
 def test_measured_kernels_say_how_nodes_and_collectives_were_timed(files, capsys):
+    assert simulate(files, "--compute", "measured:h100") == 0
+    assert "links are not those of h100, or share messages" in capsys.readouterr().err
+    (files / "network.yml").write_text(NETWORK.replace("bandwidth: [1]", "bandwidth: [450]"))
     assert simulate(files, "--compute", "measured:h100", "--json") == 0
     told = capsys.readouterr()
     found = json.loads(told.out)["kernel_times"]
@@ -111,7 +114,7 @@ def test_measured_kernels_say_how_nodes_and_collectives_were_timed(files, capsys
     assert "NCCL's times on h100" in told.err
     assert "2 ALL_REDUCE; not measured, so as without: none." in told.err
     assert simulate(files, "--compute", "measured:h100", "--congestion", "aware-multi") == 0
-    assert "share links; --collectives h100 takes NCCL's times" in capsys.readouterr().err
+    assert "share messages; --collectives h100 takes NCCL's times" in capsys.readouterr().err
     for simulated in (["--collectives", "simulated"], ["--reference-semantics"]):
         assert simulate(files, "--compute", "measured:h100", *simulated) == 0
         told = capsys.readouterr()
