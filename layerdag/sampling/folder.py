@@ -40,6 +40,7 @@ from layerdag.sampling.completion import conditions_for_model, unrolled_sizes
 from layerdag.sampling.derived_jobs import plan_generator
 from layerdag.sampling.generated import (
     ENDINGS,
+    FilesAhead,
     GeneratedGraph,
     OutputSize,
     SampleFiles,
@@ -621,7 +622,9 @@ def write_samples(
 
         for _ in range(done):
             on_each()
-        for i, sample in enumerate(_rest(checkpoint.model, schema, settings, done), start=done):
+        ahead = FilesAhead(file_format, settings.ranks, settings.limits, settings.targets, done)
+        rest = _rest(checkpoint.model, schema, settings, done, ahead)
+        for i, sample in enumerate(rest, start=done):
             named = replace(sample, name=sample_name(i))
             sample_files = missing.made(named, files_of)
             if sample_files is None:
@@ -661,9 +664,9 @@ def write_sample_list(
 
 
 def _rest(
-    model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int, ahead: FilesAhead
 ) -> Iterator[GeneratedGraph]:
     """Yield the samples after the first ``done`` ones."""
     if done < settings.num:
         rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
-        yield from generate(model, schema, rest)
+        yield from generate(model, schema, rest, ahead)

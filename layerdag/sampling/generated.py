@@ -17,7 +17,7 @@ from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.run_plans import corpus_strategy
-from layerdag.errors import DataError, MissingSampleError, UsageError
+from layerdag.errors import DataError, LayerdagError, MissingSampleError, UsageError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
 from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import encode_graphml
@@ -222,6 +222,8 @@ class SampleFiles:
 
         Raises as ``as_workload``, and MissingSampleError where there is no such program or step.
         """
+        if sample.files is not None and sample.files.graph.name == sample.name:
+            return sample.files
         if sample.schema.kind != "program":
             unfolded = as_workload(sample, ranks, limits) if file_format == "et" else None
             return cls(sample.graph, file_format, unfolded)
@@ -325,6 +327,7 @@ class GeneratedGraph:
         checked: Its program, where it has already been run.
         reached: Numbers that were asked of the program, and what it has.
         unmet: Why no program with these numbers was found; "" where one was.
+        files: Its files, where ``FilesAhead`` has made them.
     """
 
     name: str
@@ -338,6 +341,7 @@ class GeneratedGraph:
     checked: Program | None = field(default=None, repr=False)
     reached: tuple[Reached, ...] = ()
     unmet: str = ""
+    files: SampleFiles | None = field(default=None, repr=False)
 
     @cached_property
     def graph(self) -> AttributedGraph:
@@ -485,3 +489,36 @@ class GeneratedGraph:
         cut = ", truncated" if self.truncated else ""
         sizes = f"{self.dag.num_nodes:,} nodes, {self.dag.num_edges:,} edges"
         return f"GeneratedGraph({self.name!r}, seed={self.seed}, {sizes}{cut})"
+
+
+@dataclass(frozen=True)
+class FilesAhead:
+    """Makes the files of programs in the process that draws them; a step takes as long as a draw.
+
+    Attributes:
+        file_format: As ``SampleFiles.from_sample`` takes it, as the others.
+        ranks: Of the step.
+        limits: Of the request.
+        targets: Of the request.
+        first: Number of the first sample in the run.
+    """
+
+    file_format: str
+    ranks: int | None
+    limits: Limits
+    targets: Targets | None
+    first: int = 0
+
+    def __call__(self, sample: GeneratedGraph, number: int) -> GeneratedGraph:
+        """Return sample ``number`` after the first with its files, or without any it cannot have.
+
+        Whoever writes it asks for them again and is told why.
+        """
+        named = replace(sample, name=sample_name(self.first + number))
+        try:
+            made = SampleFiles.from_sample(
+                named, self.file_format, self.ranks, self.limits, self.targets
+            )
+        except LayerdagError:
+            return named
+        return replace(named, files=made)

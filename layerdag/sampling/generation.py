@@ -30,7 +30,7 @@ from layerdag.sampling.feasibility import (
     sample_in_processes,
     size_error,
 )
-from layerdag.sampling.generated import GeneratedGraph, has_communication, sample_name
+from layerdag.sampling.generated import FilesAhead, GeneratedGraph, has_communication, sample_name
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import DEPTH, FAMILY
@@ -56,27 +56,41 @@ _FURTHER = "communication"
 
 
 def generate(
-    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+    model: DAGModel,
+    schema: GraphSchema,
+    settings: GenerationSettings,
+    ahead: FilesAhead | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
+
+    Args:
+        model: In evaluation mode.
+        schema: Of the model.
+        settings: What to sample.
+        ahead: Makes files of programs where several processes draw.
 
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
     rows = _requested(model, schema, settings)
-    graphs = sample_like(model, schema, rows, settings, wanted=settings.conditions)
+    wanted = settings.conditions
+    graphs = sample_like(model, schema, rows, settings, wanted=wanted, ahead=ahead)
     for row, graph in zip(rows, graphs, strict=True):
         yield _finished(model, schema, row, settings, graph)
 
 
 def generate_batched(
-    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+    model: DAGModel,
+    schema: GraphSchema,
+    settings: GenerationSettings,
+    ahead: FilesAhead | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield what ``generate`` does, all held at once and drawn in fewer steps.
 
     Graphs of about the same requested size are drawn side by side, as many as
-    ``batches_of_like_size`` allows, so that few wait for the largest of their batch.
+    ``batches_of_like_size`` allows, so that few wait for the largest of their batch. Arguments are
+    those of ``generate``.
 
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
@@ -89,6 +103,7 @@ def generate_batched(
     batches = [
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
     ]
+    drawing = drawing.making(ahead, len(batches))
     drawn = sample_in_processes(drawing.batch, batches, settings.processes or 1)
     for batch, graphs in zip(batches, drawn, strict=True):
         found |= zip(batch.numbers, graphs, strict=True)
@@ -143,6 +158,7 @@ def sample_like(
     settings: GenerationSettings,
     numbers: Sequence[int] | None = None,
     wanted: Mapping[str, Condition] | None = None,
+    ahead: FilesAhead | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
 
@@ -156,6 +172,7 @@ def sample_like(
         wanted: Conditions that were asked for: of a program that keeps repeating one of the data,
             or not running, the others, but for the family, are drawn again. None keeps the rows as
             they are.
+        ahead: As ``generate`` takes it.
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
@@ -171,6 +188,7 @@ def sample_like(
         _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
         for start in range(0, len(rows), size)
     ]
+    drawing = drawing.making(ahead, len(batches))
     for graphs in sample_in_processes(drawing.batch, batches, settings.processes or 1):
         yield from graphs
 
@@ -215,6 +233,7 @@ class _Drawing:
         assigner: Gives nodes numbers that go together, where the schema knows costs.
         check: Runs programs while they are drawn; None for other graphs.
         wanted: Conditions that were asked for, where others may be drawn again.
+        ahead: Makes files of what was drawn.
     """
 
     model: DAGModel
@@ -224,6 +243,7 @@ class _Drawing:
     assigner: NumberAssigner | None
     check: ExecutionCheck | None = None
     wanted: Mapping[str, Condition] | None = None
+    ahead: FilesAhead | None = None
 
     @classmethod
     def from_settings(
@@ -235,9 +255,20 @@ class _Drawing:
         check = ExecutionCheck(schema, ShapeInference()) if schema.kind == "program" else None
         return cls(model, schema, settings, given_layers(settings, schema), assigner, check)
 
+    def making(self, ahead: FilesAhead | None, batches: int) -> "_Drawing":
+        """Return what makes files of programs, too, if several processes draw so many batches.
+
+        One process makes each when it is written, so that what was drawn is seen at once.
+        """
+        several = min(self.settings.processes or 1, batches) > 1
+        return replace(self, ahead=ahead if several and self.check is not None else None)
+
     def batch(self, batch: _Batch) -> list[GeneratedGraph]:
         """Return the graphs of a batch."""
-        return self.graphs(batch.numbers, batch.rows)
+        graphs = self.graphs(batch.numbers, batch.rows)
+        if self.ahead is None:
+            return graphs
+        return [self.ahead(graph, i) for graph, i in zip(graphs, batch.numbers, strict=True)]
 
     def graphs(
         self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]

@@ -27,7 +27,13 @@ from layerdag.sampling.folder import (
     sample_entry,
     table_row,
 )
-from layerdag.sampling.generated import GeneratedGraph, OutputSize, SampleFiles, sample_name
+from layerdag.sampling.generated import (
+    FilesAhead,
+    GeneratedGraph,
+    OutputSize,
+    SampleFiles,
+    sample_name,
+)
 from layerdag.sampling.generation import generate_batched
 from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
@@ -352,7 +358,11 @@ class _PartsWriter:
         """Yield the samples of a part."""
         numbers = self.run.samples_of(part)
         wanted = replace(self.settings, seed=self.settings.seed + numbers.start, num=len(numbers))
-        samples = generate_batched(self.checkpoint.model, self.schema, wanted)
+        ahead = None
+        if self.run.file_format == "tar":
+            ranks, limits, targets = wanted.ranks, wanted.limits, wanted.targets
+            ahead = FilesAhead(self.members, ranks, limits, targets, numbers.start)
+        samples = generate_batched(self.checkpoint.model, self.schema, wanted, ahead)
         for i, sample in zip(numbers, samples, strict=True):
             yield replace(sample, name=sample_name(i))
 

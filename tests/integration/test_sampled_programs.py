@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from layerdag.graph.formats.program_json import encode_program_json
 from layerdag.programs.forward_program import Program
 from layerdag.programs.targets import Targets
 from layerdag.sampling import generation
+from layerdag.sampling.generated import GeneratedGraph, SampleFiles
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType
 from layerdag.training.checkpoint import pretrained_checkpoint
@@ -128,6 +130,27 @@ def test_by_default_each_sample_is_the_step_of_its_program_with_times_under_a_dr
     assert max(entry["ranks"] for entry in entries) > 1
     # The same command finds its samples and replaces them.
     assert main([*asked, "--out", str(tmp_path / "jobs"), "--overwrite"]) == 0
+
+
+@pytest.mark.usefixtures("ready_processes")
+def test_processes_that_draw_make_the_files_too_and_all_are_the_same(tmp_path, monkeypatch):
+    asked = ["--num", "3", "--family", "mlp", "--seed", "5", "--batch-size", "2"]
+    assert main(["sample", *asked, "--processes", "1", "--out", str(tmp_path / "one")]) == 0
+    made = []
+    from_sample = SampleFiles.from_sample
+
+    def watched(sample: GeneratedGraph, *rest: Any) -> SampleFiles:
+        made.append(sample.files is not None)
+        return from_sample(sample, *rest)
+
+    monkeypatch.setattr(SampleFiles, "from_sample", watched)
+    assert main(["sample", *asked, "--processes", "2", "--out", str(tmp_path / "two")]) == 0
+    assert made == [True] * 3
+    one, two = (
+        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+        for folder in (tmp_path / "one", tmp_path / "two")
+    )
+    assert one == two
 
 
 def test_steps_of_samples_are_compared_with_jobs_and_their_programs_with_programs(tmp_path):
