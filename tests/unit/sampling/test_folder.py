@@ -142,9 +142,9 @@ def test_finished_samples_are_not_sampled_again(flow, tmp_path, monkeypatch):
     asked: list[tuple[int, int]] = []
     real = run_folder.generate
 
-    def counting(model, schema, settings):
+    def counting(model, schema, settings, ahead):
         asked.append((settings.seed, settings.num))
-        return real(model, schema, settings)
+        return real(model, schema, settings, ahead)
 
     monkeypatch.setattr(run_folder, "generate", counting)
     write_samples(flow, SETTINGS, tmp_path / "out")

@@ -145,9 +145,9 @@ def test_only_missing_parts_are_sampled(flow, tmp_path, monkeypatch):
     (out / "part-000001.tar").unlink()
     asked: list[GenerationSettings] = []
 
-    def noted(model, schema, settings):
+    def noted(model, schema, settings, ahead):
         asked.append(settings)
-        return generate_batched(model, schema, settings)
+        return generate_batched(model, schema, settings, ahead)
 
     monkeypatch.setattr(write_parts_module, "generate_batched", noted)
     written(flow, out)
