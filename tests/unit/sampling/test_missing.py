@@ -51,7 +51,9 @@ def graph(seed: int, lost: bool) -> GeneratedGraph:
 def lose(monkeypatch: pytest.MonkeyPatch, lost: set[int]) -> None:
     """Let seeds have no program."""
 
-    def drawn(_: Any, __: Any, settings: GenerationSettings) -> Iterator[GeneratedGraph]:
+    def drawn(
+        _: Any, __: Any, settings: GenerationSettings, ahead: Any
+    ) -> Iterator[GeneratedGraph]:
         for seed in range(settings.seed, settings.seed + settings.num):
             yield graph(seed, seed in lost)
 
