@@ -140,11 +140,21 @@ class ModelTables:
         heads, constraints, type_sets = modules.heads, modules.constraints, modules.type_sets
         tokens, at = modules.tokens, self._pointed
         starts = [*modules.allowed.starts, masks.pairs_FF.shape[0]]
-        every_kind = constraints.observed_F.new_ones(modules.allowed.sizes[0])
+        kinds = modules.allowed.sizes[0]
+        every_kind = constraints.observed_F.new_ones(kinds)
+        # Kernels take for granted that all tables are of one model.
+        of_kinds = (
+            (constraints.source_K, constraints.min_parents_K, constraints.max_parents_K),
+            (modules.neighbors.of_parents.start_K, modules.neighbors.of_children.start_K),
+            (modules.neighbors.offset_K, type_sets.first_state, type_sets.known_degrees),
+        )
+        assert all(len(table) == kinds for tables in of_kinds for table in tables)
+        assert masks.pairs_FF.shape[1] == masks.graph_BF.shape[1] == starts[-1]
+        assert constraints.observed_F.shape[0] == starts[-1] - kinds
         self.structure = _Model(
             width=tokens.embedding.weight.shape[1],
             key_width=heads.pointer.key.out_features,
-            kinds=modules.allowed.sizes[0],
+            kinds=kinds,
             types=type_sets.next_state.shape[1],
             codes=starts[-1],
             attributes=len(modules.allowed.sizes),
@@ -224,6 +234,7 @@ class RowMemory:
     ) -> None:
         encoder, rows = modules.encoder, seed_B.shape[0] - 1
         assert isinstance(encoder, WindowEncoder)
+        assert masks.graph_BF.shape[0] == seed_B.shape[0]
         self.tables, self._seed_B = ModelTables(modules, masks), seed_B
         self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
         self._structure = _Rows(
