@@ -50,8 +50,8 @@ def _render(found: Exploration) -> str:
     too_large = sum(not outcome.fits for outcome in found.outcomes)
     lead = (
         f"{len(found.outcomes)} plans, {len(found.simulated)} of them simulated; {too_large} need "
-        "more memory than an accelerator has. Nothing was measured: operations and messages "
-        "follow from the model's shape, times from a roofline and a simulated network."
+        "more memory than an accelerator has. No step was run: operations and messages follow from "
+        "the model's shape, times from a roofline, and from collectives as the notes below say."
     )
     models = list(dict.fromkeys(outcome.model for outcome in found.outcomes))
     sections = [

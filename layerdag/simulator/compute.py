@@ -364,7 +364,7 @@ class RooflineCompute(ComputeModel):
     @property
     def assumption(self) -> str:
         """What share of the data sheet the times assume, as a phrase."""
-        launch = f", {self._launch_ns:g} ns of launch a node"
+        launch = f", {self._launch_ns:g} ns of launch per node"
         if self._efficiency == self._memory_efficiency == 1:
             return f"data sheet of {self._device.name} at 100 %, which no step reaches{launch}"
         return (
