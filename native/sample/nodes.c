@@ -26,31 +26,27 @@ static const uint8_t *possible_codes(const model_t *m, const rows_t *r, int64_t 
 EXPORT int64_t sample_sizes(
     const model_t *m, const rows_t *r, const float *logits, int64_t fewest, int64_t *size) {
     const int64_t count = m->size.codes;
-    float *logit = malloc((size_t)count * sizeof *logit);
-    double *reach = malloc((size_t)count * sizeof *reach);
-    for (int64_t row = 0; logit && reach && row < r->rows; row++) {
+    draw_t d;
+    const int fine = reserve_draw(&d, count);
+    for (int64_t row = 0; fine && row < r->rows; row++) {
         const int64_t *s = structure_of(r, row), candidate = row * r->options;
-        cool(logit, logits + row * count, count, r->temperature);
-        if (!s[POSITION] || s[LAYER] + (r->position > 1) < fewest) logit[0] = -INFINITY;
-        cumulate(logit, count, reach);
-        int64_t code = drawn_code(reach, count, drawn(r, candidate, SLOT_SIZE));
+        cool(d.logit, logits + row * count, count, r->temperature);
+        if (!s[POSITION] || s[LAYER] + (r->position > 1) < fewest) d.logit[0] = -INFINITY;
+        cumulate(d.logit, count, d.reach);
+        int64_t code = drawn_code(d.reach, count, drawn(r, candidate, SLOT_SIZE));
         size[row] = count_of(&m->size, code, drawn(r, candidate, SLOT_SIZE + 1));
     }
-    int64_t rc = logit && reach ? 0 : -1;
-    free(logit);
-    free(reach);
-    return rc;
+    release_draw(&d);
+    return fine ? 0 : -1;
 }
 
 /* Draw the kind of every candidate, and write the states of the groups after it. */
 EXPORT int64_t sample_kinds(
     const model_t *m, rows_t *r, const float *logits, const float *state, float *after) {
     const int64_t count = m->kinds;
-    float *logit = malloc((size_t)count * sizeof *logit);
-    double *reach = malloc((size_t)count * sizeof *reach);
-    uint8_t *fits = malloc((size_t)count);
+    draw_t d;
     int64_t groups = -1;
-    if (logit && reach && fits) {
+    if (reserve_draw(&d, count)) {
         groups = 0;
         for (int64_t row = 0; row < r->rows; row++) {
             const int64_t begin = row * r->options, end = begin + r->options;
@@ -58,17 +54,17 @@ EXPORT int64_t sample_kinds(
                 const int64_t g = r->group[p], first = r->first[p];
                 if (g <= done) continue;
                 done = g;
-                cool(logit, logits + g * count, count, r->temperature);
+                cool(d.logit, logits + g * count, count, r->temperature);
                 for (int64_t k = 0; k < count; k++)
-                    fits[k] = first ? m->min_parents[k] <= first : m->source[k];
+                    d.fits[k] = first ? m->min_parents[k] <= first : m->source[k];
                 int any = 0;
-                for (int64_t k = 0; k < count; k++) any |= fits[k];
+                for (int64_t k = 0; k < count; k++) any |= d.fits[k];
                 for (int64_t k = 0; any && k < count; k++)
-                    if (!fits[k]) logit[k] = -INFINITY;
-                keep(logit, possible_codes(m, r, row), count);
-                cumulate(logit, count, reach);
+                    if (!d.fits[k]) d.logit[k] = -INFINITY;
+                keep(d.logit, possible_codes(m, r, row), count);
+                cumulate(d.logit, count, d.reach);
                 for (int64_t q = p; q < end; q++)
-                    if (r->group[q] == g) r->kind_P[q] = drawn_code(reach, count, drawn(r, q, SLOT_KIND));
+                    if (r->group[q] == g) r->kind_P[q] = drawn_code(d.reach, count, drawn(r, q, SLOT_KIND));
             }
             int64_t from = groups;
             groups = split_row(r, row, r->kind_P, groups);
@@ -82,9 +78,7 @@ EXPORT int64_t sample_kinds(
             }
         }
     }
-    free(logit);
-    free(reach);
-    free(fits);
+    release_draw(&d);
     return groups;
 }
 
@@ -111,11 +105,9 @@ static void keep_listed_degrees(const model_t *m, int64_t kind, float *logit, ui
 /* Draw the in-degree of every candidate. Returns the number of edges of all, or -1. */
 EXPORT int64_t sample_in_degrees(const model_t *m, rows_t *r, const float *logits) {
     const int64_t count = m->in_degree.codes, candidates = r->rows * r->options;
-    float *logit = malloc((size_t)count * sizeof *logit);
-    double *reach = malloc((size_t)count * sizeof *reach);
-    uint8_t *fits = malloc((size_t)count);
+    draw_t d;
     int64_t edges = -1;
-    if (logit && reach && fits) {
+    if (reserve_draw(&d, count)) {
         edges = 0;
         for (int64_t p = 0, done = -1; p < candidates; p++) {
             const int64_t g = r->group[p], kind = r->kind_P[p], end = (p / r->options + 1) * r->options;
@@ -123,14 +115,14 @@ EXPORT int64_t sample_in_degrees(const model_t *m, rows_t *r, const float *logit
             done = g;
             int64_t low, high;
             degree_range(m, kind, r->first[p], &low, &high);
-            cool(logit, logits + g * count, count, r->temperature);
+            cool(d.logit, logits + g * count, count, r->temperature);
             for (int64_t k = 0; k < count; k++)
-                if (m->in_degree.lows[k] > high || m->in_degree.lows[k + 1] <= low) logit[k] = -INFINITY;
-            keep_listed_degrees(m, kind, logit, fits);
-            cumulate(logit, count, reach);
+                if (m->in_degree.lows[k] > high || m->in_degree.lows[k + 1] <= low) d.logit[k] = -INFINITY;
+            keep_listed_degrees(m, kind, d.logit, d.fits);
+            cumulate(d.logit, count, d.reach);
             for (int64_t q = p; q < end; q++) {
                 if (r->group[q] != g) continue;
-                int64_t code = drawn_code(reach, count, drawn(r, q, SLOT_IN_DEGREE));
+                int64_t code = drawn_code(d.reach, count, drawn(r, q, SLOT_IN_DEGREE));
                 int64_t degree = count_of(&m->in_degree, code, drawn(r, q, SLOT_IN_DEGREE + 1));
                 r->degree[q] = least(most(degree, low), high);
             }
@@ -145,9 +137,7 @@ EXPORT int64_t sample_in_degrees(const model_t *m, rows_t *r, const float *logit
             if (!degree) r->group[p] = -1;
         }
     }
-    free(logit);
-    free(reach);
-    free(fits);
+    release_draw(&d);
     return edges;
 }
 
@@ -166,10 +156,9 @@ EXPORT int64_t sample_start_parents(
 EXPORT int64_t sample_edge_types(
     const model_t *m, rows_t *r, int64_t rank, const float *logits, float *after, float *sum) {
     const int64_t count = m->types, slot = SLOT_FURTHER_PARENT + SLOTS_PER_PARENT * rank + 2;
-    float *cooled = malloc((size_t)count * sizeof *cooled), *logit = malloc((size_t)count * sizeof *logit);
-    double *reach = malloc((size_t)count * sizeof *reach);
+    draw_t d;
     int64_t groups = -1;
-    if (cooled && logit && reach) {
+    if (reserve_draw(&d, count)) {
         groups = 0;
         for (int64_t row = 0; row < r->rows; row++) {
             const int64_t begin = row * r->options, end = begin + r->options;
@@ -180,11 +169,12 @@ EXPORT int64_t sample_edge_types(
                 if (r->group[p] != old || r->type_state[p] != state) {
                     old = r->group[p], state = r->type_state[p];
                     const int64_t *next = m->next_state + state * count;
-                    cool(cooled, logits + old * count, count, r->temperature);
-                    for (int64_t k = 0; k < count; k++) logit[k] = next[k] < 0 ? -INFINITY : cooled[k];
-                    cumulate(logit, count, reach);
+                    cool(d.logit, logits + old * count, count, r->temperature);
+                    for (int64_t k = 0; k < count; k++)
+                        if (next[k] < 0) d.logit[k] = -INFINITY;
+                    cumulate(d.logit, count, d.reach);
                 }
-                int64_t type = drawn_code(reach, count, drawn(r, p, slot)), edge = r->edge_start[p] + rank;
+                int64_t type = drawn_code(d.reach, count, drawn(r, p, slot)), edge = r->edge_start[p] + rank;
                 r->edge_parent[edge] = r->parent[p];
                 r->edge_type[edge] = type;
                 r->type_state[p] = most(m->next_state[state * count + type], 0);
@@ -201,9 +191,7 @@ EXPORT int64_t sample_edge_types(
             }
         }
     }
-    free(cooled);
-    free(logit);
-    free(reach);
+    release_draw(&d);
     return groups;
 }
 
@@ -213,23 +201,21 @@ EXPORT int64_t sample_edge_types(
 EXPORT int64_t sample_attribute(const model_t *m, const rows_t *r, int64_t index, const float *logits,
     const float *table, int64_t *x, uint8_t *allowed, float *state) {
     const int64_t start = m->attribute_start[index], count = m->attribute_start[index + 1] - start;
-    float *logit = malloc((size_t)count * sizeof *logit);
-    double *reach = malloc((size_t)count * sizeof *reach);
-    for (int64_t row = 0; logit && reach && row < r->rows; row++) {
-        uint8_t *fits = allowed + row * m->codes;
-        cool(logit, logits + row * count, count, r->temperature);
+    draw_t d;
+    const int fine = reserve_draw(&d, count);
+    for (int64_t row = 0; fine && row < r->rows; row++) {
+        uint8_t *codes = allowed + row * m->codes;
+        cool(d.logit, logits + row * count, count, r->temperature);
         for (int64_t k = 0; k < count; k++)
-            if (!m->observed[start + k]) logit[k] = -INFINITY;
-        keep(logit, fits + start, count);
-        cumulate(logit, count, reach);
-        int64_t code = drawn_code(reach, count, drawn(r, row * r->options, SLOT_ATTRIBUTE + index - 1));
+            if (!m->observed[start + k]) d.logit[k] = -INFINITY;
+        keep(d.logit, codes + start, count);
+        cumulate(d.logit, count, d.reach);
+        int64_t code = drawn_code(d.reach, count, drawn(r, row * r->options, SLOT_ATTRIBUTE + index - 1));
         const uint8_t *given = m->pairs + (start + code) * m->codes;
         x[row * m->attributes + index] = code;
-        for (int64_t f = 0; f < m->codes; f++) fits[f] &= given[f];
+        for (int64_t f = 0; f < m->codes; f++) codes[f] &= given[f];
         if (table) add_row(table + code * m->width, m->width, state + row * m->width);
     }
-    int64_t rc = logit && reach ? 0 : -1;
-    free(logit);
-    free(reach);
-    return rc;
+    release_draw(&d);
+    return fine ? 0 : -1;
 }

@@ -4,6 +4,19 @@
 
 #include "sample.h"
 
+int reserve_draw(draw_t *d, int64_t count) {
+    d->logit = malloc((size_t)count * sizeof *d->logit);
+    d->reach = malloc((size_t)count * sizeof *d->reach);
+    d->fits = malloc((size_t)count);
+    return d->logit && d->reach && d->fits;
+}
+
+void release_draw(draw_t *d) {
+    free(d->logit);
+    free(d->reach);
+    free(d->fits);
+}
+
 void cumulate(const float *logit, int64_t count, double *reach) {
     float top = -INFINITY;
     for (int64_t k = 0; k < count; k++) top = logit[k] > top ? logit[k] : top;
@@ -120,22 +133,18 @@ static void collect(const rows_t *r, int64_t row, int64_t group, members_t *m) {
 }
 
 typedef struct {
-    float *logit;
-    double *reach;
+    draw_t draw; /* of a block or token, and then of a token inside the block */
     members_t members;
 } scratch_t;
 
 static int reserve(scratch_t *s, const rows_t *r) {
-    const size_t most_scores = (size_t)(r->position + r->block + 1);
-    s->logit = malloc(most_scores * sizeof *s->logit);
-    s->reach = malloc(2 * most_scores * sizeof *s->reach);
+    const int64_t most_scores = r->position + r->block + 1;
     s->members.candidate = malloc((size_t)r->options * sizeof *s->members.candidate);
-    return s->logit && s->reach && s->members.candidate;
+    return reserve_draw(&s->draw, 2 * most_scores) && s->members.candidate;
 }
 
 static void release(scratch_t *s) {
-    free(s->logit);
-    free(s->reach);
+    release_draw(&s->draw);
     free(s->members.candidate);
 }
 
@@ -143,7 +152,7 @@ static void release(scratch_t *s) {
  * candidates without a group (-1) stay so. Returns the number of groups then. */
 int64_t split_row(rows_t *r, int64_t row, const int64_t *code, int64_t groups) {
     const int64_t begin = row * r->options, end = begin + r->options;
-    int64_t before[64], seen[64], known = 0, first = groups;
+    int64_t before[MOST_OPTIONS], seen[MOST_OPTIONS], known = 0, first = groups;
     for (int64_t p = begin; p < end; p++) {
         if (r->group[p] < 0) continue;
         int64_t i = 0;
@@ -181,7 +190,7 @@ EXPORT int64_t sample_first_parents(
                 r->sibling[row]};
             collect(r, row, row, &s.members);
             draw_parents_of(
-                m, r, &d, s.members.candidate, s.members.count, SLOT_FIRST_PARENT, s.logit, s.reach);
+                m, r, &d, s.members.candidate, s.members.count, SLOT_FIRST_PARENT, s.draw.logit, s.draw.reach);
         }
         int64_t from = groups;
         groups = split_row(r, row, r->parent, groups);
@@ -252,7 +261,7 @@ EXPORT int64_t sample_further_parents(const model_t *m, rows_t *r, int64_t rank,
             done = g;
             collect(r, row, g, &s.members);
             decision_t d = {projected + g * width, row, r->degree[p] - rank, r->parent[p], r->parent[p]};
-            draw_parents_of(m, r, &d, s.members.candidate, s.members.count, slot, s.logit, s.reach);
+            draw_parents_of(m, r, &d, s.members.candidate, s.members.count, slot, s.draw.logit, s.draw.reach);
         }
     }
     release(&s);

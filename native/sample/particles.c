@@ -48,7 +48,7 @@ static int occurred(const rows_t *r, int64_t row, int64_t color) {
 /* Choose one candidate of a row, and add what all of them weigh to the row's weight. */
 static int64_t choice(const model_t *m, rows_t *r, int64_t row, float *logit, double *reach) {
     const int64_t begin = row * r->options;
-    double weight[64], top = -INFINITY, total = 0;
+    double weight[MOST_OPTIONS], top = -INFINITY, total = 0;
     for (int64_t i = 0; i < r->options; i++) {
         int64_t color[3];
         weight[i] = weight_of(m, r, begin + i);
@@ -93,8 +93,8 @@ static void connect(rows_t *r, int64_t row, int64_t parent) {
  * Returns the number of edges. */
 EXPORT int64_t sample_choose(const model_t *m, rows_t *r, const float *kind_state, int64_t *x,
     uint8_t *allowed, float *state, int64_t *edge_row, int64_t *edge_parent, int64_t *edge_type) {
-    float logit[64];
-    double reach[64];
+    float logit[MOST_OPTIONS];
+    double reach[MOST_OPTIONS];
     int64_t edges = 0;
     for (int64_t row = 0; row < r->rows; row++) {
         const int64_t p = r->weighted ? choice(m, r, row, logit, reach) : row * r->options;

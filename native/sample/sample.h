@@ -15,7 +15,7 @@
 /* Columns of the structural features, in the order of StructuralFeatures in tokens.py. */
 enum { DEGREE, OUT_DEGREE, SIZE, INDEX, LEFT, OPEN, OPEN_LAYER, OPEN_BEFORE, POSITION, LAYER, FEATURES };
 
-enum { NEVER = -1, UNSEEN = 1 };
+enum { NEVER = -1, UNSEEN = 1, MOST_OPTIONS = 64 };
 
 /* Codes of candidate parents, kept in step with layout.py. */
 enum { STUB_CODES = 16, OFFSET_CODES = 10, GAP_CODES = 10, TOKEN_CODES = 46, BLOCK_CODES = 10 };
@@ -137,6 +137,17 @@ typedef float eight_t __attribute__((vector_size(32), aligned(4), may_alias));
 #else
 #define VECTORIZED
 #endif
+
+/* Room for the draw of one decision among `count` codes. */
+typedef struct {
+    float *logit;
+    double *reach;
+    uint8_t *fits;
+} draw_t;
+
+/* Take the room; returns 0 without memory. `release_draw` gives back what was taken in either case. */
+int reserve_draw(draw_t *d, int64_t count);
+void release_draw(draw_t *d);
 
 /* Turn logits into running sums of probabilities, and draw from these. */
 void cumulate(const float *logit, int64_t count, double *reach);

@@ -30,6 +30,8 @@ FEATURES = 10
 SIZE, LEFT, LAYER = 2, 4, 9
 """Columns of the size of the newest layer, of its nodes to come, and of its number."""
 
+_MOST_OPTIONS = 64  # for which kernels have room
+
 _TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _ARGUMENTS = {
     "embed": "pp",
@@ -235,6 +237,7 @@ class RowMemory:
         encoder, rows = modules.encoder, seed_B.shape[0] - 1
         assert isinstance(encoder, WindowEncoder)
         assert masks.graph_BF.shape[0] == seed_B.shape[0]
+        assert options <= _MOST_OPTIONS
         self.tables, self._seed_B = ModelTables(modules, masks), seed_B
         self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
         self._structure = _Rows(
@@ -306,7 +309,7 @@ class RowMemory:
             *map(_address, arguments),
         )
         if found < 0:
-            raise MemoryError(f"No memory for the sampler's step '{kernel}'; draw fewer graphs.")
+            raise MemoryError(f"no memory to draw nodes ({kernel}); ask for a smaller batch_size")
         return found
 
     def go_to(self, position: int) -> None:
