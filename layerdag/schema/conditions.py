@@ -1,17 +1,14 @@
 """Conditions of graphs, numeric and categorical, and their k-anonymous table.
 
-What training graphs were like, as a table that names none of them (``condition_fit.py``).
-
-A request that leaves conditions open is completed from it: drawing from the table is drawing from a
-mixture of cells, each with some categories and with numbers that are normal around its means.
-
-Fitting the table of conditions, so that no training graph can be looked up in it.
+A request that leaves conditions open is completed from the table of what training graphs were like:
+a mixture of cells, each with some categories and the distribution of each number.
 
 A row per training graph would tell everybody who was trained on. So graphs are put into cells of
 at least ``SHARED_BY`` by their categories; of the numbers of a cell, mean and spread over at least
 ``NUMBERS_BY`` graphs are kept, rounded, and quantiles with ``SHARED_BY`` graphs between neighbors.
-Numbers of a cell go together as normal scores do (a Gaussian copula: Nelsen, An Introduction to
-Copulas, 2006): draws have the distribution of training graphs, and an outlier is one rank.
+A small cell takes them from similar cells, moved by what its categories add elsewhere. Numbers of a
+cell go together as normal scores do (a Gaussian copula: Nelsen, An Introduction to Copulas, 2006):
+draws have the distribution of training graphs, and an outlier is one rank.
 """
 
 import math
@@ -312,7 +309,8 @@ def fit_table(
 
     Graphs with equal categories form a cell. Cells of fewer than ``SHARED_BY`` graphs are merged
     with the cell that differs in the fewest categories. Cells of fewer than ``NUMBERS_BY`` take
-    their numbers from themselves and the most similar cells together.
+    their numbers from themselves and the most similar cells together, moved by the main effects of
+    the categories in which these differ.
 
     Args:
         category_BM: Codes, -1 for unknown.
@@ -328,14 +326,18 @@ def fit_table(
     if few or category_BM.shape[1] + numeric_BC.shape[1] == 0:
         return ConditionTable()
     wide = _merged(category_BM, NUMBERS_BY, program_B)
+    effect_BC = _main_effects(category_BM, numeric_BC, program_B)
     cells, scores = [], []
     for rows in _merged(category_BM, SHARED_BY, program_B):
         values = tuple(tuple(sorted(set(column))) for column in category_BM[rows].T.tolist())
-        of = rows if _count(program_B[rows]) >= NUMBERS_BY else _widest(rows, wide)
-        mean_C, spread_C = _moments(numeric_BC[of], program_B[of])
+        of, number_RC = rows, numeric_BC[rows]
+        if _count(program_B[rows]) < NUMBERS_BY:
+            of = _widest(rows, wide)
+            number_RC = numeric_BC[of] - effect_BC[of] + effect_BC[rows].mean(axis=0)
+        mean_C, spread_C = _moments(number_RC, program_B[of])
         scores.append(_normal_scores(numeric_BC[rows]))
         count = max(SHARED_BY, round(len(rows) / SHARED_BY) * SHARED_BY)
-        quantiles = tuple(_quantiles(column_R, program_B[of]) for column_R in numeric_BC[of].T)
+        quantiles = tuple(_quantiles(column_R, program_B[of]) for column_R in number_RC.T)
         moments = tuple(mean_C.tolist()), tuple(spread_C.tolist())
         cells.append(ConditionCell(values, count, *moments, quantiles))
     correlation = _correlation(np.concatenate(scores), _count(program_B))
@@ -379,6 +381,32 @@ def _widest(part: np.ndarray, wide: list[np.ndarray]) -> np.ndarray:
     """Return the merged cell that holds most of a small one, with the small one's own graphs."""
     most = max(wide, key=lambda rows: np.isin(part, rows).sum())
     return np.union1d(part, most)
+
+
+def _main_effects(
+    category_BM: np.ndarray, numeric_BC: np.ndarray, program_B: np.ndarray
+) -> np.ndarray:
+    """Return what the categories of each row add to the mean of its numbers, by least squares (B, C).
+
+    Values of fewer than ``NUMBERS_BY`` programs add nothing.
+    """
+    shared = [
+        category_BM[:, m] == code
+        for m in range(category_BM.shape[1])
+        for code in np.unique(category_BM[:, m])
+        if _count(program_B[category_BM[:, m] == code]) >= NUMBERS_BY
+    ]
+    effect_BC = np.zeros(numeric_BC.shape)
+    if not shared:
+        return effect_BC
+    value_BK = np.column_stack(shared).astype(np.float64)
+    for c, number_B in enumerate(numeric_BC.T):
+        known_B = ~np.isnan(number_B)
+        if known_B.any():
+            away_B = number_B[known_B] - number_B[known_B].mean()
+            # The smallest of all solutions: strategy and number of ranks tell the same in part.
+            effect_BC[:, c] = value_BK @ np.linalg.lstsq(value_BK[known_B], away_B, rcond=None)[0]
+    return effect_BC
 
 
 def _moments(number_RC: np.ndarray, program_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

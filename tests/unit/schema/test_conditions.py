@@ -64,13 +64,24 @@ def test_graphs_without_numbers_are_cells_of_their_categories():
 
 
 def test_a_small_cell_takes_its_numbers_from_its_neighbors_too():
-    """Ten graphs of 8 are too few for a mean of their own; with thirty of 0 it is 2."""
+    """Ten graphs of 8 are too few for a mean of their own; thirty others have the mean of all, 2."""
     assert NUMBERS_BY == 20
     category_BM = np.repeat([[0], [1]], [30, 10], axis=0)
     number_BC = np.repeat([[0.0], [8.0]], [30, 10], axis=0)
     large, small = fit_table(category_BM, number_BC).cells
     assert (large.values, large.count, large.mean) == (((0,),), 30, (0.0,))
-    assert (small.values, small.count, small.mean) == (((1,),), 10, (2.0,))
+    assert (small.values, small.count, small.mean) == (((1,),), 10, (3.5,))
+
+
+def test_the_neighbors_of_a_small_cell_are_moved_by_what_its_categories_add_elsewhere():
+    """Inference (1) takes 4 less in both families, by twenty programs, ten of each."""
+    category_BM = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [30, 10, 30, 10], axis=0)
+    number_BC = np.repeat([[0.0], [-4.0], [8.0], [4.0]], [30, 10, 30, 10], axis=0)
+    cells = fit_table(category_BM, number_BC).cells
+    assert [cell.mean for cell in cells] == [(0.0,), (-4.0,), (8.0,), (4.0,)]
+    assert [quantiles for cell in cells for quantiles in cell.quantiles] == [
+        ((0.5, 0.0),), ((0.5, -4.0),), ((0.5, 8.0),), ((0.5, 4.0),)
+    ]  # fmt: skip
 
 
 def test_a_rare_cell_joins_the_one_that_differs_in_the_fewest_categories():
