@@ -33,7 +33,7 @@ import torch
 import layerdag as ld
 from layerdag.datasets.programs import embedded_programs, load_programs
 from layerdag.errors import LayerdagError
-from layerdag.evaluation.metrics.whole_programs import job_areas, judge_jobs
+from layerdag.evaluation.metrics.whole_programs import job_areas, judge_jobs, structures
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy.copies import wilson_interval
 from layerdag.programs.depth import repeatable_units
@@ -155,7 +155,8 @@ def told_apart(programs: dict[str, list[Program]], seed: int) -> dict[str, Any]:
                 jobs.features_BF if features == "counts" else jobs.rule_features_BF()
                 for jobs in (judged[name], judged["test"])
             ]
-            area_R = job_areas(*sets, seed=seed, replicates=200)
+            graphs = [*judged[name].graphs, *judged["test"].graphs]
+            area_R = job_areas(*sets, structures(graphs), seed=seed, replicates=200)
             found[f"{features}, {name}"] = {
                 "auroc": round(float(area_R[0]), 3),
                 "interval": np.quantile(area_R[1:], (0.025, 0.975)).round(3).tolist(),

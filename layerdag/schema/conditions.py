@@ -386,9 +386,9 @@ def _widest(part: np.ndarray, wide: list[np.ndarray]) -> np.ndarray:
 def _main_effects(
     category_BM: np.ndarray, numeric_BC: np.ndarray, program_B: np.ndarray
 ) -> np.ndarray:
-    """Return what the categories of each row add to the mean of its numbers, by least squares (B, C).
+    """Return what the categories of each row add to the mean of its numbers, (B, C).
 
-    Values of fewer than ``NUMBERS_BY`` programs add nothing.
+    Found by least squares. Values of fewer than ``NUMBERS_BY`` programs add nothing.
     """
     shared = [
         category_BM[:, m] == code

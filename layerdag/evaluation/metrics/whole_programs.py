@@ -7,13 +7,16 @@ set was read from, and at samples as they were drawn.
 The classifier of jobs is a forest of extremely randomized trees (Geurts et al., Machine Learning
 2006) on one row for each job, evaluated on folds that it did not see. The figure is the chance that
 a sample scores higher than a held-out real job (AUROC): 0.5 is indistinguishable. Beside it stands
-the same figure of real training jobs. There are two sets of features: what a job looks like from
-outside (counts by kind, depth, width, unused results, durations, critical path, how many costs
-differ), and for each rule the share of its cases that keep it.
+the same figure of real training jobs. Jobs of one structure are in one fold: else a job is
+recognized by its twin in another size, and real training jobs have 0.6 instead of 0.5.
+
+There are two sets of features: what a job looks like from outside (counts by kind, depth, width,
+unused results, durations, critical path, how many costs differ), and for each rule the share of its
+cases that keep it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, final
 
 import numpy as np
@@ -21,6 +24,7 @@ import numpy as np
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold
+from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph, of_kind
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (
@@ -119,11 +123,13 @@ class JudgedJobs:
     Attributes:
         verdicts: Of each job, by the rule's id; only rules that apply.
         features_BF: What each job looks like from outside.
+        graphs: The jobs, as graphs.
         left_out: Jobs that have no traces, with the reason.
     """
 
     verdicts: tuple[Mapping[str, Verdict], ...]
     features_BF: np.ndarray
+    graphs: tuple[AttributedGraph, ...]
     left_out: tuple[str, ...] = ()
 
     @property
@@ -167,7 +173,7 @@ def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> J
     if len(chosen) > MOST_JOBS:
         rng = numpy_generator(seed, "judged jobs", label)
         chosen = sorted(rng.choice(len(chosen), MOST_JOBS, replace=False).tolist())
-    verdicts, features, left_out = [], [], []
+    verdicts, features, graphs, left_out = [], [], [], []
     for at in chosen:
         try:
             graph, job = attributed_graph(things[at]), as_job(things[at])
@@ -177,7 +183,18 @@ def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> J
             continue
         verdicts.append(verdict)
         features.append(job_features(graph))
-    return JudgedJobs(tuple(verdicts), np.array(features), tuple(left_out))
+        graphs.append(graph)
+    return JudgedJobs(tuple(verdicts), np.array(features), tuple(graphs), tuple(left_out))
+
+
+def structures(jobs: Sequence[AttributedGraph]) -> np.ndarray:
+    """Return the number of each job's structure, int64 (B,): its operators and edges, no sizes.
+
+    All differ where there are fewer structures than ``LEAST_JOBS``: too few to learn from some and
+    to judge others.
+    """
+    found_B = program_numbers([replace(graph, numbers={}) for graph in jobs])
+    return found_B if len(np.unique(found_B)) >= LEAST_JOBS else np.arange(len(jobs))
 
 
 _KINDS: Mapping[str, frozenset[str]] = {
@@ -306,7 +323,12 @@ class JobClassifier(Metric):
                 jobs.features_BF if self.features == "counts" else jobs.rule_features_BF()
                 for jobs in (other, test)
             ]
-            area_R = job_areas(*sets, seed=comparison.seed, replicates=comparison.replicates)
+            area_R = job_areas(
+                *sets,
+                structures([*other.graphs, *test.graphs]),
+                seed=comparison.seed,
+                replicates=comparison.replicates,
+            )
             value = float(area_R[0])
             spread = Interval.around(value, area_R[1:], self.lower, self.upper)
             found.append(MetricResult(self, value, spread))
@@ -314,18 +336,30 @@ class JobClassifier(Metric):
 
 
 def job_areas(
-    other_BF: np.ndarray, real_BF: np.ndarray, *, seed: int, replicates: int
+    other_BF: np.ndarray,
+    real_BF: np.ndarray,
+    structure_B: np.ndarray,
+    *,
+    seed: int,
+    replicates: int,
 ) -> np.ndarray:
     """Return the AUROC of telling one set of jobs from another, then its bootstrap draws.
 
-    Each job is scored by trees that were fitted on the other folds.
+    Each job is scored by trees that were fitted on the other folds. The bootstrap draws structures.
+
+    Args:
+        other_BF: Features of jobs, such as samples.
+        real_BF: Of real ones.
+        structure_B: Of both, one after the other; jobs of one structure are in one fold.
+        seed: Of folds, trees and bootstrap.
+        replicates: Of the bootstrap.
 
     Raises:
         DataError: If a set has fewer than ``LEAST_JOBS`` jobs.
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.metrics import roc_auc_score
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import StratifiedGroupKFold
 
     counts = len(other_BF), len(real_BF)
     if min(counts) < LEAST_JOBS:
@@ -337,24 +371,25 @@ def job_areas(
     is_other_B = np.repeat([1, 0], counts)
     score_B = np.zeros(len(x_BF))
     state = derive_seed(seed, "job classifier") % 2**32
-    for fit, held in StratifiedKFold(FOLDS, shuffle=True, random_state=state).split(
-        x_BF, is_other_B
-    ):
+    folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=state)
+    for fit, held in folds.split(x_BF, is_other_B, structure_B):
         trees = ExtraTreesClassifier(
             _TREES, min_samples_leaf=2, class_weight="balanced", random_state=state
         )
         score_B[held] = trees.fit(x_BF[fit], is_other_B[fit]).predict_proba(x_BF[held])[:, 1]
     rng = numpy_generator(seed, "bootstrap of jobs")
     areas = [roc_auc_score(is_other_B, score_B)]
+    sets = [_by_structure(np.flatnonzero(is_other_B == one), structure_B) for one in (1, 0)]
     for _ in range(replicates):
-        drawn = np.concatenate(
-            [
-                rng.integers(0, counts[0], counts[0]),
-                counts[0] + rng.integers(0, counts[1], counts[1]),
-            ]
-        )
+        drawn = np.concatenate([of[at] for of in sets for at in rng.integers(0, len(of), len(of))])
         areas.append(roc_auc_score(is_other_B[drawn], score_B[drawn]))
     return np.array(areas)
+
+
+def _by_structure(row_R: np.ndarray, structure_B: np.ndarray) -> list[np.ndarray]:
+    """Return the rows of each structure, which a bootstrap draws together."""
+    order = row_R[np.argsort(structure_B[row_R], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(structure_B[order])) + 1)
 
 
 JOB_METRICS: tuple[Metric, ...] = (

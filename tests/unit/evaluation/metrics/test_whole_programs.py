@@ -17,6 +17,7 @@ from layerdag.evaluation.metrics.whole_programs import (
     job_features,
     jobs_beside,
     judge_jobs,
+    structures,
 )
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.traces.trace import Workload
@@ -89,19 +90,47 @@ def test_steps_of_other_frameworks_and_codes_alone_are_not_judged(step):
 
 def test_trees_tell_other_jobs_and_no_equal_ones_apart():
     rng = np.random.default_rng(0)
-    real, equal = rng.normal(size=(60, 5)), rng.normal(size=(40, 5))
-    alike = job_areas(equal, real, seed=0, replicates=50)
-    apart = job_areas(equal + 3, real, seed=0, replicates=50)
+    real, equal, own = rng.normal(size=(60, 5)), rng.normal(size=(40, 5)), np.arange(100)
+    alike = job_areas(equal, real, own, seed=0, replicates=50)
+    apart = job_areas(equal + 3, real, own, seed=0, replicates=50)
     assert alike.shape == (51,)
     assert abs(alike[0] - 0.5) < 3 * alike[1:].std()
     assert apart[0] > 0.95
-    assert job_areas(equal, real, seed=0, replicates=5)[0] == alike[0]
+    assert job_areas(equal, real, own, seed=0, replicates=5)[0] == alike[0]
+
+
+def test_a_job_is_not_recognized_by_its_twin():
+    """Both sets have sixty structures of the same law, each three times."""
+    rng = np.random.default_rng(0)
+    other, real = (np.repeat(rng.normal(size=(60, 5)), 3, axis=0) for _ in range(2))
+    twins = job_areas(other, real, np.arange(360), seed=0, replicates=20)
+    whole = job_areas(other, real, np.repeat(np.arange(120), 3), seed=0, replicates=20)
+    assert twins[0] > 0.95
+    assert abs(whole[0] - 0.5) < 3 * whole[1:].std() < 0.3
+
+
+def test_jobs_of_other_sizes_have_one_structure(step, faulty):
+    graphs = [attributed_graph(job) for job in (step, faulty)]
+    larger = replace(graphs[0], numbers={k: 2 * v for k, v in graphs[0].numbers.items()})
+    few = [graphs[0], larger]
+    assert structures(few).tolist() == [0, 1]
+    others = [
+        replace(
+            graphs[0],
+            edge_index_2E=edges_2E,
+            edge_type_E=graphs[0].edge_type_E[: edges_2E.shape[1]],
+        )
+        for edges_2E in (graphs[0].edge_index_2E[:, :n] for n in range(LEAST_JOBS))
+    ]
+    assert structures([*others, *few])[-2:].tolist() == [LEAST_JOBS, LEAST_JOBS]
 
 
 def test_few_jobs_tell_nothing():
     few = np.zeros((LEAST_JOBS - 1, 3))
     with pytest.raises(DataError, match=f"at least {LEAST_JOBS} jobs"):
-        job_areas(few, np.zeros((LEAST_JOBS, 3)), seed=0, replicates=5)
+        job_areas(
+            few, np.zeros((LEAST_JOBS, 3)), np.arange(2 * LEAST_JOBS - 1), seed=0, replicates=5
+        )
 
 
 def test_compare_counts_the_jobs_that_keep_all_rules(step, faulty):
