@@ -5,9 +5,10 @@ its own memory with a key of some thirty facts for each tensor. One program is r
 the same shapes, and one step calls an operator on few of them: a short key answers most calls.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, final
 
 import torch
@@ -32,6 +33,25 @@ DEVICE_OF = torch.ops.prim.device.default
 """Asked of a fake tensor several times a call."""
 _NUMBER_OF = aten._local_scalar_dense.default
 """Asked of the number of steps that an optimizer keeps of each parameter."""
+
+
+def _grouped_product(left: Tensor, right: Tensor, offs: Tensor | None = None, *_: Any) -> list[int]:
+    """Return the shape of products of groups: of rows or columns, of a batch, or of inner sizes."""
+    rows, columns = left.shape[-2], right.shape[-1]
+    if left.ndim != right.ndim:
+        return [rows, columns]
+    if left.ndim == 3:
+        return [left.shape[0], rows, columns]
+    return [0 if offs is None else offs.shape[0], rows, columns]
+
+
+_SHAPES: Mapping[Any, Callable[..., Sequence[int]]] = MappingProxyType(
+    {
+        aten.histc.default: lambda _, bins=100, *__: [bins],
+        aten._grouped_mm.default: _grouped_product,
+    }
+)
+"""Shapes of results, of the argument's dtype, where a processor refuses dtypes that GPUs take."""
 
 
 @final
@@ -91,6 +111,8 @@ class RememberingFakeMode(FakeTensorMode):
             return args[0].fake_device
         if func is _NUMBER_OF and args[0].constant is not None:
             return args[0].constant.item()
+        if func in _SHAPES:
+            return args[0].new_empty(_SHAPES[func](*args, **(kwargs or {})))
         if not _on_lists(func) or any(kind is not FakeTensor for kind in types):
             return self._remembered(func, types, args, kwargs or {})
         parts = []  # few lists are equal, but most of what they hold

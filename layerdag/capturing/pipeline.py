@@ -6,7 +6,7 @@ is run: its replicas do the same with their own neighbors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, final
 from unittest import mock
@@ -36,6 +36,7 @@ from layerdag.capturing.step import (
     capture_errors,
     captured_trace,
     fake_copy,
+    forward_pass,
     loss_of,
     refuse_sizes,
     stepped_optimizer,
@@ -212,7 +213,7 @@ class _Stage(PipelineStage):
     def forward_one_chunk(self, *args: Any, **keywords: Any) -> Any:
         """Run the forward pass of a micro-batch."""
         self._rank.begin_task()
-        with self._rank.precision():
+        with self._rank.forward_pass():
             return super().forward_one_chunk(*args, **keywords)
 
     def backward_one_chunk(self, *args: Any, **keywords: Any) -> None:
@@ -267,10 +268,10 @@ class _Rank:
         """Note that the pass of a micro-batch begins here."""
         self._tasks.append(len(self.recorder.operations))
 
-    def precision(self) -> AbstractContextManager[Any]:
+    def forward_pass(self) -> AbstractContextManager[None]:
         """Return what a forward pass and its loss run under."""
-        bf16 = self.settings.step.precision == "bf16"
-        return torch.autocast("cpu", torch.bfloat16) if bf16 else nullcontext()
+        step = self.settings.step
+        return forward_pass(step, autocast=step.precision == "bf16")
 
     def run(self) -> Trace:
         """Run the step of this rank and return its trace."""

@@ -5,7 +5,9 @@ programs take to draw.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 from layerdag.capturing.optimizers import require_optimizer
@@ -16,6 +18,13 @@ UNITS = ("layer", "module")
 PHASES = ("training", "inference")
 PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 SCHEDULES = ("1f1b", "gpipe")
+COMPUTE_CAPABILITY: Mapping[str, float] = MappingProxyType(
+    {"a100": 8.0, "a100_40": 8.0, "a100_80": 8.0, "l40s": 8.9, "rtx4090": 8.9,
+     "h100": 9.0, "h100_sxm": 9.0, "h100_sxm_96": 9.0, "h200": 9.0, "h200_sxm": 9.0,
+     "b200": 10.0, "b200_sxm": 10.0, "gb200": 10.0, "b300": 10.3, "b300_sxm": 10.3, "gb300": 10.3}
+)  # fmt: skip
+"""NVIDIA's compute capability of the GPUs whose kernels are known."""
+DEVICES = ("cpu", *COMPUTE_CAPABILITY)
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ class CaptureStep:
         micro_batches: Times that the inputs of a program go through a pipeline before the update; 0
             for one for each stage.
         layers: Layers of a preset that are captured; 0 for all.
+        device: Whose kernels run attention, dropout and batch normalization: those of a GPU such as
+            "h100", or of a processor, "cpu".
 
     Raises:
         ConfigError: If a value is not possible.
@@ -116,6 +127,7 @@ class CaptureStep:
     accumulate: int = 1
     micro_batches: int = 0
     layers: int = 0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         _whole("step", "batch", self.batch, 0)
@@ -126,6 +138,7 @@ class CaptureStep:
         _known("step", "precision", self.precision, PRECISIONS)
         _whole("step", "accumulate", self.accumulate, 1)
         require_optimizer("step", self.optimizer)
+        _known("step", "device", self.device, DEVICES)
         if type(self.clip) not in (int, float) or not 0 <= self.clip < math.inf:
             raise ConfigError(
                 f"step: clip is {self.clip!r}; it must be a number, the largest norm, or 0 for no "

@@ -9,7 +9,7 @@ through views, results of tuples and waits without any rule for them.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, final
 from unittest import mock
@@ -40,6 +40,7 @@ from layerdag.traces.pytorch.operators import (
     signature,
 )
 
+_INDEX_PUT = torch.ops.aten.index_put.default
 _RECORDED = (OpRole.ALLOCATION, OpRole.COMPUTE, OpRole.COMMUNICATION)
 
 
@@ -131,6 +132,9 @@ class Recorder(TorchDispatchMode):
         self.last_operator = str(func)
         result = func(*args, **(kwargs or {}))
         known = _known(func)
+        if func is _INDEX_PUT and _current_autograd_node() is not None:
+            # Of tensors of Python's classes, such as fake ones, autograd does not do it in place.
+            known = replace(known, name="aten::_index_put_impl_")
         if self._planning:
             return result
         if known.signature.role is OpRole.VIEW:

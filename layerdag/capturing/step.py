@@ -5,7 +5,7 @@ import importlib.util
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from layerdag.capturing.device_kernels import kernels_of
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer
 from layerdag.capturing.parallel import (
@@ -511,16 +512,23 @@ class _Job:
     world: FakeWorld
     autocast: bool
 
-    def precision(self) -> AbstractContextManager[Any]:
+    def forward_pass(self) -> AbstractContextManager[None]:
         """Return what a forward pass and its loss run under."""
-        return torch.autocast("cpu", torch.bfloat16) if self.autocast else nullcontext()
+        return forward_pass(self.settings.step, autocast=self.autocast)
+
+
+@contextmanager
+def forward_pass(step: CaptureStep, *, autocast: bool) -> Iterator[None]:
+    """Run a forward pass and its loss as a step says: precision, and kernels of its device."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast), kernels_of(step.device):
+        yield
 
 
 def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
     """Run the step on fake tensors."""
     model, found = job.model, job.settings
     if not found.step.training:
-        with fake, recorder, torch.no_grad(), job.precision():
+        with fake, recorder, torch.no_grad(), job.forward_pass():
             model(*job.inputs)
         return
     optimizer = stepped_optimizer(model, found.step, fake)
@@ -530,7 +538,7 @@ def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
         for number in range(found.step.accumulate):
             if number == found.step.accumulate - 1 and data is not None and found.plan.fsdp == 1:
                 replicas = ReplicaGradients(model, data, found.plan.bucket_bytes)
-            with job.precision():
+            with job.forward_pass():
                 scalar = job.loss(model(*job.inputs))
             scalar.backward()
         if replicas is not None:

@@ -46,6 +46,8 @@ _REDRAWS_OF_FAULTS = 8
 """Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
 _REDRAWS_OF_COPIES = 32
 """Times that a program is drawn again that repeats one of the training programs."""
+_REDRAWS_AS_ASKED = 4
+"""Of these, those under the conditions of the first draw; the others draw open ones again."""
 _REDRAWS_OF_FAILURES = 32
 """Times that a program is drawn again that does not run."""
 _DRAWN_AHEAD = 16
@@ -327,7 +329,8 @@ class _Drawing:
         Few programs have the conditions of a row that so many draws could not leave the data with,
         and none may have the size that a limit or a rare mixture of conditions leaves.
         """
-        if self.wanted is None or trial < _REDRAWS_OF_COPIES // 2 or self.schema.kind != "program":
+        same = trial < _REDRAWS_AS_ASKED
+        if self.wanted is None or same or self.schema.kind != "program":
             return row
         kept = {name: row[name] for name in (FAMILY,) if name in row}
         seeds = [derive_seed(seed, _FURTHER, trial)]

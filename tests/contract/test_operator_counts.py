@@ -12,6 +12,7 @@ from operator_counts import counted, request_of, sampling_counts, training_count
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.encoding import load_with_schema
 from layerdag.datasets.loading import CorpusConfig
+from layerdag.graph.attributed_graph import Condition
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (
     LoadedCheckpoint,
@@ -26,10 +27,15 @@ TRAINING_STEP = {"operators": 1745, "kernels": 1060, "waits": 0.5, "host": 485}
 is read once in some steps) and 478 where this was written. "host" are those that make a batch.
 On a GPU a step is recorded and is then one launch (tests/integration/test_gpu.py)."""
 
-SAMPLING_POSITION = {"operators": 120, "kernels": 80, "waits": 2.5, "host": 0}
-"""Of four jobs of the checkpoint ``pretrained``, at the defaults: 107, 70 and 2 where this was
-written; those that wait replace particles or come at the end. A processor that rounds otherwise may
-draw other graphs, whose nodes have other parents."""
+SAMPLING_POSITION = {"operators": 105, "kernels": 68, "waits": 1.5, "host": 0}
+"""Of four GPT jobs of the checkpoint ``pretrained``: 94, 61 and 1.1 where this was written; those
+that wait replace particles or come at the end. A processor that rounds otherwise may draw other
+graphs, whose nodes have other parents."""
+
+ASKED: dict[str, Condition] = {
+    "family": "gpt", "strategy": "single", "phase": "training", "world_size": "1",
+    "num_nodes": 100.0, "num_layers": 40.0, "label": 0.01,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,7 @@ def test_a_training_step_takes_no_more_operators_and_waits(
 def test_a_sampling_position_takes_no_more_operators_and_waits(
     checkpoint: LoadedCheckpoint,
 ) -> None:
-    request = request_of(checkpoint, GenerationSettings(num=4))
+    request = request_of(checkpoint, GenerationSettings(num=4, conditions=ASKED))
     found = sampling_counts(checkpoint.model, request)
     assert {name: found[name] for name in found if found[name] > SAMPLING_POSITION[name]} == {}
 

@@ -51,6 +51,7 @@ _WORDS = (
         "adamw, adam, sgd, adagrad, rmsprop or none; with momentum, nesterov, decay and "
         "fused, foreach, forloop, such as sgd-momentum-foreach (default: adamw, fused)",
     ),
+    ("device", "whose kernels run: h100 or another GPU (default: cpu, a processor's)"),
     ("fsdp-unit", "what is gathered at once: layer, module"),
     ("schedule", "order of micro-batches: 1f1b, gpipe"),
 )

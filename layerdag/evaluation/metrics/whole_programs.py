@@ -319,12 +319,13 @@ class JobClassifier(Metric):
         train, test, generated = comparison.once(_judged)
         found = []
         for other in (generated, train):
-            sets = [
+            other_BF, real_BF = (
                 jobs.features_BF if self.features == "counts" else jobs.rule_features_BF()
                 for jobs in (other, test)
-            ]
+            )
             area_R = job_areas(
-                *sets,
+                other_BF,
+                real_BF,
                 structures([*other.graphs, *test.graphs]),
                 seed=comparison.seed,
                 replicates=comparison.replicates,

@@ -483,7 +483,7 @@ class HostOperations:
         operations: Ascending by id.
         spans: (id, name, rf_id) of the ``gloo:*`` spans, ascending by id.
         groups: Ranks of each process group by PyTorch's name.
-        inside: RecordFunction handle of the kept operation that encloses a dropped one.
+        inside: RecordFunction handle of the kept operation that encloses, or is, a dropped one.
         num_nodes: Nodes of the file.
         source: File name for messages.
         notes: What was not understood.
@@ -635,8 +635,16 @@ class _Collector:
             inner = stack[first:]
             communicates = op is not None and op.is_communication
             if not communicates and _only_wraps(name, op, inner):
+                called = [other for other in inner if other.kind.name == name]
+                if called:  # a profile may name either as what launched a kernel
+                    self.inside[handle] = called[-1].rf_id
                 return
             del stack[first:]
+            saved = None if op is None else _saved_copy(op, inner)
+            if op is not None and saved is not None:
+                inner.remove(saved)
+                saved.id, op.id = op.id, saved.id  # the copy is made first
+                stack.append(saved)
             for other in inner:
                 self.inside[other.rf_id] = handle
             if op is not None:
@@ -714,15 +722,39 @@ def _only_wraps(name: str, op: PendingOperation | None, inner: list[PendingOpera
 
     Communication is never absorbed by what happens to cause it. An operator on a tensor subclass
     (DTensor) calls the operator of the same name on other memory; an overload that does so on its
-    own memory is the better of the two, for it shows numbers as numbers.
+    own memory is the better of the two, for it shows numbers as numbers. Under autocast the copies
+    in another dtype and the inner call are what runs.
     """
     if any(other.is_communication for other in inner):
         return True
     same = [other for other in inner if other.kind.name == name]
     if not same:
         return False
+    if any(_casts(other, same) for other in inner):
+        return True
     own = {tensor.storage for tensor in op.written()} if op is not None else set()
     return not any(tensor.storage in own for other in same for tensor in other.written())
+
+
+def _casts(op: PendingOperation, called: list[PendingOperation]) -> bool:
+    """Return whether an operation makes a copy of another dtype that one of ``called`` takes."""
+    if op.kind.name != "aten::_to_copy":
+        return False
+    op.materialize()
+    made = {tensor.storage for tensor in op.outputs if not tensor.is_number}
+    for other in called:
+        other.materialize()
+    return any(tensor.storage in made for other in called for _, tensor in other.inputs)
+
+
+def _saved_copy(op: PendingOperation, inner: list[PendingOperation]) -> PendingOperation | None:
+    """Return the copy of its argument that autograd makes for an operator in place, if any."""
+    copies = [other for other in inner if other.kind.name == "aten::clone"]
+    if not op.kind.name.endswith("_") or len(copies) != 1:
+        return None
+    copies[0].materialize()
+    written = {tensor.storage for tensor in op.written()}
+    return copies[0] if any(t.storage in written for _, t in copies[0].inputs) else None
 
 
 def _absorb(op: PendingOperation, inner: list[PendingOperation]) -> None:

@@ -81,6 +81,29 @@ def test_an_overload_that_forwards_on_its_own_memory_shows_numbers_as_numbers():
     assert [access.storage for access in host.operations[0].reads] == [1]
 
 
+def test_under_autocast_copies_and_the_inner_call_are_what_runs():
+    to_copy = "aten::_to_copy(Tensor self, *, ScalarType? dtype=None) -> Tensor"
+    half = [node(number, "aten::_to_copy", to_copy, (tensor(number - 3),), (tensor(number + 10),))
+            for number in (4, 5)]  # fmt: skip
+    outer = node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(20),))
+    nodes = (*half, mm(6, 14, 15, 20), outer)
+    names, deps = found(*nodes)
+    assert names == ["aten::_to_copy", "aten::_to_copy", "aten::mm"]
+    assert deps.data == ((), (), (0, 1))
+    # Kernels of a profile that names the outer call are the inner one's.
+    assert host_operations(host_blocks(*nodes)).inside == {503: 506}
+
+
+def test_a_copy_that_autograd_saves_comes_before_the_operator_in_place():
+    copy = node(4, "aten::clone", "aten::clone(Tensor self) -> Tensor", (tensor(1),), (tensor(9),))
+    silu_ = node(3, "aten::silu_", "aten::silu_(Tensor(a!) self) -> Tensor(a!)", (tensor(1),),
+                 (tensor(1),))  # fmt: skip
+    names, deps = found(copy, silu_, mm(5, 9, 1, 10))
+    assert names == ["aten::clone", "aten::silu_", "aten::mm"]
+    assert deps.data == ((), (), (0, 1))
+    assert deps.order == ((), (0,), ())
+
+
 def test_overwriting_waits_for_readers_without_data():
     copy = node(4, "aten::copy_", COPY_, (tensor(1), tensor(5)), (tensor(1),))
     _, deps = found(mm(3, 1, 2, 10), copy, mm(5, 1, 2, 11))
