@@ -234,8 +234,7 @@ def live_bytes(result: SimulationResult) -> int:
     seen: set[tuple[int, bytes]] = set()
     peaks = [0]
     for rank in range(result.num_ranks):
-        rows = result.rows(rank)
-        issue_N, finish_N = result.issue_ns[rows], result.finish_ns[rows]
+        issue_N, finish_N = result.ticks(rank)
         which = int(program.class_of_rank[rank])
         if (which, finish_N.tobytes()) in seen:  # ranks of one class mostly run alike
             continue

@@ -312,8 +312,8 @@ def _timeline(data: GraphDataset, dag: DAG, title: str) -> Timeline:
 
 def _lanes(workload: Workload, result: SimulationResult, rank: int) -> Iterator[Lane]:
     """Yield a lane of computation, and one of communication if the rank communicates."""
-    rows, trace = result.rows(rank), workload.traces[rank]
-    start_N, end_N = result.issue_ns[rows] / 1e6, result.finish_ns[rows] / 1e6
+    trace = workload.traces[rank]
+    start_N, end_N = (ticks_N / 1e6 for ticks_N in result.ticks(rank))
     names = np.array(trace.names(), dtype=object)[np.argsort(trace.id_N, kind="stable")]
     computes_N = result.nodes(rank).type_N == NodeType.COMP
     for word, mine_N in (("computes", computes_N), ("communicates", ~computes_N)):

@@ -75,13 +75,13 @@ def breakdown(result: SimulationResult) -> Breakdown:
     column = {part: i for i, part in enumerate(parts)}
     time_ns_RP = np.zeros((result.num_ranks, len(parts)), dtype=np.int64)
     codes = [np.array([column[label] for label in found]) for found in labels]
-    for rank in range(result.num_ranks):
-        rows, which = result.rows(rank), int(program.class_of_rank[rank])
-        spans = np.stack([result.issue_ns[rows], result.finish_ns[rows]], axis=1)
-        exposed_N = _exposed(spans, program.classes[which])
+    run = result.outcome.ranks
+    for rank in run.rank_K.tolist():
+        which = int(program.class_of_rank[rank])
+        exposed_N = _exposed(np.stack(result.ticks(rank), axis=1), program.classes[which])
         np.add.at(time_ns_RP[rank], codes[which], exposed_N)
         time_ns_RP[rank, column["idle"]] = result.rank_finish_ns[rank] - exposed_N.sum()
-    return Breakdown(parts, time_ns_RP)
+    return Breakdown(parts, time_ns_RP[run.rank_K[run.of_rank]])
 
 
 def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
@@ -197,7 +197,7 @@ def critical_path(result: SimulationResult) -> tuple[PathNode, ...]:
     """Return the critical path of ``result`` from its first to its last node."""
     walker = _Walker(result)
     rank = int(np.argmax(result.rank_finish_ns))
-    row = int(np.argmax(result.finish_ns[result.rows(rank)]))
+    row = int(np.argmax(result.ticks(rank)[1]))
     path = [walker.step(rank, row)]
     while path[-1].reason != "start":
         path.append(walker.step(*walker.before(path[-1])))
@@ -275,8 +275,8 @@ class _Walker:
 
     def times(self, rank: int, row: int) -> tuple[int, int]:
         """Return (issue, finish) in ns."""
-        at = int(self._program.out_ptr[rank]) + row
-        return int(self._result.issue_ns[at]), int(self._result.finish_ns[at])
+        issue_N, finish_N = self._result.ticks(rank)
+        return int(issue_N[row]), int(finish_N[row])
 
     def step(self, rank: int, row: int) -> PathNode:
         """Return the path node of (rank, row), moved to the rank that joined last."""
@@ -315,9 +315,8 @@ class _Walker:
         slot_N = self._program.of_rank(rank).slot_N
         if slot_N[row] == Slot.NONE:
             return None
-        rows = self._result.rows(rank)
-        ended_N = (self._result.finish_ns[rows] == time) & (slot_N == slot_N[row])
-        ended_N &= self._result.issue_ns[rows] < time
+        issue_N, finish_N = self._result.ticks(rank)
+        ended_N = (finish_N == time) & (slot_N == slot_N[row]) & (issue_N < time)
         return int(np.argmax(ended_N)) if ended_N.any() else None
 
 
@@ -440,16 +439,13 @@ def local_memory(result: SimulationResult) -> LocalMemory:
         _tensors(result.program.workload.traces[int(np.argmax(program.class_of_rank == index))])
         for index in range(len(program.classes))
     ]
+    run = result.outcome.ranks
     peaks = [
-        _peak(
-            tensors[program.class_of_rank[rank]],
-            result.issue_ns[result.rows(rank)],
-            result.finish_ns[result.rows(rank)],
-        )
-        for rank in range(result.num_ranks)
+        _peak(tensors[program.class_of_rank[rank]], *result.ticks(rank))
+        for rank in run.rank_K.tolist()
     ]
     listed = np.array([tensors[index].listed for index in program.class_of_rank])
-    peak_R2 = np.array(peaks, dtype=np.int64)
+    peak_R2 = np.array(peaks, dtype=np.int64)[run.of_rank]
     return LocalMemory(peak_R2[:, 0], peak_R2[:, 1], listed)
 
 

@@ -442,10 +442,10 @@ def reference_memory(result: SimulationResult) -> Iterator[RankMemory]:
 
 
 def _rank_memory(result: SimulationResult, rank: int) -> RankMemory:
-    trace, rows = result.program.workload.traces[rank], result.rows(rank)
+    trace = result.program.workload.traces[rank]
     inputs, outputs = (_every(trace, name) for name in ("inputs", "outputs"))
     order = np.argsort(trace.id_N, kind="stable")
-    issue_N, finish_N = result.issue_ns[rows], result.finish_ns[rows]
+    issue_N, finish_N = result.ticks(rank)
     names = trace.names()
     tensors: dict[str, _Tensor] = {}
     # The reference writes down what a node uses when it ends.

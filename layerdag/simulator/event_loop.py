@@ -10,6 +10,7 @@ import numpy as np
 from layerdag.errors import LayerdagError, SimulationError
 from layerdag.graph.topology import pointers
 from layerdag.runtime.native import library
+from layerdag.simulator.alike import PhaseKind, StandIns, chosen_rows, everyone, stand_ins
 from layerdag.simulator.config import Congestion
 from layerdag.simulator.lowering import ClassProgram, NodeKind, positions_in
 from layerdag.simulator.program import LoweredProgram, TopologyCode, endpoint_delay, memory_ranks
@@ -18,7 +19,10 @@ from layerdag.traces.trace import CollectiveType, NodeType, Trace, communicates
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
 GROUP_DELAY_NS = 10
 GROUP_TAGS = 1_000_000
-_OUT_OF_MEMORY, _NOT_EXACT = 1, 2
+_OUT_OF_MEMORY, _NOT_EXACT, _NOT_ALIKE = 1, 2, 3
+WORTH_DIVIDING = 1 << 15
+"""Nodes of all ranks from which on it is looked for ranks that behave alike."""
+_MOST_TRIES = 4  # each sets ranks apart whose places in a kind of phase differ
 
 _PHASE = np.dtype(
     [
@@ -45,6 +49,14 @@ _FIELDS = (
         (name, "p")
         for name in (
             "class_of_rank",
+            "number",
+            "stand_in",
+        )
+    ),
+    ("num_numbers", "i"),
+    *(
+        (name, "p")
+        for name in (
             "node_ptr",
             "kind",
             "slot",
@@ -56,6 +68,7 @@ _FIELDS = (
             "indegree",
             "role_ptr",
             "role",
+            "sender",
             "out_ptr",
             "phase_ptr",
             "phase",
@@ -66,6 +79,7 @@ _FIELDS = (
             "rank_group",
             "rank_position",
             "group_tag",
+            "group_like",
             "dim_size",
             "dim_type",
             "dim_bandwidth",
@@ -95,7 +109,7 @@ class _Input(ctypes.Structure):
     _fields_ = tuple((name, _CTYPES[code]) for name, code in _FIELDS)
 
 
-_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane", "instant")
+_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane", "instant", "uneven")
 
 
 class _Output(ctypes.Structure):
@@ -107,10 +121,13 @@ class KernelOutput:
     """What the kernel found; -1 stands for "did not happen".
 
     Attributes:
-        issue_ns: int64 per node of every rank (rows as in ``Program.out_ptr``).
+        ranks: The ranks that were run (K), and which of them stands for each rank.
+        ptr_K1: int64; rows of rank ``ranks.rank_K[k]`` are ``ptr_K1[k]:ptr_K1[k+1]``. If every rank
+            was run, this is ``LoweredProgram.out_ptr``.
+        issue_ns: int64 per node of every rank that was run.
         finish_ns: int64, the same.
-        rank_finish_ns: int64 (R,).
-        lane: uint8 per node of every rank, which communication stream it took; 0 for other nodes.
+        rank_finish_ns: int64 (K,).
+        lane: uint8 per node, which communication stream it took; 0 for other nodes.
         waits: int64 (W, 5): rank, row, awaited rank, tag, bytes of every unfinished receive.
         unmatched: int64 (O, 5): source, destination, tag, bytes, count of messages never received.
         events: Number of events handled.
@@ -118,6 +135,8 @@ class KernelOutput:
             -1 for none.
     """
 
+    ranks: StandIns
+    ptr_K1: np.ndarray
     issue_ns: np.ndarray
     finish_ns: np.ndarray
     rank_finish_ns: np.ndarray
@@ -126,6 +145,16 @@ class KernelOutput:
     unmatched: np.ndarray
     events: int
     instant: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every node ran and every message was received."""
+        return bool((self.finish_ns >= 0).all()) and not len(self.unmatched)
+
+    def rows(self, rank: int) -> slice:
+        """Return the rows of the rank that stands for ``rank``."""
+        at = int(self.ranks.of_rank[rank])
+        return slice(int(self.ptr_K1[at]), int(self.ptr_K1[at + 1]))
 
 
 class Method(IntEnum):
@@ -146,12 +175,35 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
         SimulationError: If memory runs out.
     """
     if _solvable(program):
-        outcome = run_with(program, Method.SOLVED)
+        outcome = None
+        if int(program.out_ptr[-1]) >= WORTH_DIVIDING:
+            outcome = run_alike(program)
+        outcome = outcome or run_with(program, Method.SOLVED)
         if outcome is not None and (outcome.finish_ns >= 0).all():
             return outcome
     outcome = run_with(program, Method.MESSAGES)
     assert outcome is not None
     return outcome
+
+
+def run_alike(program: LoweredProgram) -> KernelOutput | None:
+    """Run one rank for all that behave alike, collectives solved; None if this is not to be had.
+
+    That is where hardly any ranks are alike, where solving is not exact, and where not all runs to
+    its end, so that it has to be told which rank waits for what.
+
+    Raises:
+        SimulationError: If memory runs out.
+    """
+    apart: frozenset[PhaseKind] = frozenset()
+    for _ in range(_MOST_TRIES):
+        ranks = stand_ins(program, apart)
+        found = None if ranks is None else _run(program, Method.SOLVED, ranks)
+        if not isinstance(found, PhaseKind):
+            usable = found is not None and found.is_complete and found.instant < 0
+            return found if usable else None
+        apart |= {found}
+    return None
 
 
 def _solvable(program: LoweredProgram) -> bool:
@@ -171,13 +223,23 @@ def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:
     Raises:
         SimulationError: If memory runs out.
     """
-    arrays = _arrays(program)
+    outcome = _run(program, method, everyone(program))
+    assert not isinstance(outcome, PhaseKind)
+    return outcome
+
+
+def _run(program: LoweredProgram, method: Method, run: StandIns) -> KernelOutput | PhaseKind | None:
+    """Run some of the ranks by one method; a kind of phase where places differ that should not."""
+    arrays = _arrays(program, run)
     given = _Input(
         **{name: array.ctypes.data for name, array in arrays.items()},
         **_scalars(program),
+        num_ranks=len(run.rank_K),
+        num_numbers=program.num_ranks,
         solve_runs=int(method),
     )
-    rows, ranks = int(program.out_ptr[-1]), program.num_ranks
+    ptr_K1 = arrays["out_ptr"]
+    rows, ranks = int(ptr_K1[-1]), len(run.rank_K)
     out: dict[str, np.ndarray] = {
         "issue": np.empty(rows, dtype=np.int64),
         "finish": np.empty(rows, dtype=np.int64),
@@ -185,6 +247,7 @@ def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:
         "events": np.zeros(1, dtype=np.int64),
         "lane": np.zeros(rows, dtype=np.uint8),
         "instant": np.full(1, -1, dtype=np.int64),
+        "uneven": np.zeros(2, dtype=np.int64),
     }
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
@@ -203,7 +266,11 @@ def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:
         raise SimulationError("the simulation ran out of memory; use fewer ranks or more memory.")
     if status == _NOT_EXACT:
         return None
+    if status == _NOT_ALIKE:
+        return PhaseKind(*out["uneven"].tolist())
     return KernelOutput(
+        ranks=run,
+        ptr_K1=ptr_K1,
         issue_ns=out["issue"],
         finish_ns=out["finish"],
         rank_finish_ns=out["rank_finish"],
@@ -230,9 +297,12 @@ def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(list(parts)), dtype=dtype)
 
 
-def _arrays(program: LoweredProgram) -> dict[str, np.ndarray]:
+def _arrays(program: LoweredProgram, run: StandIns) -> dict[str, np.ndarray]:
     """Return every array of struct Input; they must outlive the call."""
     classes, groups = program.classes, program.groups
+    class_K = np.ascontiguousarray(program.class_of_rank[run.rank_K])
+    role_ptr, role_at = chosen_rows(program.role_ptr, run.rank_K)
+    group_ptr, group_at = chosen_rows(groups.rank_ptr, run.rank_K)
     edge_start = pointers([len(c.child_E) for c in classes])
     child_ptr = [c.child_ptr[:-1] + start for c, start in zip(classes, edge_start, strict=False)]
     child_ptr.append(edge_start[-1:])
@@ -244,7 +314,9 @@ def _arrays(program: LoweredProgram) -> dict[str, np.ndarray]:
         for p in plan.phases
     ]  # fmt: skip
     return {
-        "class_of_rank": np.ascontiguousarray(program.class_of_rank),
+        "class_of_rank": class_K,
+        "number": run.rank_K,
+        "stand_in": run.of_rank,
         "node_ptr": pointers([len(c.id_N) for c in classes]),
         "kind": _joined((c.kind_N for c in classes), np.uint8),
         "slot": _joined((c.slot_N for c in classes), np.uint8),
@@ -254,18 +326,20 @@ def _arrays(program: LoweredProgram) -> dict[str, np.ndarray]:
         "child_ptr": _joined(child_ptr, np.int64),
         "child": _joined((c.child_E for c in classes), np.int32),
         "indegree": _joined((c.indegree_N for c in classes), np.int32),
-        "role_ptr": program.role_ptr,
-        "role": program.role,
-        "out_ptr": program.out_ptr,
+        "role_ptr": role_ptr,
+        "role": program.role[role_at],
+        "sender": run.sender[role_at],
+        "out_ptr": pointers(np.diff(program.out_ptr)[run.rank_K]),
         "phase_ptr": pointers([len(plan.phases) for plan in program.plans]),
         "phase": np.array(phases, dtype=_PHASE),
         "chunks": np.array([plan.chunks for plan in program.plans], dtype=np.int32),
         "group_ptr": groups.ptr,
         "group_rank": groups.rank,
-        "rank_group_ptr": groups.rank_ptr,
-        "rank_group": groups.of_rank,
-        "rank_position": groups.position,
-        "group_tag": groups.names * GROUP_TAGS,
+        "rank_group_ptr": group_ptr,
+        "rank_group": groups.of_rank[group_at],
+        "rank_position": groups.position[group_at],
+        "group_tag": groups.names[run.of_group] * GROUP_TAGS,
+        "group_like": run.of_group,
         "dim_size": np.array([d.npus for d in dimensions], dtype=np.int32),
         "dim_type": np.array([TopologyCode[d.topology.name] for d in dimensions], dtype=np.int32),
         "dim_bandwidth": np.array([d.bytes_per_ns for d in dimensions], dtype=np.float64),
@@ -288,7 +362,6 @@ def _scalars(program: LoweredProgram) -> dict[str, int | float]:
     cluster, options = program.cluster, program.cluster.options
     queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension
     return {
-        "num_ranks": program.num_ranks,
         "num_classes": len(program.classes),
         "num_dims": len(cluster.network.dimensions),
         "num_plans": len(program.plans),

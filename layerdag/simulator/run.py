@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -280,32 +281,57 @@ def _has_costs(trace: Trace, row_M: np.ndarray) -> bool:
 class SimulationResult:
     """Outcome of one complete run; all times in ns (1 ns = 1 cycle of ASTRA-sim).
 
+    Nodes of ranks that behave alike are stored once; ``ticks`` has those of a rank. ``issue_ns``,
+    ``finish_ns`` and ``lane`` have those of all ranks, 17 bytes per node once they are asked for.
+
     Attributes:
         program: What was run.
-        issue_ns: int64, tick at which each node of each rank was issued; rank r owns rows
-            ``program.out_ptr[r]:program.out_ptr[r+1]``, in ascending node id.
-        finish_ns: int64, the same for the end.
+        outcome: What the kernel found.
         rank_finish_ns: int64 (R,), tick at which nothing of a rank was ready or running any more.
         exposed_comm_ns: int64 (R,), finish minus the GPU compute time, as ASTRA-sim reports it:
             exposed communication, idle time and CPU time together. Under ``replay_only`` minus the
             time of all nodes that are not on the CPU, as there; it may then be negative, where
             several of these ran at once.
         compute_ns: int64 (R,), total GPU compute time.
-        lane: uint8, which communication stream of its rank each node took, rows as in
-            ``issue_ns``; 0 for nodes that take none.
-        events: Number of events the kernel handled.
         notes: What a reader of the figures should know, one sentence each.
     """
 
     program: LoweredProgram
-    issue_ns: np.ndarray
-    finish_ns: np.ndarray
+    outcome: KernelOutput
     rank_finish_ns: np.ndarray
     exposed_comm_ns: np.ndarray
     compute_ns: np.ndarray
-    lane: np.ndarray
-    events: int
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def issue_ns(self) -> np.ndarray:
+        """Tick at which each node of each rank was issued, int64; rank r owns ``rows(r)``."""
+        return self._of_all_ranks(self.outcome.issue_ns)
+
+    @cached_property
+    def finish_ns(self) -> np.ndarray:
+        """Tick at which each node of each rank ended, int64, rows as in ``issue_ns``."""
+        return self._of_all_ranks(self.outcome.finish_ns)
+
+    @cached_property
+    def lane(self) -> np.ndarray:
+        """Which communication stream of its rank each node took, uint8; 0 for nodes without one."""
+        return self._of_all_ranks(self.outcome.lane)
+
+    def _of_all_ranks(self, stored: np.ndarray) -> np.ndarray:
+        if len(stored) == self.num_nodes:
+            return stored
+        return np.concatenate([stored[self.outcome.rows(r)] for r in range(self.num_ranks)])
+
+    def ticks(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return when each node of a rank was issued and when it ended, in ns, by node id."""
+        rows = self.outcome.rows(rank)
+        return self.outcome.issue_ns[rows], self.outcome.finish_ns[rows]
+
+    @property
+    def events(self) -> int:
+        """Number of events that the kernel handled."""
+        return self.outcome.events
 
     @property
     def makespan_ns(self) -> int:
@@ -362,10 +388,10 @@ class SimulationResult:
     @property
     def num_nodes(self) -> int:
         """Nodes of all ranks."""
-        return len(self.issue_ns)
+        return int(self.program.out_ptr[-1])
 
     def rows(self, rank: int) -> slice:
-        """Return the rows of ``rank``."""
+        """Return the rows of ``rank`` in ``issue_ns``, ``finish_ns`` and ``lane``."""
         return slice(int(self.program.out_ptr[rank]), int(self.program.out_ptr[rank + 1]))
 
     def nodes(self, rank: int) -> ClassProgram:
@@ -388,39 +414,32 @@ class SimulationResult:
         }
 
 
-def gpu_compute_ns(program: LoweredProgram, duration_ns: np.ndarray) -> np.ndarray:
-    """Return the total time of GPU compute nodes of each rank, int64 (R,).
-
-    Args:
-        program: What was run.
-        duration_ns: finish minus issue of each row.
-    """
+def gpu_compute_ns(program: LoweredProgram, outcome: KernelOutput) -> np.ndarray:
+    """Return the total time of GPU compute nodes of each rank, int64 (R,)."""
     on_gpu = [(c.type_N == NodeType.COMP) & (c.slot_N == Slot.COMPUTE) for c in program.classes]
-    return _total_ns(program, duration_ns, on_gpu)
+    return _total_ns(program, outcome, on_gpu)
 
 
-def unexposed_ns(program: LoweredProgram, duration_ns: np.ndarray) -> np.ndarray:
+def unexposed_ns(program: LoweredProgram, outcome: KernelOutput) -> np.ndarray:
     """Return what ASTRA-sim takes off a rank's finish to tell its exposed communication, (R,).
 
     That is the time of GPU compute nodes; under replay the reference counts every node that is not
     on the CPU, communication too.
-
-    Args:
-        program: What was run.
-        duration_ns: finish minus issue of each row.
     """
     if not program.cluster.system.replay_only:
-        return gpu_compute_ns(program, duration_ns)
-    return _total_ns(program, duration_ns, [c.slot_N != Slot.CPU for c in program.classes])
+        return gpu_compute_ns(program, outcome)
+    return _total_ns(program, outcome, [c.slot_N != Slot.CPU for c in program.classes])
 
 
 def _total_ns(
-    program: LoweredProgram, duration_ns: np.ndarray, counted: list[np.ndarray]
+    program: LoweredProgram, outcome: KernelOutput, counted: list[np.ndarray]
 ) -> np.ndarray:
     """Return the total time of each rank's nodes that a mask for each class picks, int64 (R,)."""
-    mask = np.concatenate([counted[c] for c in program.class_of_rank])
+    run = outcome.ranks
+    mask = np.concatenate([counted[c] for c in program.class_of_rank[run.rank_K]])
+    duration_ns = outcome.finish_ns - outcome.issue_ns
     running = np.concatenate([[0], np.cumsum(np.where(mask, duration_ns, 0))])
-    return running[program.out_ptr[1:]] - running[program.out_ptr[:-1]]
+    return (running[outcome.ptr_K1[1:]] - running[outcome.ptr_K1[:-1]])[run.of_rank]
 
 
 @dataclass(frozen=True)
@@ -557,20 +576,17 @@ def simulate(
     if variation is not None:
         program = with_variation(program, variation)
     outcome = run_event_loop(program)
-    if (outcome.finish_ns < 0).any() or len(outcome.unmatched):
+    if not outcome.is_complete:
         raise SimulationError(explain(program, outcome))
     if isinstance(compute, ReferenceCompute):
         _refuse_instant_start(program, outcome)
-    duration_ns = outcome.finish_ns - outcome.issue_ns
+    rank_finish_ns = outcome.rank_finish_ns[outcome.ranks.of_rank]
     return SimulationResult(
         program=program,
-        issue_ns=outcome.issue_ns,
-        finish_ns=outcome.finish_ns,
-        rank_finish_ns=outcome.rank_finish_ns,
-        exposed_comm_ns=outcome.rank_finish_ns - unexposed_ns(program, duration_ns),
-        compute_ns=gpu_compute_ns(program, duration_ns),
-        lane=outcome.lane,
-        events=outcome.events,
+        outcome=outcome,
+        rank_finish_ns=rank_finish_ns,
+        exposed_comm_ns=rank_finish_ns - unexposed_ns(program, outcome),
+        compute_ns=gpu_compute_ns(program, outcome),
         notes=notes_on(program, compute),
     )
 
@@ -662,14 +678,10 @@ def _node_rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ..
 
 def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield (id, type, issue, finish) of each node of ``rank``."""
-    nodes, rows = result.nodes(rank), result.rows(rank)
-    return zip(
-        nodes.id_N.tolist(),
-        nodes.type_N.tolist(),
-        result.issue_ns[rows].tolist(),
-        result.finish_ns[rows].tolist(),
-        strict=True,
-    )
+    nodes = result.nodes(rank)
+    issue_N, finish_N = result.ticks(rank)
+    columns = (nodes.id_N, nodes.type_N, issue_N, finish_N)
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def write_timeline(result: SimulationResult, path: str | Path) -> None:
@@ -702,7 +714,8 @@ def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:
     """Yield one complete event for each node of ``rank``."""
     trace, nodes = result.program.workload.traces[rank], result.nodes(rank)
     name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
-    lanes = zip(nodes.slot_N.tolist(), result.lane[result.rows(rank)].tolist(), strict=True)
+    stream_N = result.outcome.lane[result.outcome.rows(rank)]
+    lanes = zip(nodes.slot_N.tolist(), stream_N.tolist(), strict=True)
     for (node, kind, start, end), lane in zip(_ticks(result, rank), lanes, strict=True):
         yield {
             "ph": "X",

@@ -388,8 +388,7 @@ def simulated_timing(
     # Rows of a result are in ascending id, those of a trace in the order of its file.
     order_N = np.argsort(trace.id_N, kind="stable")
     start_N, end_N = np.empty(order_N.size), np.empty(order_N.size)
-    start_N[order_N] = result.issue_ns[result.rows(rank)] / 1e3
-    end_N[order_N] = result.finish_ns[result.rows(rank)] / 1e3
+    start_N[order_N], end_N[order_N] = (ticks_N / 1e3 for ticks_N in result.ticks(rank))
     critical_N = np.zeros(order_N.size, dtype=bool)
     critical_N[order_N[[node.row for node in simulated_path(result) if node.rank == rank]]] = True
     device = f", compute {compute}" if compute else ""

@@ -13,12 +13,12 @@ const Phase *sim_phase_of(const Sim *s, const Stream *stream) {
 
 int32_t sim_member(const Sim *s, const Stream *stream, const Phase *p, int32_t position) {
     if (p->stride == 0) return s->in->group_rank[s->in->group_ptr[stream->group] + position];
-    int32_t own = stream->rank / p->stride % p->members;
-    return stream->rank + (position - own) * p->stride;
+    int32_t own = stream->number / p->stride % p->members;
+    return stream->number + (position - own) * p->stride;
 }
 
 int32_t sim_position_of(const Stream *stream, const Phase *p) {
-    return p->stride == 0 ? stream->position : stream->rank / p->stride % p->members;
+    return p->stride == 0 ? stream->position : stream->number / p->stride % p->members;
 }
 
 static int is_power_step(const Phase *p, int32_t packet, int32_t *shift) {

@@ -89,6 +89,7 @@ void sim_collective_issue(Sim *s, int32_t rank, int32_t node, int32_t plan, int6
         Stream *stream = &POOL(s, Stream, stream, index);
         memset(stream, 0, sizeof *stream);
         stream->rank = rank;
+        stream->number = in->number[rank];
         stream->node = node;
         stream->plan = plan;
         stream->group = (int32_t)group;

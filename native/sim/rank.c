@@ -102,7 +102,12 @@ static void issue(Sim *s, int32_t rank, int32_t node) {
     switch (in->kind[row]) {
     case NODE_TIMER: sim_register(s, rank, amount, EVENT_TIMER, node, 0); break;
     case NODE_MEMORY: memory_issue(s, rank, node, amount); break;
-    case NODE_SEND: sim_front_send(s, rank, role[peer], tag, amount, done); break;
+    case NODE_SEND:
+        if (in->solve_runs)
+            sim_send_alike(s, rank, in->role_ptr[rank] + peer, tag, amount, done);
+        else
+            sim_front_send(s, rank, role[peer], tag, amount, done);
+        break;
     case NODE_RECV: sim_front_recv(s, rank, role[peer], tag, amount, done); break;
     default: sim_collective_issue(s, rank, node, peer, tag < 0 ? tag : role[tag]);
     }
@@ -196,10 +201,10 @@ static void run(Sim *s) {
 /* Size of Input, by which a caller that was written for another one is told. */
 int64_t sim_input_bytes(void) { return sizeof(Input); }
 
-/* Simulate. Returns 0, 1 when memory ran out, or 2 when solving runs was not exact (solve_runs). Nodes that
- * never ran keep -1; whoever waits for a message then is listed in `waits`, rows of (rank, node, from, tag,
- * size), at most `max_waits`; messages that were not received in `orphans`, rows of (src, dst, tag, size,
- * count). */
+/* Simulate. Returns 0, 1 when memory ran out, 2 when solving runs was not exact (solve_runs), 3 when ranks
+ * that one stands for are not alike. Nodes that never ran keep -1; whoever waits for a message then is
+ * listed in `waits`, rows of (rank, node, from, tag, size), at most `max_waits`; messages that were not
+ * received in `orphans`, rows of (src, dst, tag, size, count). */
 int64_t sim_run(const Input *in, const Output *out, int64_t *waits, int64_t *orphans, int64_t max_rows) {
     static const Sim empty;
     Sim *s = sim_new();
@@ -213,7 +218,7 @@ int64_t sim_run(const Input *in, const Output *out, int64_t *waits, int64_t *orp
         run(s);
         sim_list_open(s, waits, orphans, max_rows);
         out->events[0] = s->events;
-        if (s->order_matters) failed = 2;
+        if (s->order_matters) failed = 2 + s->uneven;
     }
     sim_delete(s);
     return failed;

@@ -48,10 +48,16 @@ typedef struct {
     int32_t tree_counter; /* which of the rank's counters alternates the two trees */
 } Phase;
 
-/* Nodes are stored once per class of ranks; *_ptr have one entry more than what they index. */
+/* Nodes are stored once per class of ranks; *_ptr have one entry more than what they index.
+ *
+ * A rank of the kernel may stand for several of the cluster that behave alike (only with solve_runs,
+ * layerdag/simulator/alike.py). Its own number, which says where it lies in the network, is number[rank]. */
 typedef struct {
     int64_t num_ranks, num_classes, num_dims, num_plans, num_groups;
     const int32_t *class_of_rank;
+    const int32_t *number;   /* of each rank in the cluster */
+    const int32_t *stand_in; /* which rank stands for each rank of the cluster */
+    int64_t num_numbers;     /* ranks of the cluster */
     const int64_t *node_ptr; /* nodes of a class, in ascending node id */
     const uint8_t *kind, *slot;
     const int64_t *duration; /* ns of timers; bytes of SEND and RECV; ns of memory nodes */
@@ -61,6 +67,7 @@ typedef struct {
     const int32_t *child, *indegree;
     const int64_t *role_ptr; /* group or rank that stands for each role, by rank */
     const int32_t *role;
+    const int32_t *sender; /* by role of a peer: the number by which what stands for the peer knows us */
     const int64_t *out_ptr; /* first output row of each rank */
     const int64_t *phase_ptr;
     const Phase *phase;
@@ -69,7 +76,8 @@ typedef struct {
     const int32_t *group_rank;
     const int64_t *rank_group_ptr; /* groups of each rank, and its place in them */
     const int32_t *rank_group, *rank_position;
-    const int64_t *group_tag; /* first stream id of each group */
+    const int64_t *group_tag; /* first stream id of each group, or of the one that it is like */
+    const int32_t *group_like;
     const int32_t *dim_size, *dim_type;
     const double *dim_bandwidth, *dim_latency; /* B/ns, ns */
     double reduce_bandwidth;                   /* B/ns of the local memory; 0: reductions are free */
@@ -87,6 +95,7 @@ typedef struct {
     int64_t *events;  /* one number: events handled */
     uint8_t *lane;    /* which of its rank's communication streams a node took */
     int64_t *instant; /* one number: row of the first node that put an event into tick 0, -1 for none */
+    int64_t *uneven;  /* stride and members of a phase that ranks which should be alike end apart */
 } Output;
 
 enum CallbackKind { CALL_NOTHING, CALL_NODE_DONE, CALL_STREAM_RECEIVED, CALL_POST_SEND, CALL_POST_RECV };
@@ -151,7 +160,8 @@ typedef struct {
 
 /* One chunk of a collective on one rank. */
 typedef struct {
-    int32_t rank, node, plan, group, position, phase, lane, next;
+    int32_t rank, number, node, plan, group, position, phase, lane, next;
+    int32_t place; /* the first that it has in its run */
     int64_t tag;
     int16_t queue[MAX_PHASES];
     uint16_t anticlockwise, second_tree; /* one bit per phase */
@@ -228,6 +238,7 @@ typedef struct Sim {
     int32_t time_cache[TIME_CACHE];
     Pool event, bucket, stream, message, match, waiter, run;
     int32_t order_matters; /* solving runs was not exact: simulate every message instead */
+    int32_t uneven;        /* and that because ranks that one stands for are not alike */
     int32_t has_skipped;
     int32_t *match_table;
     int64_t match_room, match_used;
@@ -261,6 +272,7 @@ void sim_loop(Sim *s);
 
 /* network.c */
 void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
+void sim_send_alike(Sim *s, int32_t rank, int64_t role, int64_t tag, int64_t size, Callback sent);
 void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
 void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
 void sim_front_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);

@@ -114,7 +114,7 @@ static int64_t tree_received(
 static int64_t tree_up(Sim *s, const Run *run, const Stream *first, int32_t position, int64_t *up) {
     const Phase *p = sim_phase_of(s, first);
     Stream at = *first;
-    at.rank = sim_member(s, first, p, position);
+    at.number = sim_member(s, first, p, position);
     TreeNode node = sim_tree_node(&at, p);
     int64_t cost = sim_endpoint_ns(s, p), ready = run->start[position];
     if (node.left >= 0) {
@@ -130,7 +130,7 @@ static void tree_down(
     /* `sent`: when the parent's message arrives; for the root, when it is done itself. */
     const Phase *p = sim_phase_of(s, first);
     Stream at = *first;
-    at.rank = sim_member(s, first, p, position);
+    at.number = sim_member(s, first, p, position);
     TreeNode node = sim_tree_node(&at, p);
     int64_t end = sent;
     if (node.parent >= 0) {
@@ -168,6 +168,13 @@ static uint64_t twin_mark(const Run *run, const Stream *first) {
     return h;
 }
 
+/* Members for which one rank stands would end a phase at different ticks: they are not alike. */
+static void found_uneven(Sim *s, const Phase *p) {
+    s->order_matters = s->uneven = 1;
+    s->out->uneven[0] = p->stride;
+    s->out->uneven[1] = p->members;
+}
+
 static void finish_run(Sim *s, int32_t index) {
     Run *run = &POOL(s, Run, run, index);
     const Stream *first = &POOL(s, Stream, stream, run->stream[0]);
@@ -179,9 +186,13 @@ static void finish_run(Sim *s, int32_t index) {
     case ALGORITHM_IN_NETWORK: sim_solve_switch(s, run, first); break;
     default: solve_tree(s, run, first);
     }
-    for (int32_t i = 0; i < run->members; i++) {
-        POOL(s, Stream, stream, run->stream[i]).twin = mark;
-        if (!s->order_matters) sim_schedule(s, run->start[i], EVENT_PHASE_END, run->stream[i], 0);
+    for (int32_t i = 0; i < run->members && !s->order_matters; i++) {
+        Stream *stream = &POOL(s, Stream, stream, run->stream[i]);
+        stream->twin = mark;
+        if (stream->place == i)
+            sim_schedule(s, run->start[i], EVENT_PHASE_END, run->stream[i], 0);
+        else if (run->start[i] != run->start[stream->place])
+            found_uneven(s, sim_phase_of(s, stream));
     }
     free(run->start);
     run->start = 0;
@@ -204,27 +215,46 @@ int32_t sim_open_run(Sim *s, const Stream *stream, int32_t members) {
     return index;
 }
 
-/* A member starts the phase of a chunk. */
+/* Enter a place of a run; 1 if there is somebody already. */
+static int32_t take_place(Sim *s, Run *run, int32_t place, int32_t index) {
+    if (run->stream[place] >= 0) return 1;
+    run->stream[place] = index;
+    run->start[place] = s->now;
+    run->joined++;
+    return 0;
+}
+
+/* A member starts the phase of a chunk, and with it all for which it stands. */
 void sim_join(Sim *s, int32_t index) {
-    const Stream *stream = &POOL(s, Stream, stream, index);
+    const Input *in = s->in;
+    Stream *stream = &POOL(s, Stream, stream, index);
     const Phase *p = sim_phase_of(s, stream);
-    int32_t base = p->stride == 0 ? -1 - stream->group : sim_member(s, stream, p, 0);
+    int32_t base = p->stride == 0 ? -1 - in->group_like[stream->group]
+                                  : in->stand_in[sim_member(s, stream, p, 0)];
     int32_t entry = sim_find(s, stream->tag, base, stream->phase, -1);
     Match *match = &POOL(s, Match, match, entry);
     if (match->arrived == 0) {
         int32_t made = sim_open_run(s, stream, p->members);
         match->arrived = made + 1;
     }
-    int32_t number = match->arrived - 1, position = sim_position_of(stream, p);
+    int32_t number = match->arrived - 1;
     Run *run = &POOL(s, Run, run, number);
     int differs = run->plan != stream->plan || run->bits != bits_of(stream);
-    if (differs || run->stream[position] >= 0) {
+    stream->place = sim_position_of(stream, p);
+    if (in->num_ranks == in->num_numbers) {
+        differs = differs || take_place(s, run, stream->place, index);
+    } else {
+        for (int32_t i = p->members - 1; i >= 0 && !differs; i--) {
+            if (in->stand_in[sim_member(s, stream, p, i)] != stream->rank) continue;
+            differs = take_place(s, run, i, index);
+            stream->place = i;
+        }
+    }
+    if (differs) {
         s->order_matters = 1; /* the ranks disagree: let the messages show what happens */
         return;
     }
-    run->stream[position] = index;
-    run->start[position] = s->now;
-    if (++run->joined < run->members) return;
+    if (run->joined < run->members) return;
     match->arrived = 0;
     sim_forget_if_settled(s, entry);
     finish_run(s, number);

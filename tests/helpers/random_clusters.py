@@ -1,8 +1,11 @@
 """Random workloads on random clusters, with times that often coincide."""
 
+from dataclasses import replace
+
 import numpy as np
 from simulator_traces import coll, comp, recv, send, workload
 
+from layerdag.codec.placement import RankTraces
 from layerdag.errors import SimulationError
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
@@ -15,8 +18,9 @@ from layerdag.simulator.config import (
     Topology,
 )
 from layerdag.simulator.program import LoweredProgram, lower
-from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import CollectiveType, Workload
+from layerdag.simulator.run import Variation, with_variation
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.trace import CollectiveType, Trace, Workload
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree")
 TYPES = (
@@ -126,13 +130,17 @@ def random_program(seed: int) -> LoweredProgram:
     """Return a workload on a cluster of its size."""
     rng = np.random.default_rng(seed)
     cluster = random_cluster(rng)
-    ranks, system = cluster.network.num_npus, cluster.system
-    trees = {"doubleBinaryTree"} & {*system.all_reduce, *system.all_gather, *system.reduce_scatter}
-    # A tree serves no group, a switch none that lies across several dimensions.
-    unfit = trees if len(cluster.network.dimensions) == 1 else system.broadcast
-    grouped = ranks % 4 == 0 and not unfit
+    ranks = cluster.network.num_npus
+    grouped = ranks % 4 == 0 and _serves_groups(cluster)
     load = random_workload(rng, ranks, SCOPES if grouped else ("",))
     return lower(load, cluster, MeasuredCompute())
+
+
+def _serves_groups(cluster: Cluster) -> bool:
+    """Return whether groups can communicate: by a tree never, by switches in one dimension."""
+    system = cluster.system
+    trees = {"doubleBinaryTree"} & {*system.all_reduce, *system.all_gather, *system.reduce_scatter}
+    return not (trees if len(cluster.network.dimensions) == 1 else system.broadcast)
 
 
 def random_collective(seed: int) -> LoweredProgram | None:
@@ -158,3 +166,51 @@ def random_collective(seed: int) -> LoweredProgram | None:
         return lower(load, cluster, MeasuredCompute())
     except SimulationError:
         return None  # some algorithms serve no group
+
+
+def alike_program(seed: int) -> LoweredProgram:
+    """Return a workload of few programs, whose ranks differ in groups, peers and, at times, speed.
+
+    Most ranks run the same nodes, as replicas and shards of a job do.
+    """
+    rng = np.random.default_rng(seed)
+    cluster = random_cluster(rng)
+    links = tuple(replace(d, npus=pick(rng, 4, 8)) for d in cluster.network.dimensions)
+    cluster = replace(cluster, network=NetworkConfig(links))
+    ranks, kinds = cluster.network.num_npus, pick(rng, 1, 1, 2)
+    number_R = np.arange(ranks)
+    members = {"even": number_R.reshape(-1, 2).T, "half": number_R.reshape(2, -1)}
+    shifts = [pick(rng, 1, 2, ranks // 2) for _ in range(2)]
+    peers = [(number_R + way * shift) % ranks for shift in shifts for way in (1, -1)]
+    scopes = ("", "even", "half") if _serves_groups(cluster) else ("",)
+    programs = [_shared_program(seed, kind, scopes) for kind in range(kinds)]
+    kind_R = number_R * kinds // ranks if rng.integers(2) else number_R % kinds
+    traces = RankTraces(programs, kind_R, members, peers)
+    program = lower(Workload(traces, traces.groups), cluster, MeasuredCompute())
+    if rng.integers(4):
+        return program
+    return with_variation(program, Variation({int(rng.integers(ranks)): 2.0}))
+
+
+def _shared_program(seed: int, kind: int, scopes: tuple[str, ...]) -> Trace:
+    """Return nodes whose order all kinds share, with times and dependencies of their own."""
+    steps, own = np.random.default_rng((seed, 0)), np.random.default_rng((seed, 1, kind))
+    nodes: list[NodeSpec] = [comp(0, 1, duration_ns=pick(own, 10, 20))]
+    last: dict[str, int] = {}
+    for step in range(int(steps.integers(1, 9))):
+        what, scope = pick(steps, "compute", "collective", "shift"), pick(steps, *scopes)
+        size, collective = pick(steps, 8, 1000, 4096), pick(steps, *TYPES)
+        shift, id = 2 * int(steps.integers(2)), len(nodes)
+        deps = tuple(sorted(own.permutation(id)[: int(own.integers(3))].tolist()))
+        if what == "compute":
+            time, cpu = pick(own, 1, 10, 20, 100), bool(own.integers(2))
+            nodes.append(comp(id, 1, deps, duration_ns=time, is_cpu_op=cpu))
+        elif what == "collective":
+            before = {last[scope]} if scope in last else set()
+            group = {"pg_name": scope} if scope else {}
+            nodes.append(coll(id, collective, size, tuple({*deps, *before}), **group))
+            last[scope] = id
+        else:
+            nodes.append(send(id, shift, size, deps, tag=step))
+            nodes.append(recv(id + 1, shift + 1, size, deps, tag=step))
+    return build_trace(nodes)

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 from laws import tried
-from random_clusters import random_collective, random_program
+from random_clusters import alike_program, random_collective, random_program
 from simulator_traces import coll, comp, system, workload
 
 from layerdag.errors import LayerdagError
@@ -40,6 +40,25 @@ def test_a_group_on_links_of_different_length_is_solved_as_its_messages_are_sent
     if solved:
         sent = kernel.run_with(program, kernel.Method.MESSAGES)
         np.testing.assert_array_equal(solved.finish_ns, sent.finish_ns)
+
+
+def test_ranks_that_one_stands_for_have_the_ticks_of_all_messages():
+    fewer = 0
+    for seed in range(120):
+        program = alike_program(seed)
+        found = kernel.run_alike(program)
+        if found is None:
+            continue
+        sent = kernel.run_with(program, kernel.Method.MESSAGES)
+        fewer += len(found.ranks.rank_K) < program.num_ranks
+        np.testing.assert_array_equal(
+            found.rank_finish_ns[found.ranks.of_rank], sent.rank_finish_ns
+        )
+        for rank in range(program.num_ranks):
+            for column in ("issue_ns", "finish_ns", "lane"):
+                mine, theirs = getattr(found, column), getattr(sent, column)
+                np.testing.assert_array_equal(mine[found.rows(rank)], theirs[sent.rows(rank)])
+    assert fewer > 40
 
 
 @tried(60)
