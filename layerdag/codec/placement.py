@@ -64,7 +64,7 @@ from layerdag.codec.vocabulary import COLLECTIVE_NAMES, OTHER, SEND, is_communic
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.traces.chakra.files import encode_trace, normalize
-from layerdag.traces.trace import CollectiveType, LazyTraces, NodeType, Trace
+from layerdag.traces.trace import CollectiveType, LazyTraces, NodeType, RankClass, Trace
 
 
 def missing_order_edges(
@@ -462,6 +462,16 @@ class RankTraces(LazyTraces):
             self._made[rank] = self._places[kind].filled(self._programs[kind], self._filling(rank))
         return self._made[rank]
 
+    def classes(self) -> tuple[RankClass, ...]:
+        """See ``LazyTraces.classes``."""
+        found = []
+        for kind, places in enumerate(self._places):
+            rank_K = np.flatnonzero(self._class_R == kind)
+            names = [self._name_R[role][rank_K] for role in places.text_of]
+            peers = [self._peer_R[peer][rank_K] for peer in np.unique(places.peer_M).tolist()]
+            found.append(RankClass(rank_K, _columns(names, rank_K), _columns(peers, rank_K)))
+        return tuple(sorted((c for c in found if len(c.rank_K)), key=lambda c: int(c.rank_K[0])))
+
     def files(self) -> Iterator[tuple[int, bytes]]:
         """See ``LazyTraces.files``: the file of a class with digits of groups and peers patched.
 
@@ -481,6 +491,10 @@ class RankTraces(LazyTraces):
     def _filling(self, rank: int) -> "_Filling":
         names = {role: str(name_R[rank]) for role, name_R in self._name_R.items()}
         return _Filling(names, tuple(int(peer_R[rank]) for peer_R in self._peer_R))
+
+
+def _columns(values: list[np.ndarray], rank_K: np.ndarray) -> np.ndarray:
+    return np.stack(values, axis=1) if values else np.zeros((len(rank_K), 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ cost no more than their outcome. Inside a trace nodes stand in ascending id, whi
 reference's priority.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
@@ -27,7 +27,7 @@ from layerdag.simulator.collectives import CollectivePlan, GroupIndex, RankStrid
 from layerdag.simulator.compute import ComputeModel
 from layerdag.simulator.config import Congestion, MemoryConfig, MemoryKind, Topology
 from layerdag.simulator.lowering import ClassProgram, Lowering, NodeKind, for_rank, positions_in
-from layerdag.traces.trace import NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import LazyTraces, NodeType, RankClass, Trace, Wire, Workload
 
 _MOST_TRIED = 8  # classes with equal columns that a trace is compared with
 
@@ -67,6 +67,53 @@ class ProgramCache:
             if groups is not None and peers is not None:
                 return known.index, (*groups, *peers)
         return None
+
+    def find_alike(self, program: ClassProgram, alike: RankClass) -> tuple[np.ndarray, np.ndarray]:
+        """Return which ranks of a class can run what its first one was lowered to, and as what.
+
+        Args:
+            program: The nodes of the first rank.
+            alike: The class.
+
+        Returns:
+            bool (K,), and int64 (K, roles) with the groups and peers of each rank.
+        """
+        group_KT, ranks = self._group_places(alike.group_KT), len(self._groups.rank_ptr) - 1
+        usable_K = np.full(len(alike.rank_K), not program.stated)
+        usable_K &= ((group_KT < 0) == (group_KT[0] < 0)).all(axis=1)
+        usable_K &= (group_KT >= -1).all(axis=1)
+        usable_K &= ((alike.peer_KP >= 0) & (alike.peer_KP < ranks)).all(axis=1)
+        usable_K &= (alike.peer_KP != alike.rank_K[:, None]).all(axis=1)
+        roles = []
+        for values_KX, known in ((group_KT, program.groups), (alike.peer_KP, program.peers)):
+            for value in known:
+                at = np.flatnonzero(values_KX[0] == value)
+                usable_K &= len(at) > 0
+                roles.append(values_KX[:, at[0]] if len(at) else np.zeros(len(usable_K), int))
+                usable_K &= (values_KX[:, at] == roles[-1][:, None]).all(axis=1)
+        for role_K, group in zip(roles, program.groups, strict=False):
+            usable_K &= self._fits(role_K, alike.rank_K, group)
+        empty = np.zeros((len(usable_K), 0), dtype=np.int64)
+        return usable_K, np.stack(roles, axis=1) if roles else empty
+
+    def _group_places(self, name: np.ndarray) -> np.ndarray:
+        """Return the places of groups by their names, -1 for all ranks, -2 if there is none."""
+        names = self._groups.names
+        order_G = np.argsort(names)
+        at = np.searchsorted(names, name, sorter=order_G)
+        place = order_G[np.minimum(at, len(names) - 1)] if len(names) else np.full(name.shape, -2)
+        known = names[place] == name if len(names) else np.zeros(name.shape, dtype=bool)
+        return np.where(name == 0, -1, np.where(known, place, -2))
+
+    def _fits(self, group_K: np.ndarray, rank_K: np.ndarray, like: int) -> np.ndarray:
+        """Return whether each rank is in its group, which is shaped like another one."""
+        index = self._groups
+        owner = np.repeat(np.arange(len(index.rank_ptr) - 1), np.diff(index.rank_ptr))
+        count = len(index.names)
+        inside_K = np.isin(rank_K * count + group_K, owner * count + index.of_rank)
+        group_U, at_K = np.unique(group_K, return_inverse=True)
+        shaped_U = [g >= 0 and self._extent(g) == self._extent(like) for g in group_U.tolist()]
+        return inside_K & np.array(shaped_U)[at_K]
 
     def _groups_of(self, known: "_Class", trace: Trace, rank: int) -> tuple[int, ...] | None:
         """Return the groups that stand for those of the class, None if they are not alike."""
@@ -247,13 +294,21 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Lowere
     sharing = ProgramCache(groups, tuple(d.npus for d in cluster.network.dimensions))
     index_of: dict[int, int] = {}
     classes: list[ClassProgram] = []
-    class_of_rank = np.zeros(workload.num_ranks, dtype=np.int32)
-    roles: list[tuple[int, ...]] = []
-    for rank, trace in enumerate(workload.traces):
+    class_of_rank = np.full(workload.num_ranks, -1, dtype=np.int32)
+    roles: list[Sequence[int]] = [()] * workload.num_ranks
+    if isinstance(workload.traces, LazyTraces):
+        for alike in workload.traces.classes():
+            first = int(alike.rank_K[0])
+            nodes = lowering.lower(workload.traces[first], first)
+            usable_K, role_KW = sharing.find_alike(nodes, alike)
+            for rank, role_W in zip(alike.rank_K[usable_K], role_KW[usable_K], strict=True):
+                class_of_rank[rank], roles[rank] = len(classes), role_W
+            classes += [nodes] if usable_K.any() else []
+    for rank in np.flatnonzero(class_of_rank < 0).tolist():
+        trace = workload.traces[rank]
         found = None if id(trace) in index_of else sharing.find(trace, rank)
         if found is not None:
-            class_of_rank[rank] = found[0]
-            roles.append(found[1])
+            class_of_rank[rank], roles[rank] = found
             continue
         if id(trace) not in index_of:
             index_of[id(trace)] = len(classes)
@@ -262,7 +317,7 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Lowere
         nodes = classes[index_of[id(trace)]]
         class_of_rank[rank] = index_of[id(trace)]
         lowering.check_rank(nodes, trace, rank)
-        roles.append((*nodes.groups, *nodes.peers))
+        roles[rank] = (*nodes.groups, *nodes.peers)
     counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
     out_ptr = pointers(counts[class_of_rank])
     plans = lowering.plans()

@@ -71,11 +71,10 @@ def require_durations(workload: Workload, compute: ComputeModel) -> None:
     """
     if not _untimed(workload, compute):
         return
-    costed = any(_has_costs(trace, row_M) for trace, row_M in _computing(workload))
+    costed = any(_has_costs(trace, row_M) for trace, row_M, _ in _computing(workload))
     if costed and isinstance(compute, ReferenceCompute):
         return
-    ranks_of = Counter(map(id, workload.traces))
-    count = sum(row_M.size * ranks_of[id(trace)] for trace, row_M in _computing(workload))
+    count = sum(row_M.size * ranks for _, row_M, ranks in _computing(workload))
     remedy = (
         "choose a device with --compute, such as h100, to make times of num_ops and tensor_size"
         if costed
@@ -243,18 +242,18 @@ def _stored(program: LoweredProgram) -> Iterator[str]:
         )
 
 
-def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray]]:
-    """Yield each trace that computes, once for all ranks that share it, with its compute rows."""
-    for trace in {id(trace): trace for trace in workload.traces}.values():
+def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray, int]]:
+    """Yield each program that computes, with its compute rows and how many ranks run it."""
+    for trace, ranks in workload.programs():
         row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
         if row_M.size:
-            yield trace, row_M
+            yield trace, row_M, ranks
 
 
 def _untimed(workload: Workload, compute: ComputeModel) -> bool:
     """Return whether there are compute nodes, and none has a time; most traces end at the first."""
     computes = False
-    for trace, row_M in _computing(workload):
+    for trace, row_M, _ in _computing(workload):
         computes = True
         if compute.is_timed(trace, row_M):
             return False

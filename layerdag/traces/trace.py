@@ -7,6 +7,7 @@ The format facts are those of MLCommons Chakra's ``et_def.proto`` (schema 0.0.4 
 
 import importlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -358,11 +359,32 @@ class Trace:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class RankClass:
+    """Ranks that run one program: their traces differ in names of groups and in peers only.
+
+    Attributes:
+        rank_K: int64, the ranks, ascending.
+        group_KT: int64, the name of each of a rank's groups, 0 for all ranks. In the trace the same
+            one stands in the same places of the pool of strings on every rank.
+        peer_KP: int64, the rank of each of a rank's peers, which stands in the same attributes of
+            the same messages on every rank.
+    """
+
+    rank_K: np.ndarray
+    group_KT: np.ndarray
+    peer_KP: np.ndarray
+
+
 class LazyTraces(Sequence[Trace], ABC):
     """Traces of so many ranks that each is made when it is first asked for.
 
     They share their large columns.
     """
+
+    @abstractmethod
+    def classes(self) -> Sequence[RankClass]:
+        """Return the classes of ranks, by their first ranks."""
 
     @abstractmethod
     def files(self) -> Iterator[tuple[int, bytes]]:
@@ -404,6 +426,19 @@ class Workload:
     def num_ranks(self) -> int:
         """Number of ranks."""
         return len(self.traces)
+
+    def programs(self) -> Iterator[tuple[Trace, int]]:
+        """Yield a trace of each program, and how many ranks run it.
+
+        Ranks run one program if they share their trace, or are of one class of ``LazyTraces``.
+        """
+        if isinstance(self.traces, LazyTraces):
+            for each in self.traces.classes():
+                yield self.traces[int(each.rank_K[0])], len(each.rank_K)
+            return
+        ranks_of = Counter(map(id, self.traces))
+        for trace in {id(trace): trace for trace in self.traces}.values():
+            yield trace, ranks_of[id(trace)]
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a row for each node of each rank; see ``Trace.to_pandas``."""

@@ -34,7 +34,7 @@ from layerdag.traces.chakra.workload import (
     read_workload,
     write_workload,
 )
-from layerdag.traces.trace import Attribute, LazyTraces, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, LazyTraces, NodeType, RankClass, Trace, Wire, Workload
 
 
 def test_groups_read_as_they_were_written(tmp_path: Path) -> None:
@@ -324,6 +324,9 @@ def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_pat
 
         def __getitem__(self, index: Any) -> Any:
             return build_trace([comp(0)])
+
+        def classes(self) -> tuple[RankClass, ...]:
+            return ()
 
         def files(self) -> Iterator[tuple[int, bytes]]:
             yield 1, b""
