@@ -22,12 +22,15 @@ from simulator_traces import (
 )
 from symbolic_jobs import GPT, LLAMA, small
 
+from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator import event_loop as kernel
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import (
     Congestion,
+    Dimension,
+    GroupCollectives,
     MemoryConfig,
     MemoryKind,
     NetworkConfig,
@@ -250,6 +253,32 @@ def test_ranks_of_a_shared_class_may_differ_in_speed():
     shared = simulate(workload, cluster, compute="h100", variation=variation)
     alone = simulate(_alone(workload), cluster, compute="h100", variation=variation)
     np.testing.assert_array_equal(shared.finish_ns, alone.finish_ns)
+
+
+def test_described_ranks_whose_groups_lie_otherwise_in_the_network_are_lowered_apart():
+    program = build_trace([comp(0, 5), all_reduce(1, 4096, (0,), pg_name="pairs")])
+    pairs = np.array([[0, 1], [2, 4], [3, 5], [6, 7]])
+    traces = RankTraces([program], np.zeros(8, dtype=np.int64), {"pairs": pairs}, [])
+    described = Workload(traces, traces.groups)
+    config = system("ring", 2, group_collectives=GroupCollectives.HIERARCHICAL)
+    links = Dimension(Topology.RING, 2, 1.0, 10.0), Dimension(Topology.RING, 4, 0.5, 500.0)
+    cluster = Cluster(NetworkConfig(links), config)
+    found = simulate(described, cluster, compute="measured")
+    alone = simulate(_alone(described), cluster, compute="measured")
+    assert found.program.class_of_rank.tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
+    np.testing.assert_array_equal(found.finish_ns, alone.finish_ns)
+
+
+def test_a_large_job_keeps_the_ticks_that_each_of_its_ranks_has_by_itself():
+    plan = {"tensor": 4, "data": 8, "pipeline": 4, "micro_batches": 16, "batch": 128, "zero": 1}
+    workload = small(LLAMA, **plan).workload()
+    found = simulate(workload, Cluster.preset("small"), compute="h100")
+    every = kernel.run_with(found.program, Method.SOLVED)
+    assert found.num_nodes > kernel.WORTH_DIVIDING
+    assert len(found.outcome.issue_ns) == found.num_nodes // 32
+    np.testing.assert_array_equal(found.issue_ns, every.issue_ns)
+    np.testing.assert_array_equal(found.finish_ns, every.finish_ns)
+    np.testing.assert_array_equal(found.rank_finish_ns, every.rank_finish_ns)
 
 
 def _twin(trace: Trace, **words: int) -> Trace:
