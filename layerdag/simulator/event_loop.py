@@ -175,8 +175,9 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
         SimulationError: If memory runs out.
     """
     if _solvable(program):
+        shares = program.cluster.options.congestion is not Congestion.UNAWARE
         outcome = None
-        if int(program.out_ptr[-1]) >= WORTH_DIVIDING:
+        if int(program.out_ptr[-1]) >= WORTH_DIVIDING and not shares:
             outcome = run_alike(program)
         outcome = outcome or run_with(program, Method.SOLVED)
         if outcome is not None and (outcome.finish_ns >= 0).all():
@@ -207,9 +208,8 @@ def run_alike(program: LoweredProgram) -> KernelOutput | None:
 
 
 def _solvable(program: LoweredProgram) -> bool:
-    """Return whether a collective's course depends on nothing but when its members enter it."""
-    options = program.cluster.options
-    if options.congestion is not Congestion.UNAWARE or options.rendezvous:
+    """Return whether a collective's course can depend on nothing but when its members enter it."""
+    if program.cluster.options.rendezvous:
         return False
     if endpoint_delay(program.cluster) == 0:  # then the order inside a tick counts
         return False

@@ -102,6 +102,15 @@ void sim_link_free(Sim *s, int64_t index) {
     transmit(s, message, next_hop(s->in, &POOL(s, Message, message, message)));
 }
 
+/* A solved run has the link of two neighbors for a while, alone; where it cannot, messages are sent. */
+void sim_reserve_link(Sim *s, int32_t from, int32_t to, int32_t dimension, int64_t begin, int64_t end) {
+    Message m = {from, to, from, -1, NO_SWITCH, 0, 0, {0}};
+    Hop hop = next_hop(s->in, &m);
+    Link *link = &s->link[hop.link];
+    if (hop.device != to || hop.dimension != dimension || begin < link->reserved) s->order_matters = 1;
+    link->reserved = end;
+}
+
 void sim_hop(Sim *s, int32_t message) {
     const Message *m = &POOL(s, Message, message, message);
     if (m->at == m->dst) {
@@ -186,7 +195,7 @@ void sim_send_alike(Sim *s, int32_t rank, int64_t role, int64_t tag, int64_t siz
     POOL(s, Message, message, index) = (Message){in->sender[role], dst, -1, -1, NO_SWITCH, tag, size, sent};
     int64_t time = sim_transfer_ns(in, in->number[rank], to, size);
     /* A message that takes no time carries the order of one rank's tick into another's. */
-    if (time == 0) s->order_matters = 1;
+    if (time == 0 || in->congestion_aware) s->order_matters = 1;
     sim_schedule(s, s->now + time, EVENT_ARRIVAL, index, 0);
 }
 

@@ -215,6 +215,7 @@ typedef struct {
 
 typedef struct {
     int32_t busy, head, tail;
+    int64_t reserved; /* until when solved runs have it */
 } Link;
 
 /* Places of the neighbors in a binary tree, -1 for none. */
@@ -272,6 +273,7 @@ void sim_loop(Sim *s);
 
 /* network.c */
 void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);
+void sim_reserve_link(Sim *s, int32_t from, int32_t to, int32_t dimension, int64_t begin, int64_t end);
 void sim_send_alike(Sim *s, int32_t rank, int64_t role, int64_t tag, int64_t size, Callback sent);
 void sim_recv(Sim *s, int32_t dst, int32_t src, int64_t tag, int64_t size, Callback received);
 void sim_front_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callback sent);

@@ -3,6 +3,8 @@
  * Without shared links a phase of a chunk depends on nothing but the ticks at which its members
  * start it. When the last one has started, the end on every member follows from a recurrence over
  * the messages, which is exact; for a ring in step it is a closed form. Each member gets one event.
+ * Where links are shared the same holds for a ring of neighbors, as long as no message comes to a
+ * link that another one has; a run reserves its links from its first to its last message.
  * Where this cannot be exact, `order_matters` is set and the caller simulates every message. */
 #include "sim.h"
 
@@ -31,16 +33,20 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
     int32_t n = run->members, messages = sim_messages_to_send(p), to, from;
     int32_t back = first->anticlockwise >> first->phase & 1;
     int64_t size = sim_message_of(s, first, 0, &to, &from), *x = run->start;
-    int64_t *link = sim_reserve(s, 2 * n, sizeof(int64_t)), *next = link + n;
-    int uniform = 1;
+    int64_t *link = sim_reserve(s, 4 * n, sizeof(int64_t)), *next = link + n;
+    int64_t *first_sent = link + 2 * n, *last_sent = link + 3 * n;
+    int64_t delay = sim_endpoint_ns(s, p), held = 0; /* how long a message has its link */
+    if (s->in->congestion_aware) held = (int64_t)((double)size / s->in->dim_bandwidth[p->dimension]);
+    int uniform = 1, crowded = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t source = back ? (i + 1) % n : (i + n - 1) % n;
         link[i] = sim_transfer_ns(s->in, sim_member(s, first, p, source), sim_member(s, first, p, i), size);
         uniform &= link[i] == link[0];
-        x[i] += sim_endpoint_ns(s, p);
+        first_sent[i] = x[i] += delay;
     }
     for (int32_t k = 0; k < messages; k++) {
         int in_step = uniform;
+        if (s->in->congestion_aware) memcpy(last_sent, x, (size_t)n * sizeof(int64_t));
         if (back) {
             next[n - 1] = x[0];
             memcpy(next, x + 1, (size_t)(n - 1) * sizeof(int64_t));
@@ -50,9 +56,10 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
         }
         int64_t cost = sim_step_cost(s, first, k + 1), ahead = 0;
         for (int32_t i = 0; i < n; i++) {
-            int64_t there = next[i] + link[i];
+            int64_t there = next[i] + link[i], received = sim_later(there, x[i]);
             ahead |= there < x[i];
-            next[i] = sim_later(there, x[i]) + cost;
+            crowded |= k + 1 < messages && received + delay - x[i] < held;
+            next[i] = received + cost;
         }
         if (in_step && !ahead) {
             /* Every rank waits for its neighbor, now and in all later steps: times only rotate. */
@@ -65,10 +72,19 @@ static void solve_ring(Sim *s, const Run *run, const Stream *first) {
                 int32_t source = (int32_t)((i + (back ? left : n - left % n)) % n);
                 x[i] = next[source] + rest;
             }
+            for (int32_t i = 0; i < n; i++)
+                last_sent[(back ? i + 1 : i + n - 1) % n] =
+                    x[i] - sim_step_cost(s, first, messages) - link[i];
             break;
         }
         memcpy(x, next, (size_t)n * sizeof(int64_t));
     }
+    for (int32_t i = 0; i < n && s->in->congestion_aware; i++) {
+        int32_t target = sim_member(s, first, p, (back ? i + n - 1 : i + 1) % n);
+        sim_reserve_link(
+            s, sim_member(s, first, p, i), target, p->dimension, first_sent[i], last_sent[i] + held);
+    }
+    s->order_matters |= crowded;
     free(link);
 }
 
@@ -179,7 +195,9 @@ static void finish_run(Sim *s, int32_t index) {
     Run *run = &POOL(s, Run, run, index);
     const Stream *first = &POOL(s, Stream, stream, run->stream[0]);
     uint64_t mark = twin_mark(run, first);
-    switch (sim_phase_of(s, first)->algorithm) {
+    int32_t algorithm = sim_phase_of(s, first)->algorithm;
+    if (s->in->congestion_aware && algorithm != ALGORITHM_RING) s->order_matters = 1;
+    switch (algorithm) {
     case ALGORITHM_RING: solve_ring(s, run, first); break;
     case ALGORITHM_DIRECT: sim_solve_direct(s, run, first); break;
     case ALGORITHM_HALVING_DOUBLING: solve_halving(s, run, first); break;

@@ -1,5 +1,6 @@
 """Random workloads on random clusters, with times that often coincide."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from layerdag.errors import SimulationError
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import (
+    Congestion,
     Dimension,
     MemoryConfig,
     NetworkConfig,
@@ -214,3 +216,30 @@ def _shared_program(seed: int, kind: int, scopes: tuple[str, ...]) -> Trace:
             nodes.append(send(id, shift, size, deps, tag=step))
             nodes.append(recv(id + 1, shift + 1, size, deps, tag=step))
     return build_trace(nodes)
+
+
+def random_rings(seed: int) -> LoweredProgram:
+    """Return collectives of all ranks on rings of neighbors whose links are shared."""
+    rng = np.random.default_rng(seed)
+    cluster, kinds = random_cluster(rng), (Topology.RING, Topology.FULLY_CONNECTED)
+    links = tuple(
+        replace(d, topology=pick(rng, *kinds), latency_ns=pick(rng, 0.0, 37.5, 2000.0))
+        for d in cluster.network.dimensions
+    )
+    rings = ("ring",) * len(links)
+    system = replace(
+        cluster.system, all_reduce=rings, all_gather=rings, reduce_scatter=rings, broadcast=()
+    )
+    streams = pick(rng, 1, 1, 2)
+    options = replace(cluster.options, congestion=Congestion.AWARE_MULTI, comm_streams=streams)
+    wanted = [(pick(rng, *TYPES[:3]), pick(rng, 8, 1000, 4096)) for _ in range(pick(rng, 1, 2, 3))]
+    late = pick(rng, 0, 1, 30, 3000)
+    nodes = []
+    for _ in range(math.prod(d.npus for d in links)):
+        own = [comp(0, 1, duration_ns=10 + late * int(rng.integers(4)))]
+        for kind, size in wanted:
+            own.append(coll(len(own), kind, size, (len(own) - 1,)))
+            own.append(comp(len(own), 1, (len(own) - 1,), duration_ns=pick(rng, 10, 10, 50)))
+        nodes.append(own)
+    cluster = replace(cluster, network=NetworkConfig(links), system=system, options=options)
+    return lower(workload(*nodes), cluster, MeasuredCompute())

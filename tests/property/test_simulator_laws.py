@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 from laws import tried
-from random_clusters import alike_program, random_collective, random_program
+from random_clusters import alike_program, random_collective, random_program, random_rings
 from simulator_traces import coll, comp, system, workload
 
 from layerdag.errors import LayerdagError
@@ -20,9 +20,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @lasting
-@given(seeds)
-def test_solving_collectives_equals_sending_their_messages(seed):
-    program = random_program(seed)
+@given(seeds, st.sampled_from([random_program, random_rings]))
+def test_solving_collectives_equals_sending_their_messages(seed, make):
+    program = make(seed)
     solved = kernel.run_with(program, kernel.Method.SOLVED)
     sent = kernel.run_with(program, kernel.Method.MESSAGES)
     if solved is None or (solved.finish_ns < 0).any():
