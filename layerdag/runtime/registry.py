@@ -2,11 +2,13 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -79,11 +81,13 @@ class Registry(Generic[T]):
             raise ConfigError(self._unknown(name))
         return self._loaded(name, entry)
 
-    def _installed(self) -> dict[str, EntryPoint]:
+    def _installed(self) -> "dict[str, EntryPoint]":
         """Return the entry points of installed packages by name; nothing is imported."""
+        from importlib.metadata import entry_points  # half of a simulation's own start
+
         return {entry.name: entry for entry in entry_points(group=self.group)}
 
-    def _loaded(self, name: str, entry: EntryPoint) -> T:
+    def _loaded(self, name: str, entry: "EntryPoint") -> T:
         """Return the object of an entry point.
 
         Raises:

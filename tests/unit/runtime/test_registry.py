@@ -1,11 +1,11 @@
 """Registries: names of this process and of entry points, and nothing else."""
 
+from importlib import metadata
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.runtime import registry as module
 from layerdag.runtime.registry import Registry
 
 
@@ -18,7 +18,8 @@ def check(name: str, value: object) -> None:
 def things(monkeypatch: pytest.MonkeyPatch) -> Registry:
     points = [EntryPoint("hypot", "math:hypot", "t"), EntryPoint("pi", "math:pi", "t")]
     points.append(EntryPoint("gone", "no_such_module_at_all:x", "t"))
-    monkeypatch.setattr(module, "entry_points", lambda group: points if group == "t" else [])
+    found = {"t": points}
+    monkeypatch.setattr(metadata, "entry_points", lambda group: found.get(group, []))
     return Registry("thing", "t", check, {"sqrt": "math:sqrt"})
 
 
