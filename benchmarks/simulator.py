@@ -41,7 +41,13 @@ COLLECTIVES = (
     ("halvingDoubling", 1024, "unaware"),
     ("direct", 256, "unaware"),
     ("ring", 256, "aware"),
+    ("ring", 1024, "aware"),
 )
+DESCRIBED = {
+    "gpt3-175b on 32768": {"sequence": 2048, "sequence_parallel": True, "zero": 1},
+    "llama3-405b on 16384": {"sequence": 8192},
+}
+"""Jobs of ``layerdag workload``, tensor 8, pipeline 16, 16 micro-batches of one sequence."""
 IN_MEMORY = "llm in memory"
 FOLDER = Path(__file__).parent
 
@@ -107,6 +113,20 @@ def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dic
     return {"ranks": result.num_ranks, "nodes": result.num_nodes, "makespan_ns": result.makespan_ns}
 
 
+def described(name: str) -> dict[str, object]:
+    """Build and simulate a job of ``DESCRIBED``, from a model's name to ticks."""
+    from layerdag.simulator.run import simulate
+    from layerdag.workloads.transformer import transformer_workload
+
+    model, _, ranks = name.partition(" on ")
+    data = int(ranks) // 128
+    plan = {"tensor": 8, "pipeline": 16, "data": data, "micro_batches": 16, "batch": 16 * data}
+    result = simulate(transformer_workload(model, **plan, **DESCRIBED[name]), compute="h100")
+    ran = len(result.outcome.ranks.rank_K)
+    sizes = {"ranks": result.num_ranks, "ranks_run": ran, "nodes": result.num_nodes}
+    return {**sizes, "makespan_ns": result.makespan_ns}
+
+
 def compute_chain(nodes: int) -> dict[str, object]:
     """Simulate ``nodes`` compute nodes on one rank; the trace is not part of the time."""
     sys.path.insert(0, str(FOLDER))
@@ -156,10 +176,11 @@ def write_ring(folder: str, ranks: int) -> dict[str, object]:
     return {}
 
 
-def whole_command(command: str, folder: str, repeats: int) -> dict[str, object]:
+def whole_command(command: str, folder: str, repeats: int, congestion: str) -> dict[str, object]:
     """Time ``layerdag simulate`` on the files of ``write_ring``, as a user would start it."""
     words = [command, "simulate", "--workload", f"{folder}/workload", "--json"]
     words += ["--system", f"{folder}/system.json", "--network", f"{folder}/network.yml"]
+    words += ["--congestion", congestion]
     seconds = []
     for _ in range(repeats):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -233,8 +254,11 @@ def results(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]
         yield name, measured("single_collective", algorithm, ranks, congestion) | quoted
     with tempfile.TemporaryDirectory() as folder:
         measured("write_ring", folder, 1024)
-        name = "whole command, ring 1024 from files"
-        yield name, whole_command(args.command, folder, args.repeats)
+        for way in ("unaware", "aware"):
+            name = f"whole command, ring 1024 from files, {way}"
+            yield name, whole_command(args.command, folder, args.repeats, way)
+    for name in DESCRIBED:
+        yield name, measured("described", name)
     yield "compute", measured("compute_chain", 1_000_000)
     for ranks in (1024, 32768):
         if ranks <= args.max_ranks:

@@ -221,7 +221,9 @@ def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
     names, stated = _path_names(result, path), _path_texts(result, path, OPERATOR)
     for node, name, operator in zip(path, names, stated, strict=True):
         which = int(program.class_of_rank[node.rank])
-        label = labels.setdefault(which, _labels(program.classes[which], program))[node.row]
+        if which not in labels:
+            labels[which] = _labels(program.classes[which], program)
+        label = labels[which][node.row]
         if label in ("compute", "cpu"):
             label = operator or name or label
         elif label.startswith("dim "):
@@ -269,8 +271,7 @@ class _Walker:
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
         self._program: LoweredProgram = result.program
-        self._joined = _collectives(self._program)
-        self._sent = _messages(self._program)
+        self._with = _Partners(self._program)
         self._parents: dict[int, list[list[int]]] = {}
 
     def times(self, rank: int, row: int) -> tuple[int, int]:
@@ -297,12 +298,11 @@ class _Walker:
         return node.rank, found
 
     def _partners(self, rank: int, row: int) -> list[tuple[int, int]]:
-        nodes = self._program.of_rank(rank)
-        if nodes.kind_N[row] == NodeKind.COLLECTIVE:
-            return self._joined[rank, row]
-        if nodes.kind_N[row] == NodeKind.RECV and (rank, row) in self._sent:
-            return [(rank, row), self._sent[rank, row]]
-        return [(rank, row)]
+        kind = self._program.classes[self._program.class_of_rank[rank]].kind_N[row]
+        if kind == NodeKind.COLLECTIVE:
+            return self._with.of_collective(rank, row)
+        sent = self._with.of_receive(rank, row) if kind == NodeKind.RECV else None
+        return [(rank, row)] if sent is None else [(rank, row), sent]
 
     def _parent_ending_at(self, rank: int, row: int, time: int) -> int | None:
         which = int(self._program.class_of_rank[rank])
@@ -312,7 +312,7 @@ class _Walker:
         return next(ending, None)
 
     def _slot_holder(self, rank: int, row: int, time: int) -> int | None:
-        slot_N = self._program.of_rank(rank).slot_N
+        slot_N = self._program.classes[self._program.class_of_rank[rank]].slot_N
         if slot_N[row] == Slot.NONE:
             return None
         issue_N, finish_N = self._result.ticks(rank)
@@ -329,42 +329,56 @@ def _parents(nodes: ClassProgram) -> list[list[int]]:
     return parents
 
 
-def _in_issue_order(program: LoweredProgram, rank: int, kind: NodeKind) -> list[int]:
-    return np.flatnonzero(program.of_rank(rank).kind_N == kind).tolist()
+class _Partners:
+    """Finds the nodes of other ranks that a node ran with, from where each rank lists them.
 
-
-def _collectives(program: LoweredProgram) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """Return for each collective (rank, row) the nodes of all ranks that take part in it.
-
-    The n-th collective of a group on one rank belongs to the n-th on the others, in ascending id.
+    Args:
+        program: What was run.
     """
-    together: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for rank in range(program.num_ranks):
-        seen: dict[int, int] = defaultdict(int)
-        tag_N = program.of_rank(rank).tag_N
-        for row in _in_issue_order(program, rank, NodeKind.COLLECTIVE):
-            group = int(tag_N[row])
-            together[group, seen[group]].append((rank, row))
-            seen[group] += 1
-    return {member: members for members in together.values() for member in members}
+
+    def __init__(self, program: LoweredProgram) -> None:
+        self._program = program
+        self._rows: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+
+    def of_collective(self, rank: int, row: int) -> list[tuple[int, int]]:
+        """Return the nodes of all ranks that take part in a collective, its own among them.
+
+        The n-th collective of a group on one rank belongs to the n-th on the others, in ascending
+        id.
+        """
+        group = int(self._program.of_rank(rank).tag_N[row])
+        place = self._of_group(rank, group).index(row)
+        members: Sequence[int] = range(self._program.num_ranks)
+        if group >= 0:
+            members = sorted(self._program.groups.members(group).tolist())
+        every = ((member, self._of_group(member, group)) for member in members)
+        return [(member, rows[place]) for member, rows in every if place < len(rows)]
+
+    def _of_group(self, rank: int, group: int) -> list[int]:
+        """Return the rows of a rank with collectives of a group."""
+        program, which = self._program, int(self._program.class_of_rank[rank])
+        nodes, first = program.classes[which], int(program.role_ptr[rank])
+        role = program.role[first : first + len(nodes.groups)]
+        known = tuple(nodes.groups[at] for at in np.flatnonzero(role == group).tolist())
+        tags = (-1,) if group < 0 else known
+        if (which, tags) not in self._rows:
+            mine_N = (nodes.kind_N == NodeKind.COLLECTIVE) & np.isin(nodes.tag_N, tags)
+            self._rows[which, tags] = np.flatnonzero(mine_N).tolist()
+        return self._rows[which, tags]
+
+    def of_receive(self, rank: int, row: int) -> tuple[int, int] | None:
+        """Return the send of a receive: the n-th with the n-th of equal messages."""
+        nodes = self._program.of_rank(rank)
+        source, what = int(nodes.peer_N[row]), (int(nodes.tag_N[row]), int(nodes.cost_N[row]))
+        place = int(np.searchsorted(_equal(nodes, NodeKind.RECV, source, what), row))
+        sends = _equal(self._program.of_rank(source), NodeKind.SEND, rank, what)
+        return (source, int(sends[place])) if place < len(sends) else None
 
 
-def _messages(program: LoweredProgram) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return for each receive (rank, row) its send, the n-th with the n-th of equal messages."""
-    sends: dict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
-    receives: dict[tuple[int, int, int, int], list[tuple[int, int]]] = defaultdict(list)
-    for rank in range(program.num_ranks):
-        nodes = program.of_rank(rank)
-        for kind, table in ((NodeKind.SEND, sends), (NodeKind.RECV, receives)):
-            for row in _in_issue_order(program, rank, kind):
-                peer, tag, size = (int(c[row]) for c in (nodes.peer_N, nodes.tag_N, nodes.cost_N))
-                ends = (rank, peer) if kind is NodeKind.SEND else (peer, rank)
-                table[*ends, tag, size].append((rank, row))
-    return {
-        receive: send
-        for key, found in receives.items()
-        for receive, send in zip(found, sends[key], strict=False)
-    }
+def _equal(nodes: ClassProgram, kind: NodeKind, peer: int, what: tuple[int, int]) -> np.ndarray:
+    """Return the rows of sends or receives with a peer, a tag and a size."""
+    same_N = (nodes.kind_N == kind) & (nodes.peer_N == peer)
+    return np.flatnonzero(same_N & (nodes.tag_N == what[0]) & (nodes.cost_N == what[1]))
 
 
 @dataclass(frozen=True, eq=False)
