@@ -29,7 +29,7 @@ from layerdag.simulator.config import Congestion, MemoryConfig, MemoryKind, Topo
 from layerdag.simulator.lowering import ClassProgram, Lowering, NodeKind, for_rank, positions_in
 from layerdag.traces.trace import LazyTraces, NodeType, RankClass, Trace, Wire, Workload
 
-_MOST_TRIED = 8  # classes with equal columns that a trace is compared with
+_MOST_TRIED = 256  # classes with equal columns that a trace is compared with
 
 
 @final
@@ -59,12 +59,14 @@ class ProgramCache:
 
         A rank that could not run its trace is like no other, so that lowering it tells why.
         """
-        for known in self._known.get(_columns(trace), ()):
+        similar = self._known.get(_columns(trace), [])
+        for place, known in enumerate(similar):
             if not known.differs_in_ends_only(trace):
                 continue
             groups = self._groups_of(known, trace, rank)
             peers = known.peers_of(trace, rank, len(self._groups.rank_ptr) - 1)
             if groups is not None and peers is not None:
+                similar.insert(0, similar.pop(place))  # the next rank is mostly of the same class
                 return known.index, (*groups, *peers)
         return None
 

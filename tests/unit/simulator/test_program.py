@@ -246,6 +246,13 @@ def test_ranks_read_from_files_share_a_class(tmp_path):
     np.testing.assert_array_equal(result.finish_ns, made.finish_ns)
 
 
+def test_every_stage_of_a_long_pipeline_is_lowered_once(tmp_path):
+    shape = dataclasses.replace(GPT, layers=24)
+    write_workload(small(shape, data=2, pipeline=12).workload(), tmp_path / "w")
+    result = simulate(read_workload(tmp_path / "w"), Cluster.preset("small"), compute="h100")
+    assert len(result.program.classes) == 12
+
+
 def test_ranks_of_a_shared_class_may_differ_in_speed():
     workload = small(LLAMA, **PLANS[0]).workload()
     variation = Variation({1: 3.0, 5: 0.5})
