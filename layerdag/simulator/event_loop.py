@@ -20,7 +20,7 @@ MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
 GROUP_DELAY_NS = 10
 GROUP_TAGS = 1_000_000
 _OUT_OF_MEMORY, _NOT_EXACT, _NOT_ALIKE = 1, 2, 3
-WORTH_DIVIDING = 1 << 15
+WORTH_DIVIDING = 1 << 14
 """Nodes of all ranks from which on it is looked for ranks that behave alike."""
 _MOST_TRIES = 4  # each sets ranks apart whose places in a kind of phase differ
 

@@ -45,6 +45,7 @@ class ProgramCache:
         self._groups, self._sizes = groups, sizes
         self._known: dict[Hashable, list[_Class]] = {}
         self._extents: dict[int, tuple[int, tuple[RankStride, ...] | None]] = {}
+        self._places: dict[str, int | None] = {"": -1, "0": -1}
 
     def add(self, index: int, trace: Trace, program: ClassProgram) -> None:
         """Note a class by the trace of its first rank."""
@@ -135,9 +136,10 @@ class ProgramCache:
 
     def _group(self, name: str) -> int | None:
         """Return the place of a group, -1 for all ranks, None if it is not described."""
-        if name in ("", "0"):
-            return -1
-        return self._groups.index_of.get(str(int(name)) if is_group_name(name) else "")
+        if name not in self._places:
+            known = str(int(name)) if is_group_name(name) else ""
+            self._places[name] = self._groups.index_of.get(known)
+        return self._places[name]
 
     def _extent(self, group: int) -> tuple[int, tuple[RankStride, ...] | None]:
         """Return what a collective in a group depends on: its size, and its line in dimensions."""
@@ -227,6 +229,8 @@ class _Class:
 
     def peers_of(self, trace: Trace, rank: int, num_ranks: int) -> tuple[int, ...] | None:
         """Return the ranks that stand for the peers of the class, None if they are not alike."""
+        if not self.row_E.size:
+            return ()
         value_E = trace.attributes.word_A[self.row_E].view(np.int64)
         peer = value_E[self.other_E]
         if (value_E[~self.other_E] != rank).any():

@@ -244,8 +244,11 @@ def _stored(program: LoweredProgram) -> Iterator[str]:
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray, int]]:
     """Yield each program that computes, with its compute rows and how many ranks run it."""
+    rows: dict[int, np.ndarray] = {}  # traces from files share their columns
     for trace, ranks in workload.programs():
-        row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
+        if id(trace.type_N) not in rows:
+            rows[id(trace.type_N)] = np.flatnonzero(trace.type_N == NodeType.COMP)
+        row_M = rows[id(trace.type_N)]
         if row_M.size:
             yield trace, row_M, ranks
 

@@ -380,7 +380,7 @@ def holds_rank_files(location: str | Path) -> bool:
 def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:
     """Sort files into prefix -> rank -> path; a plain file wins over its archive."""
     sets: dict[str, dict[int, Path]] = defaultdict(dict)
-    for path in sorted(paths):
+    for path in sorted(paths, key=lambda each: each.name):  # of one folder
         found = RankFile.from_name(path.name)
         if found:
             sets[found.prefix].setdefault(found.rank, path)
