@@ -276,6 +276,18 @@ def test_described_ranks_whose_groups_lie_otherwise_in_the_network_are_lowered_a
     np.testing.assert_array_equal(found.finish_ns, alone.finish_ns)
 
 
+def test_no_group_stands_for_one_whose_members_are_farther_apart():
+    nodes = build_trace([comp(0, 5), all_reduce(1, 4096, (0,), pg_name="pairs")])
+    pairs = np.array([[0, 3], [1, 6], [2, 4], [5, 7]])
+    traces = RankTraces([nodes], np.zeros(8, dtype=np.int64), {"pairs": pairs}, [])
+    cluster = Cluster(ring(8, latency_ns=500.0), system())
+    job = lower(Workload(traces, traces.groups), cluster, MeasuredCompute())
+    found, sent = kernel.run_alike(job), kernel.run_with(job, Method.MESSAGES)
+    assert found is not None
+    assert len(found.ranks.rank_K) == 4
+    np.testing.assert_array_equal(found.rank_finish_ns[found.ranks.of_rank], sent.rank_finish_ns)
+
+
 def test_a_large_job_keeps_the_ticks_that_each_of_its_ranks_has_by_itself():
     plan = {"tensor": 4, "data": 8, "pipeline": 4, "micro_batches": 16, "batch": 128, "zero": 1}
     workload = small(LLAMA, **plan).workload()
