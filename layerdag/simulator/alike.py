@@ -7,13 +7,14 @@ events inside a tick has no part in it: where it could, the kernel gives up on s
 
 So ranks are divided into classes by what they run, and classes are divided again until (1) ranks
 of a class have, role by role, groups and lines of ranks whose members are of the same classes in
-the same places, at the same distances in the network, and peers of the same class, which know them
-by the same role. One rank of each class is run. It starts a phase in the place of all members of
-its class, and the kernel solves the phase for every member; it gives up unless (2) members of one
-class end in the same tick. If it does not, give every rank the ticks of its class: every rank does
-what its nodes ask for, by (1) every message and phase has the times that it would have between
-these very ranks, and by (2) every rank is at the tick that its own place in the phase gives it.
-That is a run of all ranks, and since the order inside ticks does not count, it is the run.
+the same places, and peers of the same class, which know them by the same role, all at the same
+distances in the network. One rank of each class is run. It starts a phase in the place of all
+members of its class, and the kernel solves the phase for every member; it gives up unless (2)
+members of one class end in the same tick. If it does not, give every rank the ticks of its class:
+every rank does what its nodes ask for, by (1) every message and phase has the times that it would
+have between these very ranks, and by (2) every rank is at the tick that its own place in the phase
+gives it. That is a run of all ranks, and since the order inside ticks does not count, it is the
+run.
 
 Nothing else keeps ranks of a class together: streams, queues and their turns are each rank's own.
 What (2) finds is a kind of phase in which places differ, such as a ring whose links have different
@@ -218,7 +219,7 @@ class _GroupTable:
             group_G = used_G[size_G == size]
             rank_GM = groups.rank[groups.ptr[group_G][:, None] + np.arange(size)].astype(np.int64)
             role_GM = roles.index.find(rank_GM, True, group_G[:, None])
-            far_GM = _distances(rank_GM, tuple(d.npus for d in program.cluster.network.dimensions))
+            far_GM = _distances(program, rank_GM)
             group_S.append(group_G)
             rank_SGM.append(rank_GM)
             fixed_SGM.append((role_GM + 1) * program.num_ranks + far_GM)
@@ -237,13 +238,13 @@ class _GroupTable:
         return color_G
 
 
-def _distances(rank_GM: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Return how far each member is from the first, each dimension closed to a ring, (G, M).
+def _distances(program: LoweredProgram, rank_GM: np.ndarray) -> np.ndarray:
+    """Return how far each rank is from the first of its row, each dimension closed to a ring.
 
     The time of a message depends on no more, whatever the topology of a dimension.
     """
     far_GM, below = np.zeros_like(rank_GM), 1
-    for size in sizes:
+    for size in (dimension.npus for dimension in program.cluster.network.dimensions):
         place_GM = rank_GM // below % size
         far_GM += (place_GM - place_GM[:, :1]) % size * below
         below *= size
@@ -279,7 +280,8 @@ class _RankClass:
         width = count + len(nodes.peers)
         entry_RW = program.role_ptr[rank_R][:, None] + np.arange(width)
         role_RW = program.role[entry_RW]
-        fixed = [roles.first_E[entry_RW], roles.back_E[entry_RW]]
+        near_RX = np.concatenate([rank_R[:, None], role_RW[:, count:]], axis=1)
+        fixed = [roles.first_E[entry_RW], roles.back_E[entry_RW], _distances(program, near_RX)]
         lines = []
         for role, kind in _phase_kinds(program, index):
             place_R = rank_R // max(kind.stride, 1) % kind.members

@@ -184,6 +184,8 @@ def alike_program(seed: int) -> LoweredProgram:
     members = {"even": number_R.reshape(-1, 2).T, "half": number_R.reshape(2, -1)}
     shifts = [pick(rng, 1, 2, ranks // 2) for _ in range(2)]
     peers = [(number_R + way * shift) % ranks for shift in shifts for way in (1, -1)]
+    if rng.integers(3) == 0:
+        peers[2] = peers[3] = number_R ^ 3  # pairs of neighbors, and pairs with a pair between
     scopes = ("", "even", "half") if _serves_groups(cluster) else ("",)
     programs = [_shared_program(seed, kind, scopes) for kind in range(kinds)]
     kind_R = number_R * kinds // ranks if rng.integers(2) else number_R % kinds

@@ -276,10 +276,16 @@ def test_described_ranks_whose_groups_lie_otherwise_in_the_network_are_lowered_a
     np.testing.assert_array_equal(found.finish_ns, alone.finish_ns)
 
 
-def test_no_group_stands_for_one_whose_members_are_farther_apart():
-    nodes = build_trace([comp(0, 5), all_reduce(1, 4096, (0,), pg_name="pairs")])
-    pairs = np.array([[0, 3], [1, 6], [2, 4], [5, 7]])
-    traces = RankTraces([nodes], np.zeros(8, dtype=np.int64), {"pairs": pairs}, [])
+@pytest.mark.parametrize(
+    "communication",
+    [[all_reduce(1, 4096, (0,), pg_name="pairs")], [send(1, 0, 4096, (0,)), recv(2, 0, 4096)]],
+    ids=["groups", "messages"],
+)
+def test_no_rank_stands_for_one_whose_partner_is_farther_away(communication):
+    nodes = build_trace([comp(0, 5), *communication])
+    pairs, partner_R = np.array([[0, 3], [1, 6], [2, 4], [5, 7]]), np.zeros(8, dtype=np.int64)
+    partner_R[pairs] = pairs[:, ::-1]
+    traces = RankTraces([nodes], np.zeros(8, dtype=np.int64), {"pairs": pairs}, [partner_R])
     cluster = Cluster(ring(8, latency_ns=500.0), system())
     job = lower(Workload(traces, traces.groups), cluster, MeasuredCompute())
     found, sent = kernel.run_alike(job), kernel.run_with(job, Method.MESSAGES)
