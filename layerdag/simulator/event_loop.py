@@ -175,9 +175,8 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
         SimulationError: If memory runs out.
     """
     if _solvable(program):
-        shares = program.cluster.options.congestion is not Congestion.UNAWARE
         outcome = None
-        if int(program.out_ptr[-1]) >= WORTH_DIVIDING and not shares:
+        if int(program.out_ptr[-1]) >= WORTH_DIVIDING:
             outcome = run_alike(program)
         outcome = outcome or run_with(program, Method.SOLVED)
         if outcome is not None and (outcome.finish_ns >= 0).all():
@@ -190,12 +189,15 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
 def run_alike(program: LoweredProgram) -> KernelOutput | None:
     """Run one rank for all that behave alike, collectives solved; None if this is not to be had.
 
-    That is where hardly any ranks are alike, where solving is not exact, and where not all runs to
-    its end, so that it has to be told which rank waits for what.
+    That is where links are shared, whose occupants are not told apart by classes of ranks, where
+    hardly any ranks are alike, where solving is not exact, and where not all runs to its end, so
+    that it has to be told which rank waits for what.
 
     Raises:
         SimulationError: If memory runs out.
     """
+    if program.cluster.options.congestion is not Congestion.UNAWARE:
+        return None
     apart: frozenset[PhaseKind] = frozenset()
     for _ in range(_MOST_TRIES):
         ranks = stand_ins(program, apart)
