@@ -151,16 +151,16 @@ def told_apart(programs: dict[str, list[Program]], seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for features in ("counts", "rules"):
         for name in ("samples", "train"):
-            sets = [
+            own_BF, real_BF = (
                 jobs.features_BF if features == "counts" else jobs.rule_features_BF()
                 for jobs in (judged[name], judged["test"])
-            ]
+            )
             graphs = [*judged[name].graphs, *judged["test"].graphs]
-            area_R = job_areas(*sets, structures(graphs), seed=seed, replicates=200)
+            area_R = job_areas(own_BF, real_BF, structures(graphs), seed=seed, replicates=200)
             found[f"{features}, {name}"] = {
                 "auroc": round(float(area_R[0]), 3),
                 "interval": np.quantile(area_R[1:], (0.025, 0.975)).round(3).tolist(),
-                "of": len(sets[0]),
+                "of": len(own_BF),
             }
     return found
 

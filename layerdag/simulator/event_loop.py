@@ -10,10 +10,16 @@ import numpy as np
 from layerdag.errors import LayerdagError, SimulationError
 from layerdag.graph.topology import pointers
 from layerdag.runtime.native import library
-from layerdag.simulator.alike import PhaseKind, StandIns, chosen_rows, everyone, stand_ins
 from layerdag.simulator.config import Congestion
 from layerdag.simulator.lowering import ClassProgram, NodeKind, positions_in
 from layerdag.simulator.program import LoweredProgram, TopologyCode, endpoint_delay, memory_ranks
+from layerdag.simulator.rank_symmetry import (
+    PhaseKind,
+    Representatives,
+    chosen_rows,
+    everyone,
+    representatives,
+)
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, communicates
 
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
@@ -50,7 +56,7 @@ _FIELDS = (
         for name in (
             "class_of_rank",
             "number",
-            "stand_in",
+            "representative",
         )
     ),
     ("num_numbers", "i"),
@@ -135,7 +141,7 @@ class KernelOutput:
             -1 for none.
     """
 
-    ranks: StandIns
+    ranks: Representatives
     ptr_K1: np.ndarray
     issue_ns: np.ndarray
     finish_ns: np.ndarray
@@ -200,7 +206,7 @@ def run_alike(program: LoweredProgram) -> KernelOutput | None:
         return None
     apart: frozenset[PhaseKind] = frozenset()
     for _ in range(_MOST_TRIES):
-        ranks = stand_ins(program, apart)
+        ranks = representatives(program, apart)
         found = None if ranks is None else _run(program, Method.SOLVED, ranks)
         if not isinstance(found, PhaseKind):
             usable = found is not None and found.is_complete and found.instant < 0
@@ -230,7 +236,9 @@ def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:
     return outcome
 
 
-def _run(program: LoweredProgram, method: Method, run: StandIns) -> KernelOutput | PhaseKind | None:
+def _run(
+    program: LoweredProgram, method: Method, run: Representatives
+) -> KernelOutput | PhaseKind | None:
     """Run some of the ranks by one method; a kind of phase where places differ that should not."""
     arrays = _arrays(program, run)
     given = _Input(
@@ -299,7 +307,7 @@ def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(list(parts)), dtype=dtype)
 
 
-def _arrays(program: LoweredProgram, run: StandIns) -> dict[str, np.ndarray]:
+def _arrays(program: LoweredProgram, run: Representatives) -> dict[str, np.ndarray]:
     """Return every array of struct Input; they must outlive the call."""
     classes, groups = program.classes, program.groups
     class_K = np.ascontiguousarray(program.class_of_rank[run.rank_K])
@@ -318,7 +326,7 @@ def _arrays(program: LoweredProgram, run: StandIns) -> dict[str, np.ndarray]:
     return {
         "class_of_rank": class_K,
         "number": run.rank_K,
-        "stand_in": run.of_rank,
+        "representative": run.of_rank,
         "node_ptr": pointers([len(c.id_N) for c in classes]),
         "kind": _joined((c.kind_N for c in classes), np.uint8),
         "slot": _joined((c.slot_N for c in classes), np.uint8),

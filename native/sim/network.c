@@ -191,7 +191,7 @@ void sim_send(Sim *s, int32_t src, int32_t dst, int64_t tag, int64_t size, Callb
  * its own time, and is known by the names that the receiver has for it. */
 void sim_send_alike(Sim *s, int32_t rank, int64_t role, int64_t tag, int64_t size, Callback sent) {
     const Input *in = s->in;
-    int32_t index = sim_take(s, &s->message), to = in->role[role], dst = in->stand_in[to];
+    int32_t index = sim_take(s, &s->message), to = in->role[role], dst = in->representative[to];
     POOL(s, Message, message, index) = (Message){in->sender[role], dst, -1, -1, NO_SWITCH, tag, size, sent};
     int64_t time = sim_transfer_ns(in, in->number[rank], to, size);
     /* A message that takes no time carries the order of one rank's tick into another's. */

@@ -51,12 +51,12 @@ typedef struct {
 /* Nodes are stored once per class of ranks; *_ptr have one entry more than what they index.
  *
  * A rank of the kernel may stand for several of the cluster that behave alike (only with solve_runs,
- * layerdag/simulator/alike.py). Its own number, which says where it lies in the network, is number[rank]. */
+ * layerdag/simulator/rank_symmetry.py). Its own number, which says where it lies in the network, is number[rank]. */
 typedef struct {
     int64_t num_ranks, num_classes, num_dims, num_plans, num_groups;
     const int32_t *class_of_rank;
     const int32_t *number;   /* of each rank in the cluster */
-    const int32_t *stand_in; /* which rank stands for each rank of the cluster */
+    const int32_t *representative; /* which rank stands for each rank of the cluster */
     int64_t num_numbers;     /* ranks of the cluster */
     const int64_t *node_ptr; /* nodes of a class, in ascending node id */
     const uint8_t *kind, *slot;

@@ -248,7 +248,7 @@ void sim_join(Sim *s, int32_t index) {
     Stream *stream = &POOL(s, Stream, stream, index);
     const Phase *p = sim_phase_of(s, stream);
     int32_t base = p->stride == 0 ? -1 - in->group_like[stream->group]
-                                  : in->stand_in[sim_member(s, stream, p, 0)];
+                                  : in->representative[sim_member(s, stream, p, 0)];
     int32_t entry = sim_find(s, stream->tag, base, stream->phase, -1);
     Match *match = &POOL(s, Match, match, entry);
     if (match->arrived == 0) {
@@ -263,7 +263,7 @@ void sim_join(Sim *s, int32_t index) {
         differs = differs || take_place(s, run, stream->place, index);
     } else {
         for (int32_t i = p->members - 1; i >= 0 && !differs; i--) {
-            if (in->stand_in[sim_member(s, stream, p, i)] != stream->rank) continue;
+            if (in->representative[sim_member(s, stream, p, i)] != stream->rank) continue;
             differs = take_place(s, run, i, index);
             stream->place = i;
         }

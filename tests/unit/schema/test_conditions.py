@@ -64,7 +64,7 @@ def test_graphs_without_numbers_are_cells_of_their_categories():
 
 
 def test_a_small_cell_takes_its_numbers_from_its_neighbors_too():
-    """Ten graphs of 8 are too few for a mean of their own; thirty others have the mean of all, 2."""
+    """Ten graphs of 8 are too few for their own mean; thirty others are moved to that of all, 2."""
     assert NUMBERS_BY == 20
     category_BM = np.repeat([[0], [1]], [30, 10], axis=0)
     number_BC = np.repeat([[0.0], [8.0]], [30, 10], axis=0)

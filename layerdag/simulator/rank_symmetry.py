@@ -45,15 +45,15 @@ class PhaseKind:
 
 
 @dataclass(frozen=True, eq=False)
-class StandIns:
+class Representatives:
     """The ranks that are run, each for itself and for those that behave alike.
 
     Attributes:
         rank_K: int32, the ranks, ascending.
         of_rank: int32 (R,), place in ``rank_K`` of the rank that stands for each rank.
         of_group: int32 (G,), the group that stands for each group.
-        sender: int32, as ``LoweredProgram.role``: by what rank the stand-in of a peer knows the
-            rank; anything where the role is that of a group.
+        sender: int32, as ``LoweredProgram.role``: by what rank the representative of a peer knows
+            the rank; anything where the role is that of a group.
     """
 
     rank_K: np.ndarray
@@ -62,19 +62,19 @@ class StandIns:
     sender: np.ndarray
 
 
-def everyone(program: LoweredProgram) -> StandIns:
+def everyone(program: LoweredProgram) -> Representatives:
     """Return that every rank stands for itself."""
     rank_R = np.arange(program.num_ranks, dtype=np.int32)
     group_G = np.arange(len(program.groups.names), dtype=np.int32)
-    return StandIns(rank_R, rank_R, group_G, np.repeat(rank_R, np.diff(program.role_ptr)))
+    return Representatives(rank_R, rank_R, group_G, np.repeat(rank_R, np.diff(program.role_ptr)))
 
 
-def stand_ins(program: LoweredProgram, apart: frozenset[PhaseKind]) -> StandIns | None:
+def representatives(program: LoweredProgram, apart: frozenset[PhaseKind]) -> Representatives | None:
     """Return ranks that stand for all others, None where not half of the ranks can be left out.
 
     Args:
         program: What is run.
-        apart: Phases in which ranks in different places are no stand-ins for each other.
+        apart: Phases in which ranks in different places are no representatives for each other.
     """
     if 2 * len(np.unique(program.class_of_rank)) > program.num_ranks:
         return None
@@ -110,7 +110,7 @@ def stand_ins(program: LoweredProgram, apart: frozenset[PhaseKind]) -> StandIns 
     peer_E = np.flatnonzero(~roles.grouped_E)
     stands_E = rank_K[of_rank[program.role[peer_E]]]
     sender[peer_E] = program.role[program.role_ptr[stands_E] + roles.back_E[peer_E]]
-    return StandIns(rank_K, of_rank, first_G[like_G].astype(np.int32), sender)
+    return Representatives(rank_K, of_rank, first_G[like_G].astype(np.int32), sender)
 
 
 def _groups_are_sets(program: LoweredProgram) -> bool:
