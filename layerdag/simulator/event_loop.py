@@ -183,7 +183,7 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
     if _solvable(program):
         outcome = None
         if int(program.out_ptr[-1]) >= WORTH_DIVIDING:
-            outcome = run_alike(program)
+            outcome = run_representatives(program)
         outcome = outcome or run_with(program, Method.SOLVED)
         if outcome is not None and (outcome.finish_ns >= 0).all():
             return outcome
@@ -192,7 +192,7 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
     return outcome
 
 
-def run_alike(program: LoweredProgram) -> KernelOutput | None:
+def run_representatives(program: LoweredProgram) -> KernelOutput | None:
     """Run one rank for all that behave alike, collectives solved; None if this is not to be had.
 
     That is where links are shared, whose occupants are not told apart by classes of ranks, where

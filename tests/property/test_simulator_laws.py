@@ -46,7 +46,7 @@ def test_ranks_that_one_stands_for_have_the_ticks_of_all_messages():
     fewer = 0
     for seed in range(120):
         program = alike_program(seed)
-        found = kernel.run_alike(program)
+        found = kernel.run_representatives(program)
         if found is None:
             continue
         sent = kernel.run_with(program, kernel.Method.MESSAGES)

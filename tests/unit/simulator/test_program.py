@@ -288,7 +288,7 @@ def test_no_rank_stands_for_one_whose_partner_is_farther_away(communication):
     traces = RankTraces([nodes], np.zeros(8, dtype=np.int64), {"pairs": pairs}, [partner_R])
     cluster = Cluster(ring(8, latency_ns=500.0), system())
     job = lower(Workload(traces, traces.groups), cluster, MeasuredCompute())
-    found, sent = kernel.run_alike(job), kernel.run_with(job, Method.MESSAGES)
+    found, sent = kernel.run_representatives(job), kernel.run_with(job, Method.MESSAGES)
     assert found is not None
     assert len(found.ranks.rank_K) == 4
     np.testing.assert_array_equal(found.rank_finish_ns[found.ranks.of_rank], sent.rank_finish_ns)
