@@ -8,6 +8,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -112,10 +113,10 @@ def _kill(process: BaseProcess) -> None:
 
 def _measure(part: Part, sender: Connection) -> None:
     """Make the rows of a part and send them."""
-    import torch
-
     os.setsid()  # what it starts is killed with it
     if part.threads:
+        import torch
+
         torch.set_num_threads(part.threads)
     for measurement in part.measurements:
         start = time.monotonic()
@@ -126,6 +127,6 @@ def _measure(part: Part, sender: Connection) -> None:
             found = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
         seconds = time.monotonic() - start
         sender.send({**measurement.label, **found, "row_s": seconds})
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+            sys.modules["torch"].cuda.empty_cache()
     sender.close()

@@ -2,10 +2,12 @@
 
 import gc
 import os
+import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from pkgutil import resolve_name
 
 import first_calls
 import jaxtyping
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 from absl import logging as absl_logging
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.plugins.config_source import ConfigResult
 from hypothesis import settings
 from laws import USUAL
 from threadpoolctl import threadpool_limits
@@ -49,8 +53,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def pytest_collection_finish() -> None:
-    """Search for cycles from here on, among what tests make."""
+    """Search for cycles from here on, among what tests make, and thirty times as seldom."""
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     gc.enable()
 
 
@@ -75,6 +80,31 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", inside.startswith(WHOLE_COMMANDS))
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_fingerprints() -> Iterator[None]:
+    """Hash the graphs of a split once: 100,000 rounds, for secrecy, take 0.1 s of a data set."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layerdag.datasets.splits.ROUNDS", 1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def configs_read_once() -> Iterator[None]:
+    """Let Hydra parse a file of settings once: a command composes them up to four times."""
+    read, known = FileConfigSource.load_config, {}
+
+    def load_config(source: FileConfigSource, config_path: str) -> ConfigResult:
+        path = Path(source.path, config_path).with_suffix(".yaml")
+        key = (path, source.provider, path.stat().st_mtime_ns if path.exists() else None)
+        if key not in known:
+            known[key] = pickle.dumps(read(source, config_path))
+        return pickle.loads(known[key])  # Hydra changes what it is given
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileConfigSource, "load_config", load_config)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +139,26 @@ def ready_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     context = get_context("forkserver")
     context.set_forkserver_preload(["layerdag.sampling.generation"])
     monkeypatch.setattr("layerdag.runtime.processes.get_context", lambda _: context)
+
+
+@pytest.fixture
+def computed_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let a function, by its dotted name, return its first result again in this test.
+
+    What a command prints of it as text and as JSON is then computed once.
+    """
+
+    def patch(name: str) -> None:
+        compute, results = resolve_name(name), []
+
+        def first(*args: object, **more: object) -> object:
+            if not results:
+                results.append(compute(*args, **more))
+            return results[0]
+
+        monkeypatch.setattr(name, first)
+
+    return patch
 
 
 @pytest.fixture

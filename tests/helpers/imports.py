@@ -14,7 +14,12 @@ ROOT = PACKAGE.parent
 @cache
 def sources() -> dict[str, ast.Module]:
     """Return the syntax tree of every file of the package, by dotted name."""
-    return {dotted(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+    return {dotted(path): _tree(path) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def dotted(path: Path) -> str:
@@ -29,11 +34,16 @@ def packages() -> frozenset[str]:
     return frozenset(dotted(path) for path in PACKAGE.rglob("__init__.py"))
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield (module, name) of each import of the package, also inside functions.
+@cache
+def imported(tree: ast.AST) -> tuple[tuple[str, str], ...]:
+    """Return (module, name) of each import of the package, also inside functions.
 
     What is imported for annotations only does not count.
     """
+    return tuple(_imported(tree))
+
+
+def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
@@ -41,7 +51,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((str(node.module), alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from ((a.name, "") for a in node.names if a.name.startswith("layerdag"))
-        yield from imported(node)
+        yield from _imported(node)
 
 
 def files_of(name: str, tree: ast.AST) -> set[str]:
@@ -58,7 +68,7 @@ def package_of(name: str) -> str:
 
 def face(package: str) -> tuple[str, ...]:
     """Return what a package hands out."""
-    for node in sources()[package].body:
+    for node in _tree(ROOT.joinpath(*package.split("."), "__init__.py")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return tuple(ast.literal_eval(node.value))
     return ()

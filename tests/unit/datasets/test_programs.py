@@ -3,6 +3,7 @@
 import importlib
 import json
 import lzma
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -26,6 +27,19 @@ DATA = Path(__file__).resolve().parents[3] / "data"
 @pytest.fixture(scope="module")
 def mlps():
     return load_programs(families=("mlp",))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def known(cache):
+    """The same, read into an empty cache, with the hashes of its structures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAYERDAG_CACHE", cache)
+        return load_programs(families=("mlp",), avoid_copies=True)
 
 
 def test_programs_of_one_structure_are_in_one_split(mlps):
@@ -88,9 +102,8 @@ def test_the_corpus_holds_what_its_plan_records(family, monkeypatch):
     assert again.sizes == known["sizes"]
 
 
-def test_hashes_of_structures_are_kept_only_where_they_are_asked_for(mlps):
+def test_hashes_of_structures_are_kept_only_where_they_are_asked_for(mlps, known):
     assert not mlps.schema.structures
-    known = load_programs(families=("mlp",), avoid_copies=True)
     assert known.fingerprint == mlps.fingerprint
     held = [dag for split in known.graphs.values() for dag in split]
     assert known.schema.structures == set(known.schema.structure_hashes(held))
@@ -125,10 +138,12 @@ def test_the_schema_holds_the_plans_of_training_runs_alone(mlps):
 
 
 def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
+    (tmp_path / "read").mkdir()
     rows = {"mlp": [], "moe": []}
-    for row in program_rows(DATA / "programs"):
-        if (family := row["name"].split("_")[1]) in rows:
-            rows[family].append(row)
+    for family in rows:
+        shutil.copy(DATA / "programs" / f"{family}.jsonl.xz", tmp_path / "read")
+    for row in program_rows(tmp_path / "read"):
+        rows[row["name"].split("_")[1]].append(row)
     lines = ["name,split"]
     for row in (*rows["mlp"][:40], rows["moe"][0]):
         (tmp_path / f"{row['name']}.program.json").write_text(json.dumps(row))
@@ -152,11 +167,10 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
         load_folder(tmp_path, min_programs=0)
 
 
-def test_kept_programs_are_those_that_were_read(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path))
-    first = load_programs(families=("mlp",), avoid_copies=True)
+def test_kept_programs_are_those_that_were_read(known, cache, monkeypatch):
+    monkeypatch.setenv("LAYERDAG_CACHE", cache)
     monkeypatch.setattr("layerdag.datasets.programs._built", pytest.fail)
-    second = load_programs(families=("mlp",), avoid_copies=True)
-    assert (second.schema, second.names, second.split) == (first.schema, first.names, first.split)
-    same = zip(first.graphs["train"], second.graphs["train"], strict=True)
+    kept = load_programs(families=("mlp",), avoid_copies=True)
+    assert (kept.schema, kept.names, kept.split) == (known.schema, known.names, known.split)
+    same = zip(known.graphs["train"], kept.graphs["train"], strict=True)
     assert all(torch.equal(one.x_NA, other.x_NA) for one, other in same)

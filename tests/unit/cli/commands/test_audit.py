@@ -84,10 +84,12 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Audited:
     copies, page = write_training_graphs_as_samples(tile, folder / "samples"), folder / "audit.html"
     command = ["validate", str(copies), "--against", str(tile)]
     text, warnings, figures = io.StringIO(), io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(warnings):
-        code = main([*command, "--strict", "--report", str(page)])
-    with contextlib.redirect_stdout(figures):
-        assert main([*command, "--json"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAYERDAG_CACHE", str(folder / "entries"))
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(warnings):
+            code = main([*command, "--strict", "--report", str(page)])
+        with contextlib.redirect_stdout(figures), contextlib.redirect_stderr(io.StringIO()):
+            assert main([*command, "--json"]) == 0
     found = json.loads(figures.getvalue())
     return Audited(code, text.getvalue(), warnings.getvalue(), page, found)
 
@@ -373,8 +375,9 @@ def flows(folder: Path, start: int, count: int) -> Path:
 
 
 def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     train, holdout = flows(tmp_path / "train", 0, 12), flows(tmp_path / "holdout", 12, 12)
     made = flows(tmp_path / "made", 0, 12)
     (made / "notes.txt").write_text("made from acme_runs_77/x")
@@ -403,8 +406,9 @@ def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
 
 
 def test_an_audit_says_what_it_left_out_and_did_not_understand(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     train, holdout = flows(tmp_path / "train", 0, 4), flows(tmp_path / "holdout", 4, 4)
     made = flows(tmp_path / "made", 0, 4)
     os.truncate(train / "g1.json", 60)
