@@ -82,11 +82,20 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+FEWER = {
+    "layerdag.datasets.splits.ROUNDS": 1,  # 100,000, for secrecy, take 0.1 s of each data set
+    "layerdag.privacy.membership_attacks.TREES": 30,
+    "layerdag.privacy.membership_attacks.TRAIT_TREES": 20,
+}
+"""Repetitions that every audit makes many of and that no answer of a test depends on."""
+
+
 @pytest.fixture(scope="session", autouse=True)
-def quick_fingerprints() -> Iterator[None]:
-    """Hash the graphs of a split once: 100,000 rounds, for secrecy, take 0.1 s of a data set."""
+def fewer_repetitions() -> Iterator[None]:
+    """Make what is repeated without need a few times."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layerdag.datasets.splits.ROUNDS", 1)
+        for name, number in FEWER.items():
+            patch.setattr(name, number)
         yield
 
 

@@ -1,6 +1,7 @@
 """A small release of flow graphs: chains of letters, models of a few hundred parameters."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,21 @@ from layerdag.publication import (
     weights_audit as _shadows,
 )
 from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, workspace_lock
+from layerdag.publication.training import training_settings
 from layerdag.publication.weights_audit import RealGraphs, real_graphs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
+from layerdag.training.run import TrainSettings
 
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let models be small and trained for two steps."""
+
+    def short(*plan: object, **more: object) -> TrainSettings:
+        return replace(training_settings(*plan, **more), max_steps=2)
+
+    monkeypatch.setattr(_recipe, "training_settings", short)
     monkeypatch.setattr(_recipe, "WIDTH", 32)
     monkeypatch.setattr(_settings, "LEAST_SHADOWS", 4)
 

@@ -46,7 +46,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Release:
         return made(tmp_path_factory.mktemp("release"))
 
 
-def made(tmp_path: Path, count: int = 20, **settings: object) -> Release:
+def made(tmp_path: Path, count: int = 14, **settings: object) -> Release:
     folder = tmp_path / "traces"
     if not folder.exists():
         write_jobs(folder, count)
