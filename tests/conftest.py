@@ -60,6 +60,7 @@ def pytest_collection_finish() -> None:
 
 
 WHOLE_COMMANDS = (
+    "contract/test_damaged_json",
     "integration",
     "unit/api",
     "unit/cli",

@@ -319,8 +319,10 @@ def _facts(folder: Path) -> dict[str, Any]:
         )
     try:
         facts = parse_json(read_parsed(path, CheckpointError))
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{path}: is no JSON; fit the surrogate again.") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: is no JSON ({plain_reason(error)}); fit the surrogate again."
+        ) from None
     is_facts = isinstance(facts, dict) and type(facts.get("format")) is int
     if not is_facts or facts["format"] not in (FORMAT, SHARED_FORMAT):
         raise CheckpointError(

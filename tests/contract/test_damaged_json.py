@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,25 @@ _PYTHON = re.compile(
 )
 
 
-@pytest.mark.parametrize("kind", FILES, ids=str)
-def test_a_damaged_file_is_refused_in_plain_words(kind: JsonFile, tmp_path: Path):
-    path = kind.write(tmp_path)
+@pytest.fixture(scope="module", params=FILES, ids=str)
+def kind(request) -> JsonFile:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def written(kind, tmp_path_factory) -> Path:
+    return kind.write(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.fixture
+def path(written) -> Iterator[Path]:
+    """Return a sound file, which a test may change."""
+    sound = written.read_text()
+    yield written
+    written.write_text(sound)
+
+
+def test_a_damaged_file_is_refused_in_plain_words(kind, path):
     sound = path.read_text()
     kind.read(path)
     wrong, refused = [], 0
@@ -43,9 +60,11 @@ INSIDE_EVENTS = {"host trace", "profile"}
 """Of the objects in a list of these the last name counts, as for PyTorch's own readers."""
 
 
-@pytest.mark.parametrize("kind", FILES, ids=str)
-def test_a_name_that_stands_twice_in_an_object_is_told_or_refused(kind: JsonFile, tmp_path: Path):
-    path = kind.write(tmp_path)
+BY_DIGEST = {"names of packed graphs"}
+"""Of these whatever changes is refused."""
+
+
+def test_a_name_that_stands_twice_in_an_object_is_told_or_refused(kind, path):
     before = getattr(kind.read(path), "notes", ())
     silent = []
     for where, text in doubled(json.loads(path.read_text())):
@@ -54,7 +73,7 @@ def test_a_name_that_stands_twice_in_an_object_is_told_or_refused(kind: JsonFile
         try:
             told = getattr(kind.read(path), "notes", ()) != before
         except LayerdagError as error:
-            told = "twice" in str(error)
+            told = "twice" in str(error) or kind.name in BY_DIGEST
         if not told and not (kind.name in INSIDE_EVENTS and len(where) > 1):
             silent.append(str(where))
     assert not silent, f"{len(silent)} of {kind}: {silent[:20]}"

@@ -1,9 +1,18 @@
 """A corpus of a few small runs, cut from the embedded one, so that everything runs in seconds."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from corpus_cut import cut_corpus
+
+
+@pytest.fixture(scope="package", autouse=True)
+def read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep data sets that were read, as a user's cache does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAYERDAG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

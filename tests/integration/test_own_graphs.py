@@ -1,6 +1,7 @@
 """A user's 32 graphs: trained on, sampled, audited, without an error on the way."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ TINY = ["model.width=32", "model.depth=1", "training.max_steps=2", "logger.sampl
 
 
 def test_32_graphs_with_labels_elsewhere_are_trained_on_sampled_and_audited(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], computed_once: Callable[[str], None]
 ) -> None:
     folder, labels, run = tmp_path / "graphs", tmp_path / "labels.csv", tmp_path / "run"
     folder.mkdir()
@@ -33,6 +34,7 @@ def test_32_graphs_with_labels_elsewhere_are_trained_on_sampled_and_audited(
     manifest = json.loads((tmp_path / "samples" / "manifest.json").read_text())
     assert manifest["split"]["train"]
     assert str(tmp_path) not in json.dumps(manifest)
+    computed_once("layerdag.privacy.auditing.audit_of")
     for against in ([str(run)], [str(folder)], [str(folder), "--labels", str(labels)]):
         capsys.readouterr()
         assert main(["validate", samples, "--against", *against]) == 0

@@ -206,7 +206,7 @@ def test_networks_from_outside_are_bounded(real, sizes, tmp_path, settings):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no JSON; fit the surrogate again"),
+        ("{", r"is no JSON \(Expecting property name.*\); fit the surrogate again"),
         ("[1]", "is not of surrogate format 1 or 2"),
         ('{"format": 3}', "use the version of layerdag that wrote it"),
         (
