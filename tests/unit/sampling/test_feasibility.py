@@ -261,6 +261,7 @@ def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more():
     assert possible.graph_BF.all()
 
 
+@pytest.mark.usefixtures("ready_processes")
 def test_parts_and_errors_come_in_order_from_as_many_processes_and_a_slow_one_holds_up_none(
     tmp_path,
 ):
