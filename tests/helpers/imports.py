@@ -45,6 +45,8 @@ def imported(tree: ast.AST) -> tuple[tuple[str, str], ...]:
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("layerdag"):

@@ -294,6 +294,9 @@ def test_a_process_that_is_killed_is_told():
 def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
+        # In the other process, where the import takes seconds, the last line would raise this.
+        "from multiprocessing import get_context\n"
+        "if __name__ == '__mp_main__': get_context('spawn').Process().start()\n"
         "from functools import partial\n"
         "from operator import concat\n"
         "from layerdag.sampling.feasibility import sample_in_processes\n"

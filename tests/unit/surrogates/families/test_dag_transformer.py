@@ -21,7 +21,7 @@ from layerdag.surrogates.families.dag_transformer import (
 )
 
 SMALL = TransformerSettings(
-    width=16, rounds=1, heads=2, epochs=40, batch_size=8, learning_rate=1e-2
+    width=16, rounds=1, heads=2, epochs=25, batch_size=8, learning_rate=1e-2
 )
 BRIEF = replace(SMALL, width=8, epochs=1)
 
