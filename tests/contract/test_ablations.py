@@ -36,12 +36,12 @@ def model_of(name: str, data: GraphDataset) -> FastLayerDAG:
     return model
 
 
-def test_there_are_ablations() -> None:
+def test_there_are_ablations():
     assert len(ABLATIONS) > 10
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_an_ablation_trains_and_samples(name: str, data: GraphDataset) -> None:
+def test_an_ablation_trains_and_samples(name, data):
     model = model_of(name, data).train()
     conditions = 0 if name == "no_conditions" else 1
     batch = data.batch("train") if conditions else data.conditioned_on([]).batch("train")
@@ -58,19 +58,19 @@ def test_an_ablation_trains_and_samples(name: str, data: GraphDataset) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(data: GraphDataset) -> FastLayerDAG:
+def whole(data) -> FastLayerDAG:
     return model_of("full", data)
 
 
 @pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "full"])
-def test_an_ablation_changes_the_model(name: str, data: GraphDataset, whole: FastLayerDAG) -> None:
+def test_an_ablation_changes_the_model(name, data, whole):
     without = model_of(name, data)
     same = (whole.config, whole.sizes) == (without.config, without.sizes)
     # Of flow graphs the numbers of children are predicted as it is.
     assert same == (name == "out_degree")
 
 
-def test_attention_and_messages_each_change_the_likelihood(data: GraphDataset) -> None:
+def test_attention_and_messages_each_change_the_likelihood(data):
     batch, seen = data.batch("val"), set()
     for name in ("full", "no_attention", "no_messages"):
         terms = model_of(name, data).eval().losses(batch, torch.Generator())
@@ -78,7 +78,7 @@ def test_attention_and_messages_each_change_the_likelihood(data: GraphDataset) -
     assert len(seen) == 3
 
 
-def test_a_word_that_is_no_choice_is_refused() -> None:
+def test_a_word_that_is_no_choice_is_refused():
     with pytest.raises(ConfigError, match=r"'model\.encoder\.attention' must be 'window'"):
         model_config("fast", {"encoder": {"attention": "windw"}})
     with pytest.raises(ConfigError, match=r"Did you mean 'model\.encoder\.block'"):

@@ -33,19 +33,19 @@ NEED_A_FOLDER = ("data=alibaba", "data=dgrl", "data=folder", "data=tpu_tile")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_composes_to_a_valid_tree(name: str) -> None:
+def test_every_experiment_composes_to_a_valid_tree(name):
     asked = train_config(compose("train", [f"experiment={name}", "out=x"]))
     assert isinstance(asked.model.config, FastConfig)
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_every_choice_makes_a_tree(choice: str) -> None:
+def test_every_choice_makes_a_tree(choice):
     folder = ["data.folder=x"] if choice in NEED_A_FOLDER else []
     asked = train_config(compose("train", [choice, *folder, "out=x"]))
     assert asked.training == TrainSettings()
 
 
-def test_an_experiment_sets_what_lies_outside_of_its_groups() -> None:
+def test_an_experiment_sets_what_lies_outside_of_its_groups():
     assert compose("train", ["experiment=pretrained"]).threads == 1
     assert (
         train_config(compose("train", ["experiment=ablation/no_conditions", "out=x"])).conditions
@@ -68,13 +68,13 @@ def test_an_experiment_sets_what_lies_outside_of_its_groups() -> None:
         ("threads=all", r"'threads' must be a whole number, found 'all'"),
     ],
 )
-def test_a_value_of_another_type_is_one_sentence_with_its_place(word: str, message: str) -> None:
+def test_a_value_of_another_type_is_one_sentence_with_its_place(word, message):
     with pytest.raises(ConfigError, match=message):
         train_config(compose("train", [word, "out=x"]))
 
 
 @pytest.mark.parametrize(("name", "cls"), [("fast", FastConfig), ("reference", ReferenceConfig)])
-def test_model_file_is_the_tree_of_the_model_with_its_defaults(name: str, cls: type) -> None:
+def test_model_file_is_the_tree_of_the_model_with_its_defaults(name, cls):
     listed = to_plain_dict(compose("train", [f"model={name}"]).model)
     assert listed.pop("name") == name
     assert listed == json.loads(json.dumps(asdict(cls())))
@@ -82,7 +82,7 @@ def test_model_file_is_the_tree_of_the_model_with_its_defaults(name: str, cls: t
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_data_file_lists_every_argument_with_its_default(name: str) -> None:
+def test_data_file_lists_every_argument_with_its_default(name):
     listed = yaml.safe_load((CONFIGS / "data" / f"{name}.yaml").read_text())
     assert listed.pop("name") == name
     parameters = inspect.signature(loader_of(name)).parameters
@@ -97,17 +97,17 @@ def test_data_file_lists_every_argument_with_its_default(name: str) -> None:
         assert value == ("???" if required else parameter.default), key
 
 
-def test_every_data_set_has_a_file() -> None:
+def test_every_data_set_has_a_file():
     assert {path.stem for path in CONFIGS.glob("data/*.yaml")} == set(LOADERS)
 
 
-def test_training_file_lists_every_setting() -> None:
+def test_training_file_lists_every_setting():
     listed = to_plain_dict(compose("train").training)
     usual = asdict(TrainSettings())
     assert listed == {name: value for name, value in usual.items() if name != "seed"}
 
 
-def test_settings_in_python_have_the_defaults_of_the_command_line() -> None:
+def test_settings_in_python_have_the_defaults_of_the_command_line():
     asked = train_config(compose("train", ["out=x"]))
     assert asked.training == TrainSettings()
     assert asked.logger == LoggerSettings()

@@ -103,7 +103,7 @@ SECTIONS = listed()
 
 
 @pytest.mark.parametrize("name", sorted({*SECTIONS, *READERS}))
-def test_every_default_of_a_reader_has_a_reason(name: str):
+def test_every_default_of_a_reader_has_a_reason(name):
     found = set(defaults(ROOT / "layerdag" / name))
     told = set(SECTIONS.get(name, []))
     assert found - told == set(), "give a reason in docs/dev/defaults.md, or remove the default"

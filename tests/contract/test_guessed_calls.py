@@ -29,7 +29,7 @@ def numbered(i: int) -> nx.DiGraph:
 
 
 @pytest.fixture(scope="module")
-def have(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+def have(tmp_path_factory) -> SimpleNamespace:
     """Return what calls are made on: tiny data, an untrained generator, its samples, a job."""
     folder = tmp_path_factory.mktemp("guesses")
     raws = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(24)]
@@ -175,20 +175,20 @@ REFUSED: dict[str, tuple[Call, str]] = {
 
 
 @pytest.mark.parametrize("call", WORKING)
-def test_a_guessed_call_works(call: str, have: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_guessed_call_works(call, have, tmp_path):
     if "to_pandas" in call:
         pytest.importorskip("pandas")
     assert WORKING[call](have, tmp_path) is not False
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_a_wrong_call_names_the_right_one(call: str, have: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_wrong_call_names_the_right_one(call, have, tmp_path):
     make, words = REFUSED[call]
     with pytest.raises(UsageError, match=words):
         make(have, tmp_path)
 
 
-def test_wrong_names_are_no_attributes(have: SimpleNamespace) -> None:
+def test_wrong_names_are_no_attributes(have):
     assert not hasattr(have.r, "makespan")
     assert not hasattr(ld, "LayerDAG")
     with pytest.raises(AttributeError):
@@ -197,18 +197,18 @@ def test_wrong_names_are_no_attributes(have: SimpleNamespace) -> None:
         have.report["nothing"]
 
 
-def test_codes_of_a_list_of_dags_stay_what_they_are(have: SimpleNamespace) -> None:
+def test_codes_of_a_list_of_dags_stay_what_they_are(have):
     again = ld.GraphDataset(have.dags, split={"train": range(len(have.dags))})
     assert [d.x.tolist() for d in again] == [d.x.tolist() for d in have.dags]
 
 
-def test_networkx_and_back_is_the_same_graph(have: SimpleNamespace) -> None:
+def test_networkx_and_back_is_the_same_graph(have):
     for graph, dag in zip(have.data.train.to_networkx(), have.data.train, strict=True):
         assert list(graph.edges) == [tuple(edge) for edge in dag.edge_index.T.tolist()]
     assert len(ld.GraphDataset(have.data.train.to_networkx())) == len(have.data.train)
 
 
-def test_every_object_is_shown_in_a_few_short_lines(have: SimpleNamespace) -> None:
+def test_every_object_is_shown_in_a_few_short_lines(have):
     objects = [
         have.data, have.data.train, have.data[0], have.g, have.s, have.w, have.w.traces[0],
         have.r, have.report, have.surrogate, have.surrogate.fitted, have.raws[0],

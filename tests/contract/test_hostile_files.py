@@ -47,7 +47,7 @@ JSON_GRAPH = b'{"format": "layerdag-graph-1", "name": "'
 
 
 @pytest.fixture(autouse=True)
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def little_memory(monkeypatch) -> None:
     monkeypatch.setattr(reading, "FREE_BYTES", LIMIT)
     monkeypatch.setattr(reading, "SPARE_BYTES", 0)
     monkeypatch.setattr(reading, "available_memory", lambda: 2 * LIMIT)
@@ -109,7 +109,7 @@ READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
 @pytest.mark.parametrize("name", READERS)
-def test_a_bomb_is_one_sentence_that_names_the_file(tmp_path: Path, name: str, pack) -> None:
+def test_a_bomb_is_one_sentence_that_names_the_file(tmp_path, name, pack):
     read, start = READERS[name]
     path = tmp_path / "bomb"
     path.write_bytes(pack(start + b"a" * (3 * LIMIT)))
@@ -119,7 +119,7 @@ def test_a_bomb_is_one_sentence_that_names_the_file(tmp_path: Path, name: str, p
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_a_table_of_dgrl_is_bounded(tmp_path: Path, ending: str) -> None:
+def test_a_table_of_dgrl_is_bounded(tmp_path, ending):
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
     (tmp_path / f"num-node-list.csv{ending}").write_bytes(pack(b"1\n" * (2 << 20)))
     with pytest.raises(LayerdagError, match="num-node-list"):
@@ -135,7 +135,7 @@ INDEX_LINE = {
 
 
 @pytest.mark.parametrize("shard", ["/etc/passwd", "../s.tar.xz"])
-def test_a_shard_outside_of_the_corpus_is_refused(tmp_path: Path, shard: str) -> None:
+def test_a_shard_outside_of_the_corpus_is_refused(tmp_path, shard):
     (tmp_path / "index.jsonl").write_text(json.dumps({**INDEX_LINE, "shard": shard}))
     with pytest.raises(LayerdagError, match="leads out of the folder"):
         list(corpus.read_runs(tmp_path, read_index(tmp_path)))
@@ -159,14 +159,14 @@ def sparse(name: str) -> tarfile.TarInfo:
     return info
 
 
-def test_a_sparse_member_of_ten_gigabytes_is_refused(tmp_path: Path) -> None:
+def test_a_sparse_member_of_ten_gigabytes_is_refused(tmp_path):
     (tmp_path / "index.jsonl").write_text(json.dumps(INDEX_LINE))
     (tmp_path / "s.tar.xz").write_bytes(shard([sparse("a")]))
     with pytest.raises(LayerdagError, match="'a', which is missing"):
         list(corpus.read_runs(tmp_path, read_index(tmp_path)))
 
 
-def test_a_shard_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+def test_a_shard_that_unpacks_to_too_much_is_refused(tmp_path):
     (tmp_path / "index.jsonl").write_text(json.dumps(INDEX_LINE))
     member = tarfile.TarInfo("a")
     member.size = 4 * LIMIT
@@ -187,7 +187,7 @@ MERGES = "a: &a {k: 1}\n" + "".join(
 
 @pytest.mark.parametrize("text", [LAUGHS, MERGES, "a: &a [*a]"], ids=["lists", "merges", "self"])
 @pytest.mark.parametrize("read", [read_network, read_sweep])
-def test_anchors_that_multiply_are_one_sentence(tmp_path: Path, text: str, read) -> None:
+def test_anchors_that_multiply_are_one_sentence(tmp_path, text, read):
     path = tmp_path / "x.yml"
     path.write_text(text)
     with pytest.raises(LayerdagError, match=r"100,000 values") as caught:
@@ -195,9 +195,7 @@ def test_anchors_that_multiply_are_one_sentence(tmp_path: Path, text: str, read)
     assert len(str(caught.value)) < 1000
 
 
-def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(tmp_path, monkeypatch):
     from layerdag.traces.builder import NodeSpec, build_trace
     from layerdag.traces.chakra import wire
     from layerdag.traces.chakra.files import encode_trace
@@ -216,9 +214,7 @@ def test_a_trace_of_empty_nodes_asks_for_no_more_memory_than_there_is(
 
 
 @pytest.mark.parametrize("name", ["kineto", "host", "timings"])
-def test_a_stream_that_fills_the_memory_with_its_events_is_stopped(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_that_fills_the_memory_with_its_events_is_stopped(tmp_path, name, monkeypatch):
     monkeypatch.setattr(reading, "SPARE_BYTES", 4 * LIMIT)
     monkeypatch.setattr(reading, "_LOOK", LIMIT)
     path = tmp_path / "x.json"
@@ -232,9 +228,7 @@ def test_a_stream_that_fills_the_memory_with_its_events_is_stopped(
         READERS[name][0](path)
 
 
-def test_an_old_trace_that_fills_the_memory_with_its_nodes_is_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_old_trace_that_fills_the_memory_with_its_nodes_is_stopped(monkeypatch):
     from layerdag.traces.chakra import files as _legacy
 
     monkeypatch.setattr(reading, "SPARE_BYTES", 4 * LIMIT)
@@ -245,7 +239,7 @@ def test_an_old_trace_that_fills_the_memory_with_its_nodes_is_stopped(
 
 @pytest.mark.parametrize("key", ["workloads", "systems", "networks"])
 @pytest.mark.parametrize("letter", [r"\0", r"\ud800"])
-def test_a_letter_that_no_path_has_is_refused(tmp_path: Path, key: str, letter: str) -> None:
+def test_a_letter_that_no_path_has_is_refused(tmp_path, key, letter):
     (tmp_path / "sweep.yml").write_text(
         "".join(
             f'{each}: {{x: "a{letter if each == key else ""}"}}\n'

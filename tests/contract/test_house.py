@@ -53,15 +53,15 @@ def cycles(graph: nx.DiGraph) -> list[list[str]]:
     return [sorted(found) for found in nx.strongly_connected_components(graph) if len(found) > 1]
 
 
-def test_files_form_no_cycle() -> None:
+def test_files_form_no_cycle():
     assert cycles(file_graph(sources())) == []
 
 
-def test_packages_form_no_cycle() -> None:
+def test_packages_form_no_cycle():
     assert cycles(package_graph(sources())) == []
 
 
-def test_a_planted_cycle_of_packages_is_found() -> None:
+def test_a_planted_cycle_of_packages_is_found():
     planted = ast.parse("def late():\n    from layerdag.codec.folding import fold")
     trees = {**sources(), "layerdag.graph.topology": planted}
     assert any("layerdag.graph" in cycle for cycle in cycles(package_graph(trees)))
@@ -78,16 +78,16 @@ def face_imports(trees: Mapping[str, ast.AST]) -> list[str]:
     ]
 
 
-def test_code_imports_the_file_that_defines_a_name() -> None:
+def test_code_imports_the_file_that_defines_a_name():
     assert face_imports(sources()) == []
 
 
-def test_an_import_of_a_face_is_found() -> None:
+def test_an_import_of_a_face_is_found():
     planted = ast.parse("from layerdag.traces import Trace")
     assert face_imports({"layerdag.codec.folding": planted})
 
 
-def test_every_package_can_be_imported_by_itself() -> None:
+def test_every_package_can_be_imported_by_itself():
     # Backwards, so that no floor finds those below it imported; no order closes a cycle of files.
     def backwards() -> None:
         os.environ["EAGER_IMPORT"] = "1"
@@ -108,7 +108,7 @@ def loaded_by(code: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_nine_rooms_are_imported_without_torch() -> None:
+def test_nine_rooms_are_imported_without_torch():
     rooms = [name for name in PACKAGES if name.split(".")[1] in WITHOUT_TORCH]
     files = [n for n in sources() if n.split(".")[1:2] and n.split(".")[1] in WITHOUT_TORCH]
     assert len(rooms) > 8
@@ -118,13 +118,13 @@ def test_nine_rooms_are_imported_without_torch() -> None:
     assert loaded_by(code) <= {"numpy"}
 
 
-def test_a_user_reads_and_simulates_without_torch() -> None:
+def test_a_user_reads_and_simulates_without_torch():
     names = "read, read_workload, simulate, diff, workload, scale, explore, Cluster, Trace"
     assert not loaded_by(f"from layerdag import {names}") & {"torch", "sklearn", "matplotlib"}
     assert loaded_by("import layerdag") == set()
 
 
-def test_commands_are_imported_without_torch_and_hydra() -> None:
+def test_commands_are_imported_without_torch_and_hydra():
     code = "import importlib\n" + "".join(
         f"importlib.import_module('layerdag.cli.commands.{name}')\n" for name in COMMANDS
     )
@@ -132,7 +132,7 @@ def test_commands_are_imported_without_torch_and_hydra() -> None:
 
 
 @pytest.mark.parametrize("room", FACES)
-def test_a_face_is_sorted_and_hands_out_what_its_folder_defines(room: str) -> None:
+def test_a_face_is_sorted_and_hands_out_what_its_folder_defines(room):
     names, package = face(room), importlib.import_module(room)
     assert list(names) == sorted(names, key=_place)
     for name in names:
@@ -142,7 +142,7 @@ def test_a_face_is_sorted_and_hands_out_what_its_folder_defines(room: str) -> No
 
 
 @pytest.mark.parametrize("room", PACKAGES)
-def test_a_face_imports_its_own_folder_only(room: str) -> None:
+def test_a_face_imports_its_own_folder_only(room):
     assert ast.get_docstring(sources()[room])
     for module, _ in imported(sources()[room]):
         assert module.rpartition(".")[0] == room
@@ -177,7 +177,7 @@ def names_in_use() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("room", FACES)
-def test_every_name_of_a_face_has_a_user(room: str) -> None:
+def test_every_name_of_a_face_has_a_user(room):
     assert set(face(room)) - names_in_use()[room] == set()
 
 
@@ -192,18 +192,18 @@ def repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def test_no_two_exported_names_are_equal() -> None:
+def test_no_two_exported_names_are_equal():
     assert repeated(name for room in FACES for name in face(room)) == set()
 
 
-def test_files_have_plain_names_and_folders_one_level() -> None:
+def test_files_have_plain_names_and_folders_one_level():
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).parts
         assert parts[-1].startswith("__") or not parts[-1].startswith("_"), path
         assert len(parts) <= 3, path
 
 
-def test_names_at_the_front_door_survive_each_others_import() -> None:
+def test_names_at_the_front_door_survive_each_others_import():
     for name in (*PACKAGES, *2 * layerdag.__all__):  # the import of a package sets its name, too
         if name in PACKAGES:
             importlib.import_module(name)
@@ -211,7 +211,7 @@ def test_names_at_the_front_door_survive_each_others_import() -> None:
             assert callable(getattr(layerdag, name)) or name == "__version__", name
 
 
-def test_the_command_of_the_installed_package_is_a_function() -> None:
+def test_the_command_of_the_installed_package_is_a_function():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     for target in scripts.values():
         module, _, function = target.partition(":")

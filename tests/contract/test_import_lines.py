@@ -41,7 +41,7 @@ def _resolves(module: str, name: str) -> bool:
     return True
 
 
-def test_every_import_of_the_package_resolves() -> None:
+def test_every_import_of_the_package_resolves():
     broken = [
         f"{page.relative_to(ROOT)}: {module} {name}"
         for page in _pages()
@@ -51,6 +51,6 @@ def test_every_import_of_the_package_resolves() -> None:
     assert not broken, broken
 
 
-def test_a_broken_import_inside_a_string_is_seen() -> None:
+def test_a_broken_import_inside_a_string_is_seen():
     (found,) = _imported('CODE = """\nfrom layerdag.graph import no_such_name\n"""')
     assert not _resolves(*found)

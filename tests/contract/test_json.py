@@ -67,21 +67,19 @@ def parsers() -> Iterator[argparse.ArgumentParser]:
 
 
 @pytest.mark.parametrize("parser", [*parsers()], ids=lambda parser: parser.prog)
-def test_every_verb_has_the_same_flag_which_takes_no_file(parser: argparse.ArgumentParser) -> None:
+def test_every_verb_has_the_same_flag_which_takes_no_file(parser):
     (flag,) = (action for action in parser._actions if JSON in action.option_strings)
     assert (flag.nargs, flag.const, flag.default, flag.help) == (0, True, False, HELP)
 
 
 @pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
-def test_verbs_with_settings_have_it_too(verb: str) -> None:
+def test_verbs_with_settings_have_it_too(verb):
     assert JSON in flags_of_verb(verb)
     assert f"{JSON} prints JSON" in " ".join(help_text(verb).split())
 
 
 @pytest.fixture
-def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Path:
+def here(tmp_path, monkeypatch, capsys) -> Path:
     monkeypatch.chdir(tmp_path)
     assert main([*GPT2.split(), "--out", "job"]) == 0
     for name, text in {
@@ -99,18 +97,14 @@ def here(
 
 
 @pytest.mark.parametrize("command", COMMANDS.split("\n")[1:-1])
-def test_standard_output_is_one_json_document(
-    command: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_output_is_one_json_document(command, here, capsys):
     assert main([*command.split(), JSON]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document
 
 
 @pytest.mark.parametrize("words", ["info job --json x.json", "view job --out x.html --json=x.json"])
-def test_a_file_behind_it_is_refused_and_kept(
-    words: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_behind_it_is_refused_and_kept(words, here, capsys):
     Path("x.json").write_text("mine")
     assert main(words.split()) == 2
     assert "'--json' takes no file ('x.json')" in capsys.readouterr().err

@@ -84,7 +84,7 @@ WRITERS: dict[str, Callable[[Path, int], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_kill_leaves_the_older_file_or_the_new_one(name: str, tmp_path: Path) -> None:
+def test_a_kill_leaves_the_older_file_or_the_new_one(name, tmp_path):
     path, wrote = tmp_path / name, WRITERS[name]
     seen = states_when_killed(
         lambda: wrote(path, 2), lambda: wrote(path, 3), lambda: path.read_bytes().hex()
@@ -94,7 +94,7 @@ def test_a_kill_leaves_the_older_file_or_the_new_one(name: str, tmp_path: Path) 
     assert len(seen) > 2
 
 
-def test_measured_times_go_with_the_traces_that_they_are_of(tmp_path: Path) -> None:
+def test_measured_times_go_with_the_traces_that_they_are_of(tmp_path):
     place = tmp_path / "job"
     jobs = [Workload((trace(*(collective(at) for at in range(n))),) * 2) for n in (1, 2)]
 
@@ -111,9 +111,7 @@ def test_measured_times_go_with_the_traces_that_they_are_of(tmp_path: Path) -> N
     assert list(dict.fromkeys(seen)) == ["2 True", "4 False"]
 
 
-def test_a_collected_step_stands_beside_no_program_of_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collected_step_stands_beside_no_program_of_another(tmp_path, monkeypatch):
     place = tmp_path / "job"
 
     def collect(nodes: int) -> None:
@@ -146,7 +144,7 @@ INTO_A_DRAFT = {
 """Why other files write to a path by themselves."""
 
 
-def test_every_file_is_written_as_a_draft() -> None:
+def test_every_file_is_written_as_a_draft():
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")

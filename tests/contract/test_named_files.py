@@ -40,28 +40,28 @@ SOURCES = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_files_that_a_page_names_exist(page):
     assert list(missing(page.read_text(), page)) == []
 
 
-def test_files_that_docstrings_and_comments_name_exist() -> None:
+def test_files_that_docstrings_and_comments_name_exist():
     suspects = [path for path in SOURCES if any(missing(path.read_text(), path))]
     lost = {path: list(missing(_prose(path), path)) for path in suspects}
     assert {path: names for path, names in lost.items() if names} == {}
 
 
-def test_a_file_that_is_not_there_is_found() -> None:
+def test_a_file_that_is_not_there_is_found():
     text = "see model/old_name.py and `native/gone.c` (dag/dag.py, outputs/x/page.html)"
     assert list(missing(text, ROOT / "README.md")) == ["model/old_name.py", "native/gone.c"]
 
 
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_names_of_the_package_that_a_user_page_gives_are_public(page: Path) -> None:
+def test_names_of_the_package_that_a_user_page_gives_are_public(page):
     names = sorted(set(NAME.findall(page.read_text())))
     assert [name for name in names if name not in GROUPS and not is_public(name)] == []
 
 
-def test_private_and_misspelled_names_are_found() -> None:
+def test_private_and_misspelled_names_are_found():
     names = (
         "layerdag.simulate",
         "layerdag.training.checkpoint.save_checkpoint",

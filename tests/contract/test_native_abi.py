@@ -2,10 +2,7 @@
 
 import ctypes
 import re
-from enum import IntEnum
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from layerdag.simulator import event_loop as _event_loop
@@ -29,7 +26,7 @@ _POINTER = ("u", ctypes.sizeof(ctypes.c_void_p))
 
 
 @pytest.fixture
-def headers(repository: Path) -> str:
+def headers(repository) -> str:
     """Return all headers as one text without comments."""
     texts = (path.read_text() for path in sorted((repository / "native").rglob("*.h")))
     return re.sub(r"/\*.*?\*/", "", "\n".join(texts), flags=re.S)
@@ -46,9 +43,7 @@ def headers(repository: Path) -> str:
         ("host_t", _scan._Host),
     ],
 )
-def test_structs_are_laid_out_alike(
-    headers: str, name: str, mirror: type[ctypes.Structure]
-) -> None:
+def test_structs_are_laid_out_alike(headers, name, mirror):
     assert _of_ctypes(mirror) == _of_c(headers, name)
 
 
@@ -56,7 +51,7 @@ def test_structs_are_laid_out_alike(
     ("name", "dtype"),
     [("Phase", _event_loop._PHASE), ("node_t", _scan._NODE), ("tensor_t", _scan._TENSOR)],
 )
-def test_records_are_laid_out_alike(headers: str, name: str, dtype: np.dtype) -> None:
+def test_records_are_laid_out_alike(headers, name, dtype):
     assert dtype.names is not None
     fields = [(field, dtype[field].kind, dtype[field].itemsize) for field in dtype.names]
     assert fields == _of_c(headers, name)
@@ -73,9 +68,7 @@ def test_records_are_laid_out_alike(headers: str, name: str, dtype: np.dtype) ->
         ("QueueChoice", QueueChoice),
     ],
 )
-def test_enums_have_the_same_members_in_the_same_order(
-    headers: str, name: str, mirror: type[IntEnum]
-) -> None:
+def test_enums_have_the_same_members_in_the_same_order(headers, name, mirror):
     found = re.search(rf"enum {name} \{{(.*?)\}}", headers, re.S)
     assert found is not None
     members = [member.strip().split("_", 1)[1] for member in found[1].split(",")]

@@ -25,11 +25,11 @@ CODE = re.compile(r"`[^`]*`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_page_has_no_faults(page: Path) -> None:
+def test_the_page_has_no_faults(page):
     assert list(faults(page.read_text())) == []
 
 
-def test_pages_are_few_and_short() -> None:
+def test_pages_are_few_and_short():
     assert lines_of([README]) <= README_LINES
     assert lines_of(USER_PAGES) <= USER_LINES
     assert {path.name for path in (DOCS / "dev").iterdir()} == {
@@ -40,7 +40,7 @@ def test_pages_are_few_and_short() -> None:
     assert lines_of([DOCS / "dev" / "decisions.md"]) <= 300
 
 
-def test_lines_are_counted(tmp_path: Path) -> None:
+def test_lines_are_counted(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("a\n" * 121)
     assert lines_of([page, page]) == 242
@@ -60,7 +60,7 @@ def test_lines_are_counted(tmp_path: Path) -> None:
         "word " * 40,
     ],
 )
-def test_a_fault_is_found(text: str) -> None:
+def test_a_fault_is_found(text):
     assert list(faults(f"# Page\n\n{text}\n"))
 
 
@@ -74,7 +74,7 @@ def test_a_fault_is_found(text: str) -> None:
         "| a | " + "x" * 200 + " |",
     ],
 )
-def test_what_is_right_is_no_fault(text: str) -> None:
+def test_what_is_right_is_no_fault(text):
     assert list(faults(f"# Page\n\n{text}\n")) == []
 
 

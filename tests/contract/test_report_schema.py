@@ -29,7 +29,7 @@ def content() -> ReportContent:
 
 
 @pytest.fixture(scope="module")
-def figures(content: ReportContent) -> dict[str, Any]:
+def figures(content) -> dict[str, Any]:
     return json.loads(json.dumps(report_figures(content), allow_nan=False))
 
 
@@ -38,34 +38,34 @@ def faults(schema: dict[str, Any], figures: object) -> list[str]:
     return [f"{one.json_path}: {one.message}" for one in found]
 
 
-def test_it_is_a_schema(schema: dict[str, Any]) -> None:
+def test_it_is_a_schema(schema):
     Draft202012Validator.check_schema(schema)
 
 
-def test_a_report_with_every_part_is_described(schema: dict[str, Any], figures: dict) -> None:
+def test_a_report_with_every_part_is_described(schema, figures):
     assert faults(schema, figures) == []
     empty = [name for name, value in figures.items() if value in (None, [], "")]
     # What the example leaves out would be described without anybody noticing that it is wrong.
     assert set(empty) <= {"weight_attacks", "repairs"}
 
 
-def test_a_report_without_any_part_is_described(schema: dict[str, Any]) -> None:
+def test_a_report_without_any_part_is_described(schema):
     assert faults(schema, report_figures(ReportContent("Empty", "Nothing."))) == []
 
 
-def test_further_parts_are_described(schema: dict[str, Any], content: ReportContent) -> None:
+def test_further_parts_are_described(schema, content):
     attacks = content.leaks[0].attacks
     further = replace(content, weight_attacks=attacks, repairs=(("a repair", 3),))
     assert faults(schema, json.loads(json.dumps(report_figures(further)))) == []
 
 
-def test_every_field_is_in_the_schema_and_nothing_else(schema: dict[str, Any]) -> None:
+def test_every_field_is_in_the_schema_and_nothing_else(schema):
     fields = {field.name for field in dataclasses.fields(ReportContent)}
     assert schema["properties"].keys() == {"format", *fields}
     assert set(schema["required"]) == schema["properties"].keys()
 
 
-def test_words_are_those_of_the_package(schema: dict[str, Any]) -> None:
+def test_words_are_those_of_the_package(schema):
     parts = schema["$defs"]
     goals = parts["metric"]["properties"]["goal"]["enum"]
     assert set(goals) == {goal.value for goal in Goal}
@@ -86,9 +86,7 @@ def test_words_are_those_of_the_package(schema: dict[str, Any]) -> None:
         (("neighbors", 0, "new key"), 1),
     ],
 )
-def test_what_is_wrong_is_refused(
-    schema: dict[str, Any], figures: dict, path: tuple, value: object
-) -> None:
+def test_what_is_wrong_is_refused(schema, figures, path, value):
     broken = json.loads(json.dumps(figures))
     place = broken
     for step in path[:-1]:
@@ -97,6 +95,6 @@ def test_what_is_wrong_is_refused(
     assert faults(schema, broken)
 
 
-def test_lanes_are_on_the_page_and_not_among_the_figures(figures: dict) -> None:
+def test_lanes_are_on_the_page_and_not_among_the_figures(figures):
     assert {field.name for field in dataclasses.fields(Lane)} > {"name"}
     assert figures["timelines"][0]["lanes"] == [{"name": "rank 0 computes"}]

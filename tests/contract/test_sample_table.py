@@ -33,7 +33,7 @@ def plain(kind: "pa.DataType") -> object:
     return str(kind)
 
 
-def test_jobs_of_the_shipped_checkpoint_have_these_columns() -> None:
+def test_jobs_of_the_shipped_checkpoint_have_these_columns():
     from layerdag.datasets.samples import table_schema
 
     schema = table_schema(checkpoint_schema(load_checkpoint(pretrained_checkpoint())))

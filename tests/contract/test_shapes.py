@@ -77,7 +77,7 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_public_functions_of_tensors_say_their_shapes(path: Path) -> None:
+def test_public_functions_of_tensors_say_their_shapes(path):
     bare = [
         f"{function.name}: {ast.unparse(annotation)}"
         for function in _public_functions(ast.parse(path.read_text()))
@@ -89,7 +89,7 @@ def test_public_functions_of_tensors_say_their_shapes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_fields_of_tensors_say_their_shapes(path: Path) -> None:
+def test_fields_of_tensors_say_their_shapes(path):
     classes = [node for node in ast.walk(ast.parse(path.read_text())) if _is_dataclass(node)]
     bare = [
         ast.unparse(field)
@@ -102,7 +102,7 @@ def test_fields_of_tensors_say_their_shapes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODEL_FILES, ids=name_of)
-def test_the_legend_of_a_file_explains_its_letters(path: Path) -> None:
+def test_the_legend_of_a_file_explains_its_letters(path):
     tree = ast.parse(path.read_text())
     legend = _legend(ast.get_docstring(tree) or "")
     for letter, meaning in legend.items():
@@ -112,7 +112,7 @@ def test_the_legend_of_a_file_explains_its_letters(path: Path) -> None:
     assert not legend.keys() - used, "letters of the legend that nothing has"
 
 
-def test_shapes_are_checked_when_tests_call_a_function() -> None:
+def test_shapes_are_checked_when_tests_call_a_function():
     group = torch.tensor([0, 0])
     count = torch.tensor([2])
     with pytest.raises(TypeError, match="segment_mean"):
@@ -121,17 +121,17 @@ def test_shapes_are_checked_when_tests_call_a_function() -> None:
         segment_mean(torch.zeros(2, 4, dtype=torch.int64), group, count)
 
 
-def test_shapes_are_checked_when_tests_make_a_dataclass() -> None:
+def test_shapes_are_checked_when_tests_make_a_dataclass():
     with pytest.raises(TypeError, match="Conditions"):
         Conditions(torch.zeros(3, 1), torch.zeros(2, 1, dtype=torch.int64))
 
 
-def test_types_are_checked_where_no_shape_is_named() -> None:
+def test_types_are_checked_where_no_shape_is_named():
     with pytest.raises(TypeError, match="operator_of"):
         operator_of(3)
 
 
-def test_calls_1_2_4_and_8_of_a_function_are_checked_in_each_test() -> None:
+def test_calls_1_2_4_and_8_of_a_function_are_checked_in_each_test():
     calls = Calls()
     function = calls.limited(lambda: lambda: "checked", lambda: "not checked")
     other = calls.limited(lambda: lambda: "checked", lambda: "not checked")
@@ -142,7 +142,7 @@ def test_calls_1_2_4_and_8_of_a_function_are_checked_in_each_test() -> None:
         assert other() == "checked"
 
 
-def test_functions_made_inside_of_a_function_are_checked_together_and_stay_their_own() -> None:
+def test_functions_made_inside_of_a_function_are_checked_together_and_stay_their_own():
     calls = Calls()
 
     def check(function: Callable[[], int]) -> Callable[[], int]:
@@ -161,7 +161,7 @@ def test_functions_made_inside_of_a_function_are_checked_together_and_stay_their
     assert (first(), second(), first(), first()) == (-1, -2, 1, -1)
 
 
-def test_shapes_are_checked_inside_of_a_function() -> None:
+def test_shapes_are_checked_inside_of_a_function():
     def total(numbers: Float[torch.Tensor, "B 2"]) -> Float[torch.Tensor, " B"]:
         return numbers.sum(1)
 
@@ -241,6 +241,6 @@ def _letters(name: str) -> set[str]:
     return {letter for letter in found.group(1) if letter.isalpha()} if found else set()
 
 
-def test_there_are_files_to_look_at() -> None:
+def test_there_are_files_to_look_at():
     assert len(FILES) > 30
     assert len(MODEL_FILES) > 15

@@ -34,7 +34,7 @@ view TRACE --to chrome --out OUT/times.json
 MEGABYTES = 100
 
 
-def test_traces_are_read_without_torch(tmp_path: Path) -> None:
+def test_traces_are_read_without_torch(tmp_path):
     """One process for all commands: together they stay below what each of them may take."""
     commands = COMMANDS.replace("TRACE", EXAMPLE).replace("OUT", str(tmp_path)).splitlines()
     done = subprocess.run(
@@ -48,9 +48,7 @@ def test_traces_are_read_without_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["info", "view", "validate", "diff", "scale", "simulate"])
-def test_the_first_examples_of_the_help_work_without_a_checkout(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_examples_of_the_help_work_without_a_checkout(verb, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     example = importlib.import_module(f"layerdag.cli.commands.{verb}").EXAMPLE
     commands = [line.split("#")[0].split()[1:] for line in example.splitlines()]

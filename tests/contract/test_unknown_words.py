@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 import pytest
-from json_files import FILES, JsonFile
+from json_files import FILES
 
 from layerdag.errors import LayerdagError
 from tests.helpers import unknown_words
@@ -35,7 +35,7 @@ CASES = _cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_an_unknown_word_is_told(case: UnknownWord, tmp_path: Path):
+def test_an_unknown_word_is_told(case, tmp_path):
     refusal, told = "", []
     try:
         told = [(note.kind, note.word) for note in case.read(tmp_path)]
@@ -104,7 +104,7 @@ ANY_KEYS = {
 
 
 @pytest.mark.parametrize("kind", [each for each in FILES if each.name not in ANY_KEYS], ids=str)
-def test_a_key_that_no_file_has_is_told_or_refused(kind: JsonFile, tmp_path: Path):
+def test_a_key_that_no_file_has_is_told_or_refused(kind, tmp_path):
     path = kind.write(tmp_path)
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "unheard_of": "spam"}))

@@ -8,7 +8,7 @@ from corpus_cut import cut_corpus
 
 
 @pytest.fixture(scope="package", autouse=True)
-def read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def read_once(tmp_path_factory) -> Iterator[None]:
     """Keep data sets that were read, as a user's cache does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAYERDAG_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -16,6 +16,6 @@ def read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_corpus(tmp_path_factory) -> Path:
     runs_of_split = {"train": 24, "val": 6, "test": 10}
     return cut_corpus(tmp_path_factory.mktemp("corpus"), runs_of_split, max_nodes=60)

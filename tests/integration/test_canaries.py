@@ -8,7 +8,7 @@ import lzma
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,17 +149,15 @@ def leaks(folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def traces(tmp_path_factory) -> Path:
     return write_private(tmp_path_factory.mktemp("private") / "traces")
 
 
-def test_the_canaries_are_there(traces: Path):
+def test_the_canaries_are_there(traces):
     assert {word for _, word in leaks(traces)} >= {"zqv", "4815162342", "10.23.42.108", "815.0"}
 
 
-def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(
-    traces: Path, tmp_path: Path
-):
+def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(traces, tmp_path):
     model = untrained_checkpoint(tmp_path, load_folder(traces))
     for i, graph in enumerate(ld.sample(model, num=6, seed=1, max_nodes=12, best_of=1)):
         ld.write(graph, tmp_path / f"s{i}.graphml")
@@ -169,7 +167,7 @@ def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(
     assert leaks(tmp_path) == []
 
 
-def test_neither_checkpoint_nor_packed_graphs_of_programs_hold_a_canary(tmp_path: Path):
+def test_neither_checkpoint_nor_packed_graphs_of_programs_hold_a_canary(tmp_path):
     programs = write_private_programs(tmp_path / "programs")
     assert {word for _, word in leaks(programs)} >= {"zqv", "4815162"}
     out = tmp_path / "out"
@@ -181,7 +179,7 @@ def test_neither_checkpoint_nor_packed_graphs_of_programs_hold_a_canary(tmp_path
     assert not [name for name, text in contents(out) if name == "schema.json" and "4815" in text]
 
 
-def test_the_search_finds_what_was_renamed_in_whatever_file(traces: Path, tmp_path: Path):
+def test_the_search_finds_what_was_renamed_in_whatever_file(traces, tmp_path):
     words = private_words_of(traces)
     assert {*KINDS[:4], *CLIENTS[:3]} <= words
     assert not {"conv2d", "gpt"} & words
@@ -202,9 +200,7 @@ def test_the_search_finds_what_was_renamed_in_whatever_file(traces: Path, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [write_private, write_private_jobs], ids=["flow", "jobs"])
-def test_nothing_that_verbs_make_to_be_handed_on_holds_a_canary(
-    write: Callable[[Path], Path], tmp_path: Path
-):
+def test_nothing_that_verbs_make_to_be_handed_on_holds_a_canary(write, tmp_path):
     (tmp_path / "zqvfolder").mkdir()
     traces = write(tmp_path / "zqvfolder" / "traces")
     assert leaks(traces)
@@ -238,7 +234,7 @@ def test_nothing_that_verbs_make_to_be_handed_on_holds_a_canary(
 
 
 @pytest.mark.slow
-def test_a_release_holds_no_canary(traces: Path, tmp_path: Path):
+def test_a_release_holds_no_canary(traces, tmp_path):
     found = ld.release(traces, tmp_path / "out", num=20, budget=120)
     assert found.verdict is not None
     assert leaks(tmp_path / "out") == []
@@ -246,7 +242,7 @@ def test_a_release_holds_no_canary(traces: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_no_sample_of_private_programs_holds_a_canary(tmp_path: Path):
+def test_no_sample_of_private_programs_holds_a_canary(tmp_path):
     programs = write_private_programs(tmp_path / "zqvprograms")
     run, out = tmp_path / "zqvrun", tmp_path / "out"
     small = ["--max-steps", "240", "--width", "32", "--depth", "1", "--threads", "1"]

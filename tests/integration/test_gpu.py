@@ -32,7 +32,7 @@ SMALL = {"max_steps": 4, "evaluate_every": 2, "batch_graphs": 8}
 
 
 @pytest.fixture(scope="module")
-def corpus(small_corpus: Path) -> ld.GraphDataset:
+def corpus(small_corpus) -> ld.GraphDataset:
     return ld.load_dataset(small_corpus, max_nodes=60)
 
 
@@ -49,9 +49,7 @@ def train(corpus: Path, out: Path, *more: str) -> int:
 
 
 @pytest.mark.parametrize("device", ["cuda", "auto"])
-def test_the_command_line_trains_and_samples(
-    small_corpus: Path, tmp_path: Path, device: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_trains_and_samples(small_corpus, tmp_path, device, capsys):
     assert local_device(device) == GPU
     torch.cuda.init()
     torch.cuda.reset_peak_memory_stats()
@@ -67,9 +65,7 @@ def test_the_command_line_trains_and_samples(
 
 
 @pytest.mark.parametrize("model", ["fast", "reference"])
-def test_a_checkpoint_of_a_gpu_is_read_on_a_processor(
-    corpus: ld.GraphDataset, tmp_path: Path, model: str
-) -> None:
+def test_a_checkpoint_of_a_gpu_is_read_on_a_processor(corpus, tmp_path, model):
     options = {**SMALL_MODELS[model], **SMALL}
     made = ld.train(corpus, model, out=tmp_path / "run", device="cuda", **options)
     assert next(made.model.parameters()).device == GPU
@@ -81,7 +77,7 @@ def test_a_checkpoint_of_a_gpu_is_read_on_a_processor(
     assert len(read.sample(2, max_nodes=16)) == len(there) == 2
 
 
-def test_a_run_of_a_gpu_goes_on_on_a_processor(small_corpus: Path, tmp_path: Path) -> None:
+def test_a_run_of_a_gpu_goes_on_on_a_processor(small_corpus, tmp_path):
     run = tmp_path / "run"
     assert train(small_corpus, run, "device=cuda") == 0
     assert main(["train", f"resume={run}", "training.max_steps=6", "device=cpu"]) == 0
@@ -90,7 +86,7 @@ def test_a_run_of_a_gpu_goes_on_on_a_processor(small_corpus: Path, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def models(corpus: ld.GraphDataset) -> dict[torch.device, DAGModel]:
+def models(corpus) -> dict[torch.device, DAGModel]:
     spec = spec_for(corpus, "fast", {})
     return {device: build_model(spec, seed=3).to(device).eval() for device in (CPU, GPU)}
 
@@ -102,12 +98,7 @@ def losses(model: DAGModel, batch: DAGBatch, precision: str) -> dict[str, LossTe
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
-def test_losses_are_those_of_a_processor(
-    models: dict[torch.device, DAGModel],
-    corpus: ld.GraphDataset,
-    precision: str,
-    tolerance: float,
-) -> None:
+def test_losses_are_those_of_a_processor(models, corpus, precision, tolerance):
     batch = corpus.batch("train")
     exact = losses(models[CPU], batch, "float32")
     found = losses(models[GPU], batch, precision)
@@ -118,9 +109,7 @@ def test_losses_are_those_of_a_processor(
         assert found[name].mean().item() == pytest.approx(term.mean().item(), rel=tolerance), name
 
 
-def test_gradients_are_those_of_a_processor(
-    models: dict[torch.device, DAGModel], corpus: ld.GraphDataset
-) -> None:
+def test_gradients_are_those_of_a_processor(models, corpus):
     batch = corpus.batch("train")
     gradients = {}
     for device, model in models.items():
@@ -135,9 +124,7 @@ def test_gradients_are_those_of_a_processor(
     assert apart <= 1e-4**2 * square[CPU]
 
 
-def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(
-    corpus: ld.GraphDataset,
-) -> None:
+def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(corpus):
     """Noise included; batches of other graphs are padded to the sizes of the recording."""
     model = build_model(spec_for(corpus, "fast", {}), seed=3).to(GPU).train()
     settings = TrainSettings(precision="float32")
@@ -163,9 +150,7 @@ def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(
     assert steps.recordings == 1
 
 
-def test_a_run_of_recorded_steps_learns_what_one_of_launched_steps_learns(
-    corpus: ld.GraphDataset, tmp_path: Path
-) -> None:
+def test_a_run_of_recorded_steps_learns_what_one_of_launched_steps_learns(corpus, tmp_path):
     options: dict[str, Any] = {"max_steps": 60, "evaluate_every": 20, "batch_graphs": 8}
     found = []
     for recorded in (False, True):
@@ -183,10 +168,7 @@ def shipped() -> dict[torch.device, LoadedCheckpoint]:
 
 
 @pytest.mark.parametrize("best_of", [1, 8])
-def test_the_same_seeds_give_the_same_graphs_but_for_rounding(
-    shipped: dict[torch.device, LoadedCheckpoint],
-    best_of: int,
-) -> None:
+def test_the_same_seeds_give_the_same_graphs_but_for_rounding(shipped, best_of):
     drawn = [ld.sample(shipped[d], 16, max_nodes=40, best_of=best_of) for d in (CPU, GPU)]
     same = sum(
         torch.equal(a.dag.x_NA, b.dag.x_NA)
@@ -198,9 +180,7 @@ def test_the_same_seeds_give_the_same_graphs_but_for_rounding(
     assert same >= 14, f"{same} of 16 graphs are the same on both devices"
 
 
-def test_the_same_seeds_give_the_same_graphs_on_a_gpu_again(
-    shipped: dict[torch.device, LoadedCheckpoint],
-) -> None:
+def test_the_same_seeds_give_the_same_graphs_on_a_gpu_again(shipped):
     drawn = [ld.sample(shipped[GPU], 4, max_nodes=40, batch_size=size) for size in (4, 4)]
     for a, b in zip(*drawn, strict=True):
         assert torch.equal(a.dag.x_NA, b.dag.x_NA)
@@ -208,7 +188,7 @@ def test_the_same_seeds_give_the_same_graphs_on_a_gpu_again(
 
 
 @pytest.fixture
-def nccl(tmp_path: Path) -> Iterator[ProcessGroup]:
+def nccl(tmp_path) -> Iterator[ProcessGroup]:
     """Collectives of NCCL on one rank; two are claimed, since one alone would need none."""
     where = f"file://{tmp_path / 'store'}"
     dist.init_process_group("nccl", init_method=where, rank=0, world_size=1, device_id=GPU)
@@ -216,7 +196,7 @@ def nccl(tmp_path: Path) -> Iterator[ProcessGroup]:
     dist.destroy_process_group()
 
 
-def test_processes_average_over_nccl(nccl: ProcessGroup) -> None:
+def test_processes_average_over_nccl(nccl):
     model = torch.nn.Linear(3, 2).to(GPU)
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     nccl.same_weights(model)
@@ -230,9 +210,7 @@ def test_processes_average_over_nccl(nccl: ProcessGroup) -> None:
     assert all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
 
 
-def test_training_inside_a_group_of_nccl(
-    nccl: ProcessGroup, small_corpus: Path, tmp_path: Path
-) -> None:
+def test_training_inside_a_group_of_nccl(nccl, small_corpus, tmp_path):
     assert dist.get_backend() == "nccl"
     assert train(small_corpus, tmp_path / "run", "device=cuda") == 0
     assert (tmp_path / "run/last/trainer.pt").is_file()

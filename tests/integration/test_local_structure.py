@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 
 @pytest.mark.slow
-def test_real_jobs_have_the_known_figures(repository: Path) -> None:
+def test_real_jobs_have_the_known_figures(repository):
     done = subprocess.run(
         [sys.executable, "benchmarks/local_structure.py", "data", "--json"],
         cwd=repository,

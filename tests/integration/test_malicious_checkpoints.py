@@ -34,7 +34,7 @@ CELL = ("condition_table", "cells", 0)
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory) -> Path:
     graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
     data = GraphDataset.build("chains", "flow", {"train": graphs})
     sizes = data.schema.sizes()
@@ -52,7 +52,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(sound: Path, tmp_path: Path) -> Path:
+def folder(sound, tmp_path) -> Path:
     """A sound checkpoint to be damaged."""
     return Path(shutil.copytree(sound, tmp_path / "model"))
 
@@ -190,12 +190,12 @@ def use(path: Path) -> list[str]:
     return [schema.decode(graph.dag, graph.name).name for graph in graphs]
 
 
-def test_the_checkpoint_of_these_tests_is_sound(folder: Path) -> None:
+def test_the_checkpoint_of_these_tests_is_sound(folder):
     assert len(use(folder)) == 2
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_malicious_checkpoint_is_one_sentence(folder: Path, name: str) -> None:
+def test_a_malicious_checkpoint_is_one_sentence(folder, name):
     FAULTS[name](folder)
     with pytest.raises(CheckpointError) as caught:
         use(folder)
@@ -203,7 +203,7 @@ def test_a_malicious_checkpoint_is_one_sentence(folder: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("scale", [1e6, 1e18, 1e30])
-def test_absurd_weights_give_a_graph_or_one_sentence(folder: Path, scale: float) -> None:
+def test_absurd_weights_give_a_graph_or_one_sentence(folder, scale):
     weights(lambda t: t * scale)(folder)
     with contextlib.suppress(CheckpointError):
         assert len(use(folder)) == 2
@@ -224,7 +224,7 @@ def claimed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [packed, claimed])
-def test_a_trainer_state_that_unpacks_is_refused(folder: Path, fault: Fault) -> None:
+def test_a_trainer_state_that_unpacks_is_refused(folder, fault):
     fault(folder)
     with pytest.raises(CheckpointError, match="more than its own size"):
         load_trainer_state(folder)

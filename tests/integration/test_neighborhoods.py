@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ KNOWN = {"novelty": (6, 38, 65), "repetition": (72, 61, 51)}
 
 
 @pytest.mark.slow
-def test_real_jobs_have_the_known_figures(repository: Path) -> None:
+def test_real_jobs_have_the_known_figures(repository):
     done = subprocess.run(
         [sys.executable, "benchmarks/neighborhoods.py", "data"],
         cwd=repository,

@@ -44,7 +44,7 @@ NETWORK = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [50.0]\nlatency: [500.0
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch) -> Path:
     """Work in a folder with a telling name, as a user and on a host with telling names."""
     folder = tmp_path / FOLDER / USER
     folder.mkdir(parents=True)
@@ -85,7 +85,7 @@ def assert_silent(folder: Path, *more: str) -> None:
             assert word.encode() not in content, f"{file} names {word}"
 
 
-def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> None:
+def test_a_run_its_samples_and_what_judges_them_name_no_place(home):
     data, out = write_jobs(home / "data", 12), home / "out"
     best, samples = out / "run" / "best", out / "samples"
     words = ("train", "data=folder", f"data.folder={data}", f"data.labels={home}/labels.csv")
@@ -107,7 +107,7 @@ def test_a_run_its_samples_and_what_judges_them_name_no_place(home: Path) -> Non
     assert [file.parent.name for file in out.rglob(RUN_FILE)] == ["run"]
 
 
-def test_sweeps_simulations_and_conversions_name_no_place(home: Path) -> None:
+def test_sweeps_simulations_and_conversions_name_no_place(home):
     data, out = write_jobs(home / "data", 1), home / "out"
     (home / "system.json").write_text(json.dumps(SYSTEM))
     (home / "network.yml").write_text(NETWORK)

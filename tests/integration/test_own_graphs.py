@@ -1,8 +1,6 @@
 """A user's 32 graphs: trained on, sampled, audited, without an error on the way."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from raw_graphs import chain
@@ -16,8 +14,8 @@ TINY = ["model.width=32", "model.depth=1", "training.max_steps=2", "logger.sampl
 
 
 def test_32_graphs_with_labels_elsewhere_are_trained_on_sampled_and_audited(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], computed_once: Callable[[str], None]
-) -> None:
+    tmp_path, capsys, computed_once
+):
     folder, labels, run = tmp_path / "graphs", tmp_path / "labels.csv", tmp_path / "run"
     folder.mkdir()
     rows = ["name,label"]

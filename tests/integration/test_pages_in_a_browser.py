@@ -27,7 +27,7 @@ TABS = 400
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory) -> dict[str, Path]:
     """Write a page of each kind."""
     folder = tmp_path_factory.mktemp("pages")
     content = small_report()
@@ -51,7 +51,7 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def opened(chromium: Any, pages: dict[str, Path]) -> Iterator[Any]:
+def opened(chromium, pages) -> Iterator[Any]:
     """Return a function that opens a page; what the console says ends in a list of the page."""
     contexts = []
 
@@ -76,9 +76,7 @@ def opened(chromium: Any, pages: dict[str, Path]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_loaded_complained_of_or_wider_than_the_screen(
-    opened: Any, pages: dict[str, Path], kind: str, size: tuple[int, int]
-) -> None:
+def test_nothing_is_loaded_complained_of_or_wider_than_the_screen(opened, pages, kind, size):
     page = opened(kind, size)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.said == [pages[kind].as_uri()]
@@ -96,7 +94,7 @@ _STICKING_OUT = """() => [...document.querySelectorAll('body *')].filter((one) =
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_axe_finds_nothing(opened: Any, kind: str, size: tuple[int, int], scheme: str) -> None:
+def test_axe_finds_nothing(opened, kind, size, scheme):
     page = opened(kind, size, scheme)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     page.evaluate(axe_script())
@@ -105,7 +103,7 @@ def test_axe_finds_nothing(opened: Any, kind: str, size: tuple[int, int], scheme
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_keyboard_reaches_every_control(opened: Any, kind: str) -> None:
+def test_the_keyboard_reaches_every_control(opened, kind):
     page = opened(kind)
     page.evaluate(
         """(query) => [...document.querySelectorAll(query)]
@@ -125,7 +123,7 @@ def test_the_keyboard_reaches_every_control(opened: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["report", "difference", "exploration"])
-def test_what_is_folded_opens_by_keyboard_and_is_printed(opened: Any, kind: str) -> None:
+def test_what_is_folded_opens_by_keyboard_and_is_printed(opened, kind):
     page = opened(kind)
     hidden = "[...document.querySelectorAll('details td')].filter((one) => !one.checkVisibility())"
     assert page.evaluate(f"{hidden}.length") > 0
@@ -138,7 +136,7 @@ def test_what_is_folded_opens_by_keyboard_and_is_printed(opened: Any, kind: str)
     assert page.evaluate("document.querySelector('details td').checkVisibility()")
 
 
-def test_paper_is_white_even_if_the_screen_was_dark(opened: Any) -> None:
+def test_paper_is_white_even_if_the_screen_was_dark(opened):
     page = opened("report", scheme="dark")
     color = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(color) != "rgb(255, 255, 255)"
@@ -146,7 +144,7 @@ def test_paper_is_white_even_if_the_screen_was_dark(opened: Any) -> None:
     assert page.evaluate(color) == "rgb(255, 255, 255)"
 
 
-def test_the_verdicts_come_first_and_lead_to_what_shows_why(opened: Any) -> None:
+def test_the_verdicts_come_first_and_lead_to_what_shows_why(opened):
     page = opened("report", NARROW)
     first = page.locator("main > section").first
     assert first.get_attribute("id") == "verdict"
@@ -164,7 +162,7 @@ def pixels(page: Any, canvas: str = "canvas") -> str:
     return page.evaluate(f"document.getElementById('{canvas}').toDataURL()")
 
 
-def test_a_graph_switches_between_blocks_once_and_all_nodes(opened: Any) -> None:
+def test_a_graph_switches_between_blocks_once_and_all_nodes(opened):
     page = opened("graph")
     assert "145 with each repeated block once" in page.locator("#facts").inner_text()
     assert page.locator("#level").input_value() == "rolled"
@@ -177,7 +175,7 @@ def test_a_graph_switches_between_blocks_once_and_all_nodes(opened: Any) -> None
     assert page.said[1:] == []
 
 
-def test_the_critical_path_and_times_lie_over_the_graph(opened: Any) -> None:
+def test_the_critical_path_and_times_lie_over_the_graph(opened):
     page = opened("graph")
     with_path = pixels(page)
     page.locator("#path").uncheck()
@@ -189,7 +187,7 @@ def test_the_critical_path_and_times_lie_over_the_graph(opened: Any) -> None:
     assert "simulated" in page.locator("#source").inner_text()
 
 
-def test_a_fitted_graph_is_seen_whole_on_every_screen(opened: Any) -> None:
+def test_a_fitted_graph_is_seen_whole_on_every_screen(opened):
     for size in (WIDE, NARROW):
         page = opened("graph", size)
         outside = page.evaluate(
@@ -199,7 +197,7 @@ def test_a_fitted_graph_is_seen_whole_on_every_screen(opened: Any) -> None:
         assert outside == 0
 
 
-def test_the_overview_moves_the_graph_and_the_keyboard_chooses_nodes(opened: Any) -> None:
+def test_the_overview_moves_the_graph_and_the_keyboard_chooses_nodes(opened):
     page = opened("graph")
     box = page.locator("#map").bounding_box()
     before = page.evaluate("[left, top_]")
@@ -213,7 +211,7 @@ def test_the_overview_moves_the_graph_and_the_keyboard_chooses_nodes(opened: Any
     assert not page.locator("#node").is_visible()
 
 
-def test_search_says_how_many_match_and_goes_to_them(opened: Any) -> None:
+def test_search_says_how_many_match_and_goes_to_them(opened):
     page = opened("graph")
     page.locator("#search").fill("bmm")
     assert page.locator("#found").inner_text().endswith("matches")

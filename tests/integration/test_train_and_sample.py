@@ -33,7 +33,7 @@ def train(corpus: Path, out: Path, *more: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(small_corpus, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("run")
     assert train(small_corpus, out, "training.max_steps=4") == 0
     return out / "best"
@@ -58,7 +58,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
-def test_training_leaves_log_pictures_and_checkpoints(checkpoint: Path) -> None:
+def test_training_leaves_log_pictures_and_checkpoints(checkpoint):
     run = checkpoint.parent
     lines = [json.loads(line) for line in (run / "train.jsonl").read_text().splitlines()]
     seen = [line for line in lines if "samples/valid_share" in line]
@@ -71,13 +71,8 @@ def test_training_leaves_log_pictures_and_checkpoints(checkpoint: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_says_how_to_go_on_and_names_only_what_exists(
-    small_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    number: signal.Signals,
-    code: int,
-) -> None:
+    small_corpus, tmp_path, monkeypatch, capsys, number, code
+):
     signals = iter([number])
     monkeypatch.setattr(JsonlLogger, "log", lambda *_: [os.kill(os.getpid(), n) for n in signals])
     run = tmp_path / "run"
@@ -96,21 +91,14 @@ def test_a_stopped_run_says_how_to_go_on_and_names_only_what_exists(
     assert not list(run.glob(".*"))
 
 
-def test_a_key_in_the_environment_sends_nothing(
-    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_in_the_environment_sends_nothing(small_corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setitem(sys.modules, "wandb", None)  # importing it would raise
     assert train(small_corpus, tmp_path / "run", *UNSEEN, "training.max_steps=1") == 0
     assert not (tmp_path / "run" / "wandb").exists()
 
 
-def test_wandb_failing_does_not_fail_the_run(
-    small_corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_wandb_failing_does_not_fail_the_run(small_corpus, tmp_path, monkeypatch, capsys):
     pytest.importorskip("wandb")
 
     def reset(**_: object) -> None:
@@ -123,9 +111,7 @@ def test_wandb_failing_does_not_fail_the_run(
     assert (tmp_path / "run" / "last").is_dir()
 
 
-def test_resumed_run_ends_as_one_that_was_not_interrupted(
-    small_corpus: Path, tmp_path: Path
-) -> None:
+def test_resumed_run_ends_as_one_that_was_not_interrupted(small_corpus, tmp_path):
     parts = tmp_path / "parts"
     assert train(small_corpus, tmp_path / "whole", *UNSEEN, "training.max_steps=4") == 0
     assert train(small_corpus, parts, *UNSEEN, "training.max_steps=2") == 0
@@ -135,9 +121,7 @@ def test_resumed_run_ends_as_one_that_was_not_interrupted(
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_same_seed_gives_the_same_traces_whatever_the_batch_size(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_same_seed_gives_the_same_traces_whatever_the_batch_size(checkpoint, tmp_path):
     for name, batch_size in (("together", 3), ("alone", 1)):
         words = ("seed=3", f"batch_size={batch_size}", "best_of=2")
         assert sample(checkpoint, tmp_path / name, *words) == 0
@@ -156,22 +140,15 @@ def test_same_seed_gives_the_same_traces_whatever_the_batch_size(
     ],
 )
 def test_wrong_request_is_one_line_and_leaves_no_files(
-    checkpoint: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    code: int,
-    message: str,
-) -> None:
+    checkpoint, tmp_path, capsys, words, code, message
+):
     assert sample(checkpoint, tmp_path / "out", *words) == code
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert message in error
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged_checkpoint_is_one_line(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_checkpoint_is_one_line(checkpoint, tmp_path, capsys):
     broken = tmp_path / "broken"
     broken.mkdir()
     for file in checkpoint.iterdir():

@@ -15,7 +15,7 @@ QUICK = ["training.max_steps=2", "logger.sample_graphs=0"]
 
 
 @pytest.fixture(scope="module")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def graphs(tmp_path_factory) -> Path:
     """Return a folder of small flow graphs."""
     folder = tmp_path_factory.mktemp("graphs")
     for i in range(20):
@@ -24,7 +24,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def first(graphs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(graphs, tmp_path_factory) -> Path:
     """Return the folder of a run on them."""
     out = tmp_path_factory.mktemp("runs") / "first"
     words = ["train", "data=folder", f"data.folder={graphs}", f"out={out}", *QUICK]
@@ -32,9 +32,7 @@ def first(graphs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_run_starts_from_a_run_and_is_resumed(
-    graphs: Path, first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_starts_from_a_run_and_is_resumed(graphs, first, tmp_path, capsys):
     data = ["data=folder", f"data.folder={graphs}", "data.seed=1"]
     capsys.readouterr()
     assert main(["train", *data, f"init={first}", f"out={tmp_path / 'own'}", *QUICK]) == 0
@@ -58,13 +56,8 @@ def test_a_run_starts_from_a_run_and_is_resumed(
     ],
 )
 def test_what_contradicts_the_weights_is_one_sentence_and_exit_code_2(
-    words: list[str],
-    sentence: str,
-    graphs: Path,
-    first: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    words, sentence, graphs, first, tmp_path, capsys
+):
     data = ["data=folder", f"data.folder={graphs}", f"out={tmp_path / 'own'}", *QUICK]
     assert main(["train", *data, f"init={first}", *words]) == 2
     assert sentence in capsys.readouterr().err

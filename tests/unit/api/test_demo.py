@@ -69,37 +69,33 @@ class Worker:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_the_result_comes_back_and_is_found_here_if_the_process_died(
-    dies: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_result_comes_back_and_is_found_here_if_the_process_died(dies, monkeypatch):
     monkeypatch.setattr(demo_api, "Worker", Worker(dies=dies))
     found = submit_in_background(partial(operator.add, torch.arange(3), 1))
     assert found().tolist() == [1, 2, 3]
 
 
-def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(monkeypatch):
     monkeypatch.setattr(demo_api, "Worker", Worker(dies=True))
     found = submit_in_background(partial(operator.truediv, 1, 0))
     with pytest.raises(ZeroDivisionError):
         found()
 
 
-def test_the_other_process_has_as_many_threads() -> None:
+def test_the_other_process_has_as_many_threads():
     worker = Worker(dies=False).start(demo_api._answer)
     worker.send(pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
     assert worker.receive() == torch.get_num_threads()
 
 
 @pytest.mark.slow
-def test_a_process_of_its_own_finds_the_same() -> None:
+def test_a_process_of_its_own_finds_the_same():
     found = submit_in_background(partial(operator.add, torch.arange(3), 1))
     assert found().tolist() == [1, 2, 3]
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Path:
+def demo(tmp_path) -> Path:
     """Return a folder that looks like one that a demo has written, with a user's notes in it."""
     out = tmp_path / "demo"
     for name in ("best", "last"):
@@ -122,14 +118,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_second_demo_may_use_the_folder_of_the_first(demo: Path) -> None:
+def test_a_second_demo_may_use_the_folder_of_the_first(demo):
     before = contents(demo)
     with demo_lock(demo):
         pass
     assert contents(demo) == before
 
 
-def test_two_demos_do_not_use_one_folder(tmp_path: Path) -> None:
+def test_two_demos_do_not_use_one_folder(tmp_path):
     refused = pytest.raises(UsageError, match=f"process {os.getpid()} is writing here")
     with demo_lock(tmp_path / "x"), refused:
         demo_lock(tmp_path / "x").__enter__()
@@ -149,7 +145,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_what_is_not_provably_of_a_demo_is_never_replaced(demo: Path, name: str) -> None:
+def test_what_is_not_provably_of_a_demo_is_never_replaced(demo, name):
     FOREIGN[name](demo)
     before = contents(demo)
     with pytest.raises(UsageError, match=r"never replaced"):
@@ -157,7 +153,7 @@ def test_what_is_not_provably_of_a_demo_is_never_replaced(demo: Path, name: str)
     assert contents(demo) == before
 
 
-def test_a_file_is_no_folder_of_a_demo(tmp_path: Path) -> None:
+def test_a_file_is_no_folder_of_a_demo(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file"):
         demo_lock(tmp_path / "file").__enter__()
@@ -170,7 +166,7 @@ def result(reason: str, step: int) -> TrainResult:
     return TrainResult(reason, step, 487.0, {}, Path("best"), Path("last"))
 
 
-def test_a_demo_that_did_all_its_steps_says_so() -> None:
+def test_a_demo_that_did_all_its_steps_says_so():
     done = result("budget", 600)
     told = dict(training(SETTINGS, done, 500, None))
     assert told.pop("start").startswith("random weights")
@@ -181,16 +177,16 @@ def test_a_demo_that_did_all_its_steps_says_so() -> None:
     assert caveats(SETTINGS, done, None) == CAVEATS
 
 
-def test_a_demo_that_was_cut_short_says_so_first() -> None:
+def test_a_demo_that_was_cut_short_says_so_first():
     first = caveats(SETTINGS, result("SIGTERM", 494), None)[0]
     assert first.startswith("Training stopped after 494 of 600 steps (SIGTERM)")
 
 
-def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time() -> None:
+def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time():
     assert not [name for name in vars(SETTINGS) if "seconds" in name]
 
 
-def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained() -> None:
+def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained():
     warm = warm_start("pretrained", data_of(jobs()))
     told = dict(training(SETTINGS, result("budget", 40), 40, warm))
     assert told["training"] == "40 of 40 steps"
@@ -210,9 +206,7 @@ def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_tr
         (DemoSettings.short(Path("data"), Path("out"), 3), "layerdag demo --seed 3 --short"),
     ],
 )
-def test_the_command_that_makes_the_page_again_is_whole(
-    settings: DemoSettings, command: str
-) -> None:
+def test_the_command_that_makes_the_page_again_is_whole(settings, command):
     assert dict(provenance(settings, data_of(jobs()), {}))["command"] == command
 
 
@@ -226,7 +220,7 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(tmp_path_factory) -> Ran:
     folder = tmp_path_factory.mktemp("demo")
     corpus = cut_programs(folder / "corpus", ("mlp", "dlrm"), 30)
     settings = DemoSettings(
@@ -257,7 +251,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(settings, out.getvalue(), seen[0])
 
 
-def test_everything_it_promises_lies_in_its_folder(ran: Ran) -> None:
+def test_everything_it_promises_lies_in_its_folder(ran):
     out = ran.settings.out
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == {
         "training", "samples", "report.html", "report.json",
@@ -272,7 +266,7 @@ def test_everything_it_promises_lies_in_its_folder(ran: Ran) -> None:
     }
 
 
-def test_the_table_has_the_rows_of_the_report_in_straight_columns(ran: Ran) -> None:
+def test_the_table_has_the_rows_of_the_report_in_straight_columns(ran):
     lines = ran.printed.splitlines()
     assert lines[-1] == f"report: {ran.settings.out / 'report.html'}"
     table = lines[: len(ran.content.summary) + 1]
@@ -283,7 +277,7 @@ def test_the_table_has_the_rows_of_the_report_in_straight_columns(ran: Ran) -> N
         assert line.removeprefix(row.what).split()[:1] == row.synthetic.split()[:1]
 
 
-def test_every_sample_is_written_as_a_program_and_the_traces_of_its_step(ran: Ran) -> None:
+def test_every_sample_is_written_as_a_program_and_the_traces_of_its_step(ran):
     folders = sorted((ran.settings.out / "samples").iterdir())
     assert len(folders) == 4
     for folder in folders:
@@ -294,21 +288,21 @@ def test_every_sample_is_written_as_a_program_and_the_traces_of_its_step(ran: Ra
         assert all(MeasuredCompute().is_timed(t, np.arange(t.num_nodes)) for t in job.traces)
 
 
-def test_steps_of_programs_keep_every_rule_and_programs_run(ran: Ran) -> None:
+def test_steps_of_programs_keep_every_rule_and_programs_run(ran):
     rows = {row.what: row for row in ran.content.summary}
     assert rows["jobs whose traces keep every rule"].synthetic == "100%"
     assert rows["jobs that keep all rules of whole training steps"].synthetic == "4 of 4"
     assert rows["programs that run: training step with a finite loss"].synthetic == "4 of 4"
 
 
-def test_samples_stand_beside_the_real_jobs_nearest_to_them(ran: Ran) -> None:
+def test_samples_stand_beside_the_real_jobs_nearest_to_them(ran):
     pair, *_ = ran.content.neighbors
     assert pair.family in ("mlp", "dlrm")
     assert ran.content.pictures == ()
     assert [job.title.split(" (")[0] for job in ran.content.timelines][-1] == "A sample"
 
 
-def test_verdicts_come_first_and_copies_forbid_sharing(ran: Ran) -> None:
+def test_verdicts_come_first_and_copies_forbid_sharing(ran):
     share, like, use = ran.content.answers
     assert (share.answer, share.at) == ("no", "validity")
     assert share.reason.startswith("4 of 4 samples repeat")
@@ -316,13 +310,13 @@ def test_verdicts_come_first_and_copies_forbid_sharing(ran: Ran) -> None:
     assert use.answer == "too few to tell"  # no predictor was trained in this test
 
 
-def test_copies_of_training_jobs_are_told_as_such(ran: Ran) -> None:
+def test_copies_of_training_jobs_are_told_as_such(ran):
     [row] = [r for r in ran.content.summary if r.what == "valid, unique and novel"]
     assert row.synthetic.startswith("0% [0%, ")
     assert row.note.startswith("100% copies")
 
 
-def test_provenance_says_how_to_repeat_it(ran: Ran) -> None:
+def test_provenance_says_how_to_repeat_it(ran):
     told = dict(ran.content.provenance)
     assert told["command"] == "layerdag demo --seed 5"
     assert told["training"] == "1 of 1 steps"
@@ -340,7 +334,7 @@ def test_provenance_says_how_to_repeat_it(ran: Ran) -> None:
     ]
 
 
-def test_json_holds_the_same_rows(ran: Ran, monkeypatch, capsys) -> None:
+def test_json_holds_the_same_rows(ran, monkeypatch, capsys):
     monkeypatch.setattr(demo_api, "_content", lambda settings: ran.content)
     print_summary(*report(ran.settings), as_json=True)
     printed = json.loads(capsys.readouterr().out)
@@ -351,7 +345,7 @@ def test_json_holds_the_same_rows(ran: Ran, monkeypatch, capsys) -> None:
     ]
 
 
-def test_the_short_demo_is_smaller_in_everything_that_takes_time() -> None:
+def test_the_short_demo_is_smaller_in_everything_that_takes_time():
     usual = DemoSettings(Path("c"), Path("o"), 3)
     short = DemoSettings.short(Path("c"), Path("o"), 3)
     assert (short.data, short.out, short.seed) == (usual.data, usual.out, usual.seed)
@@ -382,8 +376,8 @@ def pretend(
 
 
 def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_programs(
-    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
-) -> None:
+    monkeypatch, shipped
+):
     pretend(monkeypatch, shipped, data_of(jobs(12)))
     data, warm = demo_api.load_stage(START_SETTINGS)
     assert warm is not None
@@ -391,16 +385,14 @@ def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_programs(
     assert max(dag.num_nodes for dags in data.graphs.values() for dag in dags) <= 10
 
 
-def test_with_another_split_the_demo_starts_from_random_weights(
-    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint
-) -> None:
+def test_with_another_split_the_demo_starts_from_random_weights(monkeypatch, shipped):
     pretend(monkeypatch, shipped, data_of(jobs(13)[1:]))
     _, warm = demo_api.load_stage(START_SETTINGS)
     assert warm is None
     assert steps_of(START_SETTINGS, warm) == 50
 
 
-def test_smaller_graphs_stay_in_their_parts() -> None:
+def test_smaller_graphs_stay_in_their_parts():
     data = data_of(jobs(12))
     kept = demo_api.at_most(data, 12)
     assert 0 < len(kept.graphs["train"]) < len(data.graphs["train"])

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +40,7 @@ GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(24)
 DATA = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:16], "test": GRAPHS[16:]})
 
 
-def test_data_sets_and_samples_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_data_sets_and_samples_are_taken_as_they_are(tmp_path):
     samples = ld.sample(chain_checkpoint(tmp_path), num=6, max_nodes=6, best_of=1)
     report = ld.compare(DATA, DATA, samples, replicates=3)
     assert (report.train, report.test, report.generated) == (16, 8, 6)
@@ -49,7 +48,7 @@ def test_data_sets_and_samples_are_taken_as_they_are(tmp_path: Path) -> None:
     assert str(lists) == str(report)
 
 
-def test_a_data_set_and_samples_are_enough(tmp_path: Path) -> None:
+def test_a_data_set_and_samples_are_enough(tmp_path):
     samples = ld.sample(chain_checkpoint(tmp_path), num=6, max_nodes=6, best_of=1)
     report = ld.compare(DATA, samples, replicates=3)
     assert report.to_dict() == ld.compare(DATA, DATA, samples, replicates=3).to_dict()
@@ -58,7 +57,7 @@ def test_a_data_set_and_samples_are_enough(tmp_path: Path) -> None:
         ld.compare(GRAPHS[:1], samples)
 
 
-def test_metrics_are_chosen_and_ones_own_are_computed() -> None:
+def test_metrics_are_chosen_and_ones_own_are_computed():
     neighborhoods = ld.compare(DATA, DATA, metrics=NEIGHBORHOOD_METRICS)
     assert [row.metric for row in neighborhoods.rows] == list(NEIGHBORHOOD_METRICS)
     assert neighborhoods.row("neighborhood_novelty:3").generated.value == 0.0
@@ -69,7 +68,7 @@ def test_metrics_are_chosen_and_ones_own_are_computed() -> None:
     assert "ends" in str(report).splitlines()[-1]
 
 
-def test_codes_of_another_schema_are_compared_by_their_words() -> None:
+def test_codes_of_another_schema_are_compared_by_their_words():
     zabc = [chain("z", "z"), *GRAPHS]
     other = ld.GraphDataset.build("other", "flow", {"train": zabc, "test": GRAPHS})
     assert other.schema.attributes != DATA.schema.attributes
@@ -79,7 +78,7 @@ def test_codes_of_another_schema_are_compared_by_their_words() -> None:
     )
 
 
-def test_codes_of_bare_graphs_are_compared_as_words_of_their_own() -> None:
+def test_codes_of_bare_graphs_are_compared_as_words_of_their_own():
     dags = DATA.graphs["train"]
     assert ld.compare(dags, dags, dags, replicates=2)["x"].generated.value == 0.0
 
@@ -92,7 +91,7 @@ def rules(thing: object) -> set[str]:
     return {finding.rule.id for finding in ld.validate(thing)}
 
 
-def test_workloads_traces_and_paths_are_checked(tmp_path: Path) -> None:
+def test_workloads_traces_and_paths_are_checked(tmp_path):
     ld.write(SOUND, tmp_path / "run")
     for fine in (SOUND, SOUND.traces[0], tmp_path / "run"):
         assert ld.validate(fine) == ()
@@ -102,7 +101,7 @@ def test_workloads_traces_and_paths_are_checked(tmp_path: Path) -> None:
     assert rules([SOUND, BROKEN]) == broken
 
 
-def test_graphs_are_checked_whether_attributed_or_coded(tmp_path: Path) -> None:
+def test_graphs_are_checked_whether_attributed_or_coded(tmp_path):
     graph = chain("g", "abc")
     assert ld.validate(graph) == ()
     twice = replace(graph, edge_index_2E=graph.edge_index_2E[:, [0, 0]])
@@ -111,7 +110,7 @@ def test_graphs_are_checked_whether_attributed_or_coded(tmp_path: Path) -> None:
     assert "acyclic" in rules(dag)
 
 
-def test_samples_are_checked_as_what_they_become(tmp_path: Path) -> None:
+def test_samples_are_checked_as_what_they_become(tmp_path):
     jobs = ld.sample(job_checkpoint(tmp_path / "jobs"), num=2, max_nodes=10, best_of=2)
     assert not any(f.rule.severity.value == "error" for f in ld.validate(jobs))
     chains = ld.validate(ld.sample(chain_checkpoint(tmp_path / "chains"), num=2, max_nodes=6))
@@ -132,7 +131,7 @@ def operations(workload: Workload) -> int:
     return sum(int(trace.integers("num_ops")[0].sum()) for trace in workload.traces)
 
 
-def test_a_shape_makes_the_traces_of_its_room() -> None:
+def test_a_shape_makes_the_traces_of_its_room():
     settings = {"tensor": 2, "data": 2, "batch": 4, "sequence": 16}
     ours, theirs = ld.workload(TINY, **settings), symbolic.transformer_workload(TINY, **settings)
     assert ours.num_ranks == 4
@@ -140,20 +139,20 @@ def test_a_shape_makes_the_traces_of_its_room() -> None:
     assert ours.groups == theirs.groups
 
 
-def test_a_shape_of_a_recommender_makes_the_traces_of_its_room() -> None:
+def test_a_shape_of_a_recommender_makes_the_traces_of_its_room():
     ours, theirs = ld.workload(TWO, data=2), recommender_job(TWO, data=2).workload()
     assert ours.num_ranks == 2
     assert nodes(ours) == nodes(theirs)
 
 
-def test_every_recommender_has_a_name_that_no_transformer_has() -> None:
+def test_every_recommender_has_a_name_that_no_transformer_has():
     assert RECOMMENDERS
     assert not set(RECOMMENDERS) & set(symbolic.PRESETS)
     name = next(iter(RECOMMENDERS))
     assert nodes(ld.workload(name, data=2)) == nodes(ld.workload(RECOMMENDERS[name], data=2))
 
 
-def test_a_config_of_a_model_is_a_model(tmp_path: Path) -> None:
+def test_a_config_of_a_model_is_a_model(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
     one, two = ld.workload(path, sequence=16), ld.workload(str(path), sequence=16)
@@ -162,18 +161,18 @@ def test_a_config_of_a_model_is_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("degree", ["tensor", "data", "pipeline"])
-def test_ranks_are_the_product_of_the_degrees(degree: str) -> None:
+def test_ranks_are_the_product_of_the_degrees(degree):
     assert ld.workload(TINY, **{degree: 2}, sequence=16).num_ranks == 2
     assert ld.workload(TINY, sequence=16).num_ranks == 1
 
 
-def test_work_grows_with_the_batch_and_one_rank_does_not_communicate() -> None:
+def test_work_grows_with_the_batch_and_one_rank_does_not_communicate():
     one, two = (ld.workload(TINY, batch=batch, sequence=16) for batch in (1, 2))
     assert operations(two) > operations(one) > 0
     assert not (one.traces[0].type_N >= NodeType.COMM_SEND).any()
 
 
-def test_what_it_makes_is_written_and_read_back_without_an_error(tmp_path: Path) -> None:
+def test_what_it_makes_is_written_and_read_back_without_an_error(tmp_path):
     made = ld.workload(TINY, tensor=2, sequence=16)
     ld.write_workload(made, tmp_path / "w")
     again = ld.read(tmp_path / "w")
@@ -192,9 +191,7 @@ def test_what_it_makes_is_written_and_read_back_without_an_error(tmp_path: Path)
         ("absent/config.json", {}, "absent"),
     ],
 )
-def test_what_cannot_be_made_is_a_sentence_that_names_it(
-    name: str, settings: dict[str, int], told: str
-) -> None:
+def test_what_cannot_be_made_is_a_sentence_that_names_it(name, settings, told):
     with pytest.raises(LayerdagError, match=told) as caught:
         ld.workload(name, **settings)
     assert str(caught.value).endswith((".", "?"))
@@ -211,7 +208,7 @@ def sampled() -> GeneratedGraph:
 
 
 @pytest.mark.parametrize("name", ["g.graphml", "g.json", "g.dot", "g.wf.json"])
-def test_each_format_of_graphs_is_read_back(tmp_path: Path, name: str) -> None:
+def test_each_format_of_graphs_is_read_back(tmp_path, name):
     ld.write(chain("g", "abc"), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     back = ld.read(tmp_path / name)
@@ -220,29 +217,27 @@ def test_each_format_of_graphs_is_read_back(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["s.graphml", "s.json", "s.dot", "s.wf.json"])
-def test_a_sample_is_written_as_its_graph(
-    tmp_path: Path, name: str, sampled: GeneratedGraph
-) -> None:
+def test_a_sample_is_written_as_its_graph(tmp_path, name, sampled):
     ld.write(sampled, tmp_path / name)
     ld.write(sampled.graph, tmp_path / f"own-{name}")
     assert (tmp_path / name).read_bytes() == (tmp_path / f"own-{name}").read_bytes()
 
 
-def test_json_is_our_own_and_wf_json_that_of_workflows(tmp_path: Path) -> None:
+def test_json_is_our_own_and_wf_json_that_of_workflows(tmp_path):
     ld.write(chain("g", "ab"), tmp_path / "g.json")
     ld.write(chain("g", "ab"), tmp_path / "g.wf.json")
     assert json.loads((tmp_path / "g.json").read_text())["format"] == "layerdag-graph-1"
     assert json.loads((tmp_path / "g.wf.json").read_text())["schemaVersion"] == "1.5"
 
 
-def test_a_prefix_makes_a_file_for_each_rank(tmp_path: Path) -> None:
+def test_a_prefix_makes_a_file_for_each_rank(tmp_path):
     ld.write(PAIR, str(tmp_path / "runs" / "job"))
     names = {path.name for path in (tmp_path / "runs").iterdir()}
     assert {"job.0.et", "job.1.et"} <= names
     assert ld.read(tmp_path / "runs" / "job").num_ranks == 2
 
 
-def test_one_rank_is_one_trace(tmp_path: Path) -> None:
+def test_one_rank_is_one_trace(tmp_path):
     ld.write(ALONE, tmp_path / "one.et")
     assert read_trace(tmp_path / "one.et").id_N.tolist() == [1, 2]
     ld.write(ALONE.traces[0], tmp_path / "trace.et")
@@ -251,14 +246,14 @@ def test_one_rank_is_one_trace(tmp_path: Path) -> None:
         ld.write(ALONE.traces[0], tmp_path / "trace.json")
 
 
-def test_a_workload_named_as_a_workflow_is_our_own_json(tmp_path: Path) -> None:
+def test_a_workload_named_as_a_workflow_is_our_own_json(tmp_path):
     """Traces are no workflow; the last suffix counts."""
     ld.write(PAIR, tmp_path / "w.wf.json")
     assert ld.read(tmp_path / "w.wf.json").num_ranks == 2
 
 
 @pytest.mark.parametrize("name", ["job.et", "job.graphml"])
-def test_the_prefix_to_name_is_told(tmp_path: Path, name: str) -> None:
+def test_the_prefix_to_name_is_told(tmp_path, name):
     with pytest.raises(UsageError) as caught:
         ld.write(PAIR, tmp_path / name)
     assert str(caught.value) == (
@@ -268,7 +263,7 @@ def test_the_prefix_to_name_is_told(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["g", "g.txt", "g.et", "g.GRAPHML"])
-def test_a_graph_needs_a_suffix_that_is_known(tmp_path: Path, name: str) -> None:
+def test_a_graph_needs_a_suffix_that_is_known(tmp_path, name):
     with pytest.raises(
         UsageError, match=r"written as \.graphml, \.dot, \.json, \.wf\.json or \.pro"
     ):
@@ -277,7 +272,7 @@ def test_a_graph_needs_a_suffix_that_is_known(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["g.graphml", "g.json", "t.et"])
-def test_a_folder_that_is_a_file_is_no_place(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_is_a_file_is_no_place(tmp_path, name):
     (tmp_path / "file").write_text("mine")
     thing = ALONE if name == "t.et" else chain("g", "ab")
     with pytest.raises(OSError, match="file"):

@@ -22,7 +22,7 @@ def data() -> ld.GraphDataset:
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary(tmp_path, monkeypatch) -> Path:
     """Return a folder of its own for the temporary files of a test.
 
     The first optimizer of a process makes PyTorch import its compiler, which makes an empty cache
@@ -33,9 +33,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_training_without_a_folder_leaves_no_file_behind(
-    data: ld.GraphDataset, temporary: Path
-) -> None:
+def test_training_without_a_folder_leaves_no_file_behind(data, temporary):
     checkpoint = ld.train(data, settings=SETTINGS, **TINY)
     assert checkpoint.meta.step == 2
     assert checkpoint.meta.split == data.split
@@ -46,7 +44,7 @@ def test_training_without_a_folder_leaves_no_file_behind(
     assert [path.name for path in temporary.iterdir() if path.is_dir()] == ["samples"]
 
 
-def test_a_folder_keeps_the_run(data: ld.GraphDataset, tmp_path: Path) -> None:
+def test_a_folder_keeps_the_run(data, tmp_path):
     ld.train(data, out=tmp_path / "run", settings=SETTINGS, **TINY)
     assert (tmp_path / "run" / "best" / "weights.safetensors").is_file()
     assert ld.load_checkpoint(tmp_path / "run" / "best").spec.arguments["width"] == 32
@@ -55,7 +53,7 @@ def test_a_folder_keeps_the_run(data: ld.GraphDataset, tmp_path: Path) -> None:
     ld.train(data, out=tmp_path / "run", settings=SETTINGS, overwrite=True, **TINY)
 
 
-def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
+def test_what_cannot_be_trained_is_refused(data):
     with pytest.raises(ConfigError, match=r"no model 'fsat'\. Did you mean 'fast'"):
         ld.train(data, "fsat")
     with pytest.raises(
@@ -66,9 +64,7 @@ def test_what_cannot_be_trained_is_refused(data: ld.GraphDataset) -> None:
         ld.train("no/such/folder")
 
 
-def test_a_training_that_fails_leaves_no_folder(
-    data: ld.GraphDataset, temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_fails_leaves_no_folder(data, temporary, monkeypatch):
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -82,11 +78,11 @@ PRIVATE = ld.Privacy(epsilon=math.inf, steps=2)
 
 
 @pytest.fixture(scope="module")
-def mine(tmp_path_factory: pytest.TempPathFactory) -> PrivateJobs:
+def mine(tmp_path_factory) -> PrivateJobs:
     return private_jobs(tmp_path_factory.mktemp("public"))
 
 
-def test_private_tuning_is_a_checkpoint_with_its_promise(mine: PrivateJobs, tmp_path: Path) -> None:
+def test_private_tuning_is_a_checkpoint_with_its_promise(mine, tmp_path):
     checkpoint = ld.train(mine.data, init=mine.base.path, privacy=PRIVATE, out=tmp_path / "run")
     assert checkpoint.meta.privacy is not None
     assert checkpoint.meta.privacy.steps == 2
@@ -96,12 +92,12 @@ def test_private_tuning_is_a_checkpoint_with_its_promise(mine: PrivateJobs, tmp_
         ld.train(mine.data, init=mine.base.path, privacy=PRIVATE, out=tmp_path / "run")
 
 
-def test_privacy_without_epsilon_is_ordinary_training(data: ld.GraphDataset) -> None:
+def test_privacy_without_epsilon_is_ordinary_training(data):
     checkpoint = ld.train(data, settings=SETTINGS, privacy=ld.Privacy(), **TINY)
     assert checkpoint.meta.privacy is None
 
 
-def test_what_would_break_the_promise_is_refused(mine: PrivateJobs, data: ld.GraphDataset) -> None:
+def test_what_would_break_the_promise_is_refused(mine, data):
     base = mine.base.path
     with pytest.raises(ConfigError, match="init=FOLDER"):
         ld.train(mine.data, privacy=PRIVATE)
@@ -115,7 +111,7 @@ def test_what_would_break_the_promise_is_refused(mine: PrivateJobs, data: ld.Gra
         private_run(LatentPreferentialConfig(), base, PRIVATE, Path())
 
 
-def test_owners_are_read_from_their_table(mine: PrivateJobs, tmp_path: Path) -> None:
+def test_owners_are_read_from_their_table(mine, tmp_path):
     names = mine.data.names["train"]
     table = tmp_path / "owners.csv"
     table.write_text("graph,owner\n" + "".join(f"{n},team-{i % 3}\n" for i, n in enumerate(names)))

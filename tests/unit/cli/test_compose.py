@@ -30,16 +30,14 @@ from layerdag.training.checkpoint import RUN_FILE
         ("flow", "model.predict_out_degree=false", False),
     ],
 )
-def test_out_degree_prediction_follows_the_kind_of_the_graphs_unless_set(
-    kind: str, override: str, expected: bool
-) -> None:
+def test_out_degree_prediction_follows_the_kind_of_the_graphs_unless_set(kind, override, expected):
     data = load_latent_preferential(num_train=3, num_val=1, num_test=1)
     data = data.replaced(schema=replace(data.schema, kind=kind))
     spec = build_spec(compose("train", [override]).model, data)
     assert spec.arguments["predict_out_degree"] is expected
 
 
-def test_override_changes_the_config() -> None:
+def test_override_changes_the_config():
     assert compose("train", ["training.max_steps=7", "seed=3"]).training.max_steps == 7
 
 
@@ -55,13 +53,13 @@ def test_override_changes_the_config() -> None:
         ("training.max_steps=[1", "does not parse"),
     ],
 )
-def test_wrong_override_is_refused_with_the_nearest_name(override: str, message: str) -> None:
+def test_wrong_override_is_refused_with_the_nearest_name(override, message):
     with pytest.raises(ConfigError, match=message):
         compose("train", [override])
 
 
 @pytest.mark.parametrize("data", ["folder", "tpu_tile", "dgrl"])
-def test_a_setting_without_default_is_named(data: str) -> None:
+def test_a_setting_without_default_is_named(data):
     with pytest.raises(ConfigError, match=r"'data.folder' is missing .* write data.folder="):
         to_plain_dict(compose("train", [f"data={data}"]).data)
 
@@ -77,13 +75,8 @@ def test_a_setting_without_default_is_named(data: str) -> None:
     ],
 )
 def test_runs_of_a_sweep_get_folders_of_their_own(
-    name: str,
-    words: list[str],
-    folders: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    name, words, folders, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     found: list[str] = []
     run(name, lambda config: found.append(str(config.out)), ["--multirun", *words])
@@ -92,26 +85,24 @@ def test_runs_of_a_sweep_get_folders_of_their_own(
     assert told == folders[0].endswith("/0")
 
 
-def test_a_word_that_is_no_override_is_refused() -> None:
+def test_a_word_that_is_no_override_is_refused():
     with pytest.raises(ConfigError, match=r"'seed' is not an override\. Write key=value"):
         run("train", lambda config: None, ["seed"])
 
 
-def test_several_values_need_multirun() -> None:
+def test_several_values_need_multirun():
     with pytest.raises(ConfigError, match=r"'seed=1,2' gives several values; add --multirun"):
         run("train", lambda config: None, ["seed=1,2"])
 
 
-def test_every_value_of_a_sweep_is_checked_before_the_first_run() -> None:
+def test_every_value_of_a_sweep_is_checked_before_the_first_run():
     ran: list[object] = []
     with pytest.raises(ConfigError, match="no model=fsat"):
         run("train", lambda config: ran.append(config), ["--multirun", "model=fast,fsat"])
     assert ran == []
 
 
-def test_the_first_error_of_a_task_comes_out_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_error_of_a_task_comes_out_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
 
@@ -125,9 +116,7 @@ def test_the_first_error_of_a_task_comes_out_as_it_is(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_something_in_it_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_with_something_in_it_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def task(config: object) -> None:
@@ -137,9 +126,7 @@ def test_a_folder_with_something_in_it_stays(
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["log"]
 
 
-def test_a_folder_that_hydra_cannot_make_is_an_error_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_hydra_cannot_make_is_an_error_of_ours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "outputs").write_text("a file")
     with pytest.raises(OSError, match="outputs"):
@@ -147,7 +134,7 @@ def test_a_folder_that_hydra_cannot_make_is_an_error_of_ours(
 
 
 @pytest.mark.parametrize("word", ["data.held_out=${nowhere}", "seed=${oc.env:NO_SUCH_NAME}"])
-def test_references_to_nothing_are_refused(word: str) -> None:
+def test_references_to_nothing_are_refused(word):
     with pytest.raises((ConfigError, InterpolationKeyError, InterpolationResolutionError)):
         to_plain_dict(compose("train", ["data=latent_preferential", f"++{word}"]))
 
@@ -175,9 +162,7 @@ def settings(*words: str) -> dict[str, object]:
         ["data=folder", "data.folder='we\\'re, here: {50 %} = [all]'"],
     ],
 )
-def test_a_run_is_resumed_with_its_own_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
+def test_a_run_is_resumed_with_its_own_settings(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     run = run_with(tmp_path, *words)
     found, wanted = settings(f"resume={run}"), settings(*words)
@@ -189,7 +174,7 @@ def test_a_run_is_resumed_with_its_own_settings(
     assert settings(f"resume={run}/last")["seed"] == wanted["seed"]
 
 
-def test_settings_that_are_given_win(tmp_path: Path) -> None:
+def test_settings_that_are_given_win(tmp_path):
     run = run_with(tmp_path, "data=folder", "data.folder=runs", "seed=3", "model.width=64")
     found = settings("training.max_steps=7", f"resume={run}", "data.labels=other.csv", "seed=4")
     assert (found["seed"], found["training"]["max_steps"]) == (4, 7)
@@ -198,7 +183,7 @@ def test_settings_that_are_given_win(tmp_path: Path) -> None:
     assert settings(f"resume={run}", "model=reference")["model"]["name"] == "reference"
 
 
-def test_a_run_of_python_code_gives_what_its_checkpoint_holds(tmp_path: Path) -> None:
+def test_a_run_of_python_code_gives_what_its_checkpoint_holds(tmp_path):
     (tmp_path / "last").mkdir()
     kept = {"run": {"seed": 5, "training": {"max_steps": 9}, "data": {"name": "corpus"}}}
     (tmp_path / "last" / "config.json").write_text(json.dumps(kept))
@@ -207,7 +192,7 @@ def test_a_run_of_python_code_gives_what_its_checkpoint_holds(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("words", [["seed=1"], ["resume=null"], ["resume=nowhere", "seed=1"]])
-def test_words_stay_as_they_are_where_there_is_nothing_to_resume(words: list[str]) -> None:
+def test_words_stay_as_they_are_where_there_is_nothing_to_resume(words):
     assert with_own_settings(words) == words
 
 
@@ -226,7 +211,7 @@ def config(tmp_path: Path) -> dict[str, object]:
     }
 
 
-def test_the_public_settings_hold_no_path(tmp_path: Path):
+def test_the_public_settings_hold_no_path(tmp_path):
     public = public_config(config(tmp_path))
     assert public["data"] == {"name": "folder", "max_nodes": 60, "labels": "labels.csv"}
     assert public["logger"]["sink"] == [None, None, "plain/word"]
@@ -234,9 +219,7 @@ def test_the_public_settings_hold_no_path(tmp_path: Path):
     assert str(tmp_path) not in json.dumps(public)
 
 
-def test_a_run_finds_its_data_again_after_both_have_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_finds_its_data_again_after_both_have_moved(tmp_path, monkeypatch):
     old, new = tmp_path / "old", tmp_path / "new"
     run = old / "runs" / "a"
     run.mkdir(parents=True)
@@ -250,14 +233,14 @@ def test_a_run_finds_its_data_again_after_both_have_moved(
     assert (again["seed"], again["data"]["max_nodes"]) == (3, 60)
 
 
-def test_only_the_owner_may_read_it_and_it_says_so(tmp_path: Path):
+def test_only_the_owner_may_read_it_and_it_says_so(tmp_path):
     write_run_file(tmp_path, config(tmp_path))
     assert (tmp_path / RUN_FILE).stat().st_mode & 0o077 == 0
     assert json.loads((tmp_path / RUN_FILE).read_text())["notice"].startswith("Private")
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"config": {"data": 3}}'])
-def test_a_missing_or_damaged_file_is_one_sentence(tmp_path: Path, text: str | None):
+def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, text):
     if text is not None:
         (tmp_path / RUN_FILE).write_text(text)
     with pytest.raises(DataError, match="give the settings of the run again"):

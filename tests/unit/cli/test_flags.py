@@ -53,7 +53,7 @@ from layerdag.graph.attributed_graph import write_json
         ("--init null", "init=null"),
     ],
 )
-def test_flags_of_train_are_overrides(words: str, overrides: str) -> None:
+def test_flags_of_train_are_overrides(words, overrides):
     assert in_hydras_words("train", words.split()) == overrides.split()
     # What is an override already stays as it is.
     assert in_hydras_words("train", overrides.split()) == overrides.split()
@@ -74,16 +74,16 @@ def test_flags_of_train_are_overrides(words: str, overrides: str) -> None:
         ("--label 0.5 label=0.2", "label=0.5 label=0.2"),
     ],
 )  # fmt: skip
-def test_flags_and_conditions_of_sample_are_overrides(words: str, overrides: str) -> None:
+def test_flags_and_conditions_of_sample_are_overrides(words, overrides):
     assert in_hydras_words("sample", words.split()) == overrides.split()
 
 
-def test_the_three_ways_to_ask_for_a_condition_are_one() -> None:
+def test_the_three_ways_to_ask_for_a_condition_are_one():
     asked = [["family=gpt"], ["--family", "gpt"], ["+conditions.family=gpt"]]
     assert [compose("sample", words).conditions.family for words in asked] == ["gpt"] * 3
 
 
-def test_a_name_with_spaces_and_quotes_stays_what_it_is() -> None:
+def test_a_name_with_spaces_and_quotes_stays_what_it_is():
     name = "it's [all], here: {50 %}"
     assert compose("train", ["--out", name]).out == name
     assert compose("train", ["--data=folder", f"--folder={name}"]).data.folder == name
@@ -110,12 +110,12 @@ def test_a_name_with_spaces_and_quotes_stays_what_it_is() -> None:
         ("sample", "--nmu 3", "Did you mean '--num'"),
     ],
 )  # fmt: skip
-def test_a_wrong_flag_is_told_what_was_meant(verb: str, words: str, sentence: str) -> None:
+def test_a_wrong_flag_is_told_what_was_meant(verb, words, sentence):
     with pytest.raises(UsageError, match=sentence):
         compose(verb, words.split())
 
 
-def test_a_folder_alone_says_what_it_is(tmp_path: Path) -> None:
+def test_a_folder_alone_says_what_it_is(tmp_path):
     write_json(tmp_path / "g.json", chain("g", "aba"))
     for words in ([f"data.folder={tmp_path}"], ["--folder", str(tmp_path)]):
         found = compose("train", [*words, "--held-out", ".3"]).data
@@ -125,7 +125,7 @@ def test_a_folder_alone_says_what_it_is(tmp_path: Path) -> None:
     assert compose("train", ["--folder", str(tmp_path / "none")]).data.name == "folder"
 
 
-def test_flags_of_a_resumed_run_are_those_of_its_model(tmp_path: Path) -> None:
+def test_flags_of_a_resumed_run_are_those_of_its_model(tmp_path):
     (tmp_path / "last").mkdir()
     kept = {"run": {"training": {"max_steps": 9}, "model": {"name": "reference"}}}
     (tmp_path / "last" / "config.json").write_text(json.dumps(kept))
@@ -133,13 +133,13 @@ def test_flags_of_a_resumed_run_are_those_of_its_model(tmp_path: Path) -> None:
     assert words == [f"resume='{tmp_path}'", "model.budget=7"]
 
 
-def test_conditions_are_those_of_the_checkpoint_that_is_named(tmp_path: Path) -> None:
+def test_conditions_are_those_of_the_checkpoint_that_is_named(tmp_path):
     folder = str(chain_checkpoint(tmp_path).path)
     with pytest.raises(ConfigError, match=r"no condition of the checkpoint.*Its conditions: label"):
         in_hydras_words("sample", [f"checkpoint={folder}", "family=gpt"])
 
 
-def test_no_checkpoint_is_read_where_every_word_is_a_setting() -> None:
+def test_no_checkpoint_is_read_where_every_word_is_a_setting():
     def read() -> list[str]:
         raise AssertionError
 
@@ -151,11 +151,11 @@ def test_no_checkpoint_is_read_where_every_word_is_a_setting() -> None:
     ("words", "found"),
     [("--out x", "x"), ("--out=x out=y", "y"), ("out='a b'", "a b"), ("+out=x", "x"), ("-m", None)],
 )
-def test_the_last_value_of_a_name_counts(words: str, found: str | None) -> None:
+def test_the_last_value_of_a_name_counts(words, found):
     assert value_in(words.split() if "'" not in words else [words], "out") == found
 
 
-def test_every_setting_of_every_choice_has_a_flag_that_means_it() -> None:
+def test_every_setting_of_every_choice_has_a_flag_that_means_it():
     from layerdag.cli.flags import flag_of, options_of
 
     for verb, groups in (("train", ("data", "model")), ("sample", ())):
@@ -198,7 +198,7 @@ def flat(settings: dict[str, object], prefix: str = "") -> dict[str, object]:
 
 
 @pytest.mark.parametrize("file", GROUPS, ids=lambda p: f"{p.parent.name}={p.stem}")
-def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: Path) -> None:
+def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file):
     group = file.parent.name
     every = settings_of_verb("train", {**usual_choices("train"), group: file.stem})
     title = f"\n--{group} {file.stem}" if f"\n--{group} " in help_text("train") else f"\n{group}:"
@@ -210,7 +210,7 @@ def test_help_of_train_lists_every_setting_of_every_choice_with_a_comment(file: 
 
 
 @pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
-def test_help_lists_every_setting_of_the_verb_with_default_and_comment(verb: str) -> None:
+def test_help_lists_every_setting_of_the_verb_with_default_and_comment(verb):
     text, composed = help_text(verb), yaml.safe_load((CONFIGS / f"{verb}.yaml").read_text())
     for key, value in flat(composed).items():
         if key.split(".")[0] in ("defaults", "hydra"):
@@ -224,13 +224,13 @@ def test_help_lists_every_setting_of_the_verb_with_default_and_comment(verb: str
             assert yaml.safe_load(words[0]) == value
 
 
-def test_help_of_sample_shows_no_group_of_training() -> None:
+def test_help_of_sample_shows_no_group_of_training():
     assert "training." not in help_text("sample")
     assert "model=" not in help_text("sample")
 
 
 @pytest.mark.parametrize("verb", VERBS_WITH_SETTINGS)
-def test_examples_of_the_help_compose(verb: str) -> None:
+def test_examples_of_the_help_compose(verb):
     example = help_text(verb).split("example:\n")[1].split("\n\n")[0]
     for line in example.splitlines():
         words = line.partition("  (")[0].split()
@@ -242,7 +242,7 @@ def test_examples_of_the_help_compose(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", [*VERBS_WITH_SETTINGS, "demo"])
-def test_help_waits_neither_for_torch_nor_for_hydra(verb: str) -> None:
+def test_help_waits_neither_for_torch_nor_for_hydra(verb):
     code = (
         "import sys; from layerdag.cli.main import main\n"
         f"try: assert main([{verb!r}, '--help']) == 0\n"
@@ -255,11 +255,11 @@ def test_help_waits_neither_for_torch_nor_for_hydra(verb: str) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_help_stands_beside_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_stands_beside_other_words(capsys):
     assert main(["train", "model=reference", "-h"]) == 0
     assert "--model reference:" in capsys.readouterr().out
 
 
-def test_no_line_of_the_help_is_wider_than_a_screen() -> None:
+def test_no_line_of_the_help_is_wider_than_a_screen():
     for verb in VERBS_WITH_SETTINGS:
         assert max(map(len, help_text(verb).splitlines())) <= 100

@@ -41,13 +41,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("error", "code", "words"), FAULTS)
-def test_what_was_foreseen_is_one_line(
-    error: Exception,
-    code: int,
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_was_foreseen_is_one_line(error, code, words, monkeypatch, capsys):
     monkeypatch.setattr(info, "run", raising(error))
     assert main(["info", "x"]) == code
     shown = capsys.readouterr().err
@@ -62,9 +56,7 @@ def raising(error: BaseException):
     return run
 
 
-def test_the_environment_asks_for_the_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_environment_asks_for_the_traceback(monkeypatch, capsys):
     monkeypatch.setenv(TRACEBACK, "1")
     monkeypatch.setattr(info, "run", raising(DataError("x.et: is cut off.")))
     assert main(["info", "x"]) == 1
@@ -73,8 +65,8 @@ def test_the_environment_asks_for_the_traceback(
 
 @pytest.mark.parametrize("error", [TypeError("a"), AssertionError(), KeyError("k"), ValueError()])
 def test_a_fault_of_the_program_shows_its_traceback_and_asks_for_a_report(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    error, monkeypatch, capsys
+):
     monkeypatch.setattr(info, "run", raising(error))
     assert main(["info", "x"]) == 70
     shown = capsys.readouterr().err
@@ -82,7 +74,7 @@ def test_a_fault_of_the_program_shows_its_traceback_and_asks_for_a_report(
     assert "please report" in shown.splitlines()[-1]
 
 
-def test_exits_and_interrupts_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exits_and_interrupts_pass(monkeypatch):
     monkeypatch.setattr(info, "run", raising(SystemExit(7)))
     with pytest.raises(SystemExit) as stop:
         main(["info", "x"])
@@ -91,30 +83,26 @@ def test_exits_and_interrupts_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["info", "x"]) == 130
 
 
-def test_a_sentence_has_an_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sentence_has_an_end(monkeypatch, capsys):
     monkeypatch.setattr(info, "run", raising(DataError("x" * 100_000)))
     main(["info", "x"])
     assert len(capsys.readouterr().err) < 3000
 
 
 @pytest.mark.parametrize("word", ["nosuch.json", "nosuch"])
-def test_a_missing_file_is_called_missing(
-    word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_file_is_called_missing(word, tmp_path, capsys):
     assert main(["convert", str(tmp_path / word), "--out", str(tmp_path / "x")]) == 1
     assert f"{word}: there is no such file or folder" in capsys.readouterr().err
 
 
-def test_a_device_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_is_no_trace(tmp_path, capsys):
     assert main(["convert", os.devnull, "--out", str(tmp_path / "x")]) == 1
     assert "is neither a file nor a folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["sample", "train"])
-def test_a_folder_that_cannot_be_made_is_one_line(verb: str, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_line(verb, tmp_path):
     (tmp_path / "file").write_text("")
     words = {"sample": ["num=1", "best_of=1", "max_nodes=3"], "train": ["data.families=[mlp]"]}
     command = [sys.executable, "-m", "layerdag.cli.main", verb, *words[verb]]
@@ -126,7 +114,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(verb: str, tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_a_misspelled_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelled_verb_is_told_the_nearest(capsys):
     assert main(["traine"]) == 2
     assert "Did you mean 'train'?" in capsys.readouterr().err
 
@@ -145,21 +133,19 @@ def test_a_misspelled_verb_is_told_the_nearest(capsys: pytest.CaptureFixture[str
         (["workload", "gpt2", "--out", "x", "more"], "'layerdag workload' does not take 'more'. '"),
     ],
 )
-def test_a_word_that_a_verb_does_not_take_is_told_the_nearest_flag(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_word_that_a_verb_does_not_take_is_told_the_nearest_flag(words, sentence, capsys):
     assert main(words) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_help_is_a_verb_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_a_verb_like_any_other(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["help", "info"])
     assert stop.value.code == 0
     assert "layerdag info" in capsys.readouterr().out
 
 
-def test_help_lists_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_verb_with_an_example(capsys):
     with pytest.raises(SystemExit) as stop:
         main([])
     assert stop.value.code == 0
@@ -169,7 +155,7 @@ def test_help_lists_every_verb_with_an_example(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("verb", sorted(set(ROOM_OF) - {"train", "sample"}))
-def test_help_of_a_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_a_verb_shows_an_example(verb, capsys):
     with pytest.raises(SystemExit) as stop:
         main([verb, "--help"])
     assert stop.value.code == 0
@@ -189,7 +175,7 @@ ENVIRONMENT = (
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch):
+def told(monkeypatch):
     """What stands in the environment after a function, whose library is not imported yet."""
 
     def call(function: Callable[[], None], library: str, name: str, given: dict[str, str]) -> str:
@@ -246,7 +232,7 @@ def test_threads_are_told_before_a_verb_that_trains_is_imported(monkeypatch, ver
     assert order == [*(["told"] if expected else []), f"layerdag.cli.commands.{verb}"]
 
 
-def test_sigterm_inside_a_verb_ends_it_with_143(monkeypatch, capsys) -> None:
+def test_sigterm_inside_a_verb_ends_it_with_143(monkeypatch, capsys):
     def run(args: object) -> int:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("the signal must have ended the verb")
@@ -256,7 +242,7 @@ def test_sigterm_inside_a_verb_ends_it_with_143(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err == "layerdag: stopped by SIGTERM\n"
 
 
-def test_what_a_verb_says_on_its_way_out_is_told(monkeypatch, capsys) -> None:
+def test_what_a_verb_says_on_its_way_out_is_told(monkeypatch, capsys):
     def run(args: object) -> int:
         raise KeyboardInterrupt("3 samples are kept.")
 
@@ -265,7 +251,7 @@ def test_what_a_verb_says_on_its_way_out_is_told(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err == "layerdag: stopped by the keyboard: 3 samples are kept.\n"
 
 
-def test_the_handler_of_before_is_back_afterwards() -> None:
+def test_the_handler_of_before_is_back_afterwards():
     before = signal.getsignal(signal.SIGTERM)
     with terminating():
         assert signal.getsignal(signal.SIGTERM) is not before
@@ -274,7 +260,7 @@ def test_the_handler_of_before_is_back_afterwards() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_other_threads_leave_signals_alone() -> None:
+def test_other_threads_leave_signals_alone():
     found = []
 
     def look() -> None:
@@ -288,12 +274,12 @@ def test_other_threads_leave_signals_alone() -> None:
     assert found == [before]
 
 
-def test_exit_codes_are_those_of_shells() -> None:
+def test_exit_codes_are_those_of_shells():
     assert exit_code(KeyboardInterrupt()) == 128 + signal.SIGINT == 130
     assert exit_code(Terminated()) == 128 + signal.SIGTERM == 143
 
 
-def test_a_reader_that_went_away_is_no_error(monkeypatch, tmp_path) -> None:
+def test_a_reader_that_went_away_is_no_error(monkeypatch, tmp_path):
     def run(args: object) -> int:
         raise BrokenPipeError
 
@@ -306,19 +292,19 @@ def test_a_reader_that_went_away_is_no_error(monkeypatch, tmp_path) -> None:
     assert (tmp_path / "out").read_text() == ""
 
 
-def test_the_version_is_told(capsys) -> None:
+def test_the_version_is_told(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
     assert capsys.readouterr().out == f"layerdag {__version__}\n"
 
 
-def test_a_verb_unlike_any_other_gets_the_list_of_all(capsys) -> None:
+def test_a_verb_unlike_any_other_gets_the_list_of_all(capsys):
     assert main(["xyzzy"]) == 2
     assert "Known: collect, convert, info," in capsys.readouterr().err
 
 
-def test_help_alone_lists_the_verbs(capsys) -> None:
+def test_help_alone_lists_the_verbs(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["help"])
     assert stop.value.code == 0
@@ -329,14 +315,14 @@ DOT = "digraph { node [kind=a, cost=2] x -> y; x -> z [style=dashed]; z [kind=b]
 
 
 @pytest.fixture
-def dot(tmp_path: Path) -> Path:
+def dot(tmp_path) -> Path:
     path = tmp_path / "g.dot"
     path.write_text(DOT)
     return path
 
 
 @pytest.mark.parametrize("form", ["json", "graphml", "wfformat", "dot"])
-def test_a_graph_is_converted_and_stays_the_same(dot: Path, tmp_path: Path, form: str) -> None:
+def test_a_graph_is_converted_and_stays_the_same(dot, tmp_path, form):
     out = tmp_path / f"out.{'json' if form == 'wfformat' else form}"
     assert main(["convert", str(dot), "--to", form, "--out", str(out)]) == 0
     found = ld.diff(dot, out)
@@ -346,7 +332,7 @@ def test_a_graph_is_converted_and_stays_the_same(dot: Path, tmp_path: Path, form
     assert main(["convert", str(dot), "--to", form, "--out", str(out), "--overwrite"]) == 0
 
 
-def test_a_job_becomes_a_workflow_with_its_durations(tmp_path: Path) -> None:
+def test_a_job_becomes_a_workflow_with_its_durations(tmp_path):
     out = tmp_path / "job.json"
     job = "data/examples/ddp_mlp"
     assert main(["convert", job, "--to", "wfformat", "--out", str(out)]) == 0
@@ -356,7 +342,7 @@ def test_a_job_becomes_a_workflow_with_its_durations(tmp_path: Path) -> None:
     assert total == pytest.approx(ld.read_trace(f"{job}.0.et").duration_us_N.sum() / 1e6, rel=1e-2)
 
 
-def test_a_graph_has_no_form_of_traces(dot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_has_no_form_of_traces(dot, capsys):
     assert main(["convert", str(dot), "--out", "x"]) == 2
     assert "has no form 'et'; choose one of graphml, dot, json" in capsys.readouterr().err
     assert main(["convert", str(dot), str(dot), "--to", "json", "--out", "x"]) == 2
@@ -364,7 +350,7 @@ def test_a_graph_has_no_form_of_traces(dot: Path, capsys: pytest.CaptureFixture[
     assert "no format 'grapml'. Did you mean 'graphml'? Known: " in capsys.readouterr().err
 
 
-def test_info_counts_words_numbers_and_edges(dot: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_counts_words_numbers_and_edges(dot, capsys):
     assert main(["info", str(dot)]) == 0
     told = capsys.readouterr().out
     assert "g: 3 nodes, 2 edges (data 1, control 1)" in told
@@ -375,14 +361,14 @@ def test_info_counts_words_numbers_and_edges(dot: Path, capsys: pytest.CaptureFi
     assert found["numbers"]["cost"] == {"present": 3, "min": 2.0, "max": 2.0, "sum": 6.0}
 
 
-def test_view_and_validate_take_any_flow_graph(dot: Path, tmp_path: Path) -> None:
+def test_view_and_validate_take_any_flow_graph(dot, tmp_path):
     assert main(["view", str(dot), "--out", str(tmp_path / "g.svg")]) == 0
     assert main(["validate", str(dot)]) == 0
     (tmp_path / "bad.dot").write_text("digraph {")
     assert main(["validate", str(tmp_path)]) == 1
 
 
-def test_a_folder_of_workflows_is_a_data_set(dot: Path, tmp_path: Path) -> None:
+def test_a_folder_of_workflows_is_a_data_set(dot, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     for number in range(12):

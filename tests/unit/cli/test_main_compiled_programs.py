@@ -1,7 +1,6 @@
 """``info`` and ``convert`` of compiled programs."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,11 @@ pytest.importorskip("jaxlib", reason="StableHLO is parsed by jaxlib, the extra '
 
 
 @pytest.fixture
-def program(repository: Path) -> str:
+def program(repository) -> str:
     return str(repository / "data" / "examples" / "programs" / "mlp.mlir")
 
 
-def test_info_prints_totals_as_json(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_prints_totals_as_json(program, capsys):
     assert main(["info", program, "--compute", "a100-80", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     products = 2 * 2 * 64 * 256 * 128
@@ -26,14 +25,12 @@ def test_info_prints_totals_as_json(program: str, capsys: pytest.CaptureFixture[
     assert found["collectives"] == {"all_reduce": {"count": 1, "bytes": 4 * 256 * 128}}
 
 
-def test_info_without_hardware_counts_only(
-    program: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_info_without_hardware_counts_only(program, capsys):
     assert main(["info", program]) == 0
     assert "us on" not in capsys.readouterr().out
 
 
-def test_convert_writes_a_trace_for_each_device(program: str, tmp_path: Path) -> None:
+def test_convert_writes_a_trace_for_each_device(program, tmp_path):
     assert main(["convert", program, "--compute", "tpu-v3", "--out", str(tmp_path / "p")]) == 0
     workload = read_workload(tmp_path / "p")
     assert workload.num_ranks == 4
@@ -52,13 +49,7 @@ def test_convert_writes_a_trace_for_each_device(program: str, tmp_path: Path) ->
         ),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(
-    program: str,
-    repository: Path,
-    words: list[str],
-    sentence: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_does_not_fit_is_one_sentence(program, repository, words, sentence, capsys):
     trace = str(repository / "data" / "examples" / "ddp_mlp")
     assert main([word.format(program=program, trace=trace) for word in words]) == 2
     assert sentence in capsys.readouterr().err

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from raw_graphs import chain
 from tile_files import write_tile
@@ -20,7 +19,7 @@ from layerdag.training.checkpoint import LoadedCheckpoint
 
 
 @pytest.fixture
-def graphs(tmp_path: Path) -> Path:
+def graphs(tmp_path) -> Path:
     """Return a folder of flow graphs; its label file lies beside it."""
     folder = tmp_path / "graphs"
     folder.mkdir()
@@ -44,7 +43,7 @@ def weights(tmp_path: Path, **run_config: object) -> LoadedCheckpoint:
     return replace(loaded, run_config=run_config, meta=replace(loaded.meta, split=None))
 
 
-def test_a_folder_by_itself_keeps_all_its_words(graphs: Path, tmp_path: Path) -> None:
+def test_a_folder_by_itself_keeps_all_its_words(graphs, tmp_path):
     data = RealData(str(graphs), str(tmp_path / "costs.csv")).alone()
     assert not data.renamed
     assert (
@@ -53,9 +52,7 @@ def test_a_folder_by_itself_keeps_all_its_words(graphs: Path, tmp_path: Path) ->
     )
 
 
-def test_recorded_settings_are_used_for_the_folder_that_is_named(
-    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recorded_settings_are_used_for_the_folder_that_is_named(tmp_path, rng, capsys):
     tile = write_tile(tmp_path / "tile", rng, {"train": 6, "val": 2, "test": 2}, layers=3, codes=2)
     samples = sampled(tmp_path / "samples", {"name": "tpu_tile", "folder": "/gone"})
     data = RealData(str(tile)).beside_samples(samples)
@@ -63,9 +60,7 @@ def test_recorded_settings_are_used_for_the_folder_that_is_named(
     assert "records no fingerprint of the training split" in capsys.readouterr().err
 
 
-def test_a_recorded_label_file_is_found_in_the_folder_or_beside_it(
-    graphs: Path, tmp_path: Path
-) -> None:
+def test_a_recorded_label_file_is_found_in_the_folder_or_beside_it(graphs, tmp_path):
     samples = sampled(tmp_path / "samples", {"name": "folder", "labels": "/gone/costs.csv"})
     data = RealData(str(graphs)).beside_samples(samples)
     assert {dag.conditions["label"] for dag in data.graphs["train"]} <= set(
@@ -75,7 +70,7 @@ def test_a_recorded_label_file_is_found_in_the_folder_or_beside_it(
     assert RealData(str(graphs)).beside_samples(samples).fingerprint == data.fingerprint
 
 
-def test_a_recorded_label_file_that_is_nowhere_is_asked_for(graphs: Path, tmp_path: Path) -> None:
+def test_a_recorded_label_file_that_is_nowhere_is_asked_for(graphs, tmp_path):
     samples = sampled(tmp_path / "samples", {"name": "folder", "labels": "prices.csv"})
     with pytest.raises(UsageError, match=r"label file 'prices.csv', which is neither .* --labels"):
         RealData(str(graphs)).beside_samples(samples)
@@ -83,14 +78,14 @@ def test_a_recorded_label_file_that_is_nowhere_is_asked_for(graphs: Path, tmp_pa
     assert len(named.graphs["train"]) > 0
 
 
-def test_generated_data_is_made_again_whatever_folder_is_named(tmp_path: Path) -> None:
+def test_generated_data_is_made_again_whatever_folder_is_named(tmp_path):
     settings = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
     data = RealData(str(tmp_path)).beside_samples(sampled(tmp_path / "s", settings))
     expected = load_latent_preferential(num_train=4, num_val=1, num_test=1)
     assert data.fingerprint == expected.fingerprint
 
 
-def test_a_folder_that_is_not_the_corpus_of_the_samples_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_the_corpus_of_the_samples_is_told(tmp_path):
     samples = sampled(tmp_path / "s", {"name": "corpus"})
     with pytest.raises(UsageError, match=r"is no corpus \(there is no index\.jsonl\), and these"):
         RealData(str(tmp_path)).beside_samples(samples)
@@ -104,12 +99,12 @@ def test_a_folder_that_is_not_the_corpus_of_the_samples_is_told(tmp_path: Path) 
         {"name": "no_such_loader"},
     ],
 )
-def test_settings_that_no_loader_takes_are_bad_data(tmp_path: Path, settings: object) -> None:
+def test_settings_that_no_loader_takes_are_bad_data(tmp_path, settings):
     with pytest.raises(DataError, match="the recorded settings of the data set cannot be used"):
         RealData(str(tmp_path)).beside_samples(sampled(tmp_path / "s", settings))
 
 
-def test_weights_of_a_run_with_few_conditions_are_compared_on_these(tmp_path: Path) -> None:
+def test_weights_of_a_run_with_few_conditions_are_compared_on_these(tmp_path):
     data = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
     generated = load_latent_preferential(num_train=4, num_val=1, num_test=1)
     [*names] = generated.schema.condition_names
@@ -119,7 +114,7 @@ def test_weights_of_a_run_with_few_conditions_are_compared_on_these(tmp_path: Pa
     assert RealData("x").beside_weights(known).fingerprint == wanted.fingerprint
 
 
-def test_weights_of_other_graphs_are_refused_with_both_fingerprints(tmp_path: Path) -> None:
+def test_weights_of_other_graphs_are_refused_with_both_fingerprints(tmp_path):
     data = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
     loaded = weights(tmp_path, data=data)
     with pytest.raises(UsageError) as caught:
@@ -129,9 +124,7 @@ def test_weights_of_other_graphs_are_refused_with_both_fingerprints(tmp_path: Pa
     assert f"those in here have {found}; give the data set" in str(caught.value)
 
 
-def test_a_run_knows_its_data_and_a_label_file_may_still_be_named(
-    graphs: Path, tmp_path: Path
-) -> None:
+def test_a_run_knows_its_data_and_a_label_file_may_still_be_named(graphs, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     write_run_file(run, {"data": {"name": "folder", "folder": str(graphs)}})
@@ -140,7 +133,7 @@ def test_a_run_knows_its_data_and_a_label_file_may_still_be_named(
     assert "label" not in RealData(str(run)).alone().schema.condition_names
 
 
-def test_a_checkpoint_that_was_handed_on_does_not_say_where_its_data_lies(tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_handed_on_does_not_say_where_its_data_lies(tmp_path):
     folder = chain_checkpoint(tmp_path).path
     with pytest.raises(UsageError, match=r"it has no run.json\); give the data folder instead"):
         RealData(str(folder)).alone()

@@ -117,13 +117,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("write", "command", "sentence"), COMMANDS, ids=[c[1] for c in COMMANDS])
-def test_it_is_refused(
-    write: Callable[[Path], str],
-    command: str,
-    sentence: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_is_refused(write, command, sentence, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     places = {"IN": write(tmp_path), "GRAPHS": _graphs(tmp_path) if "GRAPHS" in command else ""}
     words = [places.get(word, word) for word in command.split(" ")]

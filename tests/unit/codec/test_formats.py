@@ -1,8 +1,5 @@
 """``ld.read``: a workload or a graph, told from the content and not from the name."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from raw_graphs import chain
 from small_workloads import collective, compute, job
@@ -21,7 +18,7 @@ from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 from layerdag.traces.trace import Workload
 
 
-def test_json_of_a_job_and_json_of_a_graph_are_told_apart(tmp_path: Path) -> None:
+def test_json_of_a_job_and_json_of_a_graph_are_told_apart(tmp_path):
     path = tmp_path / "same.json"
     path.write_bytes(encode_trace_json(job((compute(1),), (compute(1),))))
     found = ld.read(path)
@@ -32,7 +29,7 @@ def test_json_of_a_job_and_json_of_a_graph_are_told_apart(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", ['{"a": 1}', "[]", "words", '{"nodes": 3}'])
-def test_content_of_no_format_is_refused_with_the_file(tmp_path: Path, content: str) -> None:
+def test_content_of_no_format_is_refused_with_the_file(tmp_path, content):
     path = tmp_path / "odd.json"
     path.write_text(content)
     with pytest.raises(DataError, match=r"odd\.json"):
@@ -40,7 +37,7 @@ def test_content_of_no_format_is_refused_with_the_file(tmp_path: Path, content: 
 
 
 @pytest.mark.parametrize("name", ["cut.graphml", "cut.dot"])
-def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path: Path, name: str) -> None:
+def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path, name):
     ld.write(chain("g", "abc"), tmp_path / name)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
@@ -48,7 +45,7 @@ def test_a_damaged_graph_is_told_as_the_graph_that_it_should_be(tmp_path: Path, 
         ld.read(tmp_path / name)
 
 
-def test_what_is_handed_on_says_nothing_of_folders(tmp_path: Path) -> None:
+def test_what_is_handed_on_says_nothing_of_folders(tmp_path):
     folder = tmp_path / "secret"
     folder.mkdir()
     ld.write(job((compute(1),)), folder / "a.et")
@@ -57,7 +54,7 @@ def test_what_is_handed_on_says_nothing_of_folders(tmp_path: Path) -> None:
     assert (found["a"], found["b"]) == ("a.et", "a.et")
 
 
-def test_flow_graphs_are_told_by_their_content(tmp_path: Path) -> None:
+def test_flow_graphs_are_told_by_their_content(tmp_path):
     graph = chain("g", "aba", label=2.0)
     write_json(tmp_path / "g.json", graph)
     write_graphml(tmp_path / "g.graphml", graph)
@@ -70,7 +67,7 @@ def test_flow_graphs_are_told_by_their_content(tmp_path: Path) -> None:
     assert read_graph(tmp_path / "g.json").name == read_json(tmp_path / "g.json").name
 
 
-def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path: Path) -> None:
+def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path):
     workload = job((compute(1), collective(2, 1)), (compute(1), collective(2, 1)))
     write_workload(workload, tmp_path / "w")
     (tmp_path / "w.json").write_bytes(encode_trace_json(workload))
@@ -83,7 +80,7 @@ def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gone.json", "gone.graphml", "gone", "gone.0.et"])
-def test_what_is_not_there_is_told_by_name(tmp_path: Path, name: str) -> None:
+def test_what_is_not_there_is_told_by_name(tmp_path, name):
     assert not is_flow_file(tmp_path / name)
     with pytest.raises(DataError, match="gone"):
         read_graph(tmp_path / name)
@@ -104,12 +101,12 @@ TEXT = b"DATA\n1\na -1 10 NONE 0 20 NONE 0 30 ALLREDUCE 1024 4\n"
         (b"", "Chakra .et"),
     ],
 )
-def test_format_is_told_from_the_content(tmp_path: Path, data: bytes, expected: str) -> None:
+def test_format_is_told_from_the_content(tmp_path, data, expected):
     (tmp_path / "x").write_bytes(data)
     assert recognize(tmp_path / "x").format.name == expected
 
 
-def test_names_do_not_matter(tmp_path: Path) -> None:
+def test_names_do_not_matter(tmp_path):
     path = tmp_path / "workload.et"
     path.write_bytes(TEXT)
     assert read_any(path, num_ranks=4).num_ranks == 4
@@ -125,7 +122,7 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
         (b'{"traceEvents": []}', "no operator, runtime call or kernel among its events"),
     ],
 )
-def test_other_content_is_refused_with_a_reason(tmp_path: Path, data: bytes, expected: str) -> None:
+def test_other_content_is_refused_with_a_reason(tmp_path, data, expected):
     path = tmp_path / "x"
     path.write_bytes(data)
     with pytest.raises(TraceError, match=expected):
@@ -133,7 +130,7 @@ def test_other_content_is_refused_with_a_reason(tmp_path: Path, data: bytes, exp
 
 
 @pytest.mark.slow
-def test_reference_files_of_this_floor_are_read(shared_data: Path) -> None:
+def test_reference_files_of_this_floor_are_read(shared_data):
     for path in (shared_data / "traces" / "astra-sim_text").iterdir():
         assert read_any(path, num_ranks=8).num_ranks == 8
     for path in (shared_data / "traces" / "mlcommons_chakra").glob("json*"):
@@ -152,19 +149,19 @@ def test_reference_files_of_this_floor_are_read(shared_data: Path) -> None:
         (b'{"nodes": []}', None),
     ],
 )
-def test_files_of_pytorch_are_told_from_their_start(tmp_path: Path, data, expected) -> None:
+def test_files_of_pytorch_are_told_from_their_start(tmp_path, data, expected):
     (tmp_path / "x").write_bytes(data)
     assert pytorch_format(tmp_path / "x") is expected
 
 
-def test_a_list_that_begins_too_late_is_told_and_not_read_as_something_else(tmp_path: Path) -> None:
+def test_a_list_that_begins_too_late_is_told_and_not_read_as_something_else(tmp_path):
     late = tmp_path / "late.json"
     late.write_bytes(b'{"head": "' + b"x" * (1 << 20) + b'", "traceEvents": []}')
     with pytest.raises(TraceError, match=r"late\.json: no list 'traceEvents' in the first"):
         read_any(late)
 
 
-def test_a_place_with_nothing_is_told(tmp_path: Path) -> None:
+def test_a_place_with_nothing_is_told(tmp_path):
     with pytest.raises(TraceError, match="no file PREFIX"):
         read_any(tmp_path)
     with pytest.raises(TraceError, match="there is no such file or folder"):
@@ -186,9 +183,7 @@ PAIR = job(*[(compute(1), collective(2, 1, group="7"))] * 2, groups={"7": (0, 1)
     ],
     ids=["chakra", "feeder", "json"],
 )
-def test_one_rank_reads_the_same_from_each_format(
-    tmp_path: Path, encode: Callable[[], bytes]
-) -> None:
+def test_one_rank_reads_the_same_from_each_format(tmp_path, encode):
     path = tmp_path / "file"
     path.write_bytes(encode())
     (found,) = read_any(path).traces
@@ -197,7 +192,7 @@ def test_one_rank_reads_the_same_from_each_format(
     assert found.integers("comm_size")[0].tolist() == [0, 1024]
 
 
-def test_groups_that_are_given_replace_those_of_the_file(tmp_path: Path) -> None:
+def test_groups_that_are_given_replace_those_of_the_file(tmp_path):
     path, groups = tmp_path / "job.json", tmp_path / "groups.json"
     path.write_bytes(encode_trace_json(PAIR))
     assert read_any(path).groups == {"7": (0, 1)}
@@ -207,7 +202,7 @@ def test_groups_that_are_given_replace_those_of_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ranks", [1, 4])
-def test_a_text_workload_is_for_as_many_ranks_as_are_asked_for(tmp_path: Path, ranks: int) -> None:
+def test_a_text_workload_is_for_as_many_ranks_as_are_asked_for(tmp_path, ranks):
     path = tmp_path / "layers.txt"
     path.write_bytes(TEXT)
     found = read_any(str(path), num_ranks=ranks)
@@ -216,7 +211,7 @@ def test_a_text_workload_is_for_as_many_ranks_as_are_asked_for(tmp_path: Path, r
     assert len({trace.num_nodes for trace in found.traces}) == 1
 
 
-def test_a_compiled_program_is_read_with_the_times_of_a_device(repository: Path) -> None:
+def test_a_compiled_program_is_read_with_the_times_of_a_device(repository):
     path = repository / "data" / "examples" / "programs" / "mlp.mlir"
     found = ld.read(path)
     assert isinstance(found, Workload)
@@ -225,13 +220,13 @@ def test_a_compiled_program_is_read_with_the_times_of_a_device(repository: Path)
         read_any(path)
 
 
-def test_a_flow_graph_is_told_where_traces_are_needed(tmp_path: Path) -> None:
+def test_a_flow_graph_is_told_where_traces_are_needed(tmp_path):
     write_json(tmp_path / "g.json", chain("g", "ab"))
     with pytest.raises(TraceError, match=r"is a flow graph .JSON of layerdag., where traces"):
         read_any(tmp_path / "g.json")
 
 
-def test_samples_in_parts_are_told(tmp_path: Path) -> None:
+def test_samples_in_parts_are_told(tmp_path):
     (tmp_path / "samples.json").write_text("{}")
     with pytest.raises(TraceError, match=r"holds samples in parts.*iter_samples"):
         ld.read(tmp_path)
@@ -263,9 +258,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("name", "content", "told"), FOREIGN)
-def test_a_file_of_another_tool_is_named(
-    tmp_path: Path, name: str, content: bytes, told: str
-) -> None:
+def test_a_file_of_another_tool_is_named(tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=told) as error:
         read(tmp_path / name)

@@ -33,7 +33,7 @@ ENTRY = {
 INDEX = PartIndex(12, "part-000012.tar", 2048, "ab", [ENTRY])
 
 
-def test_an_index_reads_as_it_was_written(tmp_path: Path) -> None:
+def test_an_index_reads_as_it_was_written(tmp_path):
     INDEX.write(tmp_path)
     assert part_name(12) == "part-000012"
     assert [path.name for path in tmp_path.iterdir()] == ["part-000012.json"]
@@ -61,13 +61,13 @@ def changed(folder: Path, **change: object) -> None:
         *({"samples": [{**ENTRY, **entry}]} for entry in WRONG_ENTRIES),
     ],
 )  # fmt: skip
-def test_an_index_of_something_else_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+def test_an_index_of_something_else_is_refused(tmp_path, change):
     changed(tmp_path, **change)
     with pytest.raises(DataError, match=r"part-000012\.json: is no index of a part"):
         PartIndex.read(tmp_path, 12)
 
 
-def test_a_missing_index_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_index_is_one_sentence(tmp_path):
     with pytest.raises(DataError, match=r"part-000003\.json"):
         PartIndex.read(tmp_path, 3)
 
@@ -86,21 +86,21 @@ def put(folder: Path, wanted: SampleRun, part: int, size: int = 3) -> None:
 
 
 @pytest.mark.parametrize(("num", "sizes"), [(10, [4, 4, 2]), (8, [4, 4]), (1, [1])])
-def test_every_sample_lies_in_one_part(num: int, sizes: list[int]) -> None:
+def test_every_sample_lies_in_one_part(num, sizes):
     wanted = run(num)
     parts = [wanted.samples_of(part) for part in range(wanted.num_parts)]
     assert [len(part) for part in parts] == sizes
     assert [i for part in parts for i in part] == list(range(num))
 
 
-def test_a_run_reads_as_it_was_written(tmp_path: Path) -> None:
+def test_a_run_reads_as_it_was_written(tmp_path):
     assert not is_run(tmp_path)
     run().write(tmp_path)
     assert is_run(tmp_path)
     assert SampleRun.read(tmp_path) == run()
 
 
-def test_a_part_counts_when_index_and_file_are_there_with_all_samples(tmp_path: Path) -> None:
+def test_a_part_counts_when_index_and_file_are_there_with_all_samples(tmp_path):
     wanted = run()
     put(tmp_path, wanted, 0)
     put(tmp_path, wanted, 1)
@@ -121,7 +121,7 @@ def test_a_part_counts_when_index_and_file_are_there_with_all_samples(tmp_path: 
     assert "3 of 3 parts are not read: part-000000.tar" in wanted.unread(tmp_path)
 
 
-def test_a_whole_run_has_no_unread_part(tmp_path: Path) -> None:
+def test_a_whole_run_has_no_unread_part(tmp_path):
     wanted = run()
     for part in range(wanted.num_parts):
         put(tmp_path, wanted, part)
@@ -135,7 +135,7 @@ def test_a_whole_run_has_no_unread_part(tmp_path: Path) -> None:
         {"file_format": "zip"}, {"format": "other"}, {"more": 1},
     ],
 )  # fmt: skip
-def test_a_changed_file_is_one_sentence(tmp_path: Path, change: dict[str, object]) -> None:
+def test_a_changed_file_is_one_sentence(tmp_path, change):
     run().write(tmp_path)
     content = json.loads((tmp_path / RUN).read_text())
     (tmp_path / RUN).write_text(json.dumps({**content, **change}))
@@ -144,7 +144,7 @@ def test_a_changed_file_is_one_sentence(tmp_path: Path, change: dict[str, object
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "null", "{}", "[" * 100_000])
-def test_a_damaged_file_is_one_sentence(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_one_sentence(tmp_path, text):
     (tmp_path / RUN).write_text(text)
     with pytest.raises(DataError, match=r"samples\.json: ") as caught:
         SampleRun.read(tmp_path)
@@ -160,13 +160,13 @@ def sample(files: dict[str, bytes]) -> StoredSample:
     return StoredSample.from_files(META, "part.tar:sample-00000", files)
 
 
-def test_conditions_are_numbers_and_words() -> None:
+def test_conditions_are_numbers_and_words():
     assert sample({}).conditions == {"label": 1, "family": "gpt"}
     assert (sample({}).name, sample({}).seed) == ("sample-00000", 5)
 
 
 @pytest.mark.parametrize(("ending", "encode"), [("json", encode_json), ("graphml", encode_graphml)])
-def test_a_flow_graph_reads_from_its_file(ending: str, encode) -> None:
+def test_a_flow_graph_reads_from_its_file(ending, encode):
     graph = chain("g", "abca", label=2.0)
     found = sample({f"sample-00000.{ending}": encode(graph)})
     assert not found.is_job
@@ -179,12 +179,12 @@ def test_a_flow_graph_reads_from_its_file(ending: str, encode) -> None:
     [{}, {"sample-00000.json": b"{"}, {"sample-00000.graphml": b"<"}, {"sample-00000.0.et": b"x"},
      {"sample-00000.1.et": b""}],
 )  # fmt: skip
-def test_damaged_files_name_the_sample(files: dict[str, bytes]) -> None:
+def test_damaged_files_name_the_sample(files):
     with pytest.raises(DataError, match=r"part\.tar:sample-00000"):
         _ = sample(files).graph
 
 
-def test_a_name_is_that_of_a_sample() -> None:
+def test_a_name_is_that_of_a_sample():
     with pytest.raises(DataError, match=r"'\.\./x' is no name of a sample"):
         StoredSample("../x", 1, {}, {}, "t.parquet")
 
@@ -214,7 +214,7 @@ def samples_of(path: Path, content: bytes) -> list[StoredSample]:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_samples_read_as_they_were_written(tmp_path: Path, pack) -> None:
+def test_samples_read_as_they_were_written(tmp_path, pack):
     first, second = samples_of(tmp_path / "p.tar", pack(packed(TWO)))
     assert (first.name, first.seed, first.conditions) == ("sample-00000", 1, {"label": 2.0})
     assert dict(first.files) == dict(TWO[0][1])
@@ -222,7 +222,7 @@ def test_samples_read_as_they_were_written(tmp_path: Path, pack) -> None:
     assert (first.is_job, second.is_job) == (True, False)
 
 
-def test_the_bytes_depend_on_the_samples_alone_and_every_tar_reads_them() -> None:
+def test_the_bytes_depend_on_the_samples_alone_and_every_tar_reads_them():
     content = packed(TWO)
     assert content == packed(TWO)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
@@ -254,7 +254,7 @@ def archive_of(info: tarfile.TarInfo, content: bytes = b"{}") -> bytes:
         "sample-00000.sh", "sample-00000", "sample-0.0.et", "sample-00000.0.et\n", "x" * 200,
     ],
 )  # fmt: skip
-def test_other_names_are_refused(tmp_path: Path, name: str) -> None:
+def test_other_names_are_refused(tmp_path, name):
     with pytest.raises(DataError, match=r"p\.tar: holds .*, which is no file of a sample"):
         samples_of(tmp_path / "p.tar", archive_of(tarfile.TarInfo(name)))
 
@@ -262,7 +262,7 @@ def test_other_names_are_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
 )
-def test_links_folders_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
+def test_links_folders_and_devices_are_refused(tmp_path, kind):
     info = tarfile.TarInfo("sample-00000.0.et")
     info.type, info.linkname = kind, "/etc/passwd"
     with pytest.raises(DataError, match="which is no file of a sample"):
@@ -270,12 +270,12 @@ def test_links_folders_and_devices_are_refused(tmp_path: Path, kind: bytes) -> N
 
 
 @pytest.mark.parametrize("size", [1, 511, 512, 600, 1500, 4000])
-def test_a_file_that_is_cut_off_is_one_sentence(tmp_path: Path, size: int) -> None:
+def test_a_file_that_is_cut_off_is_one_sentence(tmp_path, size):
     with pytest.raises(DataError, match=r"p\.tar: (is cut off|is no tar)"):
         samples_of(tmp_path / "p.tar", packed(TWO)[:size])
 
 
-def test_any_damaged_header_is_one_sentence(tmp_path: Path) -> None:
+def test_any_damaged_header_is_one_sentence(tmp_path):
     content = bytearray(packed(TWO))
     for at in range(0, 512, 7):
         damaged = bytes(content[:at]) + bytes([content[at] ^ 0x55]) + bytes(content[at + 1 :])
@@ -283,9 +283,7 @@ def test_any_damaged_header_is_one_sentence(tmp_path: Path) -> None:
             samples_of(tmp_path / "p.tar", damaged)
 
 
-def test_a_claim_of_more_than_may_be_held_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_of_more_than_may_be_held_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(tar, "MAX_SAMPLE_BYTES", 600)
     with pytest.raises(DataError, match=r"sample-00000\.0\.et claims 700 bytes"):
         samples_of(tmp_path / "p.tar", packed(TWO))
@@ -294,7 +292,7 @@ def test_a_claim_of_more_than_may_be_held_is_refused(
         samples_of(tmp_path / "p.tar", packed(small))
 
 
-def test_a_file_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_stands_twice_is_refused(tmp_path):
     twice = [(entry("sample-00000"), [("sample-00000.0.et", b"a"), ("sample-00000.0.et", b"b")])]
     with pytest.raises(DataError, match="stands twice"):
         samples_of(tmp_path / "p.tar", packed(twice))
@@ -309,19 +307,19 @@ def test_a_file_that_stands_twice_is_refused(tmp_path: Path) -> None:
         json.dumps(entry("../../x")).encode(),
     ],
 )  # fmt: skip
-def test_an_entry_that_is_none_is_one_sentence(tmp_path: Path, meta: bytes) -> None:
+def test_an_entry_that_is_none_is_one_sentence(tmp_path, meta):
     content = archive_of(tarfile.TarInfo("sample-00000.meta.json"), meta)
     with pytest.raises(DataError, match=r"p\.tar:sample-00000: "):
         samples_of(tmp_path / "p.tar", content)
 
 
-def test_a_sample_without_entry_is_one_sentence(tmp_path: Path) -> None:
+def test_a_sample_without_entry_is_one_sentence(tmp_path):
     content = archive_of(tarfile.TarInfo("sample-00000.0.et"), b"a")
     with pytest.raises(DataError, match=r"has no meta\.json"):
         samples_of(tmp_path / "p.tar", content)
 
 
-def test_a_run_that_claims_parts_without_end_is_read_by_what_is_there(tmp_path: Path) -> None:
+def test_a_run_that_claims_parts_without_end_is_read_by_what_is_there(tmp_path):
     run = SampleRun(num=10**12, part_size=1, file_format="tar", seed=0, request={})
     run.write(tmp_path)
     assert list(SampleRun.read(tmp_path).parts_at(tmp_path)) == []

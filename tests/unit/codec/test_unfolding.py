@@ -1,6 +1,5 @@
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,7 +148,7 @@ def test_a_duration_is_written_in_ns_and_in_us():
     assert trace.duration_us_N.tolist() == [1500]
 
 
-def test_every_repair_that_the_docs_list_has_words(repository: Path) -> None:
+def test_every_repair_that_the_docs_list_has_words(repository):
     table = (
         (repository / "docs" / "reference" / "attributes.md")
         .read_text()
@@ -162,7 +161,7 @@ def test_every_repair_that_the_docs_list_has_words(repository: Path) -> None:
         assert repair_in_words(name) != name.replace("_", " ")
 
 
-def test_every_repair_in_the_code_has_words(repository: Path) -> None:
+def test_every_repair_in_the_code_has_words(repository):
     code = "".join(path.read_text() for path in (repository / "layerdag").rglob("*.py"))
     names = set(re.findall(r'repairs\["(\w+)"\]|_become_work\(node, "(\w+)"\)', code))
     assert len(names) > 7
@@ -256,7 +255,7 @@ def test_contradictions_are_mended_and_counted():
 
 
 @pytest.mark.parametrize("stage", ["0", "all"])
-def test_ranks_enter_collectives_that_do_not_depend_on_each_other_in_one_order(stage: str):
+def test_ranks_enter_collectives_that_do_not_depend_on_each_other_in_one_order(stage):
     job = graph(collective("strided2", stage), ("aten::copy_", "MEM_LOAD", NONE, "0", NONE),
                 collective("contiguous2", stage), work())  # fmt: skip
     job = replace(job, edge_index_2E=np.array([[2], [3]]), edge_type_E=np.zeros(1, np.int64))
@@ -280,7 +279,7 @@ def test_communication_of_one_rank_with_nobody_becomes_work():
 
 
 @pytest.mark.parametrize("group", ["stage", "contiguous2", "strided4", "world"])
-def test_a_collective_of_a_stage_with_one_rank_becomes_work(group: str):
+def test_a_collective_of_a_stage_with_one_rank_becomes_work(group):
     unfolded = unfold(graph(work("0"), collective(group, "0"), work("1")), 2)
     assert unfolded.repairs == {"collective_of_one_rank": 1}
     assert not unfolded.workload.groups
@@ -310,7 +309,7 @@ def test_a_message_inside_a_stage_goes_around_its_ranks():
     ("word", "taken"),
     [("REDUCE", "ALL_REDUCE"), ("BARRIER", "ALL_REDUCE"), ("GATHER", "ALL_GATHER")],
 )
-def test_a_collective_that_consumers_refuse_gets_a_substitute(word: str, taken: str):
+def test_a_collective_that_consumers_refuse_gets_a_substitute(word, taken):
     job = graph(work(), collective("world", "0"))
     job.categories["collective"][1] = word
     unfolded = unfold(job, 2)

@@ -93,7 +93,7 @@ def test_no_training_graph_and_an_empty_batch_are_errors():
         encode_batch(data.schema, [])
 
 
-def test_blocks_are_rolled_up_where_asked_for() -> None:
+def test_blocks_are_rolled_up_where_asked_for():
     jobs = [layered_job(count) for count in (2, 3, 4, 5)]
     data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled")
     assert {dag.num_nodes for dag in data.graphs["train"]} == {8}
@@ -101,7 +101,7 @@ def test_blocks_are_rolled_up_where_asked_for() -> None:
     assert data.schema.rolls_blocks
 
 
-def test_rolling_blocks_up_changes_no_split() -> None:
+def test_rolling_blocks_up_changes_no_split():
     jobs = [layered_job(count) for count in (2, 3, 4, 5)]
     parts = {"train": jobs[:2], "val": jobs[2:3], "test": jobs[3:]}
     whole = GraphDataset.build("jobs", "trace", parts)
@@ -109,7 +109,7 @@ def test_rolling_blocks_up_changes_no_split() -> None:
     assert not whole.schema.rolls_blocks
 
 
-def test_whole_jobs_are_rolled_up_when_encoded() -> None:
+def test_whole_jobs_are_rolled_up_when_encoded():
     jobs = [layered_job(count) for count in (2, 3, 4, 5)]
     schema = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled").schema
     dag = schema.encode(layered_job(5))
@@ -117,12 +117,12 @@ def test_whole_jobs_are_rolled_up_when_encoded() -> None:
     assert schema.whole(schema.decode(dag)).num_nodes == layered_job(5).num_nodes
 
 
-def test_flow_graphs_have_no_program_order_to_roll_up() -> None:
+def test_flow_graphs_have_no_program_order_to_roll_up():
     with pytest.raises(DataError, match="blocks=whole"):
         GraphDataset.build("g", "flow", {"train": [chain("a", "ab")]}, blocks="rolled")
 
 
-def test_blocks_that_are_connected_in_a_new_way_stay_whole() -> None:
+def test_blocks_that_are_connected_in_a_new_way_stay_whole():
     """No graph is left out of validation or test because of how it can be rolled up."""
     plain = [layered_job(count) for count in (2, 3, 4)]
     odd = layered_job(5)
@@ -183,7 +183,7 @@ def test_data_that_is_no_dag_of_codes_is_refused(data, message):
         DAG.from_pyg(data)
 
 
-def test_a_split_is_an_in_memory_dataset_with_the_names_of_its_columns() -> None:
+def test_a_split_is_an_in_memory_dataset_with_the_names_of_its_columns():
     dataset = DATA.to_pyg("train")
     assert isinstance(dataset, InMemoryDataset)
     assert (len(dataset), dataset.names) == (4, ("g0", "g1", "g2", "g3"))

@@ -24,7 +24,7 @@ def names(folder: Path) -> list[str]:
     return [source.name for source in find_sources(folder).found]
 
 
-def test_ranks_of_a_prefix_are_one_job_and_folders_keep_their_names(tmp_path: Path) -> None:
+def test_ranks_of_a_prefix_are_one_job_and_folders_keep_their_names(tmp_path):
     write_jobs(tmp_path / "a", 2, ranks=2)
     write_jobs(tmp_path / "b", 1)
     (tmp_path / "b" / "secretproj-0.0.et").rename(tmp_path / "b" / "0.et")
@@ -34,7 +34,7 @@ def test_ranks_of_a_prefix_are_one_job_and_folders_keep_their_names(tmp_path: Pa
     assert job.num_ranks == 2
 
 
-def test_numbered_files_without_a_dot_are_jobs_of_their_own(tmp_path: Path) -> None:
+def test_numbered_files_without_a_dot_are_jobs_of_their_own(tmp_path):
     write_jobs(tmp_path, 2)
     for i in (0, 1):
         (tmp_path / f"secretproj-{i}.0.et").rename(tmp_path / f"run{i}.et")
@@ -51,9 +51,7 @@ def test_numbered_files_without_a_dot_are_jobs_of_their_own(tmp_path: Path) -> N
         (["alone.json"], ["alone"]),
     ],
 )
-def test_pytorch_files_are_sorted_by_job_and_rank(
-    tmp_path: Path, files: list[str], expected: list[str]
-) -> None:
+def test_pytorch_files_are_sorted_by_job_and_rank(tmp_path, files, expected):
     for name in files:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -62,7 +60,7 @@ def test_pytorch_files_are_sorted_by_job_and_rank(
     assert names(tmp_path) == expected
 
 
-def test_a_missing_rank_is_told_when_the_job_is_read(tmp_path: Path) -> None:
+def test_a_missing_rank_is_told_when_the_job_is_read(tmp_path):
     for rank in (0, 2):
         (tmp_path / f"job_rank{rank}.json").write_text(json.dumps(HOST))
     [source] = find_sources(tmp_path).found
@@ -70,7 +68,7 @@ def test_a_missing_rank_is_told_when_the_job_is_read(tmp_path: Path) -> None:
         source.read()
 
 
-def test_other_files_are_counted_and_damaged_ones_named(tmp_path: Path) -> None:
+def test_other_files_are_counted_and_damaged_ones_named(tmp_path):
     write_graphml(tmp_path / "flow.graphml", random_job(0, 1))
     (tmp_path / "notes.md").write_text("x")
     (tmp_path / "a.dur.json").write_text("[[1, 2]]")
@@ -86,7 +84,7 @@ def read(folder: Path, **settings: object) -> FoundJobs:
     return read_jobs(ReleaseSettings(folder, folder.parent / "out", **settings))
 
 
-def test_broken_files_are_left_out_with_the_reason_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_broken_files_are_left_out_with_the_reason_and_the_rest_is_read(tmp_path):
     folder = write_jobs(tmp_path / "traces", 5)
     (folder / "secretproj-1.0.et").write_bytes(b"\x00\x01 no trace at all")
     (folder / "secretproj-2.0.et").write_bytes(b"")
@@ -105,7 +103,7 @@ def test_broken_files_are_left_out_with_the_reason_and_the_rest_is_read(tmp_path
     assert "from labels.csv" in told
 
 
-def test_copies_of_a_job_are_one_run(tmp_path: Path) -> None:
+def test_copies_of_a_job_are_one_run(tmp_path):
     folder = write_jobs(tmp_path / "traces", 3)
     data = (folder / "secretproj-1.0.et").read_bytes()
     (folder / "again-1.0.et").write_bytes(data)
@@ -115,18 +113,18 @@ def test_copies_of_a_job_are_one_run(tmp_path: Path) -> None:
     assert any("3 distinct runs" in line for line in found.sentences())
 
 
-def test_names_and_the_folder_are_private_words(tmp_path: Path) -> None:
+def test_names_and_the_folder_are_private_words(tmp_path):
     found = read(write_jobs(tmp_path / "traces", 2))
     assert {"secretproj-0", "secretproj-1", str(tmp_path / "traces")} <= found.private
 
 
-def test_names_that_samples_have_anyway_are_not_private(tmp_path: Path) -> None:
+def test_names_that_samples_have_anyway_are_not_private(tmp_path):
     folder = write_jobs(tmp_path / "traces", 1)
     (folder / "secretproj-0.0.et").rename(folder / "sample-00000.0.et")
     assert "sample-00000" not in read(folder).private
 
 
-def test_larger_jobs_are_left_out(tmp_path: Path) -> None:
+def test_larger_jobs_are_left_out(tmp_path):
     folder = write_jobs(tmp_path / "traces", 4)
     sizes = sorted(graph.num_nodes for graph in read(folder).graphs)
     found = read(folder, max_nodes=sizes[0])
@@ -134,7 +132,7 @@ def test_larger_jobs_are_left_out(tmp_path: Path) -> None:
     assert "more than --max-nodes" in found.left_out[0]
 
 
-def test_a_folder_without_traces_says_what_is_wrong(tmp_path: Path) -> None:
+def test_a_folder_without_traces_says_what_is_wrong(tmp_path):
     (tmp_path / "traces").mkdir()
     with pytest.raises(DataError, match="holds no job or graph that can be used"):
         read(tmp_path / "traces")
@@ -143,7 +141,7 @@ def test_a_folder_without_traces_says_what_is_wrong(tmp_path: Path) -> None:
         read(tmp_path / "traces")
 
 
-def test_further_columns_of_a_label_file_stay_with_the_owner(tmp_path: Path) -> None:
+def test_further_columns_of_a_label_file_stay_with_the_owner(tmp_path):
     folder = write_jobs(tmp_path / "traces", 2)
     (folder / "labels.csv").write_text("name,label,customer\nsecretproj-0,1,acme\n")
     graph = read(folder).graphs[0]
@@ -151,7 +149,7 @@ def test_further_columns_of_a_label_file_stay_with_the_owner(tmp_path: Path) -> 
     assert "customer" not in graph.conditions
 
 
-def test_lists_of_runs_measured_times_and_tables_are_found(tmp_path: Path) -> None:
+def test_lists_of_runs_measured_times_and_tables_are_found(tmp_path):
     (tmp_path / "sub").mkdir()
     lines = [
         {"uid": "a", "step_time_s_min": 0.5, "family": "gpt", "other": "x"},
@@ -170,7 +168,7 @@ def test_lists_of_runs_measured_times_and_tables_are_found(tmp_path: Path) -> No
     assert found.sources == ("sub/c.steps.json", "metadata.jsonl", "sub/labels.csv")
 
 
-def test_a_damaged_file_is_named_and_the_others_count(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_the_others_count(tmp_path):
     (tmp_path / "c.steps.json").write_text("{}")
     (tmp_path / "labels.json").write_text('{"a": 1}')
     found = find_labels(tmp_path)
@@ -178,12 +176,12 @@ def test_a_damaged_file_is_named_and_the_others_count(tmp_path: Path) -> None:
     assert "holds no measured step time" in found.faulty[0]
 
 
-def test_the_file_that_is_given_must_be_readable(tmp_path: Path) -> None:
+def test_the_file_that_is_given_must_be_readable(tmp_path):
     with pytest.raises(DataError, match=r"times\.csv"):
         find_labels(tmp_path, tmp_path / "times.csv")
 
 
-def test_tables_count_more_than_lists_and_lists_more_than_measured_times(tmp_path: Path) -> None:
+def test_tables_count_more_than_lists_and_lists_more_than_measured_times(tmp_path):
     (tmp_path / "a.steps.json").write_text('{"step_time_s": {"min": 1}}')
     (tmp_path / "runs.jsonl").write_text('{"uid": "a", "step_time_s_min": 2, "family": "gpt"}')
     assert find_labels(tmp_path).conditions == {"a": {"label": 2.0, "family": "gpt"}}
@@ -203,9 +201,7 @@ def test_tables_count_more_than_lists_and_lists_more_than_measured_times(tmp_pat
         ({"step_time": 1, "family": 3, "phase": None}, {"label": 1.0}),
     ],
 )
-def test_times_and_kinds_of_jobs_that_a_line_tells(
-    tmp_path: Path, line: dict[str, object], conditions: dict[str, object]
-) -> None:
+def test_times_and_kinds_of_jobs_that_a_line_tells(tmp_path, line, conditions):
     (tmp_path / "runs.jsonl").write_text(json.dumps({"job": "a", **line}))
     assert find_labels(tmp_path).conditions == {"a": conditions}
 
@@ -222,14 +218,14 @@ def test_times_and_kinds_of_jobs_that_a_line_tells(
     ],
     ids=["infinite", "no number", "negative", "no name", "no row", "too deep"],
 )
-def test_a_line_that_tells_nothing_is_passed_over(tmp_path: Path, line: str) -> None:
+def test_a_line_that_tells_nothing_is_passed_over(tmp_path, line):
     (tmp_path / "runs.jsonl").write_text(f'{line}\n{{"job": "b", "step_time": 1}}\n')
     found = find_labels(tmp_path)
     assert found.conditions == {"b": {"label": 1.0}}
     assert found.faulty == ()
 
 
-def test_a_given_file_inside_the_traces_names_jobs_beside_it(tmp_path: Path) -> None:
+def test_a_given_file_inside_the_traces_names_jobs_beside_it(tmp_path):
     for folder in ("traces/sub", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "times.csv").write_text("name,label\na,3\n")
@@ -240,14 +236,14 @@ def test_a_given_file_inside_the_traces_names_jobs_beside_it(tmp_path: Path) -> 
     assert inside.sources == outside.sources == ("times.csv",)
 
 
-def test_a_folder_without_labels_is_no_error(tmp_path: Path) -> None:
+def test_a_folder_without_labels_is_no_error(tmp_path):
     (tmp_path / "readme.txt").write_text("label 3")
     (tmp_path / "labels.csv").mkdir()
     found = find_labels(tmp_path)
     assert (found.conditions, found.sources, found.faulty) == ({}, (), ())
 
 
-def test_graphs_of_every_format_are_found(tmp_path: Path) -> None:
+def test_graphs_of_every_format_are_found(tmp_path):
     (tmp_path / "a.dot").write_text("digraph { x [op=mm]; y [op=add]; x -> y }")
     (tmp_path / "b.json").write_text(
         '{"nodes": [{"id": 0, "op": "mm"}], "links": [{"source": 0, "target": 0}]}'
@@ -257,7 +253,7 @@ def test_graphs_of_every_format_are_found(tmp_path: Path) -> None:
     assert [note.word for note in found.notes] == ["0 -> 0"]
 
 
-def test_a_program_beside_its_trace_is_no_job_of_its_own(tmp_path: Path) -> None:
+def test_a_program_beside_its_trace_is_no_job_of_its_own(tmp_path):
     write_jobs(tmp_path, 1)
     program = json.dumps(ld.program(nn.Linear(4, 4), [torch.zeros(2, 4)]).to_json())
     for name in ("secretproj-0", "other"):

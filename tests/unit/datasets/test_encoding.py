@@ -20,7 +20,7 @@ FLOW = """digraph {{
 
 
 @pytest.fixture(scope="module")
-def schema(tmp_path_factory: pytest.TempPathFactory) -> GraphSchema:
+def schema(tmp_path_factory) -> GraphSchema:
     """Return the schema of public flow graphs."""
     folder = tmp_path_factory.mktemp("public")
     _write(folder, {"a": ("add", 1.0), "b": ("mul", 2.0), "c": ("add", 3.0)})
@@ -40,9 +40,7 @@ def _codes(data: GraphDataset, name: str) -> list[list[int]]:
     return data.graphs["train"][data.names["train"].index(name)].x_NA.tolist()
 
 
-def test_what_becomes_of_a_graph_does_not_depend_on_the_others(
-    schema: GraphSchema, tmp_path: Path
-) -> None:
+def test_what_becomes_of_a_graph_does_not_depend_on_the_others(schema, tmp_path):
     few = _write(tmp_path / "few", {"mine": ("add", 2.5)})
     many = _write(tmp_path / "many", {"mine": ("add", 2.5), "x": ("mul", 99.0), "y": ("add", 0.1)})
     alone, among = load_with_schema(few, schema), load_with_schema(many, schema)
@@ -51,7 +49,7 @@ def test_what_becomes_of_a_graph_does_not_depend_on_the_others(
     assert among.renamed == {}
 
 
-def test_all_graphs_of_a_folder_are_for_training(schema: GraphSchema, tmp_path: Path) -> None:
+def test_all_graphs_of_a_folder_are_for_training(schema, tmp_path):
     graphs = {f"g{i}": ("add", float(i)) for i in range(12)}
     data = load_with_schema(_write(tmp_path / "all", graphs), schema)
     assert {part: len(dags) for part, dags in data.graphs.items()} == {
@@ -59,18 +57,14 @@ def test_all_graphs_of_a_folder_are_for_training(schema: GraphSchema, tmp_path: 
     }  # fmt: skip
 
 
-def test_a_graph_with_an_unknown_word_is_left_out_and_listed(
-    schema: GraphSchema, tmp_path: Path
-) -> None:
+def test_a_graph_with_an_unknown_word_is_left_out_and_listed(schema, tmp_path):
     graphs = {"known": ("add", 1.0), "strange": ("secret_kernel", 1.0)}
     data = load_with_schema(_write(tmp_path / "some", graphs), schema)
     assert data.names["train"] == ("known",)
     assert data.left_out[0].startswith("strange: ")
 
 
-def test_a_data_set_that_would_learn_a_schema_is_refused(
-    schema: GraphSchema, tmp_path: Path
-) -> None:
+def test_a_data_set_that_would_learn_a_schema_is_refused(schema, tmp_path):
     with pytest.raises(ConfigError, match="data=latent_preferential can only be read with"):
         load_with_schema(LatentPreferentialConfig(), schema)
     folder = FolderConfig(folder=tmp_path)
@@ -88,7 +82,7 @@ ABC = GraphSchema.fit("flow", [chain("abc", "abc")])
 CBA = GraphSchema.fit("flow", [chain("cb", "cb")])
 
 
-def test_graphs_of_every_form_get_the_same_codes(tmp_path: Path) -> None:
+def test_graphs_of_every_form_get_the_same_codes(tmp_path):
     graph = chain("g", "bcb")
     write_graphml(tmp_path / "g.graphml", graph)
     wanted = ABC.encode(graph).x_NA.tolist()
@@ -96,7 +90,7 @@ def test_graphs_of_every_form_get_the_same_codes(tmp_path: Path) -> None:
     assert [dag.x_NA.tolist() for dag in dags] == [wanted] * 3
 
 
-def test_codes_of_another_schema_are_translated_by_their_words() -> None:
+def test_codes_of_another_schema_are_translated_by_their_words():
     dag = CBA.encode(chain("g", "bcb"))
     assert dag.x_NA.tolist() != ABC.encode(chain("g", "bcb")).x_NA.tolist()
     (there,) = translated([dag], CBA, ABC)
@@ -106,7 +100,7 @@ def test_codes_of_another_schema_are_translated_by_their_words() -> None:
         translated([ABC.encode(chain("g", "a"))], ABC, CBA)
 
 
-def test_jobs_and_sampled_graphs_are_encoded_too(tmp_path: Path) -> None:
+def test_jobs_and_sampled_graphs_are_encoded_too(tmp_path):
     workload = job((compute(1), collective(2, 1)), (compute(1), collective(2, 1)))
     graph = job_graph("job", rank_classes(workload), workload.groups, {})
     schema = GraphSchema.fit("trace", [graph])

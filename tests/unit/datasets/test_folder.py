@@ -165,7 +165,7 @@ def flow(name: str, *kinds: str, edge: str = "data", **conditions: float | str) 
 @pytest.mark.parametrize(
     "word", ["Conv2D", "aten::mm", "mm", "layer_norm", "MatMul", "gpt", "", "x", "H100"]
 )
-def test_words_of_public_frameworks_are_public(word: str):
+def test_words_of_public_frameworks_are_public(word):
     assert is_public(word)
 
 
@@ -176,7 +176,7 @@ def test_words_of_public_frameworks_are_public(word: str):
         *("acme/a::add", "acme/conv2d", "4815162342", "3.5e-2", "-7", "7", "nan", "²"),
     ],
 )
-def test_other_words_and_numbers_are_not(word: str):
+def test_other_words_and_numbers_are_not(word):
     assert not is_public(word)
 
 
@@ -206,7 +206,7 @@ def other_jobs(tmp_path: Path, known: int, unknown: int) -> Path:
     return tmp_path
 
 
-def test_a_data_set_of_unknown_operators_is_refused_and_the_way_out_is_named(tmp_path: Path):
+def test_a_data_set_of_unknown_operators_is_refused_and_the_way_out_is_named(tmp_path):
     folder = other_jobs(tmp_path, known=2, unknown=6)
     with pytest.raises(DataError, match=r"most often 'acme::fused'.*public_words=all"):
         load_folder(folder)
@@ -215,7 +215,7 @@ def test_a_data_set_of_unknown_operators_is_refused_and_the_way_out_is_named(tmp
         assert schema.attributes[0].values == ("acme::fused", "aten::mm", OTHER)
 
 
-def test_jobs_with_some_unknown_operators_are_a_data_set(tmp_path: Path):
+def test_jobs_with_some_unknown_operators_are_a_data_set(tmp_path):
     schema = load_folder(other_jobs(tmp_path, known=6, unknown=4)).schema
     assert schema.attributes[0].values == ("aten::mm", OTHER)
     assert {c.name: c.values for c in schema.category_conditions} == {"world_size": ("1",)}
@@ -237,7 +237,7 @@ def test_words_that_are_declared_public_and_all_words_on_request_stay():
         publish([graph], "some")
 
 
-def test_the_schema_of_a_folder_holds_no_private_word(tmp_path: Path):
+def test_the_schema_of_a_folder_holds_no_private_word(tmp_path):
     for i in range(6):
         graph = flow(f"g{i}", "matmul", *["relu"] * i, SECRET, edge="acme-bus")
         write_json(tmp_path / f"g{i}.json", graph)

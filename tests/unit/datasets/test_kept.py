@@ -17,20 +17,20 @@ from layerdag.training.weight_transfer import spec_for
 
 
 @pytest.fixture
-def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def entries(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     return tmp_path / "entries"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return cut_corpus(
         tmp_path_factory.mktemp("cut"), {"train": 8, "val": 2, "test": 2}, max_nodes=60
     )
 
 
 @pytest.fixture
-def as_embedded(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def as_embedded(tmp_path_factory, monkeypatch) -> None:
     """Every corpus of the tests counts as the embedded one."""
     monkeypatch.setattr(
         "layerdag.datasets.corpus.embedded_corpus", lambda: tmp_path_factory.getbasetemp()
@@ -38,7 +38,7 @@ def as_embedded(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def builds(monkeypatch) -> list[int]:
     """Grow by one whenever the corpus is read and encoded."""
     found: list[int] = []
     built: Callable[..., GraphDataset] = corpus._built
@@ -56,9 +56,7 @@ def _columns(batch: DAGBatch) -> list[torch.Tensor]:
 
 
 @pytest.mark.usefixtures("as_embedded")
-def test_a_kept_data_set_is_the_one_that_was_read(
-    entries: Path, folder: Path, builds: list[int]
-) -> None:
+def test_a_kept_data_set_is_the_one_that_was_read(entries, folder, builds) -> None:
     first, second = load_corpus(folder), load_corpus(folder)
     assert len(builds) == 1
     assert second.schema == first.schema
@@ -77,7 +75,7 @@ def test_a_kept_data_set_is_the_one_that_was_read(
 
 @pytest.mark.usefixtures("as_embedded")
 def test_other_settings_files_and_damaged_entries_are_read_anew(
-    entries: Path, folder: Path, builds: list[int], tmp_path: Path
+    entries, folder, builds, tmp_path
 ) -> None:
     load_corpus(folder)
     load_corpus(folder, num_bins=8)
@@ -92,9 +90,7 @@ def test_other_settings_files_and_damaged_entries_are_read_anew(
     assert all(entry.stat().st_mode & 0o077 == 0 for entry in entries.iterdir())
 
 
-def test_statistics_are_kept_for_the_same_graphs_alone(
-    entries: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_statistics_are_kept_for_the_same_graphs_alone(entries, folder, monkeypatch):
     data = load_corpus(folder)
     sizes, graphs = data.schema.sizes(), data.graphs["train"]
     found = kept_statistics(graphs, sizes)
@@ -108,6 +104,6 @@ def test_statistics_are_kept_for_the_same_graphs_alone(
         kept_statistics(graphs[1:], sizes)
 
 
-def test_a_corpus_of_a_user_leaves_no_copy(folder: Path, entries: Path) -> None:
+def test_a_corpus_of_a_user_leaves_no_copy(folder, entries):
     load_corpus(folder)
     assert not entries.exists()

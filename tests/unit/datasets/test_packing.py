@@ -67,7 +67,7 @@ def write_jobs(folder: Path) -> None:
 
 
 @pytest.fixture(params=[write_graphs, write_jobs], ids=["graphs", "jobs"])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> FolderConfig:
+def config(request, tmp_path) -> FolderConfig:
     write: Callable[[Path], None] = request.param
     write(tmp_path / "in")
     labels = tmp_path / "in/labels.csv"
@@ -94,9 +94,7 @@ def require_equal(found: GraphDataset, wanted: GraphDataset) -> None:
             one.check()
 
 
-def test_what_fits_into_memory_is_the_data_set_of_the_folder(
-    config: FolderConfig, tmp_path: Path
-) -> None:
+def test_what_fits_into_memory_is_the_data_set_of_the_folder(config, tmp_path):
     header = pack_folder(config, tmp_path / "packed")
     wanted = loaded(config)
     found = load_folder(tmp_path / "packed")
@@ -107,9 +105,7 @@ def test_what_fits_into_memory_is_the_data_set_of_the_folder(
     assert is_packed(tmp_path / "packed")
 
 
-def test_micro_batches_are_those_of_memory(
-    config: FolderConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_micro_batches_are_those_of_memory(config, tmp_path, monkeypatch):
     monkeypatch.setattr(_spool, "_ROWS_AT_ONCE", 9)
     pack_folder(config, tmp_path / "packed")
     found, wanted = load_folder(tmp_path / "packed"), loaded(config)
@@ -128,9 +124,7 @@ def require_same_batch(found: DAGBatch, wanted: DAGBatch) -> None:
         torch.testing.assert_close(mine, tensor, rtol=0, atol=0, equal_nan=True)
 
 
-def test_more_graphs_than_memory_is_granted_for_keep_split_and_words(
-    config: FolderConfig, tmp_path: Path
-) -> None:
+def test_more_graphs_than_memory_is_granted_for_keep_split_and_words(config, tmp_path):
     config = replace(config, public_words="all")  # new words are another content
     wanted = loaded(config)
     header = pack_folder(config, tmp_path / "packed", schema_nodes=60)
@@ -149,7 +143,7 @@ def test_more_graphs_than_memory_is_granted_for_keep_split_and_words(
     assert again == header
 
 
-def test_private_words_are_renamed_in_the_second_pass_too(tmp_path: Path) -> None:
+def test_private_words_are_renamed_in_the_second_pass_too(tmp_path):
     write_graphs(tmp_path / "in")
     config = FolderConfig(folder=tmp_path / "in")
     pack_folder(config, tmp_path / "packed", schema_nodes=60)
@@ -164,7 +158,7 @@ def test_private_words_are_renamed_in_the_second_pass_too(tmp_path: Path) -> Non
     assert words.read_text() == "[1]"
 
 
-def test_losses_are_those_of_the_folder_in_memory(tmp_path: Path) -> None:
+def test_losses_are_those_of_the_folder_in_memory(tmp_path):
     write_graphs(tmp_path / "in")
     pack_folder(FolderConfig(folder=tmp_path / "in"), tmp_path / "packed")
     settings = TrainSettings(max_steps=2, evaluate_every=2, batch_nodes=40, precision="float32")
@@ -178,7 +172,7 @@ def test_losses_are_those_of_the_folder_in_memory(tmp_path: Path) -> None:
         assert torch.equal(found.model.state_dict()[name], weight)
 
 
-def test_an_attribute_of_two_kinds_takes_all_graphs_in_memory(tmp_path: Path) -> None:
+def test_an_attribute_of_two_kinds_takes_all_graphs_in_memory(tmp_path):
     write_graphs(tmp_path / "in")
     mixed = flow_graph(np.random.default_rng(1), 1)
     words = [f"{value:g}" for value in mixed.numbers["size"].tolist()]
@@ -193,9 +187,7 @@ def test_an_attribute_of_two_kinds_takes_all_graphs_in_memory(tmp_path: Path) ->
     require_equal(load_folder(tmp_path / "packed"), loaded(config))
 
 
-def test_only_some_conditions_are_kept_where_only_some_are_asked_for(
-    config: FolderConfig, tmp_path: Path
-) -> None:
+def test_only_some_conditions_are_kept_where_only_some_are_asked_for(config, tmp_path):
     pack_folder(config, tmp_path / "packed")
     found, wanted = (
         data.conditioned_on(["label"])
@@ -208,7 +200,7 @@ def test_only_some_conditions_are_kept_where_only_some_are_asked_for(
     )
 
 
-def test_graphs_are_a_sequence(tmp_path: Path) -> None:
+def test_graphs_are_a_sequence(tmp_path):
     write_graphs(tmp_path / "in")
     pack_folder(FolderConfig(folder=tmp_path / "in"), tmp_path / "packed")
     graphs = load_folder(tmp_path / "packed").graphs["train"]
@@ -218,7 +210,7 @@ def test_graphs_are_a_sequence(tmp_path: Path) -> None:
         graphs[99]
 
 
-def test_settings_of_packing_may_be_left_out_but_not_changed(tmp_path: Path) -> None:
+def test_settings_of_packing_may_be_left_out_but_not_changed(tmp_path):
     write_graphs(tmp_path / "in")
     config = FolderConfig(folder=tmp_path / "in", seed=3, public_words=("secret",))
     pack_folder(config, tmp_path / "packed")
@@ -228,7 +220,7 @@ def test_settings_of_packing_may_be_left_out_but_not_changed(tmp_path: Path) -> 
         load_folder(tmp_path / "packed", seed=4)
 
 
-def test_nothing_else_is_replaced(tmp_path: Path) -> None:
+def test_nothing_else_is_replaced(tmp_path):
     write_graphs(tmp_path / "in")
     config = FolderConfig(folder=tmp_path / "in")
     with pytest.raises(UsageError, match="name another one to write"):
@@ -265,7 +257,7 @@ def first_set_to(value: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def of_twenty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_twenty(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("twenty")
     write_graphs(folder / "in", 20)
     pack_folder(FolderConfig(folder=folder / "in"), folder / "packed")
@@ -273,7 +265,7 @@ def of_twenty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def packed(of_twenty: Path, tmp_path: Path) -> Path:
+def packed(of_twenty, tmp_path) -> Path:
     """Twenty packed graphs to be damaged."""
     return Path(shutil.copytree(of_twenty, tmp_path / "packed"))
 
@@ -298,9 +290,7 @@ def packed(of_twenty: Path, tmp_path: Path) -> Path:
         ("words", first_set_to(77), "a word that the header"),
     ],
 )
-def test_arrays_are_not_trusted(
-    name: str, change: Callable[[np.ndarray], np.ndarray], message: str, packed: Path
-) -> None:
+def test_arrays_are_not_trusted(name, change, message, packed):
     damage(packed, name, change)
     with pytest.raises(DataError, match=message):
         load_folder(packed)
@@ -318,7 +308,7 @@ def test_arrays_are_not_trusted(
         ({"more": 1}, "'more' is no key that is known"),
     ],
 )
-def test_headers_are_not_trusted(change: dict, message: str, packed: Path) -> None:
+def test_headers_are_not_trusted(change, message, packed):
     path = packed / "packed.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(DataError, match=message):
@@ -328,13 +318,13 @@ def test_headers_are_not_trusted(change: dict, message: str, packed: Path) -> No
         load_folder(packed)
 
 
-def test_a_lost_file_is_named(packed: Path) -> None:
+def test_a_lost_file_is_named(packed):
     (packed / "u.npy").unlink()
     with pytest.raises(DataError, match=r"u\.npy: is not the file"):
         load_folder(packed)
 
 
-def test_a_broken_header_of_an_array_is_one_sentence(tmp_path: Path) -> None:
+def test_a_broken_header_of_an_array_is_one_sentence(tmp_path):
     head = b"{'descr': ("
     start = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little")
     (tmp_path / "x.npy").write_bytes(start + head)
@@ -345,9 +335,7 @@ def test_a_broken_header_of_an_array_is_one_sentence(tmp_path: Path) -> None:
 # A killed process leaves files open, here those of a draft.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_kill_at_any_step_leaves_the_older_arrays_or_the_new_ones_with_their_words(
-    tmp_path: Path,
-) -> None:
+def test_a_kill_at_any_step_leaves_the_older_arrays_or_the_new_ones_with_their_words(tmp_path):
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
         for i in range(4):

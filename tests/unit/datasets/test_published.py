@@ -37,7 +37,7 @@ def job(name: str, end: int = 40) -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     lines = [line for b in range(12) for line in job(f"j_{b}", 40 + b)]
     lines += [row("task_abc", "j_alone"), row("M1", "j_flat"), row("M2", "j_flat")]
     text = "\n".join(lines) + "\n"
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_names_of_tasks_are_the_graph(folder: Path) -> None:
+def test_names_of_tasks_are_the_graph(folder):
     name, tasks = next(_jobs(folder / "batch_task.csv.gz", NoteCollector("")))
     graph = _graph(name, tasks)
     assert graph is not None
@@ -56,7 +56,7 @@ def test_names_of_tasks_are_the_graph(folder: Path) -> None:
     assert graph.conditions == {"label": 30.0, "num_nodes": 5.0, "num_layers": 4.0}
 
 
-def test_a_folder_is_a_data_set_of_its_jobs_with_a_graph(folder: Path) -> None:
+def test_a_folder_is_a_data_set_of_its_jobs_with_a_graph(folder):
     data = ld.load_dataset(folder)
     assert data.name == "alibaba"
     assert sum(map(len, data.graphs.values())) == 12
@@ -77,9 +77,7 @@ def test_a_folder_is_a_data_set_of_its_jobs_with_a_graph(folder: Path) -> None:
         ([row("M1_1", "j"), row("R2_1", "j")], False),
     ],
 )
-def test_jobs_that_contradict_themselves_are_left_out(
-    tmp_path: Path, rows: list[str], fine: bool
-) -> None:
+def test_jobs_that_contradict_themselves_are_left_out(tmp_path, rows, fine):
     path = tmp_path / "batch_task.csv"
     path.write_text("\n".join(rows))
     assert (_graph(*next(_jobs(path, NoteCollector("")))) is not None) == fine
@@ -94,13 +92,13 @@ def test_jobs_that_contradict_themselves_are_left_out(
         ("x" * (_LONGEST_LINE + 2), "line of more than"),
     ],
 )
-def test_a_damaged_table_is_told_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_damaged_table_is_told_with_its_line(tmp_path, text, told):
     (tmp_path / "batch_task.csv").write_text(text)
     with pytest.raises(DataError, match=told):
         load_alibaba(tmp_path)
 
 
-def test_a_folder_without_the_table_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_the_table_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"has no batch_task\.csv"):
         load_alibaba(tmp_path)
     with pytest.raises(DataError, match="at least 1"):
@@ -258,7 +256,7 @@ def test_a_split_file_that_splits_nothing_is_refused(tmp_path, text):
         load_tpu_tile(tmp_path)
 
 
-def test_jobs_with_a_task_that_did_not_end_have_no_label(tmp_path: Path) -> None:
+def test_jobs_with_a_task_that_did_not_end_have_no_label(tmp_path):
     fine = [row("M1", f"j{i}") + "\n" + row("R2_1", f"j{i}", end=30 + i) for i in range(3)]
     stopped = [row("M1", "late"), row("R2_1", "late").replace("Terminated", "Running")]
     for order in (stopped, stopped[::-1]):

@@ -29,25 +29,22 @@ from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.sampling.folder import write_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.files import encode_trace
-from layerdag.training.checkpoint import LoadedCheckpoint
 
 FORMATS = ["tar", "parquet"] if importlib.util.find_spec("pyarrow") else ["tar"]
 
 
 @pytest.fixture(scope="module")
-def jobs(trace: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jobs(trace, tmp_path_factory) -> Path:
     return written(trace, tmp_path_factory.mktemp("jobs") / "s")
 
 
 @pytest.fixture(scope="module")
-def each(trace: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def each(trace, tmp_path_factory) -> Path:
     return write_samples(trace, TEN, tmp_path_factory.mktemp("each") / "s").parent
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_jobs_are_the_same_in_a_folder_each_and_in_parts(
-    trace: LoadedCheckpoint, jobs: Path, each: Path, tmp_path: Path, file_format: str
-) -> None:
+def test_jobs_are_the_same_in_a_folder_each_and_in_parts(trace, jobs, each, tmp_path, file_format):
     parts = jobs if file_format == "tar" else written(trace, tmp_path / "parts", file_format)
     for one, other in zip(iter_samples(each), iter_samples(parts), strict=True):
         assert (one.name, one.seed, one.conditions) == (other.name, other.seed, other.conditions)
@@ -59,9 +56,7 @@ def test_jobs_are_the_same_in_a_folder_each_and_in_parts(
 
 
 @pytest.mark.parametrize("members", ["auto", "graphml", "json"])
-def test_graphs_are_the_same_in_a_file_each_and_in_parts(
-    flow: LoadedCheckpoint, tmp_path: Path, members: str
-) -> None:
+def test_graphs_are_the_same_in_a_file_each_and_in_parts(flow, tmp_path, members):
     write_samples(flow, TEN, tmp_path / "each", file_format=members)
     parts = written(flow, tmp_path / "parts", members=members)
     for one, other in zip(iter_samples(tmp_path / "each"), iter_samples(parts), strict=True):
@@ -70,21 +65,19 @@ def test_graphs_are_the_same_in_a_file_each_and_in_parts(
         assert (one.entry["file"], one.entry["nodes"]) == (other.entry["file"], one.graph.num_nodes)
 
 
-def test_a_part_alone_is_enough(jobs: Path) -> None:
+def test_a_part_alone_is_enough(jobs):
     names = [sample.name for sample in iter_samples(jobs / "part-000001.tar")]
     assert names == ["sample-00004", "sample-00005", "sample-00006", "sample-00007"]
 
 
-def test_a_packed_part_reads_as_the_plain_one(jobs: Path, tmp_path: Path) -> None:
+def test_a_packed_part_reads_as_the_plain_one(jobs, tmp_path):
     plain = jobs / "part-000000.tar"
     (tmp_path / "p.tar.gz").write_bytes(gzip.compress(plain.read_bytes()))
     for one, other in zip(part_samples(plain), part_samples(tmp_path / "p.tar.gz"), strict=True):
         assert one.files == other.files
 
 
-def test_of_an_unfinished_run_what_is_there_is_read(
-    trace: LoadedCheckpoint, tmp_path: Path
-) -> None:
+def test_of_an_unfinished_run_what_is_there_is_read(trace, tmp_path):
     out = written(trace, tmp_path / "s", shard="1/3")
     assert [sample.seed for sample in iter_samples(out)] == [11, 12, 13, 14]
     (out / "part-000001.json").unlink()
@@ -92,7 +85,7 @@ def test_of_an_unfinished_run_what_is_there_is_read(
         list(iter_samples(out))
 
 
-def test_a_part_that_was_changed_is_refused(jobs: Path, tmp_path: Path) -> None:
+def test_a_part_that_was_changed_is_refused(jobs, tmp_path):
     out = shutil.copytree(jobs, tmp_path / "s")
     part = out / "part-000000.tar"
     content = bytearray(part.read_bytes())
@@ -102,7 +95,7 @@ def test_a_part_that_was_changed_is_refused(jobs: Path, tmp_path: Path) -> None:
         list(iter_samples(out))
 
 
-def test_the_first_samples_cost_no_look_at_the_others(jobs: Path, tmp_path: Path) -> None:
+def test_the_first_samples_cost_no_look_at_the_others(jobs, tmp_path):
     for path in jobs.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "part-000002.tar").write_bytes(b"damaged")
@@ -112,19 +105,19 @@ def test_the_first_samples_cost_no_look_at_the_others(jobs: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("place", ["", "nothing"])
-def test_a_folder_without_samples_is_one_sentence(tmp_path: Path, place: str) -> None:
+def test_a_folder_without_samples_is_one_sentence(tmp_path, place):
     with pytest.raises(DataError, match="give a folder that 'layerdag sample' wrote"):
         list(iter_samples(tmp_path / place))
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", '{"samples": 3}', '{"samples": [{"name": "x"}]}'])
-def test_a_damaged_manifest_is_one_sentence(tmp_path: Path, manifest: str) -> None:
+def test_a_damaged_manifest_is_one_sentence(tmp_path, manifest):
     (tmp_path / "manifest.json").write_text(manifest)
     with pytest.raises(DataError, match=str(tmp_path)):
         list(iter_samples(tmp_path))
 
 
-def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
+def test_a_manifest_leads_nowhere_else(tmp_path):
     (tmp_path / "manifest.json").write_text(
         '{"samples": [{"name": "sample-00000", "file": "../x", "seed": 1, "conditions": {}}]}'
     )
@@ -171,9 +164,7 @@ def assert_equal(found: AttributedGraph, graph: AttributedGraph) -> None:
 
 
 @pytest.mark.parametrize("rows", [2, 256])
-def test_a_graph_reads_as_it_was_written(
-    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_reads_as_it_was_written(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(tables, "ROWS_OF_A_GROUP", rows)
     schema, graphs = of_chains()
     found = stored(tmp_path / "p.parquet", schema, graphs)
@@ -188,7 +179,7 @@ def test_a_graph_reads_as_it_was_written(
             sample.workload()
 
 
-def test_a_job_reads_as_it_was_written_and_becomes_the_same_traces(tmp_path: Path) -> None:
+def test_a_job_reads_as_it_was_written_and_becomes_the_same_traces(tmp_path):
     schema, jobs = of_jobs()
     for sample, job in zip(stored(tmp_path / "p.parquet", schema, jobs, 2), jobs, strict=True):
         assert_equal(sample.graph, job)
@@ -199,14 +190,14 @@ def test_a_job_reads_as_it_was_written_and_becomes_the_same_traces(tmp_path: Pat
         assert [encode_trace(t) for t in found.traces] == [encode_trace(t) for t in wanted.traces]
 
 
-def test_a_job_that_cannot_run_on_its_ranks_is_one_sentence(tmp_path: Path) -> None:
+def test_a_job_that_cannot_run_on_its_ranks_is_one_sentence(tmp_path):
     schema, jobs = of_jobs()
     (sample, *_) = stored(tmp_path / "p.parquet", schema, jobs, 1)
     with pytest.raises(DataError, match=r"p\.parquet:sample-00000"):
         sample.workload()
 
 
-def test_jobs_with_rolled_blocks_are_written_whole(tmp_path: Path) -> None:
+def test_jobs_with_rolled_blocks_are_written_whole(tmp_path):
     jobs = [layered_job(copies) for copies in (3, 4, 5)]
     data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled")
     assert data.schema.rolls_blocks
@@ -215,17 +206,17 @@ def test_jobs_with_rolled_blocks_are_written_whole(tmp_path: Path) -> None:
     assert_equal(sample.graph, graph)
 
 
-def test_no_sample_makes_a_file_of_none(tmp_path: Path) -> None:
+def test_no_sample_makes_a_file_of_none(tmp_path):
     assert stored(tmp_path / "p.parquet", of_chains()[0], []) == []
 
 
-def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_samples_make_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         stored(tmp_path / f"{name}.parquet", *of_chains())
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
-def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install 'layerdag\[parquet\]'"):
         require_pyarrow()
@@ -262,7 +253,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_table_of_something_else_is_one_sentence(tmp_path: Path, name: str) -> None:
+def test_a_table_of_something_else_is_one_sentence(tmp_path, name):
     path = tmp_path / "p.parquet"
     parquet.write_table(HOSTILE[name], path)
     with pytest.raises(DataError, match=r"p\.parquet") as caught:
@@ -271,7 +262,7 @@ def test_a_table_of_something_else_is_one_sentence(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("size", [0, 4, 100, 2000])
-def test_a_damaged_file_is_one_sentence(tmp_path: Path, size: int) -> None:
+def test_a_damaged_file_is_one_sentence(tmp_path, size):
     path = tmp_path / "p.parquet"
     parquet.write_table(table(), path)
     path.write_bytes(path.read_bytes()[:size])
@@ -279,9 +270,7 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, size: int) -> None:
         list(part_samples(path))
 
 
-def test_groups_of_rows_that_do_not_fit_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_of_rows_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "p.parquet"
     parquet.write_table(table(), path)
     monkeypatch.setattr(tables, "available_memory", lambda: 100)
@@ -289,7 +278,7 @@ def test_groups_of_rows_that_do_not_fit_are_refused(
         list(part_samples(path))
 
 
-def test_a_sample_shows_its_name_seed_and_size(tmp_path: Path) -> None:
+def test_a_sample_shows_its_name_seed_and_size(tmp_path):
     (sample, *_) = stored(tmp_path / "p.parquet", *of_chains())
     assert isinstance(sample, StoredSample)
     assert repr(sample) == "StoredSample('sample-00000', seed=0, nodes=1)"

@@ -39,22 +39,20 @@ def aligned(a: str, b: str, color_a: str = "", color_b: str = "") -> Alignment:
         ("", "", 0, [], []),
     ],
 )
-def test_what_was_put_in_or_taken_out_has_no_partner(
-    a: str, b: str, pairs: int, only_a: list[int], only_b: list[int]
-) -> None:
+def test_what_was_put_in_or_taken_out_has_no_partner(a, b, pairs, only_a, only_b):
     found = aligned(a, b)
     assert found.in_order_2P.shape == (2, pairs)
     assert found.only_a.tolist() == only_a
     assert found.only_b.tolist() == only_b
 
 
-def test_an_unique_neighborhood_is_an_anchor() -> None:
+def test_an_unique_neighborhood_is_an_anchor():
     """Of equal operators, those with the neighborhood that occurs once belong together."""
     found = aligned("xx", "x", color_a="12", color_b="2")
     assert found.in_order_2P.tolist() == [[1], [0]]
 
 
-def test_a_node_that_moved_is_paired_by_its_neighborhood() -> None:
+def test_a_node_that_moved_is_paired_by_its_neighborhood():
     found = aligned("abcd", "bcda")
     assert found.in_order_2P.shape[1] == 3
     assert found.moved_2M.tolist() == [[0], [3]]
@@ -62,7 +60,7 @@ def test_a_node_that_moved_is_paired_by_its_neighborhood() -> None:
     assert not found.only_b.size
 
 
-def test_operators_of_another_neighborhood_are_not_said_to_have_moved() -> None:
+def test_operators_of_another_neighborhood_are_not_said_to_have_moved():
     found = aligned("abcd", "bcda", color_a="1bcd", color_b="bcd2")
     assert found.moved_2M.shape == (2, 0)
     assert found.only_a.tolist() == [0]
@@ -79,7 +77,7 @@ def longest(a: np.ndarray, b: np.ndarray) -> int:
     return int(table[-1, -1])
 
 
-def test_the_common_subsequence_is_one_and_none_is_longer() -> None:
+def test_the_common_subsequence_is_one_and_none_is_longer():
     rng = np.random.default_rng(0)
     for _ in range(150):
         a, b = (rng.integers(0, rng.integers(1, 6), rng.integers(0, 13)) for _ in range(2))
@@ -90,7 +88,7 @@ def test_the_common_subsequence_is_one_and_none_is_longer() -> None:
         assert found_2P.shape[1] == longest(a, b), (a, b)
 
 
-def test_sequences_too_different_are_compared_half_by_half() -> None:
+def test_sequences_too_different_are_compared_half_by_half():
     rng = np.random.default_rng(1)
     a, b = rng.integers(0, 9, 300), rng.integers(0, 9, 290)
     found_2P, exact = common_subsequence(a, b, 40)
@@ -100,14 +98,14 @@ def test_sequences_too_different_are_compared_half_by_half() -> None:
     assert found_2P.shape[1] > 0.6 * longest(a, b)
 
 
-def test_as_many_edits_as_are_allowed_are_exact_and_one_more_is_not() -> None:
+def test_as_many_edits_as_are_allowed_are_exact_and_one_more_is_not():
     """Two elements have no partner: the first of one sequence and the last of the other."""
     a, b = words("ab" * 4), words("ba" * 4)
     assert common_subsequence(a, b, most=2)[1]
     assert not common_subsequence(a, b, most=1)[1]
 
 
-def test_elements_of_one_side_alone_are_no_edits() -> None:
+def test_elements_of_one_side_alone_are_no_edits():
     """They are left out before the search, however many they are."""
     a = np.concatenate([np.arange(100, 200), [1, 2, 3]])
     b = np.concatenate([[1, 2, 3], np.arange(300, 400)])
@@ -116,7 +114,7 @@ def test_elements_of_one_side_alone_are_no_edits() -> None:
     assert found_2P.tolist() == [[100, 101, 102], [0, 1, 2]]
 
 
-def test_large_and_negative_numbers_are_told_apart() -> None:
+def test_large_and_negative_numbers_are_told_apart():
     a = np.array([-1, 2**62, 0, -(2**62)], dtype=np.int64)
     b = np.array([2**62, -1, -(2**62), 0], dtype=np.int64)
     found_2P, _ = common_subsequence(a, b)
@@ -152,11 +150,11 @@ def named(*names: str) -> OperatorSequence:
         ("", ""),
     ],
 )
-def test_numbers_of_copies_are_no_part_of_an_operator(name: str, operator: str) -> None:
+def test_numbers_of_copies_are_no_part_of_an_operator(name, operator):
     assert named(name).operators == [operator]
 
 
-def test_a_collective_is_told_with_its_kind_and_a_message_is_not() -> None:
+def test_a_collective_is_told_with_its_kind_and_a_message_is_not():
     nodes = [
         coll(0, CollectiveType.ALL_GATHER, 8),
         coll(1, CollectiveType.REDUCE_SCATTER, 8, (0,)),
@@ -167,7 +165,7 @@ def test_a_collective_is_told_with_its_kind_and_a_message_is_not() -> None:
     assert found.is_communication_N.tolist() == [True, True, False]
 
 
-def test_an_attribute_that_a_node_lacks_is_not_zero() -> None:
+def test_an_attribute_that_a_node_lacks_is_not_zero():
     found = program([comp(0, 3, num_ops=0, tensor_size=64), comp(1, 4, (0,)), all_reduce(2, 8)])
     np.testing.assert_array_equal(found.columns["flops"], [0, np.nan, np.nan])
     np.testing.assert_array_equal(found.columns["tensor_bytes"], [64, np.nan, np.nan])
@@ -175,7 +173,7 @@ def test_an_attribute_that_a_node_lacks_is_not_zero() -> None:
     assert found.columns["duration_us"].tolist() == [3, 4, 0]
 
 
-def test_nodes_stand_in_an_order_in_which_they_can_run_whatever_their_place_in_the_file() -> None:
+def test_nodes_stand_in_an_order_in_which_they_can_run_whatever_their_place_in_the_file():
     nodes = [comp(2, 1, (1,)), comp(1, 1, (0,)), comp(0, 1)]
     found = program([replace(n, name="abc"[n.id]) for n in nodes])
     assert found.operators == ["a", "b", "c"]
@@ -183,14 +181,14 @@ def test_nodes_stand_in_an_order_in_which_they_can_run_whatever_their_place_in_t
     assert found.layer_N.tolist() == [0, 1, 2]
 
 
-def test_dependencies_by_data_and_by_control_are_of_other_kinds() -> None:
+def test_dependencies_by_data_and_by_control_are_of_other_kinds():
     by_control = replace(comp(1, 1), ctrl_deps=(0,))
     kinds = [program([comp(0, 1), last]).kind_E.tolist() for last in (comp(1, 1, (0,)), by_control)]
     assert len(kinds[0]) == len(kinds[1]) == 1
     assert kinds[0] != kinds[1]
 
 
-def test_ranks_that_run_one_program_are_one_kind() -> None:
+def test_ranks_that_run_one_program_are_one_kind():
     first = [comp(0, 1), send(1, 1, 8, (0,))]
     last = [recv(0, 0, 8), comp(1, 1, (0,))]
     kinds = kinds_of_ranks(workload(first, last))
@@ -200,19 +198,19 @@ def test_ranks_that_run_one_program_are_one_kind() -> None:
     assert [kind.ranks for kind in kinds_of_ranks(workload(same, same, same))] == [(0, 1, 2)]
 
 
-def test_ranks_without_their_partners_are_taken_as_they_are() -> None:
+def test_ranks_without_their_partners_are_taken_as_they_are():
     """Two ranks of a larger job: the receiver of their messages is not there."""
     sender, other = [comp(0, 1), send(1, 9, 8, (0,))], [comp(0, 1)]
     kinds = kinds_of_ranks(workload(sender, sender, other))
     assert [kind.ranks for kind in kinds] == [(0, 1), (2,)]
 
 
-def test_a_job_without_nodes_has_an_empty_program() -> None:
+def test_a_job_without_nodes_has_an_empty_program():
     found = program([])
     assert (found.num_nodes, found.edges_2E.shape, found.layer_N.size) == (0, (2, 0), 0)
 
 
-def test_an_empty_program_has_the_columns_of_another() -> None:
+def test_an_empty_program_has_the_columns_of_another():
     some = program([comp(0, 1), node(1, NodeType.MEM_LOAD, (0,))])
     none = OperatorSequence.empty(some)
     assert (none.name, none.num_nodes, none.layer_N.size) == (some.name, 0, 0)
@@ -223,17 +221,17 @@ def test_an_empty_program_has_the_columns_of_another() -> None:
 # ---- of graphs ----
 
 
-def test_the_operator_of_a_node_of_a_graph_is_all_its_words() -> None:
+def test_the_operator_of_a_node_of_a_graph_is_all_its_words():
     graph = replace(chain("g", "ab"), categories={"op": ["mm", "add"], "device": ["x", "y"]})
     assert program_of_graph(graph, ("data",)).operators == ["mm, x", "add, y"]
 
 
-def test_nodes_without_words_are_nodes() -> None:
+def test_nodes_without_words_are_nodes():
     graph = replace(chain("g", "ab"), categories={}, numbers={"work": np.array([1.0, 2.0])})
     assert program_of_graph(graph, ("data",)).operators == ["node", "node"]
 
 
-def test_nodes_of_a_graph_stand_layer_by_layer() -> None:
+def test_nodes_of_a_graph_stand_layer_by_layer():
     """b waits for a, though its number is smaller."""
     graph = replace(
         chain("g", "ba"), edge_index_2E=np.array([[1], [0]]), numbers={"work": np.array([2, 1])}
@@ -245,17 +243,17 @@ def test_nodes_of_a_graph_stand_layer_by_layer() -> None:
     assert found.columns["work"].dtype == np.float64
 
 
-def test_kinds_of_edges_are_places_in_the_names_of_both_graphs() -> None:
+def test_kinds_of_edges_are_places_in_the_names_of_both_graphs():
     graph = replace(chain("g", "ab"), edge_type_names=("control",))
     assert program_of_graph(graph, ("data", "control")).kind_E.tolist() == [1]
 
 
-def test_a_graph_of_one_node_has_no_edges() -> None:
+def test_a_graph_of_one_node_has_no_edges():
     found = program_of_graph(chain("g", "a"), ("data",))
     assert (found.operators, found.edges_2E.shape, found.kind_E.size) == (["a"], (2, 0), 0)
 
 
-def test_a_graph_with_a_cycle_is_refused() -> None:
+def test_a_graph_with_a_cycle_is_refused():
     graph = replace(
         chain("g", "ab"), edge_index_2E=np.array([[0, 1], [1, 0]]), edge_type_E=np.zeros(2, int)
     )

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,13 +24,13 @@ def job(size: int) -> Workload:
 
 
 @pytest.fixture
-def prefixes(tmp_path: Path) -> tuple[str, str]:
+def prefixes(tmp_path) -> tuple[str, str]:
     for name, size in (("a", 1 << 20), ("b", 1 << 22)):
         ld.write_workload(job(size), tmp_path / name)
     return str(tmp_path / "a"), str(tmp_path / "b")
 
 
-def test_makespans_are_compared_on_a_cluster() -> None:
+def test_makespans_are_compared_on_a_cluster():
     found = ld.diff(job(1 << 20), job(1 << 22), cluster=ld.Cluster.preset("small"))
     makespan = found.times[-1]
     assert makespan.name == "simulated makespan"
@@ -42,9 +41,7 @@ def test_makespans_are_compared_on_a_cluster() -> None:
     assert makespan.a == wanted / 1000
 
 
-def test_json_and_page(
-    prefixes: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_and_page(prefixes, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["diff", *prefixes, "--json", "--html", str(page), "--simulate", "small"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -58,9 +55,7 @@ def test_json_and_page(
     assert main(["diff", *prefixes, "--all", "--html", str(page)]) == 1  # its own page
 
 
-def test_a_page_never_replaces_something_else(
-    prefixes: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_never_replaces_something_else(prefixes, tmp_path, capsys):
     page = tmp_path / "page.html"
     page.write_text("mine")
     assert main(["diff", *prefixes, "--html", str(page)]) == 2
@@ -92,14 +87,14 @@ def job_diff(nodes: list[NodeSpec], ranks: int = 2) -> Workload:
     return workload(*[nodes] * ranks)
 
 
-def test_a_job_equals_itself() -> None:
+def test_a_job_equals_itself():
     found = compare_aligned(job_diff(layers(3)), job_diff(layers(3)))
     assert found.equal
     assert found.differing == ()
     assert lines(found) == ["<memory> and <memory> are equal: 2 ranks of 12 nodes aligned"]
 
 
-def test_ids_and_numbers_in_names_do_not_count() -> None:
+def test_ids_and_numbers_in_names_do_not_count():
     other = [
         replace(
             node,
@@ -117,7 +112,7 @@ def test_ids_and_numbers_in_names_do_not_count() -> None:
     assert compare_aligned(job_diff(layers(3)), job_diff(renumbered)).equal
 
 
-def test_more_layers_are_a_block_that_repeats_more_often() -> None:
+def test_more_layers_are_a_block_that_repeats_more_often():
     found = compare_aligned(job_diff(layers(3)), job_diff(layers(5)))
     (program,) = found.programs
     assert program.nodes == (12, 20)
@@ -135,7 +130,7 @@ def test_more_layers_are_a_block_that_repeats_more_often() -> None:
     assert (critical.name, critical.a, critical.b) == ("critical path", 45.0, 75.0)
 
 
-def test_other_figures_of_an_operator_are_told_by_operator() -> None:
+def test_other_figures_of_an_operator_are_told_by_operator():
     found = compare_aligned(job_diff(layers(3)), job_diff(layers(3, ops=9)))
     assert found.differing == ("operators",)
     mm = next(operator for operator in found.operators if operator.name == "mm.#")
@@ -144,7 +139,7 @@ def test_other_figures_of_an_operator_are_told_by_operator() -> None:
     assert "flops 24 -> 27" in "\n".join(lines(found))
 
 
-def test_other_times_are_no_other_operators_and_can_be_ignored() -> None:
+def test_other_times_are_no_other_operators_and_can_be_ignored():
     found = compare_aligned(job_diff(layers(3)), job_diff(layers(3, us=6)))
     assert found.differing == ("time",)
     ignoring = compare_aligned(job_diff(layers(3)), job_diff(layers(3, us=6)), ignore=("time",))
@@ -152,14 +147,14 @@ def test_other_times_are_no_other_operators_and_can_be_ignored() -> None:
     assert lines(ignoring)[2] == "differ in nothing (not counted: time)"
 
 
-def test_swapped_times_differ_though_their_sum_does_not() -> None:
+def test_swapped_times_differ_though_their_sum_does_not():
     nodes = [replace(node, duration_us=us) for us, node in enumerate(layers(1))]
     other = [replace(node, duration_us=3 - us) for us, node in enumerate(layers(1))]
     found = compare_aligned(job_diff(nodes[:3]), job_diff(other[:3]))
     assert found.differing == ("time",)
 
 
-def test_collectives_that_trade_their_sizes_differ_though_the_sum_does_not() -> None:
+def test_collectives_that_trade_their_sizes_differ_though_the_sum_does_not():
     small_first, large_first = (
         [all_reduce(0, sizes[0]), comp(1, 5, (0,)), all_reduce(2, sizes[1], (1,))]
         for sizes in ((64, 256), (256, 64))
@@ -170,7 +165,7 @@ def test_collectives_that_trade_their_sizes_differ_though_the_sum_does_not() -> 
     assert lines(found)[-1].split() == ["communication", "2", "aligned", "with", "other", "bytes"]
 
 
-def test_a_rewired_dependency_is_found() -> None:
+def test_a_rewired_dependency_is_found():
     other = layers(3)
     other[6] = replace(other[6], data_deps=(4,))
     found = compare_aligned(job_diff(layers(3)), job_diff(other))
@@ -179,7 +174,7 @@ def test_a_rewired_dependency_is_found() -> None:
     assert "between aligned nodes: 1 only in A, 1 only in B" in "\n".join(lines(found))
 
 
-def test_branches_in_another_order_are_the_same_program() -> None:
+def test_branches_in_another_order_are_the_same_program():
     root, left, right = comp(0, 1), comp(1, 1, (0,)), comp(2, 1, (0,))
     tails = comp(3, 1, (1,)), comp(4, 1, (2,))
     a = [named(n, x) for n, x in zip((root, left, right, *tails), "rlmxy", strict=True)]
@@ -190,7 +185,7 @@ def test_branches_in_another_order_are_the_same_program() -> None:
     assert found.programs[0].moved > 0
 
 
-def test_more_ranks_of_one_program_differ_in_ranks_and_groups_alone() -> None:
+def test_more_ranks_of_one_program_differ_in_ranks_and_groups_alone():
     found = compare_aligned(job_diff(layers(2)), job_diff(layers(2), ranks=4))
     assert found.ranks == (2, 4)
     assert found.differing == ("structure", "communication")
@@ -198,7 +193,7 @@ def test_more_ranks_of_one_program_differ_in_ranks_and_groups_alone() -> None:
     assert {(row.ranks, row.count) for row in found.communication} == {(2, (2, 0)), (4, (0, 2))}
 
 
-def test_a_stage_that_only_one_job_has_is_a_program_of_its_own() -> None:
+def test_a_stage_that_only_one_job_has_is_a_program_of_its_own():
     first = [comp(0, 1), send(1, 1, 8, (0,))]
     last = [recv(0, 0, 8), comp(1, 1, (0,))]
     found = compare_aligned(workload([comp(0, 1)]), workload(first, last))
@@ -207,18 +202,18 @@ def test_a_stage_that_only_one_job_has_is_a_program_of_its_own() -> None:
     assert (row.kind, row.count, row.bytes) == ("message", (0, 1), (0, 8))
 
 
-def test_one_rank_of_a_job_can_be_compared_alone() -> None:
+def test_one_rank_of_a_job_can_be_compared_alone():
     """Its groups and partners are not there, so that it stands for itself."""
     alone = workload([comp(0, 1), all_reduce(1, 8, (0,), pg_name="7")])
     assert compare_aligned(alone, alone).equal
 
 
-def test_dependencies_in_a_circle_are_refused() -> None:
+def test_dependencies_in_a_circle_are_refused():
     with pytest.raises(TraceError, match="wait for each other"):
         compare_aligned(workload([comp(0, 1, (1,)), comp(1, 1, (0,))]), workload([comp(0, 1)]))
 
 
-def test_a_rough_alignment_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rough_alignment_is_told_once(monkeypatch):
     monkeypatch.setattr(
         "layerdag.differences.alignment.common_subsequence",
         lambda a, b: (common_subsequence(a, b)[0], False),
@@ -229,7 +224,7 @@ def test_a_rough_alignment_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert lines(found)[-1] == f"note: {note}"
 
 
-def test_a_job_without_ranks_is_refused() -> None:
+def test_a_job_without_ranks_is_refused():
     empty = Workload((), {}, "empty")
     with pytest.raises(TraceError, match="empty: the second job has no ranks"):
         compare_aligned(job_diff(layers(1)), empty)
@@ -248,7 +243,7 @@ def shuffled(graph: AttributedGraph, seed: int) -> AttributedGraph:
     )
 
 
-def test_a_graph_with_its_nodes_in_another_order_is_equal() -> None:
+def test_a_graph_with_its_nodes_in_another_order_is_equal():
     rng = np.random.default_rng(0)
     source_E, target_E = np.triu_indices(24, 1)
     edges_2E = np.stack([source_E, target_E])[:, rng.random(source_E.size) < 0.12]
@@ -263,7 +258,7 @@ def test_a_graph_with_its_nodes_in_another_order_is_equal() -> None:
     assert compare_aligned(graph, shuffled(cut, 1)).differing == ("structure",)
 
 
-def test_labels_and_numbers_of_graphs_are_compared() -> None:
+def test_labels_and_numbers_of_graphs_are_compared():
     a = replace(chain("a", "abb", label=1.0, device="x"), numbers={"work": np.array([1.0, 2, 3])})
     b = replace(chain("b", "abb", label=2.0, device="x"), numbers={"work": np.array([1.0, 2, 9])})
     found = compare_aligned(a, b)
@@ -272,14 +267,14 @@ def test_labels_and_numbers_of_graphs_are_compared() -> None:
     assert "b: work 5 -> 11; 1 aligned with other figures" in "\n".join(lines(found))
 
 
-def test_a_label_without_a_value_equals_itself_and_no_other() -> None:
+def test_a_label_without_a_value_equals_itself_and_no_other():
     nothing, one = chain("g", "ab", label=float("nan")), chain("g", "ab", label=1.0)
     assert compare_aligned(nothing, nothing).equal
     assert compare_aligned(nothing, one).differing == ("labels",)
     assert compare_aligned(nothing, chain("g", "ab")).differing == ("labels",)
 
 
-def test_whole_numbers_of_graphs_go_into_json() -> None:
+def test_whole_numbers_of_graphs_go_into_json():
     a, b = (
         replace(chain("g", "ab"), numbers={"work": np.array(numbers)})
         for numbers in ([1, 2], [1, 3])
@@ -289,7 +284,7 @@ def test_whole_numbers_of_graphs_go_into_json() -> None:
     assert changed["numbers"]["work"] == [2.0, 3.0]
 
 
-def test_edges_of_another_type_are_other_edges() -> None:
+def test_edges_of_another_type_are_other_edges():
     data = chain("g", "abc")
     control = replace(data, edge_type_names=("control",))
     mixed = replace(
@@ -301,7 +296,7 @@ def test_edges_of_another_type_are_other_edges() -> None:
     assert compare_aligned(data, renamed).equal  # positions differ, names do not
 
 
-def test_swapping_a_and_b_swaps_every_figure() -> None:
+def test_swapping_a_and_b_swaps_every_figure():
     forth, back = (
         compare_aligned(job_diff(layers(2)), job_diff(layers(4))),
         compare_aligned(job_diff(layers(4)), job_diff(layers(2))),
@@ -317,24 +312,24 @@ def test_swapping_a_and_b_swaps_every_figure() -> None:
     ]
 
 
-def test_every_operator_that_computes_is_counted_in_both() -> None:
+def test_every_operator_that_computes_is_counted_in_both():
     found = compare_aligned(job_diff(layers(2)), job_diff(layers(3)))
     assert sum(operator.count[0] for operator in found.operators) == 2 * 3  # without collectives
     assert sum(operator.count[1] for operator in found.operators) == 3 * 3
 
 
-def test_makespans_are_told_in_microseconds() -> None:
+def test_makespans_are_told_in_microseconds():
     found = compare_aligned(job_diff(layers(1)), job_diff(layers(1)), makespans_ns=(5_000, 7_500))
     assert found.differing == ("time",)
     assert (found.times[-1].a, found.times[-1].b) == (5.0, 7.5)
     assert "simulated makespan 5 -> 7.5 us (+50.0 %)" in str(found)
 
 
-def test_jobs_without_recorded_times_have_no_figures_of_time() -> None:
+def test_jobs_without_recorded_times_have_no_figures_of_time():
     assert compare_aligned(job_diff(layers(1, us=0)), job_diff(layers(2, us=0))).times == ()
 
 
-def test_ranks_apart_are_told_by_their_number_and_the_first_of_them() -> None:
+def test_ranks_apart_are_told_by_their_number_and_the_first_of_them():
     """Ranks 0 and 2 run one program, ranks 1 and 3 another, without partners in the job."""
     even, odd = [comp(0, 1), send(1, 9, 8, (0,))], [comp(0, 1)]
     both = workload(even, odd, even, odd)
@@ -342,7 +337,7 @@ def test_ranks_apart_are_told_by_their_number_and_the_first_of_them() -> None:
     assert names == ["2 ranks, the first is 0", "2 ranks, the first is 1"]
 
 
-def test_a_collective_counts_once_for_each_of_its_groups() -> None:
+def test_a_collective_counts_once_for_each_of_its_groups():
     nodes = [[all_reduce(0, 64, pg_name=name)] for name in ("1", "1", "2", "2")]
     groups = {"1": (0, 1), "2": (2, 3)}
     split = workload(*nodes, groups=groups)
@@ -353,7 +348,7 @@ def test_a_collective_counts_once_for_each_of_its_groups() -> None:
     assert rows == {(2, (2, 0), (128, 0)), (4, (0, 1), (0, 64))}
 
 
-def test_the_text_says_how_much_it_leaves_out_and_the_summary_has_it_all() -> None:
+def test_the_text_says_how_much_it_leaves_out_and_the_summary_has_it_all():
     a = [named(comp(i, 1), f"op{chr(97 + i)}") for i in range(8)]
     found = compare_aligned(job_diff(a), job_diff([comp(0, 1)]))
     told = lines(found)

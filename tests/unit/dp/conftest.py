@@ -3,5 +3,5 @@ from private_jobs import PrivateJobs, private_jobs
 
 
 @pytest.fixture(scope="module")
-def mine(tmp_path_factory: pytest.TempPathFactory) -> PrivateJobs:
+def mine(tmp_path_factory) -> PrivateJobs:
     return private_jobs(tmp_path_factory.mktemp("base"))

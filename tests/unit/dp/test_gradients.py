@@ -88,7 +88,7 @@ def test_another_model_is_refused(mine, tmp_path):
 
 
 @pytest.fixture
-def adapters(mine: PrivateJobs) -> Adapters:
+def adapters(mine) -> Adapters:
     return Adapters(load_checkpoint(mine.base.path).model, 2, seed=0)
 
 

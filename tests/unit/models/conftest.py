@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from random_graphs import random_dag
@@ -17,7 +16,7 @@ def sizes() -> GraphSizes:
 
 
 @pytest.fixture
-def make_dag(rng: np.random.Generator) -> Callable[..., DAG]:
+def make_dag(rng) -> Callable[..., DAG]:
     """Return a function that draws a DAG with given layer sizes, matching ``sizes``."""
 
     def make(*layer_sizes: int, extra_edges: float = 0.5) -> DAG:

@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ import torch
 from random_graphs import random_dag
 from torch import Tensor, nn
 
-from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
 from layerdag.models.base import (
@@ -229,14 +228,12 @@ CLASSES = {"fast": FastLayerDAG, "reference": ReferenceLayerDAG}
 
 
 @pytest.fixture
-def statistics(sizes: GraphSizes, make_dag: Callable[..., DAG]) -> GraphStatistics:
+def statistics(sizes, make_dag) -> GraphStatistics:
     return GraphStatistics.measure([make_dag(2, 3, 1)], sizes)
 
 
 @pytest.fixture(params=["fast", "reference"])
-def spec(
-    request: pytest.FixtureRequest, sizes: GraphSizes, statistics: GraphStatistics
-) -> ModelSpec:
+def spec(request, sizes, statistics) -> ModelSpec:
     return ModelSpec(request.param, sizes, statistics, TINY[request.param])
 
 

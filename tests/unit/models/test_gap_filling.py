@@ -22,7 +22,7 @@ DAGS = small_dags(8)
 
 
 @pytest.fixture(autouse=True)
-def _few_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_ways(monkeypatch) -> None:
     monkeypatch.setattr("layerdag.models.posterior.WAYS", 3)
 
 

@@ -14,7 +14,7 @@ from layerdag.training.run import OptimizerConfig
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+def few(monkeypatch) -> None:
     monkeypatch.setattr(_settings, "LEAST_SHADOWS", 4)
 
 

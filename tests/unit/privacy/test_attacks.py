@@ -39,7 +39,7 @@ def by_table(first: list[int], second: list[int]) -> int:
     return int(table[-1, -1])
 
 
-def test_lengths_are_those_of_the_table(rng: np.random.Generator) -> None:
+def test_lengths_are_those_of_the_table(rng):
     for _ in range(60):
         words = [rng.integers(0, 4, rng.integers(0, 70)).tolist() for _ in range(2)]
         assert common_length(*words) == by_table(*words)
@@ -53,7 +53,7 @@ def path(*codes: int) -> DAG:
     return DAG.build(torch.tensor(codes)[:, None], edges)
 
 
-def test_the_fraction_is_of_the_larger_graph() -> None:
+def test_the_fraction_is_of_the_larger_graph():
     pool = AttackPool([path(0, 1, 2, 3)], [path(7, 7)], [path(0, 1, 2, 3, 4, 4, 4, 4), path(0, 2)])
     attack = Reconstruction(pool)
     assert attack.best_fractions(np.array([0, 1]), np.array([2])).tolist() == [0.5, 0.0]
@@ -61,14 +61,12 @@ def test_the_fraction_is_of_the_larger_graph() -> None:
     assert attack.fractions(pool.roles) == (0.5, 0.0)
 
 
-def test_order_along_the_layers_counts() -> None:
+def test_order_along_the_layers_counts():
     pool = AttackPool([path(0, 1, 2)], [path(7, 7)], [path(2, 1, 0)])
     assert Reconstruction(pool).fractions(pool.roles)[0] == pytest.approx(1 / 3)
 
 
-def test_the_best_sample_is_found_without_aligning_with_every_one(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_sample_is_found_without_aligning_with_every_one(rng, monkeypatch):
     dags = [random_dag(rng, [2, 3, 3], [4]) for _ in range(30)]
     pool = AttackPool(dags[:5], dags[5:10], dags[10:])
     few = Reconstruction(pool).best_fractions(pool.roles.real_G, pool.roles.sample_K)
@@ -109,9 +107,7 @@ def real() -> tuple[list[DAG], list[DAG], list[DAG]]:
     return jobs(rng, 100), jobs(rng, 100), jobs(rng, 100)
 
 
-def test_traits_are_conditions_that_are_words_and_what_can_be_seen(
-    real: tuple[list[DAG], list[DAG], list[DAG]],
-) -> None:
+def test_traits_are_conditions_that_are_words_and_what_can_be_seen(real):
     train, held_out, made = real
     asked = [dag.with_conditions({}) for dag in made]
     traits = {t.name: t for t in traits_of(AttackPool(train, held_out, asked, numeric=(1,)), 0)}
@@ -122,9 +118,7 @@ def test_traits_are_conditions_that_are_words_and_what_can_be_seen(
     assert traits["depth"].code_P.tolist() == [dag.num_layers for dag in (*train, *held_out, *made)]
 
 
-def test_copies_betray_the_models_of_training_jobs_and_real_jobs_do_not(
-    real: tuple[list[DAG], list[DAG], list[DAG]],
-) -> None:
+def test_copies_betray_the_models_of_training_jobs_and_real_jobs_do_not(real):
     train, held_out, made = real
     copied = read(AttackPool(train, held_out, train, numeric=(1,)))
     for name in ("model:depth", "model:width", "model:size"):
@@ -138,7 +132,7 @@ def test_copies_betray_the_models_of_training_jobs_and_real_jobs_do_not(
         assert each.interval.low <= 0 <= each.interval.high
 
 
-def test_what_was_asked_for_is_chance(real: tuple[list[DAG], list[DAG], list[DAG]]) -> None:
+def test_what_was_asked_for_is_chance(real):
     train, held_out, made = real
     asked = read(AttackPool(train, held_out, made))["model:family"]
     silent = read(AttackPool(train, held_out, [dag.with_conditions({}) for dag in made]))[
@@ -148,16 +142,14 @@ def test_what_was_asked_for_is_chance(real: tuple[list[DAG], list[DAG], list[DAG
     assert 0.2 < silent.by_chance < 0.5
 
 
-def test_what_never_happens_among_few_is_not_called_chance() -> None:
+def test_what_never_happens_among_few_is_not_called_chance():
     rng = np.random.default_rng(1)
     pool = AttackPool(jobs(rng, 8), jobs(rng, 8), jobs(rng, 8))
     verdicts = {each.verdict for each in read(pool).values()}
     assert Verdict.CHANCE not in verdicts
 
 
-def test_the_properties_of_a_set_are_followed_all_the_way_by_itself_and_not_by_others(
-    real: tuple[list[DAG], list[DAG], list[DAG]],
-) -> None:
+def test_the_properties_of_a_set_are_followed_all_the_way_by_itself_and_not_by_others(real):
     train, held_out, made = real
     slopes = {}
     for name, samples in (("copied", train), ("honest", made), ("reversed", held_out)):
@@ -173,7 +165,7 @@ def test_the_properties_of_a_set_are_followed_all_the_way_by_itself_and_not_by_o
     assert slopes["copied"].of_training > slopes["copied"].of_held_out > slopes["copied"].by_chance
 
 
-def test_no_properties_of_too_few_graphs() -> None:
+def test_no_properties_of_too_few_graphs():
     dag = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0], [1]]))
     for train, held_out in (([dag], [dag, dag]), ([dag, dag], [dag]), ([dag] * 4, [dag] * 4)):
         pool = AttackPool(train, held_out, [dag])
@@ -195,16 +187,14 @@ def outcome(value: float, half: float) -> Inference:
         (-0.9, 0.5, Verdict.REVERSED),
     ],
 )
-def test_verdicts_follow_from_interval_and_margin(
-    value: float, half: float, verdict: Verdict
-) -> None:
+def test_verdicts_follow_from_interval_and_margin(value, half, verdict):
     found = outcome(value, half)
     assert found.verdict is verdict
     assert (found.need is None) == (verdict is not Verdict.TOO_FEW)
     assert found.interval == Interval(value - half, value + half)
 
 
-def test_among_several_attacks_more_evidence_is_asked_for() -> None:
+def test_among_several_attacks_more_evidence_is_asked_for():
     assert outcome(0.6, 0.5).leaks
     assert not significant_after_correction(outcome(0.6, 0.5))
     assert significant_after_correction(outcome(0.7, 0.5))
@@ -248,25 +238,21 @@ def honest() -> list[dict[str, Attack]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_memorizer_is_caught(memorized: dict[str, Attack], name: str) -> None:
+def test_a_memorizer_is_caught(memorized, name):
     assert memorized[name].auc > (0.7 if name == "calibrated_classifier" else 0.9)
     assert memorized[name].leaks
     assert memorized[name].interval.high >= memorized[name].auc
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_graphs_that_nobody_made_from_the_training_graphs_are_not_accused(
-    honest: list[dict[str, Attack]], name: str
-) -> None:
+def test_graphs_that_nobody_made_from_the_training_graphs_are_not_accused(honest, name):
     areas = [attacks[name].auc for attacks in honest]
     assert abs(np.mean(areas) - 0.5) < 0.08  # 2.8 standard errors of three draws
     assert sum(attacks[name].leaks for attacks in honest) <= 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_honest_holdout_of_a_memorizer_is_no_memorizer(
-    memorized: dict[str, Attack], name: str
-) -> None:
+def test_the_honest_holdout_of_a_memorizer_is_no_memorizer(memorized, name):
     beside = memorized[name].holdout
     assert beside is not None
     assert beside.verdict is not Verdict.LEAKS
@@ -276,7 +262,7 @@ def test_the_honest_holdout_of_a_memorizer_is_no_memorizer(
     assert beside.holdout is None
 
 
-def test_fractions_are_told_where_a_score_is_one(memorized: dict[str, Attack]) -> None:
+def test_fractions_are_told_where_a_score_is_one(memorized):
     with_fractions = {name for name, attack in memorized.items() if attack.fractions is not None}
     assert with_fractions == {"unique_motifs", "reconstruction"}
     for name in with_fractions:
@@ -284,7 +270,7 @@ def test_fractions_are_told_where_a_score_is_one(memorized: dict[str, Attack]) -
         assert 1 >= of_members > of_others >= 0
 
 
-def test_attacks_do_not_depend_on_the_order_of_nodes() -> None:
+def test_attacks_do_not_depend_on_the_order_of_nodes():
     rng = np.random.default_rng(3)
     train, held_out, made = graphs(rng, 10), graphs(rng, 10), graphs(rng, 10)
     mixed = [g.permuted(torch.from_numpy(rng.permutation(g.num_nodes))) for g in made]
@@ -292,7 +278,7 @@ def test_attacks_do_not_depend_on_the_order_of_nodes() -> None:
     assert [a.auc for a in first.values()] == pytest.approx([a.auc for a in second.values()])
 
 
-def test_too_few_graphs_for_a_classifier_leave_the_other_attacks() -> None:
+def test_too_few_graphs_for_a_classifier_leave_the_other_attacks():
     rng = np.random.default_rng(4)
     names = set(found(graphs(rng, 5), graphs(rng, 3), graphs(rng, 6)))
     assert names == {*NAMES} - {"calibrated_classifier"}
@@ -313,7 +299,7 @@ def cross_fitted(
     return {each.name: each for each in cross_fitted_attacks(parts, np.arange(count), 0)}
 
 
-def test_memorizers_of_folds_are_caught_with_every_graph_on_both_sides() -> None:
+def test_memorizers_of_folds_are_caught_with_every_graph_on_both_sides():
     attacks = cross_fitted(np.random.default_rng(1), 40, 4, copies=True)
     assert set(attacks) == {*NAMES}
     for name, attack in attacks.items():
@@ -325,7 +311,7 @@ def test_memorizers_of_folds_are_caught_with_every_graph_on_both_sides() -> None
     assert not attacks["nearest_sample"].holdout.leaks
 
 
-def test_generators_of_folds_that_copy_nothing_are_not_accused_and_intervals_are_narrower() -> None:
+def test_generators_of_folds_that_copy_nothing_are_not_accused_and_intervals_are_narrower():
     rng = np.random.default_rng(2)
     attacks = cross_fitted(rng, 40, 4, copies=False)
     once = found(graphs(rng, 28), graphs(rng, 12), graphs(rng, 28))
@@ -335,7 +321,7 @@ def test_generators_of_folds_that_copy_nothing_are_not_accused_and_intervals_are
         assert width < 0.8 * before, name
 
 
-def test_attacks_that_compare_are_left_out_where_a_fold_has_too_few() -> None:
+def test_attacks_that_compare_are_left_out_where_a_fold_has_too_few():
     attacks = cross_fitted(np.random.default_rng(3), 20, 4, copies=True)
     assert set(attacks) == {"nearest_sample", "unique_motifs", "reconstruction"}
 
@@ -345,20 +331,20 @@ def attack(name: str, auc: float, low: float) -> Attack:
     return Attack(name, "", auc, interval, 0.0, 50, 50, Verdict.from_interval(interval), None)
 
 
-def test_the_wider_interval_is_that_of_five_tests_at_once() -> None:
+def test_the_wider_interval_is_that_of_five_tests_at_once():
     assert len(SHARING) == 5
     error = 1 - NormalDist().cdf(WIDER * NormalDist().inv_cdf(0.975))
     assert error == pytest.approx(0.025 / 5, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["nearest_sample", "density_ratio", "likelihood"])
-def test_attacks_by_distance_keep_their_own_interval(name: str) -> None:
+def test_attacks_by_distance_keep_their_own_interval(name):
     assert significant_after_correction(attack(name, 0.6, 0.501))
     assert not significant_after_correction(attack(name, 0.6, 0.5))
 
 
 @pytest.mark.parametrize("name", ["calibrated_classifier", "unique_motifs", "reconstruction"])
-def test_attacks_that_share_their_error_need_an_interval_further_from_chance(name: str) -> None:
+def test_attacks_that_share_their_error_need_an_interval_further_from_chance(name):
     edge = 0.6 - 0.1 / WIDER
     assert significant_after_correction(attack(name, 0.6, edge + 1e-6))
     found = attack(name, 0.6, edge - 1e-6)
@@ -366,7 +352,7 @@ def test_attacks_that_share_their_error_need_an_interval_further_from_chance(nam
     assert not significant_after_correction(found)
 
 
-def test_what_prefers_held_out_graphs_never_succeeds() -> None:
+def test_what_prefers_held_out_graphs_never_succeeds():
     found = attack("reconstruction", 0.1, 0.05)
     assert found.verdict is Verdict.REVERSED
     assert not significant_after_correction(found)

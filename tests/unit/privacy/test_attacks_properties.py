@@ -17,7 +17,7 @@ class Shown(AttackPool):
 
 
 @pytest.fixture(autouse=True)
-def _few_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_choices(monkeypatch) -> None:
     monkeypatch.setattr(_properties, "PROPERTY_RELABELINGS", 200)
 
 
@@ -35,13 +35,13 @@ def slope(code_P: np.ndarray, parts: Roles, seed: int = 0) -> float:
     return found.advantage
 
 
-def test_few_values_are_their_own_classes_and_foreign_ones_have_none() -> None:
+def test_few_values_are_their_own_classes_and_foreign_ones_have_none():
     code_P = np.array([4, 4, 7, 9, 7, 5])
     found = _values(code_P, np.arange(4))
     assert found.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
 
 
-def test_many_values_fall_into_classes_of_about_equal_numbers(rng: np.random.Generator) -> None:
+def test_many_values_fall_into_classes_of_about_equal_numbers(rng):
     code_P = np.concatenate([rng.permutation(400), [-50, 10_000]])
     found = _values(code_P, np.arange(400))
     assert found.shape == (402, CLASSES)
@@ -50,14 +50,14 @@ def test_many_values_fall_into_classes_of_about_equal_numbers(rng: np.random.Gen
     assert (found[400].argmax(), found[401].argmax()) == (0, CLASSES - 1)
 
 
-def test_one_value_that_nearly_all_have_leaves_fewer_classes() -> None:
+def test_one_value_that_nearly_all_have_leaves_fewer_classes():
     code_P = np.concatenate([np.zeros(200, dtype=int), np.arange(1, 12)])
     found = _values(code_P, np.arange(211))
     assert (found.sum(axis=1) == 1).all()
     assert found.sum(axis=0).tolist() == [200.0, 11.0]
 
 
-def test_samples_far_off_count_no_more_than_the_limit(rng: np.random.Generator) -> None:
+def test_samples_far_off_count_no_more_than_the_limit(rng):
     x_PC = np.concatenate([rng.normal(5, 2, (50, 1)), [[1e9], [-1e9], [5.0]]])
     found = _clipped(np.hstack([x_PC, np.full((53, 1), 3.0)]), np.arange(50))
     assert found[50:52, 0].tolist() == [CLIP, -CLIP]
@@ -65,7 +65,7 @@ def test_samples_far_off_count_no_more_than_the_limit(rng: np.random.Generator) 
     assert (found[:, 1] == 0).all()
 
 
-def test_mixing_members_and_others_moves_the_slope_in_a_straight_line() -> None:
+def test_mixing_members_and_others_moves_the_slope_in_a_straight_line():
     """Samples with the frequencies of the training set give 1, of all real graphs 0."""
     train, held_out = np.repeat([0, 1], [30, 10]), np.repeat([0, 1], [10, 30])
     for ones, expected in ((10, 1.0), (20, 0.0), (30, -1.0), (15, 0.5), (0, 2.0)):
@@ -74,7 +74,7 @@ def test_mixing_members_and_others_moves_the_slope_in_a_straight_line() -> None:
         assert slope(code_P, roles(40, 40, 40)) == pytest.approx(expected)
 
 
-def test_names_of_values_and_the_order_of_graphs_do_not_matter(rng: np.random.Generator) -> None:
+def test_names_of_values_and_the_order_of_graphs_do_not_matter(rng):
     parts = roles(40, 30, 50)
     code_P = rng.integers(0, 5, 120)
     renamed_P = np.array([30, 2, 11, 7, 19])[code_P]
@@ -84,7 +84,7 @@ def test_names_of_values_and_the_order_of_graphs_do_not_matter(rng: np.random.Ge
     assert slope(mixed_P, parts) == pytest.approx(slope(code_P, parts))
 
 
-def test_the_seed_moves_the_interval_and_not_the_value(rng: np.random.Generator) -> None:
+def test_the_seed_moves_the_interval_and_not_the_value(rng):
     pool, parts = Shown(rng.normal(size=(90, 3))), roles(30, 30, 30)
     family = [trait(rng.integers(0, 3, 90))]
     first, again, other = (inferred_properties(pool, family, parts, seed) for seed in (0, 0, 1))
@@ -94,14 +94,14 @@ def test_the_seed_moves_the_interval_and_not_the_value(rng: np.random.Generator)
     assert first.of_training == other.of_training <= 1
 
 
-def test_sets_that_do_not_differ_have_nothing_to_be_followed() -> None:
+def test_sets_that_do_not_differ_have_nothing_to_be_followed():
     alike = np.tile(np.repeat([0, 1], 5), 3)
     shown = Shown(np.zeros((30, 1)))
     assert inferred_properties(shown, [trait(alike)], roles(10, 10, 10), 0) is None
     assert inferred_properties(shown, [trait(alike)], roles(10, 20, 0), 0) is None
 
 
-def test_what_no_sample_shows_is_still_a_figure() -> None:
+def test_what_no_sample_shows_is_still_a_figure():
     """Samples of a value that no real graph has: an accuracy between 0 and 1, a finite slope."""
     dag = random_dag(np.random.default_rng(1), [1, 2], [3])
     pool = AttackPool([dag] * 6, [dag] * 6, [dag] * 4)

@@ -30,7 +30,7 @@ def write_flows(folder: Path, *graphs: AttributedGraph, graphml: bool = False) -
     return folder
 
 
-def test_flow_graphs_of_any_format_are_read_with_one_schema(tmp_path: Path) -> None:
+def test_flow_graphs_of_any_format_are_read_with_one_schema(tmp_path):
     train = write_flows(tmp_path / "train", chain("t0", "abc"), chain("t1", "abd"))
     holdout = write_flows(tmp_path / "holdout", chain("h0", "abe"), graphml=True)
     made = write_flows(tmp_path / "made", chain("s0", "abz"), chain("s1", "ab"))
@@ -43,7 +43,7 @@ def test_flow_graphs_of_any_format_are_read_with_one_schema(tmp_path: Path) -> N
     assert [graph.name for graph in found.train] == ["t0", "t1"]
 
 
-def test_words_are_renamed_as_for_training_unless_samples_have_them(tmp_path: Path) -> None:
+def test_words_are_renamed_as_for_training_unless_samples_have_them(tmp_path):
     secret = [chain(f"g{i}", "ab") for i in range(2)]
     secret = [replace(g, categories={"kind": ["acme_kernel_9", "zeta_op_7"]}) for g in secret]
     renamed = replace(secret[0], name="s", categories={"kind": ["kind-0", "kind-1"]})
@@ -58,7 +58,7 @@ def test_words_are_renamed_as_for_training_unless_samples_have_them(tmp_path: Pa
     assert found.made[0].x_NA.tolist() == found.data.graphs["train"][0].x_NA.tolist()
 
 
-def test_conditions_of_samples_come_from_their_manifest(tmp_path: Path) -> None:
+def test_conditions_of_samples_come_from_their_manifest(tmp_path):
     train = write_flows(tmp_path / "train", chain("t0", "abc", label=1.0))
     holdout = write_flows(tmp_path / "holdout", chain("h0", "abd", label=2.0))
     made = write_flows(tmp_path / "made", chain("s0", "abc"))
@@ -68,13 +68,13 @@ def test_conditions_of_samples_come_from_their_manifest(tmp_path: Path) -> None:
     assert sample.conditions == {"family": "gpt", "label": 3.0}
 
 
-def test_graphs_in_memory_are_sets_too() -> None:
+def test_graphs_in_memory_are_sets_too():
     found = read_sets([chain("t", "ab")], [chain("h", "ac")], [chain("s", "ad")])
     assert [dag.num_nodes for dag in (*found.data.graphs["train"], *found.made)] == [2, 2]
     assert found.private == frozenset()
 
 
-def test_traces_are_not_compared_with_flow_graphs_and_no_set_is_empty(tmp_path: Path) -> None:
+def test_traces_are_not_compared_with_flow_graphs_and_no_set_is_empty(tmp_path):
     traces = write_jobs(tmp_path / "jobs", 2)
     flows = write_flows(tmp_path / "flows", chain("a", "ab"))
     with pytest.raises(UsageError, match="there are both"):
@@ -85,7 +85,7 @@ def test_traces_are_not_compared_with_flow_graphs_and_no_set_is_empty(tmp_path: 
         read_sets([chain("t", "ab")], [], [chain("s", "ab")])
 
 
-def test_samples_in_parts_are_read_with_their_conditions(tmp_path: Path) -> None:
+def test_samples_in_parts_are_read_with_their_conditions(tmp_path):
     checkpoint = chain_checkpoint(tmp_path)
     made = written(checkpoint, tmp_path / "many")
     train = write_flows(tmp_path / "train", chain("t0", "abc", label=1.0), chain("t1", "ab"))
@@ -102,7 +102,7 @@ SECRET = "acme_flash_v7"
     "file",
     ["a.json", "a.graphml", "a.csv", "manifest.json", "card.html", "deep/er/notes.txt", "b.et"],
 )
-def test_a_private_word_is_found_in_any_file(tmp_path: Path, file: str) -> None:
+def test_a_private_word_is_found_in_any_file(tmp_path, file):
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{{"at": "/home/{SECRET}/x"}}')
@@ -111,7 +111,7 @@ def test_a_private_word_is_found_in_any_file(tmp_path: Path, file: str) -> None:
     assert (found.files, found.words) == (1, 1)
 
 
-def test_a_private_word_is_found_in_graphs_as_they_are_written(tmp_path: Path) -> None:
+def test_a_private_word_is_found_in_graphs_as_they_are_written(tmp_path):
     graph = chain("g", "ab")
     named = type(graph)(**{**vars(graph), "categories": {"kind": [SECRET, "b"]}})
     write_json(tmp_path / "one.json", named)
@@ -120,7 +120,7 @@ def test_a_private_word_is_found_in_graphs_as_they_are_written(tmp_path: Path) -
     assert found == {"one.json", "two.graphml"}
 
 
-def test_names_of_files_and_folders_count_plain_words_too(tmp_path: Path) -> None:
+def test_names_of_files_and_folders_count_plain_words_too(tmp_path):
     (tmp_path / "secretproj").mkdir()
     (tmp_path / "secretproj" / "samples.csv").write_text("name\n")
     (tmp_path / "empty.json").touch()
@@ -130,7 +130,7 @@ def test_names_of_files_and_folders_count_plain_words_too(tmp_path: Path) -> Non
     ]
 
 
-def test_words_are_read_from_the_folder_of_the_private_traces(tmp_path: Path) -> None:
+def test_words_are_read_from_the_folder_of_the_private_traces(tmp_path):
     traces = write_jobs(tmp_path / "traces", 2)
     made = tmp_path / "made"
     made.mkdir()
@@ -140,7 +140,7 @@ def test_words_are_read_from_the_folder_of_the_private_traces(tmp_path: Path) ->
     assert [word.word for word in search_words(made, traces).found] == ["secretproj-1"]
 
 
-def test_a_private_word_is_found_inside_a_compressed_table(tmp_path: Path) -> None:
+def test_a_private_word_is_found_inside_a_compressed_table(tmp_path):
     pytest.importorskip("pyarrow", reason="needs pyarrow")
     graphs = [chain("g", "ab"), chain("h", "ba", color=SECRET)]
     named = [
@@ -161,7 +161,7 @@ def test_a_private_word_is_found_inside_a_compressed_table(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["a.zip", "b/c.json.gz", "no-part.parquet", "no-part.tar"])
-def test_what_cannot_be_looked_into_is_told(tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_looked_into_is_told(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"PK\x03\x04 not to be read")

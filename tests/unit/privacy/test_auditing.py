@@ -37,7 +37,7 @@ class Once:
         return iter(MADE)
 
 
-def test_every_figure_of_all_samples_is_that_of_samples_in_memory() -> None:
+def test_every_figure_of_all_samples_is_that_of_samples_in_memory():
     streamed, known = audit_of(DATA, Once(), most_held=20), audit_of(DATA, MADE)
 
     assert (streamed.held, known.held) == (20, None)
@@ -52,7 +52,7 @@ def test_every_figure_of_all_samples_is_that_of_samples_in_memory() -> None:
     assert len(of_all) >= 3
 
 
-def test_the_text_says_which_figures_looked_at_a_part() -> None:
+def test_the_text_says_which_figures_looked_at_a_part():
     lines = str(audit_of(DATA, Once(), most_held=20)).splitlines()
     assert any("looked at 20 of the 24 samples, drawn at random (seed 0)" in line for line in lines)
     start = lines.index("attack reconstruction (an AUROC of 0.5 is chance)")
@@ -62,7 +62,7 @@ def test_the_text_says_which_figures_looked_at_a_part() -> None:
     assert lines[start + 2].startswith("      24 samples")
 
 
-def test_nothing_is_attacked_where_nothing_is_held_out() -> None:
+def test_nothing_is_attacked_where_nothing_is_held_out():
     data = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:12]})
     tally = AuditTally(data, 3, most=2)
     tally.add(MADE[:3])
@@ -78,7 +78,7 @@ AUDIT_DATA = ld.GraphDataset.build(
 )
 
 
-def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path: Path) -> None:
+def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path):
     settings = ld.TrainSettings(max_steps=1, evaluate_every=1)
     named = [
         chain(g.name, "".join(g.categories["kind"]), **g.conditions, size=1.0) for g in AUDIT_GRAPHS
@@ -92,7 +92,7 @@ def test_the_weights_are_attacked_with_the_conditions_they_know(tmp_path: Path) 
     assert "likelihood" in weights[0].name
 
 
-def test_a_checkpoint_of_another_split_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_split_is_refused(tmp_path):
     checkpoint = chain_checkpoint(tmp_path)
     with pytest.raises(UsageError, match="split"):
         ld.audit(ld.sample(checkpoint, num=2, max_nodes=6), AUDIT_DATA, checkpoint)
@@ -109,7 +109,7 @@ def written(folder: Path, split: object) -> Path:
     return folder
 
 
-def test_a_folder_of_samples_is_audited_unless_it_is_of_another_split(tmp_path: Path) -> None:
+def test_a_folder_of_samples_is_audited_unless_it_is_of_another_split(tmp_path):
     found = ld.audit(written(tmp_path / "same", AUDIT_DATA.split.to_dict()), AUDIT_DATA)
     assert (found.novelty.graphs, found.novelty.copied) == (6, 1.0)
     assert "tells training graphs apart" in str(found) or "too few graphs to tell" in str(found)
@@ -118,7 +118,7 @@ def test_a_folder_of_samples_is_audited_unless_it_is_of_another_split(tmp_path: 
         ld.audit(str(written(tmp_path / "other", other)), AUDIT_DATA)
 
 
-def test_without_held_out_graphs_copies_are_counted_and_nothing_else(tmp_path: Path) -> None:
+def test_without_held_out_graphs_copies_are_counted_and_nothing_else(tmp_path):
     alone = ld.GraphDataset.build("chains", "flow", {"train": AUDIT_GRAPHS[:12]})
     found = ld.audit(AUDIT_GRAPHS[:4], alone, chain_checkpoint_of(alone, tmp_path))
     assert (found.held_out, found.leaks, found.weights) == (0, (), ())
@@ -129,7 +129,7 @@ def test_without_held_out_graphs_copies_are_counted_and_nothing_else(tmp_path: P
     assert found.advice in str(found)
 
 
-def test_local_structure_is_told_of_valid_samples_beside_that_of_held_out_graphs() -> None:
+def test_local_structure_is_told_of_valid_samples_beside_that_of_held_out_graphs():
     made = encoded(AUDIT_GRAPHS[:6], AUDIT_DATA.schema)
     ring = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
     found = audit_of(AUDIT_DATA, [*made, ring])
@@ -160,7 +160,7 @@ def dataset(train: int, val: int, test: int) -> GraphDataset:
     return GraphDataset.build("toy", "flow", parts)
 
 
-def test_few_held_out_graphs_are_told_with_the_number_needed_and_what_to_do() -> None:
+def test_few_held_out_graphs_are_told_with_the_number_needed_and_what_to_do():
     advice = too_few_held_out(dataset(26, 3, 3))
     assert advice is not None
     assert "6 graphs are held out (validation and test) beside 26 for training" in advice
@@ -169,18 +169,18 @@ def test_few_held_out_graphs_are_told_with_the_number_needed_and_what_to_do() ->
     assert "data.held_out" in advice
 
 
-def test_nothing_held_out_is_told() -> None:
+def test_nothing_held_out_is_told():
     advice = too_few_held_out(dataset(5, 0, 0))
     assert advice is not None
     assert "no graph is held out" in advice
 
 
-def test_enough_held_out_graphs_need_no_advice() -> None:
+def test_enough_held_out_graphs_need_no_advice():
     assert too_few_held_out(dataset(751, 105, 151)) is None
 
 
 @pytest.mark.parametrize(("train", "held_out"), [(10, 2), (50, 20), (200, 60)])
-def test_the_advice_names_the_area_from_which_an_attack_shows(train: int, held_out: int) -> None:
+def test_the_advice_names_the_area_from_which_an_attack_shows(train, held_out):
     advice = too_few_held_out(dataset(train, held_out // 2, held_out - held_out // 2))
     assert advice is not None
     half = chance_half_width(train, held_out)

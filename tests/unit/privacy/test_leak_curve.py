@@ -16,7 +16,7 @@ def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
     return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
 
 
-def test_numbers_of_samples_are_those_asked_for_and_all_of_them(rng: np.random.Generator) -> None:
+def test_numbers_of_samples_are_those_asked_for_and_all_of_them(rng):
     train, held_out, made = graphs(rng, 5), graphs(rng, 5), graphs(rng, 32)
     assert [row.samples for row in leak_curve(train, held_out, made)] == [30, 32]
     assert [row.samples for row in leak_curve(train, held_out, made[:3])] == [3]
@@ -24,7 +24,7 @@ def test_numbers_of_samples_are_those_asked_for_and_all_of_them(rng: np.random.G
     assert [row.samples for row in rows] == [5, 7, 9]
 
 
-def test_a_row_has_what_the_figures_alone_give_and_their_verdicts(rng: np.random.Generator) -> None:
+def test_a_row_has_what_the_figures_alone_give_and_their_verdicts(rng):
     train, held_out, made = graphs(rng, 9), graphs(rng, 8), graphs(rng, 12)
     (row,) = leak_curve(train, held_out, made)
     assert row.attacks[:2] == sample_attacks(train, held_out, made)
@@ -36,7 +36,7 @@ def test_a_row_has_what_the_figures_alone_give_and_their_verdicts(rng: np.random
     assert row.verdicts == tuple(figure.verdict for figure in figures)
 
 
-def test_fewer_samples_are_among_the_more(rng: np.random.Generator) -> None:
+def test_fewer_samples_are_among_the_more(rng):
     # Each sample more can only bring the nearest one nearer: who is caught stays caught.
     train, held_out = graphs(rng, 12), graphs(rng, 12)
     rows = leak_curve(train, held_out, train, numbers=(4, 8))
@@ -45,7 +45,7 @@ def test_fewer_samples_are_among_the_more(rng: np.random.Generator) -> None:
     assert areas[-1] == 1.0
 
 
-def test_a_generator_that_leaks_little_is_found_by_more_samples() -> None:
+def test_a_generator_that_leaks_little_is_found_by_more_samples():
     rng = np.random.default_rng(5)
     train, held_out = graphs(rng, 120), graphs(rng, 120)
     made = [*train[:50], *graphs(rng, 70)]
@@ -54,16 +54,14 @@ def test_a_generator_that_leaks_little_is_found_by_more_samples() -> None:
     assert many.attacks[0].verdict is Verdict.LEAKS
 
 
-def test_the_order_of_the_numbers_does_not_matter_and_none_stands_twice(
-    rng: np.random.Generator,
-) -> None:
+def test_the_order_of_the_numbers_does_not_matter_and_none_stands_twice(rng):
     train, held_out, made = graphs(rng, 6), graphs(rng, 5), graphs(rng, 12)
     plain = leak_curve(train, held_out, made, numbers=(4, 8, 12))
     assert leak_curve(train, held_out, made, numbers=(12, 8, 4, 8)) == plain
     assert [row.samples for row in plain] == [4, 8, 12]
 
 
-def test_the_seed_chooses_which_samples_are_few(rng: np.random.Generator) -> None:
+def test_the_seed_chooses_which_samples_are_few(rng):
     train, held_out, made = graphs(rng, 12), graphs(rng, 12), graphs(rng, 20)
     first, again, other = (
         leak_curve(train, held_out, made, numbers=(5,), seed=seed) for seed in (0, 0, 1)
@@ -74,7 +72,7 @@ def test_the_seed_chooses_which_samples_are_few(rng: np.random.Generator) -> Non
     assert first[1].attacks[0].auc == other[1].attacks[0].auc
 
 
-def test_without_graphs_of_each_set_there_is_no_row(rng: np.random.Generator) -> None:
+def test_without_graphs_of_each_set_there_is_no_row(rng):
     assert leak_curve(graphs(rng, 3), [], graphs(rng, 3)) == ()
     assert leak_curve([], graphs(rng, 3), graphs(rng, 3)) == ()
     assert leak_curve(graphs(rng, 3), graphs(rng, 3), []) == ()
@@ -91,9 +89,7 @@ def with_durations(rng: np.random.Generator, dags: list[DAG]) -> list[DAG]:
     ]
 
 
-def test_training_graphs_that_were_measured_again_are_found_by_their_programs(
-    rng: np.random.Generator,
-) -> None:
+def test_training_graphs_that_were_measured_again_are_found_by_their_programs(rng):
     programs, others = graphs(rng, 30), graphs(rng, 30)
     train, made, held_out = (with_durations(rng, dags) for dags in (programs, programs, others))
     (row,) = leak_curve(train, held_out, made, numbers=(), measured=(2,))
@@ -104,9 +100,7 @@ def test_training_graphs_that_were_measured_again_are_found_by_their_programs(
     assert row.verdicts[3] is Verdict.LEAKS
 
 
-def test_fewer_samples_are_the_same_ones_to_the_attack_on_programs(
-    rng: np.random.Generator,
-) -> None:
+def test_fewer_samples_are_the_same_ones_to_the_attack_on_programs(rng):
     train, held_out = (with_durations(rng, graphs(rng, 12)) for _ in range(2))
     rows = leak_curve(train, held_out, train, numbers=(5,), measured=(2,))
     for row in rows:
@@ -114,9 +108,7 @@ def test_fewer_samples_are_the_same_ones_to_the_attack_on_programs(
         assert program.auc >= plain.auc - 1e-12
 
 
-def test_of_more_samples_than_are_held_what_learns_looks_at_a_random_part_and_says_so(
-    rng: np.random.Generator,
-) -> None:
+def test_of_more_samples_than_are_held_what_learns_looks_at_a_random_part_and_says_so(rng):
     train, held_out, made = graphs(rng, 9), graphs(rng, 8), graphs(rng, 23)
     tally, part = LeakTally(train, held_out, len(made)), ReservoirSample(len(made), most=12)
     for first in (0, 20):
@@ -137,7 +129,7 @@ def test_of_more_samples_than_are_held_what_learns_looks_at_a_random_part_and_sa
     assert every.inferences == some.inferences
 
 
-def test_the_random_part_is_the_same_however_the_samples_come(rng: np.random.Generator) -> None:
+def test_the_random_part_is_the_same_however_the_samples_come(rng):
     made = graphs(rng, 9)
     whole, one_by_one = ReservoirSample(9, most=4, seed=1), ReservoirSample(9, most=4, seed=1)
     whole.add(made)

@@ -38,7 +38,7 @@ def drawn(rng: np.random.Generator, gain: float) -> tuple[np.ndarray, ShadowLoss
     return target_G, ShadowLosses(loss_SG, member_SG)
 
 
-def test_what_a_plain_attack_on_losses_misses_is_found(rng: np.random.Generator) -> None:
+def test_what_a_plain_attack_on_losses_misses_is_found(rng):
     target_G, shadows = drawn(rng, gain=0.1)
     plain = attack_by_scores("likelihood", "", [(-target_G[:MEMBERS], -target_G[MEMBERS:])], 0)
     offline, online = likelihood_ratio_attacks(target_G, shadows, MEMBERS)
@@ -50,7 +50,7 @@ def test_what_a_plain_attack_on_losses_misses_is_found(rng: np.random.Generator)
     assert (offline.members, offline.non_members) == (MEMBERS, GRAPHS - MEMBERS)
 
 
-def test_a_model_that_never_saw_the_members_is_not_accused() -> None:
+def test_a_model_that_never_saw_the_members_is_not_accused():
     areas = []
     for seed in range(8):
         target_G, shadows = drawn(np.random.default_rng(seed), gain=0.0)
@@ -59,7 +59,7 @@ def test_a_model_that_never_saw_the_members_is_not_accused() -> None:
     assert max(abs(area - 0.5) for area in areas) < 0.11
 
 
-def test_a_level_that_a_model_has_on_all_graphs_changes_nothing(rng: np.random.Generator) -> None:
+def test_a_level_that_a_model_has_on_all_graphs_changes_nothing(rng):
     target_G, shadows = drawn(rng, gain=0.05)
     moved = ShadowLosses(shadows.loss_SG + np.arange(MODELS)[:, None], shadows.member_SG)
     first = likelihood_ratio_attacks(target_G, shadows, MEMBERS)
@@ -67,7 +67,7 @@ def test_a_level_that_a_model_has_on_all_graphs_changes_nothing(rng: np.random.G
     assert [a.auc for a in first] == pytest.approx([a.auc for a in second])
 
 
-def test_graphs_that_a_model_cannot_express_score_lowest(rng: np.random.Generator) -> None:
+def test_graphs_that_a_model_cannot_express_score_lowest(rng):
     target_G, shadows = drawn(rng, gain=0.0)
     target_G[:MEMBERS] = np.nan  # members only: never above another graph
     for attack in likelihood_ratio_attacks(target_G, shadows, MEMBERS):
@@ -79,14 +79,14 @@ def test_graphs_that_a_model_cannot_express_score_lowest(rng: np.random.Generato
         assert attack.auc == 0.0
 
 
-def test_every_run_is_left_out_by_half_of_the_models(rng: np.random.Generator) -> None:
+def test_every_run_is_left_out_by_half_of_the_models(rng):
     member_SR = balanced_members(16, 37, rng)
     assert member_SR.shape == (16, 37)
     assert (member_SR.sum(axis=0) == 8).all()
     assert len({tuple(column) for column in member_SR.T.tolist()}) > 30  # not one half for all
 
 
-def test_too_few_models_or_kinds_of_graphs_are_refused(rng: np.random.Generator) -> None:
+def test_too_few_models_or_kinds_of_graphs_are_refused(rng):
     target_G, shadows = drawn(rng, gain=0.0)
     for members in (0, GRAPHS):
         with pytest.raises(UsageError, match="needs both kinds"):
@@ -95,9 +95,7 @@ def test_too_few_models_or_kinds_of_graphs_are_refused(rng: np.random.Generator)
         ShadowLosses(np.zeros((3, 2)), np.array([[True, False], [True, False], [False, False]]))
 
 
-def test_what_models_made_in_one_way_give_away_is_the_mean_over_them(
-    rng: np.random.Generator,
-) -> None:
+def test_what_models_made_in_one_way_give_away_is_the_mean_over_them(rng):
     _, leaking = drawn(rng, gain=0.1)
     _, silent = drawn(rng, gain=0.0)
     found = auroc_over_shadows(leaking)
@@ -106,7 +104,7 @@ def test_what_models_made_in_one_way_give_away_is_the_mean_over_them(
     assert abs(float(auroc_over_shadows(silent).mean()) - 0.5) < 0.03
 
 
-def test_each_shadow_model_is_a_target_of_the_others(rng: np.random.Generator) -> None:
+def test_each_shadow_model_is_a_target_of_the_others(rng):
     _, leaking = drawn(rng, gain=0.1)
     targets = shadows_as_targets(leaking)
     assert set(targets) == {"likelihood", "likelihood_ratio", "likelihood_ratio_offline"}
@@ -126,9 +124,7 @@ def test_each_shadow_model_is_a_target_of_the_others(rng: np.random.Generator) -
     assert own.interval.low > 0.8
 
 
-def test_what_a_shadow_model_cannot_express_is_not_scored_under_it(
-    rng: np.random.Generator,
-) -> None:
+def test_what_a_shadow_model_cannot_express_is_not_scored_under_it(rng):
     _, shadows = drawn(rng, gain=0.1)
     loss_SG = shadows.loss_SG.copy()
     loss_SG[2, 5] = np.nan
@@ -154,7 +150,7 @@ def folds(
     return found, np.arange(POOLED_GRAPHS)
 
 
-def test_what_a_graph_always_has_says_nothing(rng: np.random.Generator) -> None:
+def test_what_a_graph_always_has_says_nothing(rng):
     models, run_G = folds(rng, own=1.0, noise=0.0, gain=0.0)
     found = pooled_attack("x", "a score", models, run_G)
     assert found is not None
@@ -164,7 +160,7 @@ def test_what_a_graph_always_has_says_nothing(rng: np.random.Generator) -> None:
     assert (found.members, found.non_members) == (POOLED_GRAPHS, POOLED_GRAPHS)
 
 
-def test_the_interval_is_narrower_than_that_of_one_split(rng: np.random.Generator) -> None:
+def test_the_interval_is_narrower_than_that_of_one_split(rng):
     models, run_G = folds(rng, own=1.0, noise=1.0, gain=0.0)
     pooled = pooled_attack("x", "a score", models, run_G)
     first = models[0]
@@ -177,7 +173,7 @@ def test_the_interval_is_narrower_than_that_of_one_split(rng: np.random.Generato
 
 
 @pytest.mark.parametrize("own", [0.0, 2.0])
-def test_intervals_hold_one_half_as_often_as_they_say(own: float, rng: np.random.Generator) -> None:
+def test_intervals_hold_one_half_as_often_as_they_say(own, rng):
     inside = 0
     for _ in range(60):
         found = pooled_attack("x", "a", *folds(rng, own=own, noise=1.0, gain=0.0))
@@ -186,9 +182,7 @@ def test_intervals_hold_one_half_as_often_as_they_say(own: float, rng: np.random
     assert inside >= 53
 
 
-def test_members_with_a_gain_are_told_whatever_the_scale_of_a_model(
-    rng: np.random.Generator,
-) -> None:
+def test_members_with_a_gain_are_told_whatever_the_scale_of_a_model(rng):
     found = pooled_attack("x", "a score", *folds(rng, own=1.0, noise=0.3, gain=1.5))
     assert found is not None
     assert found.verdict is Verdict.LEAKS
@@ -196,7 +190,7 @@ def test_members_with_a_gain_are_told_whatever_the_scale_of_a_model(
     assert found.true_positive_rate > 0.2
 
 
-def test_runs_of_several_graphs_are_resampled_together(rng: np.random.Generator) -> None:
+def test_runs_of_several_graphs_are_resampled_together(rng):
     """Ten copies of each graph are not ten times as much evidence."""
     models, run_G = folds(rng, own=0.0, noise=1.0, gain=0.5)
     copied = [
@@ -210,9 +204,7 @@ def test_runs_of_several_graphs_are_resampled_together(rng: np.random.Generator)
     assert ten.interval.high - ten.interval.low > 0.7 * (one.interval.high - one.interval.low)
 
 
-def test_what_is_not_scored_does_not_count_and_rates_are_of_distinct_graphs(
-    rng: np.random.Generator,
-) -> None:
+def test_what_is_not_scored_does_not_count_and_rates_are_of_distinct_graphs(rng):
     models, run_G = folds(rng, own=0.0, noise=1.0, gain=0.0)
     score_G = models[0].score_G.copy()
     score_G[models[0].member_G] = np.nan
@@ -226,7 +218,7 @@ def test_what_is_not_scored_does_not_count_and_rates_are_of_distinct_graphs(
     assert pooled_attack("x", "a", [ModelScores(score_G, models[0].member_G)], run_G) is None
 
 
-def test_one_model_has_the_floor_of_one_split() -> None:
+def test_one_model_has_the_floor_of_one_split():
     rng = np.random.default_rng(3)
     score_G, member_G = rng.standard_normal(300), np.arange(300) < 180
     found = pooled_attack("x", "a", [ModelScores(score_G, member_G)], np.arange(300))
@@ -247,9 +239,7 @@ def with_references(rng: np.random.Generator) -> tuple[list[ModelScores], np.nda
     return found, run_G
 
 
-def test_intervals_hold_one_half_where_scores_share_what_they_are_compared_with(
-    rng: np.random.Generator,
-) -> None:
+def test_intervals_hold_one_half_where_scores_share_what_they_are_compared_with(rng):
     inside = without = 0
     for _ in range(60):
         models, run_G = with_references(rng)
@@ -274,7 +264,7 @@ def fitted(labels: np.ndarray) -> GraphSchema:
     return GraphSchema.fit("flow", [chain("g", "a", label=float(label)) for label in labels])
 
 
-def test_a_fitted_table_tells_nothing_of_note(rng: np.random.Generator):
+def test_a_fitted_table_tells_nothing_of_note(rng):
     labels = rng.normal(10.0, 2.0, 600)
     schema = fitted(labels[:300])
     attacks = schema_attacks(schema, with_labels(labels[:300]), with_labels(labels[300:]))
@@ -282,7 +272,7 @@ def test_a_fitted_table_tells_nothing_of_note(rng: np.random.Generator):
     assert all(abs(attack.auc - 0.5) < 0.05 for attack in attacks)
 
 
-def test_a_table_of_single_graphs_is_caught_by_both(rng: np.random.Generator):
+def test_a_table_of_single_graphs_is_caught_by_both(rng):
     labels = rng.normal(10.0, 2.0, 60)
     schema = fitted(labels[:30])
     scaled, _ = schema.encode_conditions([{"label": float(label)} for label in labels[:30]])
@@ -292,12 +282,12 @@ def test_a_table_of_single_graphs_is_caught_by_both(rng: np.random.Generator):
     assert all(attack.auc > 0.95 and attack.leaks for attack in attacks)
 
 
-def test_a_schema_without_a_table_cannot_be_attacked(rng: np.random.Generator):
+def test_a_schema_without_a_table_cannot_be_attacked(rng):
     schema = fitted(np.arange(1.0, 4.0))
     assert schema_attacks(schema, with_labels(np.ones(3)), with_labels(np.ones(3))) == ()
 
 
-def test_without_graphs_on_both_sides_there_is_no_attack(rng: np.random.Generator):
+def test_without_graphs_on_both_sides_there_is_no_attack(rng):
     labels = rng.normal(10.0, 2.0, 20)
     schema, some = fitted(labels), with_labels(labels)
     assert schema_attacks(schema, [], some) == ()

@@ -40,11 +40,11 @@ def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
     return [random_dag(rng, [2, 3, 3], [4, 3]) for _ in range(count)]
 
 
-def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
+def test_the_area_under_the_curve_counts_pairs_and_ties_half():
     assert auroc(np.array([3.0, 1.0]), np.array([2.0, 1.0])) == (1 + 1 + 0 + 0.5) / 4
 
 
-def test_a_generator_that_copies_is_caught_by_both_attacks(rng: np.random.Generator) -> None:
+def test_a_generator_that_copies_is_caught_by_both_attacks(rng):
     train, held_out = graphs(rng, 40), graphs(rng, 40)
     for attack in sample_attacks(train, held_out, train):
         assert attack.auc > 0.95
@@ -55,7 +55,7 @@ def test_a_generator_that_copies_is_caught_by_both_attacks(rng: np.random.Genera
         assert attack.in_words() == Verdict.LEAKS.value
 
 
-def test_a_generator_that_copies_one_graph_in_four_is_caught(rng: np.random.Generator) -> None:
+def test_a_generator_that_copies_one_graph_in_four_is_caught(rng):
     train, held_out = graphs(rng, 80), graphs(rng, 160)
     generated = train[:20] + graphs(rng, 60)
     for attack in sample_attacks(train, held_out, generated):
@@ -63,7 +63,7 @@ def test_a_generator_that_copies_one_graph_in_four_is_caught(rng: np.random.Gene
         assert 0.55 < attack.auc < 0.8
 
 
-def test_a_generator_that_never_saw_the_training_graphs_is_not_accused() -> None:
+def test_a_generator_that_never_saw_the_training_graphs_is_not_accused():
     accused = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -101,9 +101,7 @@ def paths(rng: np.random.Generator, count: int) -> tuple[GraphSchema, list[DAG]]
     return schema, [schema.encode(raw) for raw in raws]
 
 
-def test_a_model_that_knows_its_training_graphs_by_heart_is_caught_by_its_likelihood(
-    rng: np.random.Generator,
-) -> None:
+def test_a_model_that_knows_its_training_graphs_by_heart_is_caught_by_its_likelihood(rng):
     schema, dags = paths(rng, 60)
     train, held_out = dags[:30], dags[30:]
     heard = Memory([tuple(dag.x_NA[:, 0].tolist()) for dag in train])
@@ -113,7 +111,7 @@ def test_a_model_that_knows_its_training_graphs_by_heart_is_caught_by_its_likeli
     assert not deaf.leaks
 
 
-def test_losses_of_a_graph_depend_on_it_alone(rng: np.random.Generator) -> None:
+def test_losses_of_a_graph_depend_on_it_alone(rng):
     schema, dags = paths(rng, 5)
     model = Memory([])
     model.train()
@@ -122,12 +120,12 @@ def test_losses_of_a_graph_depend_on_it_alone(rng: np.random.Generator) -> None:
     assert model.training
 
 
-def test_an_empty_set_is_refused(rng: np.random.Generator) -> None:
+def test_an_empty_set_is_refused(rng):
     with pytest.raises(UsageError, match=r"attacks need .* graphs; the held-out set is empty"):
         sample_attacks(graphs(rng, 9), [], graphs(rng, 9))
 
 
-def test_few_held_out_graphs_are_too_few_to_tell_and_no_error() -> None:
+def test_few_held_out_graphs_are_too_few_to_tell_and_no_error():
     found = []
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -143,13 +141,13 @@ def test_few_held_out_graphs_are_too_few_to_tell_and_no_error() -> None:
     assert all(need.count > 100 for need in near)
 
 
-def test_one_held_out_graph_leaves_the_attack_that_needs_one(rng: np.random.Generator) -> None:
+def test_one_held_out_graph_leaves_the_attack_that_needs_one(rng):
     (attack,) = sample_attacks(graphs(rng, 5), graphs(rng, 1), graphs(rng, 3))
     assert attack.name == "nearest_sample"
     assert "too few graphs to tell (1 held-out graphs" in attack.in_words()
 
 
-def test_what_is_saved_of_an_attack_makes_it_again(rng: np.random.Generator) -> None:
+def test_what_is_saved_of_an_attack_makes_it_again(rng):
     attack = sample_attacks(graphs(rng, 9), graphs(rng, 8), graphs(rng, 7))[0]
     saved = attack.to_dict()
     assert (saved["caught"], saved["others"]) == (attack.true_positive_rate, 8)
@@ -158,7 +156,7 @@ def test_what_is_saved_of_an_attack_makes_it_again(rng: np.random.Generator) -> 
     assert Attack(**same, **fields) == attack
 
 
-def test_too_few_graphs_say_how_many_it_would_take(rng: np.random.Generator) -> None:
+def test_too_few_graphs_say_how_many_it_would_take(rng):
     for attack in sample_attacks(graphs(rng, 12), graphs(rng, 12), graphs(rng, 12)):
         assert attack.verdict is Verdict.TOO_FEW
         assert attack.need is not None
@@ -166,7 +164,7 @@ def test_too_few_graphs_say_how_many_it_would_take(rng: np.random.Generator) -> 
         assert not attack.leaks
 
 
-def test_members_above_all_others_but_one_in_a_hundred_are_found() -> None:
+def test_members_above_all_others_but_one_in_a_hundred_are_found():
     other_H = np.arange(200.0)
     member_T = np.array([500.0, 198.5, 197.5, 196.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     one, thousandth = detection_rates("a", [(member_T, other_H)], 0)
@@ -183,7 +181,7 @@ def test_members_above_all_others_but_one_in_a_hundred_are_found() -> None:
     )
 
 
-def test_a_score_that_says_nothing_finds_what_chance_finds() -> None:
+def test_a_score_that_says_nothing_finds_what_chance_finds():
     rng = np.random.default_rng(0)
     chances, found = [], []
     for seed in range(60):
@@ -196,7 +194,7 @@ def test_a_score_that_says_nothing_finds_what_chance_finds() -> None:
     assert sum(found) <= 60 * CERTAIN + 1
 
 
-def test_few_sure_members_are_told_although_the_area_is_one_half() -> None:
+def test_few_sure_members_are_told_although_the_area_is_one_half():
     rng = np.random.default_rng(1)
     other_H, member_T = rng.random(300), rng.random(300)
     member_T[:30] = 2.0
@@ -207,7 +205,7 @@ def test_few_sure_members_are_told_although_the_area_is_one_half() -> None:
     assert rate.in_words().startswith("TPR at 1% FPR 1")
 
 
-def test_each_of_two_folds_has_to_resolve_the_rate() -> None:
+def test_each_of_two_folds_has_to_resolve_the_rate():
     rng = np.random.default_rng(2)
     member_T = rng.random(50)
     few = detection_rates("a", [(member_T, rng.random(60)), (member_T, rng.random(60))], 0)[0]
@@ -217,7 +215,7 @@ def test_each_of_two_folds_has_to_resolve_the_rate() -> None:
     assert many.by_chance is not None
 
 
-def test_ties_with_the_threshold_are_not_found_and_all_or_none_have_one_sided_intervals() -> None:
+def test_ties_with_the_threshold_are_not_found_and_all_or_none_have_one_sided_intervals():
     ties = detection_rates("a", [(np.ones(40), np.ones(100))], 0)[0]
     assert (ties.true_positive_rate, ties.by_chance) == (0.0, 1.0)
     assert ties.interval is not None
@@ -230,7 +228,7 @@ def test_ties_with_the_threshold_are_not_found_and_all_or_none_have_one_sided_in
     assert 0.88 < every.interval.low < 0.95
 
 
-def test_resampled_rates_are_those_of_really_repeated_scores() -> None:
+def test_resampled_rates_are_those_of_really_repeated_scores():
     """The draws are weights of graphs; repeating each score as often gives the same rate."""
     rng = np.random.default_rng(3)
     member_T, other_H = (
@@ -251,7 +249,7 @@ def test_resampled_rates_are_those_of_really_repeated_scores() -> None:
             assert found_R[row] == pytest.approx(expected)
 
 
-def test_only_the_order_of_scores_counts() -> None:
+def test_only_the_order_of_scores_counts():
     rng = np.random.default_rng(4)
     member_T, other_H = rng.normal(0.6, 1, 80), rng.normal(0, 1, 150)
     plain = detection_rates("a", [(member_T, other_H)], 0)
@@ -261,7 +259,7 @@ def test_only_the_order_of_scores_counts() -> None:
     assert mixed.by_chance == plain[0].by_chance
 
 
-def test_the_chance_of_so_many_found_is_that_of_shuffled_labels() -> None:
+def test_the_chance_of_so_many_found_is_that_of_shuffled_labels():
     rng = np.random.default_rng(5)
     score_G = np.arange(140.0)
     shuffled = (rng.permutation(score_G) for _ in range(4000))
@@ -273,7 +271,7 @@ def test_the_chance_of_so_many_found_is_that_of_shuffled_labels() -> None:
     assert _by_chance(0, 40, 100, 0.05) == 1.0
 
 
-def test_unknown_or_infinite_scores_find_nobody_they_should_not() -> None:
+def test_unknown_or_infinite_scores_find_nobody_they_should_not():
     other_H = np.arange(100.0)
     nowhere = detection_rates("a", [(np.full(20, np.nan), other_H)], 0)[0]
     assert nowhere.true_positive_rate == 0.0
@@ -283,7 +281,7 @@ def test_unknown_or_infinite_scores_find_nobody_they_should_not() -> None:
     assert one_sided.true_positive_rate == 1.0
 
 
-def test_dependent_folds_claim_no_more_than_one_of_them() -> None:
+def test_dependent_folds_claim_no_more_than_one_of_them():
     rng = np.random.default_rng(6)
     member_T, other_H = np.concatenate([np.full(4, 9.0), rng.random(56)]), rng.random(100)
     once = detection_rates("a", [(member_T, other_H)], 0)[0]
@@ -293,7 +291,7 @@ def test_dependent_folds_claim_no_more_than_one_of_them() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 40])
-def test_the_exact_interval_rejects_at_its_ends_as_a_binomial_test_does(count: int) -> None:
+def test_the_exact_interval_rejects_at_its_ends_as_a_binomial_test_does(count):
     from scipy.stats import binomtest
 
     for found in {0, 1, count // 2, count}:
@@ -318,19 +316,17 @@ def test_the_exact_interval_rejects_at_its_ends_as_a_binomial_test_does(count: i
         (0.3, 0.49, Verdict.REVERSED),
     ],
 )
-def test_only_an_interval_close_around_a_half_is_no_better_than_chance(
-    low: float, high: float, verdict: Verdict
-) -> None:
+def test_only_an_interval_close_around_a_half_is_no_better_than_chance(low, high, verdict):
     assert Verdict.from_interval(Interval(low, high)) is verdict
 
 
-def test_no_verdict_sounds_like_an_all_clear() -> None:
+def test_no_verdict_sounds_like_an_all_clear():
     for verdict in Verdict:
         assert not {"safe", "secure", "private", "guessing"} & set(verdict.value.split())
 
 
 @pytest.mark.parametrize("value", [0.5, 0.52, 0.54, 0.6, 0.4, 0.47])
-def test_the_number_needed_is_enough_and_half_of_it_is_not(value: float) -> None:
+def test_the_number_needed_is_enough_and_half_of_it_is_not(value):
     half, found = 0.3, 12
     count = needed(value, half, found)
     assert count > found
@@ -343,7 +339,7 @@ def test_the_number_needed_is_enough_and_half_of_it_is_not(value: float) -> None
     assert verdict_with(count / 2) is Verdict.TOO_FEW
 
 
-def test_chance_spreads_the_area_under_the_curve_as_far_as_told(rng: np.random.Generator) -> None:
+def test_chance_spreads_the_area_under_the_curve_as_far_as_told(rng):
     members, others, repeats = 26, 6, 4000
     score_RG = rng.random((repeats, members + others))
     member_RT, other_RH = score_RG[:, :members], score_RG[:, members:]
@@ -352,7 +348,7 @@ def test_chance_spreads_the_area_under_the_curve_as_far_as_told(rng: np.random.G
     assert outside == pytest.approx(0.05, abs=0.02)
 
 
-def test_few_held_out_graphs_can_never_be_no_better_than_chance() -> None:
+def test_few_held_out_graphs_can_never_be_no_better_than_chance():
     assert chance_half_width(10_000, 120) > MARGIN
     assert chance_half_width(751, 256) < MARGIN
 
@@ -360,11 +356,11 @@ def test_few_held_out_graphs_can_never_be_no_better_than_chance() -> None:
 @pytest.mark.parametrize(
     ("count", "shown"), [(3.2, 4), (99.1, 100), (381.0, 390), (12_345.0, 13_000)]
 )
-def test_needed_numbers_are_rounded_up_to_two_digits(count: float, shown: int) -> None:
+def test_needed_numbers_are_rounded_up_to_two_digits(count, shown):
     assert round_up(count) == shown
 
 
-def test_a_verdict_takes_the_nearer_of_chance_and_margin() -> None:
+def test_a_verdict_takes_the_nearer_of_chance_and_margin():
     assert half_width_for_verdict(0.5) == pytest.approx(MARGIN)
     assert half_width_for_verdict(0.6) == pytest.approx(0.1)
     # Just beside the middle the whole margin is left, halfway to its end the least.
@@ -373,7 +369,7 @@ def test_a_verdict_takes_the_nearer_of_chance_and_margin() -> None:
         assert half_width_for_verdict(value) == pytest.approx(half_width_for_verdict(1 - value))
 
 
-def test_four_times_the_graphs_halve_the_width() -> None:
+def test_four_times_the_graphs_halve_the_width():
     assert needed(0.75, 0.5, 100) == 400
     assert chance_half_width(400, 400) == pytest.approx(chance_half_width(100, 100) / 2, rel=2e-3)
     assert chance_half_width(30, 80) == chance_half_width(80, 30)

@@ -10,7 +10,7 @@ from layerdag.privacy.membership_attacks import LEAST_GRAPHS, AttackPool, Calibr
 
 
 @pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_trees(monkeypatch) -> None:
     monkeypatch.setattr(_classifier, "TREES", 12)
 
 
@@ -22,16 +22,12 @@ def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
     ("held_out", "made", "folds"),
     [(2 * LEAST_GRAPHS, LEAST_GRAPHS, 2), (2 * LEAST_GRAPHS - 1, 9, 0), (20, LEAST_GRAPHS - 1, 0)],
 )
-def test_it_takes_four_graphs_on_either_side(
-    rng: np.random.Generator, held_out: int, made: int, folds: int
-) -> None:
+def test_it_takes_four_graphs_on_either_side(rng, held_out, made, folds):
     pool = AttackPool(graphs(rng, 1), graphs(rng, held_out), graphs(rng, made))
     assert len(CalibratedClassifier(pool).folds(pool.roles, 0)) == folds
 
 
-def test_scores_are_chances_that_a_seed_repeats_and_another_one_changes(
-    rng: np.random.Generator,
-) -> None:
+def test_scores_are_chances_that_a_seed_repeats_and_another_one_changes(rng):
     pool = AttackPool(graphs(rng, 6), graphs(rng, 12), graphs(rng, 9))
     attack = CalibratedClassifier(pool)
     first, again, other = (attack.folds(pool.roles, seed) for seed in (0, 0, 1))
@@ -43,9 +39,7 @@ def test_scores_are_chances_that_a_seed_repeats_and_another_one_changes(
     assert first[0][0].tolist() != other[0][0].tolist()
 
 
-def test_held_out_graphs_are_scored_by_trees_that_have_not_seen_them(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_out_graphs_are_scored_by_trees_that_have_not_seen_them(rng, monkeypatch):
     pool = AttackPool(graphs(rng, 5), graphs(rng, 11), graphs(rng, 8))
     row_of = {row.tobytes(): place for place, row in enumerate(pool.components)}
     assert len(row_of) == 24
@@ -71,7 +65,7 @@ def test_held_out_graphs_are_scored_by_trees_that_have_not_seen_them(
     assert sorted(row for asked in scored for row in asked if row >= 5) == list(range(5, 16))
 
 
-def test_graphs_that_cannot_be_told_apart_score_alike() -> None:
+def test_graphs_that_cannot_be_told_apart_score_alike():
     dag = random_dag(np.random.default_rng(0), [2, 2], [3])
     pool = AttackPool([dag] * 3, [dag] * 8, [dag] * 6)
     for member_T, other_H in CalibratedClassifier(pool).folds(pool.roles, 0):

@@ -14,7 +14,7 @@ def with_word(dag: DAG, code: int) -> DAG:
     return replace(dag, x_NA=x_NA)
 
 
-def test_words_of_fewer_than_five_distinct_programs_are_counted() -> None:
+def test_words_of_fewer_than_five_distinct_programs_are_counted():
     data = load_programs(families=("dlrm",))
     dags = data.graphs["train"]
     train = list(dict(zip(graph_hashes(dags), dags, strict=True)).values())

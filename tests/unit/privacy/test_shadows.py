@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ from layerdag.training.checkpoint import (
 from layerdag.training.run import OptimizerConfig
 
 
-def test_a_memorizer_is_caught_beside_an_honest_holdout(memorizer: Any) -> None:
+def test_a_memorizer_is_caught_beside_an_honest_holdout(memorizer):
     told: list[str] = []
     settings = ShadowSettings(count=6)
     attacks, report = shadow_attacks(memorizer.checkpoint, memorizer.data, settings, told.append)
@@ -52,7 +51,7 @@ def test_a_memorizer_is_caught_beside_an_honest_holdout(memorizer: Any) -> None:
     assert "from random weights: 20 steps each, as many passes" in report.in_words()
 
 
-def test_a_checkpoint_that_never_saw_the_graphs_is_not_accused(memorizer: Any) -> None:
+def test_a_checkpoint_that_never_saw_the_graphs_is_not_accused(memorizer):
     parts = {"train": memorizer.graphs[24:36], "test": memorizer.graphs[36:]}
     unseen = GraphDataset.with_schema("words", checkpoint_schema(memorizer.checkpoint), parts)
     settings = ShadowSettings(count=6, steps=2)
@@ -65,7 +64,7 @@ def test_a_checkpoint_that_never_saw_the_graphs_is_not_accused(memorizer: Any) -
 
 
 @pytest.mark.slow
-def test_sixteen_shadow_models_are_nearly_sure(memorizer: Any) -> None:
+def test_sixteen_shadow_models_are_nearly_sure(memorizer):
     data = memorizer.data
     settings = ld.TrainSettings(
         max_steps=100,
@@ -79,7 +78,7 @@ def test_sixteen_shadow_models_are_nearly_sure(memorizer: Any) -> None:
     assert report.as_targets[0].interval.low > 0.8
 
 
-def test_jobs_are_attacked_by_the_call_in_python_as_flow_graphs_are() -> None:
+def test_jobs_are_attacked_by_the_call_in_python_as_flow_graphs_are():
     jobs = [random_job(seed, 2, layers=3) for seed in range(12)]
     data = ld.GraphDataset.build("jobs", "trace", {"train": jobs[:6], "val": jobs[:2]}, num_bins=2)
     plan = ld.TrainSettings(max_steps=2, evaluate_every=2)
@@ -107,7 +106,7 @@ def trained(shadow: int, path: Path) -> ShadowModel:
     return ShadowModel(np.array([float(shadow), np.nan]), 10 + shadow, 1.5)
 
 
-def test_models_are_kept_without_weights_and_damaged_files_are_made_again(tmp_path: Path) -> None:
+def test_models_are_kept_without_weights_and_damaged_files_are_made_again(tmp_path):
     told: list[int] = []
     models = kept_models(tmp_path, 3, 2, trained, lambda shadow, _: told.append(shadow))
     assert [model.steps for model in models] == [10, 11, 12]
@@ -126,9 +125,7 @@ def test_models_are_kept_without_weights_and_damaged_files_are_made_again(tmp_pa
     np.testing.assert_array_equal(models[2].loss_K, [2.0, np.nan])
 
 
-def test_losses_of_another_audit_are_discarded_and_other_folders_are_left_alone(
-    tmp_path: Path,
-) -> None:
+def test_losses_of_another_audit_are_discarded_and_other_folders_are_left_alone(tmp_path):
     folder = tmp_path / "kept"
     for target, left in (("a", 0), ("a", 1), ("b", 0)):
         with shadow_lock(folder, {"weights": target}) as held:
@@ -150,7 +147,7 @@ def started_from(checkpoint: LoadedCheckpoint, name: str, path: Path) -> LoadedC
     return replace(checkpoint, meta=replace(checkpoint.meta, origin=origin))
 
 
-def test_settings_and_passes_are_those_of_the_checkpoint(memorizer: Any) -> None:
+def test_settings_and_passes_are_those_of_the_checkpoint(memorizer):
     recipe = recipe_of(memorizer.checkpoint, memorizer.data, None)
     assert recipe.is_recorded
     assert recipe.settings.optimizer.learning_rate == 6e-2
@@ -162,7 +159,7 @@ def test_settings_and_passes_are_those_of_the_checkpoint(memorizer: Any) -> None
     assert recipe.settings_for(memorizer.data, 7, 500, None)[0].max_steps == 20
 
 
-def test_a_checkpoint_that_records_nothing_has_the_usual_settings(memorizer: Any) -> None:
+def test_a_checkpoint_that_records_nothing_has_the_usual_settings(memorizer):
     silent = replace(memorizer.checkpoint, run_config={})
     recipe = recipe_of(silent, memorizer.data, None)
     assert not recipe.is_recorded
@@ -172,7 +169,7 @@ def test_a_checkpoint_that_records_nothing_has_the_usual_settings(memorizer: Any
         recipe_of(wrong, memorizer.data, None)
 
 
-def test_the_start_must_be_the_checkpoints_own(memorizer: Any) -> None:
+def test_the_start_must_be_the_checkpoints_own(memorizer):
     checkpoint = memorizer.checkpoint
     with pytest.raises(UsageError, match="started from random weights"):
         recipe_of(checkpoint, memorizer.data, "base")
@@ -187,7 +184,7 @@ def test_the_start_must_be_the_checkpoints_own(memorizer: Any) -> None:
         recipe_of(started_from(checkpoint, "pretrained", checkpoint.path), memorizer.data, None)
 
 
-def test_the_budget_is_shared_and_steps_have_none() -> None:
+def test_the_budget_is_shared_and_steps_have_none():
     assert ShadowSettings(count=20).seconds == 30.0
     assert ShadowSettings(count=20, budget=60).seconds == 3.0
     assert ShadowSettings(steps=5).seconds is None
@@ -203,14 +200,14 @@ def test_the_budget_is_shared_and_steps_have_none() -> None:
         ({"seed": -1}, "must not be negative"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(settings: dict[str, float], told: str) -> None:
+def test_what_is_out_of_bounds_is_refused(settings, told):
     with pytest.raises(UsageError, match=told):
         ShadowSettings(**settings)
 
 
 def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
-    memorizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    memorizer, tmp_path, monkeypatch
+):
     checkpoint, pool = memorizer.checkpoint, ShadowPool.from_dataset(memorizer.data, 0)
     recipe = recipe_of(checkpoint, memorizer.data, None)
     settings = ShadowSettings(count=4, steps=1, folder=tmp_path / "kept")
@@ -236,7 +233,7 @@ def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
     assert not list((tmp_path / "kept").glob("*.run"))
 
 
-def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer: Any) -> None:
+def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer):
     data = memorizer.data.replaced(further=frozenset({"g3"}))
     pool = ShadowPool.from_dataset(data, 0)
     assert len(pool.graphs) == 23  # the further one is no member
@@ -248,7 +245,7 @@ def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer: Any) -> N
     assert {id(dag) for dag in half.graphs["val"]} < {id(dag) for dag in half.graphs["train"]}
 
 
-def test_graphs_of_one_program_are_drawn_together(memorizer: Any) -> None:
+def test_graphs_of_one_program_are_drawn_together(memorizer):
     data = memorizer.data
     twice = {**data.graphs, "test": (*data.graphs["test"][:-1], data.graphs["train"][0])}
     pool = ShadowPool.from_dataset(data.replaced(graphs=twice), 0)
@@ -256,7 +253,7 @@ def test_graphs_of_one_program_are_drawn_together(memorizer: Any) -> None:
     assert len(set(pool.run_G.tolist())) == 23
 
 
-def test_too_few_graphs_are_refused(memorizer: Any) -> None:
+def test_too_few_graphs_are_refused(memorizer):
     few = memorizer.data.replaced(graphs={**memorizer.data.graphs, "val": (), "test": ()})
     with pytest.raises(UsageError, match="at least 8 distinct training and held-out graphs"):
         ShadowPool.from_dataset(few, 0)

@@ -32,7 +32,7 @@ def traced(model: torch.nn.Module, inputs: list[Any], path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [language, images])
-def test_the_program_of_a_trace_is_that_of_the_module(make: Any, tmp_path: Path) -> None:
+def test_the_program_of_a_trace_is_that_of_the_module(make, tmp_path):
     model, inputs = make()
     own = ld.program(model, inputs)
     found = ld.program(traced(model, inputs, tmp_path / "host.json"))
@@ -45,14 +45,14 @@ def test_the_program_of_a_trace_is_that_of_the_module(make: Any, tmp_path: Path)
         assert derived.integers(name)[0].tolist() == step.integers(name)[0].tolist()
 
 
-def test_numbers_that_a_trace_lacks_are_told(tmp_path: Path) -> None:
+def test_numbers_that_a_trace_lacks_are_told(tmp_path):
     """PyTorch passes the one that batch norm counts with as a tensor without content."""
     found = ld.program(traced(*images(), tmp_path / "host.json"))
     (note,) = found.notes
     assert note.startswith("1 numbers of aten.add_.Tensor are not in the trace; 0.5 and 1 stand")
 
 
-def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path: Path) -> None:
+def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path):
     path = traced(*images(), tmp_path / "host.json")
     data = json.loads(path.read_text())
     numbers = [
@@ -66,21 +66,21 @@ def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path: 
     assert ld.program(path).notes[0].startswith("1 numbers of aten.add_.Tensor are not in")
 
 
-def test_a_node_without_an_id_is_refused(tmp_path: Path) -> None:
+def test_a_node_without_an_id_is_refused(tmp_path):
     path = tmp_path / "host.json"
     path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"name": "x"}]}')
     with pytest.raises(LayerdagError, match=r"as .id., which is the number of a node"):
         ld.program(path)
 
 
-def test_a_file_without_a_forward_pass_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_forward_pass_is_refused(tmp_path):
     path = tmp_path / "host.json"
     path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}')
     with pytest.raises(DataError, match="has no forward pass"):
         ld.program(path)
 
 
-def test_fsdp_is_refused_with_the_operator(tmp_path: Path) -> None:
+def test_fsdp_is_refused_with_the_operator(tmp_path):
     path = tmp_path / "host.json"
     path.write_text(
         '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": '
@@ -102,7 +102,7 @@ class Cast(torch.nn.Module):
             return nn.functional.cross_entropy(self.body(x), target)
 
 
-def test_casts_of_autocast_are_calls(tmp_path: Path) -> None:
+def test_casts_of_autocast_are_calls(tmp_path):
     inputs = [torch.randn(8, 24), torch.zeros(8, dtype=torch.long)]
     path = traced(Cast(), inputs, tmp_path / "host.json")
     found = ld.program(path)

@@ -1,7 +1,5 @@
 """Programs that run for real."""
 
-from typing import Any
-
 import pytest
 import torch
 from small_programs import images, language
@@ -11,7 +9,7 @@ from layerdag.errors import UsageError
 
 
 @pytest.mark.parametrize("make", [language, images])
-def test_a_training_step_runs_with_a_finite_loss(make: Any) -> None:
+def test_a_training_step_runs_with_a_finite_loss(make):
     module = ld.program(*make()).module()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     loss = module(*module.example_inputs())
@@ -22,7 +20,7 @@ def test_a_training_step_runs_with_a_finite_loss(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [language, images])
-def test_it_computes_what_the_model_computes(make: Any) -> None:
+def test_it_computes_what_the_model_computes(make):
     model, inputs = make()
     module = ld.program(model, inputs).module()
     own, derived = list(model.parameters()), list(module.parameters())
@@ -33,7 +31,7 @@ def test_it_computes_what_the_model_computes(make: Any) -> None:
     assert torch.allclose(module(*inputs), model(*inputs))
 
 
-def test_numbers_do_not_depend_on_when_it_is_made() -> None:
+def test_numbers_do_not_depend_on_when_it_is_made():
     found = ld.program(*language())
     torch.manual_seed(1)
     first = list(found.module().parameters())
@@ -41,12 +39,12 @@ def test_numbers_do_not_depend_on_when_it_is_made() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, found.module().parameters(), strict=True))
 
 
-def test_other_inputs_than_it_takes_are_refused() -> None:
+def test_other_inputs_than_it_takes_are_refused():
     with pytest.raises(UsageError, match="takes 2 inputs; 1 are given"):
         ld.program(*language()).module()(torch.zeros(4, 6))
 
 
-def test_a_tensor_of_a_number_can_be_detached_in_place_as_in_the_module_itself() -> None:
+def test_a_tensor_of_a_number_can_be_detached_in_place_as_in_the_module_itself():
     class Masked(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -17,16 +17,14 @@ def shapes(results: list[object]) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("batch", "length"), [(4, 6), (8, 8), (24, 6)])
-def test_a_resized_program_has_the_shapes_of_the_model_of_that_size(
-    batch: int, length: int
-) -> None:
+def test_a_resized_program_has_the_shapes_of_the_model_of_that_size(batch, length):
     """Also where the batch is the length (8) or the width (24) of what was recorded."""
     found = program(*language(batch, length)).resize(B0=10, n0=5, r0=50)
     again = program(*language(10, 5, rows=50))
     assert shapes(run_fake(found)) == shapes(run_fake(again))
 
 
-def test_two_widths_of_one_model_tell_sizes_apart() -> None:
+def test_two_widths_of_one_model_tell_sizes_apart():
     """In the first model the rows are four times the width, by chance."""
     models = [language(rows=96, width=24), language(rows=90, width=40)]
     found = program([m for m, _ in models], [i for _, i in models])
@@ -35,20 +33,20 @@ def test_two_widths_of_one_model_tell_sizes_apart() -> None:
     assert shapes(run_fake(found.resize(w0=32, r0=70))) == shapes(run_fake(other))
 
 
-def test_convolutions_name_channels_and_groups() -> None:
+def test_convolutions_name_channels_and_groups():
     found = program(*images()).resize(B0=2, n0=20)
     again = program(*images(2, 20))
     assert shapes(run_fake(found)) == shapes(run_fake(again))
     assert found.sizes["w0"] == 12
 
 
-def test_models_of_different_structure_are_refused() -> None:
+def test_models_of_different_structure_are_refused():
     models = [language(layers=1), language(layers=2)]
     with pytest.raises(DataError, match="another size makes other calls"):
         program([m for m, _ in models], [i for _, i in models])
 
 
-def test_one_recording_is_tried_at_other_batches() -> None:
+def test_one_recording_is_tried_at_other_batches():
     """The width is the batch, and only trying shows which of them a view names."""
 
     class Flat(nn.Module):
@@ -64,7 +62,7 @@ def test_one_recording_is_tried_at_other_batches() -> None:
     assert shapes(run_fake(alone.resize(B0=9)))[-2] == (9, 6)
 
 
-def test_a_tied_weight_is_one_node() -> None:
+def test_a_tied_weight_is_one_node():
     found = program(*language())
     weights = [node for node in found.nodes if node.operator == "parameter"]
     assert [node.names for node in weights] == [("token.weight",)]
@@ -86,7 +84,7 @@ class Experts(nn.Module):
         return torch.stack(parts).sum() + half.sum() + slots.sum()
 
 
-def test_sizes_that_follow_from_two_entries_are_expressions_of_both() -> None:
+def test_sizes_that_follow_from_two_entries_are_expressions_of_both():
     sizes = [(4, 6, 24, 2), (10, 8, 40, 4)]
     models = [Experts(width, heads) for _, _, width, heads in sizes]
     found = program(models, [[torch.zeros(b, t, w)] for b, t, w, _ in sizes])
@@ -95,7 +93,7 @@ def test_sizes_that_follow_from_two_entries_are_expressions_of_both() -> None:
     assert shapes(run_fake(found.resize(B0=2, n0=10))) == shapes(run_fake(again))
 
 
-def test_what_no_model_of_several_varies_is_structure() -> None:
+def test_what_no_model_of_several_varies_is_structure():
     """Four experts are four results of unbind; no table can make them five."""
     sizes = [(4, 6, 24, 2), (10, 8, 40, 4)]
     models = [Experts(width, heads) for _, _, width, heads in sizes]

@@ -1,7 +1,6 @@
 """Programs as files and as Python."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.programs.forward_program import Program
 
 
-def test_a_file_holds_a_program_without_loss(tmp_path: Path) -> None:
+def test_a_file_holds_a_program_without_loss(tmp_path):
     for model, inputs in (language(), images()):
         found = ld.program(model, inputs)
         again = ld.program(found.save(tmp_path / "one.program.json"))
@@ -43,13 +42,13 @@ def broken(**changes: Any) -> dict[str, Any]:
          "node 0: a input has|node 0: a"),
     ],
 )  # fmt: skip
-def test_damaged_data_are_refused_with_the_place(changes: dict[str, Any], reason: str) -> None:
+def test_damaged_data_are_refused_with_the_place(changes, reason):
     with pytest.raises(DataError, match=reason):
         Program.from_json(broken(**changes))
 
 
 @pytest.mark.parametrize("name", ["aten.from_file.default", "os.system.default", "aten.relu"])
-def test_operators_that_a_program_may_not_call_cannot_run(name: str) -> None:
+def test_operators_that_a_program_may_not_call_cannot_run(name):
     data = broken()
     data["nodes"][-1] = {"operator": name, "arguments": [{"edge": "#"}], "inputs": [0]}
     (finding,) = Program.from_json(data).check()
@@ -57,14 +56,14 @@ def test_operators_that_a_program_may_not_call_cannot_run(name: str) -> None:
     assert "is no operator that a program may call" in finding.found
 
 
-def test_a_node_that_cannot_run_is_named() -> None:
+def test_a_node_that_cannot_run_is_named():
     found = ld.program(*language()).resize(h0=7)
     (finding,) = found.check()
     node = found.nodes[finding.node or 0]
     assert (node.operator, node.module) == ("aten.view.default", "layers.0")
 
 
-def test_a_program_without_a_loss_is_told() -> None:
+def test_a_program_without_a_loss_is_told():
     model, inputs = language()
     loss = ld.program(model, inputs)
     outputs = [at for at, node in enumerate(loss.nodes) if node.operator == "aten.linear.default"]
@@ -74,12 +73,12 @@ def test_a_program_without_a_loss_is_told() -> None:
     assert {f.rule.id for f in logits.check(training=False)} == {"program-results"}
 
 
-def test_an_unknown_size_names_the_nearest() -> None:
+def test_an_unknown_size_names_the_nearest():
     with pytest.raises(UsageError, match=r"no size 'w2'.*Did you mean 'w0'"):
         ld.program(*language()).resize(w2=3)
 
 
-def test_a_program_reads_as_python() -> None:
+def test_a_program_reads_as_python():
     lines = ld.program(*language(layers=1)).source().splitlines()
     assert lines[0] == "def Language(v0, v1):  # B0=4, n0=6, r0=90, w0=24, h0=4"
     assert (
@@ -88,14 +87,14 @@ def test_a_program_reads_as_python() -> None:
     compile("\n".join(lines), "program", "exec")
 
 
-def test_it_fits_one_line() -> None:
+def test_it_fits_one_line():
     model, inputs = language(layers=1)
     assert repr(ld.program(model, inputs)) == (
         "Program('Language', 18 calls, B0=4, n0=6, r0=90, w0=24, h0=4)"
     )
 
 
-def test_positions_beyond_the_rows_of_their_embedding_are_told() -> None:
+def test_positions_beyond_the_rows_of_their_embedding_are_told():
     """Fake tensors cannot see it; a real run would stop with an index error."""
 
     class Positions(nn.Module):

@@ -15,7 +15,7 @@ def operators(found: Program) -> list[str]:
     return [name for name in (node.operator for node in found.nodes) if "." in name]
 
 
-def test_calls_are_those_of_the_code_and_not_what_they_become() -> None:
+def test_calls_are_those_of_the_code_and_not_what_they_become():
     model, inputs = language(layers=1)
     assert operators(program(model, inputs)) == [
         *("aten.embedding.default", "aten.layer_norm.default", "aten.linear.default"),
@@ -27,7 +27,7 @@ def test_calls_are_those_of_the_code_and_not_what_they_become() -> None:
     ]
 
 
-def test_the_module_is_left_as_it_was() -> None:
+def test_the_module_is_left_as_it_was():
     model, inputs = images()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     torch.manual_seed(7)
@@ -39,7 +39,7 @@ def test_the_module_is_left_as_it_was() -> None:
     assert all(not module._forward_hooks for module in model.modules())
 
 
-def test_the_branch_that_was_taken_is_kept_and_told() -> None:
+def test_the_branch_that_was_taken_is_kept_and_told():
     class Branch(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -56,7 +56,7 @@ def test_the_branch_that_was_taken_is_kept_and_told() -> None:
     )
 
 
-def test_autocast_and_no_grad_are_kept() -> None:
+def test_autocast_and_no_grad_are_kept():
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -79,7 +79,7 @@ def test_autocast_and_no_grad_are_kept() -> None:
     assert found.check() == []
 
 
-def test_shapes_that_depend_on_data_are_refused_with_the_module() -> None:
+def test_shapes_that_depend_on_data_are_refused_with_the_module():
     class Chosen(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x[x > 0].sum()
@@ -98,7 +98,7 @@ class _Outer(nn.Module):
         return found
 
 
-def test_an_own_autograd_function_is_refused() -> None:
+def test_an_own_autograd_function_is_refused():
     class Double(torch.autograd.Function):
         @staticmethod
         def forward(context: object, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -121,7 +121,7 @@ def test_an_own_autograd_function_is_refused() -> None:
         program(Doubled(), [torch.randn(4, 8)])
 
 
-def test_a_tensor_that_is_given_twice_is_two_inputs() -> None:
+def test_a_tensor_that_is_given_twice_is_two_inputs():
     model, inputs = language()
     found = program(model, [inputs[0], inputs[0]])
     assert found.nodes[-1].operator == "aten.cross_entropy_loss.default"
@@ -129,7 +129,7 @@ def test_a_tensor_that_is_given_twice_is_two_inputs() -> None:
     assert targets.inputs == (1,)
 
 
-def test_an_input_that_nothing_reads_stays_an_input() -> None:
+def test_an_input_that_nothing_reads_stays_an_input():
     class First(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -142,11 +142,11 @@ def test_an_input_that_nothing_reads_stays_an_input() -> None:
     assert [node.operator for node in found.nodes[:2]] == ["input", "input"]
 
 
-def test_a_module_that_is_not_on_a_processor_is_refused() -> None:
+def test_a_module_that_is_not_on_a_processor_is_refused():
     with pytest.raises(UsageError, match=r"Linear is on meta; .* move the module .* .cpu\(\)"):
         program(nn.Linear(4, 4, device="meta"), [torch.zeros(2, 4)])
 
 
-def test_a_module_that_cannot_be_run_on_its_inputs_is_refused_with_its_own_words() -> None:
+def test_a_module_that_cannot_be_run_on_its_inputs_is_refused_with_its_own_words():
     with pytest.raises(UsageError, match=r"Linear cannot be run .* positional argument: 'input'"):
         program(nn.Linear(2, 2), [])

@@ -77,7 +77,7 @@ def products(trace: Trace) -> int:
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("model", MODELS)
-def test_every_message_has_both_ends_and_a_gradient_comes_back(model: str, plan: str) -> None:
+def test_every_message_has_both_ends_and_a_gradient_comes_back(model, plan):
     step = step_of(model, plan)
     sent = messages(step, NodeType.COMM_SEND)
     assert sent
@@ -91,7 +91,7 @@ def test_every_message_has_both_ends_and_a_gradient_comes_back(model: str, plan:
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("model", MODELS)
-def test_a_pipeline_does_the_work_of_its_micro_batches(model: str, plan: str) -> None:
+def test_a_pipeline_does_the_work_of_its_micro_batches(model, plan):
     step, program, told = step_of(model, plan), program_of(model), PLANS[plan]
     whole = program.step(phase="inference", precision=told.get("precision", "auto")).program
     count = told.get("micro_batches", told["pipeline"])
@@ -103,7 +103,7 @@ def test_a_pipeline_does_the_work_of_its_micro_batches(model: str, plan: str) ->
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("model", MODELS)
-def test_a_pipeline_is_valid_and_runs(model: str, plan: str) -> None:
+def test_a_pipeline_is_valid_and_runs(model, plan):
     step = step_of(model, plan)
     workload = step.workload()
     assert workload.num_ranks == step.settings.plan.ranks
@@ -113,7 +113,7 @@ def test_a_pipeline_is_valid_and_runs(model: str, plan: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["language", "skipping"])
-def test_every_parameter_is_updated_once_but_those_that_stages_share(model: str) -> None:
+def test_every_parameter_is_updated_once_but_those_that_stages_share(model):
     module, inputs = MODELS[model]()
     step = ld.program(module, inputs).step(pipeline=2, optimizer="sgd-forloop")
     updates = Counter(name for trace in step.stages for name in trace.names())["aten::add_"]
@@ -125,7 +125,7 @@ def test_every_parameter_is_updated_once_but_those_that_stages_share(model: str)
     assert [entry["count"] for entry in held] == [1] * shared
 
 
-def test_micro_batches_run_in_the_order_of_the_schedule() -> None:
+def test_micro_batches_run_in_the_order_of_the_schedule():
     program = captured(language, layers=2)
     letters = {"aten::embedding": "F", "aten::embedding_dense_backward": "B"}
     passes = {}
@@ -135,7 +135,7 @@ def test_micro_batches_run_in_the_order_of_the_schedule() -> None:
     assert passes == {"gpipe": "FFFBBB", "1f1b": "FFBFBB"}
 
 
-def test_a_pass_waits_for_the_pass_before_it() -> None:
+def test_a_pass_waits_for_the_pass_before_it():
     trace = captured(language, layers=2).step(pipeline=2, micro_batches=3).stages[0]
     names = trace.names()
     forward = [row for row, name in enumerate(names) if name == "aten::embedding"]
@@ -146,7 +146,7 @@ def test_a_pass_waits_for_the_pass_before_it() -> None:
     assert backward[0] <= before[0] < forward[2]
 
 
-def test_ranks_of_a_stage_share_their_columns() -> None:
+def test_ranks_of_a_stage_share_their_columns():
     few, many = (captured(language).step(pipeline=2, data=n) for n in (2, 512))
     assert [t.num_nodes for t in few.stages] == [t.num_nodes for t in many.stages]
     traces = many.workload().traces
@@ -156,7 +156,7 @@ def test_ranks_of_a_stage_share_their_columns() -> None:
     assert traces[511].integers("comm_dst")[0].max() == 1023
 
 
-def test_targets_and_masks_are_not_sent() -> None:
+def test_targets_and_masks_are_not_sent():
     step = ld.program(*skipping(4, 8)).step(pipeline=2, micro_batches=2)
     sizes = {size for _, _, size in messages(step, NodeType.COMM_SEND, "forward")}
     assert sizes == {4 * 8 * 48 * 4}  # activations alone
@@ -164,14 +164,14 @@ def test_targets_and_masks_are_not_sent() -> None:
     assert {"aten::lt", "aten::mse_loss"} <= set(names)
 
 
-def test_what_skips_a_stage_is_passed_through_it() -> None:
+def test_what_skips_a_stage_is_passed_through_it():
     step = captured(skipping).step(pipeline=4, micro_batches=4)
     sent = messages(step, NodeType.COMM_SEND, "forward")
     assert sum(n for (a, _, _), n in sent.items() if a == 1) == 3 * 4  # stream, context, first
     assert sum(n for (a, _, _), n in sent.items() if a == 2) == 3 * 4
 
 
-def test_stages_begin_where_they_are_told() -> None:
+def test_stages_begin_where_they_are_told():
     program = captured(language, layers=4)
     step = program.step(pipeline=2, cuts=("layers.3",))
     attention = [t.names().count("aten::_scaled_dot_product_flash_attention_for_cpu")
@@ -182,7 +182,7 @@ def test_stages_begin_where_they_are_told() -> None:
         == [4, 4]  # fmt: skip
 
 
-def test_what_is_overwritten_later_is_not_sent() -> None:
+def test_what_is_overwritten_later_is_not_sent():
     class InPlace(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -200,7 +200,7 @@ def test_what_is_overwritten_later_is_not_sent() -> None:
     assert len(program.step(pipeline=2).stages) == 2
 
 
-def test_inference_has_messages_one_way() -> None:
+def test_inference_has_messages_one_way():
     step = captured(language).step(pipeline=2, micro_batches=3, phase="inference")
     assert {a for a, _, _ in messages(step, NodeType.COMM_SEND)} == {0}
     assert sum(messages(step, NodeType.COMM_SEND).values()) == 3
@@ -217,24 +217,24 @@ def test_inference_has_messages_one_way() -> None:
         ({"pipeline": 2, "batch": 8}, "batch follows from the module"),
     ],
 )
-def test_what_no_pipeline_can_do_is_refused(settings: dict[str, Any], sentence: str) -> None:
+def test_what_no_pipeline_can_do_is_refused(settings, sentence):
     with pytest.raises(UsageError, match=sentence):
         captured(language, layers=4).step(**settings)
 
 
 @pytest.mark.parametrize("settings", [{"micro_batches": 4}, {"schedule": "gpipe"}])
-def test_settings_of_a_pipeline_need_one(settings: dict[str, Any]) -> None:
+def test_settings_of_a_pipeline_need_one(settings):
     with pytest.raises(ConfigError, match="belongs to a pipeline"):
         captured(language).step(**settings)
 
 
-def test_a_module_is_cut_as_a_program() -> None:
+def test_a_module_is_cut_as_a_program():
     with pytest.raises(UsageError, match="only programs are cut into stages"):
         ld.capture_model(*language(), pipeline=2)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-def test_idle_time_is_that_of_the_schedule(schedule: str) -> None:
+def test_idle_time_is_that_of_the_schedule(schedule):
     # Both leave p - 1 of m + p - 1 passes idle (Huang et al. 2019; Narayanan et al. 2019).
     program = captured(language, layers=4).resize(B0=8, n0=256, w0=8192)
     stages, count = 4, 8
@@ -248,13 +248,13 @@ def test_idle_time_is_that_of_the_schedule(schedule: str) -> None:
     assert ideal <= took < 1.2 * ideal
 
 
-def test_clipping_counts_the_gradients_of_all_stages() -> None:
+def test_clipping_counts_the_gradients_of_all_stages():
     step = captured(skipping).step(pipeline=2, clip=1.0)
     collectives = step.summary()["collectives"]
     assert collectives == {"all_reduce:pipeline": {"count": 1, "bytes": 4}}
 
 
-def test_a_matrix_of_two_stages_is_summed_over_them_as_it_is_held() -> None:
+def test_a_matrix_of_two_stages_is_summed_over_them_as_it_is_held():
     program = captured(language, width=32, rows=64)
     sums = {ranks: program.step(pipeline=2, fsdp=ranks).summary()["collectives"]
             for ranks in (1, 2)}  # fmt: skip
@@ -264,7 +264,7 @@ def test_a_matrix_of_two_stages_is_summed_over_them_as_it_is_held() -> None:
     assert list(first) == ["all_reduce:stages 0 and 2"]
 
 
-def test_a_stage_with_nothing_to_train_is_refused() -> None:
+def test_a_stage_with_nothing_to_train_is_refused():
     model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
     program = ld.program(model, [torch.randn(4, 8)], loss=torch.sum)
     with pytest.raises(UsageError, match=r"begins with '3' has nothing to train"):

@@ -1,7 +1,6 @@
 """Steps that are derived from a program, held against those of the module itself."""
 
 import warnings
-from typing import Any
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ def told(step: CapturedStep) -> list[tuple[object, ...]]:
     ids=str,
 )
 @pytest.mark.parametrize("make", [language, images])
-def test_a_derived_step_is_the_step_of_the_module(make: Any, plan: dict[str, Any]) -> None:
+def test_a_derived_step_is_the_step_of_the_module(make, plan):
     model, inputs = make()
     derived, own = ld.program(model, inputs).step(**plan), ld.capture_model(model, inputs, **plan)
     assert told(derived) == told(own)
@@ -69,7 +68,7 @@ def gathered(step: CapturedStep) -> list[tuple[object, ...]]:
     return [row for row in told(step) if str(row[0]).startswith("c10d::")]
 
 
-def test_a_layer_is_gathered_once_a_pass_whatever_it_shares_with_others() -> None:
+def test_a_layer_is_gathered_once_a_pass_whatever_it_shares_with_others():
     model, inputs = Turned(), [torch.randn(4, 6, 24)]
     own, whole = ld.capture_model(model, inputs, fsdp=4), ld.program(model, inputs)
     assert told(whole.step(fsdp=4)) == told(own)
@@ -99,7 +98,7 @@ class Cut(nn.Module):
 
 
 @pytest.mark.parametrize("overwrites", [False, True])
-def test_pytorch_warns_of_views_of_layers_only_where_they_are_overwritten(overwrites: bool) -> None:
+def test_pytorch_warns_of_views_of_layers_only_where_they_are_overwritten(overwrites):
     program = ld.program(Cut(overwrites), [torch.randn(4, 6, 24)])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -107,20 +106,20 @@ def test_pytorch_warns_of_views_of_layers_only_where_they_are_overwritten(overwr
     assert any("returned a view" in str(each.message) for each in caught) is overwrites
 
 
-def test_sizes_never_seen_give_the_step_of_that_model() -> None:
+def test_sizes_never_seen_give_the_step_of_that_model():
     wide = ld.program(*language()).resize(B0=2, w0=96, r0=500)
     assert told(wide.step(fsdp=2)) == told(
         ld.capture_model(*language(2, width=96, rows=500), fsdp=2)
     )
 
 
-def test_all_reduced_bytes_are_those_of_the_parameters() -> None:
+def test_all_reduced_bytes_are_those_of_the_parameters():
     step = ld.program(*language()).step(data=4)
     collectives = step.summary()["collectives"]
     assert sum(held["bytes"] for held in collectives.values()) == 4 * step.parameters
 
 
-def test_a_parameter_that_nothing_reads_is_kept() -> None:
+def test_a_parameter_that_nothing_reads_is_kept():
     class Spare(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -136,12 +135,12 @@ def test_a_parameter_that_nothing_reads_is_kept() -> None:
     assert told(found.step(fsdp=2)) == told(ld.capture_model(model, inputs, fsdp=2))
 
 
-def test_an_unknown_setting_is_refused() -> None:
+def test_an_unknown_setting_is_refused():
     with pytest.raises(UsageError, match="no setting 'dta'"):
         ld.program(*language()).step(dta=2)
 
 
 @pytest.mark.parametrize("plan", [{}, {"pipeline": 2}], ids=str)
-def test_a_step_of_any_size_takes_no_memory(plan: dict[str, Any]) -> None:
+def test_a_step_of_any_size_takes_no_memory(plan):
     huge = ld.program(*language()).resize(w0=2**17)
     assert huge.step(**plan).parameters > 2**35

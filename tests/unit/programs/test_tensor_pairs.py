@@ -2,7 +2,7 @@
 
 from collections import Counter
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def told(trace: Trace) -> Counter[tuple[object, ...]]:
     ],
     ids=["llama", "llama-fsdp", "gpt-data", "gpt-fsdp"],
 )
-def test_a_program_is_split_as_the_module_is(shape: ModelShape, plan: dict[str, Any]) -> None:
+def test_a_program_is_split_as_the_module_is(shape, plan):
     module, inputs = transformer(shape)
     split = PLAN if shape.gated else {k: v for k, v in PLAN.items() if "gate" not in k}
     derived = program_of(shape).step(**plan)
@@ -61,7 +61,7 @@ def test_a_program_is_split_as_the_module_is(shape: ModelShape, plan: dict[str, 
     assert derived.summary()["collectives"] == own.summary()["collectives"]
 
 
-def test_the_split_layers_of_a_transformer_are_those_of_megatron() -> None:
+def test_the_split_layers_of_a_transformer_are_those_of_megatron():
     program = program_of(LLAMA)
     pairs = split_pairs([program], 2)[0].pairs
     modules = [[program.nodes[at].module for at in (*p.columns, p.row)] for p in pairs]
@@ -83,7 +83,7 @@ class Normed(nn.Module):
         return cast(Tensor, self.again(functional.layer_norm(self.down(hidden), (24,))).sum())
 
 
-def test_layers_that_need_all_features_stay_whole() -> None:
+def test_layers_that_need_all_features_stay_whole():
     program = ld.program(Normed(), [torch.randn(4, 24)])
     modules = [[program.nodes[at].module for at in (*p.columns, p.row)]
                for p in split_pairs([program], 2)[0].pairs]  # fmt: skip
@@ -94,7 +94,7 @@ def products(step: CapturedStep) -> int:
     return int(step.summary()["matrix_flops"])
 
 
-def test_ranks_share_the_work_of_the_pairs_alone() -> None:
+def test_ranks_share_the_work_of_the_pairs_alone():
     program = ld.program(Normed(), [torch.randn(4, 24)])
     one, two = (program.step(phase="inference", tensor=ranks) for ranks in (1, 2))
     pair, rest = 2 * 2 * 4 * 24 * 96, 2 * 4 * 24 * 24
@@ -110,18 +110,18 @@ def test_ranks_share_the_work_of_the_pairs_alone() -> None:
     ],
     ids=["convolutions", "joint projections", "uneven heads"],
 )
-def test_what_cannot_be_split_is_refused(make: Any, ranks: int, sentence: str) -> None:
+def test_what_cannot_be_split_is_refused(make, ranks, sentence):
     with pytest.raises(UsageError, match=sentence):
         ld.program(*make()).step(tensor=ranks)
 
 
-def test_tensor_ranks_of_a_program_are_valid_and_run() -> None:
+def test_tensor_ranks_of_a_program_are_valid_and_run():
     workload = program_of(LLAMA).resize(B0=8).step(tensor=2, data=2).workload()
     assert [f for f in ld.validate(workload) if f.rule.id != "time-at-start"] == []
     assert ld.simulate(workload, "small", compute="h100").makespan_ns > 0
 
 
-def test_stages_of_a_pipeline_are_split_as_the_program_is() -> None:
+def test_stages_of_a_pipeline_are_split_as_the_program_is():
     program = program_of(LLAMA)
     whole = program.step(tensor=2, data=2).summary()["collectives"]["all_reduce:tensor"]
     step = program.step(pipeline=2, tensor=2, data=2, micro_batches=3)

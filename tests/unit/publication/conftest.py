@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from raw_graphs import chain
@@ -23,7 +22,7 @@ from layerdag.training.run import TrainSettings
 
 
 @pytest.fixture(autouse=True)
-def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def narrow(monkeypatch) -> None:
     """Let models be small and trained for two steps."""
 
     def short(*plan: object, **more: object) -> TrainSettings:
@@ -35,7 +34,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> ReleaseSettings:
+def settings(tmp_path) -> ReleaseSettings:
     (tmp_path / "traces").mkdir()
     return ReleaseSettings(
         tmp_path / "traces",
@@ -49,7 +48,7 @@ def settings(tmp_path: Path) -> ReleaseSettings:
 
 
 @pytest.fixture
-def drawn(kept: list[GeneratedGraph], monkeypatch: pytest.MonkeyPatch) -> None:
+def drawn(kept, monkeypatch) -> None:
     """Let shadow models draw eight of the ten samples: hardly trained ones draw none."""
 
     def chosen(teacher: object, data: object, plan: GenerationSettings) -> list[GeneratedGraph]:
@@ -60,7 +59,7 @@ def drawn(kept: list[GeneratedGraph], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def work(settings: ReleaseSettings) -> Iterator[PrivateWorkspace]:
+def work(settings) -> Iterator[PrivateWorkspace]:
     with workspace_lock(
         settings.private, settings.out, settings.request(), overwrite=False
     ) as held:
@@ -75,20 +74,20 @@ def graphs() -> list[AttributedGraph]:
 
 
 @pytest.fixture(scope="session")
-def data(graphs: list[AttributedGraph]) -> GraphDataset:
+def data(graphs) -> GraphDataset:
     return GraphDataset.build(
         "chains", "flow", {"train": graphs[:14], "val": graphs[14:18], "test": graphs[18:]}
     )
 
 
 @pytest.fixture(scope="session")
-def real(data: GraphDataset, graphs: list[AttributedGraph]) -> RealGraphs:
+def real(data, graphs) -> RealGraphs:
     runs = {graph.name: f"run{i // 2}" for i, graph in enumerate(graphs)}
     return real_graphs(data, {graph.name: graph for graph in graphs}, runs, seed=0)
 
 
 @pytest.fixture(scope="session")
-def kept(data: GraphDataset) -> list[GeneratedGraph]:
+def kept(data) -> list[GeneratedGraph]:
     """Return ten samples, as a teacher would draw them."""
     made = [chain(f"m{i}", "abcabcabc"[i % 3 : 3 + i // 2], label=2.0 + i) for i in range(10)]
     return [

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,7 +49,7 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
+def real(tmp_path_factory) -> Real:
     folder = tmp_path_factory.mktemp("draw")
     settings = ReleaseSettings(write_jobs(folder / "traces", 12), folder / "out", num=3, seed=40)
     jobs = read_jobs(settings)
@@ -58,12 +57,12 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
 
 
 @pytest.fixture(autouse=True)
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_batches(monkeypatch) -> None:
     monkeypatch.setattr(_draw, "BATCH", 4)
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> PrivateWorkspace:
+def work(tmp_path) -> PrivateWorkspace:
     return PrivateWorkspace(tmp_path, {}, is_resumed=False)
 
 
@@ -83,28 +82,26 @@ def drawn(*outcomes: str) -> AcceptedSamples:
     return AcceptedSamples(samples, outcomes, 0, 0.5, 1.0)
 
 
-def test_what_is_kept_comes_in_order_and_no_more_than_asked_for() -> None:
+def test_what_is_kept_comes_in_order_and_no_more_than_asked_for():
     found = drawn(KEPT, COPY, KEPT, "breaks a rule on graphs", KEPT)
     assert [sample.name for sample in found.kept()] == ["s0", "s2", "s4"]
     assert [sample.name for sample in found.kept(2)] == ["s0", "s2"]
     assert found.kept(9) == found.kept()
 
 
-def test_samples_with_copies_leave_out_what_is_wrong_for_another_reason() -> None:
+def test_samples_with_copies_leave_out_what_is_wrong_for_another_reason():
     found = drawn(KEPT, COPY, "cut off at the largest size", "breaks a rule on traces", KEPT)
     assert [sample.name for sample in found.with_copies] == ["s0", "s1", "s4"]
 
 
-def test_the_price_counts_all_that_was_drawn() -> None:
+def test_the_price_counts_all_that_was_drawn():
     assert drawn(KEPT, COPY, COPY, KEPT, COPY).price == 2.5
     assert drawn(KEPT).price == 1.0
     assert drawn(COPY, COPY).price is None
     assert drawn().price is None
 
 
-def test_drawing_ends_with_the_batch_in_which_enough_are_kept(
-    real: Real, work: PrivateWorkspace
-) -> None:
+def test_drawing_ends_with_the_batch_in_which_enough_are_kept(real, work):
     model = Model()
     found = draw(real, work, model, num=3)
     assert len(found.kept()) >= 3
@@ -113,7 +110,7 @@ def test_drawing_ends_with_the_batch_in_which_enough_are_kept(
     assert before_last.count(KEPT) < 3
 
 
-def test_each_batch_has_seeds_of_its_own(real: Real, work: PrivateWorkspace) -> None:
+def test_each_batch_has_seeds_of_its_own(real, work):
     """Batch k begins at seed + 4 k, so that no two samples of a release share a seed."""
     model = Model()
     found = draw(real, work, model, num=9)
@@ -123,7 +120,7 @@ def test_each_batch_has_seeds_of_its_own(real: Real, work: PrivateWorkspace) -> 
     assert len(model.asked) >= 3
 
 
-def test_settings_reach_the_model(real: Real, work: PrivateWorkspace) -> None:
+def test_settings_reach_the_model(real, work):
     model = Model()
     draw(real, work, model, temperature=0.5, max_nodes=77)
     plan = model.asked[0]
@@ -131,34 +128,28 @@ def test_settings_reach_the_model(real: Real, work: PrivateWorkspace) -> None:
     assert plan.labels == "predicted"
 
 
-def test_a_model_without_labels_is_sampled_without(real: Real, work: PrivateWorkspace) -> None:
+def test_a_model_without_labels_is_sampled_without(real, work):
     model = Model(labels=False)
     found = draw(real, work, model)
     assert len(found.kept()) >= 3
     assert all(plan.labels != "predicted" for plan in model.asked)
 
 
-def test_without_a_single_sample_that_is_kept_drawing_ends_after_four_batches(
-    real: Real, work: PrivateWorkspace
-) -> None:
+def test_without_a_single_sample_that_is_kept_drawing_ends_after_four_batches(real, work):
     model = Model(copies=real[2])
     found = draw(real, work, model, num=100)
     assert len(model.asked) == 4
     assert found.counts() == {COPY: 16}
 
 
-def test_where_time_is_up_at_once_one_batch_is_drawn_nevertheless(
-    real: Real, work: PrivateWorkspace
-) -> None:
+def test_where_time_is_up_at_once_one_batch_is_drawn_nevertheless(real, work):
     model = Model()
     found = draw(real, work, model, seconds=0.0, num=50)
     assert len(model.asked) == 1
     assert len(found.samples) == 4
 
 
-def test_a_batch_is_cut_where_the_next_samples_would_end_too_late(
-    real: Real, work: PrivateWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_is_cut_where_the_next_samples_would_end_too_late(real, work, monkeypatch):
     """A clock on which a sample takes ten seconds: of a batch of 32 ten are drawn in 105."""
     now = [0.0]
 
@@ -177,7 +168,7 @@ def test_a_batch_is_cut_where_the_next_samples_would_end_too_late(
     assert whole.outcomes[:10] == cut.outcomes
 
 
-def test_a_second_run_reads_what_the_first_has_drawn(real: Real, work: PrivateWorkspace) -> None:
+def test_a_second_run_reads_what_the_first_has_drawn(real, work):
     first = draw(real, work, Model())
     idle = Model()
     second = draw(real, work, idle)
@@ -186,7 +177,7 @@ def test_a_second_run_reads_what_the_first_has_drawn(real: Real, work: PrivateWo
     assert [s.seed for s in second.samples] == [s.seed for s in first.samples]
 
 
-def test_a_run_that_ran_out_of_time_ends_there_again(real: Real, work: PrivateWorkspace) -> None:
+def test_a_run_that_ran_out_of_time_ends_there_again(real, work):
     first = draw(real, work, Model(), seconds=0.0, num=50)
     idle = Model()
     second = draw(real, work, idle, seconds=60.0, num=50)
@@ -194,7 +185,7 @@ def test_a_run_that_ran_out_of_time_ends_there_again(real: Real, work: PrivateWo
     assert second.outcomes == first.outcomes
 
 
-def test_who_asks_for_more_gets_more_after_the_old_ones(real: Real, work: PrivateWorkspace) -> None:
+def test_who_asks_for_more_gets_more_after_the_old_ones(real, work):
     first = draw(real, work, Model(), num=3)
     more = Model()
     second = draw(real, work, more, num=3 + len(first.kept()))
@@ -203,7 +194,7 @@ def test_who_asks_for_more_gets_more_after_the_old_ones(real: Real, work: Privat
     assert second.outcomes[: len(first.outcomes)] == first.outcomes
 
 
-def test_a_damaged_batch_alone_is_drawn_again(real: Real, work: PrivateWorkspace) -> None:
+def test_a_damaged_batch_alone_is_drawn_again(real, work):
     first = draw(real, work, Model(), num=9)
     file = work.path / DRAWN / "00001.npz"
     file.write_bytes(file.read_bytes()[:100])
@@ -213,7 +204,7 @@ def test_a_damaged_batch_alone_is_drawn_again(real: Real, work: PrivateWorkspace
     assert second.outcomes == first.outcomes
 
 
-def test_another_temperature_discards_what_was_drawn(real: Real, work: PrivateWorkspace) -> None:
+def test_another_temperature_discards_what_was_drawn(real, work):
     draw(real, work, Model(), num=9, temperature=0.5)
     warmer = Model()
     draw(real, work, warmer, num=3, temperature=0.9)
@@ -222,9 +213,7 @@ def test_another_temperature_discards_what_was_drawn(real: Real, work: PrivateWo
     assert len(list((work.path / DRAWN).glob("*.npz"))) == len(warmer.asked)
 
 
-def test_what_was_drawn_otherwise_is_discarded_with_weights(
-    real: Real, work: PrivateWorkspace
-) -> None:
+def test_what_was_drawn_otherwise_is_discarded_with_weights(real, work):
     draw(real, work, Model(), num=9)
     plain = Model()
     draw(real, work, plain, num=3, with_weights=True)
@@ -234,9 +223,7 @@ def test_what_was_drawn_otherwise_is_discarded_with_weights(
     assert idle.asked == []
 
 
-def test_the_owner_gets_the_hashes_of_real_graphs_and_a_note(
-    real: Real, work: PrivateWorkspace
-) -> None:
+def test_the_owner_gets_the_hashes_of_real_graphs_and_a_note(real, work):
     found = draw(real, work, Model())
     hashes = json.loads((work.path / HASHES).read_text())
     assert hashes == sorted(set(hashes))

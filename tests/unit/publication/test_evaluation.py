@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,7 +43,7 @@ Real = tuple[FoundJobs, GraphDataset]
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
+def real(tmp_path_factory) -> Real:
     folder = tmp_path_factory.mktemp("evaluation")
     jobs = read_jobs(ReleaseSettings(write_jobs(folder / "traces", 12), folder / "out"))
     return jobs, dataset_of(jobs, 0)
@@ -68,7 +67,7 @@ def leak(nearness: Verdict, **attacks: Verdict) -> Any:
     )
 
 
-def test_verdicts_are_those_on_all_samples() -> None:
+def test_verdicts_are_those_on_all_samples():
     few = leak(Verdict.TOO_FEW, nearest=Verdict.TOO_FEW)
     everything = leak(Verdict.CHANCE, nearest=Verdict.LEAKS, shadow=Verdict.CHANCE)
     assert bare(leaks=(few, everything)).verdicts == {
@@ -78,9 +77,7 @@ def test_verdicts_are_those_on_all_samples() -> None:
     assert bare().verdicts == {}
 
 
-def test_few_graphs_on_either_side_are_not_compared(
-    real: Real, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_graphs_on_either_side_are_not_compared(real, monkeypatch):
     monkeypatch.setattr(_evaluation, "compare", lambda *_, **__: "compared")
     dags = [sample.dag for sample in samples(real)]
     held = len(real[1].held_out)
@@ -93,9 +90,7 @@ def test_few_graphs_on_either_side_are_not_compared(
     assert _evaluation.similarity_of(real[1], dags * held) is None
 
 
-def test_usefulness_needs_labels_in_all_three_parts(
-    real: Real, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usefulness_needs_labels_in_all_three_parts(real, monkeypatch):
     calls: list[GraphDataset] = []
 
     def told(data: GraphDataset, made: list[GeneratedGraph]) -> Any:
@@ -113,9 +108,7 @@ def test_usefulness_needs_labels_in_all_three_parts(
     assert _evaluation._transfer(real[1], [*kept[1:3], replace(kept[0], dag=bare_dag)]) is None
 
 
-def test_labels_that_teach_nothing_are_no_error(
-    real: Real, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_that_teach_nothing_are_no_error(real, monkeypatch):
     def refuse(*_: object) -> Any:
         raise DataError("All labels are alike.")
 
@@ -127,7 +120,7 @@ def test_labels_that_teach_nothing_are_no_error(
 @pytest.mark.parametrize(
     ("makespans", "takes"), [([3, 5], True), ([3, 0], False), ([0], False), ([], False)]
 )
-def test_times_are_told_only_if_every_job_takes_some(makespans: list[int], takes: bool) -> None:
+def test_times_are_told_only_if_every_job_takes_some(makespans, takes):
     part: Any = SimpleNamespace(
         num_ranks=np.ones(len(makespans), dtype=np.int64),
         makespan_ns=np.array(makespans, dtype=np.float64),
@@ -135,14 +128,12 @@ def test_times_are_told_only_if_every_job_takes_some(makespans: list[int], takes
     assert _evaluation._takes_time(part) is takes
 
 
-def test_graphs_that_are_no_traces_are_not_simulated(real: Real) -> None:
+def test_graphs_that_are_no_traces_are_not_simulated(real):
     data: Any = SimpleNamespace(schema=SimpleNamespace(kind="flow"))
     assert _evaluation._simulated(data, real[0].graphs, samples(real)) == ((), None, (), {})
 
 
-def test_real_jobs_that_cannot_be_traces_are_passed_over(
-    real: Real, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_jobs_that_cannot_be_traces_are_passed_over(real, monkeypatch):
     graphs = real[0].graphs[:3]
 
     def converted(graph: Any) -> Any:
@@ -169,13 +160,11 @@ def evaluation_of(real: Real, seconds: float = math.inf) -> SampleEvaluation:
 
 
 @pytest.fixture(scope="module")
-def evaluated(real: Real) -> SampleEvaluation:
+def evaluated(real) -> SampleEvaluation:
     return evaluation_of(real)
 
 
-def test_without_time_only_what_the_verdict_needs_is_computed(
-    real: Real, evaluated: SampleEvaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_time_only_what_the_verdict_needs_is_computed(real, evaluated, monkeypatch):
     assert evaluated.left_out == ()
     monkeypatch.setattr(_evaluation, "leak_curve", partial(leak_curve, numbers=(2, 3)))
     found = evaluation_of(real, 0.0)
@@ -187,7 +176,7 @@ def test_without_time_only_what_the_verdict_needs_is_computed(
     assert [row.samples for row in evaluation_of(real).leaks] == [2, 3, 4]
 
 
-def test_few_samples_have_figures_on_rules_and_copies(evaluated: SampleEvaluation) -> None:
+def test_few_samples_have_figures_on_rules_and_copies(evaluated):
     assert evaluated.structure.valid_B.shape == (4,)
     assert evaluated.real_structure.validity == 1.0
     assert evaluated.novelty.copied == 0
@@ -195,16 +184,14 @@ def test_few_samples_have_figures_on_rules_and_copies(evaluated: SampleEvaluatio
     assert "nearness" in evaluated.verdicts
 
 
-def test_few_samples_have_no_figures_on_likeness_and_use(evaluated: SampleEvaluation) -> None:
+def test_few_samples_have_no_figures_on_likeness_and_use(evaluated):
     assert evaluated.similarity is None
     assert evaluated.ratio is None
     assert evaluated.ratio_with_copies is None
     assert evaluated.transfer is None
 
 
-def test_jobs_of_one_rank_are_simulated_but_not_compared_across_systems(
-    evaluated: SampleEvaluation,
-) -> None:
+def test_jobs_of_one_rank_are_simulated_but_not_compared_across_systems(evaluated):
     """Systems differ in their networks, which a single rank does not use."""
     assert evaluated.failed == ()
     makespan, share = evaluated.simulations
@@ -220,7 +207,7 @@ NEEDS = (RunRequirement("membership attacks", 535, 32, "distinct runs"),)
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> ReleaseSettings:
+def settings(tmp_path) -> ReleaseSettings:
     (tmp_path / "traces").mkdir()
     return ReleaseSettings(tmp_path / "traces", tmp_path / "out", num=20)
 
@@ -252,22 +239,20 @@ def evaluation(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
     )
 
 
-def test_all_at_chance_may_be_published(settings: ReleaseSettings) -> None:
+def test_all_at_chance_may_be_published(settings):
     found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.CHANCE)), NEEDS)
     assert found.outcome is ReleaseDecision.YES
     assert found.line.startswith("The samples may be published: 20 samples, no error, no copy")
     assert "\n" not in found.line
 
 
-def test_too_few_to_tell_is_a_reserve(settings: ReleaseSettings) -> None:
+def test_too_few_to_tell_is_a_reserve(settings):
     found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is ReleaseDecision.RESERVED
     assert "32 distinct runs, about 535 needed" in found.line
 
 
-def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(
-    settings: ReleaseSettings,
-) -> None:
+def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(settings):
     last = row(20, Verdict.TOO_FEW)
     attack = replace(last.attacks[0], need=GraphsNeeded("held-out graphs", 40, 900))
     rows = replace(last, attacks=(attack,))
@@ -278,9 +263,7 @@ def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(
     )
 
 
-def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
-    settings: ReleaseSettings,
-) -> None:
+def test_a_successful_attack_refuses_and_names_the_setting_that_helps(settings):
     rows = (row(8, Verdict.TOO_FEW), row(20, Verdict.LEAKS))
     found = verdict_of(settings, drawn(20), evaluation(*rows), NEEDS)
     assert found.outcome is ReleaseDecision.NO
@@ -290,9 +273,7 @@ def test_a_successful_attack_refuses_and_names_the_setting_that_helps(
     assert any("--steps 60" in word for word in found.remedies)
 
 
-def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
-    settings: ReleaseSettings,
-) -> None:
+def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(settings):
     found = verdict_of(settings, drawn(2, 98), evaluation(row(2, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is ReleaseDecision.NO
     assert "only 2 of 100 drawn samples could be kept" in found.line
@@ -301,7 +282,7 @@ def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(
     assert verdict_of(settings, drawn(0), None, NEEDS).outcome is ReleaseDecision.NO
 
 
-def test_every_reason_is_told_and_each_remedy_once(settings: ReleaseSettings) -> None:
+def test_every_reason_is_told_and_each_remedy_once(settings):
     result = evaluation(row(20, Verdict.LEAKS), copied=0.1, wrong=2)
     found = verdict_of(settings, drawn(20), result, NEEDS)
     assert [reason.what.split(" (")[0] for reason in found.reasons] == [
@@ -313,7 +294,7 @@ def test_every_reason_is_told_and_each_remedy_once(settings: ReleaseSettings) ->
     assert found.line.count(";") == 2
 
 
-def test_samples_nearer_to_training_graphs_are_refused(settings: ReleaseSettings) -> None:
+def test_samples_nearer_to_training_graphs_are_refused(settings):
     last = row(20, Verdict.CHANCE)
     near = replace(last.nearness, dcr_share=0.75, verdict=Verdict.LEAKS)
     found = verdict_of(settings, drawn(20), evaluation(replace(last, nearness=near)), NEEDS)
@@ -322,7 +303,7 @@ def test_samples_nearer_to_training_graphs_are_refused(settings: ReleaseSettings
     assert "%], 50% is chance)" in found.line
 
 
-def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings: ReleaseSettings) -> None:
+def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings):
     rows = (row(8, Verdict.LEAKS), row(20, Verdict.LEAKS))
     found = verdict_of(settings, drawn(20), evaluation(*rows), NEEDS)
     assert not any(word.startswith("--num") for word in found.remedies)
@@ -338,9 +319,7 @@ def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings: Release
         ),
     ],
 )
-def test_a_foreign_word_in_a_written_file_is_refused(
-    settings: ReleaseSettings, sentences: tuple[str, ...], words: str
-) -> None:
+def test_a_foreign_word_in_a_written_file_is_refused(settings, sentences, words):
     result = evaluation(row(20, Verdict.CHANCE))
     found = verdict_of(settings, drawn(20), result, NEEDS, sentences)
     assert found.outcome is ReleaseDecision.NO
@@ -348,7 +327,7 @@ def test_a_foreign_word_in_a_written_file_is_refused(
     assert "layerdag convert --scrub" in found.remedies[0]
 
 
-def test_parts_that_are_not_alike_are_a_reserve(settings: ReleaseSettings) -> None:
+def test_parts_that_are_not_alike_are_a_reserve(settings):
     found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.REVERSED)), NEEDS)
     assert found.outcome is ReleaseDecision.RESERVED
     assert found.reserves == (
@@ -357,7 +336,7 @@ def test_parts_that_are_not_alike_are_a_reserve(settings: ReleaseSettings) -> No
     assert found.found[-1] == "no better than chance: nearness"
 
 
-def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings: ReleaseSettings) -> None:
+def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings):
     few = replace(settings, num=2)
     assert (
         verdict_of(few, drawn(2), evaluation(row(2, Verdict.CHANCE)), NEEDS).outcome
@@ -380,9 +359,7 @@ def learned(auc: float, low: float) -> Attack:
     )
 
 
-def test_an_attack_that_several_share_a_level_with_needs_more_evidence_to_refuse(
-    settings: ReleaseSettings,
-) -> None:
+def test_an_attack_that_several_share_a_level_with_needs_more_evidence_to_refuse(settings):
     sure = verdict_of(settings, drawn(20), with_attacks(learned(0.6, 0.55)), NEEDS)
     assert sure.outcome is ReleaseDecision.NO
     assert "the attack unique_motifs tells which graphs were trained on" in sure.line
@@ -391,7 +368,7 @@ def test_an_attack_that_several_share_a_level_with_needs_more_evidence_to_refuse
     assert "unique_motifs alone would tell training graphs apart" in barely.line
 
 
-def test_single_graphs_that_are_found_refuse_whatever_the_area(settings: ReleaseSettings) -> None:
+def test_single_graphs_that_are_found_refuse_whatever_the_area(settings):
     found = DetectionRate(0.01, 0.2, Interval(0.1, 0.3), 1e-9, None)
     attack = replace(row(20, Verdict.CHANCE).attacks[0], rates=(found,))
     verdict = verdict_of(settings, drawn(20), with_attacks(attack), NEEDS)
@@ -399,9 +376,7 @@ def test_single_graphs_that_are_found_refuse_whatever_the_area(settings: Release
     assert "finds single training graphs, from 20 samples (TPR at 1% FPR 20.0%" in verdict.line
 
 
-def test_what_is_read_of_training_jobs_refuses_and_what_cannot_be_told_is_a_reserve(
-    settings: ReleaseSettings,
-) -> None:
+def test_what_is_read_of_training_jobs_refuses_and_what_cannot_be_told_is_a_reserve(settings):
     def read(value: float) -> Inference:
         return Inference.from_intervals(
             "model:depth", "depth", (0.5, 0.2, 0.1), (value, 0.1), margin=0.05, samples=20,
@@ -424,7 +399,7 @@ def folded(verdict: Verdict, auc: float = 0.51) -> CrossFit:
     return CrossFit(5, 32, 20, (attack,), 9.0)
 
 
-def test_what_cross_fitting_told_is_no_reserve_any_more(settings: ReleaseSettings) -> None:
+def test_what_cross_fitting_told_is_no_reserve_any_more(settings):
     result = evaluation(row(20, Verdict.TOO_FEW))
     result.cross_fit = folded(Verdict.CHANCE)
     found = verdict_of(settings, drawn(20), result, NEEDS)
@@ -434,9 +409,7 @@ def test_what_cross_fitting_told_is_no_reserve_any_more(settings: ReleaseSetting
     )
 
 
-def test_what_cross_fitting_does_not_tell_is_a_reserve_of_its_own(
-    settings: ReleaseSettings,
-) -> None:
+def test_what_cross_fitting_does_not_tell_is_a_reserve_of_its_own(settings):
     last = row(20, Verdict.TOO_FEW)
     need = GraphsNeeded("held-out graphs", 12, 400)
     near = replace(last.nearness, verdict=Verdict.TOO_FEW, need=need)
@@ -451,7 +424,7 @@ def test_what_cross_fitting_does_not_tell_is_a_reserve_of_its_own(
     )
 
 
-def test_an_attack_that_succeeds_on_folds_refuses(settings: ReleaseSettings) -> None:
+def test_an_attack_that_succeeds_on_folds_refuses(settings):
     result = evaluation(row(20, Verdict.TOO_FEW))
     result.cross_fit = folded(Verdict.LEAKS, 0.7)
     found = verdict_of(settings, drawn(20), result, NEEDS)

@@ -36,12 +36,11 @@ from layerdag.publication.pages import (
     owners_content,
     public_content,
 )
-from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings
+from layerdag.publication.settings import ReleaseSettings
 from layerdag.publication.training import student_data, train_student
 from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit, WeightsVerdict
 from layerdag.report.content import IS_IT_LIKE, IS_IT_USEFUL
 from layerdag.report.page import render
-from layerdag.sampling.generated import GeneratedGraph
 from layerdag.surrogates.data import REAL, SYNTHETIC
 
 COLUMNS = ["name", "nodes", "edges", "ranks", "label", "family"]
@@ -66,7 +65,7 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
     return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)
 
 
-def test_what_the_specification_requires_is_there(tmp_path: Path) -> None:
+def test_what_the_specification_requires_is_there(tmp_path):
     made = card(tmp_path)
     assert all(made[name] for name in REQUIRED)
     assert made["@type"] == "sc:Dataset"
@@ -76,7 +75,7 @@ def test_what_the_specification_requires_is_there(tmp_path: Path) -> None:
     json.dumps(made, allow_nan=False)
 
 
-def test_every_prefix_that_it_uses_is_declared(tmp_path: Path) -> None:
+def test_every_prefix_that_it_uses_is_declared(tmp_path):
     made = card(tmp_path)
     used = {name.split(":")[0] for name in made if ":" in name}
     assert used == {"rai"}
@@ -84,7 +83,7 @@ def test_every_prefix_that_it_uses_is_declared(tmp_path: Path) -> None:
         assert made["@context"][prefix].startswith("http")
 
 
-def test_the_table_can_be_checked_by_its_hash(tmp_path: Path) -> None:
+def test_the_table_can_be_checked_by_its_hash(tmp_path):
     table, files = card(tmp_path)["distribution"]
     data = (tmp_path / "samples.csv").read_bytes()
     assert table["sha256"] == hashlib.sha256(data).hexdigest()
@@ -101,8 +100,8 @@ def test_the_table_can_be_checked_by_its_hash(tmp_path: Path) -> None:
     ],
 )
 def test_traces_and_flow_graphs_are_files_of_their_own_kind(
-    tmp_path: Path, kind: str, name: str, pattern: str, encoding: str
-) -> None:
+    tmp_path, kind, name, pattern, encoding
+):
     made = card(tmp_path, kind)
     files = made["distribution"][1]
     assert (made["name"], files["includes"], files["encodingFormat"]) == (name, pattern, encoding)
@@ -110,7 +109,7 @@ def test_traces_and_flow_graphs_are_files_of_their_own_kind(
     assert "all is well" in made["description"]
 
 
-def test_records_are_the_columns_of_the_table(tmp_path: Path) -> None:
+def test_records_are_the_columns_of_the_table(tmp_path):
     [records] = card(tmp_path)["recordSet"]
     assert [field["name"] for field in records["field"]] == COLUMNS
     types = {field["name"]: field["dataType"] for field in records["field"]}
@@ -125,19 +124,19 @@ def test_records_are_the_columns_of_the_table(tmp_path: Path) -> None:
         assert source["extract"]["column"] == field["name"]
 
 
-def test_the_card_says_who_where_and_how_to_cite(tmp_path: Path) -> None:
+def test_the_card_says_who_where_and_how_to_cite(tmp_path):
     (tmp_path / "traces").mkdir()
     stated = {"creator": "Acme", "url": "https://acme.example/data", "cite": "Acme (2026)"}
     made = card(tmp_path, settings=ReleaseSettings(tmp_path / "traces", tmp_path / "out", **stated))
     assert (made["creator"]["name"], made["url"], made["citeAs"]) == tuple(stated.values())
 
 
-def test_a_license_is_what_the_owner_said_or_nothing(tmp_path: Path) -> None:
+def test_a_license_is_what_the_owner_said_or_nothing(tmp_path):
     assert card(tmp_path)["license"] == "CC-BY-4.0"
     assert "license" not in card(tmp_path, license_="")
 
 
-def test_limits_and_attacks_are_told(tmp_path: Path) -> None:
+def test_limits_and_attacks_are_told(tmp_path):
     attack = SimpleNamespace(
         name="nearest", auc=0.5321, interval=Interval(0.45, 0.61), in_words=lambda: "at chance"
     )
@@ -188,7 +187,7 @@ def transfer(real: float, made: float) -> Any:
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> ReleaseFindings:
+def results(tmp_path) -> ReleaseFindings:
     (tmp_path / "traces").mkdir()
     settings = ReleaseSettings(tmp_path / "traces", tmp_path / "out", seed=7)
     words = (KEPT,) * 20 + ("copy of a real graph",) * 5
@@ -213,21 +212,19 @@ def results(tmp_path: Path) -> ReleaseFindings:
         ),
     ],
 )  # fmt: skip
-def test_the_first_answer_says_whether_and_why(
-    results: ReleaseFindings, verdict: ReleaseVerdict, told: str, tone: str, reason: str
-) -> None:
+def test_the_first_answer_says_whether_and_why(results, verdict, told, tone, reason):
     first, *_ = _answers(replace(results, verdict=verdict))
     assert (first.question, first.answer, first.tone) == ("May it be shared?", told, tone)
     assert first.reason.startswith(reason)
 
 
-def test_use_cannot_be_told_from_few_labels(results: ReleaseFindings) -> None:
+def test_use_cannot_be_told_from_few_labels(results):
     *_, use = _answers(results)
     assert (use.answer, use.tone) == ("too few to tell", "fair")
     assert use.reason == "There are 7 labeled held-out graphs, and 20 are needed."
 
 
-def test_what_did_not_fit_into_the_budget_is_not_judged(results: ReleaseFindings) -> None:
+def test_what_did_not_fit_into_the_budget_is_not_judged(results):
     left_out = (SIMILARITY, USEFULNESS, "simulated times")
     late = replace(
         results, evaluation=evaluation(left_out=left_out, ratio=None), needs=(NEEDS[0], MET)
@@ -237,11 +234,11 @@ def test_what_did_not_fit_into_the_budget_is_not_judged(results: ReleaseFindings
     assert {f"not looked at: {what}" for what in left_out} < {row.what for row in _summary(late)}
 
 
-def test_nothing_is_said_of_samples_that_were_not_judged(results: ReleaseFindings) -> None:
+def test_nothing_is_said_of_samples_that_were_not_judged(results):
     assert len(list(_answers(replace(results, evaluation=None)))) == 1
 
 
-def test_the_summary_tells_the_price_of_rejection(results: ReleaseFindings) -> None:
+def test_the_summary_tells_the_price_of_rejection(results):
     lines = {row.what: (row.synthetic, row.real, row.note) for row in _summary(results)}
     assert lines["samples"] == ("20", "", "25 drawn, 1.2 for each one kept")
     assert lines["real graphs"][0] == "30 runs, 5 programs"
@@ -254,13 +251,13 @@ def test_the_summary_tells_the_price_of_rejection(results: ReleaseFindings) -> N
     assert lines["graphs for usefulness"][2] == "needs 20: too few to tell"
 
 
-def test_a_price_of_nothing_kept_is_told(results: ReleaseFindings) -> None:
+def test_a_price_of_nothing_kept_is_told(results):
     none = AcceptedSamples(results.drawn.samples[:2], ("cut off",) * 2, 0, 0.25, 1.0)
     lines = {row.what: row.note for row in _summary(replace(results, drawn=none, kept=()))}
     assert lines["samples"] == "2 drawn, none kept"
 
 
-def test_provenance_names_training_seed_and_time(results: ReleaseFindings) -> None:
+def test_provenance_names_training_seed_and_time(results):
     told = dict(_provenance(results))
     assert told["training"] == "from pretrained, 90 steps, best at 80"
     assert told["near copies"] == "nearer than 0.250 to a real graph"
@@ -283,9 +280,7 @@ def with_samples(results: ReleaseFindings, jobs: GraphDataset) -> ReleaseFinding
     return replace(results, data=jobs, kept=kept, evaluation=evaluation(**nothing))
 
 
-def test_the_public_report_shows_no_single_real_job(
-    results: ReleaseFindings, jobs: GraphDataset
-) -> None:
+def test_the_public_report_shows_no_single_real_job(results, jobs):
     content = public_content(with_samples(results, jobs))
     assert content.neighbors == ()
     assert content.distributions == ()
@@ -294,18 +289,14 @@ def test_the_public_report_shows_no_single_real_job(
     assert all(picture.title.startswith("sample-") for picture in content.pictures)
 
 
-def test_the_owner_sees_samples_beside_real_jobs(
-    results: ReleaseFindings, jobs: GraphDataset
-) -> None:
+def test_the_owner_sees_samples_beside_real_jobs(results, jobs):
     content = owners_content(with_samples(results, jobs))
     assert content.neighbors
     assert [job.title[:8] for job in content.timelines] == ["A real j", "A sample"]
     assert "not to be shared" in content.title
 
 
-def test_samples_that_are_refused_are_not_in_the_public_report(
-    results: ReleaseFindings, jobs: GraphDataset
-) -> None:
+def test_samples_that_are_refused_are_not_in_the_public_report(results, jobs):
     refused = ReleaseVerdict(ReleaseDecision.NO, (Reason("two copies", ()),))
     content = public_content(replace(with_samples(results, jobs), verdict=refused))
     assert content.timelines == ()
@@ -313,9 +304,7 @@ def test_samples_that_are_refused_are_not_in_the_public_report(
     assert content.lead.endswith("They must not be published.")
 
 
-def test_every_verdict_leads_to_a_section_that_is_there(
-    results: ReleaseFindings, jobs: GraphDataset
-) -> None:
+def test_every_verdict_leads_to_a_section_that_is_there(results, jobs):
     page = render(public_content(replace(with_samples(results, jobs), evaluation=None)))
     for at in re.findall(r'href="#(\w+)"', page):
         assert f'id="{at}"' in page
@@ -323,8 +312,8 @@ def test_every_verdict_leads_to_a_section_that_is_there(
 
 @pytest.mark.parametrize("outcome", [ReleaseDecision.YES, ReleaseDecision.NO])
 def test_what_was_found_on_the_weights_is_told_and_attacks_on_published_ones_shown(
-    results: ReleaseFindings, outcome: ReleaseDecision
-) -> None:
+    results, outcome
+):
     attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.zeros(3))], 0)
     audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 1, 2, 1.25, 60.0)
     verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",))
@@ -342,9 +331,7 @@ def test_what_was_found_on_the_weights_is_told_and_attacks_on_published_ones_sho
 
 
 @pytest.fixture
-def audited(
-    settings: ReleaseSettings, kept: list[GeneratedGraph], work: PrivateWorkspace
-) -> AuditedWeights:
+def audited(settings, kept, work) -> AuditedWeights:
     import numpy as np
 
     attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.ones(3))], 0)
@@ -355,9 +342,7 @@ def audited(
     )
 
 
-def test_it_has_verdict_source_and_figures(
-    audited: AuditedWeights, settings: ReleaseSettings
-) -> None:
+def test_it_has_verdict_source_and_figures(audited, settings):
     card = model_card(audited, replace(settings, license="CC-BY-4.0"))
     for words in (
         "The weights may be published: nothing was found.",
@@ -376,9 +361,7 @@ def test_it_has_verdict_source_and_figures(
         assert words in card, words
 
 
-def test_public_graphs_are_named_but_not_where_they_lie(
-    audited: AuditedWeights, settings: ReleaseSettings
-) -> None:
+def test_public_graphs_are_named_but_not_where_they_lie(audited, settings):
     beside = settings.traces.with_name("acme-public")
     beside.mkdir()
     card = model_card(audited, replace(settings, public=beside))
@@ -386,9 +369,7 @@ def test_public_graphs_are_named_but_not_where_they_lie(
     assert "acme" not in card
 
 
-def test_it_says_nothing_of_a_ratio_that_is_unknown(
-    audited: AuditedWeights, settings: ReleaseSettings
-) -> None:
+def test_it_says_nothing_of_a_ratio_that_is_unknown(audited, settings):
     assert audited.audit is not None
     unknown = replace(audited, audit=replace(audited.audit, ratio=None))
     assert "distance to held-out" not in model_card(unknown, settings)

@@ -32,7 +32,7 @@ Make = Callable[..., ReleaseFindings]
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> ReleaseFindings:
+def plain(tmp_path_factory) -> ReleaseFindings:
     """Three samples that may be published."""
     folder = tmp_path_factory.mktemp("writing")
     settings = ReleaseSettings(write_jobs(folder / "traces", 12), folder / "out", num=3)
@@ -47,7 +47,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> ReleaseFindings:
 
 
 @pytest.fixture
-def make(plain: ReleaseFindings, tmp_path: Path) -> Make:
+def make(plain, tmp_path) -> Make:
     """Return a function that writes the three samples to a folder of the test's own."""
     work = PrivateWorkspace(tmp_path / "out.private", {}, is_resumed=False)
     work.path.mkdir()
@@ -74,7 +74,7 @@ def table(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def test_what_may_be_published_is_all_there(make: Make, tmp_path: Path) -> None:
+def test_what_may_be_published_is_all_there(make, tmp_path):
     results = make()
     assert results.verdict.outcome is ReleaseDecision.YES
     assert names(tmp_path / "out") == PUBLIC
@@ -83,9 +83,7 @@ def test_what_may_be_published_is_all_there(make: Make, tmp_path: Path) -> None:
     assert manifest(tmp_path / "out")["weights"] is False
 
 
-def test_the_table_has_a_row_for_each_job_with_its_own_sizes(
-    make: Make, plain: ReleaseFindings, tmp_path: Path
-) -> None:
+def test_the_table_has_a_row_for_each_job_with_its_own_sizes(make, plain, tmp_path):
     make()
     rows = table(tmp_path / "out")
     assert [row["name"] for row in rows] == [sample.name for sample in plain.kept]
@@ -96,9 +94,7 @@ def test_the_table_has_a_row_for_each_job_with_its_own_sizes(
         assert int(row["ranks"]) == read_workload(job).num_ranks == 1
 
 
-def test_conditions_are_told_to_three_digits_and_sizes_once(
-    make: Make, plain: ReleaseFindings, tmp_path: Path
-) -> None:
+def test_conditions_are_told_to_three_digits_and_sizes_once(make, plain, tmp_path):
     conditions = {"label": 0.00123456, "family": "wide", "num_nodes": 7.0, "world_size": 1.0}
     dag = plain.kept[0].dag.with_conditions({**plain.kept[0].dag.conditions, **conditions})
     make(kept=(replace(plain.kept[0], dag=dag), *plain.kept[1:]))
@@ -108,9 +104,7 @@ def test_conditions_are_told_to_three_digits_and_sizes_once(
     assert not {"num_nodes", "num_layers", "world_size"} & set(first)
 
 
-def test_a_refused_release_gives_nothing_away_and_keeps_the_samples_aside(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_refused_release_gives_nothing_away_and_keeps_the_samples_aside(make, tmp_path):
     make(verdict=ReleaseVerdict(ReleaseDecision.NO, (Reason("two samples are copies", ()),)))
     assert names(tmp_path / "out") == REFUSED
     assert manifest(tmp_path / "out")["released"] is False
@@ -118,9 +112,7 @@ def test_a_refused_release_gives_nothing_away_and_keeps_the_samples_aside(
     assert len(names(tmp_path / "out.private" / "refused-samples")) == 3
 
 
-def test_a_foreign_word_turns_a_yes_into_a_no(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_word_turns_a_yes_into_a_no(make, tmp_path, monkeypatch):
     monkeypatch.setattr(
         _writing, "find_leaked_strings", lambda *_: [LeakedString("samples.csv", "zeus")]
     )
@@ -131,9 +123,7 @@ def test_a_foreign_word_turns_a_yes_into_a_no(
     assert names(tmp_path / "out") == REFUSED
 
 
-def test_words_are_looked_for_in_the_written_files(
-    make: Make, plain: ReleaseFindings, tmp_path: Path
-) -> None:
+def test_words_are_looked_for_in_the_written_files(make, plain, tmp_path):
     """The name of a sample is a private word: it stands in the table and in names of files."""
     name = plain.kept[0].name
     jobs = replace(plain.jobs, private=frozenset({name}))
@@ -143,9 +133,7 @@ def test_words_are_looked_for_in_the_written_files(
     assert "samples.csv" not in names(tmp_path / "out")
 
 
-def test_numbers_of_a_single_run_turn_a_yes_into_a_no(
-    make: Make, plain: ReleaseFindings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_of_a_single_run_turn_a_yes_into_a_no(make, plain, monkeypatch):
     own = keys_of(written_graph(plain.kept[1]))
     monkeypatch.setattr(_writing, "keys_of_one_run", lambda *_: np.unique(own)[:1])
     results = make()
@@ -153,14 +141,14 @@ def test_numbers_of_a_single_run_turn_a_yes_into_a_no(
     assert "has a node with the numbers of a single real run" in results.verdict.line
 
 
-def test_without_samples_there_is_a_report_of_why(make: Make, tmp_path: Path) -> None:
+def test_without_samples_there_is_a_report_of_why(make, tmp_path):
     make(kept=(), verdict=ReleaseVerdict(ReleaseDecision.NO, (Reason("3 runs are too few", ()),)))
     assert names(tmp_path / "out") == REFUSED
     assert not (tmp_path / "out.private" / "refused-samples").exists()
     assert "3 runs are too few" in (tmp_path / "out" / "verdict.txt").read_text()
 
 
-def test_a_second_release_takes_the_place_of_the_first(make: Make, tmp_path: Path) -> None:
+def test_a_second_release_takes_the_place_of_the_first(make, tmp_path):
     make(verdict=ReleaseVerdict(ReleaseDecision.NO, (Reason("an error", ()),)))
     make()
     assert names(tmp_path / "out") == PUBLIC
@@ -168,8 +156,8 @@ def test_a_second_release_takes_the_place_of_the_first(make: Make, tmp_path: Pat
 
 
 def test_a_kill_at_any_step_leaves_the_older_release_or_the_new_one(
-    make: Make, plain: ReleaseFindings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    make, plain, tmp_path, monkeypatch
+):
     def brief(content: ReportContent, path: Path) -> Path:
         write_page(path, content.title, (".json", "{}"))
         return path
@@ -190,16 +178,14 @@ def test_a_kill_at_any_step_leaves_the_older_release_or_the_new_one(
     assert seen == sorted(seen, reverse=True)
 
 
-def test_public_and_owner_get_a_report_and_the_public_one_names_no_real_job(
-    make: Make, tmp_path: Path
-) -> None:
+def test_public_and_owner_get_a_report_and_the_public_one_names_no_real_job(make, tmp_path):
     make()
     assert {"report.html", "report.json"} <= names(tmp_path / "out.private")
     for name in ("report.html", "report.json"):
         assert "secretproj" not in (tmp_path / "out" / name).read_text()
 
 
-def test_who_asks_is_told_where_all_this_lies(plain: ReleaseFindings, tmp_path: Path) -> None:
+def test_who_asks_is_told_where_all_this_lies(plain, tmp_path):
     work = PrivateWorkspace(tmp_path / "out.private", {}, is_resumed=False)
     work.path.mkdir()
     told: list[str] = []

@@ -27,7 +27,7 @@ from layerdag.training.checkpoint import load_checkpoint
 
 
 @pytest.fixture(autouse=True)
-def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_model(monkeypatch) -> None:
     stand_in(monkeypatch)
     monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", 10_000)  # not in every test: it takes long
     monkeypatch.setattr(_evaluation, "SIMULATED", 1)
@@ -40,7 +40,7 @@ def stand_in(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Release:
+def ran(tmp_path_factory) -> Release:
     with pytest.MonkeyPatch.context() as patch:
         stand_in(patch)
         return made(tmp_path_factory.mktemp("release"))
@@ -57,7 +57,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
 
 
-def test_a_release_holds_samples_card_report_and_verdict(ran: Release) -> None:
+def test_a_release_holds_samples_card_report_and_verdict(ran):
     found = ran
     assert found.verdict is not None
     assert found.verdict.outcome is ReleaseDecision.RESERVED, str(found)
@@ -76,7 +76,7 @@ def test_a_release_holds_samples_card_report_and_verdict(ran: Release) -> None:
     json.dumps(told, allow_nan=False)
 
 
-def test_nothing_of_the_owner_is_in_the_release(ran: Release) -> None:
+def test_nothing_of_the_owner_is_in_the_release(ran):
     found = ran
     for path in found.out.rglob("*"):
         if path.is_file():
@@ -86,7 +86,7 @@ def test_nothing_of_the_owner_is_in_the_release(ran: Release) -> None:
     assert {"hashes.json", "read.json", "report.html"} <= files(found.private)
 
 
-def test_the_card_lists_the_samples(ran: Release) -> None:
+def test_the_card_lists_the_samples(ran):
     card = json.loads((ran.out / "croissant.json").read_text())
     assert "http://mlcommons.org/croissant/1.1" in card["conformsTo"]
     columns = (ran.out / "samples.csv").read_text().splitlines()[0].split(",")
@@ -94,7 +94,7 @@ def test_the_card_lists_the_samples(ran: Release) -> None:
     assert card["rai:dataLimitations"]
 
 
-def test_too_few_runs_are_a_verdict_and_not_an_error(tmp_path: Path) -> None:
+def test_too_few_runs_are_a_verdict_and_not_an_error(tmp_path):
     found = made(tmp_path, 3)
     assert not found.released
     assert found.verdict is not None
@@ -104,9 +104,7 @@ def test_too_few_runs_are_a_verdict_and_not_an_error(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_copies_are_rejected_and_their_price_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_are_rejected_and_their_price_is_told(tmp_path, monkeypatch):
     seen: list[GraphDataset] = []
     build = _release.dataset_of
 
@@ -151,9 +149,7 @@ def audited(
     return taught
 
 
-def test_weights_that_may_be_published_lie_beside_the_samples_with_a_card(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_may_be_published_lie_beside_the_samples_with_a_card(tmp_path, monkeypatch):
     taught = audited(monkeypatch, tmp_path, ReleaseDecision.YES)
     found = made(tmp_path, with_weights=True)
     assert found.complete
@@ -173,9 +169,7 @@ def test_weights_that_may_be_published_lie_beside_the_samples_with_a_card(
     assert "were not made for it" not in (found.out / "croissant.json").read_text()
 
 
-def test_weights_that_leak_stay_and_the_samples_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_leak_stay_and_the_samples_go(tmp_path, monkeypatch):
     audited(monkeypatch, tmp_path, ReleaseDecision.NO)
     found = made(tmp_path, with_weights=True)
     assert found.released
@@ -189,9 +183,7 @@ def test_weights_that_leak_stay_and_the_samples_go(
     assert again.weights is None
 
 
-def test_no_student_is_trained_of_samples_that_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_student_is_trained_of_samples_that_are_refused(tmp_path, monkeypatch):
     taught = audited(monkeypatch, tmp_path, ReleaseDecision.YES)
     found = made(tmp_path, 3, with_weights=True)
     assert not taught
@@ -199,9 +191,7 @@ def test_no_student_is_trained_of_samples_that_are_refused(
     assert found.to_dict()["weights"] is None
 
 
-def test_stage_by_stage_ends_as_at_once_and_nothing_is_drawn_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stage_by_stage_ends_as_at_once_and_nothing_is_drawn_again(tmp_path, monkeypatch):
     for stage in ("read", "train", "sample"):
         found = made(tmp_path, until=stage)
         assert found.verdict is None
@@ -214,7 +204,7 @@ def test_stage_by_stage_ends_as_at_once_and_nothing_is_drawn_again(
     assert step_by_step.released
 
 
-def test_other_traces_need_a_new_release(tmp_path: Path) -> None:
+def test_other_traces_need_a_new_release(tmp_path):
     made(tmp_path, until="read")
     write_jobs(tmp_path / "traces", 3, start=500)
     with pytest.raises(UsageError, match="other traces than there are now"):
@@ -231,14 +221,12 @@ def test_other_traces_need_a_new_release(tmp_path: Path) -> None:
         ({"colour": 1}, "colour"),
     ],
 )
-def test_wrong_settings_are_refused_in_a_sentence(
-    tmp_path: Path, settings: dict[str, object], words: str
-) -> None:
+def test_wrong_settings_are_refused_in_a_sentence(tmp_path, settings, words):
     with pytest.raises(UsageError, match=words):
         made(tmp_path, 1, **settings)
 
 
-def test_a_release_inside_its_traces_is_refused(tmp_path: Path) -> None:
+def test_a_release_inside_its_traces_is_refused(tmp_path):
     folder = write_jobs(tmp_path / "traces", 1)
     with pytest.raises(UsageError, match="outside of the traces"):
         ld.release(folder, folder / "out")

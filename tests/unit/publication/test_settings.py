@@ -11,7 +11,7 @@ from layerdag.traces.chakra.corpus import embedded_corpus
 REQUEST = {"seed": 0, "steps": 3}
 
 
-def test_what_stages_noted_is_there_when_the_same_is_asked_for_again(tmp_path: Path) -> None:
+def test_what_stages_noted_is_there_when_the_same_is_asked_for_again(tmp_path):
     place, out = tmp_path / "out.private", tmp_path / "out"
     with workspace_lock(place, out, REQUEST, overwrite=False) as work:
         assert not work.is_resumed
@@ -24,7 +24,7 @@ def test_what_stages_noted_is_there_when_the_same_is_asked_for_again(tmp_path: P
             work.require_same("read", "fingerprint", "b")
 
 
-def test_another_request_needs_leave_to_start_anew(tmp_path: Path) -> None:
+def test_another_request_needs_leave_to_start_anew(tmp_path):
     place, out = tmp_path / "out.private", tmp_path / "out"
     with workspace_lock(place, out, REQUEST, overwrite=False) as work:
         work.note("read", {})
@@ -38,7 +38,7 @@ def test_another_request_needs_leave_to_start_anew(tmp_path: Path) -> None:
         assert work.stages == {}
 
 
-def test_folders_of_something_else_are_never_touched(tmp_path: Path) -> None:
+def test_folders_of_something_else_are_never_touched(tmp_path):
     place, out = tmp_path / "out.private", tmp_path / "out"
     for folder in (place, out):
         folder.mkdir()
@@ -49,7 +49,7 @@ def test_folders_of_something_else_are_never_touched(tmp_path: Path) -> None:
         (folder / "thesis.txt").unlink()
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_one_process_at_a_time(tmp_path):
     place, out = tmp_path / "out.private", tmp_path / "out"
     with (
         workspace_lock(place, out, REQUEST, overwrite=False),
@@ -59,12 +59,12 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_the_private_folder_says_that_it_is(tmp_path: Path) -> None:
+def test_the_private_folder_says_that_it_is(tmp_path):
     with workspace_lock(tmp_path / "p", tmp_path / "o", REQUEST, overwrite=False) as work:
         assert "stays with the owner" in (work.path / "README.txt").read_text()
 
 
-def test_a_folder_inside_has_stages_of_its_own(tmp_path: Path) -> None:
+def test_a_folder_inside_has_stages_of_its_own(tmp_path):
     for _ in range(2):
         with workspace_lock(tmp_path / "p", tmp_path / "o", {"seed": 0}, overwrite=False) as work:
             own = work.inside("folds/3-0")
@@ -74,7 +74,7 @@ def test_a_folder_inside_has_stages_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def traces(tmp_path: Path) -> Path:
+def traces(tmp_path) -> Path:
     (tmp_path / "traces" / "inner").mkdir(parents=True)
     return tmp_path / "traces"
 
@@ -92,9 +92,7 @@ def traces(tmp_path: Path) -> Path:
         ("temperature", 10.0, 10.1),
     ],
 )
-def test_a_bound_is_allowed_and_what_lies_beyond_refused(
-    traces: Path, name: str, least: float, refused: float
-) -> None:
+def test_a_bound_is_allowed_and_what_lies_beyond_refused(traces, name, least, refused):
     made = ReleaseSettings(traces, traces.with_name("out"), **{name: least})
     assert getattr(made, name) == least
     with pytest.raises(UsageError, match=f"'{name}' must .* found {refused:g}"):
@@ -102,21 +100,19 @@ def test_a_bound_is_allowed_and_what_lies_beyond_refused(
 
 
 @pytest.mark.parametrize("folds", [None, 0, 2, 20])
-def test_folds_are_none_or_a_few(traces: Path, folds: int | None) -> None:
+def test_folds_are_none_or_a_few(traces, folds):
     made = ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
     assert made.cross_fit == folds
     assert made.request() == ReleaseSettings(traces, traces.with_name("out")).request()
 
 
 @pytest.mark.parametrize("folds", [-1, 1, 21])
-def test_other_numbers_of_folds_are_refused(traces: Path, folds: int) -> None:
+def test_other_numbers_of_folds_are_refused(traces, folds):
     with pytest.raises(UsageError, match=f"'cross_fit' must be 0 .* found {folds}"):
         ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
 
 
-def test_public_graphs_are_a_folder_beside_the_traces_for_weights(
-    traces: Path, tmp_path: Path
-) -> None:
+def test_public_graphs_are_a_folder_beside_the_traces_for_weights(traces, tmp_path):
     public, out = tmp_path / "public", traces.with_name("out")
     public.mkdir()
     made = ReleaseSettings(traces, out, with_weights=True, public=public)
@@ -129,7 +125,7 @@ def test_public_graphs_are_a_folder_beside_the_traces_for_weights(
         ReleaseSettings(traces, out, with_weights=True, public=traces)
 
 
-def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path: Path) -> None:
+def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path):
     corpus, out = embedded_corpus(), tmp_path / "out"
     with pytest.raises(UsageError, match="the shipped checkpoint learned from these jobs"):
         ReleaseSettings(corpus, out, with_weights=True)
@@ -137,7 +133,7 @@ def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path
     assert not ReleaseSettings(corpus, out).with_weights
 
 
-def test_what_training_starts_from_belongs_to_the_request(traces: Path) -> None:
+def test_what_training_starts_from_belongs_to_the_request(traces):
     out = traces.with_name("out")
     usual = ReleaseSettings(traces, out).request()
     assert usual["init"] == "pretrained"
@@ -146,14 +142,14 @@ def test_what_training_starts_from_belongs_to_the_request(traces: Path) -> None:
     assert own == str((traces / "base").resolve())
 
 
-def test_an_endless_budget_and_an_unknown_stage_are_refused(traces: Path) -> None:
+def test_an_endless_budget_and_an_unknown_stage_are_refused(traces):
     with pytest.raises(UsageError, match="'budget' must be at least 20 seconds, found inf"):
         ReleaseSettings(traces, traces.with_name("out"), budget=float("inf"))
     with pytest.raises(UsageError, match="one of read, train, sample, evaluate, found 'write'"):
         ReleaseSettings(traces, traces.with_name("out"), until="write")
 
 
-def test_traces_are_a_folder(traces: Path) -> None:
+def test_traces_are_a_folder(traces):
     (traces / "a.et").touch()
     with pytest.raises(UsageError, match="is a file; name the folder that holds it"):
         ReleaseSettings(traces / "a.et", traces.with_name("out"))
@@ -161,19 +157,19 @@ def test_traces_are_a_folder(traces: Path) -> None:
         ReleaseSettings(traces / "absent", traces.with_name("out"))
 
 
-def test_a_release_lies_neither_inside_nor_around_its_traces(traces: Path) -> None:
+def test_a_release_lies_neither_inside_nor_around_its_traces(traces):
     for out in (traces, traces / "inner" / "out", traces.parent, traces / ".." / "traces"):
         with pytest.raises(UsageError, match="must lie outside of the traces"):
             ReleaseSettings(traces, out)
     assert ReleaseSettings(traces, traces.with_name("traces-out")).out.name == "traces-out"
 
 
-def test_what_stays_with_the_owner_lies_beside_the_release(traces: Path) -> None:
+def test_what_stays_with_the_owner_lies_beside_the_release(traces):
     made = ReleaseSettings(traces, traces.with_name("out.v1"))
     assert made.private == traces.with_name("out.v1.private")
 
 
-def test_the_model_depends_on_seed_size_steps_and_start_alone(traces: Path) -> None:
+def test_the_model_depends_on_seed_size_steps_and_start_alone(traces):
     plain = ReleaseSettings(traces, traces.with_name("out"))
     usual = {"seed": 0, "max_nodes": 2000, "steps": 120, "init": "pretrained"}
     assert plain.request() == usual

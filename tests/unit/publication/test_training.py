@@ -1,7 +1,6 @@
 """Public graphs beside samples: as many of each, in the words of the samples."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.publication import training as recipe, weights_audit as _shadows
-from layerdag.publication.settings import STUDENT, TRAINING, PrivateWorkspace, ReleaseSettings
+from layerdag.publication.settings import STUDENT, TRAINING
 from layerdag.publication.training import (
     public_graphs,
     run_of,
@@ -25,13 +24,12 @@ from layerdag.publication.training import (
     training_settings,
     with_public,
 )
-from layerdag.publication.weights_audit import RealGraphs, shadow_losses
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.publication.weights_audit import shadow_losses
 from layerdag.training.checkpoint import LOG, InitialWeights, Origin
 
 
 @pytest.fixture
-def samples(kept: list[GeneratedGraph]) -> GraphDataset:
+def samples(kept) -> GraphDataset:
     return student_data(kept, seed=0)
 
 
@@ -40,9 +38,7 @@ def public() -> list[AttributedGraph]:
     return [chain(f"p{i:02d}", "abc" + "ab" * (i % 5), label=1.0) for i in range(17)]
 
 
-def test_samples_are_repeated_until_they_are_as_many(
-    samples: GraphDataset, public: list[AttributedGraph]
-) -> None:
+def test_samples_are_repeated_until_they_are_as_many(samples, public):
     mixed = with_public(samples, public)
     assert len(samples.graphs["train"]) == 8
     assert len(mixed.graphs["train"]) == 2 * 8 + 17
@@ -53,7 +49,7 @@ def test_samples_are_repeated_until_they_are_as_many(
     assert mixed.split == samples.split
 
 
-def test_public_graphs_with_other_words_are_left_out(samples: GraphDataset) -> None:
+def test_public_graphs_with_other_words_are_left_out(samples):
     strange = chain("strange", "xyz", label=1.0)
     assert with_public(samples, [strange]) is samples
     assert with_public(samples, []) is samples
@@ -61,9 +57,7 @@ def test_public_graphs_with_other_words_are_left_out(samples: GraphDataset) -> N
     assert both.names["train"][-1] == "known"
 
 
-def test_of_a_large_folder_some_are_drawn(
-    settings: ReleaseSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_large_folder_some_are_drawn(settings, tmp_path, monkeypatch):
     assert public_graphs(settings) == ()
     asked = replace(settings, public=write_jobs(tmp_path / "public", 6), max_nodes=2000)
     assert len(public_graphs(asked)) == 6
@@ -75,12 +69,7 @@ def test_of_a_large_folder_some_are_drawn(
 
 @pytest.mark.usefixtures("drawn")
 def test_target_and_shadow_models_learn_them(
-    settings: ReleaseSettings,
-    real: RealGraphs,
-    samples: GraphDataset,
-    public: list[AttributedGraph],
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
+    settings, real, samples, public, work, monkeypatch
 ) -> None:
     target = train_student(settings, samples, work, 60.0, public)
     assert target.meta.data_fingerprint == with_public(samples, public).fingerprint
@@ -99,7 +88,7 @@ def test_target_and_shadow_models_learn_them(
 START = InitialWeights({}, Origin("pretrained", "f", 5, "d"))
 
 
-def test_a_warm_start_is_tuned_shortly_and_gently(settings: ReleaseSettings) -> None:
+def test_a_warm_start_is_tuned_shortly_and_gently(settings):
     tuned, fresh = (training_settings(settings, 0.2, start) for start in (START, None))
     assert (tuned.max_steps, fresh.max_steps) == (1, 10)
     assert tuned.optimizer.learning_rate < fresh.optimizer.learning_rate
@@ -108,9 +97,7 @@ def test_a_warm_start_is_tuned_shortly_and_gently(settings: ReleaseSettings) -> 
     assert tuned.seed == 3
 
 
-def test_flow_graphs_start_from_random_weights(
-    settings: ReleaseSettings, data: GraphDataset, work: PrivateWorkspace
-) -> None:
+def test_flow_graphs_start_from_random_weights(settings, data, work):
     run = run_of(settings, data, work.path / "student")
     assert run.start is None
     assert start_of(run) == "random weights"
@@ -119,9 +106,7 @@ def test_flow_graphs_start_from_random_weights(
     assert given.spec is run.spec
 
 
-def test_the_start_of_a_run_has_its_first_weights(
-    settings: ReleaseSettings, data: GraphDataset, work: PrivateWorkspace
-) -> None:
+def test_the_start_of_a_run_has_its_first_weights(settings, data, work):
     run = run_of(settings, data, work.path / "student")
     random = start_model(run, 5)
     assert not random.training
@@ -132,12 +117,7 @@ def test_the_start_of_a_run_has_its_first_weights(
     assert all(again[name].equal(value) for name, value in random.state_dict().items())
 
 
-def test_a_stopped_training_says_that_the_same_command_goes_on(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stopped_training_says_that_the_same_command_goes_on(settings, data, work, monkeypatch):
     run = run_of(settings, data, work.path / "student")
     stopped = replace(train_or_resume(run, settings, 60.0), reason="SIGTERM", step=3)
     monkeypatch.setattr(recipe, "train", lambda *_, **__: stopped)
@@ -145,12 +125,7 @@ def test_a_stopped_training_says_that_the_same_command_goes_on(
         train_or_resume(run, settings, 60.0)
 
 
-def test_the_name_of_a_checkpoint_folder_stays_with_the_owner(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_name_of_a_checkpoint_folder_stays_with_the_owner(settings, data, work, monkeypatch):
     jobs = data.replaced(schema=replace(data.schema, kind="trace"))
 
     class Warm:
@@ -166,9 +141,7 @@ def test_the_name_of_a_checkpoint_folder_stays_with_the_owner(
     assert none.start is None
 
 
-def test_its_data_are_the_samples_with_a_schema_of_their_own(
-    data: GraphDataset, kept: list[GeneratedGraph]
-) -> None:
+def test_its_data_are_the_samples_with_a_schema_of_their_own(data, kept):
     samples = student_data(kept, seed=0)
     assert {name for part in samples.names.values() for name in part} == {s.name for s in kept}
     assert len(samples.graphs["val"]) == 2
@@ -178,9 +151,7 @@ def test_its_data_are_the_samples_with_a_schema_of_their_own(
     assert student_data(kept, seed=0).fingerprint == samples.fingerprint
 
 
-def test_numbers_in_its_conditions_are_those_of_the_published_table(
-    kept: list[GeneratedGraph],
-) -> None:
+def test_numbers_in_its_conditions_are_those_of_the_published_table(kept):
     exact = [replace(s, dag=s.dag.with_conditions({"label": 1.23456 + i}))
              for i, s in enumerate(kept)]  # fmt: skip
     samples = student_data(exact, seed=0)
@@ -189,17 +160,12 @@ def test_numbers_in_its_conditions_are_those_of_the_published_table(
     assert found == [float(f"{1.23456 + i:.3g}") for i in range(len(kept))]
 
 
-def test_too_few_samples_are_refused_with_what_to_do(kept: list[GeneratedGraph]) -> None:
+def test_too_few_samples_are_refused_with_what_to_do(kept):
     with pytest.raises(DataError, match=r"7 samples are published.*at least 8; .*--num"):
         student_data(kept[:7], seed=0)
 
 
-def test_it_is_trained_once_and_anew_for_other_samples(
-    settings: ReleaseSettings,
-    kept: list[GeneratedGraph],
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_is_trained_once_and_anew_for_other_samples(settings, kept, work, monkeypatch):
     samples = student_data(kept, seed=0)
     first = train_student(settings, samples, work, 60.0)
     assert work.stages["student"]["fingerprint"] == samples.fingerprint
@@ -213,12 +179,7 @@ def test_it_is_trained_once_and_anew_for_other_samples(
     assert (work.path / STUDENT / "best").is_dir()
 
 
-def test_a_finished_training_is_noted_and_not_repeated(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_finished_training_is_noted_and_not_repeated(settings, data, work, monkeypatch):
     first = train_teacher(settings, data, work, 60.0)
     noted = work.stages["train"]
     assert noted["steps"] == 2
@@ -232,12 +193,7 @@ def test_a_finished_training_is_noted_and_not_repeated(
         assert mine.equal(theirs)
 
 
-def test_a_run_that_was_stopped_is_gone_on_with(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_was_stopped_is_gone_on_with(settings, data, work, monkeypatch):
     train_teacher(settings, data, work, 60.0)
     work.note("train", {"fingerprint": data.fingerprint})  # all that stands before the end
     resumed: list[object] = []
@@ -252,9 +208,7 @@ def test_a_run_that_was_stopped_is_gone_on_with(
     assert resumed == [settings.private / TRAINING / "last"]
 
 
-def test_what_a_killed_run_left_is_discarded_if_it_cannot_be_used(
-    settings: ReleaseSettings, data: GraphDataset, work: PrivateWorkspace
-) -> None:
+def test_what_a_killed_run_left_is_discarded_if_it_cannot_be_used(settings, data, work):
     last = settings.private / TRAINING / "last"
     train_teacher(settings, data, work, 60.0)
     del work.stages["train"]

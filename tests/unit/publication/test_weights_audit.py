@@ -9,14 +9,12 @@ import pytest
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import Interval
-from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy.membership import Attack, DetectionRate, Verdict, graph_losses
 from layerdag.publication import weights_audit
 from layerdag.publication.evaluation import ReleaseDecision
-from layerdag.publication.settings import SHADOWS, PrivateWorkspace, ReleaseSettings
+from layerdag.publication.settings import SHADOWS
 from layerdag.publication.training import student_data, train_student
 from layerdag.publication.weights_audit import (
-    RealGraphs,
     WeightsAudit,
     audited_student,
     audited_weights,
@@ -24,34 +22,27 @@ from layerdag.publication.weights_audit import (
     shadow_losses,
     verdict_on_weights,
 )
-from layerdag.sampling.generated import GeneratedGraph
 from layerdag.training.checkpoint import LoadedCheckpoint
 
 
 @pytest.fixture
-def samples(kept: list[GeneratedGraph]) -> GraphDataset:
+def samples(kept) -> GraphDataset:
     return student_data(kept, seed=0)
 
 
 @pytest.fixture
-def student(
-    settings: ReleaseSettings, samples: GraphDataset, work: PrivateWorkspace
-) -> LoadedCheckpoint:
+def student(settings, samples, work) -> LoadedCheckpoint:
     return train_student(settings, samples, work, 60.0)
 
 
-def test_losses_are_those_of_the_model_for_each_real_graph(
-    real: RealGraphs, student: LoadedCheckpoint, samples: GraphDataset
-) -> None:
+def test_losses_are_those_of_the_model_for_each_real_graph(real, student, samples):
     loss_K = real.losses_under(student.model, samples.schema)
     assert loss_K.shape == (24,)
     one = samples.schema.encode(real.graphs[5])
     assert loss_K[5] == pytest.approx(graph_losses(student.model, samples.schema, [one])[0])
 
 
-def test_a_graph_with_a_word_of_no_sample_has_no_loss(
-    real: RealGraphs, student: LoadedCheckpoint, samples: GraphDataset
-) -> None:
+def test_a_graph_with_a_word_of_no_sample_has_no_loss(real, student, samples):
     strange = replace(real.graphs[0], categories={"kind": ["z"] * real.graphs[0].num_nodes})
     changed = replace(real, graphs=(strange, *real.graphs[1:]))
     loss_K = changed.losses_under(student.model, samples.schema)
@@ -61,13 +52,7 @@ def test_a_graph_with_a_word_of_no_sample_has_no_loss(
 
 @pytest.mark.usefixtures("drawn")
 def test_a_stopped_audit_goes_on_and_its_shadows_tell_attacks_copies_and_worth(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    real: RealGraphs,
-    student: LoadedCheckpoint,
-    samples: GraphDataset,
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
+    settings, data, real, student, samples, work, monkeypatch
 ) -> None:
     settings = replace(settings, shadows=6)
     found = shadow_losses(settings, real, student, samples, work, 60.0)
@@ -103,9 +88,7 @@ def test_a_stopped_audit_goes_on_and_its_shadows_tell_attacks_copies_and_worth(
     json.dumps(audit.to_dict(), allow_nan=False)
 
 
-def test_losses_for_another_student_are_discarded(
-    settings: ReleaseSettings, samples: GraphDataset, work: PrivateWorkspace
-) -> None:
+def test_losses_for_another_student_are_discarded(settings, samples, work):
     folder = work.path / SHADOWS
     weights_audit._start_anew_if_other(folder, settings, samples)
     (folder / "00000.npz").write_bytes(b"losses")
@@ -115,22 +98,13 @@ def test_losses_for_another_student_are_discarded(
     assert not (folder / "00000.npz").exists()
 
 
-def test_a_shadow_without_samples_says_so(
-    settings: ReleaseSettings,
-    real: RealGraphs,
-    student: LoadedCheckpoint,
-    samples: GraphDataset,
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_shadow_without_samples_says_so(settings, real, student, samples, work, monkeypatch):
     monkeypatch.setattr(weights_audit, "published_graphs", lambda _: iter(()))
     with pytest.raises(DataError, match="drew 0 samples that can be written"):
         shadow_losses(settings, real, student, samples, work, 60.0)
 
 
-def test_most_of_each_kind_are_scored_and_members_come_first(
-    data: GraphDataset, graphs: list[AttributedGraph], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_most_of_each_kind_are_scored_and_members_come_first(data, graphs, monkeypatch):
     monkeypatch.setattr(weights_audit, "MOST_SCORED", 6)
     by_name = {graph.name: graph for graph in graphs}
     found = real_graphs(data, by_name, {name: name for name in by_name}, seed=0)
@@ -157,14 +131,14 @@ def audit(*attacks: Attack, copied: int = 0) -> WeightsAudit:
     return WeightsAudit(attacks, 16, (0.5, 0.52), 512, 3, 128, copied, 2, 1.1, 60.0)
 
 
-def test_weights_at_chance_may_be_published() -> None:
+def test_weights_at_chance_may_be_published():
     found = verdict_on_weights(audit(attack(0.46, 0.54)), 200)
     assert found.outcome is ReleaseDecision.YES
     assert found.line.startswith("The weights may be published: a model of the 200 published")
     assert "16 shadow models" in found.line
 
 
-def test_an_attack_within_the_limit_is_a_reserve() -> None:
+def test_an_attack_within_the_limit_is_a_reserve():
     found = verdict_on_weights(audit(attack(0.46, 0.54), attack(0.48, 0.58, "likelihood")), 200)
     assert found.outcome is ReleaseDecision.RESERVED
     assert "But “Likelihood, by the weights” cannot be told from chance" in found.line
@@ -178,7 +152,7 @@ def test_an_attack_within_the_limit_is_a_reserve() -> None:
         (audit(attack(0.46, 0.54), copied=1), "1 of 128 graphs drawn from them copy a real graph"),
     ],
 )
-def test_whatever_leaks_or_cannot_be_ruled_out_keeps_them(found: WeightsAudit, words: str) -> None:
+def test_whatever_leaks_or_cannot_be_ruled_out_keeps_them(found, words):
     verdict = verdict_on_weights(found, 200)
     assert verdict.outcome is ReleaseDecision.NO
     assert words in verdict.line
@@ -186,7 +160,7 @@ def test_whatever_leaks_or_cannot_be_ruled_out_keeps_them(found: WeightsAudit, w
     assert any("--num 100" in remedy for remedy in verdict.remedies)
 
 
-def test_an_attack_that_is_sure_of_a_few_graphs_keeps_them() -> None:
+def test_an_attack_that_is_sure_of_a_few_graphs_keeps_them():
     rate = DetectionRate(0.01, 0.2, Interval(0.15, 0.25), 1e-9, None)
     sure = replace(attack(0.46, 0.54), rates=(rate,))
     verdict = verdict_on_weights(audit(sure), 200)
@@ -194,13 +168,7 @@ def test_an_attack_that_is_sure_of_a_few_graphs_keeps_them() -> None:
     assert "is sure of some training graphs (TPR at 1% FPR 20.0% [15.0, 25.0])" in verdict.line
 
 
-def test_too_few_samples_for_a_student_are_a_verdict_and_no_error(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    real: RealGraphs,
-    kept: list[GeneratedGraph],
-    work: PrivateWorkspace,
-) -> None:
+def test_too_few_samples_for_a_student_are_a_verdict_and_no_error(settings, data, real, kept, work):
     found = audited_student(settings, data, real, kept[:3], work, 60.0)
     assert not found.released
     assert found.checkpoint is None
@@ -208,13 +176,8 @@ def test_too_few_samples_for_a_student_are_a_verdict_and_no_error(
 
 
 def test_an_audit_that_fails_keeps_the_weights_and_not_the_samples(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    real: RealGraphs,
-    kept: list[GeneratedGraph],
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    settings, data, real, kept, work, monkeypatch
+):
     def failing(*_: object) -> WeightsAudit:
         raise DataError("A shadow model drew no sample.")
 
@@ -224,14 +187,7 @@ def test_an_audit_that_fails_keeps_the_weights_and_not_the_samples(
     assert "could not be audited: A shadow model drew no sample." in found.verdict.line
 
 
-def test_the_student_of_the_samples_is_audited(
-    settings: ReleaseSettings,
-    data: GraphDataset,
-    real: RealGraphs,
-    kept: list[GeneratedGraph],
-    work: PrivateWorkspace,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_student_of_the_samples_is_audited(settings, data, real, kept, work, monkeypatch):
     seen: list[LoadedCheckpoint] = []
 
     def audited(*arguments: object) -> WeightsAudit:

@@ -15,12 +15,12 @@ from layerdag.report.comparison import (
     read_reports,
     write_comparison,
 )
-from layerdag.report.content import Answer, ReportContent
+from layerdag.report.content import Answer
 from layerdag.report.page import report_figures, write_report
 
 
 @pytest.fixture
-def runs(content: ReportContent) -> tuple[ReportedRun, ReportedRun]:
+def runs(content) -> tuple[ReportedRun, ReportedRun]:
     """Two runs of other verdicts and provenance."""
     other = replace(
         content,
@@ -44,7 +44,7 @@ def rows(page: str, section: str) -> list[list[str]]:
     ]
 
 
-def test_verdicts_stand_side_by_side_with_their_reasons(runs, tmp_path: Path) -> None:
+def test_verdicts_stand_side_by_side_with_their_reasons(runs, tmp_path):
     page = write_comparison(runs, tmp_path / "runs.html").read_text()
     head, verdict = rows(page, "verdict")
     assert head == ["question", "first", "se&lt;cond"]
@@ -54,16 +54,14 @@ def test_verdicts_stand_side_by_side_with_their_reasons(runs, tmp_path: Path) ->
     assert page.index('id="verdict"') < page.index('id="similarity"')
 
 
-def test_what_differs_in_how_they_were_made_is_a_table_and_the_rest_a_sentence(
-    runs, tmp_path: Path
-) -> None:
+def test_what_differs_in_how_they_were_made_is_a_table_and_the_rest_a_sentence(runs, tmp_path):
     page = write_comparison(runs, tmp_path / "runs.html").read_text()
     assert rows(page, "made")[1:] == [["seed", "0", "1"]]
     same = write_comparison((runs[0], runs[0]), tmp_path / "same.html").read_text()
     assert "Equal in all: seed (0)." in same
 
 
-def test_runs_differ_most_in_what_stands_first(runs, tmp_path: Path) -> None:
+def test_runs_differ_most_in_what_stands_first(runs, tmp_path):
     first, second = runs
     changed = json.loads(json.dumps(second.figures))
     row = next(
@@ -75,14 +73,14 @@ def test_runs_differ_most_in_what_stands_first(runs, tmp_path: Path) -> None:
     assert rows(page, "similarity")[1][0] == "Number of dependencies"
 
 
-def test_a_run_without_attacks_has_a_dash(runs, tmp_path: Path) -> None:
+def test_a_run_without_attacks_has_a_dash(runs, tmp_path):
     page = write_comparison(runs, tmp_path / "runs.html").read_text()
     table = rows(page, "membership")
     assert table[1][0] == "Nearer to training"
     assert all(row[2] == "—" for row in table[1:])
 
 
-def test_the_figures_are_by_what_and_by_run(runs) -> None:
+def test_the_figures_are_by_what_and_by_run(runs):
     figures = comparison_figures(runs)
     assert figures["runs"] == ["first", "se<cond"]
     assert figures["verdicts"] == {"May it be shared?": {"first": "no", "se<cond": "yes"}}
@@ -91,7 +89,7 @@ def test_the_figures_are_by_what_and_by_run(runs) -> None:
     json.dumps(figures, allow_nan=False)
 
 
-def test_a_comparison_replaces_its_own_page_and_no_other_file(runs, tmp_path: Path) -> None:
+def test_a_comparison_replaces_its_own_page_and_no_other_file(runs, tmp_path):
     page = tmp_path / "runs.html"
     write_comparison(runs, page)
     write_comparison(runs, page)
@@ -104,11 +102,11 @@ def test_a_comparison_replaces_its_own_page_and_no_other_file(runs, tmp_path: Pa
 
 
 @pytest.fixture
-def written(content: ReportContent, tmp_path: Path) -> list[Path]:
+def written(content, tmp_path) -> list[Path]:
     return [write_report(content, tmp_path / name / "report.html") for name in ("a", "b")]
 
 
-def test_a_run_is_a_folder_a_page_or_its_figures(written: list[Path]) -> None:
+def test_a_run_is_a_folder_a_page_or_its_figures(written):
     a, b = written
     for places in ([a, b], [a.parent, b.with_suffix(".json")], [str(a), str(b.parent)]):
         runs = read_reports(places)
@@ -116,7 +114,7 @@ def test_a_run_is_a_folder_a_page_or_its_figures(written: list[Path]) -> None:
         assert runs[0].figures["title"] == "A <title>"
 
 
-def test_what_a_report_says_is_found_again(content: ReportContent, written: list[Path]) -> None:
+def test_what_a_report_says_is_found_again(content, written):
     run, _ = read_reports(written)
     assert [*run.answers] == [one.question for one in content.answers]
     assert run.provenance == dict(content.provenance)
@@ -125,28 +123,26 @@ def test_what_a_report_says_is_found_again(content: ReportContent, written: list
     assert run.attacks["nearness"]["auc"] == content.leaks[-1].nearness.dcr_share
 
 
-def test_ratios_are_those_of_the_report(content: ReportContent, written: list[Path]) -> None:
+def test_ratios_are_those_of_the_report(content, written):
     run, _ = read_reports(written)
     expected = [row.matched_ratio for row in content.similarity.rows if row.matched_ratio]
     assert sorted(run.ratios.values()) == pytest.approx(sorted(expected))
     assert "Number of nodes" in run.ratios
 
 
-def test_runs_of_equal_folder_names_are_told_apart(content: ReportContent, tmp_path: Path) -> None:
+def test_runs_of_equal_folder_names_are_told_apart(content, tmp_path):
     places = [
         write_report(content, tmp_path / name / "out" / "report.html") for name in ("one", "two")
     ]
     assert [run.name for run in read_reports(places)] == ["one/out", "two/out"]
 
 
-def test_reports_of_one_folder_are_named_by_their_files(
-    content: ReportContent, tmp_path: Path
-) -> None:
+def test_reports_of_one_folder_are_named_by_their_files(content, tmp_path):
     places = [write_report(content, tmp_path / name) for name in ("first.html", "second.html")]
     assert [run.name for run in read_reports(places)] == ["first", "second"]
 
 
-def test_one_run_or_the_same_one_twice_is_wrong_use(written: list[Path]) -> None:
+def test_one_run_or_the_same_one_twice_is_wrong_use(written):
     with pytest.raises(UsageError, match="two reports or more"):
         read_reports(written[:1])
     with pytest.raises(UsageError, match="the same file"):
@@ -161,21 +157,19 @@ def test_one_run_or_the_same_one_twice_is_wrong_use(written: list[Path]) -> None
         '{"summary": [], "provenance": [["a"]]}', '{"summary": [{}]}', "[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_is_no_report_is_told_with_its_place(
-    written: list[Path], tmp_path: Path, text: str
-) -> None:
+def test_what_is_no_report_is_told_with_its_place(written, tmp_path, text):
     bad = tmp_path / "bad.json"
     bad.write_text(text)
     with pytest.raises(DataError, match=r"bad\.json: is no report of layerdag"):
         read_reports([written[0], bad])
 
 
-def test_a_missing_report_is_told(written: list[Path], tmp_path: Path) -> None:
+def test_a_missing_report_is_told(written, tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
         read_reports([written[0], tmp_path / "nothing"])
 
 
-def test_a_report_without_parts_has_none() -> None:
+def test_a_report_without_parts_has_none():
     figures: dict[str, Any] = json.loads('{"title": "t", "lead": "l", "summary": []}')
     run = ReportedRun("r", figures)
     assert (run.answers, run.ratios, run.provenance, run.attacks) == ({}, {}, {}, {})

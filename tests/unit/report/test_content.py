@@ -15,7 +15,6 @@ from layerdag.privacy.leak_curve import LeakRow
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.report.content import (
     FEWEST_TESTED,
-    ReportContent,
     mean_ratio,
     median_ratio,
     nearest_real,
@@ -36,21 +35,21 @@ def chain(*codes: int, family: str = "gpt", time: int = 0) -> DAG:
     return dag.with_conditions({"family": family})
 
 
-def test_a_sample_stands_beside_the_graph_of_its_family_that_is_most_like_it() -> None:
+def test_a_sample_stands_beside_the_graph_of_its_family_that_is_most_like_it():
     real = [chain(0, 1, 2), chain(0, 0, 0), chain(3, 3, 3, family="mlp")]
     (found,) = nearest_real(real, [chain(0, 0, 0, 0)])
     assert (found.sample, found.real, found.family, found.compared) == (0, 1, "gpt", 2)
     assert 0 < found.distance < found.usual
 
 
-def test_times_do_not_count() -> None:
+def test_times_do_not_count():
     real = [chain(0, 1, time=1), chain(0, 2, time=2)]
     (found,) = nearest_real(real, [chain(0, 1, time=2)], measured=(1,))
     assert found.real == 0
     assert found.distance == pytest.approx(0, abs=1e-6)
 
 
-def test_the_most_frequent_families_come_first_and_those_without_real_graphs_never() -> None:
+def test_the_most_frequent_families_come_first_and_those_without_real_graphs_never():
     real = [chain(0, 1), chain(0, 1, family="mlp")]
     samples = [
         chain(0, 1, family="mlp"), chain(0, 1), chain(0, 2), chain(0, 0, family="cnn"),
@@ -60,7 +59,7 @@ def test_the_most_frequent_families_come_first_and_those_without_real_graphs_nev
     assert [one.family for one in nearest_real(real, samples, most=1)] == ["gpt"]
 
 
-def test_what_is_too_large_to_be_drawn_is_left_out() -> None:
+def test_what_is_too_large_to_be_drawn_is_left_out():
     small, large = chain(0, 1), chain(*range(9))
     assert nearest_real([large], [small], largest=5) == ()
     assert nearest_real([small], [large], largest=5) == ()
@@ -68,12 +67,12 @@ def test_what_is_too_large_to_be_drawn_is_left_out() -> None:
     assert (found.sample, found.real) == (1, 1)
 
 
-def test_a_single_real_graph_is_no_scale() -> None:
+def test_a_single_real_graph_is_no_scale():
     (found,) = nearest_real([chain(0, 1)], [chain(0, 1)])
     assert found.usual is None
 
 
-def test_graphs_without_families_are_all_of_one() -> None:
+def test_graphs_without_families_are_all_of_one():
     bare = [DAG.build(torch.tensor([[0], [code]]), torch.tensor([[0], [1]])) for code in (1, 2)]
     (found,) = nearest_real(bare, bare[:1])
     assert (found.family, found.compared) == ("", 2)
@@ -121,15 +120,13 @@ def transfer(real: float, made: float) -> TransferReport:
         (NEW, (Verdict.CHANCE, Verdict.CHANCE), ("yes", "good"), "membership"),
     ],
 )
-def test_copies_and_attacks_decide_on_sharing_by_all_samples(
-    novel: Novelty, found: tuple[Verdict, ...], told: tuple[str, str], at: str
-) -> None:
+def test_copies_and_attacks_decide_on_sharing_by_all_samples(novel, found, told, at):
     answer = privacy_verdict(novel, leaks(*found))
     assert (answer.answer, answer.tone) == told
     assert answer.at == at
 
 
-def test_one_of_several_attacks_that_chance_explains_is_a_reserve() -> None:
+def test_one_of_several_attacks_that_chance_explains_is_a_reserve():
     weak = replace(
         attack("reconstruction", Verdict.LEAKS), auc=0.55, interval=Interval(0.509, 0.592)
     )
@@ -141,12 +138,12 @@ def test_one_of_several_attacks_that_chance_explains_is_a_reserve() -> None:
     assert privacy_verdict(NEW, (replace(alone[0], attacks=(strong,)),)).answer == "no"
 
 
-def test_without_attacks_there_is_a_reserve_and_a_link_to_the_copies() -> None:
+def test_without_attacks_there_is_a_reserve_and_a_link_to_the_copies():
     answer = privacy_verdict(NEW, ())
     assert (answer.answer, answer.at) == ("yes, with a reserve", "validity")
 
 
-def test_copies_are_counted() -> None:
+def test_copies_are_counted():
     assert privacy_verdict(COPIED, ()).reason.startswith("2 of 40 samples repeat a real job")
 
 
@@ -160,7 +157,7 @@ def test_copies_are_counted() -> None:
         (None, ("too few to tell", "fair")),
     ],
 )
-def test_likeness_follows_from_the_median_ratio(ratio: float | None, told: tuple[str, str]) -> None:
+def test_likeness_follows_from_the_median_ratio(ratio, told):
     answer = similarity_verdict(ratio)
     assert (answer.answer, answer.tone) == told
 
@@ -174,9 +171,7 @@ def test_likeness_follows_from_the_median_ratio(ratio: float | None, told: tuple
         ((1.0, 2.6, 2.7), "far", 0),
     ],
 )
-def test_no_answer_says_close_above_rows_that_say_far(
-    ratios: tuple[float, ...], word: str, far: int
-) -> None:
+def test_no_answer_says_close_above_rows_that_say_far(ratios, word, far):
     rows = [SimpleNamespace(matched_ratio=ratio, is_distance=True) for ratio in ratios]
     report = Mock(spec=QualityReport, rows=rows)
     answer = similarity_verdict(median_ratio(report), report)
@@ -196,11 +191,11 @@ def test_no_answer_says_close_above_rows_that_say_far(
         (-0.1, -0.05, "hardly"),
     ],
 )
-def test_use_follows_from_rank_correlations(real: float, made: float, word: str) -> None:
+def test_use_follows_from_rank_correlations(real, made, word):
     assert utility_verdict(transfer(real, made)).answer == word
 
 
-def test_where_real_graphs_teach_nothing_use_cannot_be_told() -> None:
+def test_where_real_graphs_teach_nothing_use_cannot_be_told():
     found = transfer(0.1, 0.2)
     wide = Score(0.1, Interval(-0.1, 0.3), (0.1,))
     real = replace(found.rows[0], scores=dict.fromkeys(found.rows[0].scores, wide))
@@ -209,21 +204,21 @@ def test_where_real_graphs_teach_nothing_use_cannot_be_told() -> None:
     assert "0.10 [-0.10, 0.30]" in answer.reason
 
 
-def test_a_test_on_few_real_jobs_is_too_few_to_tell() -> None:
+def test_a_test_on_few_real_jobs_is_too_few_to_tell():
     few = replace(transfer(0.9, 0.9), tested_on=FEWEST_TESTED - 1)
     assert utility_verdict(few).answer == "too few to tell"
 
 
-def test_what_could_not_be_tested_says_why() -> None:
+def test_what_could_not_be_tested_says_why():
     answer = utility_verdict(None, "There are 7 labels.")
     assert (answer.answer, answer.reason) == ("too few to tell", "There are 7 labels.")
 
 
-def test_without_predictors_nothing_can_be_told() -> None:
+def test_without_predictors_nothing_can_be_told():
     assert utility_verdict(TransferReport((), (), 4, (0,))).answer == "too few to tell"
 
 
-def test_every_reason_is_one_sentence_with_a_link_to_a_section() -> None:
+def test_every_reason_is_one_sentence_with_a_link_to_a_section():
     every = [
         *(
             privacy_verdict(novel, found)
@@ -243,9 +238,7 @@ def test_every_reason_is_one_sentence_with_a_link_to_a_section() -> None:
         assert "_" not in answer.reason
 
 
-def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(
-    content: ReportContent,
-) -> None:
+def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(content):
     report = content.similarity
     assert report is not None
     one = next(row for row in report.rows if row.is_distance)

@@ -4,7 +4,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from raw_graphs import chain
@@ -29,7 +28,7 @@ from layerdag.report.differences import (
 )
 
 
-def test_the_ribbon_shows_what_is_aligned_and_what_only_one_has(tmp_path: Path) -> None:
+def test_the_ribbon_shows_what_is_aligned_and_what_only_one_has(tmp_path):
     found = compare_aligned(chain("a", "abcde"), chain("b", "abxxde"))
     text = write_difference(found, tmp_path / "page.html").read_text()
     assert len(re.findall(r'class="ribbon"', text)) == 2
@@ -38,7 +37,7 @@ def test_the_ribbon_shows_what_is_aligned_and_what_only_one_has(tmp_path: Path) 
     assert "5 nodes of A above 6 of B, 4 aligned" in text
 
 
-def test_names_are_escaped_and_long_tables_stop(tmp_path: Path) -> None:
+def test_names_are_escaped_and_long_tables_stop(tmp_path):
     found = compare_aligned(chain("<a>", "ab"), chain("b", "ab", label="<script>"))
     many = tuple(UnmatchedRun("a", "graph", at, {"<op>": 1}) for at in range(MOST_ROWS + 5))
     text = write_difference(replace(found, stretches=many), tmp_path / "page.html").read_text()
@@ -47,13 +46,13 @@ def test_names_are_escaped_and_long_tables_stop(tmp_path: Path) -> None:
     assert f"the first {MOST_ROWS}; 5 more in the JSON" in text
 
 
-def test_an_equal_pair_has_a_page_that_says_so(tmp_path: Path) -> None:
+def test_an_equal_pair_has_a_page_that_says_so(tmp_path):
     found = compare_aligned(chain("a", "ab"), chain("a", "ab"), ignore=("time",))
     text = write_difference(found, tmp_path / "page.html").read_text()
     assert "equal in all that counts. Not counted: time." in text
 
 
-def test_a_page_is_written_over_a_page_and_over_nothing_else(tmp_path: Path) -> None:
+def test_a_page_is_written_over_a_page_and_over_nothing_else(tmp_path):
     found = compare_aligned(chain("a", "ab"), chain("b", "abc"))
     page = tmp_path / "page.html"
     assert write_difference(found, page) == page
@@ -66,7 +65,7 @@ def test_a_page_is_written_over_a_page_and_over_nothing_else(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "not json", '{"differing": []}', "[" * 5000])
-def test_figures_of_something_else_are_never_replaced(tmp_path: Path, content: str) -> None:
+def test_figures_of_something_else_are_never_replaced(tmp_path, content):
     figures = tmp_path / "page.json"
     figures.write_text(content)
     with pytest.raises(UsageError, match="never replaced; choose another name"):
@@ -77,7 +76,7 @@ def test_figures_of_something_else_are_never_replaced(tmp_path: Path, content: s
     assert not (tmp_path / "page.html").exists()
 
 
-def test_every_verdict_and_link_leads_to_a_section_that_there_is(tmp_path: Path) -> None:
+def test_every_verdict_and_link_leads_to_a_section_that_there_is(tmp_path):
     for other in ("ab", "abc", "xy"):
         found = compare_aligned(chain("a", "ab"), chain("b", other, label="z"))
         text = write_difference(found, tmp_path / "page.html").read_text()
@@ -103,14 +102,14 @@ def drawn(program: AlignedPrograms) -> ET.Element:
     return ET.fromstring(ribbon(program).html)
 
 
-def test_bars_are_as_long_as_the_programs() -> None:
+def test_bars_are_as_long_as_the_programs():
     upper, lower = rectangles(drawn(aligned((40, 10), (0, 0, 10), (10, -1, 30))), "base")
     assert upper["width"] == 4 * lower["width"]
     assert upper["y"] < lower["y"]
     assert upper["x"] + upper["width"] <= WIDTH
 
 
-def test_what_only_one_has_is_marked_on_its_bar() -> None:
+def test_what_only_one_has_is_marked_on_its_bar():
     figure = drawn(aligned((8, 6), (0, 0, 4), (4, -1, 4), (-1, 4, 2)))
     upper, lower = rectangles(figure, "base")
     (gone,), (new,) = rectangles(figure, "gone"), rectangles(figure, "new")
@@ -121,7 +120,7 @@ def test_what_only_one_has_is_marked_on_its_bar() -> None:
     assert new["x"] - lower["x"] == 2 * new["width"]
 
 
-def test_a_ribbon_goes_from_the_end_of_one_bar_to_the_start_of_the_other() -> None:
+def test_a_ribbon_goes_from_the_end_of_one_bar_to_the_start_of_the_other():
     figure = drawn(aligned((4, 4), (0, 0, 4)))
     upper, lower = rectangles(figure, "base")
     (band,) = figure.iter("path")
@@ -129,7 +128,7 @@ def test_a_ribbon_goes_from_the_end_of_one_bar_to_the_start_of_the_other() -> No
     assert f" {lower['y']:g}H" in band.attrib["d"]
 
 
-def test_of_very_many_runs_the_longest_are_drawn() -> None:
+def test_of_very_many_runs_the_longest_are_drawn():
     runs = [(2 * i, 2 * i, 1) for i in range(_MOST_RIBBONS + 100)]
     size = 2 * len(runs)
     figure = drawn(aligned((size + 50, size + 50), *runs, (size, size, 50)))
@@ -141,12 +140,12 @@ def test_of_very_many_runs_the_longest_are_drawn() -> None:
     assert float(first[1:]) - upper["x"] == round(size * scale, 2)
 
 
-def test_programs_without_nodes_can_be_drawn() -> None:
+def test_programs_without_nodes_can_be_drawn():
     figure = drawn(aligned((0, 0)))
     assert len(rectangles(figure, "base")) == 2
 
 
-def test_the_picture_is_described_in_words() -> None:
+def test_the_picture_is_described_in_words():
     figure = drawn(aligned((1200, 3), (0, 0, 3), (3, -1, 1197)))
     svg, caption = figure.find("svg"), figure.find("figcaption")
     assert svg is not None
@@ -162,19 +161,19 @@ def equal() -> Difference:
     return compare_aligned(chain("a", "ab"), chain("a", "ab"))
 
 
-def test_equal_programs_are_told_so_without_times_that_none_has() -> None:
+def test_equal_programs_are_told_so_without_times_that_none_has():
     (program,) = verdicts(equal(), EVERY)
     assert (program.answer, program.tone) == ("yes", "good")
     assert program.reason == "2 nodes correspond, 0 are only in A and 0 only in B."
 
 
-def test_other_programs_are_told_with_how_much_corresponds() -> None:
+def test_other_programs_are_told_with_how_much_corresponds():
     program = verdicts(compare_aligned(chain("a", "abcde"), chain("b", "abxxde")), EVERY)[0]
     assert (program.answer, program.tone, program.at) == ("no", "poor", "structure")
     assert program.reason == "4 nodes correspond, 1 are only in A and 2 only in B."
 
 
-def test_communication_is_summed() -> None:
+def test_communication_is_summed():
     rows = (
         CommunicationDelta("ALL_REDUCE", 2, (4, 4), (1024, 1024)),
         CommunicationDelta("message", 2, (1, 0), (1024, 0)),
@@ -193,9 +192,7 @@ def test_communication_is_summed() -> None:
         (4e6, 5e6, "+25 %", "fair", "4.00 s, that of B 5.00 s"),
     ],
 )
-def test_time_is_told_in_percent_and_in_units_that_people_read(
-    a: float, b: float, told: str, tone: str, words: str
-) -> None:
+def test_time_is_told_in_percent_and_in_units_that_people_read(a, b, told, tone, words):
     times = (PairedValue("compute", 1.0, 9.0, "us"), PairedValue("simulated makespan", a, b, "us"))
     _, found = verdicts(replace(equal(), times=times), EVERY)
     assert (found.answer, found.tone) == (told, tone)
@@ -203,6 +200,6 @@ def test_time_is_told_in_percent_and_in_units_that_people_read(
     assert "simulated makespan" in found.reason
 
 
-def test_a_verdict_links_to_nothing_that_the_page_lacks() -> None:
+def test_a_verdict_links_to_nothing_that_the_page_lacks():
     (program,) = verdicts(equal(), set())
     assert program.at == ""

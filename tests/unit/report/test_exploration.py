@@ -41,25 +41,25 @@ def found() -> Exploration:
 
 
 @pytest.fixture(scope="module")
-def page(found: Exploration, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(found, tmp_path_factory) -> Path:
     return write_exploration(found, tmp_path_factory.mktemp("page") / "study.html")
 
 
-def test_the_best_plan_of_each_cluster_stands_on_top(found: Exploration, page: Path) -> None:
+def test_the_best_plan_of_each_cluster_stands_on_top(found, page):
     cells = Cells(page.read_text()).cells
     for best in found.best():
         assert f"{best.model} on {best.cluster}" in cells
         assert best.plan in cells
 
 
-def test_sections_can_be_reached_and_nothing_is_loaded(page: Path) -> None:
+def test_sections_can_be_reached_and_nothing_is_loaded(page):
     text = page.read_text()
     assert {"best", "maps", "front", "all"} <= set(Cells(text).ids)
     assert "default-src 'none'" in text
     assert "<script" not in text
 
 
-def test_figures_lie_beside_it(found: Exploration, page: Path) -> None:
+def test_figures_lie_beside_it(found, page):
     assert json.loads(page.with_suffix(".json").read_text()) == json.loads(
         json.dumps(found.summary())
     )
@@ -70,14 +70,14 @@ def test_figures_lie_beside_it(found: Exploration, page: Path) -> None:
     assert "key" not in rows[0]
 
 
-def test_names_cannot_be_markup(tmp_path: Path) -> None:
+def test_names_cannot_be_markup(tmp_path):
     odd = explore(study(plans={}, clusters={"<b>near</b>": cluster()}))
     text = write_exploration(odd, tmp_path / "odd.html").read_text()
     assert "<b>near" not in text
     assert "&lt;b&gt;near" in text
 
 
-def test_a_study_in_which_nothing_fits_is_a_page_too(tmp_path: Path) -> None:
+def test_a_study_in_which_nothing_fits_is_a_page_too(tmp_path):
     none = explore(study(clusters={"near": cluster(memory_gib=1e-5)}))
     text = write_exploration(none, tmp_path / "none.html").read_text()
     assert "too large" in text
@@ -85,7 +85,7 @@ def test_a_study_in_which_nothing_fits_is_a_page_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [".html", ".json", ".csv"])
-def test_what_is_no_exploration_is_never_replaced(tmp_path: Path, there: str) -> None:
+def test_what_is_no_exploration_is_never_replaced(tmp_path, there):
     file = (tmp_path / "study.html").with_suffix(there)
     file.write_text("mine")
     with pytest.raises(UsageError, match="is never replaced"):
@@ -93,7 +93,7 @@ def test_what_is_no_exploration_is_never_replaced(tmp_path: Path, there: str) ->
     assert file.read_text() == "mine"
 
 
-def test_an_exploration_is_replaced_by_the_next(found: Exploration, tmp_path: Path) -> None:
+def test_an_exploration_is_replaced_by_the_next(found, tmp_path):
     for _ in range(2):
         write_exploration(found, tmp_path / "study.html")
     with pytest.raises(UsageError, match=r"is a \.html file"):

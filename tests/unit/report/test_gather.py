@@ -41,7 +41,7 @@ def data() -> GraphDataset:
     return GraphDataset.build("jobs", "trace", {"train": jobs[:5], "test": jobs[5:]}, num_bins=2)
 
 
-def test_samples_stand_beside_real_jobs_with_their_operators(data: GraphDataset) -> None:
+def test_samples_stand_beside_real_jobs_with_their_operators(data):
     sample = data.graphs["test"][0]
     (pair,) = gather.neighbors_of(data, [sample])
     assert pair.compared == 8
@@ -51,7 +51,7 @@ def test_samples_stand_beside_real_jobs_with_their_operators(data: GraphDataset)
     assert pair.sample.label_N == pair.real.label_N
 
 
-def test_a_real_job_and_a_sample_run_on_the_same_cluster(data: GraphDataset) -> None:
+def test_a_real_job_and_a_sample_run_on_the_same_cluster(data):
     real, sample = gather.timelines_of(data, data.graphs["test"], data.graphs["train"])
     assert real.title.startswith("A real job")
     assert sample.title.startswith("A sample")
@@ -63,7 +63,7 @@ def test_a_real_job_and_a_sample_run_on_the_same_cluster(data: GraphDataset) -> 
         assert all(len(lane.kind_S) == lane.start_ms_S.size for lane in job.lanes)
 
 
-def test_lanes_tell_computation_from_communication(data: GraphDataset) -> None:
+def test_lanes_tell_computation_from_communication(data):
     (job,) = gather.timelines_of(data, (), data.graphs["train"])
     names = {lane.name for lane in job.lanes}
     assert "rank 0 computes" in names
@@ -72,12 +72,12 @@ def test_lanes_tell_computation_from_communication(data: GraphDataset) -> None:
         assert alone is lane.name.endswith("communicates")
 
 
-def test_a_sample_without_real_jobs_stands_alone(data: GraphDataset) -> None:
+def test_a_sample_without_real_jobs_stands_alone(data):
     assert len(gather.timelines_of(data, (), data.graphs["train"])) == 1
     assert gather.timelines_of(data, data.graphs["test"], ()) == ()
 
 
-def test_what_has_no_operators_is_not_drawn(data: GraphDataset) -> None:
+def test_what_has_no_operators_is_not_drawn(data):
     kept = [a for a in data.schema.attributes if a.name != "op"]
     bare = data.replaced(schema=replace(data.schema, attributes=tuple(kept)))
     assert not gather.can_be_drawn(bare)
@@ -85,7 +85,7 @@ def test_what_has_no_operators_is_not_drawn(data: GraphDataset) -> None:
     assert gather.timelines_of(bare, data.graphs["test"], data.graphs["train"]) == ()
 
 
-def test_times_are_milliseconds(data: GraphDataset) -> None:
+def test_times_are_milliseconds(data):
     (job,) = gather.timelines_of(data, (), data.graphs["train"][:1])
     lane = job.lanes[0]
     assert np.all(lane.end_ms_S <= job.duration_ms + 1e-9)
@@ -110,15 +110,15 @@ def test_times_are_milliseconds(data: GraphDataset) -> None:
         ("mine::comm_patch", "other"),
     ],
 )
-def test_operators_are_colored_by_what_they_do(operator: str, kind: str) -> None:
+def test_operators_are_colored_by_what_they_do(operator, kind):
     assert gather.kind_of(operator, "COMP") == kind
 
 
-def test_whatever_communicates_is_communication() -> None:
+def test_whatever_communicates_is_communication():
     assert gather.kind_of("aten::addmm", "COMM_COLL") == "communication"
 
 
-def test_vocabularies_name_every_code_of_every_attribute(data: GraphDataset) -> None:
+def test_vocabularies_name_every_code_of_every_attribute(data):
     found = gather.vocabularies(data)
     assert [len(words) for words in found] == [a.num_codes for a in data.schema.attributes]
     names = [a.name for a in data.schema.attributes]
@@ -127,7 +127,7 @@ def test_vocabularies_name_every_code_of_every_attribute(data: GraphDataset) -> 
     assert found[names.index("duration")][:2] == ("0", "1")
 
 
-def test_pictures_carry_operator_and_kind_of_each_node(data: GraphDataset) -> None:
+def test_pictures_carry_operator_and_kind_of_each_node(data):
     dag = data.graphs["test"][0]
     picture = gather.picture_of(data, dag, "a job")
     graph = data.schema.decode(dag)
@@ -138,7 +138,7 @@ def test_pictures_carry_operator_and_kind_of_each_node(data: GraphDataset) -> No
     ]
 
 
-def test_samples_become_workloads_and_repairs_are_added_up(data: GraphDataset) -> None:
+def test_samples_become_workloads_and_repairs_are_added_up(data):
     dags = data.graphs["test"]
     samples = [
         GeneratedGraph(f"sample-{i}", i, dag, False, data.schema) for i, dag in enumerate(dags)
@@ -164,7 +164,7 @@ def expected_ns(topology: Topology, gigabytes: float, latency_ns: float) -> int:
     return 100_000 + 30 + 2 * message
 
 
-def test_every_system_runs_every_job_and_failures_are_told() -> None:
+def test_every_system_runs_every_job_and_failures_are_told():
     found = simulate_stage([FINE, STUCK, ALONE], "simulating")
     assert found.makespan_ns.shape == (len(systems()), 2)
     assert found.makespan_ns[:, 0].tolist() == [
@@ -179,7 +179,7 @@ def test_every_system_runs_every_job_and_failures_are_told() -> None:
     assert found.exposed_fraction[:, 1].tolist() == [0.0] * 4
 
 
-def test_times_are_geometric_means_over_jobs_of_several_ranks() -> None:
+def test_times_are_geometric_means_over_jobs_of_several_ranks():
     real = SimulatedWorkloads(
         np.array([[1e6, 4e6, 1e9]] * 4), np.zeros((4, 3)), np.array([2, 4, 1]), ()
     )
@@ -196,17 +196,17 @@ def test_times_are_geometric_means_over_jobs_of_several_ranks() -> None:
     assert not share.log
 
 
-def test_without_parallel_jobs_on_both_sides_there_are_no_times() -> None:
+def test_without_parallel_jobs_on_both_sides_there_are_no_times():
     parallel, single = simulate_stage([FINE], "a"), simulate_stage([ALONE], "b")
     drawn, times = simulation_parts(parallel, single)
     assert (len(drawn), times) == (2, None)
 
 
-def test_where_one_side_did_not_run_nothing_is_drawn() -> None:
+def test_where_one_side_did_not_run_nothing_is_drawn():
     assert simulation_parts(simulate_stage([FINE], "a"), simulate_stage([STUCK], "b")) == ((), None)
 
 
-def test_surrogates_see_no_duration(data: GraphDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surrogates_see_no_duration(data, monkeypatch):
     seen: list[Labeled] = []
     nothing = TransferReport((), (), 0, ())
 
@@ -249,7 +249,7 @@ def chain(*codes: int) -> DAG:
 TRAIN, TEST, SYNTHETIC_ = [chain(0, 0, 1)], [chain(0, 1)], [chain(1, 1), chain(1, 2)]
 
 
-def test_shares_are_of_all_nodes_and_unknown_codes_are_numbered() -> None:
+def test_shares_are_of_all_nodes_and_unknown_codes_are_numbered():
     (shares,) = attribute_shares(TRAIN, TEST, SYNTHETIC_, OP, [["add", "mul"], []])
     assert shares.title == "op"  # the ordered attribute has distributions instead
     assert shares.labels == ("add", "mul", "code 2")
@@ -258,7 +258,7 @@ def test_shares_are_of_all_nodes_and_unknown_codes_are_numbered() -> None:
     assert values == [pytest.approx([2 / 3, 1 / 3, 0]), [0.5, 0.5, 0], [0, 0.75, 0.25]]
 
 
-def test_distributions_count_graphs_or_nodes_by_value() -> None:
+def test_distributions_count_graphs_or_nodes_by_value():
     found = {one.title: one for one in structure_distributions(TRAIN, TEST, SYNTHETIC_, OP)}
     assert len(found) == 8
     sizes = next(one for title, one in found.items() if "nodes" in title and one.log)
@@ -285,7 +285,7 @@ def rows_of(content: ReportContent, **changes: object) -> dict[str, SummaryRow]:
     return {row.what: row for row in summary_rows(**(given | changes))}
 
 
-def test_shares_of_graphs_stand_as_percentages_beside_those_of_real_ones(content) -> None:
+def test_shares_of_graphs_stand_as_percentages_beside_those_of_real_ones(content):
     novel = Novelty(10, valid=1.0, unique=0.9, novel=0.8, vun=0.725, copied=0.2, copied_real=None)
     rows = rows_of(content, novelty=novel)
     assert rows["valid, unique and novel"] == SummaryRow(
@@ -297,7 +297,7 @@ def test_shares_of_graphs_stand_as_percentages_beside_those_of_real_ones(content
     assert rows["valid graphs"].synthetic == "100%"
 
 
-def test_distances_have_their_ratio_and_the_one_at_equal_count(content) -> None:
+def test_distances_have_their_ratio_and_the_one_at_equal_count(content):
     report = content.similarity
     rows = rows_of(content)
     nodes = report.row("nodes")
@@ -309,7 +309,7 @@ def test_distances_have_their_ratio_and_the_one_at_equal_count(content) -> None:
     assert rows["median ratio"].note.startswith(f"over {len(ratios)} metrics; largest ")
 
 
-def test_without_any_distance_at_equal_count_its_median_is_missing(content) -> None:
+def test_without_any_distance_at_equal_count_its_median_is_missing(content):
     rows = tuple(
         replace(row, matched=0.0) if row.is_distance else row for row in content.similarity.rows
     )
@@ -317,7 +317,7 @@ def test_without_any_distance_at_equal_count_its_median_is_missing(content) -> N
     assert found["median ratio"].note.endswith("median at equal count —")
 
 
-def test_without_any_ratio_there_is_no_median(content) -> None:
+def test_without_any_ratio_there_is_no_median(content):
     rows = tuple(replace(row, ratio=None) for row in content.similarity.rows)
     assert "median ratio" not in rows_of(content, similarity=replace(content.similarity, rows=rows))
 
@@ -347,7 +347,7 @@ def _report(*rows: SimilarityRow) -> QualityReport:
     return QualityReport(rows, train=3, test=4, generated=2, seed=0, replicates=5)
 
 
-def test_jobs_that_keep_rules_are_counted_beside_real_ones() -> None:
+def test_jobs_that_keep_rules_are_counted_beside_real_ones():
     rules, counts, _ = JOB_METRICS
     kept = SimilarityRow(
         MetricResult(rules, 0.5, breakdown={"kept": 1.0, "jobs": 2.0}),
@@ -364,6 +364,6 @@ def test_jobs_that_keep_rules_are_counted_beside_real_ones() -> None:
     assert second.real == "0.50"
 
 
-def test_without_judged_jobs_there_are_no_such_rows() -> None:
+def test_without_judged_jobs_there_are_no_such_rows():
     assert list(job_rows(_report(SimilarityRow.failed(JOB_METRICS[0], "no job")))) == []
     assert list(job_rows(_report())) == []

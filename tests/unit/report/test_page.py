@@ -29,7 +29,7 @@ from layerdag.viz.drawing import Picture
 from layerdag.viz.html import element
 
 
-def test_each_question_has_answer_reason_and_a_link() -> None:
+def test_each_question_has_answer_reason_and_a_link():
     content = ReportContent(
         "t", "l", answers=(Answer("May it?", "no", "poor", "It is <a copy>.", "membership"),)
     )
@@ -41,7 +41,7 @@ def test_each_question_has_answer_reason_and_a_link() -> None:
     assert '<a href="#membership">Why: membership attacks</a>' in found.html
 
 
-def test_without_questions_there_is_no_section() -> None:
+def test_without_questions_there_is_no_section():
     assert answers(ReportContent("t", "l")) is None
 
 
@@ -82,26 +82,26 @@ def page(title: str = "Title") -> str:
     return document(title, "What it shows.", SECTIONS)
 
 
-def test_every_element_is_closed_and_every_link_leads_somewhere() -> None:
+def test_every_element_is_closed_and_every_link_leads_somewhere():
     outline = Outline(page())
     assert not outline.open
     assert outline.targets == ["#main", "#first", "#second"]
     assert {target[1:] for target in outline.targets} <= set(outline.ids)
 
 
-def test_the_content_can_be_reached_before_the_links() -> None:
+def test_the_content_can_be_reached_before_the_links():
     order = Outline(page()).order
     assert order.index("a") < order.index("header") < order.index("main") < order.index("footer")
 
 
-def test_words_are_escaped_in_title_and_links() -> None:
+def test_words_are_escaped_in_title_and_links():
     text = page("A <b>& B")
     assert "<title>A &lt;b&gt;&amp; B</title>" in text
     assert "<b>" not in text
     assert ">a &lt; b</a>" in text
 
 
-def test_it_has_one_heading_a_language_and_fits_small_screens() -> None:
+def test_it_has_one_heading_a_language_and_fits_small_screens():
     text = page()
     assert text.count("<h1") == 1
     assert '<html lang="en">' in text
@@ -110,7 +110,7 @@ def test_it_has_one_heading_a_language_and_fits_small_screens() -> None:
     assert "@media print" in text
 
 
-def test_the_page_is_well_formed_and_its_links_lead_somewhere(content: ReportContent) -> None:
+def test_the_page_is_well_formed_and_its_links_lead_somewhere(content):
     page = Outline(render(content))
     assert page.open == []
     assert len(set(page.ids)) == len(page.ids)
@@ -118,7 +118,7 @@ def test_the_page_is_well_formed_and_its_links_lead_somewhere(content: ReportCon
     assert {name for name, _, _ in PAGE_SECTIONS} <= set(page.ids)
 
 
-def test_the_page_loads_nothing_from_anywhere(content: ReportContent) -> None:
+def test_the_page_loads_nothing_from_anywhere(content):
     page = render(content)
     assert not re.findall(r"(?:src|href)=\"(?!#)", page)
     assert "<script" not in page
@@ -128,21 +128,19 @@ def test_the_page_loads_nothing_from_anywhere(content: ReportContent) -> None:
     assert "A &lt;title&gt;" in page
 
 
-def test_similarity_along_the_depth_is_a_table_of_its_own_where_there_is_one(
-    content: ReportContent,
-) -> None:
+def test_similarity_along_the_depth_is_a_table_of_its_own_where_there_is_one(content):
     page = render(content)
     assert "Ratios along the depth" in page
     assert "80% to 100%" in page
     assert "Ratios along the depth" not in render(replace(content, depth=()))
 
 
-def test_what_synthetic_graphs_teach_stands_with_its_interval(content: ReportContent) -> None:
+def test_what_synthetic_graphs_teach_stands_with_its_interval(content):
     caption = r"synthetic reaches [-0-9.]+% of the real correlation \([-0-9.]+ to [-0-9.]+\)"
     assert re.search(caption, render(content))
 
 
-def test_a_part_without_result_has_no_section(content: ReportContent) -> None:
+def test_a_part_without_result_has_no_section(content):
     page = render(replace(content, transfer=None, similarity=None, pictures=()))
     assert 'id="usefulness"' not in page
     assert 'id="similarity"' not in page
@@ -150,9 +148,7 @@ def test_a_part_without_result_has_no_section(content: ReportContent) -> None:
     assert render(ReportContent("Empty", "Nothing.")).count("<section") == 0
 
 
-def test_the_figures_lie_beside_the_page_as_strict_json(
-    content: ReportContent, tmp_path: Path
-) -> None:
+def test_the_figures_lie_beside_the_page_as_strict_json(content, tmp_path):
     written = write_report(content, tmp_path / "out" / "report.html")
     assert written.read_text().startswith("<!doctype html>")
     figures = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -165,7 +161,7 @@ def test_the_figures_lie_beside_the_page_as_strict_json(
     assert "label_N" not in figures["pictures"][0]
 
 
-def test_the_prose_is_no_code(content: ReportContent) -> None:
+def test_the_prose_is_no_code(content):
     page = render(replace(content, repairs=(("message without a sender, sent by stage 0", 3),)))
     assert "one fit, seed 0" in page
     assert "synthetic keeping it" in page
@@ -176,21 +172,19 @@ def test_the_prose_is_no_code(content: ReportContent) -> None:
     assert "Kendall" not in page.partition('id="simulation"')[2]
 
 
-def test_figures_without_a_ratio_have_a_table_of_their_own(content: ReportContent) -> None:
+def test_figures_without_a_ratio_have_a_table_of_their_own(content):
     page = render(content)
     distances, _, others = page.partition("Figures that are no distances")
     assert ">Samples that lie among real graphs</th>" in others.partition("</table>")[0]
     assert "Samples that lie among" not in distances.partition('id="similarity"')[2]
 
 
-def test_rules_have_a_column_for_real_graphs_where_there_are_any(content: ReportContent) -> None:
+def test_rules_have_a_column_for_real_graphs_where_there_are_any(content):
     assert "real keeping it" in render(content)
     assert "real keeping it" not in render(replace(content, real_structure=None))
 
 
-def test_figures_replace_older_figures_but_no_other_file(
-    content: ReportContent, tmp_path: Path
-) -> None:
+def test_figures_replace_older_figures_but_no_other_file(content, tmp_path):
     page = tmp_path / "report.html"
     write_report(content, page)
     write_report(content, page)
@@ -207,8 +201,8 @@ def test_figures_replace_older_figures_but_no_other_file(
 
 
 def test_a_kill_at_any_step_leaves_a_page_and_never_beside_the_figures_of_another(
-    content: ReportContent, tmp_path: Path
-) -> None:
+    content, tmp_path
+):
     page = tmp_path / "report.html"
 
     def look() -> str:
@@ -226,9 +220,7 @@ def test_a_kill_at_any_step_leaves_a_page_and_never_beside_the_figures_of_anothe
     assert list(dict.fromkeys(seen)) == ["Old", "Old page", "New page", "New"]
 
 
-def test_a_page_with_the_name_of_its_figures_or_of_a_folder_is_refused(
-    content: ReportContent, tmp_path: Path
-) -> None:
+def test_a_page_with_the_name_of_its_figures_or_of_a_folder_is_refused(content, tmp_path):
     with pytest.raises(UsageError, match=r"figures of the page get this name"):
         write_report(content, tmp_path / "report.json")
     with pytest.raises(UsageError, match="is a folder; name a file"):
@@ -267,13 +259,13 @@ class Inner:
         (chain(2), {"nodes": 2, "edges": 1}),
     ],
 )
-def test_values_become_plain_data(value: object, expected: object) -> None:
+def test_values_become_plain_data(value, expected):
     found = plain(value)
     assert found == expected
     json.dumps(found, allow_nan=False)
 
 
-def test_a_page_that_cannot_be_drawn_leaves_older_figures_alone(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_drawn_leaves_older_figures_alone(tmp_path):
     page = tmp_path / "report.html"
     write_report(ReportContent("old", "l"), page)
     before = [path.read_bytes() for path in (page, page.with_suffix(".json"))]
@@ -284,7 +276,7 @@ def test_a_page_that_cannot_be_drawn_leaves_older_figures_alone(tmp_path: Path) 
     assert [path.read_bytes() for path in (page, page.with_suffix(".json"))] == before
 
 
-def test_sections_come_in_one_order_with_links_to_those_that_are_there() -> None:
+def test_sections_come_in_one_order_with_links_to_those_that_are_there():
     page = render(
         ReportContent("t", "l", summary=(SummaryRow("a", "1"),), caveats=("c",), provenance=())
     )
@@ -299,7 +291,7 @@ def guard(path: Path) -> None:
     require_replaceable_page(path, "a study", {"cells"}, (".json", ".csv"))
 
 
-def test_a_free_place_and_a_page_of_the_same_kind_are_taken(tmp_path: Path) -> None:
+def test_a_free_place_and_a_page_of_the_same_kind_are_taken(tmp_path):
     page = tmp_path / "a.html"
     guard(page)
     page.write_text("an older page")
@@ -309,9 +301,7 @@ def test_a_free_place_and_a_page_of_the_same_kind_are_taken(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("suffix", [".html", ".json", ".csv"])
 @pytest.mark.parametrize("content", ["thesis", "[]", '{"chapters": 3}', "[" * 100_000])
-def test_a_file_of_something_else_is_never_replaced(
-    tmp_path: Path, suffix: str, content: str
-) -> None:
+def test_a_file_of_something_else_is_never_replaced(tmp_path, suffix, content):
     page = tmp_path / "a.html"
     page.with_suffix(suffix).write_text(content)
     with pytest.raises(UsageError, match=r"page of a study .* never replaced; choose another name"):
@@ -319,6 +309,6 @@ def test_a_file_of_something_else_is_never_replaced(
     assert page.with_suffix(suffix).read_text() == content
 
 
-def test_a_page_is_an_html_file(tmp_path: Path) -> None:
+def test_a_page_is_an_html_file(tmp_path):
     with pytest.raises(UsageError, match=r"a\.htm: the page of a study is a \.html file"):
         guard(tmp_path / "a.htm")

@@ -47,7 +47,7 @@ def job(title: str, ranks: int, duration_ms: float = 4.0) -> Timeline:
     return Timeline(title, lanes, duration_ms, ranks)
 
 
-def test_a_pair_is_drawn_with_its_distance_and_the_usual_one(content: ReportContent) -> None:
+def test_a_pair_is_drawn_with_its_distance_and_the_usual_one(content):
     html = neighbors(content).html
     assert "Family gpt" in html
     assert "Distance 0.500 from the nearest of 12 real graphs; real graphs of the family" in html
@@ -59,7 +59,7 @@ def test_a_pair_is_drawn_with_its_distance_and_the_usual_one(content: ReportCont
     assert "Family" not in html
 
 
-def test_jobs_side_by_side_share_their_axis() -> None:
+def test_jobs_side_by_side_share_their_axis():
     both = replace(EMPTY, timelines=(job("real", 1), job("sample", 1, 8.0)), simulated_on="a ring")
     html = timelines(both).html
     assert "simulated on a ring. Both jobs have the same axis." in html
@@ -67,20 +67,20 @@ def test_jobs_side_by_side_share_their_axis() -> None:
     assert (float(first), float(second)) == (142 + 164, 470)
 
 
-def test_ranks_that_are_not_shown_are_counted() -> None:
+def test_ranks_that_are_not_shown_are_counted():
     html = timelines(replace(EMPTY, timelines=(job("A sample", 16),))).html
     assert "A sample has 16 ranks; the first ones are shown." in html
     assert "Both jobs" not in html
     assert "the first ones" not in timelines(replace(EMPTY, timelines=(job("s", 2),))).html
 
 
-def test_kinds_are_escaped_in_the_key_and_on_the_lanes() -> None:
+def test_kinds_are_escaped_in_the_key_and_on_the_lanes():
     html = timelines(replace(EMPTY, timelines=(job("s", 1),))).html
     assert "<mm>" not in html
     assert html.count("&lt;mm&gt;") == 2
 
 
-def test_a_color_means_the_same_in_pictures_and_on_timelines(content: ReportContent) -> None:
+def test_a_color_means_the_same_in_pictures_and_on_timelines(content):
     slots = colors_of(content)
     drawn = {*content.pictures[0].class_N}
     assert drawn <= slots.keys()
@@ -114,11 +114,11 @@ def cells(html: str) -> list[list[str]]:
         sections.provenance,
     ],
 )
-def test_nothing_has_no_section(make) -> None:
+def test_nothing_has_no_section(make):
     assert make(EMPTY) is None
 
 
-def test_the_summary_escapes_its_words() -> None:
+def test_the_summary_escapes_its_words():
     row = SummaryRow("a < b", "1", "2", "read & understand")
     html = sections.summary(replace(EMPTY, summary=(row,))).html
     assert cells(html) == [["a &lt; b", "1", "2", "read &amp; understand"]]
@@ -135,12 +135,12 @@ def test_the_summary_escapes_its_words() -> None:
         (2.51, "far", "poor"),
     ],
 )
-def test_a_ratio_is_told_in_words(ratio: float | None, words: str, color: str) -> None:
+def test_a_ratio_is_told_in_words(ratio, words, color):
     html = verdict(ratio).html
     assert html == (f'<span class="verdict {color}">{words}</span>' if words else "")
 
 
-def test_systems_stand_with_both_times() -> None:
+def test_systems_stand_with_both_times():
     times = SystemTimes(("ring", "switch"), (1.0, 2000.0), (1.5, 2500.0), "makespan in µs")
     html = sections.simulation(replace(EMPTY, systems=times)).html
     assert cells(html) == [["ring", "1.00", "1.50"], ["switch", "2,000", "2,500"]]
@@ -148,7 +148,7 @@ def test_systems_stand_with_both_times() -> None:
     assert "<figure" not in html
 
 
-def test_simulated_quantities_need_no_table() -> None:
+def test_simulated_quantities_need_no_table():
     shown = Distribution("makespan", "µs", (Sample("synthetic", np.arange(5.0)),))
     html = sections.simulation(replace(EMPTY, simulations=(shown,))).html
     assert ">µs</text>" in html
@@ -156,7 +156,7 @@ def test_simulated_quantities_need_no_table() -> None:
 
 
 @pytest.mark.parametrize(("charts", "bars"), [(True, False), (False, True), (True, True)])
-def test_distributions_and_categories_each_come_with_a_legend(charts: bool, bars: bool) -> None:
+def test_distributions_and_categories_each_come_with_a_legend(charts, bars):
     chart = Distribution("nodes", "", (Sample("real", np.arange(5.0)),))
     shares = CategoryFractions("op", ("a",), (("real", np.ones(1)),))
     content = replace(EMPTY, distributions=(chart,) * charts, shares=(shares,) * bars)
@@ -165,7 +165,7 @@ def test_distributions_and_categories_each_come_with_a_legend(charts: bool, bars
     assert ("Categories" in html) is bars
 
 
-def test_provenance_has_facts_caveats_or_both() -> None:
+def test_provenance_has_facts_caveats_or_both():
     facts = sections.provenance(replace(EMPTY, provenance=(("seed", "<0>"),))).html
     assert "<dl><dt>seed</dt><dd>&lt;0&gt;</dd></dl>" in facts
     assert "<ul>" not in facts
@@ -174,7 +174,7 @@ def test_provenance_has_facts_caveats_or_both() -> None:
     assert "<dl>" not in caveats
 
 
-def test_rules_name_their_severity_and_repairs_their_count(content: ReportContent) -> None:
+def test_rules_name_their_severity_and_repairs_their_count(content):
     alone = replace(EMPTY, structure=content.structure, repairs=(("a repair", 1234),))
     html = sections.validity(alone).html
     assert f"Share of graphs that keep each rule ({content.structure.graphs} synthetic" in html
@@ -183,7 +183,7 @@ def test_rules_name_their_severity_and_repairs_their_count(content: ReportConten
     assert "distinct and" not in html  # no novelty was measured
 
 
-def test_metrics_that_failed_are_listed_with_their_reason(content: ReportContent) -> None:
+def test_metrics_that_failed_are_listed_with_their_reason(content):
     report = content.similarity
     broken = replace(report.rows[0], generated=replace(
         report.rows[0].generated, value=None, error="too few graphs"))  # fmt: skip
@@ -208,7 +208,7 @@ def attack(
         (Verdict.CHANCE, "good"),
     ],
 )
-def test_verdicts_have_a_color_and_attacks_on_weights_no_number_of_samples(verdict, color) -> None:
+def test_verdicts_have_a_color_and_attacks_on_weights_no_number_of_samples(verdict, color):
     html = membership(replace(EMPTY, weight_attacks=(attack(verdict),))).html
     assert f'<span class="verdict {color}">{verdict.value}</span>' in html
     assert cells(html) == [
@@ -225,13 +225,13 @@ def test_verdicts_have_a_color_and_attacks_on_weights_no_number_of_samples(verdi
     assert "held-out graphs. Chance gives" not in html
 
 
-def test_what_a_verdict_lacks_stands_below_it() -> None:
+def test_what_a_verdict_lacks_stands_below_it():
     need = SampleSizeRequirement("held-out graphs", 10, 400)
     html = membership(replace(EMPTY, weight_attacks=(attack(Verdict.TOO_FEW, need),))).html
     assert f'<br><span class="quiet">{need.in_words()}</span>' in html
 
 
-def test_attacks_are_grouped_by_kind_and_come_by_number_of_samples(content) -> None:
+def test_attacks_are_grouped_by_kind_and_come_by_number_of_samples(content):
     one = content.leaks[0]
     two = replace(one, samples=1000, attacks=tuple(reversed(one.attacks)))
     leaks = tuple(replace(row, inferences=()) for row in (one, two))
@@ -244,7 +244,7 @@ def test_attacks_are_grouped_by_kind_and_come_by_number_of_samples(content) -> N
     assert f"{members} training and {one.attacks[0].non_members} held-out graphs. " in html
 
 
-def test_an_attack_stands_beside_itself_on_an_honest_holdout_with_its_low_rates() -> None:
+def test_an_attack_stands_beside_itself_on_an_honest_holdout_with_its_low_rates():
     beside = replace(attack(Verdict.CHANCE), auc=0.49)
     rates = (DetectionRate(0.01, 0.02, Interval(0.01, 0.04), 0.3, None),)
     rates += (
@@ -255,7 +255,7 @@ def test_an_attack_stands_beside_itself_on_an_honest_holdout_with_its_low_rates(
     assert row[2:5] == ["0.50 [0.25, 0.75]", "0.49 [0.25, 0.75]", "12.5%, 2.0%, —"]
 
 
-def test_what_else_is_read_has_a_table(content) -> None:
+def test_what_else_is_read_has_a_table(content):
     read = Inference.from_intervals(
         "model:depth", "depth", (0.5, 0.25, 0.125), (0.25, 0.5), margin=0.05, samples=9, held_out=7
     )
@@ -275,7 +275,7 @@ def test_what_else_is_read_has_a_table(content) -> None:
         ((0, 1, 5), "mean of 3 fits, seeds 0, 1 and 5"),
     ],
 )
-def test_fits_are_counted_in_words(seeds: tuple[int, ...], words: str) -> None:
+def test_fits_are_counted_in_words(seeds, words):
     assert fits(seeds) == words
 
 
@@ -284,7 +284,7 @@ def taught(family: str, condition: str, value: float) -> TransferRow:
     return TransferRow(family, condition, 20, {metric.name: score for metric in SCORES})
 
 
-def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach() -> None:
+def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach():
     rows = (taught("a", "real", 0.8), taught("a", "synthetic", 0.4), taught("b", "real", 0.5))
     shares = (
         ReachedFraction("a", "pearson", 0.5, Interval(0.25, 0.75)),
@@ -310,7 +310,7 @@ def test_every_family_has_a_table_and_its_share_of_what_real_graphs_teach() -> N
     assert "95 % over test graphs" in once
 
 
-def test_every_metric_and_score_has_words_without_underscores_and_colons() -> None:
+def test_every_metric_and_score_has_words_without_underscores_and_colons():
     named = [metric for metric in DEFAULT_METRICS if isinstance(metric, Metric)]
     assert named
     for told in (
@@ -334,17 +334,17 @@ def test_every_metric_and_score_has_words_without_underscores_and_colons() -> No
         ("median ratio", "median ratio"),
     ],
 )
-def test_lines_of_the_summary(what: str, told: str) -> None:
+def test_lines_of_the_summary(what, told):
     assert sections.summary_words(what) == told
 
 
-def test_operators_keep_their_names_and_kinds_get_words() -> None:
+def test_operators_keep_their_names_and_kinds_get_words():
     assert sections.value_words("op", "aten::_foreach_add_") == "aten::_foreach_add_"
     assert sections.value_words("type", "COMM_COLL") == "collective"
     assert sections.value_words("collective", "ALL_REDUCE") == "all-reduce"
 
 
-def test_what_is_unknown_is_written_without_underscores() -> None:
+def test_what_is_unknown_is_written_without_underscores():
     assert sections.attribute_words("my_number") == "My number"
     assert sections.attack_words("new_attack") == "New attack"
     assert sections.family_words("deep_sets") == "Deep sets"

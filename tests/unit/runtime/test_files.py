@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,14 +41,14 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.fixture(params=["exchange", "two renames"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request, monkeypatch) -> str:
     """Replace directories with the system's exchange, and as where there is none."""
     if request.param == "two renames":
         monkeypatch.setattr(files, "swap_names", lambda one, other: False)
     return str(request.param)
 
 
-def test_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_file_is_replaced_whole(tmp_path):
     target = tmp_path / "a" / "b.txt"
     files.write_text(target, "one")
     files.write_text(target, "two")
@@ -58,7 +57,7 @@ def test_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dropping", [".DS_Store", "Thumbs.db", "desktop.ini", files.LOCK])
-def test_what_systems_and_locks_leave_is_no_stranger(tmp_path: Path, dropping: str) -> None:
+def test_what_systems_and_locks_leave_is_no_stranger(tmp_path, dropping):
     (tmp_path / dropping).touch()
     (tmp_path / "word").touch()
     assert files.unexpected_files(tmp_path, {"word"}.__contains__) == ""
@@ -66,7 +65,7 @@ def test_what_systems_and_locks_leave_is_no_stranger(tmp_path: Path, dropping: s
     assert "holds 'thesis.txt'" in files.unexpected_files(tmp_path, {"word"}.__contains__)
 
 
-def test_a_killed_draft_of_a_known_name_is_no_stranger(tmp_path: Path) -> None:
+def test_a_killed_draft_of_a_known_name_is_no_stranger(tmp_path):
     assert killed_at(2, lambda: files.write_text(tmp_path / "word", "x"))
     assert names(tmp_path) == [".word.draft"]
     assert files.unexpected_files(tmp_path, {"word"}.__contains__) == ""
@@ -75,7 +74,7 @@ def test_a_killed_draft_of_a_known_name_is_no_stranger(tmp_path: Path) -> None:
     assert "holds '.word.draft'" in files.unexpected_files(tmp_path, {"word"}.__contains__)
 
 
-def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "b.txt"
     files.write_text(target, "one")
     with pytest.raises(ValueError, match="no"):
@@ -84,7 +83,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert names(tmp_path) == ["b.txt"]
 
 
-def test_a_file_does_not_replace_a_folder(tmp_path: Path) -> None:
+def test_a_file_does_not_replace_a_folder(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").touch()
     with pytest.raises(UsageError, match="is a folder; name a file"):
@@ -92,7 +91,7 @@ def test_a_file_does_not_replace_a_folder(tmp_path: Path) -> None:
     assert names(tmp_path / "thesis") == ["chapter"]
 
 
-def test_a_link_keeps_pointing_to_what_was_written(tmp_path: Path) -> None:
+def test_a_link_keeps_pointing_to_what_was_written(tmp_path):
     (tmp_path / "place").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "place" / "real.txt")
     files.write_text(tmp_path / "link", "x")
@@ -100,12 +99,12 @@ def test_a_link_keeps_pointing_to_what_was_written(tmp_path: Path) -> None:
     assert (tmp_path / "place" / "real.txt").read_text() == "x"
 
 
-def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_a_device_is_written_to_and_not_replaced(tmp_path):
     files.write_text("/dev/null", "x")
     assert not Path("/dev/null").is_file()
 
 
-def test_directory_is_replaced_whole(tmp_path: Path, way: str) -> None:
+def test_directory_is_replaced_whole(tmp_path, way):
     target = tmp_path / "run"
     for word in ("one", "two"):
         write_word(target, word)
@@ -113,7 +112,7 @@ def test_directory_is_replaced_whole(tmp_path: Path, way: str) -> None:
     assert names(tmp_path) == ["run"]
 
 
-def test_only_an_allowed_replacement_is_made(tmp_path: Path) -> None:
+def test_only_an_allowed_replacement_is_made(tmp_path):
     write_word(tmp_path / "run", "one")
     with pytest.raises(UsageError, match=r"holds words already; .*overwrite"):
         write_word(tmp_path / "run", "two", overwrite=False)
@@ -121,7 +120,7 @@ def test_only_an_allowed_replacement_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_a_foreign_folder_is_never_replaced(tmp_path: Path, overwrite: bool) -> None:
+def test_a_foreign_folder_is_never_replaced(tmp_path, overwrite):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").touch()
     with pytest.raises(UsageError, match="has no word, so it is never replaced by words"):
@@ -130,7 +129,7 @@ def test_a_foreign_folder_is_never_replaced(tmp_path: Path, overwrite: bool) -> 
     assert names(tmp_path) == ["thesis"]
 
 
-def test_an_empty_folder_is_filled_and_a_file_refused(tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_and_a_file_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     write_word(tmp_path / "empty", "x", overwrite=False)
     assert word_in(tmp_path / "empty") == "x"
@@ -146,9 +145,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_old_directory_survives_a_failing_swap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_an_old_directory_survives_a_failing_swap(tmp_path, monkeypatch, fault):
     target = tmp_path / "run"
     write_word(target, "old")
     monkeypatch.setattr(files, "swap_names", lambda one, other: False)
@@ -167,9 +164,7 @@ def test_an_old_directory_survives_a_failing_swap(
     assert names(tmp_path) == ["run"]
 
 
-def test_a_failure_of_the_disk_names_the_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_of_the_disk_names_the_target(tmp_path, monkeypatch):
     def full(*ignored: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -181,8 +176,8 @@ def test_a_failure_of_the_disk_names_the_target(
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_an_error_about_the_draft_names_the_target_and_any_other_its_own_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
-) -> None:
+    tmp_path, monkeypatch, elsewhere
+):
     def refused(source: object, target: object) -> None:
         named = "/etc/other" if elsewhere else str(source)
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), named)
@@ -194,7 +189,7 @@ def test_an_error_about_the_draft_names_the_target_and_any_other_its_own_file(
     assert caught.value.filename2 is None
 
 
-def test_a_draft_that_does_not_fit_on_the_disk_names_the_target(tmp_path: Path) -> None:
+def test_a_draft_that_does_not_fit_on_the_disk_names_the_target(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -238,9 +233,7 @@ def killed(target: Path, fault: str = "", inside: str = "") -> None:
 
 
 @pytest.mark.parametrize("next_step", [files.recover, lambda target: write_word(target, "newer")])
-def test_a_directory_set_aside_by_a_killed_process_comes_back(
-    tmp_path: Path, next_step: Callable[[Path], None]
-) -> None:
+def test_a_directory_set_aside_by_a_killed_process_comes_back(tmp_path, next_step):
     target = tmp_path / "run"
     write_word(target, "old")
     killed(target, fault=BETWEEN)
@@ -250,7 +243,7 @@ def test_a_directory_set_aside_by_a_killed_process_comes_back(
     assert names(tmp_path) == ["run"]
 
 
-def test_the_draft_of_a_killed_process_is_cleared_by_the_next_write(tmp_path: Path) -> None:
+def test_the_draft_of_a_killed_process_is_cleared_by_the_next_write(tmp_path):
     target = tmp_path / "run"
     write_word(target, "old")
     killed(target, inside="die()")
@@ -260,7 +253,7 @@ def test_the_draft_of_a_killed_process_is_cleared_by_the_next_write(tmp_path: Pa
     assert (word_in(target), names(tmp_path)) == ("new", ["run"])
 
 
-def test_a_folder_with_the_name_of_a_draft_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_a_draft_that_is_not_ours_is_left_alone(tmp_path):
     foreign = tmp_path / ".run.draft" / "run"
     foreign.mkdir(parents=True)
     with pytest.raises(UsageError, match="not provably one of layerdag's"):
@@ -270,7 +263,7 @@ def test_a_folder_with_the_name_of_a_draft_that_is_not_ours_is_left_alone(tmp_pa
     assert foreign.is_dir()
 
 
-def test_two_writers_of_one_folder_get_a_sentence_and_not_each_others_files(tmp_path: Path) -> None:
+def test_two_writers_of_one_folder_get_a_sentence_and_not_each_others_files(tmp_path):
     target = tmp_path / "run"
     with files.atomic_folder(target, WORDS, overwrite=True) as draft:
         (draft / "word").write_text("first")
@@ -295,7 +288,7 @@ for i in range(30):
 """
 
 
-def test_processes_that_contend_for_a_folder_never_mix_or_lose_it(tmp_path: Path) -> None:
+def test_processes_that_contend_for_a_folder_never_mix_or_lose_it(tmp_path):
     target = tmp_path / "run"
     write_word(target, "x")
     script = CONTENDER.format(path=sys.path)
@@ -307,13 +300,13 @@ def test_processes_that_contend_for_a_folder_never_mix_or_lose_it(tmp_path: Path
     assert names(tmp_path) == ["run"]
 
 
-def test_an_exchange_that_the_system_refuses_for_good_reason_is_an_error(tmp_path: Path) -> None:
+def test_an_exchange_that_the_system_refuses_for_good_reason_is_an_error(tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(FileNotFoundError):
         files.swap_names(tmp_path / "a", tmp_path / "missing")
 
 
-def test_exchange_swaps_two_directories(tmp_path: Path) -> None:
+def test_exchange_swaps_two_directories(tmp_path):
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "word").write_text(name)
@@ -323,9 +316,7 @@ def test_exchange_swaps_two_directories(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "a")
 
 
-def test_all_is_on_the_disk_before_the_old_directory_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_is_on_the_disk_before_the_old_directory_goes(tmp_path, monkeypatch):
     synced: list[str] = []
     real = os.fsync
 
@@ -349,7 +340,7 @@ def _write_half_and_fail(target: Path) -> None:
 fcntl = pytest.importorskip("fcntl")
 
 
-def test_the_lock_names_its_process_and_goes_with_the_block(tmp_path: Path) -> None:
+def test_the_lock_names_its_process_and_goes_with_the_block(tmp_path):
     file = tmp_path / "new" / LOCK
     with file_lock(file, tmp_path):
         assert file.read_text() == f"{os.getpid()}\n"
@@ -359,7 +350,7 @@ def test_the_lock_names_its_process_and_goes_with_the_block(tmp_path: Path) -> N
     assert not file.exists()
 
 
-def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_holder_is_told_who_the_first_is(tmp_path):
     file = tmp_path / LOCK
     with file_lock(file, tmp_path):
         says = f"{tmp_path}: process {os.getpid()} is writing here; wait until it ends, or name"
@@ -375,7 +366,7 @@ def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
         pass
 
 
-def test_where_the_system_knows_no_locks_nothing_is_guarded(tmp_path: Path, monkeypatch) -> None:
+def test_where_the_system_knows_no_locks_nothing_is_guarded(tmp_path, monkeypatch):
     def none(descriptor: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -395,7 +386,7 @@ def test_other_faults_of_the_lock_are_passed_on_and_nothing_stays_open(tmp_path,
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch) -> None:
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
     """Its holder removes the file while another one has it open already."""
     answers = iter([False, False, True])
     monkeypatch.setattr(files, "_is_still", lambda descriptor, file: next(answers))
@@ -403,7 +394,7 @@ def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path: Path, monkeyp
         assert next(answers, None) is None
 
 
-def test_who_never_gets_the_lock_gives_up_with_a_sentence(tmp_path: Path, monkeypatch) -> None:
+def test_who_never_gets_the_lock_gives_up_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_is_still", lambda descriptor, file: False)
     with (
         pytest.raises(UsageError, match="other processes keep writing here; name another folder"),
@@ -412,7 +403,7 @@ def test_who_never_gets_the_lock_gives_up_with_a_sentence(tmp_path: Path, monkey
         pass
 
 
-def test_a_folder_that_its_holder_has_just_removed_is_made_again(tmp_path: Path, monkeypatch):
+def test_a_folder_that_its_holder_has_just_removed_is_made_again(tmp_path, monkeypatch):
     opened, real = [], os.open
 
     def once_missing(path, *how: int) -> int:
@@ -426,7 +417,7 @@ def test_a_folder_that_its_holder_has_just_removed_is_made_again(tmp_path: Path,
         assert len(opened) == 2
 
 
-def test_a_file_is_still_the_one_that_was_opened_or_not(tmp_path: Path) -> None:
+def test_a_file_is_still_the_one_that_was_opened_or_not(tmp_path):
     file = tmp_path / "a"
     file.touch()
     descriptor = os.open(file, os.O_RDONLY)
@@ -447,14 +438,14 @@ def system(monkeypatch: pytest.MonkeyPatch, function) -> None:
 
 
 @pytest.mark.parametrize("code", [None, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
-def test_a_system_that_cannot_exchange_says_so(tmp_path, monkeypatch, code) -> None:
+def test_a_system_that_cannot_exchange_says_so(tmp_path, monkeypatch, code):
     if code is not None:
         monkeypatch.setattr(ctypes, "get_errno", lambda: code)
     system(monkeypatch, None if code is None else lambda *names: -1)
     assert files.swap_names(tmp_path / "a", tmp_path / "b") is False
 
 
-def test_an_exchange_that_failed_names_both(tmp_path: Path, monkeypatch) -> None:
+def test_an_exchange_that_failed_names_both(tmp_path, monkeypatch):
     monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EACCES)
     system(monkeypatch, lambda *names: -1)
     with pytest.raises(PermissionError) as caught:
@@ -466,8 +457,8 @@ def test_an_exchange_that_failed_names_both(tmp_path: Path, monkeypatch) -> None
 
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_the_old_directory_ends_aside_and_the_new_one_in_its_place(
-    tmp_path: Path, monkeypatch, can_exchange: bool
-) -> None:
+    tmp_path, monkeypatch, can_exchange
+):
     made, target, aside = (tmp_path / name for name in ("made", "target", "aside"))
     for folder in (made, target):
         folder.mkdir()
@@ -480,7 +471,7 @@ def test_the_old_directory_ends_aside_and_the_new_one_in_its_place(
     assert not made.exists()
 
 
-def test_what_was_set_aside_comes_back_only_to_a_free_place(tmp_path: Path) -> None:
+def test_what_was_set_aside_comes_back_only_to_a_free_place(tmp_path):
     aside, target = tmp_path / "aside", tmp_path / "target"
     aside.mkdir()
     target.mkdir()
@@ -495,8 +486,8 @@ def test_what_was_set_aside_comes_back_only_to_a_free_place(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EBADF, errno.EIO])
 def test_a_file_system_that_cannot_sync_is_no_fault_and_a_broken_disk_is(
-    tmp_path: Path, monkeypatch, code: int
-) -> None:
+    tmp_path, monkeypatch, code
+):
     def fails(descriptor: int) -> None:
         raise OSError(code, os.strerror(code))
 

@@ -23,12 +23,12 @@ from layerdag.surrogates.families import networks
 from layerdag.training import loop
 
 
-def test_the_library_is_opened_once() -> None:
+def test_the_library_is_opened_once():
     assert library() is library()
 
 
 @pytest.mark.parametrize("spec", [None, SimpleNamespace(origin=None)])
-def test_a_package_that_was_copied_says_how_to_install_it(monkeypatch, spec) -> None:
+def test_a_package_that_was_copied_says_how_to_install_it(monkeypatch, spec):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     with pytest.raises(LayerdagError, match=r"kernels of layerdag are missing; install .*pip inst"):
         library.__wrapped__()

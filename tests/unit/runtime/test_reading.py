@@ -39,31 +39,31 @@ from layerdag.runtime.reading import (
         (1_234 * 10**12, "1,234.0 TB"),
     ],
 )
-def test_sizes_are_told_in_the_unit_that_people_use(size: int, expected: str) -> None:
+def test_sizes_are_told_in_the_unit_that_people_use(size, expected):
     assert format_size(size) == expected
 
 
 @pytest.mark.parametrize("file_format", sorted(NODE_BYTES))
-def test_the_estimate_grows_with_the_nodes(file_format: str) -> None:
+def test_the_estimate_grows_with_the_nodes(file_format):
     assert written_bytes(0, file_format) == 0
     assert written_bytes(10, file_format) == 10 * NODE_BYTES[file_format] > 100
 
 
 @pytest.mark.parametrize("name", ["max_ranks", "max_bytes"])
 @pytest.mark.parametrize("value", [0, -1])
-def test_a_limit_is_at_least_one(name: str, value: int) -> None:
+def test_a_limit_is_at_least_one(name, value):
     with pytest.raises(UsageError, match=f"'{name}' must be at least 1, found {value}"):
         Limits(**{name: value})
 
 
-def test_ranks_up_to_the_limit_pass_and_more_are_refused_with_the_setting() -> None:
+def test_ranks_up_to_the_limit_pass_and_more_are_refused_with_the_setting():
     limits = Limits(max_ranks=4096)
     require_few_ranks(4096, limits, "job 7")
     with pytest.raises(UsageError, match=r"^job 7: 4,097 ranks are more than max_ranks, 4,096;"):
         require_few_ranks(4097, limits, "job 7")
 
 
-def test_bytes_up_to_the_limit_pass_and_more_are_refused_with_the_setting() -> None:
+def test_bytes_up_to_the_limit_pass_and_more_are_refused_with_the_setting():
     limits = Limits(max_bytes=2 * 10**6)
     require_few_bytes(2 * 10**6, limits, "samples")
     with pytest.raises(
@@ -73,7 +73,7 @@ def test_bytes_up_to_the_limit_pass_and_more_are_refused_with_the_setting() -> N
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch):
+def told(monkeypatch):
     """Let the three sources say what a test wants; None is "does not say"."""
 
     def tell(free: int | None, group: int | None, process: list[int]) -> int:
@@ -96,11 +96,11 @@ def told(monkeypatch: pytest.MonkeyPatch):
         (None, None, [], 4 << 30),
     ],
 )
-def test_the_least_that_is_known_counts(told, free, group, process, expected) -> None:
+def test_the_least_that_is_known_counts(told, free, group, process, expected):
     assert told(free, group, process) == expected
 
 
-def test_tables_of_the_kernel_are_read_in_bytes(tmp_path: Path) -> None:
+def test_tables_of_the_kernel_are_read_in_bytes(tmp_path):
     table = tmp_path / "meminfo"
     table.write_text("MemTotal:  16 kB\nMemAvailable:   3 kB\nHugePages_Total:  7\nodd line here\n")
     assert reading._table(table) == {"MemTotal": 16 << 10, "MemAvailable": 3 << 10}
@@ -109,14 +109,14 @@ def test_tables_of_the_kernel_are_read_in_bytes(tmp_path: Path) -> None:
     assert reading._table(tmp_path / "none") == {}
 
 
-def test_a_limit_of_max_is_none(tmp_path: Path) -> None:
+def test_a_limit_of_max_is_none(tmp_path):
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("4096\n")
     assert reading._number(tmp_path / "memory.max") is None
     assert reading._number(tmp_path / "memory.current") == 4096
 
 
-def test_a_machine_without_proc_tells_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_proc_tells_its_pages(monkeypatch):
     monkeypatch.setattr(reading, "_table", lambda path: {})
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}
     monkeypatch.setattr(reading.os, "sysconf", pages.__getitem__)
@@ -129,7 +129,7 @@ def test_a_machine_without_proc_tells_its_pages(monkeypatch: pytest.MonkeyPatch)
     assert reading._free() is None
 
 
-def test_the_limits_of_the_process_count_less_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_of_the_process_count_less_what_it_has(monkeypatch):
     limits = {resource.RLIMIT_AS: 10_000, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], -1))
     monkeypatch.setattr(reading, "_table", lambda path: {"VmSize": 3_000, "VmData": 1_000})
@@ -145,7 +145,7 @@ def test_the_limits_of_the_process_count_less_what_it_has(monkeypatch: pytest.Mo
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ],
 )
-def test_both_versions_of_control_groups_are_read(monkeypatch, most: str, used: str) -> None:
+def test_both_versions_of_control_groups_are_read(monkeypatch, most, used):
     root = Path("/sys/fs/cgroup")
     known = {root / most: 1000, root / used: 300}
     monkeypatch.setattr(reading, "_number", known.get)
@@ -155,7 +155,7 @@ def test_both_versions_of_control_groups_are_read(monkeypatch, most: str, used: 
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
-def test_packed_and_plain_give_the_same(tmp_path: Path, pack) -> None:
+def test_packed_and_plain_give_the_same(tmp_path, pack):
     path = tmp_path / "x"
     path.write_bytes(pack(b"abc" * 1000))
     assert read_whole(path) == b"abc" * 1000
@@ -163,7 +163,7 @@ def test_packed_and_plain_give_the_same(tmp_path: Path, pack) -> None:
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
 @pytest.mark.parametrize("padding", [b"", bytes(70_000)])
-def test_several_members_are_joined(tmp_path: Path, pack, padding: bytes) -> None:
+def test_several_members_are_joined(tmp_path, pack, padding):
     path = tmp_path / "x"
     path.write_bytes(pack(b"ab") + padding + pack(b"") + pack(b"c") + padding)
     assert read_whole(path) == b"abc"
@@ -171,7 +171,7 @@ def test_several_members_are_joined(tmp_path: Path, pack, padding: bytes) -> Non
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
 @pytest.mark.parametrize("missing", [1, 4, 12])
-def test_cut_off_archive_is_refused(tmp_path: Path, pack, missing: int) -> None:
+def test_cut_off_archive_is_refused(tmp_path, pack, missing):
     path = tmp_path / "x"
     path.write_bytes(pack(os.urandom(300_000))[:-missing])
     with pytest.raises(DataError, match=r"cut off|damaged"):
@@ -179,7 +179,7 @@ def test_cut_off_archive_is_refused(tmp_path: Path, pack, missing: int) -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
-def test_pieces_of_any_size_make_the_whole(tmp_path: Path, pack) -> None:
+def test_pieces_of_any_size_make_the_whole(tmp_path, pack):
     content = os.urandom(200_000) + bytes(200_000)
     path = tmp_path / "x"
     path.write_bytes(pack(content))
@@ -192,7 +192,7 @@ def test_pieces_of_any_size_make_the_whole(tmp_path: Path, pack) -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
-def test_what_holds_more_than_the_limit_is_refused(tmp_path: Path, pack) -> None:
+def test_what_holds_more_than_the_limit_is_refused(tmp_path, pack):
     path = tmp_path / "x"
     path.write_bytes(pack(bytes(5_000_000)))
     with pytest.raises(DataError, match="holds more than 1 MiB"):
@@ -201,9 +201,7 @@ def test_what_holds_more_than_the_limit_is_refused(tmp_path: Path, pack) -> None
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_an_archive_of_far_more_than_its_size_is_refused(
-    tmp_path: Path, pack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_of_far_more_than_its_size_is_refused(tmp_path, pack, monkeypatch):
     monkeypatch.setattr(reading, "FREE_BYTES", 1 << 20)
     path = tmp_path / "x"
     path.write_bytes(pack(bytes(2_000_000)))
@@ -213,9 +211,7 @@ def test_an_archive_of_far_more_than_its_size_is_refused(
     assert len(read_whole(path)) == 2_000_000
 
 
-def test_no_file_takes_more_than_half_of_the_memory_that_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_takes_more_than_half_of_the_memory_that_is_left(tmp_path, monkeypatch):
     path = tmp_path / "x"
     path.write_bytes(bytes(1001))
     monkeypatch.setattr(reading, "available_memory", lambda: pytest.fail("asked for a small file"))
@@ -228,9 +224,7 @@ def test_no_file_takes_more_than_half_of_the_memory_that_is_left(
         read_whole(path)
 
 
-def test_what_is_parsed_leaves_room_for_its_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_parsed_leaves_room_for_its_values(tmp_path, monkeypatch):
     path = tmp_path / "x"
     path.write_bytes(bytes(100))
     monkeypatch.setattr(reading, "available_memory", lambda: 99 * reading.PARSED_GROWTH)
@@ -238,7 +232,7 @@ def test_what_is_parsed_leaves_room_for_its_values(
         read_parsed(path)
 
 
-def test_a_dictionary_that_needs_gigabytes_is_refused(tmp_path: Path) -> None:
+def test_a_dictionary_that_needs_gigabytes_is_refused(tmp_path):
     packed = bytearray(lzma.compress(b"abc"))
     # The property byte of LZMA2's dictionary, 40 is 4 GiB - 1; the header's checksum follows.
     assert packed[15:17] == b"\x01\x16"
@@ -257,7 +251,7 @@ def _crc32(data: bytes) -> bytes:
     return zlib.crc32(data).to_bytes(4, "little")
 
 
-def test_flipped_bit_is_refused(tmp_path: Path) -> None:
+def test_flipped_bit_is_refused(tmp_path):
     packed = bytearray(gzip.compress(bytes(range(256))))
     packed[40] ^= 1
     path = tmp_path / "x"
@@ -267,7 +261,7 @@ def test_flipped_bit_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", ".", "a/..", "link", "a\0b"])
-def test_a_name_that_leaves_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_leaves_its_folder_is_refused(tmp_path, name):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path)
@@ -275,7 +269,7 @@ def test_a_name_that_leaves_its_folder_is_refused(tmp_path: Path, name: str) -> 
         path_within(folder, name)
 
 
-def test_a_name_below_its_folder_is_a_path(tmp_path: Path) -> None:
+def test_a_name_below_its_folder_is_a_path(tmp_path):
     assert path_within(tmp_path, "a/b") == tmp_path / "a" / "b"
 
 
@@ -287,30 +281,30 @@ def test_a_name_below_its_folder_is_a_path(tmp_path: Path) -> None:
         ("n" * 300, r"cannot be read \(File name too long\)"),
     ],
 )
-def test_what_cannot_be_opened_is_one_sentence(tmp_path: Path, name: str, says: str) -> None:
+def test_what_cannot_be_opened_is_one_sentence(tmp_path, name, says):
     with pytest.raises(DataError, match=says):
         read_whole(tmp_path / name)
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(DataError, match="the file is empty; copy or collect it again"):
         read_whole(tmp_path / "empty")
 
 
-def test_the_error_that_is_asked_for_is_raised(tmp_path: Path) -> None:
+def test_the_error_that_is_asked_for_is_raised(tmp_path):
     with pytest.raises(TraceError, match="no such file"):
         read_whole(tmp_path / "missing", error=TraceError)
 
 
-def test_text_that_is_parsed_as_a_whole_must_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_is_parsed_as_a_whole_must_leave_room(monkeypatch):
     monkeypatch.setattr(reading, "available_memory", lambda: 32 * 100)
     reading.require_parsable(b"x" * 100, "a.json")
     with pytest.raises(DataError, match=r"a\.json: holds more than 0 MiB, the most that is read"):
         reading.require_parsable(b"x" * 101, "a.json")
 
 
-def test_reading_ends_before_the_memory_does(tmp_path: Path, monkeypatch) -> None:
+def test_reading_ends_before_the_memory_does(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "available_memory", lambda: reading.SPARE_BYTES)
     reading.require_memory("a.et")
     monkeypatch.setattr(reading, "available_memory", lambda: reading.SPARE_BYTES - 1)
@@ -331,7 +325,7 @@ def archive(path: Path, how: int, content: bytes = b"x" * 1000) -> Path:
     return path
 
 
-def test_an_archive_of_torch_is_not_packed_and_not_larger_than_its_file(tmp_path: Path) -> None:
+def test_an_archive_of_torch_is_not_packed_and_not_larger_than_its_file(tmp_path):
     plain = tmp_path / "plain"
     plain.write_bytes(b"no archive at all")
     reading.require_plain_archive(plain)
@@ -340,7 +334,7 @@ def test_an_archive_of_torch_is_not_packed_and_not_larger_than_its_file(tmp_path
         reading.require_plain_archive(archive(tmp_path / "b.pt", zipfile.ZIP_DEFLATED))
 
 
-def test_a_damaged_archive_of_torch_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_archive_of_torch_is_refused(tmp_path):
     path = archive(tmp_path / "a.pt", zipfile.ZIP_STORED)
     data = path.read_bytes()
     at = data.index(b"PK\x01\x02")  # the table of contents
@@ -349,7 +343,7 @@ def test_a_damaged_archive_of_torch_is_refused(tmp_path: Path) -> None:
         reading.require_plain_archive(path)
 
 
-def test_a_name_that_is_no_path_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_no_path_is_refused(tmp_path):
     with pytest.raises(DataError, match="is no path"):
         reading.path_within(tmp_path, "a\0b")
     (tmp_path / "loop").symlink_to("loop")

@@ -7,18 +7,18 @@ from layerdag.runtime.rng import derive_seed, sample_uniforms, scrambled
 WORDS = [0, 1, -1, 2**63 - 1, -(2**63), 0x123456789ABCDEF]
 
 
-def test_arrays_and_tensors_are_scrambled_as_splitmix_does() -> None:
+def test_arrays_and_tensors_are_scrambled_as_splitmix_does():
     expected = [splitmix_finalizer(word) for word in WORDS]
     found = scrambled(np.array(WORDS)).view(np.uint64)
     assert found.tolist() == expected
     assert scrambled(torch.tensor(WORDS)).numpy().view(np.uint64).tolist() == expected
 
 
-def test_streams_of_different_names_differ() -> None:
+def test_streams_of_different_names_differ():
     assert len({derive_seed(0, "node"), derive_seed(0, "edge"), derive_seed(1, "node")}) == 3
 
 
-def test_a_sample_has_the_same_numbers_whatever_its_batch_mates() -> None:
+def test_a_sample_has_the_same_numbers_whatever_its_batch_mates():
     together = sample_uniforms([5, 6, 7], "node", 3, count=4)
     alone = sample_uniforms([6], "node", 3, count=4)
     assert np.array_equal(together[1:2], alone)

@@ -74,7 +74,7 @@ def quiet() -> Iterator[None]:
     log.propagate = True
 
 
-def test_each_stage_is_a_line_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_stage_is_a_line_in_a_log(capsys):
     log_stages()
     log_stages()
     with stages(3), stage("copies"), stage("attacks by 30 samples", 2):
@@ -86,9 +86,7 @@ def test_each_stage_is_a_line_in_a_log(capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
-def test_a_configuration_of_logging_that_switches_loggers_off_is_undone(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_configuration_of_logging_that_switches_loggers_off_is_undone(capsys):
     logging.config.dictConfig({"version": 1, "disable_existing_loggers": True})
     log_stages()
     with stages(1), stage("copies"):
@@ -96,13 +94,13 @@ def test_a_configuration_of_logging_that_switches_loggers_off_is_undone(
     assert capsys.readouterr().err.startswith("layerdag: copies: ")
 
 
-def test_nothing_is_told_unless_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_told_unless_asked_for(capsys):
     with stages(1), stage("copies"):
         assert list(track([1, 2], "numbers")) == [1, 2]
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_shows_one_bar_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_one_bar_with_the_time_left(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     log_stages()
@@ -118,7 +116,7 @@ def test_a_terminal_shows_one_bar_with_the_time_left(monkeypatch: pytest.MonkeyP
     assert "layerdag:" not in shown
 
 
-def test_a_stage_that_fails_is_not_told_as_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_that_fails_is_not_told_as_done(capsys):
     log_stages()
     with pytest.raises(ValueError, match="broken"), stages(1), stage("copies"):
         raise ValueError("broken")

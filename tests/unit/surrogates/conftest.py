@@ -31,10 +31,10 @@ def labeled_sets() -> tuple[Labeled, Labeled]:
 
 
 @pytest.fixture(scope="session")
-def real(labeled_sets: tuple[Labeled, Labeled]) -> Labeled:
+def real(labeled_sets) -> Labeled:
     return labeled_sets[0]
 
 
 @pytest.fixture(scope="session")
-def test_set(labeled_sets: tuple[Labeled, Labeled]) -> Labeled:
+def test_set(labeled_sets) -> Labeled:
     return labeled_sets[1]

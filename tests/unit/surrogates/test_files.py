@@ -7,9 +7,7 @@ import pytest
 from killing import states_when_killed
 from safetensors.numpy import load_file, save_file
 
-from layerdag.dag.dag import GraphSizes
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.surrogates.data import Labeled
 from layerdag.surrogates.families.additive import fit_additive
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.dag_transformer import TransformerSettings, fit_dag_transformer
@@ -67,7 +65,7 @@ def few_trees(dags, target_B, sizes, seed) -> SurrogateModel:
 @pytest.fixture(
     scope="module", params=["boosting", "message_passing", "dag_transformer", "additive", "stacked"]
 )
-def fitted(request: pytest.FixtureRequest, real: Labeled, sizes: GraphSizes) -> SurrogateModel:
+def fitted(request, real, sizes) -> SurrogateModel:
     if request.param == "boosting":
         return few_trees(real.dags, real.target_B, sizes, 0)
     if request.param == "stacked":
@@ -119,13 +117,13 @@ def test_a_missing_directory_is_one_sentence(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def fewest(real: Labeled, sizes: GraphSizes) -> SurrogateModel:
+def fewest(real, sizes) -> SurrogateModel:
     few = BoostingSettings(trees=3, depth=2)
     return fit_boosting(real.dags, real.target_B, sizes, settings=few)
 
 
 @pytest.fixture
-def trees(fewest: SurrogateModel, tmp_path: Path) -> Path:
+def trees(fewest, tmp_path) -> Path:
     """Return the folder of saved boosted trees."""
     save_surrogate(fewest, tmp_path / "m")
     return tmp_path / "m"

@@ -16,7 +16,7 @@ FAST = Search(trials=2, folds=2, score="mae")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> GraphDataset:
+def data(tmp_path_factory) -> GraphDataset:
     rng = np.random.default_rng(5)
     counts = {"train": 30, "val": 6, "test": 12}
     return ld.load_dataset(
@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> GraphDataset:
 
 
 @pytest.fixture(scope="module")
-def found(data: GraphDataset) -> Tuning:
+def found(data) -> Tuning:
     return tune(data, "boosting", FAST)
 
 

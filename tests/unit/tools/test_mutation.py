@@ -50,7 +50,7 @@ area = larger(lambda box: box.size)
 
 
 @pytest.fixture
-def tool(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tool(repository, monkeypatch) -> Path:
     folder = repository / "tools" / "mutation"
     monkeypatch.syspath_prepend(str(folder))
     for name in ("judge", "mutants", "c_mutants", "coverage_map", "sampling", "report"):
@@ -59,7 +59,7 @@ def tool(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def module(tmp_path: Path) -> types.ModuleType:
+def module(tmp_path) -> types.ModuleType:
     """Return the module as imported from ``box.py``."""
     (tmp_path / "box.py").write_text(SOURCE)
     made = types.ModuleType("box")
@@ -73,9 +73,7 @@ def changes(path: Path, tool: Path) -> dict[str, object]:
     return {f"{m.function}: {m.change}": m for m in find_mutants(path, "box.py")}
 
 
-def test_faults_are_those_of_code_and_not_of_prose(
-    tool: Path, module: types.ModuleType, tmp_path: Path
-) -> None:
+def test_faults_are_those_of_code_and_not_of_prose(tool, module, tmp_path):
     found = changes(tmp_path, tool)
     wanted = {": 3 -> 4", "fits: True -> False", "Box.size: 2 -> 3", "fits: > LIMIT -> >= LIMIT"}
     assert wanted <= found.keys()
@@ -84,8 +82,8 @@ def test_faults_are_those_of_code_and_not_of_prose(
 
 
 def test_a_fault_of_a_setter_reaches_objects_that_exist_and_spares_the_getter(
-    tool: Path, module: types.ModuleType, tmp_path: Path
-) -> None:
+    tool, module, tmp_path
+):
     from judge import _exchange, _live_functions
 
     box = module.Box(1)
@@ -97,8 +95,8 @@ def test_a_fault_of_a_setter_reaches_objects_that_exist_and_spares_the_getter(
 
 
 def test_a_fault_inside_a_wrapper_reaches_the_functions_that_are_wrapped_already(
-    tool: Path, module: types.ModuleType, tmp_path: Path
-) -> None:
+    tool, module, tmp_path
+):
     from judge import _exchange, _live_functions
 
     fault = changes(tmp_path, tool)["larger: 5 -> 6"]
@@ -107,9 +105,7 @@ def test_a_fault_inside_a_wrapper_reaches_the_functions_that_are_wrapped_already
     assert module.area(module.Box(1)) == 2 + 6
 
 
-def test_functions_that_the_search_for_cycles_leaves_alone_are_found(
-    tool: Path, module: types.ModuleType, tmp_path: Path
-) -> None:
+def test_functions_that_the_search_for_cycles_leaves_alone_are_found(tool, module, tmp_path):
     from judge import Server, _live_functions
 
     gc.freeze()
@@ -119,7 +115,7 @@ def test_functions_that_the_search_for_cycles_leaves_alone_are_found(
     gc.freeze()
 
 
-def test_the_file_that_mirrors_a_module_comes_first_among_those_imported(tool: Path) -> None:
+def test_the_file_that_mirrors_a_module_comes_first_among_those_imported(tool):
     from coverage_map import CoverageMap
     from sampling import FILES_IMPORTED, _in_few_files
 
@@ -131,9 +127,7 @@ def test_the_file_that_mirrors_a_module_comes_first_among_those_imported(tool: P
     assert len(found) == FILES_IMPORTED
 
 
-def test_a_sample_does_not_change_with_code_around_it(
-    tool: Path, module: types.ModuleType, tmp_path: Path
-) -> None:
+def test_a_sample_does_not_change_with_code_around_it(tool, module, tmp_path):
     from mutants import find_mutants
     from sampling import drawn
 
@@ -142,7 +136,7 @@ def test_a_sample_does_not_change_with_code_around_it(
     assert {f.key() for f in drawn(find_mutants(tmp_path, "box.py"), 4, seed=1)} == before
 
 
-def test_faults_in_c_leave_comments_pointers_and_directives(tool: Path, tmp_path: Path) -> None:
+def test_faults_in_c_leave_comments_pointers_and_directives(tool, tmp_path):
     from c_mutants import find_c_mutants
 
     (tmp_path / "a.c").write_text(
@@ -158,7 +152,7 @@ def test_faults_in_c_leave_comments_pointers_and_directives(tool: Path, tmp_path
     ]
 
 
-def test_the_interval_of_the_score_is_wilsons(tool: Path) -> None:
+def test_the_interval_of_the_score_is_wilsons(tool):
     from report import wilson
 
     assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-3)

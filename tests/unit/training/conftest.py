@@ -1,6 +1,5 @@
 """A tiny data set and the reference model at tiny widths."""
 
-import numpy as np
 import pytest
 import torch
 from random_graphs import random_dag
@@ -18,7 +17,7 @@ TINY = {
 
 
 @pytest.fixture
-def data(rng: np.random.Generator) -> DAGBatch:
+def data(rng) -> DAGBatch:
     """Return 12 random DAGs with conditions."""
     shapes = [rng.integers(1, 4, rng.integers(1, 5)).tolist() for _ in range(12)]
     dags = [random_dag(rng, shape, [4, 2], num_edge_types=2) for shape in shapes]
@@ -30,7 +29,7 @@ def data(rng: np.random.Generator) -> DAGBatch:
 
 
 @pytest.fixture
-def spec(rng: np.random.Generator) -> ModelSpec:
+def spec(rng) -> ModelSpec:
     """Return a tiny reference model as plain data."""
     dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(5)]
     return ModelSpec("reference", SIZES, GraphStatistics.measure(dags, SIZES), TINY)

@@ -169,7 +169,7 @@ def test_a_hook_that_fails_in_one_process_ends_the_run(tmp_path):
 
 
 @pytest.fixture
-def pair(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def pair(monkeypatch) -> list[str]:
     """Play a world of two in one process: the other one always has the same numbers as we."""
     calls: list[str] = []
 
@@ -217,7 +217,7 @@ def test_a_world_of_two_adds_up_waits_and_takes_the_weights_of_the_first(pair):
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def group(monkeypatch) -> list[str]:
     """Play torchrun's group of two processes, of which this is the second."""
     calls: list[str] = []
     monkeypatch.setenv("WORLD_SIZE", "2")

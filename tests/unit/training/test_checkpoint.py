@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.models.base import ModelSpec, build_model
+from layerdag.models.base import build_model
 from layerdag.training import checkpoint as _weights
 from layerdag.training.checkpoint import (
     SHIPPED,
@@ -65,7 +65,7 @@ def test_it_says_what_is_promised_and_that_without_noise_nothing_is():
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path, spec: ModelSpec) -> Path:
+def checkpoint(tmp_path, spec) -> Path:
     weights = build_model(spec, seed=3).state_dict()
     meta = CheckpointMeta(step=7, seed=3, data_fingerprint="abc", metrics={"node": 1.5})
     state = {"step": 7, "tensor": torch.ones(2)}
@@ -278,7 +278,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def weights(tmp_path: Path, spec: ModelSpec) -> Path:
+def weights(tmp_path, spec) -> Path:
     save_file(build_model(spec).state_dict(), tmp_path / "weights.safetensors")
     return tmp_path / "weights.safetensors"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
 from layerdag.models.base import DAGModel, ModelSpec
@@ -117,7 +116,7 @@ class Recorder:
 
 
 @pytest.fixture
-def run(data: DAGBatch, spec: ModelSpec, tmp_path: Path) -> Run:
+def run(data, spec, tmp_path) -> Run:
     """Return a function that trains the tiny model into a folder."""
 
     def start(folder: str, steps: int = 6, resume_from: Path | None = None, **settings):

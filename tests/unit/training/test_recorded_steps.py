@@ -31,7 +31,7 @@ NO_NOISE = {
 
 
 @pytest.fixture
-def fast(spec: ModelSpec) -> ModelSpec:
+def fast(spec) -> ModelSpec:
     return replace(spec, name="fast", arguments=NO_NOISE)
 
 
@@ -56,7 +56,7 @@ def repeated(data, graphs, nodes, seed):
 
 @pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"patience": 1, "ema_decay": 0.0}])
 def test_recorded_steps_move_the_weights_as_plain_ones_do(
-    data: DAGBatch, fast: ModelSpec, tmp_path, monkeypatch, settings
+    data, fast, tmp_path, monkeypatch, settings
 ):
     made: list[RecordedSteps[LossGradients]] = []
 

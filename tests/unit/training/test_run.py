@@ -21,7 +21,7 @@ META = '{"format_version": 4, "layerdag_version": "0.1.0"}'
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path) -> Path:
     """Return the folder of a run that looks like a real one, with a user's notes in it."""
     folder = tmp_path / "run"
     for name in ("best", "last"):

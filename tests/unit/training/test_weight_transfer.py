@@ -35,7 +35,7 @@ SETTINGS = ld.TrainSettings(max_steps=1, evaluate_every=1, optimizer=OptimizerCo
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory) -> Path:
     """Return the folder of a run on some jobs."""
     folder = tmp_path_factory.mktemp("runs") / "first"
     settings = ld.TrainSettings(max_steps=2, evaluate_every=2)

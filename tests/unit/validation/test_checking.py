@@ -109,7 +109,7 @@ BROKEN = {
 }
 
 
-def test_a_sound_trace_has_no_finding() -> None:
+def test_a_sound_trace_has_no_finding():
     sound = trace(
         compute(1),
         compute(2, 1, ctrl_deps=(1,)),
@@ -121,12 +121,12 @@ def test_a_sound_trace_has_no_finding() -> None:
     assert check_trace(sound) == []
 
 
-def test_an_attribute_may_stand_twice_with_one_value() -> None:
+def test_an_attribute_may_stand_twice_with_one_value():
     assert check_trace(trace(_twice(collective(3), integer("comm_size", 1024)))) == []
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_each_rule_finds_its_trace_and_names_the_node(name: str) -> None:
+def test_each_rule_finds_its_trace_and_names_the_node(name):
     bad, node, words = BROKEN[name]
     found = check_trace(bad)
     assert [finding.rule.id for finding in found] == [name]
@@ -136,7 +136,7 @@ def test_each_rule_finds_its_trace_and_names_the_node(name: str) -> None:
     assert found[0].rule.remedy in found[0].sentence()
 
 
-def test_only_what_starts_a_rank_without_time_is_found() -> None:
+def test_only_what_starts_a_rank_without_time_is_found():
     for nodes in (
         (sized(compute(1), START_BYTES),),
         (with_attribute(without(sized(compute(1), 8), "num_ops"), integer("num_ops", START_OPS)),),
@@ -162,28 +162,28 @@ def test_only_what_starts_a_rank_without_time_is_found() -> None:
         (compute(1, type=NodeType.MEM_LOAD), "tensor_size"),
     ],
 )
-def test_every_required_attribute_is_missed(spec, missing: str) -> None:
+def test_every_required_attribute_is_missed(spec, missing):
     found = check_trace(trace(without(spec, missing)))
     assert "required-attributes" in {finding.rule.id for finding in found}
     assert any(missing in finding.found for finding in found)
 
 
-def test_equal_findings_are_counted_not_repeated() -> None:
+def test_equal_findings_are_counted_not_repeated():
     cpu = Attribute("is_cpu_op", Wire.BOOL, True)
     found = check_trace(trace(*(with_attribute(compute(i), cpu) for i in range(40))))
     assert [(finding.rule.id, finding.count) for finding in found] == [("compute-off-cpu", 40)]
 
 
-def test_a_cycle_beside_a_dangling_dependency_is_found_too() -> None:
+def test_a_cycle_beside_a_dangling_dependency_is_found_too():
     found = check_trace(trace(compute(1, 77), compute(2, 3), compute(3, 2)))
     assert {finding.rule.id for finding in found} == {"no-dangling-dependency", "acyclic"}
 
 
-def test_forward_references_and_large_ids_are_fine() -> None:
+def test_forward_references_and_large_ids_are_fine():
     assert check_trace(trace(compute(2**63 + 5, 0), compute(0))) == []
 
 
-def test_findings_on_dependencies_are_those_of_loops_over_nodes(rng: np.random.Generator) -> None:
+def test_findings_on_dependencies_are_those_of_loops_over_nodes(rng):
     for _ in range(10):
         count = int(rng.integers(1, 10))
         deps = [rng.integers(1, count + 2, rng.integers(0, 3)).tolist() for _ in range(count)]
@@ -204,7 +204,7 @@ def test_findings_on_dependencies_are_those_of_loops_over_nodes(rng: np.random.G
 @pytest.mark.parametrize(
     ("tag", "fine"), [(0, True), (2**31 - 1, True), (2**31, False), (-1, False)]
 )
-def test_message_tags_are_32_bits_without_a_sign(tag: int, fine: bool) -> None:
+def test_message_tags_are_32_bits_without_a_sign(tag, fine):
     tagged = with_attribute(
         message(1, sends=True, source=0, target=1), integer("comm_tag", tag, Wire.INT64)
     )
@@ -224,7 +224,7 @@ def test_message_tags_are_32_bits_without_a_sign(tag: int, fine: bool) -> None:
         (message(1, sends=False, source=1, target=0, size=-5), False),
     ],
 )
-def test_only_what_sends_or_gathers_needs_bytes(spec: NodeSpec, fine: bool) -> None:
+def test_only_what_sends_or_gathers_needs_bytes(spec, fine):
     rules = {finding.rule.id for finding in check_trace(trace(spec))}
     assert ("positive-sizes" not in rules) is fine
 
@@ -240,16 +240,14 @@ def test_only_what_sends_or_gathers_needs_bytes(spec: NodeSpec, fine: bool) -> N
         (Attribute("pg_name", Wire.DOUBLE, 1.5), "<double_val>", False),
     ],
 )
-def test_group_names_are_read_as_text_and_must_be_numbers(
-    attribute: Attribute, text: str, fine: bool
-) -> None:
+def test_group_names_are_read_as_text_and_must_be_numbers(attribute, text, fine):
     named = trace(with_attribute(collective(1), attribute), compute(2))
     assert group_texts(named) == [text, ""]
     rules = {finding.rule.id for finding in check_trace(named)}
     assert ("group-names" not in rules) is fine
 
 
-def test_a_column_tells_absent_values_and_those_that_are_no_integers_from_zeros() -> None:
+def test_a_column_tells_absent_values_and_those_that_are_no_integers_from_zeros():
     text = with_attribute(collective(3), Attribute("comm_size", Wire.STRING, "1024"))
     found = column(trace(compute(1), collective(2, size=0), text), "comm_size")
     assert found.present_N.tolist() == [False, True, True]
@@ -260,7 +258,7 @@ def test_a_column_tells_absent_values_and_those_that_are_no_integers_from_zeros(
     assert none.wire_N.tolist() == [0]
 
 
-def test_costs_must_be_positive_on_the_device_alone() -> None:
+def test_costs_must_be_positive_on_the_device_alone():
     def costed(ops: int, size: int, on_cpu: bool) -> set[str]:
         spec = with_attribute(sized(compute(1), size), integer("num_ops", ops))
         spec = with_attribute(spec, Attribute("is_cpu_op", Wire.BOOL, on_cpu))
@@ -339,7 +337,7 @@ def _sound() -> Workload:
     )
 
 
-def test_broadcasts_before_a_collective_of_all_ranks_do_not_count() -> None:
+def test_broadcasts_before_a_collective_of_all_ranks_do_not_count():
     # ASTRA-sim replays them and numbers only what it simulates.
     def send_out(node: int):
         return collective(node, kind=CollectiveType.BROADCAST, group="1")
@@ -349,11 +347,11 @@ def test_broadcasts_before_a_collective_of_all_ranks_do_not_count() -> None:
     assert {finding.rule.id for finding in found} == {"broadcast-is-replayed"}
 
 
-def test_a_sound_job_has_no_finding() -> None:
+def test_a_sound_job_has_no_finding():
     assert check_workload(_sound()) == []
 
 
-def test_several_ranks_that_never_communicate_are_a_warning() -> None:
+def test_several_ranks_that_never_communicate_are_a_warning():
     (found,) = check_workload(job((compute(1),), (compute(1),)))
     assert found.rule.id == "ranks-communicate"
     assert found.rule.severity is Severity.WARNING
@@ -362,7 +360,7 @@ def test_several_ranks_that_never_communicate_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOAD_BROKEN)
-def test_each_rule_finds_its_job(name: str) -> None:
+def test_each_rule_finds_its_job(name):
     workload, rank = WORKLOAD_BROKEN[name]
     found = [finding for finding in check_workload(workload) if finding.rule.id == name]
     assert found
@@ -378,33 +376,33 @@ def test_each_rule_finds_its_job(name: str) -> None:
         ((collective(1), collective(2)), "never called by rank 0"),
     ],
 )
-def test_collectives_differ_in_number_or_type(second, says: str) -> None:
+def test_collectives_differ_in_number_or_type(second, says):
     found = check_workload(job((collective(1), compute(9)), (compute(9), *second)))
     assert [f.rule.id for f in found] == ["collectives-agree"]
     assert says in found[0].found
 
 
-def test_message_sizes_and_missing_sends_are_found() -> None:
+def test_message_sizes_and_missing_sends_are_found():
     sizes = check_workload(job((_send(1, size=65_536),), (_receive(1, size=65_537),)))
     alone = check_workload(job((compute(1),), (_receive(1),)))
     assert [f.rule.id for f in sizes] == [f.rule.id for f in alone] == ["messages-match"]
     assert "65536 bytes" in sizes[0].found
 
 
-def test_ranks_that_share_a_trace_are_checked_once() -> None:
+def test_ranks_that_share_a_trace_are_checked_once():
     shared = trace(with_attribute(collective(1), Attribute("is_cpu_op", Wire.BOOL, True)))
     found = check_workload(Workload((shared,) * 4, {}, "job"))
     assert [f.rule.id for f in found] == ["comm-off-cpu"]
 
 
-def test_faulty_dependencies_keep_the_ranks_from_being_matched_but_not_from_being_checked() -> None:
+def test_faulty_dependencies_keep_the_ranks_from_being_matched_but_not_from_being_checked():
     found = check_workload(job((compute(1, 5), collective(2)), (compute(1),)))
     assert [f.rule.id for f in found] == ["no-dangling-dependency"]
     assert all(f.rule.severity is Severity.ERROR for f in found)
 
 
 @pytest.mark.parametrize("name", ["0", "default_pg", "-1", "12345678901", "\u0663", ""])
-def test_a_group_file_may_use_positive_numbers_alone_for_names(name: str) -> None:
+def test_a_group_file_may_use_positive_numbers_alone_for_names(name):
     sound = Workload(_sound().traces, {"1": (0, 1)}, "job")
     assert check_group_file(sound) == []
     (finding,) = check_group_file(Workload(sound.traces, {"1": (0, 1), name: (2, 3)}, "job"))
@@ -413,7 +411,7 @@ def test_a_group_file_may_use_positive_numbers_alone_for_names(name: str) -> Non
     assert repr(name) in finding.found
 
 
-def test_many_odd_group_names_are_counted_and_five_are_shown() -> None:
+def test_many_odd_group_names_are_counted_and_five_are_shown():
     odd = {f"g{i}": (0, 1) for i in range(9)}
     (finding,) = check_group_file(Workload(_sound().traces, odd, "job"))
     assert finding.count == 9
@@ -422,7 +420,7 @@ def test_many_odd_group_names_are_counted_and_five_are_shown() -> None:
     assert "(and 8 more)" in finding.sentence()
 
 
-def test_errors_of_one_trace_hide_the_cycle_that_they_may_cause() -> None:
+def test_errors_of_one_trace_hide_the_cycle_that_they_may_cause():
     waiting = (
         (_receive(1, source=1, target=0), _send(2, 1)),
         (_receive(1), _send(2, 1, source=1, target=0)),
@@ -434,14 +432,14 @@ def test_errors_of_one_trace_hide_the_cycle_that_they_may_cause() -> None:
     assert found == ["comm-off-cpu"]
 
 
-def test_a_cycle_of_waits_names_its_ranks_and_nodes() -> None:
+def test_a_cycle_of_waits_names_its_ranks_and_nodes():
     workload, _ = WORKLOAD_BROKEN["no-deadlock"]
     (finding,) = check_workload(workload)
     for place in ("rank 0 node 1", "rank 0 node 2", "rank 1 node 1", "rank 1 node 2"):
         assert place in finding.found
 
 
-def test_findings_of_several_ranks_are_joined_with_the_number_of_nodes() -> None:
+def test_findings_of_several_ranks_are_joined_with_the_number_of_nodes():
     on_cpu = Attribute("is_cpu_op", Wire.BOOL, True)
     ranks = [(with_attribute(compute(1), on_cpu), with_attribute(compute(2), on_cpu))] * 3
     finding, silence = check_workload(job(*ranks))
@@ -450,7 +448,7 @@ def test_findings_of_several_ranks_are_joined_with_the_number_of_nodes() -> None
     assert finding.where == "job.0.et"
 
 
-def test_ids_that_descend_along_dependencies_say_nothing_about_the_order() -> None:
+def test_ids_that_descend_along_dependencies_say_nothing_about_the_order():
     # As in "one-communication-order", but a timer that comes first has the larger id.
     ranks = (
         (compute(9), collective(1, 9, group="1"), collective(2, 9, group="2")),
@@ -476,7 +474,7 @@ def _ring(ranks: int, *, sends_first: bool) -> Workload:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])
-def test_a_ring_whose_ranks_all_receive_first_waits_for_ever(ranks: int) -> None:
+def test_a_ring_whose_ranks_all_receive_first_waits_for_ever(ranks):
     (finding,) = check_workload(_ring(ranks, sends_first=False))
     assert finding.rule.id == "no-deadlock"
     assert all(f"rank {rank} node" in finding.found for rank in range(min(ranks, 3)))
@@ -484,14 +482,14 @@ def test_a_ring_whose_ranks_all_receive_first_waits_for_ever(ranks: int) -> None
 
 
 @pytest.mark.parametrize("target", [0, 2, 99])
-def test_a_message_goes_to_another_rank_of_the_job(target: int) -> None:
+def test_a_message_goes_to_another_rank_of_the_job(target):
     found = check_workload(job((_send(1, target=target),), (compute(1),)))
     assert "known-peer" in {finding.rule.id for finding in found}
     said = next(finding.found for finding in found if finding.rule.id == "known-peer")
     assert said == f"has rank {target} at its other end, in a job of 2"
 
 
-def test_messages_are_matched_by_their_tags() -> None:
+def test_messages_are_matched_by_their_tags():
     def tagged(node: int, *deps: int, sends: bool, tag: int):
         return message(node, *deps, sends=sends, source=0, target=1, tag=tag)
 
@@ -504,7 +502,7 @@ def test_messages_are_matched_by_their_tags() -> None:
     assert {finding.rule.id for finding in check_workload(other)} == {"messages-match"}
 
 
-def test_one_finding_a_rule_counts_the_nodes_of_all_ranks() -> None:
+def test_one_finding_a_rule_counts_the_nodes_of_all_ranks():
     ranks = [(collective(1, group="7"), collective(2, 1, group="8"))] * 3
     found = [f for f in check_workload(job(*ranks)) if f.rule.id == "known-group"]
     assert [(f.where, f.node, f.found, f.count) for f in found] == [
@@ -512,20 +510,18 @@ def test_one_finding_a_rule_counts_the_nodes_of_all_ranks() -> None:
     ]
 
 
-def test_a_job_of_one_rank_may_have_groups_of_one() -> None:
+def test_a_job_of_one_rank_may_have_groups_of_one():
     assert check_workload(job((collective(1, group="1"),), groups={"1": (0,)})) == []
 
 
-def test_members_of_a_group_are_named_where_a_rank_is_none_of_them() -> None:
+def test_members_of_a_group_are_named_where_a_rank_is_none_of_them():
     workload, _ = WORKLOAD_BROKEN["member-of-group"]
     said = next(f.found for f in check_workload(workload) if f.rule.id == "member-of-group")
     assert said == "uses group '2' of ranks [1, 2]"
 
 
 @pytest.mark.parametrize("groups_before", [(1, 1), (2, 2), (0, 0)])
-def test_equally_many_group_collectives_may_precede_one_of_all_ranks(
-    groups_before: tuple[int, int],
-) -> None:
+def test_equally_many_group_collectives_may_precede_one_of_all_ranks(groups_before):
     def rank(group: str, before: int) -> tuple:
         first = [
             collective(i, *([i - 1] if i > 1 else []), group=group) for i in range(1, before + 1)
@@ -536,13 +532,13 @@ def test_equally_many_group_collectives_may_precede_one_of_all_ranks(
     assert check_workload(job(*ranks, groups=PAIRS)) == []
 
 
-def test_unequally_many_group_collectives_are_told_with_their_numbers() -> None:
+def test_unequally_many_group_collectives_are_told_with_their_numbers():
     workload, _ = WORKLOAD_BROKEN["world-after-equal-groups"]
     (finding,) = check_workload(workload)
     assert "the ranks have issued 0 to 1 collectives" in finding.found
 
 
-def test_the_order_of_sound_ranks_does_not_matter() -> None:
+def test_the_order_of_sound_ranks_does_not_matter():
     """Both pairs swap their places: ranks 2 and 3 do what ranks 0 and 1 did."""
     first, second, third, fourth = (
         (collective(1, group=group), collective(2, 1)) for group in ("1", "1", "2", "2")
@@ -554,7 +550,7 @@ def test_the_order_of_sound_ranks_does_not_matter() -> None:
     assert "member-of-group" in {finding.rule.id for finding in check_workload(mixed)}
 
 
-def test_launch_calls_beside_kernels_are_no_computation_on_the_cpu() -> None:
+def test_launch_calls_beside_kernels_are_no_computation_on_the_cpu():
     """Profiles have them, and mark them as calls of the host."""
     host = (Attribute("is_cpu_op", Wire.BOOL, True), Attribute("device", Wire.STRING, "cpu"))
     call = NodeSpec(0, "cudaLaunchKernel", NodeType.COMP, duration_us=1, attributes=host)
@@ -575,7 +571,7 @@ def test_launch_calls_beside_kernels_are_no_computation_on_the_cpu() -> None:
         ),
     ],
 )
-def test_numbers_that_nobody_can_add_up_are_errors_here_and_refused_elsewhere(node) -> None:
+def test_numbers_that_nobody_can_add_up_are_errors_here_and_refused_elsewhere(node):
     trace = build_trace([node])
     assert [f.node for f in check_trace(trace) if f.rule.id == "numbers-in-range"] == [0]
     with pytest.raises(TraceError, match="at most"):

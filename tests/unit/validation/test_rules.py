@@ -22,20 +22,18 @@ WARNING = Rule("odd", Severity.WARNING, "It is odd.", "Look at it.")
         (Finding(WARNING, "a.et", 3, "is odd", 1, True), "a.et: node 3: is odd. Look at it."),
     ],
 )
-def test_a_finding_is_a_sentence_of_place_defect_and_remedy(
-    finding: Finding, sentence: str
-) -> None:
+def test_a_finding_is_a_sentence_of_place_defect_and_remedy(finding, sentence):
     assert finding.sentence() == sentence
 
 
-def test_warnings_alone_are_no_errors() -> None:
+def test_warnings_alone_are_no_errors():
     warning, error = Finding(WARNING, "a", None, "x"), Finding(ERROR, "a", None, "x")
     assert not has_errors([])
     assert not has_errors([warning, warning])
     assert has_errors([warning, error])
 
 
-def test_two_rules_cannot_have_one_id() -> None:
+def test_two_rules_cannot_have_one_id():
     assert list(rule_table(ERROR, WARNING)) == ["broken", "odd"]
     with pytest.raises(AssertionError, match="distinct"):
         rule_table(ERROR, replace(WARNING, id="broken"))
@@ -51,7 +49,7 @@ def _broken_examples(file: str) -> set[str]:
     return {*module.BROKEN, *module.WORKLOAD_BROKEN}
 
 
-def test_every_rule_has_an_example_that_breaks_it() -> None:
+def test_every_rule_has_an_example_that_breaks_it():
     examples = _broken_examples("test_checking.py")
     # These are broken by what the readers refuse, by files (see the tests of the command), and by
     # a job as a whole.
@@ -59,7 +57,7 @@ def test_every_rule_has_an_example_that_breaks_it() -> None:
     assert examples | elsewhere == set(TRACE_RULES)
 
 
-def test_rules_speak_in_sentences() -> None:
+def test_rules_speak_in_sentences():
     for rule in TRACE_RULES.values():
         assert rule.what.endswith(".")
         assert rule.remedy.endswith(".")

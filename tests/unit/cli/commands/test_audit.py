@@ -43,13 +43,13 @@ COUNTS = {"train": 30, "val": 4, "test": 24}
 
 
 @pytest.fixture
-def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
+def tile(tmp_path, rng) -> Path:
     counts = {"train": 12, "val": 4, "test": 8}
     return write_tile(tmp_path / "tile", rng, counts, layers=5, codes=6)
 
 
 @pytest.fixture
-def copies(tile: Path, tmp_path: Path) -> Path:
+def copies(tile, tmp_path) -> Path:
     return write_training_graphs_as_samples(tile, tmp_path / "samples")
 
 
@@ -78,7 +78,7 @@ class Audited:
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+def audited(tmp_path_factory) -> Audited:
     folder = tmp_path_factory.mktemp("audited")
     tile = write_tile(folder / "tile", np.random.default_rng(20241), COUNTS, layers=5, codes=6)
     copies, page = write_training_graphs_as_samples(tile, folder / "samples"), folder / "audit.html"
@@ -94,7 +94,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Audited:
     return Audited(code, text.getvalue(), warnings.getvalue(), page, found)
 
 
-def test_copies_are_caught_in_table_json_and_page(audited: Audited) -> None:
+def test_copies_are_caught_in_table_json_and_page(audited):
     assert audited.code == 1
     assert "30 samples, 30 training and 28 held-out graphs" in audited.text
     assert "copies of training graphs            100%" in audited.text
@@ -115,11 +115,11 @@ def test_copies_are_caught_in_table_json_and_page(audited: Audited) -> None:
     assert row["attacks"] == figures["attacks"]
 
 
-def test_samples_without_a_fingerprint_are_compared_with_a_warning(audited: Audited) -> None:
+def test_samples_without_a_fingerprint_are_compared_with_a_warning(audited):
     assert "records no fingerprint of the training split" in audited.warnings
 
 
-def test_local_structure_stands_beside_that_of_held_out_graphs(audited: Audited) -> None:
+def test_local_structure_stands_beside_that_of_held_out_graphs(audited):
     rows = audited.figures["local"]
     assert "repeated_blocks:number" in [row["generated"]["metric"]["name"] for row in rows]
     for row in rows:
@@ -131,7 +131,7 @@ def test_local_structure_stands_beside_that_of_held_out_graphs(audited: Audited)
             assert name in audited.page.read_text()
 
 
-def test_neighborhoods_stand_beside_those_of_held_out_graphs(audited: Audited) -> None:
+def test_neighborhoods_stand_beside_those_of_held_out_graphs(audited):
     lines = audited.text.splitlines()
     head = next(i for i, line in enumerate(lines) if line.startswith("nodes whose neighborhood"))
     columns = [lines[head].index(word) for word in ("samples", "held-out")]
@@ -153,9 +153,7 @@ def test_neighborhoods_stand_beside_those_of_held_out_graphs(audited: Audited) -
     assert "nodes whose neighborhood occurs in no training graph, radius 3" in shown
 
 
-def test_the_weights_are_attacked_where_a_checkpoint_is_given(
-    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_weights_are_attacked_where_a_checkpoint_is_given(tile, copies, tmp_path, capsys):
     weights = checkpoint(tile, tmp_path / "run", read_dataset(tile).fingerprint)
     command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
     assert main([*command, "--json"]) == 0
@@ -166,9 +164,7 @@ def test_the_weights_are_attacked_where_a_checkpoint_is_given(
     assert attack["interval"]["low"] < 0.5 < attack["interval"]["high"]
 
 
-def test_a_checkpoint_of_other_data_is_refused(
-    tile: Path, copies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_of_other_data_is_refused(tile, copies, tmp_path, capsys):
     weights = checkpoint(tile, tmp_path / "run", "0123456789abcdef")
     command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
     assert main(command) == 2
@@ -186,7 +182,7 @@ def labeled_run(folder: Path, labels: str) -> LoadedCheckpoint:
     return LoadedCheckpoint(build_model(spec), spec, {}, run_config, meta, Path("best"))
 
 
-def test_the_label_file_of_a_run_is_found_by_its_name_or_asked_for(tmp_path: Path) -> None:
+def test_the_label_file_of_a_run_is_found_by_its_name_or_asked_for(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     rows = ["name,label"]
@@ -209,17 +205,13 @@ def record(samples: Path, **entries: object) -> None:
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **entries}))
 
 
-def test_samples_of_the_same_split_are_compared_without_a_warning(
-    tile: Path, copies: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_of_the_same_split_are_compared_without_a_warning(tile, copies, capsys):
     record(copies, split=read_dataset(tile).split.to_dict())
     assert main(["validate", str(copies), "--against", str(tile)]) == 0
     assert "warning" not in capsys.readouterr().err
 
 
-def test_samples_of_another_split_are_refused(
-    tile: Path, copies: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_of_another_split_are_refused(tile, copies, capsys):
     split = read_dataset(tile).split.to_dict()
     record(copies, split={**split, "train": split["test"]})
     assert main(["validate", str(copies), "--against", str(tile)]) == 2
@@ -239,7 +231,7 @@ class OwnRun:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> OwnRun:
+def own(tmp_path) -> OwnRun:
     """26, 3 and 3 graphs by a label file that lies elsewhere; the samples are training graphs."""
     folder, labels, run = tmp_path / "graphs", tmp_path / "elsewhere" / "l.csv", tmp_path / "run"
     samples = tmp_path / "samples"
@@ -264,9 +256,7 @@ def own(tmp_path: Path) -> OwnRun:
     return OwnRun(folder, labels, run, samples)
 
 
-def test_few_own_graphs_are_audited_and_not_an_error(
-    own: OwnRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_few_own_graphs_are_audited_and_not_an_error(own, capsys):
     command = ["validate", str(own.samples), "--against", str(own.folder)]
     assert main([*command, "--labels", str(own.labels)]) == 0
     printed = capsys.readouterr().out
@@ -278,24 +268,18 @@ def test_few_own_graphs_are_audited_and_not_an_error(
     assert "safe" not in printed
 
 
-def test_a_run_knows_its_data_labels_and_split(
-    own: OwnRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_knows_its_data_labels_and_split(own, capsys):
     assert main(["validate", str(own.samples), "--against", str(own.run)]) == 0
     assert "26 training and 6 held-out graphs" in capsys.readouterr().out
 
 
-def test_the_folder_without_its_label_file_is_another_split(
-    own: OwnRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_without_its_label_file_is_another_split(own, capsys):
     # Without the file graphs are split by content and seed, so that others are held out.
     assert main(["validate", str(own.samples), "--against", str(own.folder)]) == 2
     assert "the label file it was trained with" in capsys.readouterr().err
 
 
-def test_without_held_out_graphs_copies_are_still_counted(
-    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_held_out_graphs_copies_are_still_counted(tmp_path, rng, capsys):
     tile = write_tile(tmp_path / "tile", rng, {"train": 6}, layers=5, codes=6)
     samples = write_training_graphs_as_samples(tile, tmp_path / "samples")
     command = ["validate", str(samples), "--against", str(tile)]
@@ -307,7 +291,7 @@ def test_without_held_out_graphs_copies_are_still_counted(
 
 
 @pytest.mark.parametrize("words", [["a", "b", "--against", "c"], ["a", "--report", "page.html"]])
-def test_flags_that_do_not_fit_are_wrong_use(words: list[str]) -> None:
+def test_flags_that_do_not_fit_are_wrong_use(words):
     assert main(["validate", *words]) == 2
 
 
@@ -316,7 +300,7 @@ DATA = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:6], "test": GRA
 
 
 @pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+def folders(tmp_path, monkeypatch) -> dict[str, Path]:
     monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     parts = {"train": range(6), "holdout": range(6, 12), "synthetic": range(12, 16)}
     for name, numbers in parts.items():
@@ -328,7 +312,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def computed(monkeypatch) -> list[bool]:
     calls: list[bool] = []
     audit = functools.cache(lambda: audit_of(DATA, encoded(GRAPHS[:5], DATA.schema)))
     monkeypatch.setattr(verb, "_of_folders", lambda *_: (calls.append(True), audit())[1])
@@ -336,11 +320,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def test_the_second_audit_of_the_same_files_says_the_same_without_computing(
-    folders: dict[str, Path],
-    computed: list[bool],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    folders, computed, tmp_path, capsys
+):
     command = ["audit", *(w for name, path in folders.items() for w in (f"--{name}", str(path)))]
     assert main([*command, "--json"]) == 0
     first = capsys.readouterr()
@@ -375,8 +356,8 @@ def flows(folder: Path, start: int, count: int) -> Path:
 
 
 def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     train, holdout = flows(tmp_path / "train", 0, 12), flows(tmp_path / "holdout", 12, 12)
     made = flows(tmp_path / "made", 0, 12)
@@ -405,9 +386,7 @@ def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
     assert "on an honest holdout" in page.read_text()
 
 
-def test_an_audit_says_what_it_left_out_and_did_not_understand(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_says_what_it_left_out_and_did_not_understand(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     train, holdout = flows(tmp_path / "train", 0, 4), flows(tmp_path / "holdout", 4, 4)
     made = flows(tmp_path / "made", 0, 4)
@@ -428,9 +407,7 @@ def test_an_audit_says_what_it_left_out_and_did_not_understand(
         assert str(tmp_path) not in json.dumps(found)
 
 
-def test_traces_are_audited_and_a_word_of_theirs_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_traces_are_audited_and_a_word_of_theirs_is_found(tmp_path, capsys):
     train, holdout = write_jobs(tmp_path / "a", 4), write_jobs(tmp_path / "b", 4, start=50)
     made = write_jobs(tmp_path / "made", 3, start=90)
     words = ["--train", str(train), "--holdout", str(holdout), "--synthetic", str(made)]
@@ -441,9 +418,7 @@ def test_traces_are_audited_and_a_word_of_theirs_is_found(
     assert "labels.csv: holds 'secretproj-2', a word of the private traces." in printed
 
 
-def test_a_data_set_is_audited_by_its_split_as_validate_does(
-    tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_data_set_is_audited_by_its_split_as_validate_does(tmp_path, rng, capsys):
     tile = write_tile(tmp_path / "tile", rng, {"train": 9, "val": 4, "test": 4}, layers=4, codes=5)
     copies = write_training_graphs_as_samples(tile, tmp_path / "samples")
     assert main(["validate", str(copies), "--against", str(tile), "--json"]) == 0
@@ -465,14 +440,12 @@ def test_a_data_set_is_audited_by_its_split_as_validate_does(
         (["--data", "d", "--json", "p.json", "--report", "p.html"], "'--json' takes no file"),
     ],
 )
-def test_wrong_use_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
+def test_wrong_use_is_a_sentence(capsys, words, told):
     assert main(["audit", "--synthetic", "s", *words]) == 2
     assert told in capsys.readouterr().err
 
 
-def test_the_call_in_python_takes_sets_or_a_data_set(tmp_path: Path) -> None:
+def test_the_call_in_python_takes_sets_or_a_data_set(tmp_path):
     train = [chain(f"t{i}", "abc"[: 1 + i % 3] * 2) for i in range(6)]
     holdout = [chain(f"h{i}", "abd"[: 1 + i % 3] * 2) for i in range(6)]
     found = ld.audit(train=train, holdout=holdout, synthetic=train[:4])
@@ -484,7 +457,7 @@ def test_the_call_in_python_takes_sets_or_a_data_set(tmp_path: Path) -> None:
         ld.audit(train[:4])
 
 
-def test_the_weights_are_attacked_with_graphs_of_folders(tmp_path: Path) -> None:
+def test_the_weights_are_attacked_with_graphs_of_folders(tmp_path):
     checkpoint = chain_checkpoint(tmp_path)
     graphs = [chain(f"g{i}", "abcab"[: 2 + i % 4]) for i in range(8)]
     found = ld.audit(
@@ -495,9 +468,7 @@ def test_the_weights_are_attacked_with_graphs_of_folders(tmp_path: Path) -> None
     assert found.weights[0].holdout.description == "2 held-out graphs pose as training graphs"
 
 
-def test_shadow_models_are_trained_told_and_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shadow_models_are_trained_told_and_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(_settings, "LEAST_SHADOWS", 6)
     chain_checkpoint(tmp_path)
     train, holdout = flows(tmp_path / "train", 0, 6), flows(tmp_path / "holdout", 6, 6)
@@ -541,8 +512,6 @@ def test_shadow_models_are_trained_told_and_kept(
         ),
     ],
 )
-def test_wrong_use_of_shadow_models_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
+def test_wrong_use_of_shadow_models_is_a_sentence(capsys, words, told):
     assert main(["audit", "--synthetic", "s", "--train", "a", "--holdout", "b", *words]) == 2
     assert told in capsys.readouterr().err

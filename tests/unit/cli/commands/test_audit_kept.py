@@ -9,22 +9,20 @@ from layerdag.cli.commands.audit import MOST_KEPT, cached, code_hash, content_ha
 
 
 @pytest.fixture(autouse=True)
-def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def entries(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
     return tmp_path / "entries"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     inner = tmp_path / "data" / "inner"
     inner.mkdir(parents=True)
     (inner / "a").write_text("one")
     return tmp_path / "data"
 
 
-def test_a_hash_is_that_of_names_and_contents_wherever_a_folder_lies(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_hash_is_that_of_names_and_contents_wherever_a_folder_lies(folder, tmp_path):
     before = content_hash(folder)
     moved = folder.rename(tmp_path / "moved")
     assert content_hash(moved) == before
@@ -36,9 +34,7 @@ def test_a_hash_is_that_of_names_and_contents_wherever_a_folder_lies(
     assert content_hash(tmp_path / "nothing") != content_hash(moved)
 
 
-def test_a_key_depends_on_settings_files_and_code(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_depends_on_settings_files_and_code(folder, monkeypatch):
     keys = {key_of({"seed": seed}, paths) for seed in (0, 1) for paths in ([], [folder])}
     assert len(keys) == 4
     assert key_of({"seed": 0}, [folder]) in keys
@@ -47,7 +43,7 @@ def test_a_key_depends_on_settings_files_and_code(
     assert len(code_hash()) == 64
 
 
-def test_what_was_kept_is_found_again_by_its_owner_alone(entries: Path) -> None:
+def test_what_was_kept_is_found_again_by_its_owner_alone(entries):
     store("0" * 64, {"text": "figures"})
     assert cached("0" * 64) == {"text": "figures"}
     assert cached("1" * 64) is None
@@ -65,21 +61,21 @@ def test_what_was_kept_is_found_again_by_its_owner_alone(entries: Path) -> None:
         lambda text: "[" * 100_000,
     ],
 )
-def test_a_damaged_entry_is_none(entries: Path, damage) -> None:
+def test_a_damaged_entry_is_none(entries, damage):
     store("0" * 64, {"text": "figures"})
     path = entries / f"{'0' * 64}.json"
     path.write_text(damage(path.read_text()))
     assert cached("0" * 64) is None
 
 
-def test_old_entries_make_room(entries: Path) -> None:
+def test_old_entries_make_room(entries):
     for i in range(MOST_KEPT + 3):
         store(f"{i:064}", {"text": str(i)})
     assert len(list(entries.iterdir())) == MOST_KEPT
     assert cached(f"{MOST_KEPT + 2:064}") is not None
 
 
-def test_a_folder_with_files_of_others_keeps_them_and_its_mode(entries: Path) -> None:
+def test_a_folder_with_files_of_others_keeps_them_and_its_mode(entries):
     entries.mkdir(parents=True)
     entries.chmod(0o755)
     for i in range(MOST_KEPT + 3):
@@ -92,9 +88,7 @@ def test_a_folder_with_files_of_others_keeps_them_and_its_mode(entries: Path) ->
     assert (entries / f"{MOST_KEPT:064}.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_is_kept_where_that_is_switched_off_or_impossible(
-    entries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_kept_where_that_is_switched_off_or_impossible(entries, monkeypatch):
     entries.write_text("a file where the folder would be")
     store("0" * 64, {"text": "figures"})
     monkeypatch.setenv("LAYERDAG_CACHE", "off")

@@ -15,7 +15,7 @@ LINK = ("--link", "1000,450")
 
 
 @pytest.fixture
-def measured(tmp_path: Path) -> Path:
+def measured(tmp_path) -> Path:
     """Return a folder with a job of one and of two ranks, and their times in runs.csv."""
     nodes = [comp(0, 0, **COSTS)]
     write_workload(workload(nodes), tmp_path / "alone")
@@ -30,9 +30,7 @@ def calibrate(folder: Path, *flags: str) -> int:
     return main(["calibrate", str(folder / "runs.csv"), "--out", out, *flags])
 
 
-def test_one_run_on_a_device_predicts_another(
-    measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_run_on_a_device_predicts_another(measured, capsys):
     # 1e12 operations at 989e12 per second take 1.011 ms, half as fast 2.022 ms.
     assert calibrate(measured, "--device", "h100", *LINK) == 0
     printed = capsys.readouterr().out
@@ -51,9 +49,7 @@ def test_one_run_on_a_device_predicts_another(
     assert found["ranks_per_core"] == 1
 
 
-def test_the_interval_and_shared_cores_are_told(
-    measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_interval_and_shared_cores_are_told(measured, capsys):
     assert calibrate(measured, "--device", "h100", "--cores", "1", *LINK) == 0
     path = measured / "machine.json"
     document = json.loads(path.read_text())
@@ -73,9 +69,7 @@ def test_the_interval_and_shared_cores_are_told(
     assert found["high_s"] == pytest.approx(4 * found["low_s"])
 
 
-def test_a_machine_of_the_corpus_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_of_the_corpus_is_written(tmp_path, capsys):
     out = str(tmp_path / "machine.json")
     flags = ["--families", "dlrm", "--ranks", "1", "--out", out]
     assert main(["calibrate", "data", *flags]) == 0
@@ -97,18 +91,14 @@ def test_a_machine_of_the_corpus_is_written(
         ((), "measured runs of one rank: 1"),
     ],
 )
-def test_wrong_use_is_refused(
-    flags: tuple[str, ...], message: str, measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_refused(flags, message, measured, capsys):
     assert calibrate(measured, *flags) == 2
     assert message in capsys.readouterr().err
     assert not (measured / "machine.json").exists()
 
 
 @pytest.mark.parametrize("flag", ["--preset=small", "--compute=h100", "--system=s.json"])
-def test_a_machine_takes_no_second_description(
-    flag: str, measured: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_takes_no_second_description(flag, measured, capsys):
     pair = str(measured / "pair")
     assert main(["simulate", pair, "--machine", "m.json", flag]) == 2
     assert "--machine states what" in capsys.readouterr().err

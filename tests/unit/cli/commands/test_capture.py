@@ -1,7 +1,6 @@
 """``layerdag capture``: files, figures, models of the user's own, exit codes."""
 
 import json
-from pathlib import Path
 
 import pytest
 from small_programs import language
@@ -14,7 +13,7 @@ from layerdag.traces.chakra.workload import read_workload
 SMALL = ["--layers", "1", "--sequence", "64"]
 
 
-def test_a_captured_step_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_captured_step_is_written(tmp_path, capsys):
     prefix = str(tmp_path / "llama")
     words = ["capture", "llama3.2-1b", *SMALL, "--tensor", "2", "--out", prefix]
     assert main(words) == 0
@@ -28,9 +27,7 @@ def test_a_captured_step_is_written(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "--overwrite" in capsys.readouterr().err
 
 
-def test_a_model_of_the_users_own_is_captured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_the_users_own_is_captured(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(
         "import torch\n"
@@ -44,9 +41,7 @@ def test_a_model_of_the_users_own_is_captured(
     assert json.loads(capsys.readouterr().out)["operators"]["gemm"] == 1
 
 
-def test_clip_accumulate_and_optimizer_reach_the_step(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_clip_accumulate_and_optimizer_reach_the_step(capsys):
     words = ["--clip", "0.5", "--accumulate", "2", "--optimizer", "sgd-momentum-foreach"]
     assert main(["capture", "gpt2", *SMALL, "--data", "2", *words, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -71,16 +66,12 @@ def test_clip_accumulate_and_optimizer_reach_the_step(
         (["none.py:make", "--json"], "none.py does not exist"),
     ],
 )
-def test_wrong_use_is_told(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_told(words, sentence, capsys):
     assert main(["capture", *words]) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_what_a_file_of_a_model_says_beyond_what_is_known_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_file_of_a_model_says_beyond_what_is_known_is_told(tmp_path, capsys):
     shape = {"n_embd": 64, "n_head": 2, "n_layer": 1, "vocab_size": 100, "n_positions": 64}
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"model_type": "gpt2", "unheard_of": 3, **shape}))
@@ -90,7 +81,7 @@ def test_what_a_file_of_a_model_says_beyond_what_is_known_is_told(
     assert "key 'unheard_of': not known" in printed.err
 
 
-def test_too_many_ranks_are_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_ranks_are_not_written(tmp_path, capsys):
     words = ["capture", "gpt2", *SMALL, "--phase", "inference", "--data", "4"]
     assert main([*words, "--max-ranks", "2", "--out", str(tmp_path / "x")]) == 2
     assert "max_ranks" in capsys.readouterr().err
@@ -100,13 +91,11 @@ def test_too_many_ranks_are_not_written(tmp_path: Path, capsys: pytest.CaptureFi
     ("parameters", "told"),
     [(9610, "9,610"), (999_999, "999,999"), (1_000_000, "1 M"), (8_030_261_248, "8.03 B")],
 )
-def test_small_models_are_not_told_in_billions(parameters: int, told: str) -> None:
+def test_small_models_are_not_told_in_billions(parameters, told):
     assert _count(parameters) == told
 
 
-def test_a_program_is_captured_as_a_pipeline(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_is_captured_as_a_pipeline(tmp_path, capsys):
     file, prefix = tmp_path / "small.program.json", str(tmp_path / "stages")
     ld.program(*language(layers=4), name="small").save(file)
     words = ["--pipeline", "2", "--micro-batches", "3", "--schedule", "gpipe", "--data", "2"]

@@ -29,9 +29,7 @@ def completed(words: list[str], source: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_bash_completes_verbs_flags_and_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bash_completes_verbs_flags_and_files(tmp_path, capsys):
     source = script("bash", capsys)
     (tmp_path / "trace.0.et").write_text("")
 
@@ -50,7 +48,7 @@ def test_bash_completes_verbs_flags_and_files(
     assert offered("completion", "z") == ["zsh"]
 
 
-def test_every_shell_knows_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_shell_knows_every_verb(capsys):
     for shell in ("bash", "zsh", "fish"):
         text = script(shell, capsys)
         assert all(verb in text for verb in ROOM_OF)

@@ -10,7 +10,7 @@ from layerdag.traces.chakra.corpus import embedded_corpus
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[DemoSettings, bool]]:
+def asked(monkeypatch) -> list[tuple[DemoSettings, bool]]:
     calls: list[tuple[DemoSettings, bool]] = []
     monkeypatch.setattr("layerdag.api.demo.report", lambda settings: (settings, Path()))
     monkeypatch.setattr(
@@ -20,12 +20,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[DemoSettings, bool]]:
     return calls
 
 
-def test_without_flags_the_embedded_corpus_is_taken(asked) -> None:
+def test_without_flags_the_embedded_corpus_is_taken(asked):
     assert main(["demo"]) == 0
     assert asked == [(DemoSettings(Path(embedded_corpus()), Path("outputs/demo")), False)]
 
 
-def test_flags_reach_the_settings(asked) -> None:
+def test_flags_reach_the_settings(asked):
     words = ["--data", "mine", "--out", "there", "--seed", "3", "--short", "--json"]
     assert main(["demo", *words]) == 0
     assert asked == [(DemoSettings.short(Path("mine"), Path("there"), 3), True)]

@@ -11,7 +11,7 @@ from layerdag.workloads.transformer.shapes import ModelShape
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def jobs(tmp_path_factory) -> tuple[str, str]:
     """A model on two ranks that share its matrices, and with one layer more."""
     folder = tmp_path_factory.mktemp("diff")
     for name, layers in (("a", 2), ("b", 3)):
@@ -21,7 +21,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
+def graph(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("graph") / "g.json"
     path.write_text(
         '{"format": "layerdag-graph-1", "name": "g", "categories": {"kind": ["a", "b"]}, '
@@ -37,7 +37,7 @@ def told(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> str
     return capsys.readouterr().out
 
 
-def test_one_layer_more_is_told(jobs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_layer_more_is_told(jobs, capsys):
     out = told([*jobs], 1, capsys)
     assert "differ in operators, structure, communication" in out
     assert "only in A, " in out
@@ -45,18 +45,14 @@ def test_one_layer_more_is_told(jobs: tuple[str, str], capsys: pytest.CaptureFix
     assert "ALL_REDUCE of 2 ranks: " in out
 
 
-def test_all_rows_are_more_than_the_first_of_each_part(
-    jobs: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_rows_are_more_than_the_first_of_each_part(jobs, capsys):
     few, every = (told([*jobs, *more], 1, capsys).splitlines() for more in ([], ["--all"]))
     assert any(line.endswith(" more") for line in few)
     assert not any(line.endswith(" more") and "; " in line[-12:] for line in every)
     assert len(few) < len(every)
 
 
-def test_json_is_what_the_python_door_gives(
-    jobs: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_what_the_python_door_gives(jobs, capsys):
     shown = json.loads(told([*jobs, "--json"], 1, capsys))
     found = ld.diff(*jobs)
     assert shown == json.loads(json.dumps(found.summary()))
@@ -64,9 +60,7 @@ def test_json_is_what_the_python_door_gives(
     assert not found.equal
 
 
-def test_everything_can_be_left_out(
-    jobs: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_can_be_left_out(jobs, capsys):
     parts = ["operators", "structure", "communication"]
     assert "differ in nothing (not counted: " in told([*jobs, "--ignore", *parts], 0, capsys)
     assert "differ in communication (not counted: " in told(
@@ -74,9 +68,7 @@ def test_everything_can_be_left_out(
     )
 
 
-def test_a_graph_equals_itself_and_differs_in_its_numbers_and_labels(
-    graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_equals_itself_and_differs_in_its_numbers_and_labels(graph, tmp_path, capsys):
     assert told([graph, graph], 0, capsys) == "g and g are equal: 2 nodes aligned\n"
     other = tmp_path / "h.json"
     text = Path(graph).read_text()
@@ -96,13 +88,7 @@ def test_a_graph_equals_itself_and_differs_in_its_numbers_and_labels(
         (["{a}", "{a}-nothing"], "{a}-nothing"),
     ],
 )
-def test_what_cannot_be_compared_is_code_two(
-    words: list[str],
-    sentence: str,
-    jobs: tuple[str, str],
-    graph: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_cannot_be_compared_is_code_two(words, sentence, jobs, graph, capsys):
     places = {"a": jobs[0], "b": jobs[1], "graph": graph}
     assert main(["diff", *(word.format(**places) for word in words)]) == 2
     assert sentence.format(**places) in capsys.readouterr().err

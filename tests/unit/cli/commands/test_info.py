@@ -12,17 +12,17 @@ from layerdag.cli.main import main
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     return written(job_checkpoint(folder), folder / "s")
 
 
 @pytest.fixture
-def jobs(run: Path, tmp_path: Path) -> Path:
+def jobs(run, tmp_path) -> Path:
     return shutil.copytree(run, tmp_path / "s")
 
 
-def test_a_run_is_summed_up(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_summed_up(jobs, capsys):
     assert main(["info", str(jobs)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith(f"{jobs}: 10 of 10 samples in 3 of 3 parts (tar), ")
@@ -30,9 +30,7 @@ def test_a_run_is_summed_up(jobs: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert any(line.strip().startswith("world_size") for line in told)
 
 
-def test_json_says_the_same_and_what_is_missing(
-    jobs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_says_the_same_and_what_is_missing(jobs, capsys):
     (jobs / "part-000001.tar").unlink()
     assert main(["info", str(jobs), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -47,7 +45,7 @@ def test_json_says_the_same_and_what_is_missing(
     assert missing in capsys.readouterr().out
 
 
-def test_graphs_have_no_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_graphs_have_no_ranks(tmp_path, capsys):
     out = written(chain_checkpoint(tmp_path), tmp_path / "s")
     assert main(["info", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -55,7 +53,7 @@ def test_graphs_have_no_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert set(told["conditions"]["label"]) == {"min", "mean", "max"}
 
 
-def test_a_damaged_run_is_one_sentence(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_run_is_one_sentence(jobs, capsys):
     (jobs / "samples.json").write_text("{")
     assert main(["info", str(jobs)]) == 1
     assert "samples.json: does not describe samples" in capsys.readouterr().err

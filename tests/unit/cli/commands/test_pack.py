@@ -15,7 +15,7 @@ from layerdag.traces.trace import NodeType
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     (tmp_path / "in").mkdir()
     for i, letters in enumerate(["ab", "abc", "aab", "abb", "bab", "abab", "b", "ba"]):
         write_json(tmp_path / f"in/g{i}.json", chain(f"g{i}", letters))
@@ -26,9 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_a_folder_is_packed_with_the_labels_in_it(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_is_packed_with_the_labels_in_it(folder, capsys):
     out = folder.parent / "packed"
     (folder / "broken.json").write_text('{"nodes": [], "edges": [')
     (folder / "long.json").write_bytes((folder / "g5.json").read_bytes())
@@ -41,9 +39,7 @@ def test_a_folder_is_packed_with_the_labels_in_it(
     assert json.loads((out / "packed.json").read_text())["settings"]["seed"] == 0
 
 
-def test_what_stands_there_is_kept_unless_it_may_be_replaced(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_stands_there_is_kept_unless_it_may_be_replaced(folder, capsys):
     out = folder.parent / "packed"
     words = ["pack", str(folder), "--out", str(out), "--schema-nodes", "5", "--public-words", "all"]
     assert main(words) == 0
@@ -54,9 +50,7 @@ def test_what_stands_there_is_kept_unless_it_may_be_replaced(
 
 
 @pytest.mark.parametrize("schema_nodes", ["5", "2000000"])
-def test_the_share_of_operators_that_lose_their_name_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], schema_nodes: str
-) -> None:
+def test_the_share_of_operators_that_lose_their_name_is_told(tmp_path, capsys, schema_nodes):
     specs = [
         NodeSpec(i, name, NodeType.COMP)
         for i, name in enumerate(["aten::mm"] * 3 + ["acme::fused"])
@@ -74,9 +68,7 @@ def test_the_share_of_operators_that_lose_their_name_is_told(
     assert "of the training nodes" not in capsys.readouterr().err
 
 
-def test_graphs_that_are_left_out_are_listed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_graphs_that_are_left_out_are_listed(folder, capsys):
     out = folder.parent / "packed"
     assert main(["pack", str(folder), "--out", str(out), "--max-nodes", "3"]) == 0
     assert "left out: g5: 4 nodes, more than 3" in capsys.readouterr().err

@@ -21,7 +21,7 @@ MODEL = (
 
 
 @pytest.fixture
-def program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+def program(tmp_path, capsys) -> Path:
     (tmp_path / "mine.py").write_text(MODEL)
     path = tmp_path / "mine.program.json"
     assert main(["program", f"{tmp_path / 'mine.py'}:make", "--out", str(path), "--print"]) == 0
@@ -31,9 +31,7 @@ def program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return path
 
 
-def test_a_program_is_resized_and_captured(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_is_resized_and_captured(program, capsys):
     wide, traces = program.with_name("wide.program.json"), program.with_name("traces")
     words = ["--size", "h0=7", "--size", "B0=8", "--out", str(wide), "--json"]
     assert main(["program", str(program), *words]) == 1
@@ -53,30 +51,24 @@ def test_a_program_is_resized_and_captured(
         (["--size", "q0=3"], "has no size 'q0'"),
     ],
 )
-def test_wrong_words_are_told(
-    program: Path, capsys: pytest.CaptureFixture[str], words: list[str], reason: str
-) -> None:
+def test_wrong_words_are_told(program, capsys, words, reason):
     assert main(["program", str(program), *words]) == 2
     assert reason in capsys.readouterr().err
 
 
-def test_a_function_that_runs_a_step_has_no_program(
-    program: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_function_that_runs_a_step_has_no_program(program, capsys):
     assert main(["program", f"{program.with_name('mine.py')}:step"]) == 2
     assert "return (module, inputs); a function has no program" in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_program_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_program_is_refused(tmp_path, capsys):
     path = tmp_path / "other.program.json"
     path.write_text("{}")
     assert main(["program", str(path)]) == 1
     assert "is no program: its 'format' must be 'layerdag-program/1'" in capsys.readouterr().err
 
 
-def test_validate_runs_a_program(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_validate_runs_a_program(program, capsys):
     assert main(["validate", str(program)]) == 0
     assert "no finding" in capsys.readouterr().out
     data = json.loads(program.read_text())

@@ -12,7 +12,7 @@ from layerdag.graph.attributed_graph import write_json
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory) -> Path:
     counts = {"train": 6, "val": 1, "test": 5}
     return write_corpus(tmp_path_factory.mktemp("rankings") / "corpus", counts)
 
@@ -37,9 +37,7 @@ def write_samples(corpus: Path, folder: Path, **manifest: object) -> Path:
     return folder
 
 
-def test_training_jobs_that_pose_as_samples_rank_as_training_jobs_do(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_jobs_that_pose_as_samples_rank_as_training_jobs_do(corpus, tmp_path, capsys):
     samples = write_samples(corpus, tmp_path / "samples")
     assert main(["rankings", str(corpus), str(samples), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -52,9 +50,7 @@ def test_training_jobs_that_pose_as_samples_rank_as_training_jobs_do(
     assert found["messages at random", "clusters, difference", "makespan"] > 0.3
 
 
-def test_the_text_has_every_set_and_what_tells_it_from_training_jobs(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_text_has_every_set_and_what_tells_it_from_training_jobs(corpus, tmp_path, capsys):
     folders = [str(write_samples(corpus, tmp_path / name)) for name in ("one", "two")]
     assert main(["rankings", str(corpus), *folders, "--jobs", "2", "--speedup", "1000"]) == 0
     told = capsys.readouterr().out
@@ -65,9 +61,7 @@ def test_the_text_has_every_set_and_what_tells_it_from_training_jobs(
     assert told.count("messages at random") >= 3
 
 
-def test_samples_of_another_split_are_refused(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_of_another_split_are_refused(corpus, tmp_path, capsys):
     good = write_samples(corpus, tmp_path / "good")
     split = {**read_dataset(corpus).split.to_dict(), "test": "0" * 32}
     other = write_samples(corpus, tmp_path / "other", split=split)
@@ -76,8 +70,6 @@ def test_samples_of_another_split_are_refused(
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--jobs", "0"), ("--speedup", "-1")])
-def test_impossible_numbers_are_refused(
-    corpus: Path, flag: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_impossible_numbers_are_refused(corpus, flag, value, capsys):
     assert main(["rankings", str(corpus), "samples", flag, value]) == 2
     assert "must be positive" in capsys.readouterr().err

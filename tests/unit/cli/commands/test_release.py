@@ -1,7 +1,6 @@
 """The flags of ``layerdag release``; what it does is in ``tests/unit/publication``."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from layerdag.publication.settings import FOUND, ReleaseSettings
 
 
 def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     asked: list[ReleaseSettings] = []
     outcomes = [ReleaseDecision.RESERVED, ReleaseDecision.NO]
 
@@ -49,24 +48,18 @@ def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release
         (["--until", "dawn"], "'until' must be one of read, train, sample, evaluate"),
     ],
 )
-def test_wrong_use_is_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
+def test_wrong_use_is_a_sentence(tmp_path, capsys, words, told):
     folder = write_jobs(tmp_path / "traces", 1)
     assert main(["release", str(folder), "--out", str(tmp_path / "out"), *words]) == 2
     assert told in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_is_wrong_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_not_there_is_wrong_use(tmp_path, capsys):
     assert main(["release", str(tmp_path / "no"), "--out", str(tmp_path / "out")]) == 2
     assert "there is no such folder" in capsys.readouterr().err
 
 
-def test_what_was_not_understood_is_printed_kept_and_refused_strictly(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_not_understood_is_printed_kept_and_refused_strictly(tmp_path, capsys):
     folder = write_jobs(tmp_path / "traces", 3)
     words = ["release", str(folder), "--out", str(tmp_path / "out"), "--until", "read", "--strict"]
     assert main(words) == 0
@@ -82,9 +75,7 @@ def test_what_was_not_understood_is_printed_kept_and_refused_strictly(
     assert main([*words[:-1], "--overwrite"]) == 0
 
 
-def test_three_runs_are_too_few_and_say_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_three_runs_are_too_few_and_say_so(tmp_path, capsys):
     folder = write_jobs(tmp_path / "traces", 3)
     assert main(["release", str(folder), "--out", str(tmp_path / "out")]) == 1
     printed = capsys.readouterr()

@@ -1,7 +1,6 @@
 """``layerdag runs``: reports side by side."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from layerdag.report.page import write_report
 
 
 @pytest.fixture
-def reports(tmp_path: Path) -> list[str]:
+def reports(tmp_path) -> list[str]:
     found = []
     for name, word in (("a", "yes"), ("b", "no")):
         answers = (Answer("May it be shared?", word, "fair", "Because."),)
@@ -20,9 +19,7 @@ def reports(tmp_path: Path) -> list[str]:
     return found
 
 
-def test_verdicts_are_printed_and_the_page_is_written(
-    reports: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdicts_are_printed_and_the_page_is_written(reports, tmp_path, capsys):
     page = tmp_path / "runs.html"
     assert main(["runs", *reports, "--out", str(page)]) == 0
     told = capsys.readouterr()
@@ -34,15 +31,13 @@ def test_verdicts_are_printed_and_the_page_is_written(
     assert json.loads(page.with_suffix(".json").read_text())["runs"] == ["a", "b"]
 
 
-def test_figures_are_printed_as_json(
-    reports: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figures_are_printed_as_json(reports, capsys):
     assert main(["runs", *reports, "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["verdicts"]["May it be shared?"] == {"a": "yes", "b": "no"}
 
 
-def test_exit_codes_tell_wrong_use_from_damaged_data(reports: list[str], tmp_path: Path) -> None:
+def test_exit_codes_tell_wrong_use_from_damaged_data(reports, tmp_path):
     assert main(["runs", reports[0]]) == 2
     assert main(["runs", *reports, "--out", str(tmp_path / "x.txt")]) == 2
     assert main(["runs", reports[0], str(tmp_path / "nothing")]) == 1

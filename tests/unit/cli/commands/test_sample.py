@@ -22,7 +22,7 @@ from layerdag.training.checkpoint import checkpoint_path, pretrained_checkpoint
 
 
 @pytest.fixture(scope="module")
-def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chains(tmp_path_factory) -> Path:
     return chain_checkpoint(tmp_path_factory.mktemp("chains")).path
 
 
@@ -32,8 +32,8 @@ def sample(checkpoint: Path, out: Path, *words: str) -> int:
 
 
 def test_json_on_standard_output_names_the_manifest_and_the_rest_goes_to_standard_error(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    chains, tmp_path, capsys
+):
     assert sample(chains, tmp_path / "s", "format=json", "seed=3", "--json") == 0
     said = capsys.readouterr()
     told = json.loads(said.out)
@@ -45,18 +45,14 @@ def test_json_on_standard_output_names_the_manifest_and_the_rest_goes_to_standar
     assert said.err.startswith("2 graphs: about 3 files and ")
 
 
-def test_a_label_beyond_the_training_data_is_warned_of(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_label_beyond_the_training_data_is_warned_of(chains, tmp_path, capsys):
     assert sample(chains, tmp_path / "near", "label=4.5") == 0
     assert "layerdag: warning" not in capsys.readouterr().err
     assert sample(chains, tmp_path / "far", "label=1e9") == 0
     assert "layerdag: warning: " in capsys.readouterr().err
 
 
-def test_samples_are_replaced_only_when_told(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_are_replaced_only_when_told(chains, tmp_path, capsys):
     out = tmp_path / "s"
     assert sample(chains, out) == 0
     before = (out / "manifest.json").read_bytes()
@@ -67,27 +63,21 @@ def test_samples_are_replaced_only_when_told(
     assert json.loads((out / "manifest.json").read_text())["samples"][0]["seed"] == 9
 
 
-def test_a_dry_run_prints_the_settings_and_samples_nothing(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_the_settings_and_samples_nothing(chains, tmp_path, capsys):
     assert sample(chains, tmp_path / "s", "dry_run=true", "guidance=2") == 0
     shown = OmegaConf.create(capsys.readouterr().out)
     assert (shown.num, shown.guidance, shown.checkpoint) == (2, 2, str(chains))
     assert not (tmp_path / "s").exists()
 
 
-def test_a_dry_run_checks_conditions(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_checks_conditions(chains, tmp_path, capsys):
     assert sample(chains, tmp_path / "s", "label=1e9", "--dry-run") == 0
     assert "'label' is 1e+09, but most graphs" in capsys.readouterr().err
     assert sample(chains, tmp_path / "s", "+conditions.color=red", "--dry-run") == 1
     assert "color" in capsys.readouterr().err
 
 
-def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(tmp_path, capsys):
     job = job_checkpoint(tmp_path).path
     assert sample(job, tmp_path / "s", "ranks=64", "max_ranks=32") != 0
     said = capsys.readouterr()
@@ -96,7 +86,7 @@ def test_jobs_of_more_ranks_than_allowed_are_refused_before_any_is_sampled(
     assert not (tmp_path / "s").exists()
 
 
-def test_every_setting_reaches_the_generation() -> None:
+def test_every_setting_reaches_the_generation():
     words = ["num=3", "seed=4", "ranks=2", "guidance=3", "best_of=5", "labels=predicted"]
     words += [
         "max_nodes=6",
@@ -121,20 +111,20 @@ def test_every_setting_reaches_the_generation() -> None:
     assert found.conditions == {"family": "gpt", "label": 0.5}
 
 
-def test_without_a_label_none_is_asked_for() -> None:
+def test_without_a_label_none_is_asked_for():
     assert sample_config(compose("sample")).generation.conditions == {}
 
 
 @pytest.mark.parametrize("name", ["num", "seed", "max_nodes", "batch_size", "max_ranks", "best_of"])
 @pytest.mark.parametrize("value", ["1.5", "true", "many"])
-def test_numbers_of_things_are_whole(name: str, value: str) -> None:
+def test_numbers_of_things_are_whole(name, value):
     config = compose("sample", [])
     config[name] = OmegaConf.create(f"x: {value}").x
     with pytest.raises(ConfigError, match=f"'{name}' must be a whole number( or null)?, found "):
         sample_config(config)
 
 
-def test_only_some_numbers_may_be_left_open() -> None:
+def test_only_some_numbers_may_be_left_open():
     config = compose("sample", [])
     config.num = None
     with pytest.raises(ConfigError, match="'num' must be a whole number, found None"):
@@ -142,19 +132,17 @@ def test_only_some_numbers_may_be_left_open() -> None:
 
 
 @pytest.mark.parametrize("words", [["num=0"], ["max_nodes=0"], ["best_of=0"], ["labels=mine"]])
-def test_numbers_out_of_bounds_are_wrong_use(words: list[str]) -> None:
+def test_numbers_out_of_bounds_are_wrong_use(words):
     with pytest.raises(UsageError):
         sample_config(compose("sample", words))
 
 
-def test_the_checkpoint_of_the_package_has_a_name() -> None:
+def test_the_checkpoint_of_the_package_has_a_name():
     assert checkpoint_path("pretrained") == pretrained_checkpoint()
     assert checkpoint_path("outputs/x") == Path("outputs/x")
 
 
-def test_samples_begin_with_the_given_layers(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_begin_with_the_given_layers(chains, tmp_path, capsys):
     assert sample(chains, tmp_path / "first", "num=1") == 0
     given = tmp_path / "first" / "sample-00000.graphml"
     words = (f"prefix={given}", "prefix_layers=1", "max_nodes=60")
@@ -165,9 +153,7 @@ def test_samples_begin_with_the_given_layers(
     assert "A prefix of this graph has from 1 to" in capsys.readouterr().err
 
 
-def test_layers_between_the_given_ones_are_drawn_anew(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_layers_between_the_given_ones_are_drawn_anew(chains, tmp_path, capsys):
     given = tmp_path / "mine.graphml"
     write_graphml(given, chain("mine", "abcab"))
     words = (f"prefix={given}", "prefix_layers=2", "max_nodes=60")
@@ -182,17 +168,13 @@ def test_layers_between_the_given_ones_are_drawn_anew(
     assert "which leaves none between them to be drawn anew" in capsys.readouterr().err
 
 
-def test_a_prefix_that_is_not_there_is_an_error(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_prefix_that_is_not_there_is_an_error(chains, tmp_path, capsys):
     assert sample(chains, tmp_path / "s", f"prefix={tmp_path / 'none'}") == 1
     assert "none" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
 
 
-def test_samples_in_parts_come_from_one_command_for_each_shard(
-    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_in_parts_come_from_one_command_for_each_shard(chains, tmp_path, capsys):
     out = tmp_path / "s"
     words = ("num=5", "format=tar", "part_size=2", "members=json")
     assert sample(chains, out, *words, "shard=0/2", "--json") == 0
@@ -205,9 +187,7 @@ def test_samples_in_parts_come_from_one_command_for_each_shard(
     assert [found.seed for found in iter_samples(out)] == [0, 1, 2, 3, 4]
 
 
-def test_under_torchrun_the_share_is_that_of_the_process(
-    chains: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_under_torchrun_the_share_is_that_of_the_process(chains, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert sample(chains, tmp_path, "num=4", "format=tar", "part_size=2", "shard=auto") == 0
@@ -215,7 +195,7 @@ def test_under_torchrun_the_share_is_that_of_the_process(
 
 
 @pytest.mark.parametrize("word", ["shard=0/2", "part_size=7", "members=json"])
-def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
+def test_settings_of_parts_without_parts_are_one_sentence(word):
     with pytest.raises(UsageError, match="is of samples in parts; ask for format=tar"):
         sample_config(compose("sample", [word]))
     assert sample_config(compose("sample", [word, "format=tar"])).parts is not None
@@ -235,13 +215,8 @@ def test_settings_of_parts_without_parts_are_one_sentence(word: str) -> None:
     ],
 )
 def test_a_process_draws_for_each_processor_where_there_is_memory(
-    monkeypatch: pytest.MonkeyPatch,
-    asked: int | None,
-    processors: int,
-    threads: int,
-    gigabytes: int,
-    found: int,
-) -> None:
+    monkeypatch, asked, processors, threads, gigabytes, found
+):
     monkeypatch.setattr(_sample.os, "cpu_count", lambda: processors)
     monkeypatch.setattr("torch.get_num_threads", lambda: threads)
     monkeypatch.setattr("layerdag.runtime.reading.available_memory", lambda: gigabytes * 10**9)
@@ -250,9 +225,7 @@ def test_a_process_draws_for_each_processor_where_there_is_memory(
 
 
 @pytest.mark.parametrize(("num", "found"), [(1, 1), (31, 1), (32, 2), (1000, 8)])
-def test_few_samples_are_not_worth_the_start_of_more_processes(
-    monkeypatch: pytest.MonkeyPatch, num: int, found: int
-) -> None:
+def test_few_samples_are_not_worth_the_start_of_more_processes(monkeypatch, num, found):
     monkeypatch.setattr(_sample.os, "cpu_count", lambda: 64)
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)
     monkeypatch.setattr("layerdag.runtime.reading.available_memory", lambda: 10**12)
@@ -260,13 +233,13 @@ def test_few_samples_are_not_worth_the_start_of_more_processes(
     assert _sample._processes(on_device("cpu"), settings, None) == found
 
 
-def test_one_process_draws_parts_unless_more_are_asked_for() -> None:
+def test_one_process_draws_parts_unless_more_are_asked_for():
     parts = PartSettings("tar")
     assert _sample._processes(on_device("cpu"), GenerationSettings(), parts) == 1
     assert _sample._processes(on_device("cpu"), GenerationSettings(processes=2), parts) == 2
 
 
-def test_one_process_draws_on_an_accelerator() -> None:
+def test_one_process_draws_on_an_accelerator():
     cuda = on_device("cuda")
     assert _sample._processes(cuda, GenerationSettings(), None) == 1
     assert _sample._processes(cuda, GenerationSettings(processes=1), None) == 1

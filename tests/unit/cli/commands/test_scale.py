@@ -1,7 +1,6 @@
 """``layerdag scale``: files, figures, exit codes."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,7 @@ from layerdag.traces.chakra.workload import read_workload
 SOURCE = "data/examples/ddp_mlp"
 
 
-def test_a_trace_is_written_on_more_ranks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trace_is_written_on_more_ranks(tmp_path, capsys):
     prefix = str(tmp_path / "mlp")
     assert main(["scale", SOURCE, "--ranks", "8", "--out", prefix]) == 0
     out = capsys.readouterr().out
@@ -28,7 +25,7 @@ def test_a_trace_is_written_on_more_ranks(
     assert read_workload(prefix).num_ranks == 4
 
 
-def test_what_changes_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_changes_is_told_as_json(tmp_path, capsys):
     prefix = str(tmp_path / "llama")
     words = ["--data", "2", "--zero", "3", "--batch", "2", "--sequence", "64"]
     assert main(["workload", "gpt2", *words, "--out", prefix]) == 0
@@ -51,8 +48,6 @@ def test_what_changes_is_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
         (["data/nothing", "--ranks", "4", "--json"], 1, "data/nothing"),
     ],
 )
-def test_wrong_use_and_bad_data_are_told_apart(
-    words: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_and_bad_data_are_told_apart(words, code, sentence, capsys):
     assert main(["scale", *words]) == code
     assert sentence in capsys.readouterr().err

@@ -21,7 +21,7 @@ NETWORK = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [1]\nlatency: [100]\n"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(tmp_path) -> Path:
     """Return a folder with a two-rank workload (1 us of compute, an all-reduce) and configs."""
     nodes = [comp(0, 1), all_reduce(1, 2048, (0,))]
     write_workload(workload(nodes, nodes), tmp_path / "w")

@@ -15,13 +15,13 @@ from layerdag.graph.attributed_graph import write_json
 
 
 @pytest.fixture
-def tile(tmp_path: Path, rng: np.random.Generator) -> Path:
+def tile(tmp_path, rng) -> Path:
     counts = {"train": 30, "val": 4, "test": 12}
     return write_tile(tmp_path / "tile", rng, counts, layers=4, codes=3)
 
 
 @pytest.fixture
-def samples(tile: Path, tmp_path: Path) -> Path:
+def samples(tile, tmp_path) -> Path:
     return write_training_graphs_as_samples(tile, tmp_path / "samples")
 
 
@@ -38,9 +38,7 @@ def write_chains(
     return folder
 
 
-def test_a_fitted_surrogate_predicts_for_files(
-    tile: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fitted_surrogate_predicts_for_files(tile, samples, tmp_path, capsys):
     model = str(tmp_path / "model")
     assert main(["surrogate", "fit", str(tile), "--out", model, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -54,11 +52,8 @@ def test_a_fitted_surrogate_predicts_for_files(
 
 
 def test_training_on_the_real_graphs_themselves_reaches_the_ceiling(
-    tile: Path,
-    samples: Path,
-    capsys: pytest.CaptureFixture[str],
-    computed_once: Callable[[str], None],
-) -> None:
+    tile, samples, capsys, computed_once
+):
     words = ["surrogate", "tstr", str(tile), str(samples), "--family", "boosting", "--seeds", "1"]
     words += ["--real", "5"]
     computed_once("layerdag.surrogates.tstr.evaluate_tstr")
@@ -74,9 +69,7 @@ def test_training_on_the_real_graphs_themselves_reaches_the_ceiling(
     assert "5 real + synthetic: pearson" in told
 
 
-def test_samples_of_another_split_teach_nothing_here(
-    tile: Path, samples: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_samples_of_another_split_teach_nothing_here(tile, samples, capsys):
     split = read_dataset(tile).split.to_dict()
     manifest = samples / "manifest.json"
     content = json.loads(manifest.read_text())
@@ -86,7 +79,7 @@ def test_samples_of_another_split_teach_nothing_here(
     assert "the test graphs differ" in capsys.readouterr().err
 
 
-def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_may_lie_elsewhere(tmp_path, capsys):
     folder = write_chains(tmp_path / "graphs", 20, "label", lambda i: f"{i + 1}")
     labels = (folder / "labels.csv").rename(tmp_path / "costs.csv")
     words = ["surrogate", "fit", str(folder), "--out", str(tmp_path / "model")]
@@ -96,9 +89,7 @@ def test_labels_may_lie_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["test"] == 4
 
 
-def test_what_is_left_out_of_a_fit_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_left_out_of_a_fit_is_told(tmp_path, capsys):
     folder = write_chains(tmp_path / "graphs", 20, "label", lambda i: f"{i + 1}" if i else "nan")
     first = sorted(path for path in folder.iterdir() if path.name != "labels.csv")[1]
     os.truncate(first, 60)
@@ -108,9 +99,7 @@ def test_what_is_left_out_of_a_fit_is_told(
     assert "label 'nan': no number" in told
 
 
-def test_wrong_use_and_wrong_data_are_told_apart(
-    tile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_and_wrong_data_are_told_apart(tile, tmp_path, capsys):
     assert main(["surrogate", "fit", str(tmp_path), "--out", str(tmp_path / "m")]) == 2
     assert main(["surrogate", "predict", str(tmp_path / "none"), "x.et"]) == 1
     hidden = ["surrogate", "fit", str(tile), "--out", str(tmp_path / "m"), "--exclude", "color"]
@@ -120,7 +109,7 @@ def test_wrong_use_and_wrong_data_are_told_apart(
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def fitted(tmp_path_factory) -> tuple[Path, Path]:
     """Return data with enough validation graphs for intervals, and a surrogate fitted to it."""
     folder = tmp_path_factory.mktemp("calibrated")
     counts = {"train": 30, "val": 12, "test": 12}
@@ -129,9 +118,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return data, folder / "model"
 
 
-def test_predictions_have_intervals_of_the_wanted_level(
-    fitted: tuple[Path, Path], samples: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_have_intervals_of_the_wanted_level(fitted, samples, capsys):
     told = json.loads((fitted[1] / "surrogate.json").read_text())["notes"]
     assert told["evaluation"]["scores"]["mape"]["value"] == told["scores"]["mape"]
     words = ["surrogate", "predict", str(fitted[1]), str(samples / "0.graphml")]
@@ -149,9 +136,7 @@ def test_predictions_have_intervals_of_the_wanted_level(
     assert "--level is 1e+09; write a fraction between 0 and 1" in capsys.readouterr().err
 
 
-def test_a_graph_unlike_those_of_the_fit_is_told(
-    fitted: tuple[Path, Path], samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_unlike_those_of_the_fit_is_told(fitted, samples, tmp_path, capsys):
     model = shutil.copytree(fitted[1], tmp_path / "model")
     facts = json.loads((model / "surrogate.json").read_text())
     facts["notes"]["seen"] |= {"fewest": 500, "most": 900}
@@ -160,9 +145,7 @@ def test_a_graph_unlike_those_of_the_fit_is_told(
     assert "nodes, fitted on 500 to 900" in capsys.readouterr().err
 
 
-def test_an_evaluation_prints_scores_coverage_and_groups(
-    fitted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_evaluation_prints_scores_coverage_and_groups(fitted, capsys):
     data, model = map(str, fitted)
     capsys.readouterr()
     assert main(["surrogate", "eval", model, data, "--json"]) == 0
@@ -185,16 +168,12 @@ def test_an_evaluation_prints_scores_coverage_and_groups(
     assert err == ""
 
 
-def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(
-    fitted: tuple[Path, Path], tile: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_that_is_split_otherwise_is_evaluated_with_a_warning(fitted, tile, capsys):
     assert main(["surrogate", "eval", str(fitted[1]), str(tile)]) == 0
     assert "is split in another way" in capsys.readouterr().err
 
 
-def test_several_targets_are_columns_of_a_label_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_targets_are_columns_of_a_label_file(tmp_path, capsys):
     folder = write_chains(tmp_path / "graphs", 100, "time,memory", lambda i: f"{i + 1},{1000 + i}")
     words = ["surrogate", "fit", str(folder), "--target", "time", "--target", "memory"]
     assert main([*words, "--out", str(tmp_path / "m"), "--json"]) == 0
@@ -218,7 +197,7 @@ def test_several_targets_are_columns_of_a_label_file(
 
 
 @pytest.fixture(scope="module")
-def two_columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def two_columns(tmp_path_factory) -> Path:
     """Return a folder of graphs with a label file of two targets, one of them with gaps."""
     folder = tmp_path_factory.mktemp("data") / "graphs"
 
@@ -228,9 +207,7 @@ def two_columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_chains(folder, 50, "time,memory", costs, period=9)
 
 
-def test_several_targets_share_a_network(
-    two_columns: Path, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_targets_share_a_network(two_columns, repository, tmp_path, capsys):
     model, graph = str(tmp_path / "m"), str(two_columns / "g40.json")
     words = ["surrogate", "fit", str(two_columns), "--target", "time", "--target", "memory"]
     words += ["--shared", "--out", model]
@@ -253,12 +230,7 @@ def test_several_targets_share_a_network(
     assert "predicts a number of a whole graph" in capsys.readouterr().err
 
 
-def test_a_shared_network_is_tuned(
-    two_columns: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    computed_once: Callable[[str], None],
-) -> None:
+def test_a_shared_network_is_tuned(two_columns, tmp_path, capsys, computed_once):
     computed_once("layerdag.surrogates.tuning.tune")
     words = ["surrogate", "tune", str(two_columns), "--trials", "1", "--folds", "2", "--out"]
     words += [str(tmp_path / "m"), "--target", "time", "--target", "memory"]
@@ -273,9 +245,7 @@ def test_a_shared_network_is_tuned(
     assert set(json.loads(capsys.readouterr().out)["others"]) == {"memory"}
 
 
-def test_operators_of_a_workload_are_fitted_and_simulated(
-    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_operators_of_a_workload_are_fitted_and_simulated(repository, tmp_path, capsys):
     job, model = str(repository / "data" / "examples" / "ddp_mlp"), str(tmp_path / "o")
     words = ["surrogate", "fit", job, "--per", "operator", "--out", model]
     assert main([*words, "--json"]) == 0
@@ -290,12 +260,7 @@ def test_operators_of_a_workload_are_fitted_and_simulated(
     assert "leave out --target" in capsys.readouterr().err
 
 
-def test_tune_prints_the_trials_and_writes_the_best(
-    tile: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    computed_once: Callable[[str], None],
-) -> None:
+def test_tune_prints_the_trials_and_writes_the_best(tile, tmp_path, capsys, computed_once):
     computed_once("layerdag.surrogates.tuning.tune")
     model = str(tmp_path / "tuned")
     words = ["surrogate", "tune", str(tile), "--trials", "2", "--folds", "2", "--out", model]

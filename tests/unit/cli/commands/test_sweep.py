@@ -20,7 +20,7 @@ FINISH = {"slow": 1000 + 30 + 2 * 1053, "fast": 1000 + 30 + 2 * 109}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     nodes = [comp(0, 1), all_reduce(1, 2048, (0,))]
     write_workload(workload(nodes, nodes), tmp_path / "good" / "w")
     system = {

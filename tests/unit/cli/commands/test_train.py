@@ -51,7 +51,7 @@ RESULT = PrivateResult(
 )
 
 
-def test_the_card_has_the_promise_and_its_limits() -> None:
+def test_the_card_has_the_promise_and_its_limits():
     card = privacy_card(RESULT)
     assert "| epsilon | 3 |" in card
     assert "| delta | 0.001 |" in card
@@ -59,7 +59,7 @@ def test_the_card_has_the_promise_and_its_limits() -> None:
     assert "not about those of the checkpoint" in card
 
 
-def test_the_end_says_the_promise_and_how_to_sample() -> None:
+def test_the_end_says_the_promise_and_how_to_sample():
     told = after_tuning(RESULT)
     assert "2,884 parameters tuned: (epsilon = 3, delta = 0.001)" in told
     assert "layerdag sample checkpoint='my run/best'" in told
@@ -67,7 +67,7 @@ def test_the_end_says_the_promise_and_how_to_sample() -> None:
     assert "epsilon is 0.40 or more" in after_tuning(audited)
 
 
-def test_the_beginning_counts_units_and_what_was_left_out(tmp_path: Path) -> None:
+def test_the_beginning_counts_units_and_what_was_left_out(tmp_path):
     run = private_jobs(tmp_path).run(tmp_path / "run", Privacy(epsilon=1.0))
     told = before_tuning(replace(run, left_out=("job-7: has a strange word",)))
     assert "12 graphs of 12 runs, in the words, bins and conditions of base" in told
@@ -75,7 +75,7 @@ def test_the_beginning_counts_units_and_what_was_left_out(tmp_path: Path) -> Non
     assert "for the owner of the graphs alone" in told
 
 
-def test_a_run_says_what_it_trains_on_what() -> None:
+def test_a_run_says_what_it_trains_on_what():
     data = load_latent_preferential(num_train=3, num_val=2, num_test=1)
     spec = spec_for(data, "fast", {"width": 32, "depth": 1})
     told = announcement(data.replaced(left_out=("g7: is empty", "g9")), spec, torch.device("cpu"))
@@ -86,7 +86,7 @@ def test_a_run_says_what_it_trains_on_what() -> None:
     assert "nats per decision" in told
 
 
-def test_a_finished_run_says_how_to_sample_from_it() -> None:
+def test_a_finished_run_says_how_to_sample_from_it():
     result = TrainResult("patience", 40, 3.2, {}, Path("my runs/a/best"), Path("my runs/a/last"))
     told = after_training(result)
     assert "trained 40 steps in 3 s" in told
@@ -95,7 +95,7 @@ def test_a_finished_run_says_how_to_sample_from_it() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [chain_checkpoint, job_checkpoint])
-def test_the_commands_that_samples_suggest_run(checkpoint, tmp_path: Path, monkeypatch) -> None:
+def test_the_commands_that_samples_suggest_run(checkpoint, tmp_path, monkeypatch):
     settings = GenerationSettings(num=2, best_of=1, max_nodes=12)
     told = after_sampling(write_samples(checkpoint(tmp_path), settings, tmp_path / "out"))
     assert told.startswith("wrote 2 samples to ")
@@ -106,9 +106,7 @@ def test_the_commands_that_samples_suggest_run(checkpoint, tmp_path: Path, monke
     assert (tmp_path / "sample.svg").is_file()
 
 
-def test_sample_leaves_its_json_alone_on_standard_output(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sample_leaves_its_json_alone_on_standard_output(tmp_path, capsys):
     folder = chain_checkpoint(tmp_path).path
     words = [f"checkpoint={folder}", "num=1", "best_of=1", "max_nodes=8", f"out={tmp_path}/s"]
     assert main(["sample", *words, "--json"]) == 0
@@ -117,7 +115,7 @@ def test_sample_leaves_its_json_alone_on_standard_output(
     assert "wrote 1 sample to " in err
 
 
-def test_more_shards_than_parts_are_told_which_size_fits() -> None:
+def test_more_shards_than_parts_are_told_which_size_fits():
     told = before_parts(400, PartSettings(part_size=1000, shard="1/2"))
     assert "work for only 1 of 2 shards" in told
     fitting = int(told.split("part_size=")[1].split()[0])
@@ -125,7 +123,7 @@ def test_more_shards_than_parts_are_told_which_size_fits() -> None:
     assert before_parts(400, PartSettings(part_size=1000)) == ""
 
 
-def test_the_commands_that_parts_suggest_run(tmp_path: Path, monkeypatch) -> None:
+def test_the_commands_that_parts_suggest_run(tmp_path, monkeypatch):
     settings = GenerationSettings(num=5, best_of=1, max_nodes=12)
     out = tmp_path / "my samples"
     checkpoint = job_checkpoint(tmp_path)
@@ -145,9 +143,7 @@ def test_the_commands_that_parts_suggest_run(tmp_path: Path, monkeypatch) -> Non
 GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4], label=1.0 + i) for i in range(8)]
 
 
-def test_a_look_at_the_model_changes_neither_its_mode_nor_what_it_shows_next(
-    tmp_path: Path,
-) -> None:
+def test_a_look_at_the_model_changes_neither_its_mode_nor_what_it_shows_next(tmp_path):
     model = chain_checkpoint(tmp_path).model
     data = GraphDataset.build("chains", "flow", {"train": GRAPHS})
     watch = SamplePreview(data, tmp_path / "pictures", 1)
@@ -169,8 +165,8 @@ def test_a_look_at_the_model_changes_neither_its_mode_nor_what_it_shows_next(
 
 
 def test_a_model_that_never_ends_a_graph_is_stopped_at_twice_the_largest_training_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     data = GraphDataset.build("chains", "flow", {"train": GRAPHS})
     largest = max(dag.num_nodes for dag in data.graphs["train"])
 
@@ -210,7 +206,7 @@ def train(*words: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def ran(tmp_path_factory) -> Ran:
     folder = tmp_path_factory.mktemp("runs") / "my run"
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -218,7 +214,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(folder, code, out.getvalue(), err.getvalue())
 
 
-def test_a_run_prints_one_json_object_with_what_came_of_it(ran: Ran) -> None:
+def test_a_run_prints_one_json_object_with_what_came_of_it(ran):
     assert ran.code == 0
     told = json.loads(ran.out)
     assert (told["reason"], told["step"]) == ("budget", 2)
@@ -227,7 +223,7 @@ def test_a_run_prints_one_json_object_with_what_came_of_it(ran: Ran) -> None:
     assert all(math.isfinite(value) for value in told["metrics"].values())
 
 
-def test_the_console_tells_data_model_each_validation_and_how_to_sample(ran: Ran) -> None:
+def test_the_console_tells_data_model_each_validation_and_how_to_sample(ran):
     assert "6 train, 2 val, 2 test graphs" in ran.err
     assert "trained 2 steps" in ran.err
     assert f"checkpoint={shlex.quote(str(ran.folder / 'best'))}" in ran.err.replace('"', "'")
@@ -235,11 +231,11 @@ def test_the_console_tells_data_model_each_validation_and_how_to_sample(ran: Ran
     assert [x["step"] for x in lines if "validation/node" in x] == [1, 2]
 
 
-def test_too_few_held_out_graphs_are_warned_of(ran: Ran) -> None:
+def test_too_few_held_out_graphs_are_warned_of(ran):
     assert "layerdag: warning: " in ran.err
 
 
-def test_settings_stay_beside_the_checkpoints_and_never_inside_with_paths(ran: Ran) -> None:
+def test_settings_stay_beside_the_checkpoints_and_never_inside_with_paths(ran):
     kept = json.loads((ran.folder / "run.json").read_text())["config"]
     assert kept["training"]["max_steps"] == 2
     shared = json.loads((ran.folder / "best" / "config.json").read_text())["run"]
@@ -247,9 +243,7 @@ def test_settings_stay_beside_the_checkpoints_and_never_inside_with_paths(ran: R
     assert shared["data"]["num_train"] == 6
 
 
-def test_resuming_goes_on_from_the_last_step_with_the_settings_of_the_run(
-    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resuming_goes_on_from_the_last_step_with_the_settings_of_the_run(ran, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(ran.folder, run)
     words = [f"resume={run}", "training.max_steps=3", "logger.console=false", "--json"]
@@ -259,9 +253,7 @@ def test_resuming_goes_on_from_the_last_step_with_the_settings_of_the_run(
     assert sorted(set(steps)) == [1, 2, 3]
 
 
-def test_settings_that_cannot_go_on_with_a_run_are_not_kept_as_its_own(
-    ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_that_cannot_go_on_with_a_run_are_not_kept_as_its_own(ran, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(ran.folder, run)
     before = (run / "run.json").read_text()
@@ -271,9 +263,7 @@ def test_settings_that_cannot_go_on_with_a_run_are_not_kept_as_its_own(
     assert (run / "run.json").read_text() == before
 
 
-def test_an_older_run_is_replaced_only_when_told(
-    ran: Ran, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_older_run_is_replaced_only_when_told(ran, capsys):
     before = (ran.folder / "train.jsonl").read_bytes()
     assert train("training.max_steps=1", f"out='{ran.folder}'") == 2
     assert "overwrite=true" in capsys.readouterr().err
@@ -290,13 +280,8 @@ def test_an_older_run_is_replaced_only_when_told(
     ],
 )
 def test_what_cannot_be_trained_is_one_line_and_leaves_no_checkpoint(
-    words: tuple[str, ...],
-    code: int,
-    told: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    words, code, told, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     assert train(*words, "out=here") == code
     error = capsys.readouterr().err.splitlines()[-1]
@@ -306,9 +291,7 @@ def test_what_cannot_be_trained_is_one_line_and_leaves_no_checkpoint(
     assert not (tmp_path / "outputs").exists()
 
 
-def test_graphs_that_are_not_understood_are_told_kept_and_strictly_not_trained_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_graphs_that_are_not_understood_are_told_kept_and_strictly_not_trained_on(tmp_path, capsys):
     folder, out = tmp_path / "graphs", tmp_path / "run"
     folder.mkdir()
     for i in range(10):
@@ -330,9 +313,7 @@ def test_graphs_that_are_not_understood_are_told_kept_and_strictly_not_trained_o
     assert json.loads((out / RUN_FILE).read_text())["notes"] == []
 
 
-def test_a_dry_run_prints_the_resolved_settings_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_the_resolved_settings_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert train("dry_run=true", "seed=7", "out=here") == 0
     shown = OmegaConf.create(capsys.readouterr().out)
@@ -341,8 +322,8 @@ def test_a_dry_run_prints_the_resolved_settings_and_writes_nothing(
 
 
 def test_a_run_that_is_stopped_before_its_first_step_has_nothing_to_go_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     def stopped(*_: object, **__: object) -> TrainResult:
         raise KeyboardInterrupt
 
@@ -351,7 +332,7 @@ def test_a_run_that_is_stopped_before_its_first_step_has_nothing_to_go_on_with(
     assert "No checkpoint was written yet." in capsys.readouterr().err
 
 
-def test_only_the_first_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_process_writes(tmp_path, monkeypatch):
     # As torchrun starts the second process: it holds no folder, which its first one does.
     monkeypatch.setenv("RANK", "1")
     assert not verb._is_first()
@@ -359,7 +340,7 @@ def test_only_the_first_process_writes(tmp_path: Path, monkeypatch: pytest.Monke
     assert verb._is_first()
 
 
-def test_a_gpu_that_is_not_there_is_told_with_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_told_with_what_to_use(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="torch sees no GPU; use device=cpu"):
         verb.pick_device("cuda")
@@ -369,12 +350,12 @@ def test_a_gpu_that_is_not_there_is_told_with_what_to_use(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("word", ["sometimes", "3"])
-def test_an_unknown_mode_of_wandb_is_refused_with_those_that_are_known(word: str) -> None:
+def test_an_unknown_mode_of_wandb_is_refused_with_those_that_are_known(word):
     with pytest.raises(ConfigError, match=r"wandb.*disabled"):
         train_config(compose("train", [f"logger.wandb={word}", "out=x"]))
 
 
-def test_the_log_goes_on_after_the_resumed_step(tmp_path: Path) -> None:
+def test_the_log_goes_on_after_the_resumed_step(tmp_path):
     (tmp_path / "last").mkdir()
     empty = {"data_fingerprint": "", "metrics": {}, "torch_version": "", "split": None}
     meta = {"format_version": FORMAT_VERSION, "layerdag_version": "1", "step": 2, "seed": 0}
@@ -387,7 +368,7 @@ def test_the_log_goes_on_after_the_resumed_step(tmp_path: Path) -> None:
     assert (tmp_path / "train.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
-def test_the_console_is_a_logger_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_console_is_a_logger_where_it_is_asked_for(tmp_path):
     settings = train_config(compose("train", ["logger.wandb=disabled", "out=x"])).logger
     loggers = verb.open_loggers(settings, tmp_path, {}, resume=None)
     assert [type(logger) for logger in loggers] == [JsonlLogger, ConsoleLogger]
@@ -395,7 +376,7 @@ def test_the_console_is_a_logger_where_it_is_asked_for(tmp_path: Path) -> None:
         logger.close()
 
 
-def test_checkpoints_that_are_not_there_are_told_as_none(tmp_path: Path) -> None:
+def test_checkpoints_that_are_not_there_are_told_as_none(tmp_path):
     (tmp_path / "last").mkdir()
     result = TrainResult("SIGINT", 3, 1.26, {}, tmp_path / "best", tmp_path / "last")
     assert verb.describe(result) == {
@@ -412,9 +393,7 @@ SMALL = ("train", "data=corpus", "data.families=[mlp]", "data.max_nodes=60", "de
 TUNING = ("init=pretrained", "privacy.epsilon=inf", "privacy.steps=1")
 
 
-def test_a_private_run_leaves_a_checkpoint_a_card_and_a_log_of_the_owner(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_private_run_leaves_a_checkpoint_a_card_and_a_log_of_the_owner(tmp_path, capsys):
     folder = tmp_path / "run"
     assert main([*SMALL, *TUNING, "logger.console=false", f"out={folder}", "--json"]) == 0
     captured = capsys.readouterr()
@@ -443,9 +422,7 @@ def test_a_private_run_leaves_a_checkpoint_a_card_and_a_log_of_the_owner(
         (("privacy.epsilon=-1",), "privacy.epsilon must be above 0"),
     ],
 )
-def test_what_would_break_the_promise_is_one_line(
-    words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_would_break_the_promise_is_one_line(words, told, tmp_path, capsys):
     assert main([*SMALL, *words, f"out={tmp_path / 'run'}"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("layerdag: error:")
@@ -453,7 +430,7 @@ def test_what_would_break_the_promise_is_one_line(
     assert not list(tmp_path.rglob("meta.json"))
 
 
-def test_a_damaged_record_of_a_run_to_go_on_with_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_record_of_a_run_to_go_on_with_is_one_sentence(tmp_path):
     (tmp_path / "last").mkdir()
     assert _resumed_step(tmp_path) == 0
     (tmp_path / "last" / "meta.json").write_text('{"step": 3,,}')

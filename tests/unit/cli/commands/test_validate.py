@@ -24,25 +24,23 @@ from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES
 
 
 @pytest.fixture
-def sound(tmp_path: Path) -> Path:
+def sound(tmp_path) -> Path:
     write_workload(job((compute(1), collective(2, 1)), (collective(2),)), tmp_path / "a" / "run")
     return tmp_path / "a" / "run"
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Path:
+def broken(tmp_path) -> Path:
     write_workload(job((collective(1),), (compute(1),)), tmp_path / "b" / "run")
     return tmp_path / "b" / "run"
 
 
-def test_a_sound_workload_passes(sound: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sound_workload_passes(sound, capsys):
     assert main(["validate", str(sound)]) == 0
     assert capsys.readouterr().out == "1 workload or graph checked: no finding\n"
 
 
-def test_findings_name_file_node_rule_and_remedy(
-    broken: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings_name_file_node_rule_and_remedy(broken, capsys):
     assert main(["validate", str(broken)]) == 1
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("error: [collectives-agree]")
@@ -51,9 +49,7 @@ def test_findings_name_file_node_rule_and_remedy(
     assert last == "1 workload or graph checked: 1 error, 0 warnings"
 
 
-def test_a_folder_of_workloads_is_walked_and_json_says_the_same(
-    sound: Path, broken: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_workloads_is_walked_and_json_says_the_same(sound, broken, capsys):
     assert main(["validate", str(sound.parents[1]), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["checked"] == [str(sound), str(broken)]
@@ -61,9 +57,7 @@ def test_a_folder_of_workloads_is_walked_and_json_says_the_same(
     assert [f["rule"] for f in told["findings"]] == ["collectives-agree"]
 
 
-def test_what_cannot_be_read_is_a_finding(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_read_is_a_finding(tmp_path, capsys):
     (tmp_path / "cut.0.et").write_bytes(b"\x05abc")
     assert main(["validate", str(tmp_path)]) == 1
     out = capsys.readouterr().out
@@ -71,16 +65,14 @@ def test_what_cannot_be_read_is_a_finding(
     assert "Traceback" not in out
 
 
-def test_warnings_fail_only_when_asked(tmp_path: Path) -> None:
+def test_warnings_fail_only_when_asked(tmp_path):
     costless = replace(compute(1), attributes=())
     write_workload(job((costless,)), tmp_path / "run")
     assert main(["validate", str(tmp_path / "run")]) == 0
     assert main(["validate", str(tmp_path / "run"), "--strict"]) == 1
 
 
-def test_who_sampled_is_told_to_sample_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_sampled_is_told_to_sample_again(tmp_path, capsys):
     costless = replace(compute(1), attributes=())
     write_workload(job((costless,), (costless,)), tmp_path / "sample-00000" / "sample-00000")
     assert main(["validate", str(tmp_path)]) == 0
@@ -96,7 +88,7 @@ def test_who_sampled_is_told_to_sample_again(
     assert "Sample again" in capsys.readouterr().out
 
 
-def test_jobs_of_one_rank_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_of_one_rank_are_noted(tmp_path, capsys):
     write_workload(job((compute(1),)), tmp_path / "run")
     assert main(["validate", str(tmp_path / "run")]) == 0
     assert "1 of 1 have one rank; 'layerdag simulate' runs these" in capsys.readouterr().out
@@ -107,24 +99,20 @@ def test_jobs_of_one_rank_are_noted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "ASTRA-sim itself needs two or more" in capsys.readouterr().out
 
 
-def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_are_listed(capsys):
     assert main(["validate", "--rules", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert {"acyclic", "known-group"} <= {rule["id"] for rule in told["traces"]}
     assert "layer-consistent" in {rule["id"] for rule in told["graphs"]}
 
 
-def test_nothing_to_validate_is_wrong_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_to_validate_is_wrong_use(tmp_path, capsys):
     assert main(["validate"]) == 2
     assert main(["validate", str(tmp_path)]) == 1
     assert "give a folder of .et files" in capsys.readouterr().err
 
 
-def test_a_cyclic_flow_graph_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cyclic_flow_graph_is_an_error(tmp_path, capsys):
     nodes = "".join(f'<node id="{i}"/>' for i in range(2))
     edges = '<edge source="0" target="1"/><edge source="1" target="0"/>'
     (tmp_path / "g.graphml").write_text(
@@ -145,9 +133,7 @@ def written(workload: Workload, prefix: Path) -> Path:
 
 
 @pytest.mark.parametrize("rule", ["message-tags", "no-self-dependency"])
-def test_a_fixed_workload_validates_and_the_first_one_is_untouched(
-    rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fixed_workload_validates_and_the_first_one_is_untouched(rule, tmp_path, capsys):
     prefix = written(BROKEN[rule], tmp_path / "run")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new" / "run")]) == 0
@@ -157,7 +143,7 @@ def test_a_fixed_workload_validates_and_the_first_one_is_untouched(
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
-def test_what_is_left_is_told_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_is_told_and_fails(tmp_path, capsys):
     unequal = ((collective(1, size=8), compute(2, 1, 1)), (collective(1, size=16),))
     prefix = written(job(*unequal), tmp_path / "run")
     assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new")]) == 1
@@ -170,7 +156,7 @@ def test_what_is_left_is_told_and_fails(tmp_path: Path, capsys: pytest.CaptureFi
     assert read_workload(tmp_path / "new").num_ranks == 2
 
 
-def test_what_cannot_be_written_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_is_not(tmp_path, capsys):
     prefix = written(BEYOND_FIXING["acyclic"], tmp_path / "run")
     assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new"), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -180,7 +166,7 @@ def test_what_cannot_be_written_is_not(tmp_path: Path, capsys: pytest.CaptureFix
     assert not list(tmp_path.glob("new*"))
 
 
-def test_fixes_are_listed_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fixes_are_listed_for_scripts(tmp_path, capsys):
     prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
     assert main(["validate", str(prefix), "--fix", "--out", str(tmp_path / "new"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -197,9 +183,7 @@ def test_fixes_are_listed_for_scripts(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
 
 
-def test_a_sound_workload_is_written_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sound_workload_is_written_as_it_is(tmp_path, capsys):
     write_workload(job((collective(1),), (collective(1),)), tmp_path / "run")
     assert main(["validate", str(tmp_path / "run"), "--fix", "--out", str(tmp_path / "new")]) == 0
     assert "nothing to fix. 2 ranks written as they were read" in capsys.readouterr().out
@@ -215,31 +199,25 @@ def test_a_sound_workload_is_written_as_it_is(
         (["again", "--fix", "--out", "x"], "takes one workload"),
     ],
 )
-def test_flags_that_do_not_go_together_are_wrong_use(
-    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_that_do_not_go_together_are_wrong_use(flags, said, tmp_path, capsys):
     prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
     assert main(["validate", str(prefix), *flags]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_workload_that_is_there_is_not_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_workload_that_is_there_is_not_replaced(tmp_path, capsys):
     prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
     assert main(["validate", str(prefix), "--fix", "--out", str(prefix)]) == 2
     assert "a workload lies there already" in capsys.readouterr().err
 
 
-def test_findings_say_how_many_can_be_fixed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings_say_how_many_can_be_fixed(tmp_path, capsys):
     prefix = written(BROKEN["no-self-dependency"], tmp_path / "run")
     assert main(["validate", str(prefix)]) == 1
     assert "note: --fix --out PREFIX can fix 1 of these" in capsys.readouterr().out
 
 
-def test_fixing_in_python_takes_a_path_a_workload_or_a_trace(tmp_path: Path) -> None:
+def test_fixing_in_python_takes_a_path_a_workload_or_a_trace(tmp_path):
     broken = BROKEN["no-self-dependency"]
     prefix = written(broken, tmp_path / "run")
     for thing in (prefix, str(prefix), broken, broken.traces[0]):
@@ -248,7 +226,7 @@ def test_fixing_in_python_takes_a_path_a_workload_or_a_trace(tmp_path: Path) -> 
         assert [fix.rule.id for fix in fixed.fixes] == ["no-self-dependency"]
 
 
-def test_a_graph_cannot_be_fixed(tmp_path: Path) -> None:
+def test_a_graph_cannot_be_fixed(tmp_path):
     file = tmp_path / "flow.graphml"
     file.write_text(
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="directed">'
@@ -259,14 +237,12 @@ def test_a_graph_cannot_be_fixed(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jobs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("jobs")
     return written_sample_parts(job_checkpoint(folder), folder / "s")
 
 
-def test_every_sample_is_checked_as_in_a_folder_of_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_sample_is_checked_as_in_a_folder_of_each(tmp_path, capsys):
     from sample_parts import TEN
 
     checkpoint = job_checkpoint(tmp_path)
@@ -281,23 +257,19 @@ def test_every_sample_is_checked_as_in_a_folder_of_each(
     assert found[-1].startswith("10 workloads and graphs checked: ")
 
 
-def test_graphs_and_single_parts_are_checked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_graphs_and_single_parts_are_checked(tmp_path, capsys):
     out = written_sample_parts(chain_checkpoint(tmp_path), tmp_path / "s")
     assert main(["validate", str(out / "part-000000.tar")]) in (0, 1)
     assert "4 workloads and graphs checked" in capsys.readouterr().out
 
 
-def test_parts_are_what_json_lists(jobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_are_what_json_lists(jobs, capsys):
     main(["validate", str(jobs), "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["checked"] == [str(jobs / f"part-{i:06d}.tar") for i in range(3)]
 
 
-def test_missing_and_damaged_parts_are_findings(
-    jobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_and_damaged_parts_are_findings(jobs, tmp_path, capsys):
     for path in jobs.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "part-000001.tar").unlink()
@@ -308,7 +280,7 @@ def test_missing_and_damaged_parts_are_findings(
         assert f"error: [readable] {tmp_path}/part-00000{part}.tar" in told
 
 
-def test_findings_name_the_sample(jobs: Path, tmp_path: Path) -> None:
+def test_findings_name_the_sample(jobs, tmp_path):
     import tarfile
 
     part = tmp_path / "p.tar"
@@ -323,16 +295,14 @@ def test_findings_name_the_sample(jobs: Path, tmp_path: Path) -> None:
     assert any("sample-00001" in finding.found for finding in found.findings)
 
 
-def test_other_places_hold_no_parts(tmp_path: Path) -> None:
+def test_other_places_hold_no_parts(tmp_path):
     (tmp_path / "x.et").write_bytes(b"")
     assert parts_at(tmp_path) is None
     assert parts_at(tmp_path / "x.et") is None
     assert parts_at(tmp_path / "nothing") is None
 
 
-def test_what_no_step_does_is_a_warning_that_names_a_node(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_no_step_does_is_a_warning_that_names_a_node(tmp_path, capsys):
     step = ld.capture_model(*language()).workload()
     trace = step.traces[0]
     row = rows_of(trace, "aten::mm")[0]
@@ -352,7 +322,7 @@ def test_what_no_step_does_is_a_warning_that_names_a_node(
     assert [f.node for f in ld.validate(broken) if f.rule.id == "product-shapes"] == [found["node"]]
 
 
-def test_rules_on_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_on_steps_are_listed(capsys):
     assert main(["validate", "--rules", "--json"]) == 0
     listed = {rule["id"] for rule in json.loads(capsys.readouterr().out)["steps"]}
     assert listed == set(WHOLE_PROGRAM_RULES)

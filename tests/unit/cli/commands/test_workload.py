@@ -1,7 +1,6 @@
 """``layerdag workload``: files, figures, models, exit codes."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from layerdag.traces.chakra.workload import read_workload
 PLAN = ["--tensor", "2", "--data", "2", "--batch", "4", "--sequence", "64"]
 
 
-def test_a_workload_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_workload_is_written(tmp_path, capsys):
     prefix = str(tmp_path / "gpt")
     assert main(["workload", "gpt2", *PLAN, "--out", prefix]) == 0
     out = capsys.readouterr().out
@@ -23,14 +22,14 @@ def test_a_workload_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["workload", "gpt2", *PLAN, "--out", prefix, "--overwrite"]) == 0
 
 
-def test_figures_as_json_in_place_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_as_json_in_place_of_the_table(capsys):
     assert main(["workload", "gpt2", *PLAN, "--zero", "1", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["ranks"], shown["tokens"], shown["plan"]["zero"]) == (4, 256, 1)
     assert shown["communication"]["reduce_scatter:data"]["count"] == 4 * 14
 
 
-def test_known_models_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_models_are_listed_with_their_parameters(capsys):
     assert main(["workload", "--list"]) == 0
     out = capsys.readouterr().out
     assert "llama3-8b              8,030,261,248 parameters" in out
@@ -49,9 +48,7 @@ def test_known_models_are_listed_with_their_parameters(capsys: pytest.CaptureFix
         (["gpt2", "--tensor", "5", "--json"], "12 query heads cannot be split evenly over 5"),
     ],
 )
-def test_wrong_use_is_told(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_told(words, sentence, capsys):
     assert main(["workload", *words]) == 2
     assert sentence in capsys.readouterr().err
 
@@ -65,16 +62,14 @@ def test_wrong_use_is_told(
     ],
 )
 def test_more_than_a_disk_takes_is_refused_before_anything_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
-) -> None:
+    tmp_path, capsys, words, sentence
+):
     assert main(["workload", "gpt2", *words, "--out", str(tmp_path / "w")]) == 2
     assert sentence in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_prefill_and_decode_on_ranks_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prefill_and_decode_on_ranks_of_their_own(tmp_path, capsys):
     words = ["workload", "gpt2", "--phase", "disaggregated", "--sequence", "64", "--tokens", "2"]
     sides = ["--prefill-tensor", "2", "--prefill-sequence-parallel", "--decode-micro-batches", "2"]
     prefix = str(tmp_path / "split")

@@ -1,7 +1,5 @@
 """``layerdag workload corpus`` as it is typed."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from small_spaces import SMALL
@@ -9,9 +7,7 @@ from small_spaces import SMALL
 from layerdag.cli.main import main
 
 
-def test_a_corpus_is_written_and_the_next_command_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corpus_is_written_and_the_next_command_told(tmp_path, capsys):
     space, out = tmp_path / "space.yaml", tmp_path / "llm"
     space.write_text(yaml.safe_dump(SMALL))
     assert main(["workload", "corpus", "--space", str(space), "--num", "3", "--out", str(out)]) == 0
@@ -30,9 +26,9 @@ def test_a_corpus_is_written_and_the_next_command_told(
     ],
 )
 def test_wrong_use_is_told_and_nothing_written(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    words, told, tmp_path, monkeypatch,
+    capsys
+) :  # fmt: skip
     monkeypatch.chdir(tmp_path)
     assert main(["workload", "corpus", *words]) == 2
     assert told in capsys.readouterr().err

@@ -15,9 +15,7 @@ SMALL = (
 )
 
 
-def test_traces_are_written_for_the_package_and_as_stage_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_traces_are_written_for_the_package_and_as_stage_does(tmp_path, capsys):
     prefix = str(tmp_path / "ours")
     stage = ["--output_dir", str(tmp_path / "theirs"), "--output_name", "w.%d.et"]
     assert main([*SMALL, "--out", prefix, *stage]) == 0
@@ -31,7 +29,7 @@ def test_traces_are_written_for_the_package_and_as_stage_does(
     assert "--overwrite" in capsys.readouterr().err
 
 
-def test_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_as_json(capsys):
     assert main([*SMALL, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["ranks"], next(iter(shown["per_rank"]))) == (4, "w.0.et")
@@ -41,7 +39,7 @@ def test_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("word", ["true", "T", "1", "yes", "Y"])
-def test_words_that_stage_takes_for_true(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_that_stage_takes_for_true(word, capsys):
     assert main([*SMALL, "--weight_sharded", word, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["flags"]["weight_sharded"] is True
 
@@ -59,14 +57,12 @@ def test_words_that_stage_takes_for_true(word: str, capsys: pytest.CaptureFixtur
         (["--out", "x", "--max-bytes", "10"], "are more than max_bytes"),
     ],
 )
-def test_wrong_use_is_told(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_told(words, sentence, capsys):
     assert main([*SMALL, *words]) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_help_names_every_flag_of_stage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_flag_of_stage(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["workload", "stage", "--help"])
     assert stop.value.code == 0

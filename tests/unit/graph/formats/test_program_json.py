@@ -48,7 +48,7 @@ def written(folder: Path, nodes: list[dict[str, Any]] = NODES, **more: Any) -> P
     return path
 
 
-def test_calls_are_nodes_and_places_of_inputs_are_types_of_edges(tmp_path: Path) -> None:
+def test_calls_are_nodes_and_places_of_inputs_are_types_of_edges(tmp_path):
     graph = read(written(tmp_path))
     assert isinstance(graph, AttributedGraph)
     assert graph.categories["call"][1] == (
@@ -67,7 +67,7 @@ def test_calls_are_nodes_and_places_of_inputs_are_types_of_edges(tmp_path: Path)
     assert graph.node_names[1] == "v1 first"
 
 
-def test_a_graph_is_written_as_the_program_that_it_was(tmp_path: Path) -> None:
+def test_a_graph_is_written_as_the_program_that_it_was(tmp_path):
     graph = read_program_json(written(tmp_path))
     write_program_json(tmp_path / "again.program.json", graph)
     again = json.loads((tmp_path / "again.program.json").read_text())
@@ -85,7 +85,7 @@ def test_a_graph_is_written_as_the_program_that_it_was(tmp_path: Path) -> None:
         ({"sizes": {"B0": "many"}}, "no program of layerdag"),
     ],
 )
-def test_what_is_no_program_is_refused(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+def test_what_is_no_program_is_refused(tmp_path, change, reason):
     path = written(tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(GraphError, match=reason):
@@ -100,16 +100,14 @@ def test_what_is_no_program_is_refused(tmp_path: Path, change: dict[str, Any], r
         ("call", "aten.linear.default {", "cannot be filled"),
     ],
 )
-def test_gaps_that_do_not_fit_are_refused(
-    tmp_path: Path, column: str, word: str, reason: str
-) -> None:
+def test_gaps_that_do_not_fit_are_refused(tmp_path, column, word, reason):
     graph = read_program_json(written(tmp_path))
     graph.categories[column][1] = word
     with pytest.raises(GraphError, match=reason):
         write_program_json(tmp_path / "again.program.json", graph)
 
 
-def test_edges_that_leave_a_place_empty_are_refused(tmp_path: Path) -> None:
+def test_edges_that_leave_a_place_empty_are_refused(tmp_path):
     graph = read_program_json(written(tmp_path))
     graph.edge_type_E[:] = np.array([0, 2, 2, 0, 0])
     assert graph.edge_type_names == ("0", "0+1", "2")
@@ -120,7 +118,7 @@ def test_edges_that_leave_a_place_empty_are_refused(tmp_path: Path) -> None:
         write_program_json(tmp_path / "again.program.json", graph)
 
 
-def test_pictures_show_operators_by_their_short_names(tmp_path: Path) -> None:
+def test_pictures_show_operators_by_their_short_names(tmp_path):
     svg = tmp_path / "one.svg"
     assert main(["view", str(written(tmp_path)), "--out", str(svg)]) == 0
     shown = svg.read_text()

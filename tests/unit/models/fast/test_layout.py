@@ -35,7 +35,7 @@ def batch() -> DAGBatch:
 
 
 @pytest.fixture(scope="module")
-def layout(batch: DAGBatch) -> BatchLayout:
+def layout(batch) -> BatchLayout:
     return BatchLayout.from_batch(batch)
 
 

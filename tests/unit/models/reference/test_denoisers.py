@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -159,7 +158,7 @@ STEPS = 5
 
 
 @pytest.fixture
-def denoiser(sizes: GraphSizes, make_dag: Callable[..., DAG]) -> EdgeDenoiser:
+def denoiser(sizes, make_dag) -> EdgeDenoiser:
     statistics = replace(GraphStatistics.measure([make_dag(2, 3)], sizes), edge_types=(8, 0))
     torch.manual_seed(0)
     return EdgeDenoiser(sizes, statistics, COLUMNS, EdgeConfig(width=8, rounds=2, steps=STEPS))
@@ -271,7 +270,7 @@ def test_every_parameter_learns(denoiser):
 
 
 @pytest.fixture
-def network(sizes: GraphSizes, make_dag) -> LayerSizeNet:
+def network(sizes, make_dag) -> LayerSizeNet:
     statistics = GraphStatistics.measure([make_dag(2, 3, 1) for _ in range(3)], sizes)
     return LayerSizeNet(sizes, statistics, (4, 2, 3), LayerSizeConfig(width=8, rounds=1))
 
@@ -332,7 +331,7 @@ NODE_STEPS = 6
 
 
 @pytest.fixture
-def node_denoiser(sizes: GraphSizes) -> NodeDenoiser:
+def node_denoiser(sizes) -> NodeDenoiser:
     torch.manual_seed(0)
     return NodeDenoiser(sizes, COUNTS, NodeConfig(width=8, rounds=1, heads=2, steps=NODE_STEPS))
 

@@ -1,6 +1,5 @@
 """States of prefixes depend on the prefix and its conditions, and on nothing else."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -112,13 +111,13 @@ def conditions_of(batch: DAGBatch) -> Conditions:
 
 
 @pytest.fixture
-def encoder(sizes: GraphSizes) -> PrefixEncoder:
+def encoder(sizes) -> PrefixEncoder:
     torch.manual_seed(0)
     return PrefixEncoder(sizes, COLUMNS, width=8, rounds=2).eval()
 
 
 @pytest.fixture
-def dags(make_dag: Callable[..., DAG]) -> list[DAG]:
+def dags(make_dag) -> list[DAG]:
     return [make_dag(2, 3, 2), make_dag(1), make_dag(1, 4, 1)]
 
 
@@ -269,7 +268,7 @@ def test_whole_graphs_are_grown_back_from_their_layers(make_dag, generator):
 
 
 @pytest.fixture
-def batch(make_dag: Callable, make_batch: Callable) -> DAGBatch:
+def batch(make_dag, make_batch) -> DAGBatch:
     return make_batch(make_dag(2, 3, 1), make_dag(4), make_dag(1, 1, 2, 5))
 
 

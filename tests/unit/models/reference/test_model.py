@@ -1,10 +1,9 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
-from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
+from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
@@ -28,7 +27,7 @@ from layerdag.models.reference.model import (
 
 
 @pytest.fixture
-def model(sizes: GraphSizes, make_dag: Callable) -> ReferenceLayerDAG:
+def model(sizes, make_dag) -> ReferenceLayerDAG:
     statistics = GraphStatistics.measure([make_dag(2, 3, 2, 4) for _ in range(5)], sizes)
     torch.manual_seed(7)
     config = ReferenceConfig(
@@ -40,7 +39,7 @@ def model(sizes: GraphSizes, make_dag: Callable) -> ReferenceLayerDAG:
 
 
 @pytest.fixture
-def batch(make_dag: Callable, make_batch: Callable) -> DAGBatch:
+def batch(make_dag, make_batch) -> DAGBatch:
     return make_batch(make_dag(2, 3, 2), make_dag(1), make_dag(1, 4, 4, 1))
 
 

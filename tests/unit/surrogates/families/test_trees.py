@@ -7,7 +7,6 @@ import torch
 
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import UsageError
-from layerdag.surrogates.data import Labeled
 from layerdag.surrogates.families.base import SurrogateModel, TargetScale, graph_features
 from layerdag.surrogates.families.trees import (
     BoostedTrees,
@@ -107,7 +106,7 @@ def mean(dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
 
 
 @pytest.fixture
-def fitted(real: Labeled, sizes: GraphSizes) -> StackedEnsemble:
+def fitted(real, sizes) -> StackedEnsemble:
     return fit_stacked(real.dags, real.target_B, sizes, {"trees": trees, "mean": mean})
 
 
