@@ -1,15 +1,12 @@
 """``GraphSchema``: what the codes of a data set mean; requests completed by it.
 
-What the codes of a data set mean: vocabularies, bins, edge types and conditions.
-
-The schema is learned from training graphs only, lies in every checkpoint as JSON beside the
-weights, and is all that is needed to turn a sampled graph back into names and numbers.
-
-What to ask a generator for: given conditions completed with plausible ones.
+Vocabularies, bins, edge types and conditions. The schema is learned from training graphs only, lies
+in every checkpoint as JSON beside the weights, and is all that is needed to turn a sampled graph
+back into names and numbers.
 
 Conditions that the user leaves open are drawn from what training graphs like the request were like
-(``condition_table.py``), so that a request for "gpt" gets a strategy, a size and a label that GPT
-jobs have.
+(``conditions.py``), so that a request for "gpt" gets a strategy, a size and a label that GPT jobs
+have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
