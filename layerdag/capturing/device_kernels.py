@@ -32,11 +32,10 @@ _LEAST_CUDNN_EPS = 1e-5
 @contextmanager
 def kernels_of(device: str) -> Iterator[None]:
     """Run composite operators as a device does, one of ``layerdag.capturing.plan.DEVICES``."""
-    capability = COMPUTE_CAPABILITY.get(device)
-    if capability is None:  # the processor, on which fake tensors lie
+    if device == "cpu":  # on which fake tensors lie
         yield
         return
-    with enable_python_dispatcher(), _DeviceKernels(capability):
+    with enable_python_dispatcher(), _DeviceKernels(COMPUTE_CAPABILITY[device]):
         yield
 
 
@@ -87,8 +86,8 @@ class _Attention:
         saves = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         grouped = self.enable_gqa and query.shape[-3] != key.shape[-3]
         mask = self.attn_mask
-        if mask is not None and mask.dtype is torch.bool:
-            mask = _added(mask, query.dtype)
+        if mask is not None:
+            mask = _added(mask, query.dtype) if mask.dtype is torch.bool else _as_autocast(mask)
         common = (self.dropout_p, self.is_causal)
         widths = {tensor.shape[-1] for tensor in tensors}
         fused = query.ndim == 4

@@ -35,23 +35,44 @@ _NUMBER_OF = aten._local_scalar_dense.default
 """Asked of the number of steps that an optimizer keeps of each parameter."""
 
 
-def _grouped_product(left: Tensor, right: Tensor, offs: Tensor | None = None, *_: Any) -> list[int]:
-    """Return the shape of products of groups: of rows or columns, of a batch, or of inner sizes."""
-    rows, columns = left.shape[-2], right.shape[-1]
-    if left.ndim != right.ndim:
-        return [rows, columns]
-    if left.ndim == 3:
-        return [left.shape[0], rows, columns]
-    return [0 if offs is None else offs.shape[0], rows, columns]
+def _histogram(tensor: Tensor, bins: int = 100, *_: Any, **__: Any) -> Tensor | None:
+    """Return the counts of whole numbers, which only GPUs count; None for other numbers."""
+    return None if tensor.is_floating_point() else tensor.new_empty(bins)
 
 
-_SHAPES: Mapping[Any, Callable[..., Sequence[int]]] = MappingProxyType(
-    {
-        aten.histc.default: lambda _, bins=100, *__: [bins],
-        aten._grouped_mm.default: _grouped_product,
-    }
+def _grouped_product(
+    left: Tensor,
+    right: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor | None:
+    """Return products of groups: of rows or columns, of a batch, or of inner sizes.
+
+    None for bfloat16, which PyTorch's own shape function takes.
+
+    Raises:
+        RuntimeError: If inner sizes differ, as PyTorch raises it.
+    """
+    if left.dtype is torch.bfloat16:
+        return None
+    if left.shape[-1] != right.shape[-2]:
+        raise RuntimeError(
+            f"contraction dimension of mat_a and mat_b must match: {left.shape[-1]} and "
+            f"{right.shape[-2]}"
+        )
+    shape = [left.shape[-2], right.shape[-1]]
+    if left.ndim == right.ndim == 3:
+        shape.insert(0, left.shape[0])
+    elif left.ndim == right.ndim and offs is not None:
+        shape.insert(0, offs.shape[0])
+    return left.new_empty(shape, dtype=out_dtype)
+
+
+_ON_GPUS_ALONE: Mapping[Any, Callable[..., Tensor | None]] = MappingProxyType(
+    {aten.histc.default: _histogram, aten._grouped_mm.default: _grouped_product}
 )
-"""Shapes of results, of the argument's dtype, where a processor refuses dtypes that GPUs take."""
+"""Results of operators for dtypes that a processor refuses."""
 
 
 @final
@@ -111,8 +132,10 @@ class RememberingFakeMode(FakeTensorMode):
             return args[0].fake_device
         if func is _NUMBER_OF and args[0].constant is not None:
             return args[0].constant.item()
-        if func in _SHAPES:
-            return args[0].new_empty(_SHAPES[func](*args, **(kwargs or {})))
+        if func in _ON_GPUS_ALONE:
+            made = _ON_GPUS_ALONE[func](*args, **(kwargs or {}))
+            if made is not None:
+                return made
         if not _on_lists(func) or any(kind is not FakeTensor for kind in types):
             return self._remembered(func, types, args, kwargs or {})
         parts = []  # few lists are equal, but most of what they hold

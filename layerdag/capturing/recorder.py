@@ -132,8 +132,9 @@ class Recorder(TorchDispatchMode):
         self.last_operator = str(func)
         result = func(*args, **(kwargs or {}))
         known = _known(func)
-        if func is _INDEX_PUT and _current_autograd_node() is not None:
-            # Of tensors of Python's classes, such as fake ones, autograd does not do it in place.
+        adds = func is _INDEX_PUT and len(args) > 3 and args[3]
+        if adds and _current_autograd_node() is not None:
+            # The gradient of indexing: not in place for Python's classes of tensors, as fake ones.
             known = replace(known, name="aten::_index_put_impl_")
         if self._planning:
             return result

@@ -123,3 +123,20 @@ def test_a_device_whose_kernels_are_not_known_is_refused_with_the_nearest() -> N
 
 def test_devices_are_those_of_data_sheets() -> None:
     assert [data_sheet(name).name for name in COMPUTE_CAPABILITY]
+
+
+def test_only_gradients_that_add_up_are_put_in_place() -> None:
+    """Indexing adds its gradient up in place; assigning by an index clears a copy of it."""
+
+    class Put(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(4, 4))
+
+        def forward(self, at: Tensor) -> Tensor:
+            put = (self.weight * 2).index_put((at,), torch.zeros(()))
+            return (put + self.weight[at].sum()).sum()
+
+    step = ld.capture_model(Put(), (torch.zeros(2, dtype=torch.long),), optimizer="none")
+    names = [name for name in step.program.names() if "index_put" in name]
+    assert sorted(names) == ["aten::_index_put_impl_", "aten::index_put", "aten::index_put"]

@@ -87,3 +87,25 @@ def test_an_operator_that_refuses_does_so_again() -> None:
     for _ in range(2):
         with RememberingFakeMode(), pytest.raises(RuntimeError, match="reduction dim"):
             torch.empty(3, 4) @ torch.empty(3, 4)
+
+
+def test_grouped_products_have_shapes_in_single_precision_too() -> None:
+    product = torch.ops.aten._grouped_mm.default
+    with RememberingFakeMode():
+        rows, matrices, ends = (
+            torch.zeros(6, 4),
+            torch.zeros(2, 4, 5),
+            torch.zeros(2, dtype=torch.int32),
+        )
+        assert product(rows, matrices, ends).shape == (6, 5)
+        assert product(torch.zeros(2, 3, 4), matrices).shape == (2, 3, 5)
+        assert product(torch.zeros(3, 6), torch.zeros(6, 5), ends).shape == (2, 3, 5)
+        assert product(rows, matrices, ends, None, torch.float16).dtype is torch.float16
+        with pytest.raises(RuntimeError, match="4 and 3"):
+            product(rows, torch.zeros(2, 3, 5), ends)
+
+
+def test_whole_numbers_are_counted_as_on_a_gpu() -> None:
+    with RememberingFakeMode():
+        assert torch.histc(torch.zeros(9, dtype=torch.int32), bins=4, min=0, max=3).shape == (4,)
+        assert torch.histc(torch.zeros(9), 4).dtype is torch.float32
