@@ -3,7 +3,7 @@
 
     python benchmarks/program_picture.py --out docs/images/sampled-program.png
 
-Seed 7 of the checkpoint of programs under "a GPT of three units", whatever it looks like. The step
+Seed 7 of the checkpoint of programs under "a GPT of eight units", whatever it looks like. The step
 is that of the program with each block four times and 1,024 wide, on 64 ranks; the run trains the
 program itself on the processor, on one batch of random tokens.
 """
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path("docs/images/sampled-program.png"))
     args = parser.parse_args()
-    asked: dict[str, float | str] = {"family": "gpt", "depth": 3}
+    asked: dict[str, float | str] = {"family": "gpt", "depth": 8}
     program = ld.sample("programs", 1, args.seed, conditions=asked, sizes={"B0": 16})[0].program
     figure = plt.figure(figsize=(13, 5.4), dpi=130)
     grid = figure.add_gridspec(2, 2, width_ratios=(1.15, 1), hspace=0.5, wspace=0.06)
@@ -43,12 +43,15 @@ def main() -> None:
 
 
 def _source(axes: Axes, program: ld.Program) -> None:
-    """Write the beginning and the end of a program as source."""
+    """Write a program as source, of a long one the beginning and the end."""
     source = program.source().replace(", float32", "")
-    source = re.sub(r"parameter\('[^']*', ", "parameter(", source)
-    lines = [line.partition("  # blocks")[0] for line in source.splitlines()]
+    source = re.sub(r"parameter\(f?'[^']*', ", "parameter(", source)
+    lines = [line.partition("  # block")[0] for line in source.splitlines()]
     lines = [line if len(line) <= _COLUMNS else line[: _COLUMNS - 1] + "…" for line in lines]
-    shown = [*lines[: _LINES - 6], f"    … {len(lines) - _LINES + 1} further calls", *lines[-5:]]
+    shown = lines
+    if len(lines) > _LINES:
+        further = f"    … {len(lines) - _LINES + 1} further lines"
+        shown = [*lines[: _LINES - 7], further, *lines[-6:]]
     axes.axis("off")
     axes.set_title(
         "1. Sampled: the program of a model that does not exist", loc="left", fontsize=11

@@ -4,17 +4,25 @@ A block of a transformer takes the stream and returns it; so do most layers of o
 unit can follow itself any number of times, and what comes out is a program again by construction.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import TypedDict
+from typing import Any, Protocol, TypedDict
 
 from torch import Tensor
 
 from layerdag.errors import UsageError
-from layerdag.programs.execution import run_fake
+from layerdag.programs.execution import NodeError, run_fake
 from layerdag.programs.module import units_of_nodes
 from layerdag.programs.nodes import ForwardGraph, Node
+
+
+class ResizableProgram(ForwardGraph, Protocol):
+    """A program whose table of sizes can have other numbers."""
+
+    def resize(self, **sizes: int) -> ForwardGraph:
+        """Return the program with other numbers in its table."""
 
 
 class DeeperFields(TypedDict):
@@ -44,18 +52,14 @@ class RepeatableUnit:
     given: int
 
 
-def repeatable_units(program: ForwardGraph) -> list[RepeatableUnit]:
+def repeatable_units(program: ResizableProgram) -> list[RepeatableUnit]:
     """Return the units that can follow themselves, in program order.
 
     Raises:
         NodeError: If a node cannot run.
     """
     unit_of = units_of_nodes(program)
-    results = run_fake(program)
-    kinds = [
-        (tuple(result.shape), result.dtype) if isinstance(result, Tensor) else None
-        for result in results
-    ]
+    kinds = _kinds(program)
     last_read = list(range(len(program.nodes)))
     for at, node in enumerate(program.nodes):
         for i in node.inputs:
@@ -78,8 +82,33 @@ def repeatable_units(program: ForwardGraph) -> list[RepeatableUnit]:
     return found
 
 
+def _kinds(program: ResizableProgram) -> list[tuple[Any, ...] | None]:
+    """Return shape and dtype of each result, None where it is no tensor.
+
+    Widths that are equal by chance, as those of the stream and of the vocabulary, differ when one
+    of them is doubled.
+    """
+    found = [_kind(result) for result in run_fake(program)]
+    numbers = Counter(program.sizes.values())
+    for name, number in program.sizes.items():
+        if numbers[number] == 1:
+            continue
+        try:
+            results = run_fake(program.resize(**{name: 2 * number}))
+        except NodeError:
+            continue  # the model needs both to be equal
+        found = [
+            kind and (*kind, _kind(result)) for kind, result in zip(found, results, strict=True)
+        ]
+    return found
+
+
+def _kind(result: Any) -> tuple[Any, ...] | None:
+    return (tuple(result.shape), result.dtype) if isinstance(result, Tensor) else None
+
+
 def deepened(
-    program: ForwardGraph, times: int | Sequence[int]
+    program: ResizableProgram, times: int | Sequence[int]
 ) -> tuple[tuple[Node, ...], DeeperFields]:
     """Return the nodes of a program whose repeatable units occur so many times, and what changes.
 

@@ -5,24 +5,20 @@ optimizer and all communication follow from running it (``layerdag.programs.step
 """
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from layerdag.errors import DataError, UsageError
+from layerdag.graph.formats.repeated_blocks import RepeatedBlock, fold, repeated_blocks, unfold
 from layerdag.programs.depth import deepened
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import (
-    EDGE,
-    EDGES,
     Leaf,
     Node,
-    Symbol,
-    Word,
     node_to_json,
     read_list,
     read_node,
@@ -31,12 +27,13 @@ from layerdag.programs.nodes import (
     value_from_json,
     value_to_json,
 )
-from layerdag.programs.operators import GETITEM, LEAVES
-from layerdag.programs.sizes import ROLES, Size, is_entry, read_expression
+from layerdag.programs.operators import LEAVES
+from layerdag.programs.python_source import python_lines
+from layerdag.programs.sizes import ROLES, is_entry
 from layerdag.programs.targets import TOLERANCE, TargetedProgram, Targets, meet
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, parse_json
+from layerdag.runtime.json_shape import found_value, parse_json, plain_reason
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import did_you_mean
 from layerdag.validation.rules import Finding
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     from layerdag.capturing.step import CapturedStep
 
 FORMAT = "layerdag-program/1"
-_MOST_NODES = 100_000
 
 
 @final
@@ -170,6 +166,10 @@ class Program:
         calls = (node.operator for node in self.nodes if node.operator not in LEAVES)
         return dict(Counter(calls).most_common())
 
+    def repeated_blocks(self) -> list[RepeatedBlock]:
+        """Return the modules in a row that make the same calls, the outermost of nested ones."""
+        return repeated_blocks([node_to_json(node) for node in self.nodes], 0, len(self.nodes))
+
     def parameters(self) -> int:
         """Return the number of parameters at the program's sizes.
 
@@ -179,7 +179,7 @@ class Program:
         return count_parameters(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the program as JSON data, without loss."""
+        """Return the program as JSON data, without loss; repeated blocks stand there once."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -189,7 +189,7 @@ class Program:
             "unused": [[name, value_to_json(leaf)] for name, leaf in self.unused],
             "units": list(self.units),
             "notes": list(self.notes),
-            "nodes": [node_to_json(node) for node in self.nodes],
+            "nodes": fold([node_to_json(node) for node in self.nodes]),
         }
 
     @classmethod
@@ -251,8 +251,8 @@ class Program:
         return derive_step(self, **settings)
 
     def source(self) -> str:
-        """Return the program as readable Python, one line for each call."""
-        return "\n".join(_lines(self))
+        """Return the program as readable Python: a line for each call, a loop for equal blocks."""
+        return "\n".join(python_lines(self))
 
     def print(self) -> None:
         """Print the program as readable Python."""
@@ -266,9 +266,10 @@ def _read_program(data: Any, source: str) -> Program:
     for key in data:
         if key not in known:
             raise DataError(f"{source}: unknown key '{key}'.{did_you_mean(str(key), known)}")
-    nodes = read_list(data, "nodes", source)
-    if len(nodes) > _MOST_NODES:
-        raise DataError(f"{source} has {len(nodes):,} nodes; at most {_MOST_NODES:,} are read.")
+    try:
+        nodes = unfold(read_list(data, "nodes", source))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{source} cannot be read: {plain_reason(error)}.") from error
     sizes = _read_sizes(data.get("sizes"), source)
     unused = []
     for entry in read_list(data, "unused", source):
@@ -300,77 +301,3 @@ def _read_sizes(sizes: Any, source: str) -> dict[str, int]:
                 f"{source}: size '{name}' is {found_value(size)}; write a whole number."
             )
     return dict(sizes)
-
-
-def _lines(program: Program) -> Iterator[str]:
-    """Yield the lines of a program as Python."""
-    table = ", ".join(f"{name}={number}" for name, number in program.sizes.items())
-    given = [f"v{at}" for at, node in enumerate(program.nodes) if node.operator == "input"]
-    yield f"def {_identifier(program.name)}({', '.join(given)}):  # {table}"
-    for at, node in enumerate(program.nodes):
-        beside = f"  # {node.module}" if node.module else ""
-        yield f"    v{at} = {_Text(node).call()}{beside}"
-    yield f"    return {', '.join(f'v{at}' for at in program.outputs)}"
-
-
-def _identifier(name: str) -> str:
-    text = re.sub(r"\W", "_", name)
-    return text if text and not text[0].isdigit() else f"program_{text}"
-
-
-@final
-class _Text:
-    """Writes one node as Python."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._edges, self._names = iter(node.inputs), iter(node.names)
-        self._listed = len(node.inputs) - sum(part == EDGE for part in node.parts())
-
-    def call(self) -> str:
-        """Return the call."""
-        node = self._node
-        parts = [self._value(value) for value in node.arguments]
-        if node.operator in LEAVES:
-            return parts[0]
-        if node.operator == GETITEM:
-            return f"{parts[0]}[{parts[1]}]"
-        parts += [f"{name}={self._value(value)}" for name, value in node.keywords]
-        word = node.operator.removeprefix("aten.").removesuffix(".default")
-        return f"{word}({', '.join(parts)})"
-
-    def _value(self, value: Any) -> str:
-        if isinstance(value, tuple):
-            return f"[{', '.join(self._value(part) for part in value)}]"
-        if isinstance(value, Symbol):
-            return self._size(value.size)
-        if isinstance(value, Word):
-            return value.name
-        if isinstance(value, Leaf):
-            sizes = ", ".join(self._size(size) for size in value.shape)
-            name = next(self._names, "")
-            return f"{value.kind}({f'{name!r}, ' if name else ''}[{sizes}], {value.dtype})"
-        if isinstance(value, str) and value == EDGE:
-            return f"v{next(self._edges)}"
-        if isinstance(value, str) and value == EDGES:
-            return f"[{', '.join(f'v{next(self._edges)}' for _ in range(self._listed))}]"
-        return repr(value)
-
-    def _size(self, size: Size) -> str:
-        """Return a size: an entry, or a part of the shape of a value."""
-        if isinstance(size, int) or size == "max":
-            return str(size)
-        found = read_expression(size)
-        text = found.source
-        if found.first is not None:
-            number = int(text[1:])
-            owner = f"v{self._node.inputs[number]}" if text[0] == "a" else text
-            dims = f"{found.first}:{'' if found.end is None else found.end}"
-            one = f"{owner}.shape[{found.first}]"
-            text = one if found.end == 0 else f"prod({owner}.shape[{dims}])"
-        text += f"*{found.factor}" if found.factor else ""
-        if found.ratio != 1:
-            over = "" if found.ratio.denominator == 1 else f"//{found.ratio.denominator}"
-            text += ("" if found.ratio.numerator == 1 else f"*{found.ratio.numerator}") + over
-        text += f"//{found.divisor}" if found.divisor else ""
-        return text + (f"{found.plus:+d}" if found.plus else "")

@@ -30,6 +30,7 @@ READERS: tuple[str, ...] = (
     "graph/formats/graphml.py",
     "graph/formats/node_link.py",
     "graph/formats/program_json.py",
+    "graph/formats/repeated_blocks.py",
     "graph/formats/rows.py",
     "graph/formats/wfformat.py",
     "programs/forward_program.py",

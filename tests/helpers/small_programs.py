@@ -121,3 +121,49 @@ def skipping(batch: int = 4, length: int = 8, width: int = 48) -> tuple[Skipping
     """Return the model with skipped values, with inputs."""
     x, target = torch.randn(batch, length, width), torch.randn(batch, length, width)
     return Skipping(width), [x, torch.full((batch,), length - 2), target]
+
+
+class Stages(nn.Module):
+    """Stages of equal layers, one list in the other."""
+
+    def __init__(self, width: int = 12) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), *(nn.Linear(width, width) for _ in range(3)))
+            for _ in range(2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for stage in self.stages:
+            x = stage(x)
+        return x.square().mean()
+
+
+class Parts(nn.Module):
+    """Layers that take one part of the input each, like experts, or one layer's result each."""
+
+    def __init__(self, width: int = 12, in_a_row: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
+        self.in_a_row = in_a_row
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = []
+        for layer, part in zip(self.layers, x.unbind(1), strict=True):
+            found.append(layer(found[-1] if self.in_a_row and found else part))
+        return torch.stack(found).square().mean()
+
+
+def nested() -> tuple[nn.Module, list[Tensor]]:
+    """Return stages of layers with inputs."""
+    return Stages(), [torch.randn(5, 12)]
+
+
+def experts() -> tuple[nn.Module, list[Tensor]]:
+    """Return layers that take their own part each, with inputs."""
+    return Parts(), [torch.randn(5, 4, 12)]
+
+
+def every_layer() -> tuple[nn.Module, list[Tensor]]:
+    """Return a model that reads the results of all its layers, with inputs."""
+    return Parts(in_a_row=True), [torch.randn(5, 4, 12)]

@@ -88,6 +88,10 @@ def run(args: argparse.Namespace) -> int:
         "sizes": dict(found.sizes),
         "parameters": found.parameters() if runs(findings) else None,
         "operators": found.operator_counts(),
+        "blocks": [
+            {"modules": list(block.modules), "nodes": block.length}
+            for block in found.repeated_blocks()
+        ],
         **({} if met is None else {"wanted": met.facts()}),
         "findings": [finding_row(finding) for finding in findings],
         "notes": list(found.notes),
@@ -136,6 +140,11 @@ def _lines(figures: dict[str, Any], findings: Sequence["Finding"]) -> list[str]:
     ]
     most = list(figures["operators"].items())[:8]
     lines.append("operators: " + ", ".join(f"{count} {name}" for name, count in most))
+    lines += [
+        f"blocks: {block['modules'][0]} to {block['modules'][-1]}, {len(block['modules'])} times "
+        f"{block['nodes']} nodes"
+        for block in figures["blocks"]
+    ]
     lines += [f"note: {note}" for note in figures["notes"]]
     lines += [f"[{finding.rule.id}] {finding.sentence()}" for finding in findings]
     return lines

@@ -18,6 +18,7 @@ import numpy as np
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.repeated_blocks import fold, unfold
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
@@ -93,6 +94,8 @@ def program_graph(data: Any, source: str) -> AttributedGraph:
         GraphError: If the data are no program.
     """
     try:
+        if isinstance(data, Mapping) and isinstance(data.get("nodes"), list):
+            data = {**data, "nodes": unfold(data["nodes"])}
         require_shape(data, _SHAPE)
         for name, number in data["sizes"].items():
             if number < 1 or number % 1:
@@ -284,7 +287,7 @@ def graph_to_program(graph: AttributedGraph) -> dict[str, Any]:
         "sizes": program_sizes(graph),
         "outputs": [graph.num_nodes - 1],
         "units": list(paths.values()),
-        "nodes": nodes,
+        "nodes": fold(nodes),
     }
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from small_programs import images, language
-from torch import nn
+from torch import Tensor, nn
 
 import layerdag as ld
 from layerdag.errors import UsageError
@@ -23,6 +23,26 @@ def test_a_deeper_program_is_that_of_the_deeper_model():
         assert found.names() == wanted.names()
         for column in ("num_ops", "tensor_size", "comm_size"):
             assert found.integers(column)[0].tolist() == wanted.integers(column)[0].tolist()
+
+
+def test_widths_that_are_equal_by_chance_make_no_unit_repeatable():
+    """The last layer maps the stream to the vocabulary, also where that is as wide."""
+
+    class Layers(nn.Module):
+        def __init__(self, width: int = 24, rows: int = 90) -> None:
+            super().__init__()
+            self.token = nn.Embedding(rows, width)
+            self.layers = nn.ModuleList([nn.Linear(width, width), nn.Linear(width, rows)])
+
+        def forward(self, token: Tensor) -> Tensor:
+            x = self.token(token)
+            for layer in self.layers:
+                x = layer(x)
+            return x.square().mean()
+
+    found = ld.program(Layers(), [torch.randint(0, 90, (4, 6))])
+    for program in (found, found.resize(r0=24)):
+        assert [unit.path for unit in repeatable_units(program)] == ["layers.0"]
 
 
 def test_a_deeper_program_runs_for_real():

@@ -1,15 +1,17 @@
 """Programs as files and as Python."""
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 import torch
-from small_programs import images, language
+from small_programs import every_layer, experts, images, language, nested
 from torch import Tensor, nn
 
 import layerdag as ld
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import DataError, GraphError, UsageError
+from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.forward_program import Program
 
 
@@ -85,6 +87,116 @@ def test_a_program_reads_as_python():
         "    v12 = scaled_dot_product_attention(v9, v10, v11, is_causal=True)  # layers.0" in lines
     )
     compile("\n".join(lines), "program", "exec")
+
+
+class Symbolic:
+    """A value of which only what made it is known, by number: equal ones are equal numbers."""
+
+    made: ClassVar[dict[Any, int]] = {}
+
+    def __init__(self, *what: Any) -> None:
+        parts = tuple(repr(part) for part in what)
+        self.number = self.made.setdefault(parts, len(self.made))
+
+    def __repr__(self) -> str:
+        return f"<{self.number}>"
+
+    def __call__(self, *given: Any, **named: Any) -> "Symbolic":
+        return Symbolic(self, given, named)
+
+    def __getattr__(self, name: str) -> "Symbolic":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Symbolic(self, name)
+
+    def __getitem__(self, at: Any) -> "Symbolic":
+        return Symbolic(self, "item", at)
+
+    def __add__(self, other: Any) -> "Symbolic":
+        return Symbolic(self, "+", other)
+
+    def __mul__(self, other: Any) -> "Symbolic":
+        return Symbolic(self, "*", other)
+
+    def __floordiv__(self, other: Any) -> "Symbolic":
+        return Symbolic(self, "//", other)
+
+
+class Names(dict[str, Any]):
+    """Gives every name that Python itself lacks."""
+
+    def __missing__(self, name: str) -> Any:
+        return range if name == "range" else Symbolic("name", name)
+
+
+def result_of(source: str) -> str:
+    """Return what a program's source computes, as a term."""
+    body = [line[4:] for line in source.splitlines()[1:]]
+    names = Names()
+    exec("\n".join(body[:-1]) + f"\nresult = ({body[-1].removeprefix('return ')},)", names)
+    return repr(names["result"])
+
+
+@pytest.mark.parametrize("make", [lambda: language(layers=3), nested, experts, every_layer])
+def test_loops_compute_what_the_calls_one_by_one_do(make):
+    found = ld.program(*make())
+    plain = replace(found, nodes=tuple(replace(node, module="") for node in found.nodes))
+    assert "for " not in plain.source()
+    assert result_of(found.source()) == result_of(plain.source())
+
+
+def test_equal_blocks_are_one_loop_and_stand_in_a_file_once(tmp_path):
+    found = ld.program(*language(layers=5))
+    lines = found.source().splitlines()
+    assert [line for line in lines if "for " in line] == [
+        "    for block in [f'layers.{i}' for i in range(5)]:"
+    ]
+    (line,) = (line for line in ld.program(*language(layers=1)).deepen(4).source().splitlines()
+               if "for " in line)  # fmt: skip
+    assert line == "    for block in ['layers.0', *(f'layers.0_{i}' for i in range(2, 5))]:"
+    (block,) = (entry for entry in found.to_json()["nodes"] if "block" in entry)
+    assert block["modules"] == [f"layers.{at}" for at in range(5)]
+    small = ld.program(*language(layers=1)).save(tmp_path / "small.program.json")
+    deep = found.save(tmp_path / "deep.program.json")
+    assert deep.stat().st_size < 1.5 * small.stat().st_size
+    assert Program.load(deep) == found
+
+
+def test_blocks_in_blocks_and_those_that_read_their_own_part_are_folded():
+    (outer,) = (e for e in ld.program(*nested()).to_json()["nodes"] if "block" in e)
+    assert any("block" in entry for entry in outer["block"])
+    (parts,) = (e for e in ld.program(*experts()).to_json()["nodes"] if "block" in e)
+    assert len(parts["modules"]) == 4
+    (first, second), *_ = parts["next"]
+    assert second == first + 1
+
+
+def test_results_of_every_layer_forbid_a_loop_but_not_a_block():
+    found = ld.program(*every_layer())
+    assert "for " not in found.source()
+    assert any("block" in entry for entry in found.to_json()["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"modules": ["layers.0"]}, "in 1 modules; it needs one in two"),
+        ({"block": []}, "has 0 nodes"),
+        ({"next": [[2]]}, r"'next' of the block at node 4 holds \[2\]"),
+        ({"next": [[900, 5]]}, r"holds \[900, 5\]"),
+        ({"next": [[2, 900]]}, r"holds \[2, 900\]"),
+        ({"count": 5}, "count"),
+        ({"modules": [f"layers.{at}" for at in range(20_000)]}, "at most 100,000 are read"),
+    ],
+)
+def test_damaged_blocks_are_refused(changes, reason):
+    data = ld.program(*language(layers=3)).to_json()
+    at = next(at for at, entry in enumerate(data["nodes"]) if "block" in entry)
+    data["nodes"][at] = {**data["nodes"][at], **changes}
+    with pytest.raises(DataError, match=reason):
+        Program.from_json(data)
+    with pytest.raises(GraphError, match=reason):
+        program_graph(data, "damaged")
 
 
 def test_it_fits_one_line():
