@@ -9,6 +9,9 @@ import numpy as np
 from layerdag.simulator.compute import Device, item_bytes, number_class
 from layerdag.traces.trace import OPERATOR, Trace
 
+_WITH_KNOWN_STATISTICS = "batch_norm_inference"
+"""Batch normalization of a step without backward pass: element by element, not by channels."""
+
 _ALIKE = {
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "linear", "matmul"), "product"),
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), "grouped_product"),
@@ -16,6 +19,9 @@ _ALIKE = {
     **dict.fromkeys(("_to_copy", "clone", "copy_", "contiguous"), "copy"),
     "_native_multi_head_attention": "encoder_attention",
     "cudnn_convolution": "convolution",
+    **dict.fromkeys(
+        ("_native_batch_norm_legit_no_training", "_batch_norm_no_update"), _WITH_KNOWN_STATISTICS
+    ),
 }
 _OF_THEIR_OWN = frozenset(
     (
@@ -113,7 +119,7 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
             num_ops[at] = attended[at] * (2.5 if family == "attention_backward" else 1)
         elif present[at] and "embedding" in family:
             num_ops[at], num_bytes[at] = m * n, 2 * m * n * item
-        elif present[at] and "batch_norm" in family:
+        elif present[at] and "batch_norm" in family and family != _WITH_KNOWN_STATISTICS:
             num_ops[at] = peaks[at] / 1e6 * m / _CHANNEL_ROWS_PER_US
         keys.append(family_key(family, number, item))
     return KernelWork(keys, num_ops / peaks * 1e6, num_bytes / device.bytes_per_s * 1e6)
@@ -124,6 +130,8 @@ def _families(trace: Trace, rows: np.ndarray) -> list[str]:
     names, (operators, _) = trace.names(), trace.texts(OPERATOR, numbers=True)
     experts_N, _ = trace.integers("experts")
     found = [_family(names[row], operators[row]) for row in rows.tolist()]
+    if not any("batch_norm_backward" in name for name in names):
+        found = [_WITH_KNOWN_STATISTICS if "batch_norm" in each else each for each in found]
     of_experts = (experts_N[rows] > 0).tolist()
     return [
         "grouped_product" if family == "product" and grouped else family

@@ -1,5 +1,7 @@
 """Kernels measured on devices: rooflines, tables, and times of nodes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulator_traces import comp, system, workload
@@ -96,6 +98,20 @@ def test_tf32_and_names_of_operators_count():
     tf32 = times_ns(compute_model("measured:h100,tf32=1", system()), **costs)
     assert 3 < plain / tf32 < 12
     assert all("pointwise" in fits.rooflines for fits in [fitted_kernels()["h100"]])
+
+
+def test_batch_norms_of_inference_are_not_read_by_channels():
+    """Few channels of many rows keep few blocks busy, unless each element is for itself."""
+    norm = {"num_ops": 0, "tensor_size": 2**24, "m": 2**20, "n": 4}
+    forward = replace(comp(0, 0, **norm), name="aten::cudnn_batch_norm")
+    backward = replace(comp(1, 0, (0,), **norm), name="aten::cudnn_batch_norm_backward")
+    model = MeasuredKernels("h100")
+
+    def first_ns(*nodes):
+        trace = workload(list(nodes)).traces[0]
+        return int(model.durations_ns(trace, np.array([0]), np.array([False]))[0])
+
+    assert first_ns(forward) < 30_000 < 200_000 < first_ns(forward, backward)
 
 
 def test_tables_of_no_device_are_one_sentence():
