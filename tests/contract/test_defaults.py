@@ -65,6 +65,7 @@ READERS: tuple[str, ...] = (
     "traces/pytorch/kernel_communication.py",
     "traces/pytorch/kineto.py",
     "traces/pytorch/operators.py",
+    "traces/pytorch/profile_shapes.py",
     "traces/pytorch/ranks.py",
     "workloads/exploration.py",
     "workloads/llm_corpus.py",

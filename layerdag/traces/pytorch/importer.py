@@ -56,6 +56,7 @@ from layerdag.traces.pytorch.operators import (
     TensorView,
     operation_count,
 )
+from layerdag.traces.pytorch.profile_shapes import shown_results
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 WINDOW = 60
@@ -510,8 +511,7 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
                 nodes[at],
                 data_deps=before,
                 ctrl_deps=tuple(p for p in nodes[at].ctrl_deps if p not in before),
-                attributes=nodes[at].attributes
-                + _from_host(nodes[at], joined.operations[position], at == longest),
+                attributes=_from_host(nodes[at], joined.operations[position], at == longest),
             )
     device = replace(device, nodes=tuple(nodes), untold=untold)
     notes = merge_notes([*host.notes, *device.notes])
@@ -655,7 +655,8 @@ def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
     """Return the nodes of a profile with what the shapes of operators' arguments say of kernels.
 
     As in a joined trace it stands at the longest kernel of an operator, and others have 0
-    operations. What follows from results, which a profile does not show, is left out.
+    operations and bytes. A profile shows no results: those that do not follow from the arguments
+    (``layerdag.traces.pytorch.profile_shapes``) are taken to be as large as the largest of these.
     """
     nodes = list(device.nodes)
     kernels_of: dict[int, list[int]] = {}
@@ -667,25 +668,35 @@ def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
         reads = shown_tensors(event.args)
         if not reads:
             continue
-        sizes = kernel_sizes(event.name, reads, ())
-        count = min(operation_count(event.name, reads, ()), 2**63 - 1)
+        results = shown_results(event.name, event.args, reads)
+        sizes = kernel_sizes(event.name, reads, results)
+        count = min(operation_count(event.name, reads, results), 2**63 - 1)
         longest = max(kernels, key=lambda at: nodes[at].duration_us)
+        moved = _bytes(reads) + _bytes(results or [max(reads, key=_size)])
         for at in kernels:
             numbers = {"num_ops": count, **sizes} if at == longest else {"num_ops": 0}
-            told = [Attribute(name, Wire.INT64, value) for name, value in numbers.items()]
+            told = [each for each in nodes[at].attributes if each.name != "tensor_size"]
+            told += [Attribute(name, Wire.INT64, value) for name, value in numbers.items()]
+            told.append(Attribute("tensor_size", Wire.UINT64, moved if at == longest else 0))
             told.append(Attribute("dtype", Wire.STRING, reads[0].dtype))
-            nodes[at] = replace(nodes[at], attributes=(*nodes[at].attributes, *told))
+            nodes[at] = replace(nodes[at], attributes=tuple(told))
     return tuple(nodes)
 
 
 def _from_host(node: NodeSpec, op: Operation, is_longest: bool) -> tuple[Attribute, ...]:
-    """Return what the host operation says about a kernel; operations count for the longest one."""
+    """Return the attributes of a kernel with what the host operation says about it.
+
+    Operations and bytes count for the longest one. A profile alone knows no results.
+    """
     main = op.results[0] if op.results else None
     dtype = UNKNOWN_DTYPE if main is None else main.dtype
-    attributes = [Attribute("dtype", Wire.STRING, dtype)]
+    attributes = [*node.attributes, Attribute("dtype", Wire.STRING, dtype)]
     if node.type == NodeType.COMP:
+        attributes = [each for each in attributes if each.name != "tensor_size"]
         count = operation_count(op.name, op.arguments, op.results or op.writes)
         attributes.append(Attribute("num_ops", Wire.INT64, count if is_longest else 0))
+        moved = _bytes(dict.fromkeys(op.reads)) + _bytes(op.writes) if is_longest else 0
+        attributes.append(Attribute("tensor_size", Wire.UINT64, moved))
         if is_longest:
             sizes = kernel_sizes(op.name, op.arguments, op.results or op.writes)
             attributes += [Attribute(name, Wire.INT64, size) for name, size in sizes.items()]

@@ -271,6 +271,7 @@ def test_operations_count_for_the_longest_kernel_of_an_operator(tmp_path):
     trace = joined(tmp_path, HOST, events).trace
     kernels = [row for row, name in enumerate(trace.names()) if name == "aten::mm"]
     assert [attributes(trace, row)["num_ops"] for row in kernels] == [0, 2 * 4 * 4 * 4, 0]
+    assert [attributes(trace, row)["tensor_size"] for row in kernels] == [0, 3 * 4 * 4 * 4, 0]
     assert [attributes(trace, row)["dtype"] for row in kernels] == ["float32"] * 3
 
 
@@ -364,13 +365,26 @@ def test_a_profile_alone_gives_kernels_the_sizes_of_its_shapes(tmp_path):
     kernels = [at for at, name in enumerate(trace.names()) if name.startswith("aten")]
     found = {
         name: trace.integers(name)[0][kernels].tolist()
-        for name in ("m", "n", "k", "heads", "kv_heads", "sequence", "head_dim", "num_ops")
+        for name in (
+            "m",
+            "n",
+            "k",
+            "heads",
+            "kv_heads",
+            "sequence",
+            "head_dim",
+            "num_ops",
+            "tensor_size",
+        )
     }
     assert found == {
         "m": [0, 8, 0, 0], "n": [0, 32, 0, 0], "k": [0, 16, 0, 0],
         "heads": [0, 0, 8, 0], "kv_heads": [0, 0, 4, 0], "sequence": [0, 0, 64, 0],
         "head_dim": [0, 0, 32, 0],
         "num_ops": [0, 2 * 8 * 32 * 16, 4 * 2 * 8 * 64 * 64 * 32, 8 * 16],
+        # The product's result follows; others are taken to be as large as the largest argument.
+        "tensor_size": [0, 2 * (32 + 8 * 16 + 16 * 32 + 8 * 32), 3 * 2 * 2 * 8 * 64 * 32,
+                        2 * 2 * 8 * 16],
     }  # fmt: skip
     assert [trace.dtypes()[at] for at in kernels[1:3]] == ["bfloat16", "bfloat16"]
 

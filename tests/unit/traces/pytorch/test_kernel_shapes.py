@@ -1,13 +1,21 @@
 """Sizes of kernels from the shapes of tensors."""
 
+import math
+
 import pytest
+import torch
+from hypothesis import given, strategies as st
+from torch.nn import functional
 
 from layerdag.traces.pytorch.kernel_shapes import kernel_sizes
 from layerdag.traces.pytorch.operators import TensorView
+from layerdag.traces.pytorch.profile_shapes import shown_results
 
 
 def tensors(*shapes: tuple[int, ...]) -> list[TensorView]:
-    return [TensorView(0, 0, 0, 0, shape, "float32", "cuda") for shape in shapes]
+    sizes = [4 * math.prod(shape) for shape in shapes]
+    pairs = zip(shapes, sizes, strict=True)
+    return [TensorView(0, 0, size, size, shape, "float32", "cuda") for shape, size in pairs]
 
 
 @pytest.mark.parametrize(
@@ -29,6 +37,39 @@ def tensors(*shapes: tuple[int, ...]) -> list[TensorView]:
 def test_products_have_a_batch_of_m_by_k_by_n(name, reads, writes, sizes):
     found = kernel_sizes(name, tensors(*reads), tensors(*writes))
     assert tuple(found[axis] for axis in ("batch", "m", "n", "k")) == sizes
+
+
+@given(
+    side=st.integers(5, 40), kernel=st.integers(1, 5), stride=st.integers(1, 3),
+    padding=st.integers(0, 2), groups=st.sampled_from([1, 3]), cudnn=st.booleans(),
+)  # fmt: skip
+def test_convolutions_of_a_profile_have_pytorch_s_shapes(
+    side, kernel, stride, padding, groups, cudnn
+):
+    image, weight = (2, 6, side, side + 3), (9, 6 // groups, kernel, kernel)
+    made = functional.conv2d(
+        *(torch.empty(shape, device="meta") for shape in (image, weight)),
+        stride=stride, padding=padding, groups=groups,
+    )  # fmt: skip
+    one, other = f"[{stride}, {stride}]", f"[{padding}, {padding}]"
+    texts = ["", "", other, one, "[1, 1]", f"{groups}", "False", "False", "False"]
+    if not cudnn:
+        texts = ["", "", "", one, other, "[1, 1]", "False", "[0, 0]", f"{groups}"]
+    name = "aten::cudnn_convolution" if cudnn else "aten::convolution"
+    (found,) = shown_results(name, {"Concrete Inputs": texts}, tensors(image, weight))
+    assert (found.shape, found.num_bytes) == (made.shape, 4 * made.numel())
+
+
+@pytest.mark.parametrize("texts", [None, [""] * 3, [""] * 9, ["", "", "", "[2]", "[0]", "[1]", ""]])
+def test_results_that_do_not_follow_from_a_profile_are_unknown(texts):
+    reads = tensors((2, 6, 8, 8), (9, 6, 3, 3))
+    assert shown_results("aten::convolution", {"Concrete Inputs": texts}, reads) == []
+    assert shown_results("aten::relu", {}, reads) == []
+
+
+def test_products_of_a_profile_have_results():
+    (found,) = shown_results("aten::addmm", {}, tensors((5,), (2, 3), (3, 5)))
+    assert found.num_bytes == 4 * 10
 
 
 def test_attention_rows_and_what_is_not_known():
