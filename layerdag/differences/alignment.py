@@ -27,6 +27,7 @@ import numpy as np
 from layerdag.codec.folding import rank_classes
 from layerdag.errors import TraceError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.formats.program_json import CALL, SIZES, call_text, is_program
 from layerdag.graph.topology import longest_path_layers, neighborhood_colors
 from layerdag.traces.analysis import collective_name, program_order
 from layerdag.traces.trace import (
@@ -403,6 +404,9 @@ def program_of_graph(graph: AttributedGraph, edge_types: Sequence[str]) -> Opera
         edge_types: Names of edge types; their places become the kinds of edges.
     """
     columns = list(graph.categories.values())
+    if is_program(graph):
+        calls = zip(graph.categories[CALL], graph.categories[SIZES], strict=True)
+        columns = [[call_text(call, sizes) for call, sizes in calls]]
     labels = [", ".join(row) for row in zip(*columns, strict=True)] if columns else []
     labels = labels or ["node"] * graph.num_nodes
     label_N = np.array([zlib.crc32(label.encode()) for label in labels], dtype=np.int64)

@@ -257,6 +257,11 @@ def graph_summary(graph: "AttributedGraph") -> dict[str, Any]:
     """Return what a graph contains as plain JSON types."""
     import numpy as np
 
+    from layerdag.graph.formats.program_json import CALL, is_program, operator_of
+
+    words = dict(graph.categories)
+    if is_program(graph):  # of patterns of arguments hardly two are the same
+        words = {"operators": list(map(operator_of, words[CALL]))}
     width_L = np.bincount(graph.layer_N)
     types = Counter(graph.edge_type_names[code] for code in graph.edge_type_E.tolist())
     return {
@@ -266,9 +271,7 @@ def graph_summary(graph: "AttributedGraph") -> dict[str, Any]:
         "edge_types": dict(types.most_common()),
         "layers": width_L.size,
         "widest_layer": int(width_L.max(initial=0)),
-        "categories": {
-            name: dict(Counter(column).most_common()) for name, column in graph.categories.items()
-        },
+        "categories": {name: dict(Counter(column).most_common()) for name, column in words.items()},
         "numbers": {name: _range(value_N) for name, value_N in graph.numbers.items()},
         "values": dict(graph.conditions),
     }

@@ -352,6 +352,41 @@ def call_to_json(call: str, sizes: str) -> dict[str, Any]:
     return {"operator": operator, **given}
 
 
+def is_program(graph: AttributedGraph) -> bool:
+    """Return whether the nodes of a graph have the attributes of calls."""
+    return graph.categories.keys() >= set(ATTRIBUTES)
+
+
+def call_text(call: str, sizes: str) -> str:
+    """Return a call on one short line, such as "slice.Tensor(_, 3, 0, h0)"; "_" is an input.
+
+    What is no call of a program stays as it is.
+    """
+    try:
+        node = call_to_json(call, sizes)
+        parts = [_argument_text(value) for value in node["arguments"]]
+        if "keywords" in node:
+            parts += [f"{key}={_argument_text(value)}" for key, value in node["keywords"].items()]
+        if "mode" in node:
+            parts += node["mode"]
+        inside = ", ".join(parts)
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        return f"{call} {sizes}"
+    return inside if node["operator"] in _LEAVES else f"{operator_of(call)}({inside})"
+
+
+def _argument_text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_argument_text, value))}]"
+    if not isinstance(value, Mapping):
+        return str(value)
+    if "edge" in value:
+        return "_"
+    kind, inner = next(iter(value.items()))
+    text = _argument_text(inner)
+    return f"{kind}{text}" if kind in _LEAVES else text
+
+
 def _filled(value: Any, gaps: Iterator[str]) -> Any:
     """Return arguments with content in their gaps."""
     if isinstance(value, list):

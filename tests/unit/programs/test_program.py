@@ -10,8 +10,9 @@ from small_programs import every_layer, experts, images, language, nested
 from torch import Tensor, nn
 
 import layerdag as ld
+from layerdag.cli.main import main
 from layerdag.errors import DataError, GraphError, UsageError
-from layerdag.graph.formats.program_json import program_graph
+from layerdag.graph.formats.program_json import call_text, program_graph
 from layerdag.programs.forward_program import Program
 
 
@@ -222,3 +223,22 @@ def test_positions_beyond_the_rows_of_their_embedding_are_told():
     (finding,) = found.resize(n0=17).check()
     assert finding.rule.id == "program-index"
     assert "reach 16, the embedding has 16 rows" in finding.found
+
+
+def test_info_and_diff_tell_calls_in_short(tmp_path, capsys):
+    one = ld.program(*language(layers=1))
+    paths = [
+        str(p.save(tmp_path / f"{p.name}.program.json"))
+        for p in (one, replace(one.deepen(2), name="Deep"))
+    ]
+    assert main(["info", paths[0]]) == 0
+    assert "operators     linear 3, getitem 3, " in capsys.readouterr().out
+    assert main(["diff", *paths]) == 1
+    told = capsys.readouterr().out
+    assert "linear(_, parameter[a0.-1*3, a0.-1], parameter[p0.0]): 1 -> 2 nodes" in told
+    assert "{" not in told
+
+
+@pytest.mark.parametrize("call", ["", "aten.add [", "aten.add {}", 'aten.add {"arguments": [{}]}'])
+def test_words_that_are_no_calls_stay_as_they_are(call):
+    assert call_text(call, "h0") == f"{call} h0"
