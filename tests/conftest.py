@@ -149,6 +149,7 @@ def ready_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start other processes as copies of one that has imported torch, which takes seconds."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["layerdag.sampling.generation"])
+    monkeypatch.setattr("layerdag.runtime.processes._has_one_thread", lambda: False)
     monkeypatch.setattr("layerdag.runtime.processes.get_context", lambda _: context)
 
 

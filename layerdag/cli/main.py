@@ -117,14 +117,21 @@ def silence_torch() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def single_threaded_blas() -> None:
+_OPENBLAS_THREADS, _MKL_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
+
+
+def single_threaded_blas(*, mkl: bool = True) -> None:
     """Keep numpy from starting a pool of threads when it is imported, which costs 0.05 s.
 
-    To be called before the first import of numpy, by verbs that multiply no matrices. A number that
-    the user has set in the environment stands, and a numpy that is already there is left alone.
+    To be called before the first import of numpy, by verbs that multiply no matrices with it. A
+    number that the user has set in the environment stands, and a numpy that is already there is
+    left alone.
+
+    Args:
+        mkl: Whether to tell MKL, too, from which torch takes its own number of threads.
     """
     if "numpy" not in sys.modules:
-        for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        for name in (_OPENBLAS_THREADS, *([_MKL_THREADS] if mkl else [])):
             os.environ.setdefault(name, "1")
 
 
@@ -132,9 +139,9 @@ def single_threaded_blas() -> None:
 def gc_disabled() -> Iterator[None]:
     """Switch the search for unreachable cycles off inside, and when the process ends.
 
-    For a verb that makes none and ends soon: the modules and arrays that it loads are searched
-    several times otherwise, for a fifth of the time of a short run. At the end the operating system
-    takes the memory back anyway.
+    For a verb that makes none and ends soon, or until it calls `resume_gc`: the modules and arrays
+    that it loads are searched several times otherwise, for a fifth of the time of a short run. At
+    the end the operating system takes the memory back anyway.
     """
     atexit.register(gc.freeze)
     was_on = gc.isenabled()
@@ -144,6 +151,13 @@ def gc_disabled() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def resume_gc() -> None:
+    """Search for unreachable cycles again, but never among what is there by now; once."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def tell(line: str) -> None:

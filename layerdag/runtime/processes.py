@@ -3,16 +3,24 @@
 A process starts with small arguments alone: its function and its end of the connection. What it
 works on is sent afterwards, so that one that dies while it starts is noticed instead of waited for:
 arguments go through a pipe that this process holds open itself.
+
+A process that has one thread, as on the command line, is copied, so that nothing is imported again.
+Beside other threads a new one starts: a copy would have the locks that they hold, and not them.
 """
 
+import ctypes
+import os
 import pickle
+import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
+from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 from layerdag.errors import LayerdagError
@@ -35,10 +43,13 @@ class Worker:
     @classmethod
     def start(cls, target: Callable[[Connection], object]) -> "Worker":
         """Start a process that calls a function of a module with its end of the connection."""
-        # Not forked: threads of the libraries would not survive that.
-        context = get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=target, args=(there,), daemon=True)
+        here, there = Pipe()
+        process: BaseProcess
+        if _has_one_thread():
+            begin = partial(_begin_copy, target, there, os.getpid())
+            process = get_context("fork").Process(target=begin, daemon=True)
+        else:
+            process = get_context("spawn").Process(target=target, args=(there,), daemon=True)
         process.start()
         there.close()
         return cls(process, here)
@@ -66,6 +77,27 @@ class Worker:
     def stop(self) -> None:
         """End the process."""
         self.process.terminate()
+
+
+_THREADS = Path("/proc/self/task")
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux's ``prctl``."""
+
+
+def _has_one_thread() -> bool:
+    """Return whether this process has no thread beside this one; False where nothing tells."""
+    return _THREADS.is_dir() and len(os.listdir(_THREADS)) == 1
+
+
+def _begin_copy(target: Callable[[Connection], object], there: Connection, parent: int) -> None:
+    """Call a function in a copy of ``parent``, which ends with it.
+
+    It has the open files of the other one: locks would be held, and ends of connections open.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() == parent:
+        target(there)
 
 
 def in_any_order(

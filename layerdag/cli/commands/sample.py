@@ -30,11 +30,15 @@ _PROCESS_BYTES = 2_000_000_000
 
 def main(overrides: Sequence[str]) -> int:
     """Run ``sample`` with flags and overrides."""
-    from layerdag.cli.compose import run
+    from layerdag.cli.main import gc_disabled, single_threaded_blas
 
     require_plain_json(overrides)
     task = partial(_task, as_json=JSON in overrides)
-    return run("sample", task, [word for word in overrides if word != JSON])
+    single_threaded_blas(mkl=False)  # processes that draw are copies of one that has one thread
+    with gc_disabled():
+        from layerdag.cli.compose import run
+
+        return run("sample", task, [word for word in overrides if word != JSON])
 
 
 def _task(config: "DictConfig", *, as_json: bool) -> None:
@@ -48,6 +52,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         pick_device,
         reached_numbers,
     )
+    from layerdag.cli.main import resume_gc
     from layerdag.cli.sample_settings import sample_config
     from layerdag.sampling.missing import missing_samples
     from layerdag.schema.schema import out_of_range_conditions
@@ -71,6 +76,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     device = "cpu" if asked.device == "auto" else asked.device
     checkpoint = load_checkpoint(folder, pick_device(device))
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
+    resume_gc()
     if parts is None:
         manifest = _write_samples(checkpoint, settings, asked)
     else:
@@ -168,4 +174,5 @@ def _bar(total: int) -> "tqdm":
     from layerdag.runtime.terminal import plain_stream
 
     hidden, out = not sys.stderr.isatty(), plain_stream(sys.stderr)
+    tqdm.monitor_interval = 0  # no thread of its own, beside which no process can be copied
     return tqdm(total=total, desc="sampling", disable=hidden, file=out)

@@ -257,13 +257,16 @@ ENDINGS = ("budget", "patience")
 
 def main(overrides: Sequence[str]) -> int:
     """Run ``train`` with flags and overrides; with ``resume=RUN`` on top of its settings."""
-    from layerdag.cli.compose import in_hydras_words, run, with_own_settings
+    from layerdag.cli.main import gc_disabled
 
     # No setting of a run: what is trained is the same, or nothing is.
     require_plain_json(overrides)
     task = partial(_task, strict=STRICT in overrides, as_json=JSON in overrides)
-    words = in_hydras_words("train", [word for word in overrides if word not in (STRICT, JSON)])
-    return run("train", task, with_own_settings(words))
+    with gc_disabled():
+        from layerdag.cli.compose import in_hydras_words, run, with_own_settings
+
+        words = in_hydras_words("train", [word for word in overrides if word not in (STRICT, JSON)])
+        return run("train", task, with_own_settings(words))
 
 
 def _task(config: "DictConfig", *, strict: bool, as_json: bool) -> float | None:
@@ -369,12 +372,13 @@ def _trained(
         DataError: If ``strict`` does not allow what was read.
         KeyboardInterrupt: If a signal ended the run; says how to go on.
     """
-    from layerdag.cli.main import Terminated
+    from layerdag.cli.main import Terminated, resume_gc
     from layerdag.training.batches import joined_world
     from layerdag.training.checkpoint import PICTURES
     from layerdag.training.loop import train
     from layerdag.training.weight_transfer import spec_for
 
+    resume_gc()
     data, logging = _read(asked, strict=strict), asked.logger
     device = pick_device(asked.device)
     warm = _warm_start(config, data)

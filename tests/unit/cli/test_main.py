@@ -22,6 +22,7 @@ from layerdag.cli.main import (
     exit_code,
     gc_disabled,
     main,
+    resume_gc,
     terminating,
 )
 from layerdag.errors import DataError, UsageError
@@ -167,6 +168,19 @@ def test_the_search_is_off_inside_only():
     with gc_disabled():
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_the_search_goes_on_without_what_was_loaded():
+    before = gc.get_freeze_count()
+    with gc_disabled():
+        loaded: list[list[int]] = [[] for _ in range(1000)]
+        resume_gc()
+        assert gc.isenabled()
+        kept = gc.get_freeze_count()
+        later: list[list[int]] = [[] for _ in range(1000)]
+        resume_gc()
+    assert kept >= before + len(loaded)
+    assert gc.get_freeze_count() < kept + len(later)
 
 
 ENVIRONMENT = (

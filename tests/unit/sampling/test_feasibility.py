@@ -299,6 +299,8 @@ def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
         "if __name__ == '__mp_main__': get_context('spawn').Process().start()\n"
         "from functools import partial\n"
         "from operator import concat\n"
+        "import threading, time\n"  # beside which no process is copied
+        "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
         "from layerdag.sampling.feasibility import sample_in_processes\n"
         "list(sample_in_processes(partial(concat, b'-' * 4_000_000), [b'a', b'b'], 2))\n"
     )
