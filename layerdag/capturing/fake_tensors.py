@@ -108,7 +108,8 @@ _memory: dict[tuple[Any, ...], _Results | None] = {}
 class RememberingFakeMode(FakeTensorMode):
     """PyTorch's mode of fake tensors, which asks PyTorch once for each call of equal shapes.
 
-    What depends on content, and what is not of plain tensors, numbers and words, is PyTorch's.
+    What depends on content, and what is not of plain tensors, numbers and words, is PyTorch's. It
+    is asked by ``dispatch``, where nothing is told to a compiler.
     """
 
     def __init__(self) -> None:
@@ -156,7 +157,7 @@ class RememberingFakeMode(FakeTensorMode):
             key += kwargs
             plain = self._describe(kwargs.values(), key, tensors)
         if not plain:
-            return super().__torch_dispatch__(func, types, args, kwargs)
+            return self.dispatch(func, types, args, kwargs)
         known = tuple(key)
         found = _memory.get(known)
         if found is not None:
@@ -165,7 +166,7 @@ class RememberingFakeMode(FakeTensorMode):
         if tensors and len(devices) == 1 and _alike_everywhere(func):
             result = self._of_shapes(func, types, args, kwargs, *devices)
         else:
-            result = super().__torch_dispatch__(func, types, args, kwargs)
+            result = self.dispatch(func, types, args, kwargs)
         if known not in _memory:
             if len(_memory) >= _MOST_ENTRIES:
                 _memory.clear()
@@ -186,7 +187,7 @@ class RememberingFakeMode(FakeTensorMode):
                 for part in (bare if listed else [bare])
             ]
         except Exception:  # PyTorch knows another way, or says why there is none
-            return super().__torch_dispatch__(func, types, args, kwargs)
+            return self.dispatch(func, types, args, kwargs)
         return type(bare)(parts) if listed else parts[0]
 
     def _describe(self, values: Any, key: list[Any], tensors: list[FakeTensor]) -> bool:

@@ -10,6 +10,7 @@ equal by chance can hide no mistake.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -63,6 +64,15 @@ class ShapeInference:
         self._results: dict[tuple[str, str, tuple[int, ...]], int] = {}
         self._nodes: dict[tuple[str, str, int], Node | None] = {}
 
+    @cached_property
+    def _mode(self) -> RememberingFakeMode:
+        """What calls run in: to make one takes as long as to run a call."""
+        return RememberingFakeMode()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process goes on with, which makes a mode of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_mode"}
+
     def result(self, call: str, sizes: str, inputs: tuple[int, ...]) -> int:
         """Return the number of the type of a call's result, ``FAILS`` if it cannot run.
 
@@ -110,7 +120,7 @@ class ShapeInference:
             torch.inference_mode(False),  # samplers run in it, and no result would want a gradient
             torch.enable_grad(),
             quiet(),
-            RememberingFakeMode(),
+            self._mode,
         ):
             try:
                 tensors = [_made(*self._types[number]) for number in inputs]

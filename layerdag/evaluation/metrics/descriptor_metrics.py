@@ -15,7 +15,6 @@ from itertools import combinations
 from typing import final
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
@@ -63,6 +62,8 @@ def squared_distances(
     """
     large_F = np.maximum(np.abs(x_XF).max(axis=0), np.abs(y_YF).max(axis=0)) > _LARGE
     if large_F.sum() > _MOST_LARGE:
+        from scipy.spatial.distance import cdist
+
         for first, last in _blocks(len(x_XF), len(y_YF)):
             yield (
                 first,

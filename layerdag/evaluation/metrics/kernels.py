@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
@@ -298,6 +297,8 @@ def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
     Raises:
         DataError: If all of these have the same descriptor.
     """
+    from scipy.spatial.distance import cdist
+
     distances = cdist(_at_equal_steps(train_BF), _at_equal_steps(test_BF))
     bandwidth = float(np.median(distances)) or float(np.mean(distances))
     if not bandwidth > 0:

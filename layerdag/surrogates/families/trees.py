@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from layerdag.dag.dag import DAG, GraphSizes, graph_hash
 from layerdag.errors import UsageError
@@ -286,6 +285,8 @@ def _folds(dags: Sequence[DAG], folds: int, seed: int) -> np.ndarray:
 
 def _weights(held_out_BF: np.ndarray, standard_B: np.ndarray) -> np.ndarray:
     """Return weights of the families with the sum 1, by least squares without negative ones."""
+    from scipy.optimize import nnls
+
     weight_F = nnls(held_out_BF, standard_B)[0]
     if weight_F.sum() <= 0:
         return np.full(weight_F.size, 1 / weight_F.size)
