@@ -47,6 +47,24 @@ def test_traces_are_read_without_torch(tmp_path):
         assert int(used) <= MEGABYTES, command
 
 
+HEAVY = [
+    "torch._dynamo", "torch._inductor", "sympy", "scipy.optimize", "scipy.spatial", "sklearn",
+    "matplotlib", "pandas", "wandb",
+]  # fmt: skip
+"""What takes tenths of a second to import, and the first step and the first job can do without."""
+STARTED = """\
+import sys
+import layerdag.cli.compose, layerdag.training.loop, layerdag.sampling.folder
+import layerdag.privacy.auditing  # whether enough graphs are held out
+print(*set(sys.argv[1:]) & set(sys.modules))
+"""
+
+
+def test_training_and_sampling_start_without_what_they_can_do_without():
+    words = [sys.executable, "-c", STARTED, *HEAVY]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "\n"
+
+
 @pytest.mark.parametrize("verb", ["info", "view", "validate", "diff", "scale", "simulate"])
 def test_the_first_examples_of_the_help_work_without_a_checkout(verb, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
