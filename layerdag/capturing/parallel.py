@@ -16,7 +16,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._redistribute import _gen_transform_infos
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -272,7 +271,9 @@ def fake_world(
 
 def _forget_meshes() -> None:
     """Empty DTensor's caches, which hold this mesh: an equal one would find dead groups there."""
-    _clear_sharding_prop_cache()
+    # As torch.distributed.tensor.debug does it, which imports PyTorch's compiler.
+    DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
+    torch._C._clear_DTensor_sharding_propagator_cache()
     _gen_transform_infos.cache_clear()
 
 

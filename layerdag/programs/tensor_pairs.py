@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
-from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.experimental import register_sharding
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
@@ -154,6 +153,8 @@ def _fault(
     program: ForwardGraph, pair: Pair, results: Sequence[Any], mesh: DeviceMesh
 ) -> str | None:
     """Return why ranks cannot share a pair, None if they can: its nodes are run, shared out."""
+    from torch.distributed.tensor.debug import CommDebugMode  # imports PyTorch's compiler
+
     at = pair.columns[0]
     made = {i: result for i, result in enumerate(results) if i not in pair.between}
     try:
