@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
 
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
@@ -133,12 +132,18 @@ class _Keys:
             )
 
 
+# xml.sax.saxutils.escape does the same, and imports the client of HTTP.
+_MARKS = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
+_IN_TEXT = str.maketrans(_MARKS)
+_IN_ATTRIBUTE = str.maketrans({**_MARKS, '"': "&quot;", "\n": "&#10;", "\t": "&#09;"})
+
+
 def _data(scope: str, row: Mapping[str, Value], keys: _Keys, indent: str) -> Iterator[str]:
     """Yield a line for each attribute."""
     for name, value in row.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         key = keys.id_of(name, value, scope)
-        inside = f">{escape(text, {chr(13): '&#13;'})}</data>" if text else " />"
+        inside = f">{text.translate(_IN_TEXT)}</data>" if text else " />"
         yield f'{indent}<data key="{key}"{inside}'
 
 
@@ -151,8 +156,7 @@ def _element(head: str, data: Iterator[str]) -> list[str]:
 
 def _attribute(text: str) -> str:
     """Return a text as the value of an attribute of XML, in quotes."""
-    marks = {'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#09;"}
-    return f'"{escape(text, marks)}"'
+    return f'"{text.translate(_IN_ATTRIBUTE)}"'
 
 
 def read_graphml(path: str | Path) -> AttributedGraph:
