@@ -82,6 +82,11 @@ def postpone_compiler() -> None:
     sys.meta_path.insert(0, _InOrder())
 
 
+def _left_alone(function: Any = None, *_: object, **__: object) -> Any:
+    """Return a function as it is, and without one what returns it."""
+    return _left_alone if function is None else function
+
+
 def _package(path: Sequence[str]) -> _StandIn:
     """Return the stand-in for the package, whose settings are those of its own file."""
     from torch._guards import Source
@@ -93,7 +98,7 @@ def _package(path: Sequence[str]) -> _StandIn:
         _NAME,
         __path__=list(path),
         source=_StandIn(_SOURCE, ConstantSource=unknown, RandomValueSource=random),
-        disable=lambda function, *_, **__: function,
+        disable=_left_alone,
         graph_break=lambda *_: None,
         OptimizedModule=type("OptimizedModule", (), {}),  # of which there is none
         # Rules of what is compiled, which are made anew when processes meet.

@@ -18,6 +18,7 @@ with RememberingFakeMode():
     weight.sum().backward()
     optimizer.step()
     optimizer.zero_grad()
+assert torch._dynamo.disable(recursive=False)(print) is torch._dynamo.disable(print) is print
 print("torch._dynamo.eval_frame" in sys.modules)
 exec(sys.argv[1])
 print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
