@@ -7,15 +7,15 @@ unit can follow itself any number of times, and what comes out is a program agai
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, islice
-from typing import Any, Protocol, TypedDict
+from itertools import count, groupby, islice
+from typing import Any, Protocol, TypedDict, final
 
 from torch import Tensor
 
 from layerdag.errors import UsageError
 from layerdag.programs.execution import NodeError, run_fake
 from layerdag.programs.module import units_of_nodes
-from layerdag.programs.nodes import ForwardGraph, Node
+from layerdag.programs.nodes import ForwardGraph, Leaf, Node
 
 
 class ResizableProgram(ForwardGraph, Protocol):
@@ -31,6 +31,7 @@ class DeeperFields(TypedDict):
     outputs: tuple[int, ...]
     order: tuple[str, ...]
     units: tuple[str, ...]
+    unused: tuple[tuple[str, Leaf], ...]
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,58 @@ def deepened(
             some may be 0.
 
     Returns:
-        The nodes, and the fields "outputs", "order" and "units" of the deeper program.
+        The nodes, and the fields "outputs", "order", "units" and "unused" of the deeper program.
 
     Raises:
         NodeError: If a node cannot run.
         UsageError: If there is no such unit, or ``times`` is not possible.
     """
     repeatable = repeatable_units(program)
+    times_of = _occurrences(program, repeatable, times)
+    units = {unit.first: unit for unit in repeatable}
+    numbering = _Numbering(program, times_of)
+    nodes: list[Node] = []
+    place: dict[int, int] = {}
+    unit_of: dict[str, str] = {}  # of names of parameters
+    at = 0
+    while at < len(program.nodes):
+        unit = units.get(at)
+        end = at + 1 if unit is None else unit.end
+        copies = 1 if unit is None else times_of[unit.path]
+        path = "" if unit is None else unit.path
+        if unit is not None:
+            unit_of |= {name: path for node in program.nodes[at:end] for name in node.names}
+            if not copies:  # what it takes stands for what it gives
+                place[unit.given] = place[unit.taken]
+        for copy in range(copies):
+            if unit is not None and copy:
+                place[unit.taken] = place[unit.given]
+            for number, node in enumerate(program.nodes[at:end], start=at):
+                made = numbering.node(node, path, copy)
+                nodes.append(replace(made, inputs=tuple(place[i] for i in node.inputs)))
+                place[number] = len(nodes) - 1
+        at = end
+    order: list[str] = []
+    for path, group in groupby(program.order, lambda name: unit_of.get(name, "")):
+        names = list(group)
+        for copy in range(times_of.get(path, 1)):
+            order += [numbering.name(name, path, copy) for name in names]
+    return tuple(nodes), {
+        "outputs": tuple(place[i] for i in program.outputs),
+        "order": tuple(order),
+        "units": tuple(
+            numbering.path(unit, unit, copy)
+            for unit in program.units
+            for copy in range(times_of.get(unit, 1))
+        ),
+        "unused": tuple((numbering.path(name), leaf) for name, leaf in program.unused),
+    }
+
+
+def _occurrences(
+    program: ForwardGraph, repeatable: Sequence[RepeatableUnit], times: int | Sequence[int]
+) -> dict[str, int]:
+    """Return how often each repeatable unit is to occur; ``UsageError`` if that is not possible."""
     counts = [times] * len(repeatable) if isinstance(times, int) else list(times)
     if (isinstance(times, int) and times < 1) or min(counts, default=0) < 0:
         raise UsageError(f"Units occur once or more often; found {times}.")
@@ -133,92 +179,68 @@ def deepened(
             f"{program.name} has {len(repeatable)} units that can be repeated, of which one must "
             f"remain; found {counts} for their occurrences."
         )
-    units = {unit.first: unit for unit in repeatable}
-    times_of = {unit.path: count for unit, count in zip(repeatable, counts, strict=True)}
-    if not units:
+    if not repeatable:
         raise UsageError(
             f"{program.name} has no unit that maps a tensor to one of the same shape, so nothing "
             "of it can be repeated; units are the modules in a ModuleList."
         )
-    path_of = _paths(program.units, times_of)
-    nodes: list[Node] = []
-    place: dict[int, int] = {}
-    named: dict[str, list[str]] = {}
-    at = 0
-    while at < len(program.nodes):
-        unit = units.get(at)
-        end = at + 1 if unit is None else unit.end
-        copies = 1 if unit is None else times_of[unit.path]
-        if unit is not None and not copies:  # what it takes stands for what it gives
-            place[unit.given] = place[unit.taken]
-            named |= {name: [] for node in program.nodes[at:end] for name in node.names}
-        for copy in range(copies):
-            if unit is not None and copy:
-                place[unit.taken] = place[unit.given]
-            path = "" if unit is None else unit.path
-            for number, node in enumerate(program.nodes[at:end], start=at):
-                made = _renamed(node, path, path_of[path][copy]) if copy else node
-                for old, new in zip(node.names, made.names, strict=True):
-                    named.setdefault(old, []).append(new)
-                nodes.append(replace(made, inputs=tuple(place[i] for i in node.inputs)))
-                place[number] = len(nodes) - 1
-        at = end
-    return tuple(nodes), {
-        "outputs": tuple(place[i] for i in program.outputs),
-        "order": _in_order(program.order, named),
-        "units": tuple(path for unit in program.units for path in path_of.get(unit, [unit])),
-    }
+    return {unit.path: count for unit, count in zip(repeatable, counts, strict=True)}
 
 
-def _paths(units: Sequence[str], times_of: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the paths of all copies of each repeatable unit, the first one its own."""
-    known = set(units)
-    found: dict[str, list[str]] = {}
-    for path in units:
-        if path in times_of:
-            new = (f"{path}_{number}" for number in count(2))
-            fresh = (name for name in new if name not in known)
-            found[path] = [path, *islice(fresh, max(times_of[path] - 1, 0))][: times_of[path]]
-            known.update(found[path])
-    return found
+@final
+class _Numbering:
+    """Paths of modules as a deeper model has them: those of a list are counted on.
+
+    Args:
+        program: Before.
+        times_of: Occurrences of each repeatable unit.
+    """
+
+    def __init__(self, program: ForwardGraph, times_of: Mapping[str, int]) -> None:
+        self._further: dict[str, dict[int, int]] = {}  # copies of a list's modules, by its path
+        self._suffixes: dict[str, list[str]] = {}  # of copies of modules that have no number
+        known = set(program.units)
+        for path, times in times_of.items():
+            parent, _, number = path.rpartition(".")
+            if number.isdecimal():
+                self._further.setdefault(parent, {})[int(number)] = times - 1
+            else:
+                new = (f"_{number}" for number in count(2))
+                fresh = (suffix for suffix in new if f"{path}{suffix}" not in known)
+                self._suffixes[path] = ["", *islice(fresh, max(times - 1, 0))]
+
+    def path(self, path: str, unit: str = "", copy: int = 0) -> str:
+        """Return the path of a module or parameter of the program in the deeper one.
+
+        Args:
+            path: Before.
+            unit: The repeatable unit that it is seen from.
+            copy: Number of the copy of that unit.
+        """
+        parts = path.split(".")
+        found = list(parts)
+        for depth, part in enumerate(parts):
+            further = self._further.get(".".join(parts[:depth]))
+            if further is not None and part.isdecimal():
+                before = sum(more for number, more in further.items() if number < int(part))
+                own = copy if ".".join(parts[: depth + 1]) == unit else 0
+                found[depth] = str(int(part) + before + own)
+        if copy and unit in self._suffixes and _is_inside(path, unit):
+            found[unit.count(".")] += self._suffixes[unit][copy]
+        return ".".join(found)
+
+    def name(self, name: str, unit: str, copy: int) -> str:
+        """Return the name of a parameter; one of a copy differs from those of the others."""
+        found = self.path(name, unit, copy)
+        return f"{found}_{copy + 1}" if name and copy and not _is_inside(name, unit) else found
+
+    def node(self, node: Node, unit: str, copy: int) -> Node:
+        """Return a node of a copy of a unit, which belongs to that copy."""
+        outside = copy and not _is_inside(node.module, unit)
+        module = self.path(unit if outside else node.module, unit, copy)
+        names = tuple(self.name(name, unit, copy) for name in node.names)
+        return replace(node, module=module, names=names)
 
 
-def _renamed(node: Node, path: str, new: str) -> Node:
-    """Return a node of a further copy of a unit."""
-    inside = node.module == path or node.module.startswith(f"{path}.")
-    suffix = new[len(path) :]
-    names = tuple(
-        new + name[len(path) :] if name.startswith(f"{path}.") else name and f"{name}{suffix}"
-        for name in node.names
-    )
-    return replace(node, module=new + node.module[len(path) :] if inside else new, names=names)
-
-
-def _in_order(order: Sequence[str], named: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """Return the names of all parameters as a deeper model registers them: unit after unit."""
-    found: list[str] = []
-    waiting: list[list[str]] = []  # the names of the unit that is being registered, by copy
-    for name in order:
-        copies = named.get(name, [name])
-        if len(copies) < 2:
-            found += [name for copy in waiting for name in copy]
-            waiting = []
-            found += copies
-            continue
-        same = waiting and _unit_of(copies[0], copies[1]) == _unit_of(*_first_two(waiting))
-        if not same:
-            found += [name for copy in waiting for name in copy]
-            waiting = [[] for _ in copies]
-        for copy, known in zip(waiting, copies, strict=True):
-            copy.append(known)
-    return (*found, *(name for copy in waiting for name in copy))
-
-
-def _first_two(waiting: Sequence[Sequence[str]]) -> tuple[str, str]:
-    return waiting[0][0], waiting[1][0]
-
-
-def _unit_of(name: str, copy: str) -> str:
-    """Return the path that a name and that of its first copy have in common."""
-    at = next((i for i, (a, b) in enumerate(zip(name, copy, strict=False)) if a != b), len(name))
-    return name[:at]
+def _is_inside(path: str, unit: str) -> bool:
+    return path == unit or path.startswith(f"{unit}.")

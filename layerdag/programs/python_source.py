@@ -117,10 +117,6 @@ def _modules(paths: Sequence[str], loops: Mapping[str, str]) -> str:
     """Return the modules of a loop as Python."""
     parent, _, number = paths[0].rpartition(".")
     numbers = range(int(number), int(number) + len(paths)) if number.isdecimal() else range(0)
-    own, further = _in_loop(paths[0], loops), range(2, len(paths) + 1)
-    if [f"{paths[0]}_{i}" for i in further] == list(paths[1:]):  # as ``Program.deepen`` names them
-        copies = f"f{own.removeprefix('f')[:-1]}_{{i}}'"
-        return f"[{own}, *({copies} for i in range(2, {further.stop}))]"
     if [f"{parent}.{i}" if parent else f"{i}" for i in numbers] != list(paths):
         return f"[{', '.join(_in_loop(path, loops) for path in paths)}]"
     first = f"{numbers.start}, " if numbers.start else ""

@@ -16,7 +16,7 @@ def test_a_deeper_program_is_that_of_the_deeper_model():
     assert [unit.path for unit in repeatable_units(shallow)] == list(shallow.units)
     deep, model = shallow.deepen(2), ld.program(*language(layers=6))
     assert not deep.check()
-    assert [n.operator for n in deep.nodes] == [n.operator for n in model.nodes]
+    assert (deep.nodes, deep.order, deep.units) == (model.nodes, model.order, model.units)
     assert deep.parameters() == model.parameters()
     for plan in ({}, {"data": 4}, {"fsdp": 4}):
         found, wanted = (p.step(**plan).program for p in (deep, model))
