@@ -26,13 +26,12 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.runtime.rng import numpy_generator
-from layerdag.serving.capacity import cache_blocks
-from layerdag.serving.iteration_time import ServingShares, SharedRoofline
+from layerdag.serving.iteration_time import KIN, ServingShares, SharedRoofline, shares_for
 from layerdag.serving.iteration_work import BatchLoad, InstancePlan, IterationWork
+from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.requests import Requests
 from layerdag.serving.run import Cluster, Pool, Transfer
 from layerdag.serving.scheduler import Limits
-from layerdag.serving.shares import KIN, shares_for
 from layerdag.serving.simulation import simulate_serving
 from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.shapes import PRESETS, Latent, ModelShape

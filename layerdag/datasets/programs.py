@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from layerdag.dag.statistics import needed_programs, program_numbers
-from layerdag.datasets.corpus import parts_of_records
+from layerdag.datasets.corpus import parts_of_records, run_graph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import require_public_calls
 from layerdag.datasets.kept import kept_dataset
-from layerdag.datasets.run_durations import run_durations
 from layerdag.datasets.run_plans import STEPS, MeasuredStep, measured_steps, run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
@@ -30,9 +29,11 @@ from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
+from layerdag.schema.costs import cost_columns
+from layerdag.schema.durations import Durations, fit_durations
 from layerdag.schema.plan_tables import PlannedStep, fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
-from layerdag.traces.chakra.corpus import INDEX, embedded_corpus, read_index
+from layerdag.traces.chakra.corpus import INDEX, embedded_corpus, read_index, read_runs
 
 PROGRAMS = "programs"
 """Folder of the programs of a corpus, inside it."""
@@ -109,13 +110,44 @@ def _built(
     if operator_times:
         names = [graph.name for graph in parts["train"]]
         program_of = dict(zip(names, program_numbers(parts["train"]).tolist(), strict=True))
-        durations = run_durations(folder.parent, program_of)
+        durations = _run_durations(folder.parent, program_of)
         data = data.replaced(schema=replace(data.schema, durations=durations))
     if not avoid_copies:
         return data
     held = (dag for split in SPLITS for dag in data.graphs[split])
     known = frozenset(data.schema.structure_hashes(held))
     return data.replaced(schema=replace(data.schema, structures=known))
+
+
+def _run_durations(corpus: Path, program_of: Mapping[str, int]) -> Durations:
+    """Return how long operators took in runs of a corpus, as several programs show it.
+
+    Args:
+        corpus: Its folder.
+        program_of: The number of the program of each run, by the run's name.
+
+    Raises:
+        DataError: If the corpus has no such runs, or too few.
+        TraceError: If it is damaged.
+    """
+    if not (corpus / INDEX).is_file():
+        raise DataError(
+            f"{corpus}: holds no runs ({INDEX} is missing), so nothing tells how long operators "
+            "take; leave operator_times out."
+        )
+    records = [record for record in read_index(corpus) if record.run in program_of]
+    graphs = [run_graph(run) for run in read_runs(corpus, records)]
+    found = None
+    if graphs:
+        program_G = np.array([program_of[record.run] for record in records])
+        cost_NC = np.concatenate([cost_columns(g.numbers, g.num_nodes) for g in graphs])
+        found = fit_durations(graphs, cost_NC, LABEL, needed_programs(program_G), program_G)
+    if found is None:
+        raise DataError(
+            f"{corpus}: {len(graphs)} of its runs are of the programs to train on, too few to tell "
+            "how long operators take; leave operator_times out."
+        )
+    return found
 
 
 def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000) -> GraphDataset:

@@ -32,9 +32,14 @@ from layerdag.runtime.reading import (
     require_few_ranks,
     written_bytes,
 )
-from layerdag.sampling.derived_jobs import DerivedJob, derive_drawn_job, derive_job
+from layerdag.sampling.derived_jobs import (
+    DerivedJob,
+    DrawnTimes,
+    asked_times,
+    derive_drawn_job,
+    derive_job,
+)
 from layerdag.sampling.executed import drawn_program
-from layerdag.sampling.operator_times import DrawnTimes, asked_times
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.plan_tables import SINGLE, STRATEGIES, PlannedStep, Setting
 from layerdag.schema.schema import GraphSchema

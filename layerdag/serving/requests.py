@@ -1,11 +1,26 @@
-"""Requests to a serving engine: when they come, how long they are, what they share."""
+"""Requests to a serving engine: when they come, how long they are, what they share.
 
-from collections.abc import Sequence
+Files of them are one's own CSV, and those that others published.
+
+Azure LLM inference (Patel et al. 2024): ``TIMESTAMP,ContextTokens,GeneratedTokens``. BurstGPT (Wang
+et al. 2024): ``Timestamp``, ``Request tokens``, ``Response tokens``. Mooncake (Qin et al. 2024),
+one JSON object a line: ``timestamp`` in ms, ``input_length``, ``output_length``, ``hash_ids`` of
+blocks of 512 tokens.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, DataError
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
+from layerdag.runtime.notes import Note, NoteCollector, NoteKind
+from layerdag.runtime.reading import read_parsed
+from layerdag.serving.tables import numbers, read_table
 
 MOST_REQUESTS = 10_000_000
 MOST_TOKENS = 10_000_000
@@ -62,3 +77,160 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self.arrival_s)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How one kind of file names its columns."""
+
+    arrival: str
+    inputs: str
+    outputs: str
+    seconds: float = 1.0
+    hashes: str = ""
+    known: tuple[str, ...] = ()
+
+
+_FORMS = (
+    _Form("arrival_s", "input_tokens", "output_tokens", 1.0, "hash_ids"),
+    _Form("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+    _Form("Timestamp", "Request tokens", "Response tokens",
+          known=("Model", "Total tokens", "Log Type", "Session ID", "Elapsed time")),
+    _Form("timestamp", "input_length", "output_length", 1e-3, "hash_ids"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class RequestFile:
+    """What a file of requests holds.
+
+    Attributes:
+        requests: In the order of their arrival, the first one at 0 s.
+        notes: Columns that are not read, requests that are left out.
+    """
+
+    requests: Requests
+    notes: tuple[Note, ...]
+
+
+def read_requests(path: str | Path, most: int = 0, hash_tokens: int = 512) -> RequestFile:
+    """Read requests from a CSV or JSONL file.
+
+    Args:
+        path: The file; columns ``arrival_s``, ``input_tokens``, ``output_tokens`` and, in JSONL,
+            ``hash_ids``, or those of Azure, BurstGPT or Mooncake.
+        most: Requests to read, the first ones; 0 for all.
+        hash_tokens: Tokens of a hashed block of a prompt.
+
+    Raises:
+        DataError: If columns are missing or a value is no length or time; names the row.
+    """
+    columns = _read_lines(path) if str(path).endswith((".jsonl", ".json")) else read_table(path)
+    form = next((f for f in _FORMS if f.arrival in columns and f.inputs in columns), None)
+    if form is None or form.outputs not in columns:
+        expected = "; ".join(f"{f.arrival}, {f.inputs}, {f.outputs}" for f in _FORMS)
+        raise DataError(
+            f"{path}: has the columns {', '.join(columns)}; a file of requests has one of these "
+            f"sets: {expected}."
+        )
+    notes = NoteCollector(str(path))
+    read = (form.arrival, form.inputs, form.outputs, form.hashes, *form.known)
+    for name in columns:
+        if name not in read:
+            notes.add(NoteKind.ATTRIBUTE, name, "not read; requests have a time, lengths, hashes")
+    arrival_s = _times(path, form, columns[form.arrival])
+    lengths = [_lengths(path, name, columns[name]) for name in (form.inputs, form.outputs)]
+    empty = (lengths[0] < 1) | (lengths[1] < 1)
+    if empty.any():
+        notes.add(
+            NoteKind.SIZE, "0 tokens", "requests without prompt or answer are left out",
+            where=f"row {int(np.argmax(empty)) + 1}", count=int(empty.sum()),
+        )  # fmt: skip
+    kept = np.flatnonzero(~empty)
+    if not len(kept):
+        raise DataError(f"{path}: no request has a prompt and an answer; give one at least.")
+    order = kept[np.argsort(arrival_s[kept], kind="stable")]
+    order = order[:most] if most else order
+    hashes: Sequence[Sequence[int]] = ()
+    if form.hashes and form.hashes in columns:
+        hashes = [_hashes(path, at, columns[form.hashes][at]) for at in order.tolist()]
+    first = arrival_s[order]
+    try:
+        made = Requests(first - first[0], lengths[0][order], lengths[1][order], hashes, hash_tokens)
+    except ConfigError as error:
+        raise DataError(f"{path}: {error}") from None
+    return RequestFile(made, notes.notes)
+
+
+def _read_lines(path: str | Path) -> Mapping[str, list[Any]]:
+    """Return the columns of a file of one JSON object a line."""
+    columns: dict[str, list[Any]] = {}
+    count = 0
+    for at, line in enumerate(read_parsed(path).decode("utf-8", errors="replace").splitlines()):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line)
+            require_shape(row, dict)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{path}: line {at + 1} is no JSON object ({plain_reason(error)}); give one a line."
+            ) from None
+        if count and set(row) != set(columns):
+            other = sorted(set(row) ^ set(columns))[0]
+            raise DataError(
+                f"{path}: line {at + 1}: '{other}' is not in every line; give all lines the same "
+                "keys."
+            )
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+        count += 1
+    if not count:
+        raise DataError(f"{path}: has no lines; give at least one request.")
+    return columns
+
+
+def _times(path: str | Path, form: _Form, column: Sequence[Any]) -> np.ndarray:
+    """Return seconds; dates are counted from the first one."""
+    texts = [str(value) for value in column]
+    if any("-" in text[1:] and ":" in text for text in texts[:1]):
+        seconds = np.empty(len(texts))
+        for at, text in enumerate(texts):
+            # Azure writes seven decimals of a second, which datetime does not take.
+            head, point, tail = text.strip().partition(".")
+            digits = "".join(c for c in tail if c.isdigit())
+            try:
+                whole = datetime.fromisoformat(head[:19]).timestamp()
+            except ValueError:
+                raise DataError(
+                    f"{path}: row {at + 1}: {form.arrival} is '{text:.40}', which is no time; "
+                    "write seconds or a date such as 2023-11-16 18:15:46.680."
+                ) from None
+            seconds[at] = whole + (float(f"0.{digits}") if point and digits else 0.0)
+        return seconds - seconds.min()
+    return numbers(path, form.arrival, texts) * form.seconds
+
+
+def _lengths(path: str | Path, name: str, column: Sequence[Any]) -> np.ndarray:
+    """Return whole numbers of tokens, int64."""
+    found = numbers(path, name, [str(value) for value in column])
+    wrong = (found != np.rint(found)) | (found < 0) | (found > MOST_TOKENS)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise DataError(
+            f"{path}: row {at + 1}: {name} is {found[at]:g}; give a whole number of tokens, at "
+            f"most {MOST_TOKENS:,}."
+        )
+    return found.astype(np.int64)
+
+
+def _hashes(path: str | Path, row: int, value: Any) -> list[int]:
+    try:
+        found = parse_json(value) if isinstance(value, str) else value
+        if isinstance(found, list) and all(type(key) is int for key in found):
+            return found
+    except (ValueError, RecursionError):
+        pass
+    raise DataError(
+        f"{path}: row {row + 1}: hash_ids is '{value!s:.40}'; give a list of whole numbers."
+    )

@@ -3,13 +3,18 @@
 from dataclasses import dataclass, replace
 
 from layerdag.errors import ConfigError, UsageError
-from layerdag.serving.capacity import cache_blocks
-from layerdag.serving.iteration_time import IterationTime, ServingShares, SharedRoofline
+from layerdag.serving.iteration_time import (
+    IterationTime,
+    ServingShares,
+    SharedRoofline,
+    layer_shares,
+    shares_for,
+)
 from layerdag.serving.iteration_work import InstancePlan, IterationWork
+from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.layer_profile import LayerProfile
 from layerdag.serving.run import Pool
 from layerdag.serving.scheduler import Limits
-from layerdag.serving.shares import layer_shares, shares_for
 from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.shapes import ModelShape
 

@@ -9,8 +9,7 @@ from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.serving.arrivals import Arrivals
 from layerdag.serving.iteration_work import IterationWork
-from layerdag.serving.request_files import read_requests
-from layerdag.serving.requests import Requests
+from layerdag.serving.requests import Requests, read_requests
 from layerdag.serving.result import ServiceLimits, ServingResult
 from layerdag.serving.run import Cluster, Transfer
 from layerdag.serving.settings import Machine, ServingSettings, pool

@@ -40,7 +40,7 @@ from layerdag.programs.forward_program import Program
 from layerdag.report.comparison import read_reports
 from layerdag.report.page import write_report
 from layerdag.sampling.folder import write_samples
-from layerdag.serving.request_files import read_requests
+from layerdag.serving.requests import read_requests
 from layerdag.simulator.calibration import CalibratedMachine, read_machine, write_machine
 from layerdag.simulator.calibration_fit import FittedLink
 from layerdag.simulator.cluster import read_memory, read_network, read_system
@@ -477,7 +477,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "graph/formats/wfformat.py": ("WfFormat 1.5", "WfFormat 1.4"),
     "programs/forward_program.py": ("program", "program with a constant"),
     "report/comparison.py": ("figures of a report",),
-    "serving/request_files.py": ("requests",),
+    "serving/requests.py": ("requests",),
     "simulator/calibration.py": ("machine",),
     "workloads/step_shares.py": ("shares",),
     "simulator/cluster.py": ("network", "system", "remote memory"),
@@ -515,7 +515,7 @@ NOT_READERS = {
     "runtime/json_shape.py": "defines the reader of JSON",
     "runtime/settings.py": "defines the reader of YAML",
     "sampling/missing.py": "the manifest that the same call has just written",
-    "serving/shares.py": "numbers that the package ships",
+    "serving/iteration_time.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "simulator/measured_kernels.py": "numbers that the package ships",
     "sampling/folder.py": "asks whether a folder holds samples, and which are whole",

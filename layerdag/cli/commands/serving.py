@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.files import require_name
     from layerdag.serving.outputs import draw, write_requests, write_serving_timeline
-    from layerdag.serving.request_files import read_requests
+    from layerdag.serving.requests import read_requests
     from layerdag.serving.simulation import simulate_serving
 
     for path, endings in ((args.out, (".csv", ".jsonl")), (args.plot, (".png", ".svg"))):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from layerdag.runtime.notes import Note, NoteKind
-from layerdag.serving.request_files import read_requests
+from layerdag.serving.requests import read_requests
 from unknown_words.case import UnknownWord
 
-READER = "serving/request_files.py"
+READER = "serving/requests.py"
 
 
 def _requests(header: str, *rows: str) -> Callable[[Path], Sequence[Note]]:
