@@ -4,7 +4,7 @@ import gc
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,8 +15,12 @@ import numpy as np
 import pytest
 import torch
 from absl import logging as absl_logging
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra.plugins.config_source import ConfigResult
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.default_element import ResultDefault
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigSource
 from hypothesis import settings
 from laws import USUAL
 from threadpoolctl import threadpool_limits
@@ -101,20 +105,49 @@ def fewer_repetitions() -> Iterator[None]:
         yield
 
 
+def remembered(call: Callable[..., object], key: Callable[..., Hashable]) -> Callable[..., object]:
+    """Return a function that computes what it returns once for each key, and returns copies."""
+    known: dict[Hashable, bytes] = {}
+
+    def again(*args: object, **more: object) -> object:
+        name = key(*args, **more)
+        if name not in known:
+            known[name] = pickle.dumps(call(*args, **more))
+        return pickle.loads(known[name])  # Hydra changes what it is given
+
+    return again
+
+
 @pytest.fixture(scope="session", autouse=True)
 def configs_read_once() -> Iterator[None]:
-    """Let Hydra parse a file of settings once: a command composes them up to four times."""
-    read, known = FileConfigSource.load_config, {}
+    """Let Hydra read each file of settings and merge each choice of them once.
 
-    def load_config(source: FileConfigSource, config_path: str) -> ConfigResult:
+    A command composes its settings up to four times. Files of packages, Hydra's own, never change.
+    """
+    Plugins.instance()  # which runs the modules of its sources once more, so that these are others
+    files, packages = (SourcesRegistry.instance().resolve(scheme) for scheme in ("file", "pkg"))
+
+    def of_source(source: ConfigSource, config_path: str) -> Hashable:
         path = Path(source.path, config_path).with_suffix(".yaml")
-        key = (path, source.provider, path.stat().st_mtime_ns if path.exists() else None)
-        if key not in known:
-            known[key] = pickle.dumps(read(source, config_path))
-        return pickle.loads(known[key])  # Hydra changes what it is given
+        written = path.stat().st_mtime_ns if path.exists() else None
+        return source.path, source.provider, config_path, written
+
+    def of_choice(
+        loader: ConfigLoaderImpl, defaults: Sequence[ResultDefault], repo: IConfigRepository
+    ) -> Hashable:
+        names = [one.config_path for one in defaults if one.config_path]
+        read = [of_source(source, name) for source in repo.get_sources() for name in names]
+        return tuple(map(repr, defaults)), tuple(read)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileConfigSource, "load_config", load_config)
+        for holder, name, key in (
+            (packages, "is_config", of_source),
+            (packages, "is_group", of_source),
+            (packages, "load_config", of_source),
+            (files, "load_config", of_source),
+            (ConfigLoaderImpl, "_compose_config_from_defaults_list", of_choice),
+        ):
+            patch.setattr(holder, name, remembered(getattr(holder, name), key))
         yield
 
 
