@@ -88,6 +88,7 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 FEWER = {
+    "layerdag.evaluation.metrics.whole_programs._TREES": 40,
     "layerdag.datasets.splits.ROUNDS": 1,  # 100,000, for secrecy, take 0.1 s of each data set
     "layerdag.privacy.membership_attacks.TREES": 30,
     "layerdag.privacy.membership_attacks.TRAIT_TREES": 20,

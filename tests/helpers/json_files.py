@@ -255,7 +255,7 @@ def _pack_of(path: Path) -> object:
 def _family(folder: Path) -> Path:
     """Write programs of many structures, and the one that is damaged in a file of its own."""
     step = PROGRAM["nodes"][1]
-    longer = ([PROGRAM["nodes"][0], step, *[{**step, "inputs": [1]}] * at] for at in range(20))
+    longer = ([PROGRAM["nodes"][0], step, *[{**step, "inputs": [1]}] * at] for at in range(6))
     lines = [json.dumps({**PROGRAM, "nodes": nodes, "units": ["a"]}) + "\n" for nodes in longer]
     (folder / "f.jsonl.xz").write_bytes(lzma.compress("".join(lines).encode(), preset=0))
     return _text({**PROGRAM, "units": ["a", "b"]})(folder)

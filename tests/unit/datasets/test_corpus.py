@@ -77,7 +77,7 @@ def test_further_runs_are_found_by_their_name_inside_the_corpus(few, tmp_path, r
 
 def test_open_conditions_are_those_of_the_corpus_whatever_is_added(few, repository):
     folder = few()
-    data = load_corpus(folder, further=repository / "data" / "twins")
+    data = load_corpus(folder, further=repository / "data" / "twins", families=("mlp",))
     own = data.schema.with_table([dag.conditions for dag in data.members])
     everything = data.schema.with_table([dag.conditions for dag in data.graphs["train"]])
     assert data.schema.condition_table == own.condition_table

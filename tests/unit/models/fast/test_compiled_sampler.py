@@ -76,8 +76,8 @@ VARIANTS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("best_of", [1, 3])
 def test_both_samplers_draw_the_same_graphs(variant, best_of, monkeypatch):
     model = small_model(DAGS, **VARIANTS[variant])
-    sizes = {"nodes_B": torch.full((6,), 20.0), "layers_B": torch.tensor([torch.nan] * 6)}
-    compiled, in_torch = both_ways(with_lists(model), 6, monkeypatch, best_of=best_of, **sizes)
+    sizes = {"nodes_B": torch.full((4,), 20.0), "layers_B": torch.tensor([torch.nan] * 4)}
+    compiled, in_torch = both_ways(with_lists(model), 4, monkeypatch, best_of=best_of, **sizes)
     assert content(compiled) == content(in_torch)
     assert max(dag.num_nodes for dag in compiled.dags) > 8
 
