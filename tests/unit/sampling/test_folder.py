@@ -249,7 +249,16 @@ def test_a_failure_while_older_samples_are_replaced_loses_neither(flow, tmp_path
     assert (asked, json.loads((out / MANIFEST).read_text())["samples"][0]["seed"]) == ([], 100)
 
 
-def test_a_kill_at_any_step_leaves_the_older_samples_or_the_new_ones(flow, tmp_path):
+def test_a_kill_at_any_step_leaves_the_older_samples_or_the_new_ones(flow, tmp_path, monkeypatch):
+    generate, drawn = run_folder.generate, {}
+
+    def drawn_once(model, schema, settings, ahead):
+        rest = (settings.seed, settings.num)
+        if rest not in drawn:
+            drawn[rest] = list(generate(model, schema, settings, ahead))
+        return iter(drawn[rest])
+
+    monkeypatch.setattr(run_folder, "generate", drawn_once)
     few = {name: replace(SETTINGS, num=2, seed=seed) for name, seed in (("old", 0), ("new", 9))}
     whole = {}
     for name, settings in few.items():
