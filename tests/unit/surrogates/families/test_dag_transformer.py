@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -8,7 +6,6 @@ from laws import tried
 from random_graphs import random_dag
 from torch_geometric.data import Batch
 
-from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.datasets.conversion import columns_to_pyg
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.surrogates.families.dag_transformer import (
@@ -23,41 +20,13 @@ from layerdag.surrogates.families.dag_transformer import (
 SMALL = TransformerSettings(
     width=16, rounds=1, heads=2, epochs=25, batch_size=8, learning_rate=1e-2
 )
-BRIEF = replace(SMALL, width=8, epochs=1)
+BRIEF = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
 
 
 def test_the_transformer_learns_a_sum_over_nodes(real, test_set, sizes):
     model = fit_dag_transformer(real.dags, real.target_B, sizes, settings=SMALL)
     assert model.family == "dag_transformer"
     assert np.corrcoef(model.predict(test_set.dags), test_set.target_B)[0, 1] > 0.6
-
-
-def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(real, sizes):
-    before = torch.get_rng_state()
-    first, second, other = (
-        fit_dag_transformer(real.dags, real.target_B, sizes, seed=seed, settings=BRIEF)
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-    np.testing.assert_array_equal(first.predict(real.dags), second.predict(real.dags))
-    assert first.predict(real.dags).tolist() != other.predict(real.dags).tolist()
-
-
-def test_a_prediction_does_not_depend_on_node_order_or_batch(real, sizes, rng):
-    model = fit_dag_transformer(real.dags, real.target_B, sizes, settings=BRIEF)
-    dag = real.dags[0]
-    shuffled = dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes)))
-    together = model.predict([*real.dags[1:9], shuffled])
-    assert together[-1] == pytest.approx(model.predict([dag])[0], rel=1e-4)
-
-
-def test_edge_direction_matters(real, sizes):
-    model = fit_dag_transformer(real.dags, real.target_B, sizes, settings=BRIEF)
-    dag = real.dags[0]
-    turned = DAG.build(
-        dag.x_NA, dag.edge_index_2E.flip(0), edge_type_E=dag.edge_type_E, u_NA=dag.u_NA
-    )
-    assert model.predict([turned])[0] != pytest.approx(model.predict([dag])[0], rel=1e-6)
 
 
 def test_a_node_hears_what_reaches_it_and_what_it_reaches_alone():
@@ -92,11 +61,6 @@ def test_the_module_alone_takes_any_pyg_batch(real, sizes):
 def test_heads_that_cannot_be_halved_are_refused(heads, width):
     with pytest.raises(UsageError, match="heads must be even"):
         TransformerSettings(heads=heads, width=width)
-
-
-def test_a_graph_of_another_schema_is_refused(real):
-    with pytest.raises(DataError, match="2 node attributes but the surrogate knows 1"):
-        fit_dag_transformer(real.dags, real.target_B, GraphSizes(attributes=(4,)), settings=BRIEF)
 
 
 def slow_ancestors(num_nodes: int, edge_index_2E: torch.Tensor) -> np.ndarray:

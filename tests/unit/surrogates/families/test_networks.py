@@ -1,4 +1,7 @@
-"""One network for several targets."""
+"""What both kinds of network have in common; one network for several targets."""
+
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from layerdag.surrogates.families.dag_transformer import (
     DAGTransformer,
     TransformerSettings,
     TransformerSurrogate,
+    fit_dag_transformer,
 )
 from layerdag.surrogates.families.networks import (
     GraphNetwork,
@@ -27,6 +31,7 @@ from layerdag.surrogates.families.networks import (
 )
 
 BRIEF = NetworkSettings(width=8, rounds=1, epochs=2)
+BRIEF_TRANSFORMER = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
 SMALL = NetworkSettings(width=16, rounds=1, epochs=20, batch_size=8, learning_rate=1e-2)
 
 
@@ -39,7 +44,7 @@ def gain(known: Labeled) -> np.ndarray:
     ("kind", "settings"),
     [
         (MessagePassingSurrogate, BRIEF),
-        (TransformerSurrogate, TransformerSettings(width=8, rounds=1, heads=2, epochs=2)),
+        (TransformerSurrogate, replace(BRIEF_TRANSFORMER, epochs=2)),
     ],
 )
 def test_a_network_shared_by_one_target_is_the_network_of_that_target(kind, settings, real, sizes):
@@ -72,15 +77,44 @@ def test_a_target_of_one_graph_teaches_no_scale(real, sizes):
         fit_several(MessagePassingSurrogate, real.dags, targets, sizes, BRIEF, 0)
 
 
-def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(real, sizes):
+FITS = pytest.mark.parametrize(
+    "fit",
+    [
+        partial(fit_message_passing, settings=replace(BRIEF, rounds=3, epochs=1)),
+        partial(fit_dag_transformer, settings=BRIEF_TRANSFORMER),
+    ],
+    ids=["message passing", "transformer"],
+)
+"""How both kinds of network are fitted."""
+
+
+@FITS
+def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(fit, real, sizes):
     before = torch.get_rng_state()
-    brief = NetworkSettings(width=8, epochs=2)
-    first, second = (
-        fit_message_passing(real.dags, real.target_B, sizes, seed=1, settings=brief)
-        for _ in range(2)
-    )
+    first, second, other = (fit(real.dags, real.target_B, sizes, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(first.predict(real.dags), second.predict(real.dags))
+    assert first.predict(real.dags).tolist() != other.predict(real.dags).tolist()
+
+
+@FITS
+def test_a_prediction_depends_on_the_direction_of_edges_and_on_no_order_or_batch(
+    fit, real, sizes, rng
+):
+    model, dag = fit(real.dags, real.target_B, sizes), real.dags[0]
+    (alone,) = model.predict([dag])
+    shuffled = dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes)))
+    assert model.predict([*real.dags[1:9], shuffled])[-1] == pytest.approx(alone, rel=1e-4)
+    turned = replace(dag, edge_index_2E=dag.edge_index_2E.flip(0))
+    assert model.predict([turned])[0] != pytest.approx(alone, rel=1e-6)
+
+
+@FITS
+def test_a_graph_of_another_schema_is_refused(fit, real):
+    with pytest.raises(DataError, match="2 node attributes but the surrogate knows 1"):
+        fit(real.dags, real.target_B, GraphSizes(attributes=(4,)))
+    with pytest.raises(DataError, match="does not know"):
+        fit(real.dags, real.target_B, GraphSizes(attributes=(4, 3), edge_types=1))
 
 
 def test_held_back_graphs_choose_the_epoch_and_teach_nothing(real, sizes):
@@ -97,41 +131,11 @@ def test_held_back_graphs_choose_the_epoch_and_teach_nothing(real, sizes):
     assert sum(same) == 3
 
 
-def test_a_prediction_does_not_depend_on_node_order_or_batch(real, sizes, rng):
-    model = fit_message_passing(
-        real.dags, real.target_B, sizes, settings=NetworkSettings(width=8, epochs=1)
-    )
-    dag = real.dags[0]
-    shuffled = dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes)))
-    alone = model.predict([dag])
-    together = model.predict([*real.dags[1:9], shuffled])
-    assert together[-1] == pytest.approx(alone[0], rel=1e-4)
-
-
-def test_edge_direction_matters(real, sizes):
-    from dataclasses import replace
-
-    model = fit_message_passing(
-        real.dags, real.target_B, sizes, settings=NetworkSettings(width=8, epochs=1)
-    )
-    turned = replace(real.dags[0], edge_index_2E=real.dags[0].edge_index_2E.flip(0))
-    assert model.predict([turned])[0] != pytest.approx(model.predict([real.dags[0]])[0], rel=1e-6)
-
-
-def test_a_graph_of_another_schema_is_refused(real):
-    with pytest.raises(DataError, match="2 node attributes but the surrogate knows 1"):
-        fit_message_passing(real.dags, real.target_B, GraphSizes(attributes=(4,)), settings=SMALL)
-    few = GraphSizes(attributes=(4, 3), edge_types=1)
-    with pytest.raises(DataError, match="does not know"):
-        fit_message_passing(real.dags, real.target_B, few, settings=SMALL)
-
-
 @pytest.mark.parametrize(("outputs", "shape"), [(1, (3,)), (2, (3, 2))])
 def test_a_network_has_an_output_for_each_target(outputs, shape, real, sizes):
-    small = TransformerSettings(width=8, rounds=1, heads=2)
     networks: tuple[GraphNetwork, ...] = (
         MessagePassingNetwork(sizes, 8, 1, outputs),
-        DAGTransformer(sizes, small, outputs),
+        DAGTransformer(sizes, BRIEF_TRANSFORMER, outputs),
     )
     batch = Batch.from_data_list([known_data(dag, sizes) for dag in real.dags[:3]])
     for network in networks:
