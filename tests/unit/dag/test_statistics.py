@@ -67,27 +67,23 @@ def test_a_checkpoint_lists_what_five_graphs_share():
 
 
 @pytest.mark.parametrize(
-    "listed",
+    ("listed", "unlisted"),
     [
-        [[[0]]],  # of one kind only
-        [[[3]], [], []],  # no such kind
-        [[[1, 0]], [], []],  # not ascending
-        [[[-1]], [], []],
-        [[[0.5]], [], []],
-        [[list(range(3)) * 10_000], [], []],
+        ([[[0]]], [0.0]),  # of one kind only
+        ([[[3]], [], []], [0.0] * 3),  # no such kind
+        ([[[1, 0]], [], []], [0.0] * 3),  # not ascending
+        ([[[-1]], [], []], [0.0] * 3),
+        ([[[0.5]], [], []], [0.0] * 3),
+        ([[list(range(3)) * 10_000], [], []], [0.0] * 3),
+        ([[[1]], [], []], [0.0]),
+        ([[[1]], [], []], [0.0, 0.0, 1.0]),
+        ([[[1]], [], []], [-0.1, 0.0, 0.0]),
+        ([[[1]], [], []], [0.0, "x", 0.0]),
     ],
 )
-def test_lists_that_are_none_are_refused(listed):
+def test_lists_and_shares_of_the_unlisted_that_are_none_are_refused(listed, unlisted):
     data = GraphStatistics.measure([FORK], GraphSizes((3,), edge_types=1)).to_dict()
-    children = {"multisets": listed, "unlisted": [0.0] * len(listed)}
-    with pytest.raises((TypeError, ValueError)):
-        GraphStatistics.from_dict({**data, "children": children})
-
-
-@pytest.mark.parametrize("unlisted", [[0.0], [0.0, 0.0, 1.0], [-0.1, 0.0, 0.0], [0.0, "x", 0.0]])
-def test_shares_of_unlisted_neighbors_that_are_none_are_refused(unlisted):
-    data = GraphStatistics.measure([FORK], GraphSizes((3,), edge_types=1)).to_dict()
-    children = {"multisets": [[[1]], [], []], "unlisted": unlisted}
+    children = {"multisets": listed, "unlisted": unlisted}
     with pytest.raises((TypeError, ValueError)):
         GraphStatistics.from_dict({**data, "children": children})
 

@@ -1,4 +1,6 @@
+import functools
 import json
+import operator
 from dataclasses import fields
 from pathlib import Path
 
@@ -164,6 +166,14 @@ def test_trees_from_outside_lead_nowhere_else(trees, changes, words):
     assert str(caught.value).startswith(f"{trees}: the surrogate is damaged (")
 
 
+def change(folder, path, value):
+    """Give an entry of a surrogate's description another value."""
+    facts = json.loads((folder / "surrogate.json").read_text())
+    *outer, last = path
+    functools.reduce(operator.getitem, outer, facts["config"])[last] = value
+    (folder / "surrogate.json").write_text(json.dumps(facts))
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -177,12 +187,7 @@ def test_trees_from_outside_lead_nowhere_else(trees, changes, words):
     ],
 )
 def test_sizes_from_outside_are_bounded(trees, path, value):
-    facts = json.loads((trees / "surrogate.json").read_text())
-    target = facts["config"]
-    for step in path[:-1]:
-        target = target[step]
-    target[path[-1]] = value
-    (trees / "surrogate.json").write_text(json.dumps(facts))
+    change(trees, path, value)
     with pytest.raises(CheckpointError, match="the surrogate is damaged"):
         load_surrogate(trees)
 
@@ -303,12 +308,7 @@ def test_families_are_fitted_by_name(real, sizes, family, monkeypatch):
 def test_members_from_outside_are_checked(real, sizes, tmp_path, path, value, words):
     ensemble = fit_stacked(real.dags, real.target_B, sizes, {"trees": few_trees}, folds=2)
     save_surrogate(ensemble, tmp_path / "m")
-    facts = json.loads((tmp_path / "m" / "surrogate.json").read_text())
-    target = facts["config"]
-    for step in path[:-1]:
-        target = target[step]
-    target[path[-1]] = value
-    (tmp_path / "m" / "surrogate.json").write_text(json.dumps(facts))
+    change(tmp_path / "m", path, value)
     with pytest.raises(CheckpointError, match=words):
         load_surrogate(tmp_path / "m")
 

@@ -203,33 +203,28 @@ def test_settings_of_parts_without_parts_are_one_sentence(word):
 
 
 @pytest.mark.parametrize(
-    ("asked", "processors", "threads", "gigabytes", "found"),
+    ("num", "asked", "processors", "threads", "gigabytes", "found"),
     [
-        (None, 4, 1, 64, 4),
-        (None, 64, 1, 64, 8),
-        (None, 8, 4, 64, 2),
-        (None, 2, 4, 64, 1),
-        (None, 8, 1, 5, 2),
-        (None, 8, 1, 1, 1),
-        (3, 2, 1, 1, 3),
+        (1000, None, 4, 1, 64, 4),
+        (1000, None, 64, 1, 64, 8),
+        (1000, None, 8, 4, 64, 2),
+        (1000, None, 2, 4, 64, 1),
+        (1000, None, 8, 1, 5, 2),
+        (1000, None, 8, 1, 1, 1),
+        (1000, 3, 2, 1, 1, 3),
+        # Few samples are not worth the start of more processes.
+        (32, None, 64, 1, 1000, 2),
+        (31, None, 64, 1, 1000, 1),
+        (1, None, 64, 1, 1000, 1),
     ],
 )
 def test_a_process_draws_for_each_processor_where_there_is_memory(
-    monkeypatch, asked, processors, threads, gigabytes, found
+    monkeypatch, num, asked, processors, threads, gigabytes, found
 ):
     monkeypatch.setattr(_sample.os, "cpu_count", lambda: processors)
     monkeypatch.setattr("torch.get_num_threads", lambda: threads)
     monkeypatch.setattr("layerdag.runtime.reading.available_memory", lambda: gigabytes * 10**9)
-    settings = GenerationSettings(num=1000, processes=asked)
-    assert _sample._processes(on_device("cpu"), settings, None) == found
-
-
-@pytest.mark.parametrize(("num", "found"), [(1, 1), (31, 1), (32, 2), (1000, 8)])
-def test_few_samples_are_not_worth_the_start_of_more_processes(monkeypatch, num, found):
-    monkeypatch.setattr(_sample.os, "cpu_count", lambda: 64)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
-    monkeypatch.setattr("layerdag.runtime.reading.available_memory", lambda: 10**12)
-    settings = GenerationSettings(num=num)
+    settings = GenerationSettings(num=num, processes=asked)
     assert _sample._processes(on_device("cpu"), settings, None) == found
 
 

@@ -551,9 +551,19 @@ def test_a_group_of_sends_and_receives_has_no_known_kind() -> None:
         ([[4]], ["c10::complex<double>"], 64),
         ([[], [7]], ["Scalar", "Scalar"], 0),
         (None, None, None),
+        (5, ["float"], None),
+        ([[2, 2]], "float", None),
+        ("dims", None, None),
+        ([5, [2, 3]], ["float", "float"], None),  # a number is no shape
+        ([[[2, 2], [], [3]]], ["float"], 28),
+        ([[[2, 2], "x", [3]]], ["float"], None),
+        ([[2, "x"]], ["float"], None),
+        ([[2, -1]], ["float"], None),
+        ([[[[9]]]], ["float"], None),  # lists of lists of tensors do not exist
+        ([[2, 2]], [["float"]], None),
     ],
 )  # fmt: skip
-def test_bytes_of_an_operator_are_those_of_its_largest_tensor(
+def test_bytes_of_an_operator_are_those_of_its_largest_tensor_and_none_where_dims_are_none(
     dims: Any, types: Any, expected: int
 ) -> None:
     assert tensor_bytes({"Input Dims": dims, "Input type": types}) == expected
@@ -620,22 +630,3 @@ def test_elements_have_the_width_of_their_type(dtype: str, width: int | None) ->
 def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks: Any) -> None:
     found = kernel_communication(kernel("ncclAllReduce", **{"Process Group Ranks": ranks}), ())
     assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_REDUCE, None, ())
-
-
-@pytest.mark.parametrize(
-    ("dims", "types", "expected"),
-    [
-        (5, ["float"], None),
-        ([[2, 2]], "float", None),
-        ("dims", None, None),
-        ([5, [2, 3]], ["float", "float"], None),  # a number is no shape
-        ([[[2, 2], [], [3]]], ["float"], 28),
-        ([[[2, 2], "x", [3]]], ["float"], None),
-        ([[2, "x"]], ["float"], None),
-        ([[2, -1]], ["float"], None),
-        ([[[[9]]]], ["float"], None),  # lists of lists of tensors do not exist
-        ([[2, 2]], [["float"]], None),
-    ],
-)
-def test_dims_that_are_none_have_no_bytes(dims: Any, types: Any, expected: int) -> None:
-    assert tensor_bytes({"Input Dims": dims, "Input type": types}) == expected
