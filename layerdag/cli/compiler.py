@@ -8,7 +8,6 @@ and make way for the real package as soon as anything else of it is asked for.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
@@ -77,7 +76,7 @@ def postpone_compiler() -> None:
     spec = None if _NAME in sys.modules else importlib.util.find_spec(_NAME)
     if spec is None or not spec.submodule_search_locations:
         return
-    sys.modules[_NAME] = torch._dynamo = _package(spec.submodule_search_locations)
+    sys.modules[_NAME] = torch._dynamo = _package(spec)
     sys.modules[_SOURCE] = torch._dynamo.source
     sys.meta_path.insert(0, _InOrder())
 
@@ -87,7 +86,7 @@ def _left_alone(function: Any = None, *_: object, **__: object) -> Any:
     return _left_alone if function is None else function
 
 
-def _package(path: Sequence[str]) -> _StandIn:
+def _package(spec: ModuleSpec) -> _StandIn:
     """Return the stand-in for the package, whose settings are those of its own file."""
     from torch._guards import Source
 
@@ -96,7 +95,8 @@ def _package(path: Sequence[str]) -> _StandIn:
     random = type("RandomValueSource", (Source,), {})
     return _StandIn(
         _NAME,
-        __path__=list(path),
+        __path__=list(spec.submodule_search_locations or ()),
+        __spec__=spec,
         source=_StandIn(_SOURCE, ConstantSource=unknown, RandomValueSource=random),
         disable=_left_alone,
         graph_break=lambda *_: None,

@@ -406,7 +406,8 @@ def program_of_graph(graph: AttributedGraph, edge_types: Sequence[str]) -> Opera
     columns = list(graph.categories.values())
     if is_program(graph):
         calls = zip(graph.categories[CALL], graph.categories[SIZES], strict=True)
-        columns = [[call_text(call, sizes) for call, sizes in calls]]
+        others = [graph.categories[name] for name in graph.categories if name not in (CALL, SIZES)]
+        columns = [[call_text(call, sizes) for call, sizes in calls], *others]
     labels = [", ".join(row) for row in zip(*columns, strict=True)] if columns else []
     labels = labels or ["node"] * graph.num_nodes
     label_N = np.array([zlib.crc32(label.encode()) for label in labels], dtype=np.int64)

@@ -17,6 +17,9 @@ from layerdag.programs.execution import NodeError, run_fake
 from layerdag.programs.module import units_of_nodes
 from layerdag.programs.nodes import ForwardGraph, Leaf, Node
 
+_DIGITS = 10
+"""A module's number has fewer; others are words."""
+
 
 class ResizableProgram(ForwardGraph, Protocol):
     """A program whose table of sizes can have other numbers."""
@@ -131,7 +134,9 @@ def deepened(
     numbering = _Numbering(program, times_of)
     nodes: list[Node] = []
     place: dict[int, int] = {}
-    unit_of: dict[str, str] = {}  # of names of parameters
+    unit_of = {  # of names of parameters
+        name: path for name, _ in program.unused for path in times_of if _is_inside(name, path)
+    }
     at = 0
     while at < len(program.nodes):
         unit = units.get(at)
@@ -163,7 +168,11 @@ def deepened(
             for unit in program.units
             for copy in range(times_of.get(unit, 1))
         ),
-        "unused": tuple((numbering.path(name), leaf) for name, leaf in program.unused),
+        "unused": tuple(
+            (numbering.name(name, unit_of.get(name, ""), copy), leaf)
+            for name, leaf in program.unused
+            for copy in range(times_of.get(unit_of.get(name, ""), 1))
+        ),
     }
 
 
@@ -199,10 +208,12 @@ class _Numbering:
     def __init__(self, program: ForwardGraph, times_of: Mapping[str, int]) -> None:
         self._further: dict[str, dict[int, int]] = {}  # copies of a list's modules, by its path
         self._suffixes: dict[str, list[str]] = {}  # of copies of modules that have no number
+        self._names: dict[tuple[str, int], str] = {}
+        self._taken: set[str] = set()
         known = set(program.units)
         for path, times in times_of.items():
             parent, _, number = path.rpartition(".")
-            if number.isdecimal():
+            if number.isdecimal() and len(number) < _DIGITS:
                 self._further.setdefault(parent, {})[int(number)] = times - 1
             else:
                 new = (f"_{number}" for number in count(2))
@@ -221,7 +232,7 @@ class _Numbering:
         found = list(parts)
         for depth, part in enumerate(parts):
             further = self._further.get(".".join(parts[:depth]))
-            if further is not None and part.isdecimal():
+            if further is not None and part.isdecimal() and len(part) < _DIGITS:
                 before = sum(more for number, more in further.items() if number < int(part))
                 own = copy if ".".join(parts[: depth + 1]) == unit else 0
                 found[depth] = str(int(part) + before + own)
@@ -230,9 +241,21 @@ class _Numbering:
         return ".".join(found)
 
     def name(self, name: str, unit: str, copy: int) -> str:
-        """Return the name of a parameter; one of a copy differs from those of the others."""
+        """Return the name of a parameter, which no other one and no other copy has.
+
+        One that a removed unit shares with another stays, where the next unit takes its number.
+        """
+        if not name or (name, copy) in self._names:
+            return self._names.get((name, copy), "")
         found = self.path(name, unit, copy)
-        return f"{found}_{copy + 1}" if name and copy and not _is_inside(name, unit) else found
+        if copy and not _is_inside(name, unit):
+            found = f"{found}_{copy + 1}"
+        numbers = (f"{found}_{number}" for number in count(2))
+        while found in self._taken:
+            found = next(numbers)
+        self._taken.add(found)
+        self._names[name, copy] = found
+        return found
 
     def node(self, node: Node, unit: str, copy: int) -> Node:
         """Return a node of a copy of a unit, which belongs to that copy."""

@@ -19,6 +19,10 @@ from layerdag.programs.operators import GETITEM, LEAVES
 from layerdag.programs.sizes import Size, read_expression
 
 _INDENT = "    "
+_PLAIN = re.compile(r"[\w.]*", re.ASCII)
+"""Paths that can stand inside a text with gaps."""
+_DIGITS = 10
+"""A module's number has fewer; others are words."""
 
 
 def python_lines(program: ForwardGraph) -> Iterator[str]:
@@ -116,31 +120,40 @@ class _Writer:
 def _modules(paths: Sequence[str], loops: Mapping[str, str]) -> str:
     """Return the modules of a loop as Python."""
     parent, _, number = paths[0].rpartition(".")
-    numbers = range(int(number), int(number) + len(paths)) if number.isdecimal() else range(0)
-    if [f"{parent}.{i}" if parent else f"{i}" for i in numbers] != list(paths):
+    is_number = number.isdecimal() and len(number) < _DIGITS
+    numbers = range(int(number), int(number) + len(paths)) if is_number else range(0)
+    listed = [f"{parent}.{i}" if parent else f"{i}" for i in numbers]
+    if listed != list(paths) or not _PLAIN.fullmatch(parent):
         return f"[{', '.join(_in_loop(path, loops) for path in paths)}]"
     first = f"{numbers.start}, " if numbers.start else ""
-    text = f"{parent}.{{i}}" if parent else "{i}"
-    inside = _in_loop(text, loops)
-    return f"[{inside if inside[0] == 'f' else f'f{inside}'} for i in range({first}{numbers.stop})]"
+    variable, rest = _split(f"{parent}.{{i}}" if parent else "{i}", loops)
+    text = f"f'{{{variable}}}{rest}'" if variable else f"f'{rest}'"
+    return f"[{text} for i in range({first}{numbers.stop})]"
+
+
+def _split(path: str, loops: Mapping[str, str]) -> tuple[str, str]:
+    """Return the variable of the loop that a path lies in, or "", and the rest of the path."""
+    for own, variable in loops.items():
+        if path == own or path.startswith(f"{own}."):
+            return variable, path[len(own) :]
+    return "", path
 
 
 def _in_loop(path: str, loops: Mapping[str, str]) -> str:
     """Return a path as a literal of Python, in loops one that follows from their variables."""
-    for own, variable in loops.items():
-        if path == own:
-            return variable
-        if path.startswith(f"{own}."):
-            return f"f'{{{variable}}}{path[len(own) :]}'"
-    return repr(path)
+    variable, rest = _split(path, loops)
+    if not variable:
+        return repr(path)
+    if not rest:
+        return variable
+    plain = _PLAIN.fullmatch(rest)
+    return f"f'{{{variable}}}{rest}'" if plain else f"{variable} + {rest!r}"
 
 
 def _shown(path: str, loops: Mapping[str, str]) -> str:
     """Return the path of a module as a comment."""
-    for own, variable in loops.items():
-        if path == own or path.startswith(f"{own}."):
-            return variable + path[len(own) :]
-    return path
+    shown = "".join(_split(path, loops))
+    return shown if shown.isprintable() else repr(shown)
 
 
 @final

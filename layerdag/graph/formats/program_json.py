@@ -109,7 +109,10 @@ def program_graph(data: Any, source: str) -> AttributedGraph:
             for key in sorted(node.keys() - _KNOWN_OF_A_NODE):
                 notes.add(NoteKind.KEY, key, "unknown; left out", where=f"node {at}")
         return _graph(data, notes)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError),
+        *(IndexError, OverflowError, RecursionError),
+    ) as error:
         raise GraphError(
             f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
         ) from error
@@ -376,15 +379,19 @@ def call_text(call: str, sizes: str) -> str:
 
 
 def _argument_text(value: Any) -> str:
+    """Return an argument in short; different ones differ."""
     if isinstance(value, list):
         return f"[{', '.join(map(_argument_text, value))}]"
     if not isinstance(value, Mapping):
-        return str(value)
-    if "edge" in value:
+        return repr(value)
+    if value == {"edge": "#"}:
         return "_"
     kind, inner = next(iter(value.items()))
-    text = _argument_text(inner)
-    return f"{kind}{text}" if kind in _LEAVES else text
+    if kind not in _LEAVES:
+        return str(inner) if len(value) == 1 and kind != "edge" else json.dumps(value)
+    further = [str(value[key]) if key == "dtype" else f"{key}={value[key]}"
+               for key in value if key != kind]  # fmt: skip
+    return " ".join([f"{kind}[{', '.join(map(str, inner))}]", *further])
 
 
 def _filled(value: Any, gaps: Iterator[str]) -> Any:

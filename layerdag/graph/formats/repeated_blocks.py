@@ -12,6 +12,7 @@ node of the first module, the third one reads the same node of the second, and s
 where each expert reads its own part of a tensor, positions go on by the same distance.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -20,6 +21,11 @@ from layerdag.runtime.json_shape import require_known, require_shape
 
 MOST_NODES = 100_000
 """Nodes that a program has at most, whatever a small file says of repetitions."""
+MOST_CHARACTERS = 100_000_000
+"""Length of the JSON of all copies of a block."""
+
+_OF_A_COPY = ("inputs", "module", "names")
+"""Keys of a node that differ between copies."""
 
 _SHAPE = {"block": [dict], "modules": [str], "next": [[int]]}
 
@@ -67,9 +73,10 @@ def repeated_blocks(
         end: One past the last.
     """
     found = []
+    finder = _Finder(nodes, first, end)
     at = first
     while at < end:
-        block = _block_at(nodes, at, end)
+        block = finder.block_at(at)
         if block is None:
             at += 1
         else:
@@ -124,6 +131,9 @@ def _unfold(entries: Sequence[Any], nodes: list[dict[str, Any]]) -> None:
         made = nodes[first:]
         block = _read_block(entry, first, len(made), where)
         _require_few(block.end)
+        paths = sum(1 + len(_names(node)) for node in made) * sum(map(len, block.modules))
+        if paths + len(json.dumps(made)) * len(block.modules) > MOST_CHARACTERS:
+            raise ValueError(f"the {where} stands for more than {MOST_CHARACTERS:,} characters")
         for copy in range(1, len(block.modules)):
             nodes += [_copied(node, block, copy) for node in made]
 
@@ -140,7 +150,10 @@ def _read_block(entry: Mapping[str, Any], first: int, length: int, where: str) -
                 f"'next' of the {where} holds {pair}; a pair is a node before the block, and one "
                 "up to the end of its first module"
             )
-    return RepeatedBlock(first, length, modules, dict(entry["next"]))
+    second = dict(entry["next"])
+    if len(second) < len(entry["next"]):
+        raise ValueError(f"'next' of the {where} names a position twice")
+    return RepeatedBlock(first, length, modules, second)
 
 
 def _require_few(number: int) -> None:
@@ -159,31 +172,20 @@ def _copied(node: Mapping[str, Any], block: RepeatedBlock, copy: int) -> dict[st
         found["inputs"] = [block.input_of(i, copy) if type(i) is int else i for i in inputs]
     if isinstance(node.get("module"), str):
         found["module"] = _moved(node["module"], own, other)
-    if isinstance(node.get("names"), list):
+    if _names(node):
         found["names"] = [_moved(n, own, other) if isinstance(n, str) else n for n in node["names"]]
     return found
+
+
+def _names(node: Any) -> Sequence[Any]:
+    """Return the names of the leaves of a node that may be none; what is no list holds none."""
+    names = node.get("names") if isinstance(node, Mapping) else None
+    return names if isinstance(names, list) else ()
 
 
 def _moved(path: str, own: str, other: str) -> str:
     """Return a path inside one module as the same path inside another."""
     return other + path[len(own) :] if path == own or path.startswith(f"{own}.") else path
-
-
-def _block_at(nodes: Sequence[Mapping[str, Any]], at: int, end: int) -> RepeatedBlock | None:
-    """Return the block that begins at a position, of the longest module that has followers."""
-    for path in _numbered(_module(nodes[at])):
-        block = RepeatedBlock(at, _run(nodes, at, end, path), (path,), {})
-        longer: RepeatedBlock | None = block
-        while longer is not None:
-            block, longer = longer, None
-            start = block.end
-            follower = _sibling(_module(nodes[start]), path) if start < end else None
-            is_new = follower not in block.modules
-            if follower and is_new and _run(nodes, start, end, follower) == block.length:
-                longer = _with_follower(nodes, block, follower)
-        if len(block.modules) > 1:
-            return block
-    return None
 
 
 def _numbered(module: str) -> Iterator[str]:
@@ -203,35 +205,8 @@ def _sibling(module: str, path: str) -> str | None:
     return ".".join(parts[: depth + 1])
 
 
-def _run(nodes: Sequence[Mapping[str, Any]], at: int, end: int, path: str) -> int:
-    """Return how many nodes from a position on belong to a module."""
-    stop = at
-    while stop < end and _belongs(_module(nodes[stop]), path):
-        stop += 1
-    return stop - at
-
-
 def _belongs(module: str, path: str) -> bool:
     return module == path or module.startswith(f"{path}.")
-
-
-def _with_follower(
-    nodes: Sequence[Mapping[str, Any]], block: RepeatedBlock, follower: str
-) -> RepeatedBlock | None:
-    """Return a block with one more module, or None if that is no copy of the first."""
-    copy = len(block.modules)
-    second = dict(block.second)
-    if copy == 1:
-        start = block.first + block.length
-        for own in range(block.first, start):
-            reads = zip(_inputs(nodes[own]), _inputs(nodes[own + block.length]), strict=False)
-            second |= {i: found for i, found in reads if i < block.first and found != i}
-    longer = RepeatedBlock(block.first, block.length, (*block.modules, follower), second)
-    same = all(
-        _copied(nodes[own], longer, copy) == nodes[own + copy * block.length]
-        for own in range(block.first, block.first + block.length)
-    )
-    return longer if same else None
 
 
 def _module(node: Mapping[str, Any]) -> str:
@@ -240,3 +215,68 @@ def _module(node: Mapping[str, Any]) -> str:
 
 def _inputs(node: Mapping[str, Any]) -> Sequence[int]:
     return node.get("inputs", ())
+
+
+@final
+class _Finder:
+    """Finds the blocks between two positions.
+
+    Args:
+        nodes: JSON data of all nodes.
+        first: First position that is looked at.
+        end: One past the last.
+    """
+
+    def __init__(self, nodes: Sequence[Mapping[str, Any]], first: int, end: int) -> None:
+        self._nodes, self._first, self._end = nodes, first, end
+        # As texts: to Python 1, 1.0 and True are equal.
+        self._call_N = {
+            at: json.dumps({k: v for k, v in nodes[at].items() if k not in _OF_A_COPY})
+            for at in range(first, end)
+        }
+
+    def block_at(self, at: int) -> RepeatedBlock | None:
+        """Return the block that begins at a position, of the longest module with followers."""
+        for path in _numbered(_module(self._nodes[at])):
+            if at > self._first and _belongs(_module(self._nodes[at - 1]), path):
+                continue  # its run began before
+            block = RepeatedBlock(at, self._run(at, path), (path,), {})
+            longer: RepeatedBlock | None = block
+            while longer is not None:
+                block, longer = longer, None
+                start = block.end
+                is_last = start == self._end
+                follower = None if is_last else _sibling(_module(self._nodes[start]), path)
+                is_new = follower not in block.modules
+                if follower and is_new and self._run(start, follower) == block.length:
+                    longer = self._with_follower(block, follower)
+            if len(block.modules) > 1:
+                return block
+        return None
+
+    def _run(self, at: int, path: str) -> int:
+        """Return how many nodes from a position on belong to a module."""
+        stop = at
+        while stop < self._end and _belongs(_module(self._nodes[stop]), path):
+            stop += 1
+        return stop - at
+
+    def _with_follower(self, block: RepeatedBlock, follower: str) -> RepeatedBlock | None:
+        """Return a block with one more module, or None if that is no copy of the first."""
+        nodes, copy = self._nodes, len(block.modules)
+        second = dict(block.second)
+        own = range(block.first, block.first + block.length)
+        if copy == 1:
+            for at in own:
+                reads = zip(_inputs(nodes[at]), _inputs(nodes[at + block.length]), strict=False)
+                second |= {i: found for i, found in reads if i < block.first and found != i}
+            if any(found >= own.stop for found in second.values()):
+                return None  # it reads its own node where the first one reads one before the block
+        longer = RepeatedBlock(block.first, block.length, (*block.modules, follower), second)
+        for at in own:
+            other = at + copy * block.length
+            if self._call_N[at] != self._call_N[other]:
+                return None
+            if _copied(nodes[at], longer, copy) != nodes[other]:
+                return None
+        return longer

@@ -672,7 +672,7 @@ def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
         sizes = kernel_sizes(event.name, reads, results)
         count = min(operation_count(event.name, reads, results), 2**63 - 1)
         longest = max(kernels, key=lambda at: nodes[at].duration_us)
-        moved = _bytes(reads) + _bytes(results or [max(reads, key=_size)])
+        moved = min(_bytes(reads) + _bytes(results or [max(reads, key=_size)]), 2**63 - 1)
         for at in kernels:
             numbers = {"num_ops": count, **sizes} if at == longest else {"num_ops": 0}
             told = [each for each in nodes[at].attributes if each.name != "tensor_size"]
@@ -695,8 +695,8 @@ def _from_host(node: NodeSpec, op: Operation, is_longest: bool) -> tuple[Attribu
         attributes = [each for each in attributes if each.name != "tensor_size"]
         count = operation_count(op.name, op.arguments, op.results or op.writes)
         attributes.append(Attribute("num_ops", Wire.INT64, count if is_longest else 0))
-        moved = _bytes(dict.fromkeys(op.reads)) + _bytes(op.writes) if is_longest else 0
-        attributes.append(Attribute("tensor_size", Wire.UINT64, moved))
+        moved = min(_bytes(dict.fromkeys(op.reads)) + _bytes(op.writes), 2**63 - 1)
+        attributes.append(Attribute("tensor_size", Wire.UINT64, moved if is_longest else 0))
         if is_longest:
             sizes = kernel_sizes(op.name, op.arguments, op.results or op.writes)
             attributes += [Attribute(name, Wire.INT64, size) for name, size in sizes.items()]

@@ -66,7 +66,8 @@ def _convolved(
         )
         if stride
     ]
-    return (image[0], weight[0], *sides) if len(sides) == len(image) - 2 else None
+    is_shape = len(sides) == len(image) - 2 and min(sides) > 0
+    return (image[0], weight[0], *sides) if is_shape else None
 
 
 def _whole_numbers(text: object, count: int) -> list[int]:

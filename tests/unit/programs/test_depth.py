@@ -45,6 +45,39 @@ def test_widths_that_are_equal_by_chance_make_no_unit_repeatable():
         assert [unit.path for unit in repeatable_units(program)] == ["layers.0"]
 
 
+class Sparing(nn.Module):
+    """Layers with a parameter that nothing reads; two may share their weights."""
+
+    def __init__(self, layers: int, width: int = 24, tied: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(layers))
+        for layer in self.layers:
+            layer.spare = nn.Parameter(torch.zeros(3))
+        if tied:
+            self.layers[-1].weight = self.layers[0].weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+def test_parameters_that_nothing_reads_come_with_their_layer():
+    x = torch.zeros(5, 24)
+    deep, model = ld.program(Sparing(2), [x]).deepen(2), ld.program(Sparing(4), [x])
+    assert (deep.order, deep.unused) == (model.order, model.unused)
+    assert len(ld.program(Sparing(3), [x]).deepen([0, 1, 1]).unused) == 2
+
+
+def test_parameters_of_a_deeper_program_have_names_of_their_own():
+    found = ld.program(Sparing(3, tied=True), [torch.zeros(5, 24)])
+    for times in ([0, 1, 1], [2, 1, 1], [1, 0, 2]):
+        deep = found.deepen(times)
+        names = [name for node in deep.nodes for name in node.names if name]
+        assert len({*names}) == len(names)
+        assert {*deep.order} == {*names} | {name for name, _ in deep.unused}
+
+
 def test_a_deeper_program_runs_for_real():
     module = ld.program(*language(layers=1)).deepen(3).module()
     module(*module.example_inputs()).backward()

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from hypothesis import given, strategies as st
 from small_programs import every_layer, experts, images, language, nested
 from torch import Tensor, nn
 
@@ -13,7 +14,9 @@ import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.graph.formats.program_json import call_text, program_graph
+from layerdag.graph.formats.repeated_blocks import fold, unfold
 from layerdag.programs.forward_program import Program
+from layerdag.programs.nodes import Leaf
 
 
 def test_a_file_holds_a_program_without_loss(tmp_path):
@@ -184,6 +187,8 @@ def test_results_of_every_layer_forbid_a_loop_but_not_a_block():
         ({"next": [[900, 5]]}, r"holds \[900, 5\]"),
         ({"next": [[2, 900]]}, r"holds \[2, 900\]"),
         ({"count": 5}, "count"),
+        ({"next": [[2, 5], [2, 6]]}, "names a position twice"),
+        ({"modules": ["layers.0", "x" * 60_000_000]}, "more than 100,000,000 characters"),
         ({"modules": [f"layers.{at}" for at in range(20_000)]}, "at most 100,000 are read"),
     ],
 )
@@ -195,6 +200,43 @@ def test_damaged_blocks_are_refused(changes, reason):
         Program.from_json(data)
     with pytest.raises(GraphError, match=reason):
         program_graph(data, "damaged")
+
+
+@given(st.data())
+def test_what_is_folded_unfolds_to_the_same_text(data):
+    numbers = st.sampled_from([1, 1.0, True, 0.0, -0.0])
+    nodes = [{"operator": "input", "arguments": []}] * 2
+    for at in range(2, data.draw(st.integers(3, 14))):
+        inputs = data.draw(st.lists(st.integers(max(0, at - 3), at - 1), min_size=1, max_size=2))
+        module = f"blocks.{(at - 2) // data.draw(st.sampled_from([1, 1, 2]))}"
+        arguments = [data.draw(numbers)] if data.draw(st.booleans()) else []
+        nodes.append({"operator": "a", "arguments": arguments, "inputs": inputs, "module": module})
+    assert json.dumps(unfold(fold(nodes))) == json.dumps(nodes)
+
+
+def test_a_module_of_many_nodes_is_looked_through_once():
+    nodes = [{"operator": "a", "arguments": [], "module": f"0.m{at}"} for at in range(20_000)]
+    assert fold(nodes) == nodes  # minutes, if each node looked for the end of its module
+
+
+def test_names_that_are_no_identifiers_leave_a_loop_python():
+    found = ld.program(*language(layers=2))
+    renamed = [replace(n, names=tuple(f"{x}'{{y}}" for x in n.names)) for n in found.nodes]
+    source = replace(found, nodes=tuple(renamed), order=()).source()
+    assert "for block in" in source
+    compile(source, "program", "exec")
+
+
+@pytest.mark.parametrize("change", [{"dtype": "bfloat16"}, {"trained": False}])
+def test_programs_whose_parameters_differ_are_told_apart(tmp_path, change):
+    one = ld.program(*language(layers=1))
+    at = next(at for at, node in enumerate(one.nodes) if node.leaves)
+    leaf = replace(one.nodes[at].leaves[0], **change)
+    given = tuple(leaf if isinstance(part, Leaf) else part for part in one.nodes[at].arguments)
+    nodes = (*one.nodes[:at], replace(one.nodes[at], arguments=given), *one.nodes[at + 1 :])
+    paths = [one.save(tmp_path / "a.program.json")]
+    paths.append(replace(one, nodes=nodes).save(tmp_path / "b.program.json"))
+    assert main(["diff", *map(str, paths)]) == 1
 
 
 def test_it_fits_one_line():
@@ -232,7 +274,7 @@ def test_info_and_diff_tell_calls_in_short(tmp_path, capsys):
     assert "operators     linear 3, getitem 3, " in capsys.readouterr().out
     assert main(["diff", *paths]) == 1
     told = capsys.readouterr().out
-    assert "linear(_, parameter[a0.-1*3, a0.-1], parameter[p0.0]): 1 -> 2 nodes" in told
+    assert "linear(_, parameter[a0.-1*3, a0.-1] float32, parameter[p0.0] float32), " in told
     assert "{" not in told
 
 

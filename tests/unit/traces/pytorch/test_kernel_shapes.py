@@ -60,7 +60,16 @@ def test_convolutions_of_a_profile_have_pytorch_s_shapes(
     assert (found.shape, found.num_bytes) == (made.shape, 4 * made.numel())
 
 
-@pytest.mark.parametrize("texts", [None, [""] * 3, [""] * 9, ["", "", "", "[2]", "[0]", "[1]", ""]])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        None,
+        ["", "", "", "[1, 1]", "[0, 0]", "[9, 9]", "False"],
+        [""] * 3,
+        [""] * 9,
+        ["", "", "", "[2]", "[0]", "[1]", ""],
+    ],
+)
 def test_results_that_do_not_follow_from_a_profile_are_unknown(texts):
     reads = tensors((2, 6, 8, 8), (9, 6, 3, 3))
     assert shown_results("aten::convolution", {"Concrete Inputs": texts}, reads) == []
