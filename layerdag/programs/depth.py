@@ -245,14 +245,15 @@ class _Numbering:
 
         One that a removed unit shares with another stays, where the next unit takes its number.
         """
-        if not name or (name, copy) in self._names:
-            return self._names.get((name, copy), "")
+        known = self._names.get((name, copy))
+        if not name or known is not None:
+            return known or ""
         found = self.path(name, unit, copy)
         if copy and not _is_inside(name, unit):
             found = f"{found}_{copy + 1}"
-        numbers = (f"{found}_{number}" for number in count(2))
+        fresh = (f"{found}_{number}" for number in count(2))
         while found in self._taken:
-            found = next(numbers)
+            found = next(fresh)
         self._taken.add(found)
         self._names[name, copy] = found
         return found

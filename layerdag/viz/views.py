@@ -19,7 +19,7 @@ import numpy as np
 
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.program_json import CALL, operator_of
+from layerdag.graph.formats.program_json import CALL, is_program, operator_of
 from layerdag.graph.formats.rows import GraphRows, Value
 from layerdag.graph.topology import group_by
 from layerdag.traces.builder import value_of
@@ -368,8 +368,8 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
     telling = (*(name for name in _TELLING if name in graph.categories), *graph.categories)
     categories = graph.categories[telling[0]] if telling else ["node"] * graph.num_nodes
     dashed_E = graph.edge_type_E != 0
-    if telling[:1] == (CALL,):  # a program: patterns of arguments fit no box, all edges carry data
-        categories = [operator_of(call) for call in categories]
+    if is_program(graph):  # patterns of arguments fit no box, all edges carry data
+        categories = [operator_of(call) for call in graph.categories[CALL]]
         dashed_E = np.zeros_like(dashed_E)
     kind_N, kinds = _kinds_flow_view(categories)
     return GraphView(

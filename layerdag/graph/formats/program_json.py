@@ -45,6 +45,8 @@ _FRACTION = re.compile(r"-?\d+(\.\d+(e[-+]?\d+)?|e[-+]?\d+)")
 _ENTRY = re.compile(r"(?<![\w.])[Bnwrh]\d{1,6}")
 _DTYPE = re.compile(r"bool|(u?int|q?u?int|bits|b?float|complex)\d[\w]*")
 _IN_A_GAP = re.compile(r"max|-?(inf|nan)|-?\d\S*|[Bnwrh]\d{1,6}\S*|[ap]\d{1,4}\.\S+")
+_DAMAGED = (LookupError, TypeError, ValueError, AttributeError)
+"""What data of another shape than a program's lead to."""
 _PLAIN = (0.0, 1.0)
 """Numbers that stay in the pattern: they switch something off or on."""
 
@@ -109,10 +111,7 @@ def program_graph(data: Any, source: str) -> AttributedGraph:
             for key in sorted(node.keys() - _KNOWN_OF_A_NODE):
                 notes.add(NoteKind.KEY, key, "unknown; left out", where=f"node {at}")
         return _graph(data, notes)
-    except (
-        *(KeyError, TypeError, ValueError, AttributeError),
-        *(IndexError, OverflowError, RecursionError),
-    ) as error:
+    except (*_DAMAGED, OverflowError, RecursionError) as error:
         raise GraphError(
             f"{source}: is no program of layerdag ({plain_reason(error)}); write it again."
         ) from error
@@ -373,7 +372,7 @@ def call_text(call: str, sizes: str) -> str:
         if "mode" in node:
             parts += node["mode"]
         inside = ", ".join(parts)
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+    except (*_DAMAGED, StopIteration):
         return f"{call} {sizes}"
     return inside if node["operator"] in _LEAVES else f"{operator_of(call)}({inside})"
 

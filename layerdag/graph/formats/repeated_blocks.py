@@ -10,6 +10,9 @@ Inputs are positions in the whole program. One before the block is read by every
 ``next`` has it: where the first module reads node 4, the second one reads node 20. If that is a
 node of the first module, the third one reads the same node of the second, and so on; if not, as
 where each expert reads its own part of a tensor, positions go on by the same distance.
+
+Modules say here what a block is, and copies are exact. ``layerdag.graph.repeats`` finds blocks of
+graphs that have no modules, by their neighborhoods.
 """
 
 import json

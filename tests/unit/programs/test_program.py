@@ -1,7 +1,10 @@
 """Programs as files and as Python."""
 
 import json
+import lzma
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -17,6 +20,8 @@ from layerdag.graph.formats.program_json import call_text, program_graph
 from layerdag.graph.formats.repeated_blocks import fold, unfold
 from layerdag.programs.forward_program import Program
 from layerdag.programs.nodes import Leaf
+
+PROGRAMS = Path(__file__).resolve().parents[3] / "data" / "programs"
 
 
 def test_a_file_holds_a_program_without_loss(tmp_path):
@@ -214,6 +219,18 @@ def test_what_is_folded_unfolds_to_the_same_text(data):
     assert json.dumps(unfold(fold(nodes))) == json.dumps(nodes)
 
 
+@pytest.mark.parametrize("file", sorted(PROGRAMS.glob("*.jsonl.xz")), ids=lambda file: file.name)
+def test_programs_of_the_corpus_unfold_to_the_same_text(file):
+    shorter = 0
+    with lzma.open(file, "rt") as lines:
+        for line in islice(lines, 0, None, 10):
+            nodes = unfold(json.loads(line)["nodes"])
+            folded = fold(nodes)
+            assert json.dumps(unfold(folded)) == json.dumps(nodes)
+            shorter += len(folded) < len(nodes)
+    assert shorter
+
+
 def test_a_module_of_many_nodes_is_looked_through_once():
     nodes = [{"operator": "a", "arguments": [], "module": f"0.m{at}"} for at in range(20_000)]
     assert fold(nodes) == nodes  # minutes, if each node looked for the end of its module
@@ -262,6 +279,15 @@ def test_positions_beyond_the_rows_of_their_embedding_are_told():
     (finding,) = found.resize(n0=17).check()
     assert finding.rule.id == "program-index"
     assert "reach 16, the embedding has 16 rows" in finding.found
+
+
+def test_an_attribute_that_is_only_named_like_calls_is_shown_as_it_is(tmp_path, capsys):
+    path = tmp_path / "own.dot"
+    path.write_text('digraph { a [call="aten.mm x"]; b [call="my call"]; a -> b }')
+    assert main(["info", str(path)]) == 0
+    assert "aten.mm x 1, my call 1" in capsys.readouterr().out
+    assert main(["view", str(path), "--out", str(tmp_path / "own.svg")]) == 0
+    assert "my call" in (tmp_path / "own.svg").read_text()
 
 
 def test_info_and_diff_tell_calls_in_short(tmp_path, capsys):
