@@ -659,13 +659,13 @@ def _notes(recording: Recording) -> tuple[str, ...]:
     if unknown:
         operators = ", ".join(sorted(set(unknown)))
         notes.append(
-            f"{len(unknown)} numbers of {operators} are not in the trace; 0.5 and 1 stand for "
+            f"Numbers of {operators} that the trace lacks: {len(unknown)}. 0.5 and 1 stand for "
             "them, so what the program computes is not what the traced step computed."
         )
     if recording.messages:
         notes.append(
-            f"{recording.messages} messages between ranks are left out: the program is what one "
-            "stage of a pipeline ran before its first backward pass, not the model's."
+            f"Messages between ranks that are left out: {recording.messages}. The program is what "
+            "one stage of a pipeline ran before its first backward pass, not the model's."
         )
     return tuple(notes)
 

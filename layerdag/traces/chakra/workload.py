@@ -330,7 +330,7 @@ def rank_files(location: str | Path) -> list[Path]:
     if not folder.is_dir():
         raise TraceError(f"{location}: there is no folder {folder}; check the path.")
     if prefix is not None:
-        settle(location)
+        _settle_names(location)
     elif beside := _beside(location):
         raise TraceError(
             f"{location}: is a folder, and also the prefix of {beside.name} beside it; name "
@@ -338,7 +338,8 @@ def rank_files(location: str | Path) -> list[Path]:
         )
     sets = _sets(entries_in(folder) if prefix is None else folder.iterdir())
     if prefix is not None:
-        sets = {prefix: sets[prefix]} if prefix in sets else {}
+        named = _named(sets, prefix)
+        sets = {} if named is None else {named: sets[named]}
     if not sets:
         raise TraceError(_nothing_at(location, prefix, folder))
     if len(sets) > 1:
@@ -373,8 +374,24 @@ def holds_rank_files(location: str | Path) -> bool:
     location = Path(location)
     if location.is_dir():
         return bool(_sets(entries_in(location)))
-    settle(location)
-    return location.parent.is_dir() and location.name in _sets(location.parent.iterdir())
+    _settle_names(location)
+    if not location.parent.is_dir():
+        return False
+    return _named(_sets(location.parent.iterdir()), location.name) is not None
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """Return the prefixes that a name may stand for: ``--out`` takes one with its ending, too."""
+    return tuple(dict.fromkeys(filter(None, (name, name.removesuffix(".et")))))
+
+
+def _named(sets: Mapping[str, Any], name: str) -> str | None:
+    return next((prefix for prefix in _names(name) if prefix in sets), None)
+
+
+def _settle_names(location: Path) -> None:
+    for name in _names(location.name):
+        settle(location.with_name(name))
 
 
 def _sets(paths: Iterable[Path]) -> dict[str, dict[int, Path]]:

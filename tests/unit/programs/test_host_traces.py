@@ -49,7 +49,7 @@ def test_numbers_that_a_trace_lacks_are_told(tmp_path):
     """PyTorch passes the one that batch norm counts with as a tensor without content."""
     found = ld.program(traced(*images(), tmp_path / "host.json"))
     (note,) = found.notes
-    assert note.startswith("1 numbers of aten.add_.Tensor are not in the trace; 0.5 and 1 stand")
+    assert note.startswith("Numbers of aten.add_.Tensor that the trace lacks: 1. 0.5 and 1 stand")
 
 
 def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path):
@@ -63,7 +63,7 @@ def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path):
     assert len(numbers) > 1
     numbers[-1][0] = numbers[0][0]
     path.write_text(json.dumps(data))
-    assert ld.program(path).notes[0].startswith("1 numbers of aten.add_.Tensor are not in")
+    assert ld.program(path).notes[0].startswith("Numbers of aten.add_.Tensor that the trace lacks: 1.")
 
 
 def test_a_node_without_an_id_is_refused(tmp_path):

@@ -345,7 +345,7 @@ def test_a_derived_pipeline_is_that_of_two_real_processes(tmp_path, monkeypatch)
             sizes = (trace.integers(number) for trace in (derived, real))
             own, told = (value_N[there_N].tolist() for value_N, there_N in sizes)
             assert own == told
-    assert "messages between ranks are left out" in ld.program(f"{out}.program.json").notes[0]
+    assert "Messages between ranks that are left out" in ld.program(f"{out}.program.json").notes[0]
 
 
 def test_a_fault_in_the_program_does_not_lose_the_trace(script, tmp_path, monkeypatch, capsys):

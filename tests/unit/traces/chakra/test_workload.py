@@ -142,7 +142,7 @@ def test_written_workload_is_read_by_prefix_folder_and_file(tmp_path: Path) -> N
         "job.1.et",
         "job.comm_group.json",
     ]
-    for location in (tmp_path / "job", tmp_path):
+    for location in (tmp_path / "job", tmp_path / "job.et", tmp_path):
         found = read_workload(location)
         assert found.num_ranks == 2
         assert found.groups == {"3": (1, 0)}
