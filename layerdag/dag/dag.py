@@ -150,8 +150,8 @@ class DAG:
             check: Whether cycles, double edges and wrong shapes are refused.
 
         Raises:
-            GraphError: If codes or edge types are no integers, shapes disagree, or there is a
-                cycle.
+            GraphError: If codes or edge types are no integers, ``x`` is one-hot, ``y`` holds
+                several numbers, shapes disagree, or there is a cycle.
         """
         dag = _of_pyg(data)
         return dag.check() if check else dag
@@ -294,15 +294,34 @@ class DAG:
 def _of_pyg(data: "Data") -> DAG:
     """Return PyG ``Data`` as a DAG that may have cycles."""
     if data.x is None or data.edge_index is None:
-        raise GraphError("PyG data without x or edge_index cannot be read as a DAG.")
+        raise GraphError(
+            "PyG data without x or edge_index cannot be read as a DAG; where nodes have no "
+            "attributes, set data.x = torch.zeros(data.num_nodes, dtype=torch.long)."
+        )
     x_NA = _integers(data.x, "x")
     x_NA = x_NA[:, None] if x_NA.ndim == 1 else x_NA
+    if data.x.is_floating_point() and _is_one_hot(x_NA):
+        raise GraphError(
+            f"PyG 'x' has a single 1 in each row of {x_NA.shape[1]} columns, which would be read "
+            "as that many attributes; give one column of codes, data.x = data.x.argmax(1), or "
+            "integers if the columns are attributes of their own."
+        )
     edge_attr, u_NA, label = data.get("edge_attr"), data.get("u"), data.get("y")
     edge_type_E = None if edge_attr is None else _integers(edge_attr, "edge_attr").reshape(-1)
     y = torch.as_tensor(math.nan if label is None else label)  # PyG takes plain numbers, too
+    if y.numel() > 1:
+        raise GraphError(
+            f"PyG 'y' holds {y.numel()} numbers, where a graph has one label; keep the label alone."
+        )
     known = y.numel() == 1 and bool(torch.isfinite(y).all())
     conditions: dict[str, Condition] = {LABEL: float(y)} if known else {}
     return DAG(x_NA, data.edge_index, edge_type_E, u_NA, conditions)
+
+
+def _is_one_hot(x_NA: Int[Tensor, "N A"]) -> bool:
+    """Return whether each row of several columns has a single 1 and zeros beside it."""
+    zeros_and_ones = bool(((x_NA == 0) | (x_NA == 1)).all())
+    return x_NA.shape[1] > 1 and zeros_and_ones and bool((x_NA.sum(1) == 1).all())
 
 
 def _integers(tensor: Tensor, name: str) -> Tensor:

@@ -168,6 +168,8 @@ def test_plain_data_is_enough():
     assert dag.conditions == {}
     labeled = Data(x=torch.tensor([0]), edge_index=torch.zeros(2, 0).long(), y=2.5)
     assert DAG.from_pyg(labeled).conditions == {"label": 2.5}
+    flags = Data(x=torch.eye(2).long(), edge_index=torch.zeros(2, 0).long())
+    assert DAG.from_pyg(flags).x_NA.shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +177,12 @@ def test_plain_data_is_enough():
     [
         (Data(edge_index=torch.zeros(2, 0, dtype=torch.int64)), "without x"),
         (Data(x=torch.tensor([[0.5]]), edge_index=torch.zeros(2, 0).long()), "fractions"),
+        (Data(x=torch.eye(2), edge_index=torch.zeros(2, 0).long()), "a single 1 in each row of 2"),
+        (Data(x=torch.zeros(2).long(), edge_index=torch.zeros(2, 0).long(), y=torch.ones(2)),
+         "'y' holds 2 numbers"),
         (Data(x=torch.zeros(2, 1).long(), edge_index=torch.tensor([[0, 1], [1, 0]])), "cycle"),
     ],
-)
+)  # fmt: skip
 def test_data_that_is_no_dag_of_codes_is_refused(data, message):
     with pytest.raises(GraphError, match=message):
         DAG.from_pyg(data)
