@@ -2,9 +2,8 @@
 
 import hashlib
 import math
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,17 +16,11 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
-from layerdag.codec.formats import (
-    flow_format,
-    graph_suffix,
-    is_flow_file,
-    read_any,
-    read_flow,
-)
 from layerdag.codec.vocabulary import private_strings, require_operators
 from layerdag.dag.statistics import MEASURED
 from layerdag.datasets.corpus import run_graph
 from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish, words_of
+from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
 from layerdag.graph.attributed_graph import (
@@ -39,7 +32,6 @@ from layerdag.graph.attributed_graph import (
     Split,
     read_labels,
     read_step_time,
-    size_conditions,
 )
 from layerdag.runtime.files import entries_below
 from layerdag.runtime.json_shape import parse_json
@@ -47,223 +39,7 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
-from layerdag.traces.chakra.workload import RankFile, read_workload
-from layerdag.traces.pytorch.ranks import (
-    PyTorchFile,
-    import_ranks,
-    pytorch_format,
-    refuse_missing_ranks,
-)
 from layerdag.traces.trace import Workload
-
-MOST_FILES = 200_000
-_DOTTED = re.compile(r"(?:.+\.)?\d{1,9}\.et(?:\.gz|\.xz)?")
-_TRACE = re.compile(r"(?P<stem>.+)\.et(?:\.gz|\.xz)?")
-_JSON = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
-_RANK = re.compile(
-    r"(?P<job>.*?)[._-]*(?:(?:rank|worker)[._-]?|(?<![a-z])r|[._-])(?P<rank>\d{1,6})", re.IGNORECASE
-)
-_ROLE = re.compile(r"[._-]?(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.I)
-_LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
-
-Read = Callable[[], Workload | AttributedGraph]
-
-
-@dataclass(frozen=True)
-class JobSource:
-    """One job or graph, not read yet.
-
-    Attributes:
-        name: Path below the folder, without ending and rank.
-        read: Reads it.
-        format: Of its files, in words.
-    """
-
-    name: str
-    read: Read
-    format: str
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What a folder holds.
-
-    Attributes:
-        found: Jobs and graphs in order of their names.
-        faulty: Files that look like traces and cannot be sorted, with the reason.
-        others: Number of other files, by ending.
-    """
-
-    found: tuple[JobSource, ...]
-    faulty: tuple[str, ...] = ()
-    others: Mapping[str, int] = field(default_factory=dict)
-
-
-def find_sources(folder: Path) -> Sources:
-    """Return the jobs and graphs in or below a folder.
-
-    Raises:
-        DataError: If it holds too many files to be a folder of traces.
-    """
-    search = _Search(folder)
-    for count, path in enumerate(entries_below(folder)):
-        if count >= MOST_FILES:
-            raise DataError(
-                f"{folder}: holds more than {MOST_FILES:,} files; name the folder of the traces."
-            )
-        if path.is_file() and not path.name.startswith("."):
-            search.sort(path)
-    return search.sources()
-
-
-class _Search:
-    """Sorts files into jobs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.found: dict[str, JobSource] = {}
-        self.faulty: list[str] = []
-        self.others: Counter[str] = Counter()
-        self.pytorch: dict[Path, dict[PyTorchFile, dict[int, Path]]] = defaultdict(
-            lambda: {kind: {} for kind in PyTorchFile}
-        )
-
-    def sort(self, path: Path) -> None:
-        """Enter one file."""
-        try:
-            if _LABELS.fullmatch(path.name):
-                return
-            if _TRACE.fullmatch(path.name):
-                self._chakra(path)
-            elif graph_suffix(path) in (".graphml", ".dot", ".gv"):
-                self._flow(path)
-            elif _JSON.fullmatch(path.name):
-                self._json(path)
-            elif path.suffix == ".txt" and path.stat().st_size < 2**24 and _is_astra(path):
-                self._add(path.with_suffix(""), lambda: read_any(path), "ASTRA-sim text")
-            else:
-                self.others["".join(path.suffixes[-2:]) or path.name] += 1
-        except DataError as error:
-            self.faulty.append(f"{self._told(path)}: {_without(error, path)}")
-
-    def sources(self) -> Sources:
-        """Return what was found."""
-        for job, files in self.pytorch.items():
-            hosts, devices = files[PyTorchFile.HOST], files[PyTorchFile.KINETO]
-            ranks = sorted({*hosts, *devices})
-            what = " and ".join(
-                word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
-            )
-            self._add(job, _pytorch_reader(job, hosts, devices, ranks), what)
-        beside = {f"{name}.program" for name in self.found}  # what a trace was recorded with
-        ordered = tuple(self.found[name] for name in sorted(self.found) if name not in beside)
-        return Sources(ordered, tuple(self.faulty), dict(self.others))
-
-    def _chakra(self, path: Path) -> None:
-        """Enter a Chakra file: ``PREFIX.<rank>.et``, or a job of one rank."""
-        of_rank = RankFile.from_name(path.name)
-        if of_rank is not None and _DOTTED.fullmatch(path.name):
-            at = path.parent / of_rank.prefix
-            self._add(at, lambda: read_workload(at), "Chakra")
-        else:
-            match = _TRACE.fullmatch(path.name)
-            assert match is not None
-            self._add(path.parent / match["stem"], lambda: read_any(path), "Chakra")
-
-    def _flow(self, path: Path) -> None:
-        kind = flow_format(path)
-        assert kind is not None
-        what = "graph in JSON" if kind.name == "JSON of layerdag" else kind.name
-        ending = graph_suffix(path)
-        stem = path.name[: path.name.lower().rindex(ending)]
-        self._add(path.parent / stem, lambda: _sized(read_flow(path)), what)
-
-    def _json(self, path: Path) -> None:
-        """Enter a JSON file: PyTorch's by job and rank, a graph, or a job of ours."""
-        kind = pytorch_format(path)
-        if kind is not None:
-            self._pytorch(path, kind)
-        elif is_flow_file(path):
-            self._flow(path)
-        elif any(word in _start(path) for word in (b'"workload_graph"', b'"layerdag-trace')):
-            self._add(path.with_suffix(""), lambda: read_any(path), "Chakra in JSON")
-        elif not path.stat().st_size:
-            raise DataError(f"{path}: is empty; copy or write it again.")
-        else:
-            self.others["".join(path.suffixes[-3:])] += 1
-
-    def _pytorch(self, path: Path, kind: PyTorchFile) -> None:
-        """Enter a host trace or a profile under its job and rank, as its name says."""
-        match = _JSON.fullmatch(path.name)
-        stem = _ROLE.sub("", match["stem"] if match else path.stem)
-        named = _RANK.fullmatch(stem)
-        if named is None and stem.isdigit():
-            job, rank = path.parent, int(stem)
-        elif named is None:
-            job, rank = path.parent / stem, 0
-        else:
-            job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
-            rank = int(named["rank"])
-        files = self.pytorch[job][kind]
-        if rank in files:
-            other = files[rank].name
-            self.faulty.append(f"{self._told(path)}: is a second file of rank {rank} ({other}).")
-            return
-        files[rank] = path
-
-    def _add(self, at: Path, read: Read, what: str) -> None:
-        name = self._told(at)
-        self.found.setdefault(name, JobSource(name, read, what))
-
-    def _told(self, path: Path) -> str:
-        name = path.relative_to(self.folder).as_posix()
-        return self.folder.name if name == "." else name
-
-
-def _pytorch_reader(
-    job: Path, hosts: Mapping[int, Path], devices: Mapping[int, Path], ranks: Sequence[int]
-) -> Read:
-    """Return what imports the files of one job."""
-
-    def read() -> Workload:
-        missing = sorted(set(range(len(ranks))) ^ set(ranks))
-        for what, of_rank in (("host traces", hosts), ("profiles", devices)):
-            if of_rank and (missing or sorted(of_rank) != list(ranks)):
-                absent = missing or sorted(set(ranks) - set(of_rank))
-                raise DataError(
-                    f"{job}: has {len(of_rank)} {what}, but none of rank {absent[0]}; add it."
-                )
-        found = import_ranks(_ordered(hosts, ranks), _ordered(devices, ranks))
-        refuse_missing_ranks(found)
-        return found.workload
-
-    return read
-
-
-def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, ...]:
-    return tuple(of_rank[rank] for rank in ranks) if of_rank else ()
-
-
-def _sized(graph: AttributedGraph) -> AttributedGraph:
-    """Return a flow graph with its sizes as conditions."""
-    return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
-
-
-def _is_astra(path: Path) -> bool:
-    """Return whether a text begins like a workload of ASTRA-sim."""
-    lines = path.read_bytes()[:4096].split(b"\n")
-    return len(lines) > 2 and lines[1].strip().isdigit() and b"\x00" not in lines[0]
-
-
-def _start(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(4096)
-
-
-def _without(error: Exception, path: Path) -> str:
-    """Return a message without the path that its line begins with anyway."""
-    return str(error).removeprefix(f"{path}: ")
-
 
 _NAMES = ("name", "run", "uid", "job", "trace")
 _TIMES = (LABEL, "step_time_s_min", "step_time_s", "step_time")

@@ -25,8 +25,6 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
-from layerdag.codec.foreign import GRAPHS, foreign_format
-from layerdag.codec.formats import flow_format, read_flow
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
 from layerdag.dag.dag import DAG
@@ -35,6 +33,7 @@ from layerdag.datasets.dataset import Blocks, GraphDataset
 from layerdag.datasets.loading import LABEL_FILES, FolderConfig
 from layerdag.datasets.packed import is_packed, load_packed
 from layerdag.datasets.samples import iter_samples
+from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import (
     Sizes,
     has_enough_held_out,
@@ -42,7 +41,7 @@ from layerdag.datasets.splits import (
     named_splits,
     split_graphs,
 )
-from layerdag.errors import ConfigError, DataError, GraphError
+from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import (
     LABEL,
     MOST_COLUMNS,
@@ -56,13 +55,11 @@ from layerdag.graph.attributed_graph import (
 )
 from layerdag.graph.formats import program_json
 from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
-from layerdag.runtime.files import entries_below
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
 from layerdag.runtime.terminal import track
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
-from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.trace import Workload
 
 ALL = "all"
@@ -194,9 +191,6 @@ def _public_words() -> frozenset[str]:
 
 # A text attribute with more words than this is a name of nodes, not a category.
 MAX_WORDS = 512
-_TRACE = re.compile(r"(?P<single>.+)\.et(?:\.gz|\.xz)?")
-
-Reader = Callable[[Path, str, PublicWords], AttributedGraph]
 
 
 def load_folder(  # noqa: PLR0913
@@ -513,9 +507,30 @@ def _graphs_in(
         for sample in track(iter_samples(folder), "reading samples", run.num):
             yield sample.name, partial(_sample, sample, words)
     else:
-        sources = _sources(folder, config.labels, left_out)
-        for name, (path, reader) in track(sources.items(), "reading graphs", len(sources)):
-            yield name, partial(reader, path, name, words)
+        sources = find_sources(folder, labels=config.labels, most_files=None)
+        left_out += sources.faulty
+        found = _of_one_kind(folder, sources.found)
+        for source in track(found, "reading graphs", len(found)):
+            yield source.name, partial(_read, source, words)
+
+
+def _of_one_kind(folder: Path, sources: Sequence[JobSource]) -> Sequence[JobSource]:
+    """Return the jobs or graphs of a folder. Raises DataError if it holds both."""
+    traces = sum(source.is_trace for source in sources)
+    if traces not in (0, len(sources)):
+        raise DataError(
+            f"{folder}: holds {traces} workloads and {len(sources) - traces} flow graphs; a data "
+            "set is made of one kind, so name a sub-folder."
+        )
+    return sources
+
+
+def _read(source: JobSource, public_words: PublicWords) -> AttributedGraph:
+    """Read a job, all of its ranks as one graph, or a flow graph."""
+    found = source.read()
+    if isinstance(found, Workload):
+        return _job(source.name, found, public_words)
+    return replace(found, name=source.name)
 
 
 def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
@@ -525,82 +540,8 @@ def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
     return _sized(sample.graph, sample.name)
 
 
-def _sources(
-    folder: Path, labels: Path | None, left_out: list[str]
-) -> dict[str, tuple[Path, Reader]]:
-    """Return path and reader of each graph by its name, in order of the names.
-
-    ``left_out`` takes a sentence on each graph in a format that is not read.
-    """
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder; check the path.")
-    traces: dict[str, tuple[Path, Reader]] = {}
-    flows: dict[str, tuple[Path, Reader]] = {}
-    for path in entries_below(folder):
-        if not path.is_file() or (labels is not None and path.samefile(labels)):
-            continue
-        of_rank, trace = RankFile.from_name(path.name), _TRACE.fullmatch(path.name)
-        if of_rank:
-            at = path.parent / of_rank.prefix
-            traces[at.relative_to(folder).as_posix()] = (at, _workload)
-        elif trace:
-            name = path.parent / trace["single"]
-            traces[name.relative_to(folder).as_posix()] = (path, _workload)
-        elif _holds_graph(path):
-            stem = path.name.removesuffix("".join(_endings(path)))
-            flows[(path.parent / stem).relative_to(folder).as_posix()] = (path, _flow)
-        elif what := _other_graph(path):
-            left_out.append(f"{path.relative_to(folder).as_posix()}: {what}")
-    beside = {f"{job}.program" for job in traces}  # programs that traces were recorded with
-    flows = {name: flow for name, flow in flows.items() if name not in beside}
-    if traces and flows:
-        raise DataError(
-            f"{folder}: holds {len(traces)} workloads and {len(flows)} flow graphs; a data set is "
-            "made of one kind, so name a sub-folder."
-        )
-    return traces or flows
-
-
-def _endings(path: Path) -> list[str]:
-    """Return the ending of a graph's file, with that of an archive behind it."""
-    suffixes = path.suffixes
-    packed = suffixes[-1:] if suffixes[-1].lower() in (".gz", ".xz") else []
-    return suffixes[-1 - len(packed) :]
-
-
-def _holds_graph(path: Path) -> bool:
-    """Return whether a file begins like a flow graph; what cannot be unpacked is none."""
-    try:
-        return flow_format(path) is not None
-    except GraphError:
-        return False
-
-
-_LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
-
-
-def _other_graph(path: Path) -> str:
-    """Return what a graph of another tool is, and what to do; "" for any other file."""
-    with path.open("rb") as stream:
-        start = stream.read(1 << 16)
-    if ".json" in path.suffixes[-2:] and _LIKE_A_GRAPH.search(start):
-        return "has nodes or edges, but is no graph in a form of JSON that is read"
-    what = foreign_format(start)
-    return what if GRAPHS in what or "is packed" in what else ""
-
-
-def _workload(prefix: Path, name: str, public_words: PublicWords) -> AttributedGraph:
-    """Read all ranks of a job as one graph."""
-    return _job(name, read_workload(prefix), public_words)
-
-
 def _job(name: str, workload: Workload, public_words: PublicWords) -> AttributedGraph:
     return job_graph(name, rank_classes(workload), workload.groups, {}, public_words=public_words)
-
-
-def _flow(path: Path, name: str, public_words: PublicWords) -> AttributedGraph:
-    """Read a flow graph of any format; its words are renamed beside those of the others."""
-    return _sized(read_flow(path), name)
 
 
 def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:

@@ -1,17 +1,20 @@
-"""``program``: from a module, or from a file, to its program."""
+"""``program``: from a module, or from a file, to its program; those of all traces in a folder."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from layerdag.errors import LayerdagError, UsageError
+from layerdag.datasets.sources import JobSource, find_sources
+from layerdag.errors import DataError, LayerdagError, UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.programs.host_traces import recording_of_host_trace
 from layerdag.programs.naming import program_of
 from layerdag.programs.recording import Recording, other_sizes, record, same_structure
+from layerdag.programs.validity import runs
+from layerdag.runtime.terminal import track
 from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 
 
@@ -90,3 +93,61 @@ def _of_file(path: Path) -> Program:
     if pytorch_format(path) is PyTorchFile.HOST:
         return program_of([recording_of_host_trace(path)])
     return Program.load(path)
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramOfJob:
+    """What was found of one job's program.
+
+    Attributes:
+        name: Of the job, below the folder.
+        program: Its forward program; None if there is none that runs.
+        reason: Why there is none, a sentence.
+    """
+
+    name: str
+    program: Program | None
+    reason: str = ""
+
+
+def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[ProgramOfJob]:
+    """Yield the forward program of every job in a folder, in order of their names.
+
+    It is the one that was recorded with a job's trace (``NAME.program.json``), or else that of the
+    host trace of its first rank.
+
+    Args:
+        folder: Searched with its sub-folders.
+        training: Whether a program must end in a loss that trains every parameter.
+
+    Raises:
+        DataError: If there is no such folder.
+    """
+    found = find_sources(Path(folder)).found
+    for source in track(found, "recording programs", len(found)):
+        try:
+            made = replace(_of_job(source), name=source.name)
+            findings = made.check(training=training)
+        except LayerdagError as error:
+            yield ProgramOfJob(source.name, None, str(error).splitlines()[0])
+            continue
+        lost = next((f for f in findings if not runs([f]) or f.rule.id in _UNTRAINED), None)
+        if lost is None:
+            yield ProgramOfJob(source.name, made)
+        else:
+            yield ProgramOfJob(source.name, None, lost.sentence())
+
+
+_UNTRAINED = ("program-loss", "program-parameters")
+
+
+def _of_job(source: JobSource) -> Program:
+    """Return the program of one job. Raises DataError if it states none."""
+    if source.program is not None:
+        return Program.load(source.program)
+    if not source.hosts:
+        raise DataError(
+            f"is {source.format}, which does not state the arguments of its operators; a host "
+            "trace of PyTorch does (ExecutionTraceObserver)."
+        )
+    return _of_file(source.hosts[min(source.hosts)])

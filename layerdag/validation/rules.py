@@ -238,7 +238,7 @@ TRACE_RULES = rule_table(
         "communication, is so small that a fast device does it in 0 ns (with the roofline on, if "
         "it is an operator); ASTRA-sim aborts where a node takes 0 ns at tick 0.",
         "Let the step start with larger work (16 KiB are enough), or run with the roofline off.",
-        "Run with the roofline off; of programs, or ask for a larger batch (--batch 64).",
+        "Run with the roofline off, or ask programs for a larger batch (--batch 64).",
     ),
     Rule(
         "involved-dim-type",

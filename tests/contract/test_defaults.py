@@ -20,6 +20,7 @@ READERS: tuple[str, ...] = (
     "codec/vocabulary.py",
     "datasets/dgrl.py",
     "datasets/discovery.py",
+    "datasets/sources.py",
     "datasets/folder.py",
     "datasets/packed.py",
     "datasets/packing.py",

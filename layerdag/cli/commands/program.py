@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import print_figures
@@ -24,6 +25,7 @@ EXAMPLE = (
     "  layerdag program mine.program.json --deepen 4 --out deep.program.json\n"
     "  layerdag program mine.program.json --step-time 0.01 --out longer.program.json\n"
     "  layerdag program mine.program.json --depth 24 --parameters 1e9 --out large.program.json\n"
+    "  layerdag program host_traces --out programs            (of every host trace in a folder)\n"
     "  layerdag capture wide.program.json --data 8 --out traces/wide"
 )
 
@@ -41,8 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("source",
         help="FILE.py:FUNCTION, whose function returns (module, inputs); a host trace of "
-        "PyTorch; or a .program.json")  # fmt: skip
-    parser.add_argument("--out", metavar="FILE", help="write the program, NAME.program.json")
+        "PyTorch; a .program.json; or a folder of traces")  # fmt: skip
+    parser.add_argument("--out", metavar="FILE",
+        help="write the program, NAME.program.json; of a folder, a folder of programs")  # fmt: skip
     parser.add_argument("--size", action="append", default=[], metavar="NAME=N",
         help="another number in the table of sizes, such as B0=64; may be given again")  # fmt: skip
     parser.add_argument("--deepen", type=int, default=1, metavar="N",
@@ -72,11 +75,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{option} is of --step-time, which is not given; give it, or leave "
                          f"{option} out.")  # fmt: skip
     sizes = _sizes(args.size)
+    targets = Targets(args.depth, args.width, args.batch, args.parameters, args.flops,
+                      args.step_time, args.preset or _PRESET, args.compute or _COMPUTE)  # fmt: skip
+    if Path(args.source).is_dir():
+        if sizes or args.deepen != 1 or args.show or targets.asked():
+            raise UsageError(
+                f"{args.source}: is a folder, of whose traces programs are recorded as they are; "
+                "name one of these for another size, depth or --print."
+            )
+        return _of_folder(args)
     found = _program(args.source).resize(**sizes)
     if args.deepen != 1:
         found = found.deepen(args.deepen)
-    targets = Targets(args.depth, args.width, args.batch, args.parameters, args.flops,
-                      args.step_time, args.preset or _PRESET, args.compute or _COMPUTE)  # fmt: skip
     met = found.meet(targets, list(sizes)) if targets.asked() else None
     found = found if met is None else met.program
     findings = found.check(training=args.phase == "training")
@@ -100,6 +110,36 @@ def run(args: argparse.Namespace) -> int:
     lines += [] if met is None else [each.sentence() for each in met.reached]
     print_figures(args.json, figures, [*lines, *_lines(figures, findings)])
     return 0 if runs(findings) else 1
+
+
+def _of_folder(args: argparse.Namespace) -> int:
+    """Write the program of every trace in a folder; 1 if there is none."""
+    from layerdag.graph.attributed_graph import STEP_TIMES
+    from layerdag.programs.sources import programs_in
+    from layerdag.runtime.files import write_bytes
+    from layerdag.runtime.reading import read_whole
+
+    if not args.out:
+        raise UsageError(f"{args.source}: is a folder; name one for its programs, --out FOLDER.")
+    source, out = Path(args.source), Path(args.out)
+    written, left_out = [], []
+    for found in programs_in(source, training=args.phase == "training"):
+        if found.program is None:
+            left_out.append({"name": found.name, "reason": found.reason})
+            continue
+        path = out / f"{found.name}.program.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found.program.save(path)
+        times = source / f"{found.name}{STEP_TIMES}"
+        if times.is_file():
+            write_bytes(out / f"{found.name}{STEP_TIMES}", read_whole(times))
+        written.append({"name": found.name, "calls": len(found.program), "out": str(path)})
+    lines = [f"left out: {row['name']}: {row['reason']}" for row in left_out]
+    lines.append(f"{len(written)} programs in {out}, {len(left_out)} jobs left out")
+    if written:
+        lines.append(f"learn from them: layerdag train data=folder data.folder={out}")
+    print_figures(args.json, {"programs": written, "left_out": left_out}, lines)
+    return 0 if written else 1
 
 
 def _sizes(given: Sequence[str]) -> dict[str, int]:

@@ -483,6 +483,25 @@ def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
         warn(sentence)
     if (advice := too_few_held_out(data)) is not None:
         warn(advice)
+    if data.schema.kind == "trace" and config.data.name == "folder":
+        _tell_of_programs(Path(config.data.folder))
+
+
+def _tell_of_programs(folder: Path) -> None:
+    """Say that programs can be learned where traces state the arguments of their operators."""
+    from layerdag.cli.settings import warn
+    from layerdag.datasets.packed import is_packed
+    from layerdag.datasets.sources import find_sources
+
+    found = () if is_packed(folder) else find_sources(folder, most_files=None).found
+    count = sum(bool(source.hosts) or source.program is not None for source in found)
+    if count:
+        warn(
+            f"{folder}: {count} of {len(found)} jobs state the arguments of their operators. A "
+            "generator of their programs samples steps that keep the rules of real ones, one of "
+            f"jobs seldom does: layerdag program {shlex.quote(str(folder))} --out PROGRAMS, then "
+            "train with data.folder=PROGRAMS."
+        )
 
 
 def _how_to_go_on(directory: Path) -> str:

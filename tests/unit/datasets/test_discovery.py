@@ -11,7 +11,8 @@ from torch import nn
 from traced_jobs import write_jobs
 
 import layerdag as ld
-from layerdag.datasets.discovery import FoundJobs, find_labels, find_sources, read_folder
+from layerdag.datasets.discovery import FoundJobs, find_labels, read_folder
+from layerdag.datasets.sources import find_sources
 from layerdag.errors import DataError
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.publication.settings import ReleaseSettings, read_jobs
@@ -258,4 +259,9 @@ def test_a_program_beside_its_trace_is_no_job_of_its_own(tmp_path):
     program = json.dumps(ld.program(nn.Linear(4, 4), [torch.zeros(2, 4)]).to_json())
     for name in ("secretproj-0", "other"):
         (tmp_path / f"{name}.program.json").write_text(program)
-    assert names(tmp_path) == ["other.program", "secretproj-0"]
+    found = find_sources(tmp_path).found
+    assert [(source.name, source.is_trace) for source in found] == [
+        ("other", False),
+        ("secretproj-0", True),
+    ]
+    assert all(source.program is not None for source in found)

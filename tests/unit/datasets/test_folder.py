@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from host_json import MM, node, tensor, write_host
 from random_jobs import random_job
 from raw_graphs import chain
 
@@ -52,6 +53,16 @@ def test_graphml_files_get_the_attributes_that_any_of_them_has(tmp_path):
     assert [attribute.name for attribute in data.schema.attributes] == ["kind", "size"]
     assert sum(len(names) for names in data.names.values()) == 2
     assert len(data.left_out) == 1
+
+
+def test_jobs_are_read_whatever_wrote_them(tmp_path):
+    write_workload(unfold(random_job(0, 2), 2).workload, tmp_path / "chakra")
+    product = node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(3),))
+    (tmp_path / "deep").mkdir()
+    write_host(tmp_path / "deep" / "run_rank0.json", [product])
+    (tmp_path / "labels.csv").write_text("name,split\nchakra,train\ndeep/run,val\n")
+    data = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+    assert data.names == {"train": ("chakra",), "val": ("deep/run",), "test": ()}
 
 
 def test_a_text_attribute_that_names_nodes_is_left_out(tmp_path):

@@ -147,7 +147,7 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
     lines = ["name,split"]
     for row in (*rows["mlp"][:40], rows["moe"][0]):
         (tmp_path / f"{row['name']}.program.json").write_text(json.dumps(row))
-        lines.append(f"{row['name']}.program,{'val' if row is rows['mlp'][0] else 'train'}")
+        lines.append(f"{row['name']},{'val' if row is rows['mlp'][0] else 'train'}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
     data = load_folder(tmp_path, labels=tmp_path / "labels.csv", min_programs=3)
     train = [data.schema.decode(dag) for dag in data.graphs["train"]]
@@ -157,7 +157,7 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
         for call in {*graph.categories["call"]}
     )
     assert min(holders.values()) >= 3
-    rare = f"{rows['moe'][0]['name']}.program"
+    rare = rows["moe"][0]["name"]
     assert rare not in data.names["train"]
     told = [line for line in data.left_out if line.startswith(rare)]
     assert "fewer than 3 programs have its call" in told[0]

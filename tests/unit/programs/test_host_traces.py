@@ -10,9 +10,14 @@ import torch
 from small_programs import images, language
 from torch import Tensor, nn
 from torch.profiler import ExecutionTraceObserver
+from trace_examples import pair_workload
 
 import layerdag as ld
+from layerdag.cli.commands.train import _tell_of_programs
+from layerdag.cli.main import main
 from layerdag.errors import DataError, LayerdagError
+from layerdag.programs.sources import programs_in
+from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.pytorch.importer import import_host
 
 
@@ -63,7 +68,9 @@ def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path):
     assert len(numbers) > 1
     numbers[-1][0] = numbers[0][0]
     path.write_text(json.dumps(data))
-    assert ld.program(path).notes[0].startswith("Numbers of aten.add_.Tensor that the trace lacks: 1.")
+    assert (
+        ld.program(path).notes[0].startswith("Numbers of aten.add_.Tensor that the trace lacks: 1.")
+    )
 
 
 def test_a_node_without_an_id_is_refused(tmp_path):
@@ -111,3 +118,49 @@ def test_casts_of_autocast_are_calls(tmp_path):
     assert sum(operator.startswith("aten.to.") for operator, _ in called) >= 3
     derived, real = found.step(optimizer="adamw-fused").program, import_host(path).trace
     assert Counter(derived.names()) == Counter(real.names())
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A folder with a host trace and its measured times, and a job without arguments."""
+    place = tmp_path / "traces"
+    place.mkdir()
+    traced(*language(), place / "mine.json")
+    (place / "mine.steps.json").write_text('{"seconds": [1]}')
+    write_workload(pair_workload(), place / "pair")
+    return place
+
+
+def test_a_folder_of_host_traces_becomes_one_of_programs(folder, capsys):
+    out = folder.with_name("programs")
+    assert main(["program", str(folder), "--out", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["programs"]] == ["mine"]
+    assert [row["name"] for row in found["left_out"]] == ["pair"]
+    assert "is Chakra, which does not state the arguments" in found["left_out"][0]["reason"]
+    assert ld.program(out / "mine.program.json").nodes == ld.program(folder / "mine.json").nodes
+    assert (out / "mine.steps.json").read_text() == '{"seconds": [1]}'
+    again = programs_in(out)  # programs alone are jobs, too
+    assert [(made.name, made.program is not None) for made in again] == [("mine", True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "is a folder; name one for its programs, --out FOLDER"),
+        (["--out", "p", "--size", "w0=3"], "name one of these for another size"),
+        (["--out", "p", "--parameters", "1e6"], "name one of these for another size"),
+    ],
+)
+def test_what_a_folder_does_not_take_is_refused(folder, capsys, words, reason):
+    assert main(["program", str(folder), *words]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_training_on_jobs_that_state_arguments_names_their_programs(folder, capsys):
+    _tell_of_programs(folder)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 of 2 jobs state the arguments of their operators" in said
+    (folder / "mine.json").unlink()
+    _tell_of_programs(folder)
+    assert capsys.readouterr().err == ""

@@ -15,7 +15,7 @@ from killing import states_when_killed
 from symbolic_jobs import LLAMA, MIXTURE, small
 from trace_examples import comp, pair_workload
 
-from layerdag.datasets.discovery import find_sources
+from layerdag.datasets.sources import find_sources
 from layerdag.errors import DataError, TraceError, UsageError
 from layerdag.runtime.files import LOCK
 from layerdag.traces.builder import NodeSpec, build_trace

@@ -1,0 +1,281 @@
+"""The jobs and graphs in a folder, sorted by the names of their files and not read yet."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from layerdag.codec.foreign import GRAPHS, foreign_format
+from layerdag.codec.formats import (
+    flow_format,
+    graph_suffix,
+    is_flow_file,
+    is_forward_program,
+    read_any,
+    read_flow,
+)
+from layerdag.errors import DataError
+from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
+from layerdag.runtime.files import entries_below
+from layerdag.traces.chakra.workload import RankFile, read_workload
+from layerdag.traces.pytorch.ranks import (
+    PyTorchFile,
+    import_ranks,
+    pytorch_format,
+    refuse_missing_ranks,
+)
+from layerdag.traces.trace import Workload
+
+MOST_FILES = 200_000
+_DOTTED = re.compile(r"(?:.+\.)?\d{1,9}\.et(?:\.gz|\.xz)?")
+_TRACE = re.compile(r"(?P<stem>.+)\.et(?:\.gz|\.xz)?")
+_JSON = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
+_RANK = re.compile(
+    r"(?P<job>.*?)[._-]*(?:(?:rank|worker)[._-]?|(?<![a-z])r|[._-])(?P<rank>\d{1,6})", re.IGNORECASE
+)
+_ROLE = re.compile(r"[._-]?(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.I)
+_LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
+
+_LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
+
+Read = Callable[[], Workload | AttributedGraph]
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """One job or graph, not read yet.
+
+    Attributes:
+        name: Path below the folder, without ending and rank.
+        read: Reads it.
+        format: Of its files, in words.
+        is_trace: Whether it is a job of traces; else a flow graph, or the program of a step.
+        hosts: PyTorch's host traces of a job by rank, where it has any.
+        program: The forward program that was recorded with a trace.
+    """
+
+    name: str
+    read: Read
+    format: str
+    is_trace: bool = True
+    hosts: Mapping[int, Path] = field(default_factory=dict)
+    program: Path | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a folder holds.
+
+    Attributes:
+        found: Jobs and graphs in order of their names.
+        faulty: Files that look like traces or graphs and cannot be read, with the reason.
+        others: Number of other files, by ending.
+    """
+
+    found: tuple[JobSource, ...]
+    faulty: tuple[str, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+def find_sources(
+    folder: Path, *, labels: Path | None = None, most_files: int | None = MOST_FILES
+) -> Sources:
+    """Return the jobs and graphs in or below a folder.
+
+    Args:
+        folder: Searched with its sub-folders.
+        labels: A file in it that is none of them.
+        most_files: How many files a folder of traces may hold; None for any number.
+
+    Raises:
+        DataError: If there is no such folder, or it holds too many files to be one of traces.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder; check the path.")
+    search = _Search(folder)
+    for count, path in enumerate(entries_below(folder)):
+        if most_files is not None and count >= most_files:
+            raise DataError(
+                f"{folder}: holds more than {most_files:,} files; name the folder of the traces."
+            )
+        named = labels is not None and path.name == labels.name and path.samefile(labels)
+        if path.is_file() and not path.name.startswith(".") and not named:
+            search.sort(path)
+    return search.sources()
+
+
+class _Search:
+    """Sorts files into jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found: dict[str, JobSource] = {}
+        self.faulty: list[str] = []
+        self.others: Counter[str] = Counter()
+        self.programs: dict[str, Path] = {}
+        self.pytorch: dict[Path, dict[PyTorchFile, dict[int, Path]]] = defaultdict(
+            lambda: {kind: {} for kind in PyTorchFile}
+        )
+
+    def sort(self, path: Path) -> None:
+        """Enter one file."""
+        try:
+            if _LABELS.fullmatch(path.name):
+                return
+            if _TRACE.fullmatch(path.name):
+                self._chakra(path)
+            elif graph_suffix(path) in (".graphml", ".dot", ".gv"):
+                self._flow(path)
+            elif _JSON.fullmatch(path.name):
+                self._json(path)
+            elif path.suffix == ".txt" and path.stat().st_size < 2**24 and _is_astra(path):
+                self._add(path.with_suffix(""), lambda: read_any(path), "ASTRA-sim text")
+            else:
+                self._other(path, "".join(path.suffixes[-2:]) or path.name)
+        except DataError as error:
+            self.faulty.append(f"{self._told(path)}: {_without(error, path)}")
+
+    def sources(self) -> Sources:
+        """Return what was found."""
+        for job, files in self.pytorch.items():
+            hosts, devices = files[PyTorchFile.HOST], files[PyTorchFile.KINETO]
+            ranks = sorted({*hosts, *devices})
+            what = " and ".join(
+                word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
+            )
+            read = _pytorch_reader(job, hosts, devices, ranks)
+            self._add(job, read, what, hosts=dict(hosts))
+        for name, path in self.programs.items():
+            read = partial(_read_graph, path)
+            alone = JobSource(name, read, "forward program", is_trace=False, program=path)
+            same = self.found.get(name, alone)
+            if same.is_trace:
+                self.found[name] = replace(same, program=path)
+            else:
+                self.found[name if same is alone else path.name] = alone
+        ordered = tuple(self.found[name] for name in sorted(self.found))
+        return Sources(ordered, tuple(self.faulty), dict(self.others))
+
+    def _chakra(self, path: Path) -> None:
+        """Enter a Chakra file: ``PREFIX.<rank>.et``, or a job of one rank."""
+        of_rank = RankFile.from_name(path.name)
+        if of_rank is not None and _DOTTED.fullmatch(path.name):
+            at = path.parent / of_rank.prefix
+            self._add(at, lambda: read_workload(at), "Chakra")
+        else:
+            match = _TRACE.fullmatch(path.name)
+            assert match is not None
+            self._add(path.parent / match["stem"], lambda: read_any(path), "Chakra")
+
+    def _flow(self, path: Path) -> None:
+        kind = flow_format(path)
+        if kind is None:
+            raise DataError(f"{path}: is no graph in a form of {graph_suffix(path)} that is read.")
+        what = "graph in JSON" if kind.name == "JSON of layerdag" else kind.name
+        ending = graph_suffix(path)
+        stem = path.name[: path.name.lower().rindex(ending)]
+        if is_forward_program(path):
+            self.programs[self._told(path.parent / stem.removesuffix(".program"))] = path
+        else:
+            self._add(path.parent / stem, partial(_read_graph, path), what, is_trace=False)
+
+    def _json(self, path: Path) -> None:
+        """Enter a JSON file: PyTorch's by job and rank, a graph, or a job of ours."""
+        kind = pytorch_format(path)
+        if kind is not None:
+            self._pytorch(path, kind)
+        elif is_flow_file(path):
+            self._flow(path)
+        elif any(word in _start(path) for word in (b'"workload_graph"', b'"layerdag-trace')):
+            self._add(path.with_suffix(""), lambda: read_any(path), "Chakra in JSON")
+        elif not path.stat().st_size:
+            raise DataError(f"{path}: is empty; copy or write it again.")
+        elif _LIKE_A_GRAPH.search(_start(path)):
+            raise DataError(
+                f"{path}: has nodes or edges, but is no graph in a form of JSON that is read."
+            )
+        else:
+            self._other(path, "".join(path.suffixes[-3:]))
+
+    def _other(self, path: Path, ending: str) -> None:
+        """Count a file that is no trace, or say what graph of another tool it is."""
+        what = foreign_format(_start(path))
+        if GRAPHS in what or "is packed" in what:
+            raise DataError(f"{path}: {what}.")
+        self.others[ending] += 1
+
+    def _pytorch(self, path: Path, kind: PyTorchFile) -> None:
+        """Enter a host trace or a profile under its job and rank, as its name says."""
+        match = _JSON.fullmatch(path.name)
+        stem = _ROLE.sub("", match["stem"] if match else path.stem)
+        named = _RANK.fullmatch(stem)
+        if named is None and stem.isdigit():
+            job, rank = path.parent, int(stem)
+        elif named is None:
+            job, rank = path.parent / stem, 0
+        else:
+            job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
+            rank = int(named["rank"])
+        files = self.pytorch[job][kind]
+        if rank in files:
+            other = files[rank].name
+            self.faulty.append(f"{self._told(path)}: is a second file of rank {rank} ({other}).")
+            return
+        files[rank] = path
+
+    def _add(self, at: Path, read: Read, what: str, **more: Any) -> None:
+        name = self._told(at)
+        self.found.setdefault(name, JobSource(name, read, what, **more))
+
+    def _told(self, path: Path) -> str:
+        name = path.relative_to(self.folder).as_posix()
+        return self.folder.name if name == "." else name
+
+
+def _pytorch_reader(
+    job: Path, hosts: Mapping[int, Path], devices: Mapping[int, Path], ranks: Sequence[int]
+) -> Read:
+    """Return what imports the files of one job."""
+
+    def read() -> Workload:
+        missing = sorted(set(range(len(ranks))) ^ set(ranks))
+        for what, of_rank in (("host traces", hosts), ("profiles", devices)):
+            if of_rank and (missing or sorted(of_rank) != list(ranks)):
+                absent = missing or sorted(set(ranks) - set(of_rank))
+                raise DataError(
+                    f"{job}: has {len(of_rank)} {what}, but none of rank {absent[0]}; add it."
+                )
+        found = import_ranks(_ordered(hosts, ranks), _ordered(devices, ranks))
+        refuse_missing_ranks(found)
+        return found.workload
+
+    return read
+
+
+def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, ...]:
+    return tuple(of_rank[rank] for rank in ranks) if of_rank else ()
+
+
+def _read_graph(path: Path) -> AttributedGraph:
+    """Return a flow graph with its sizes as conditions."""
+    graph = read_flow(path)
+    return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
+
+
+def _is_astra(path: Path) -> bool:
+    """Return whether a text begins like a workload of ASTRA-sim."""
+    lines = path.read_bytes()[:4096].split(b"\n")
+    return len(lines) > 2 and lines[1].strip().isdigit() and b"\x00" not in lines[0]
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(1 << 16)
+
+
+def _without(error: Exception, path: Path) -> str:
+    """Return a message without the path that its line begins with anyway."""
+    return str(error).removeprefix(f"{path}: ")
