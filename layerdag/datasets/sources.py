@@ -1,8 +1,9 @@
 """The jobs and graphs in a folder, sorted by the names of their files and not read yet."""
 
+import contextlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from layerdag.codec.formats import (
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
 from layerdag.runtime.files import entries_below
+from layerdag.runtime.reading import read_whole
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (
     PyTorchFile,
@@ -39,9 +41,13 @@ _RANK = re.compile(
 _ROLE = re.compile(r"[._-]?(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.I)
 _LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
 
+# A rank is named as one, or stands between dots; another number may be that of a run.
+_TOLD_RANK = re.compile(r"(rank|worker)[._-]?\d|(?<![a-z])r\d|\.\d+$", re.IGNORECASE)
+_DISTRIBUTED = re.compile(rb'c10d::|record_param_comms|process_group:|"distributedInfo"|gloo:')
 _LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
 
 Read = Callable[[], Workload | AttributedGraph]
+_RankedFiles = dict[PyTorchFile, dict[int, Path]]
 
 
 @dataclass(frozen=True)
@@ -116,9 +122,10 @@ class _Search:
         self.faulty: list[str] = []
         self.others: Counter[str] = Counter()
         self.programs: dict[str, Path] = {}
-        self.pytorch: dict[Path, dict[PyTorchFile, dict[int, Path]]] = defaultdict(
+        self.pytorch: dict[Path, _RankedFiles] = defaultdict(
             lambda: {kind: {} for kind in PyTorchFile}
         )
+        self.numbered: dict[Path, dict[Path, str]] = defaultdict(dict)
 
     def sort(self, path: Path) -> None:
         """Enter one file."""
@@ -140,7 +147,7 @@ class _Search:
 
     def sources(self) -> Sources:
         """Return what was found."""
-        for job, files in self.pytorch.items():
+        for job, files in self._jobs():
             hosts, devices = files[PyTorchFile.HOST], files[PyTorchFile.KINETO]
             ranks = sorted({*hosts, *devices})
             what = " and ".join(
@@ -158,6 +165,20 @@ class _Search:
                 self.found[name if same is alone else path.name] = alone
         ordered = tuple(self.found[name] for name in sorted(self.found))
         return Sources(ordered, tuple(self.faulty), dict(self.others))
+
+    def _jobs(self) -> Iterator[tuple[Path, _RankedFiles]]:
+        """Yield the files of PyTorch by job; numbers of jobs of one rank each are no ranks."""
+        for job, files in self.pytorch.items():
+            ranks = {rank for of_rank in files.values() for rank in of_rank}
+            every = [path for of_rank in files.values() for path in of_rank.values()]
+            numbered = self.numbered[job]
+            if len(ranks) > 1 and numbered.keys() >= {*every} and not _are_distributed(every):
+                for rank in sorted(ranks):
+                    own = {k: {0: of[rank]} if rank in of else {} for k, of in files.items()}
+                    path = next(of_rank[0] for of_rank in own.values() if of_rank)
+                    yield path.parent / numbered[path], own
+            else:
+                yield job, files
 
     def _chakra(self, path: Path) -> None:
         """Enter a Chakra file: ``PREFIX.<rank>.et``, or a job of one rank."""
@@ -219,6 +240,8 @@ class _Search:
         else:
             job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
             rank = int(named["rank"])
+        if (named or stem.isdigit()) and not _TOLD_RANK.search(stem):
+            self.numbered[job][path] = stem
         files = self.pytorch[job][kind]
         if rank in files:
             other = files[rank].name
@@ -263,6 +286,14 @@ def _read_graph(path: Path) -> AttributedGraph:
     """Return a flow graph with its sizes as conditions."""
     graph = read_flow(path)
     return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
+
+
+def _are_distributed(paths: Sequence[Path]) -> bool:
+    """Return whether files of PyTorch are of ranks that communicate, as the first sound one is."""
+    for path in paths:
+        with contextlib.suppress(DataError):  # told when the job is read
+            return _DISTRIBUTED.search(read_whole(path)) is not None
+    return True
 
 
 def _is_astra(path: Path) -> bool:

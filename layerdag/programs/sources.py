@@ -129,13 +129,20 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
             made = replace(_of_job(source), name=source.name)
             findings = made.check(training=training)
         except LayerdagError as error:
-            yield ProgramOfJob(source.name, None, str(error).splitlines()[0])
+            reason = str(error).splitlines()[0]
+            yield ProgramOfJob(source.name, None, _without_place(reason, source))
             continue
         lost = next((f for f in findings if not runs([f]) or f.rule.id in _UNTRAINED), None)
         if lost is None:
             yield ProgramOfJob(source.name, made)
         else:
-            yield ProgramOfJob(source.name, None, lost.sentence())
+            yield ProgramOfJob(source.name, None, _without_place(lost.sentence(), source))
+
+
+def _without_place(reason: str, source: JobSource) -> str:
+    """Return a reason without the file or job that stands beside it anyway."""
+    places = (source.name, *map(str, source.hosts.values()), str(source.program))
+    return next((reason.removeprefix(f"{p}: ") for p in places if reason.startswith(p)), reason)
 
 
 _UNTRAINED = ("program-loss", "program-parameters")

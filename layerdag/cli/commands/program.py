@@ -136,6 +136,8 @@ def _of_folder(args: argparse.Namespace) -> int:
         written.append({"name": found.name, "calls": len(found.program), "out": str(path)})
     lines = [f"left out: {row['name']}: {row['reason']}" for row in left_out]
     lines.append(f"{len(written)} programs in {out}, {len(left_out)} jobs left out")
+    if args.phase == "training" and any("Record the loss" in row["reason"] for row in left_out):
+        lines.append("steps without a loss, as of inference, are programs with --phase inference")
     if written:
         lines.append(f"learn from them: layerdag train data=folder data.folder={out}")
     print_figures(args.json, {"programs": written, "left_out": left_out}, lines)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from host_json import ALL_REDUCE, listed, node, plain, tensor, write_host
 from random_jobs import random_job
 from torch import nn
 from traced_jobs import write_jobs
@@ -49,6 +50,8 @@ def test_numbered_files_without_a_dot_are_jobs_of_their_own(tmp_path):
         (["job_r0.et.json.gz", "job_r1.et.json.gz", "other_r0.et.json.gz"], ["job", "other"]),
         (["x/rank0.json", "x/rank1.json", "y/rank0.json"], ["x", "y"]),
         (["gpt.0.json", "gpt.1.json"], ["gpt"]),
+        (["gpt_0.json", "gpt_1.json"], ["gpt_0", "gpt_1"]),  # none of them communicates
+        (["0000.host.json", "0001.host.json"], ["0000", "0001"]),
         (["alone.json"], ["alone"]),
     ],
 )
@@ -59,6 +62,13 @@ def test_pytorch_files_are_sorted_by_job_and_rank(tmp_path, files, expected):
         data = json.dumps(HOST).encode()
         path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     assert names(tmp_path) == expected
+
+
+def test_numbers_of_traces_that_communicate_are_ranks(tmp_path):
+    for rank in (0, 1):
+        reduce = node(4, "c10d::allreduce_", ALL_REDUCE, (listed(tensor(3)), plain("", "")), ())
+        write_host(tmp_path / f"gpt_{rank}.json", [reduce])
+    assert names(tmp_path) == ["gpt"]
 
 
 def test_a_missing_rank_is_told_when_the_job_is_read(tmp_path):
