@@ -1,6 +1,5 @@
 """The jobs and graphs in a folder, sorted by the names of their files and not read yet."""
 
-import contextlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,13 +20,14 @@ from layerdag.codec.formats import (
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
 from layerdag.runtime.files import entries_below
-from layerdag.runtime.reading import read_whole
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (
     PyTorchFile,
+    are_distributed,
     import_ranks,
     pytorch_format,
     refuse_missing_ranks,
+    tells_rank,
 )
 from layerdag.traces.trace import Workload
 
@@ -41,9 +41,6 @@ _RANK = re.compile(
 _ROLE = re.compile(r"[._-]?(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.I)
 _LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
 
-# A rank is named as one, or stands between dots; another number may be that of a run.
-_TOLD_RANK = re.compile(r"(rank|worker)[._-]?\d|(?<![a-z])r\d|\.\d+$", re.IGNORECASE)
-_DISTRIBUTED = re.compile(rb'c10d::|record_param_comms|process_group:|"distributedInfo"|gloo:')
 _LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
 
 Read = Callable[[], Workload | AttributedGraph]
@@ -172,7 +169,7 @@ class _Search:
             ranks = {rank for of_rank in files.values() for rank in of_rank}
             every = [path for of_rank in files.values() for path in of_rank.values()]
             numbered = self.numbered[job]
-            if len(ranks) > 1 and numbered.keys() >= {*every} and not _are_distributed(every):
+            if len(ranks) > 1 and numbered.keys() >= {*every} and not are_distributed(every):
                 for rank in sorted(ranks):
                     own = {k: {0: of[rank]} if rank in of else {} for k, of in files.items()}
                     path = next(of_rank[0] for of_rank in own.values() if of_rank)
@@ -240,7 +237,7 @@ class _Search:
         else:
             job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
             rank = int(named["rank"])
-        if (named or stem.isdigit()) and not _TOLD_RANK.search(stem):
+        if (named or stem.isdigit()) and not tells_rank(stem):
             self.numbered[job][path] = stem
         files = self.pytorch[job][kind]
         if rank in files:
@@ -286,14 +283,6 @@ def _read_graph(path: Path) -> AttributedGraph:
     """Return a flow graph with its sizes as conditions."""
     graph = read_flow(path)
     return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
-
-
-def _are_distributed(paths: Sequence[Path]) -> bool:
-    """Return whether files of PyTorch are of ranks that communicate, as the first sound one is."""
-    for path in paths:
-        with contextlib.suppress(DataError):  # told when the job is read
-            return _DISTRIBUTED.search(read_whole(path)) is not None
-    return True
 
 
 def _is_astra(path: Path) -> bool:

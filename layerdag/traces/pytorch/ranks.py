@@ -1,5 +1,6 @@
 """The rank files of a PyTorch job; a job from one rank alone."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from layerdag.errors import TraceError, UsageError
 from layerdag.graph.topology import pointers
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
-from layerdag.runtime.reading import open_unpacked
+from layerdag.runtime.reading import open_unpacked, read_whole
 from layerdag.traces.analysis import WORLD_NAMES, group_names
 from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
 from layerdag.traces.pytorch.importer import ImportResult, import_pytorch
@@ -62,6 +63,24 @@ _JSON = re.compile(r".*\.json(\.gz|\.xz)?")
 _PROCESS = re.compile(r".+_\d+\.\d{10,}\.pt\.trace\.json(\.gz|\.xz)?")
 
 
+# A rank is named as one, or stands between dots; another number may be that of a run.
+_RANK_WORD = re.compile(r"(rank|worker)[._-]?\d|(?<![a-z])r\d|\.\d+$", re.IGNORECASE)
+_DISTRIBUTED = re.compile(rb'c10d::|record_param_comms|process_group:|"distributedInfo"|gloo:')
+
+
+def tells_rank(stem: str) -> bool:
+    """Return whether a file name without its endings says that its number is a rank."""
+    return _RANK_WORD.search(stem) is not None
+
+
+def are_distributed(paths: Sequence[Path]) -> bool:
+    """Return whether files of PyTorch are of ranks that communicate, as the first sound one is."""
+    for path in paths:
+        with contextlib.suppress(TraceError):  # told when it is imported
+            return _DISTRIBUTED.search(read_whole(path, error=TraceError)) is not None
+    return True
+
+
 @dataclass(frozen=True)
 class RankFiles:
     """The files of a job, in order of rank.
@@ -108,6 +127,14 @@ def find_rank_files(location: str | Path) -> RankFiles | None:
     stated = {path: stated_rank(read_distributed(path)) for path in profiles}
     devices = _by_rank(profiles, {p: rank for p, rank in stated.items() if rank is not None}, notes)
     count = 1 + max((*hosts, *devices))
+    every = [*hosts.values(), *devices.values()]
+    told = any(tells_rank(_ENDING.sub("", path.name)) for path in every)
+    if count > 1 and not told and not are_distributed(every):
+        raise TraceError(
+            f"{location}: holds {count} traces with numbers in their names that do not "
+            "communicate, of several jobs rather than of ranks; name one of them. If they are "
+            "ranks of one job, call them PREFIX.<rank>.json."
+        )
     return RankFiles(
         _in_order(hosts, count, "host traces", location),
         _in_order(devices, count, "profiles", location),

@@ -64,6 +64,18 @@ def test_a_folder_of_host_traces_is_one_workload_with_groups_that_hold_for_all(t
     assert match_communication(found).mismatches == ()
 
 
+def test_numbers_of_traces_that_do_not_communicate_are_no_ranks(tmp_path):
+    product = node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(10),))
+    for run in (0, 1):
+        write_host(tmp_path / f"run{run}.json", [product])
+    with pytest.raises(TraceError, match="2 traces with numbers in their names that do not comm"):
+        find_rank_files(tmp_path)
+    write_host(tmp_path / "run0.json", [product, reduce(5, "0")])
+    found = find_rank_files(tmp_path)
+    assert found is not None
+    assert [path.name for path in found.hosts] == ["run0.json", "run1.json"]
+
+
 def test_host_traces_and_profiles_of_a_folder_belong_together_by_rank(tmp_path):
     for rank in (0, 1):
         product = node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(10),))
