@@ -54,6 +54,8 @@ _NAMES = frozenset(
     (*_NUMBERS, "pg_name", "comm_tag", "stream", "comm_priority", "involved_dim", "device",
      "dtype", OPERATOR)
 )  # fmt: skip
+# What captured and derived steps say beside Chakra's attributes; names of modules are looked at.
+_OF_CAPTURES = frozenset({"phase", "forward", "backward", "optimizer", "module", "batch"})
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
 _DTYPES = frozenset({UNKNOWN_DTYPE, *DTYPES.values(), *DTYPES})
 _SOURCE = "<scrubbed>"
@@ -446,7 +448,7 @@ def private_strings(workload: Workload) -> set[str]:
 
 def _is_public(word: str) -> bool:
     """Return whether a word that scrubbing took out with its place is one that anybody knows."""
-    return word in _NAMES or word in _DTYPES or public_name(word) == word
+    return word in _NAMES | _DTYPES | _OF_CAPTURES or public_name(word) == word
 
 
 def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[LeakedString]:

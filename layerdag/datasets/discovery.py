@@ -19,7 +19,7 @@ from layerdag.codec.folding import (
 from layerdag.codec.vocabulary import private_strings, require_operators
 from layerdag.dag.statistics import MEASURED
 from layerdag.datasets.corpus import run_graph
-from layerdag.datasets.folder import WORLD_SIZE, align_schemas, is_public, publish, words_of
+from layerdag.datasets.folder import EDGE, WORLD_SIZE, align_schemas, is_public, publish, words_of
 from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
@@ -33,6 +33,7 @@ from layerdag.graph.attributed_graph import (
     read_labels,
     read_step_time,
 )
+from layerdag.graph.formats import program_json
 from layerdag.runtime.files import entries_below
 from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
@@ -346,7 +347,9 @@ def _found(
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
     kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    known = (*CATEGORIES, WORLD_SIZE) if kind == "trace" else ()
+    known: tuple[str, ...] = (*CATEGORIES, WORLD_SIZE) if kind == "trace" else ()
+    if set(graphs[0].categories) == set(program_json.ATTRIBUTES):
+        known = (*program_json.ATTRIBUTES, EDGE)
     plain, renamed = publish(graphs, checked=known)
     if kind == "trace" and not as_they_are:
         require_operators(graphs, str(folder))
@@ -406,13 +409,20 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
                 graph = replace(thing, name=source.name)
                 # Those of conditions that are not used, too.
                 held = (word for column in words_of(graph).values() for word in column)
-                words = frozenset(word for word in held if not is_public(word))
+                of_program = set() if source.program is None else _public_of(graph)
+                words = frozenset(w for w in held if not is_public(w) and w not in of_program)
             if graph.num_nodes == 0:
                 raise DataError("holds no node.")
             graph.layer_N.max(initial=0)  # refuses cycles
             yield _Job(graph, source.format, words)
         except (LayerdagError, OSError, MemoryError) as error:
             left_out.append(f"{source.name}: {_told(error)}")
+
+
+def _public_of(graph: AttributedGraph) -> set[str]:
+    """Return the calls of PyTorch's operators in a program, and its expressions of sizes."""
+    calls = filter(program_json.has_public_operator, graph.categories[program_json.CALL])
+    return {*calls, *graph.categories[program_json.SIZES], *graph.edge_type_names}
 
 
 def _told(error: BaseException) -> str:

@@ -45,6 +45,7 @@ from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import (
     LABEL,
     MOST_COLUMNS,
+    SPLITS,
     STEP_TIMES,
     AttributedGraph,
     Condition,
@@ -204,6 +205,7 @@ def load_folder(  # noqa: PLR0913
     public_words: Sequence[str] = (),
     blocks: Blocks = "whole",
     min_programs: int = 1,
+    avoid_copies: bool = False,
 ) -> GraphDataset:
     """Load every graph below a folder.
 
@@ -227,6 +229,8 @@ def load_folder(  # noqa: PLR0913
         min_programs: A call or an expression of sizes that fewer training programs of distinct
             structure have points to one of them; the programs that have it are left out, and
             listed, until every word is that of so many. 1 keeps all.
+        avoid_copies: Keep a hash of each program's structure in the schema, of held-out ones too,
+            so that no sample repeats one.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -236,7 +240,7 @@ def load_folder(  # noqa: PLR0913
         folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
         max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
         public_words=public_words if isinstance(public_words, str) else tuple(public_words),
-        blocks=blocks, min_programs=min_programs,
+        blocks=blocks, min_programs=min_programs, avoid_copies=avoid_copies,
     )  # fmt: skip
     if is_packed(config.folder):
         return load_packed(config)
@@ -328,6 +332,11 @@ def dataset_of(
             f"{config.folder}: data.min_programs is {config.min_programs}, but it holds no "
             "programs; words of other graphs are renamed unless data.public_words has them."
         )
+    elif config.avoid_copies:
+        raise DataError(
+            f"{config.folder}: data.avoid_copies is of programs, and it holds none; "
+            "'layerdag audit' counts copies of other graphs."
+        )
     public, renamed = publish(aligned, config.public_words, checked=checked)
     if kind == "trace":
         require_operators(public, str(config.folder))
@@ -347,7 +356,15 @@ def dataset_of(
         config.data_name, kind, {**parts, "train": train},
         num_bins=config.num_bins, blocks=config.blocks,
     )  # fmt: skip
-    return data.replaced(renamed=renamed, left_out=(*left_out, *data.left_out))
+    data = data.replaced(renamed=renamed, left_out=(*left_out, *data.left_out))
+    return avoiding_copies(data) if config.avoid_copies else data
+
+
+def avoiding_copies(data: GraphDataset) -> GraphDataset:
+    """Return programs with hashes of their structures in the schema, so that none is repeated."""
+    held = (dag for split in SPLITS for dag in data.graphs[split])
+    known = frozenset(data.schema.structure_hashes(held))
+    return data.replaced(schema=replace(data.schema, structures=known))
 
 
 def sizes_of_parts(config: FolderConfig) -> Sizes:

@@ -291,6 +291,7 @@ class FolderConfig:
     public_words: tuple[str, ...] | str = ()
     blocks: Blocks = "whole"
     min_programs: int = 1
+    avoid_copies: bool = False
 
     @property
     def data_name(self) -> str:

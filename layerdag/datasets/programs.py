@@ -12,7 +12,7 @@ import numpy as np
 from layerdag.dag.statistics import needed_programs, program_numbers
 from layerdag.datasets.corpus import parts_of_records, run_graph
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.folder import require_public_calls
+from layerdag.datasets.folder import avoiding_copies, require_public_calls
 from layerdag.datasets.kept import kept_dataset
 from layerdag.datasets.run_plans import STEPS, MeasuredStep, measured_steps, run_plans
 from layerdag.errors import DataError
@@ -112,11 +112,7 @@ def _built(
         program_of = dict(zip(names, program_numbers(parts["train"]).tolist(), strict=True))
         durations = _run_durations(folder.parent, program_of)
         data = data.replaced(schema=replace(data.schema, durations=durations))
-    if not avoid_copies:
-        return data
-    held = (dag for split in SPLITS for dag in data.graphs[split])
-    known = frozenset(data.schema.structure_hashes(held))
-    return data.replaced(schema=replace(data.schema, structures=known))
+    return avoiding_copies(data) if avoid_copies else data
 
 
 def _run_durations(corpus: Path, program_of: Mapping[str, int]) -> Durations:

@@ -332,6 +332,7 @@ class GeneratedGraph:
         checked: Its program, where it has already been run.
         reached: Numbers that were asked of the program, and what it has.
         unmet: Why no program with these numbers was found; "" where one was.
+        is_copy: Whether it repeats a program of the data that no sample is to repeat.
         files: Its files, where ``FilesAhead`` has made them.
     """
 
@@ -346,6 +347,7 @@ class GeneratedGraph:
     checked: Program | None = field(default=None, repr=False)
     reached: tuple[Reached, ...] = ()
     unmet: str = ""
+    is_copy: bool = False
     files: SampleFiles | None = field(default=None, repr=False)
 
     @cached_property
@@ -374,6 +376,11 @@ class GeneratedGraph:
             )
         if self.checked is not None:
             return replace(self.checked, name=self.name)
+        if self.is_copy:
+            raise DataError(
+                f"{self.name}: every program drawn repeats one of the data; ask for other numbers "
+                "or a higher temperature, or train on more programs of different structure."
+            )
         if self.truncated:
             raise DataError(
                 f"{self.name}: no program that runs was drawn; ask for more nodes (max_nodes), a "

@@ -1,7 +1,6 @@
 """``generate`` and ``sample``: graphs from a checkpoint."""
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -313,12 +312,7 @@ class _Drawing:
                     found[k], misses[k] = replace(graph, seed=seeds[k]), miss
         for k, miss in enumerate(misses):
             if miss.copies:
-                found[k] = self._checked(found[k], rows[k])
-                warnings.warn(
-                    f"{found[k].name} (seed {seeds[k]}) repeats a program of the data after "
-                    f"{_REDRAWS_OF_COPIES} further draws; leave it out, or ask for less.",
-                    stacklevel=2,
-                )
+                found[k] = replace(found[k], is_copy=True)
         return found
 
     def _row_of_trial(

@@ -79,14 +79,12 @@ def test_no_sample_repeats_a_program_whose_hash_the_checkpoint_keeps(monkeypatch
     few = {"num": 1, "seed": 71, "conditions": {"family": "gnn"}}
     schema = ld.load_checkpoint(pretrained_checkpoint("programs")).schema
 
-    def repeated() -> bool:
-        dags = [sample.dag for sample in ld.sample("programs", **few)]
-        return not schema.structures.isdisjoint(schema.structure_hashes(dags))
-
-    assert not repeated()
+    dags = [sample.dag for sample in ld.sample("programs", **few)]
+    assert schema.structures.isdisjoint(schema.structure_hashes(dags))
     monkeypatch.setattr(generation, "_REDRAWS_OF_COPIES", 0)
-    with pytest.warns(UserWarning, match="repeats a program of the data"):
-        assert repeated()
+    (sample,) = ld.sample("programs", **few)
+    with pytest.raises(DataError, match="every program drawn repeats one of the data"):
+        _ = sample.program
 
 
 def test_samples_are_a_data_set_of_programs(samples):

@@ -275,3 +275,11 @@ def test_a_program_beside_its_trace_is_no_job_of_its_own(tmp_path):
         ("secretproj-0", True),
     ]
     assert all(source.program is not None for source in found)
+
+
+def test_calls_of_public_operators_are_no_private_words_of_programs(tmp_path):
+    program = ld.program(nn.Linear(4, 4), [torch.zeros(2, 4)], loss=torch.sum)
+    program.save(tmp_path / "secretproj.program.json")
+    private = read_folder(tmp_path).private
+    assert "secretproj" in private
+    assert not [word for word in private if "aten" in word or "w0" in word]

@@ -63,6 +63,8 @@ def test_jobs_are_read_whatever_wrote_them(tmp_path):
     (tmp_path / "labels.csv").write_text("name,split\nchakra,train\ndeep/run,val\n")
     data = load_folder(tmp_path, labels=tmp_path / "labels.csv")
     assert data.names == {"train": ("chakra",), "val": ("deep/run",), "test": ()}
+    with pytest.raises(DataError, match=r"data\.avoid_copies is of programs, and it holds none"):
+        load_folder(tmp_path, avoid_copies=True)
 
 
 def test_a_text_attribute_that_names_nodes_is_left_out(tmp_path):

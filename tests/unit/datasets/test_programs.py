@@ -163,6 +163,11 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
     assert "fewer than 3 programs have its call" in told[0]
     with pytest.raises(DataError, match=r"lower data\.min_programs"):
         load_folder(tmp_path, labels=tmp_path / "labels.csv", min_programs=1000)
+    avoided = load_folder(tmp_path, labels=tmp_path / "labels.csv", avoid_copies=True).schema
+    again = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+    dags = [dag for split in again.graphs.values() for dag in split]
+    assert avoided.structures == frozenset(avoided.structure_hashes(dags))
+    assert again.schema.structures == frozenset()
     with pytest.raises(DataError, match=r"min_programs is 0; it must be 1 or more"):
         load_folder(tmp_path, min_programs=0)
 
