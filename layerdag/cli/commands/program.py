@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import print_figures
+from layerdag.cli.printing import counted, print_figures
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def _of_folder(args: argparse.Namespace) -> int:
             write_bytes(out / f"{found.name}{STEP_TIMES}", read_whole(times))
         written.append({"name": found.name, "calls": len(found.program), "out": str(path)})
     lines = [f"left out: {row['name']}: {row['reason']}" for row in left_out]
-    lines.append(f"{len(written)} programs in {out}, {len(left_out)} jobs left out")
+    made, lost = counted(len(written), "program"), counted(len(left_out), "job")
+    lines.append(f"{made} in {out}, {lost} left out")
     if args.phase == "training" and any("Record the loss" in row["reason"] for row in left_out):
         lines.append("steps without a loss, as of inference, are programs with --phase inference")
     if written:
