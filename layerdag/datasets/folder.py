@@ -533,11 +533,13 @@ def _graphs_in(
 
 def _of_one_kind(folder: Path, sources: Sequence[JobSource]) -> Sequence[JobSource]:
     """Return the jobs or graphs of a folder. Raises DataError if it holds both."""
-    traces = sum(source.is_trace for source in sources)
-    if traces not in (0, len(sources)):
+    traces = [source.name for source in sources if source.is_trace]
+    graphs = [source.name for source in sources if not source.is_trace]
+    if traces and graphs:
         raise DataError(
-            f"{folder}: holds {traces} workloads and {len(sources) - traces} flow graphs; a data "
-            "set is made of one kind, so name a sub-folder."
+            f"{folder}: holds jobs of traces ({len(traces)}, such as '{traces[0]}') and graphs "
+            f"({len(graphs)}, such as '{graphs[0]}'); a data set is made of one kind, so name a "
+            "sub-folder, or move the others away."
         )
     return sources
 
