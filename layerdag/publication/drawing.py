@@ -189,7 +189,8 @@ class Renumbering:
             if not self.hits(_with(sample, numbers)).any():
                 return sample.with_numbers(numbers)
         allowed = _Allowed(sample, numbers, self._unique)
-        found = self._assigner.numbers(sample.dag, seed if trial else sample.seed, allows=allowed)
+        drawn = seed if trial else sample.seed
+        found = self._assigner.assigned(sample.dag, drawn, allows=allowed).numbers
         return sample.with_numbers({**numbers, **{name: found[name] for name in COST_NAMES}})
 
     def _drawn_anew(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:

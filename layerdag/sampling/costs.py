@@ -21,6 +21,9 @@ in topological order, each node's cost given those of its parents, then once mor
 of parents and children (Gibbs sampling). How sizes change along a data dependency, by the
 operators at its ends, was counted in training.
 
+Where nothing keeps nodes from it, what follows from other numbers of the job is then computed, see
+``computed_numbers.py``.
+
 Numbers of nodes that are given, not sampled: those of first and of last nodes.
 
 Shape letters: N nodes.
@@ -38,6 +41,8 @@ from layerdag.dag.dag import DAG
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.graph.rolled_blocks import copies_of
 from layerdag.runtime.rng import numpy_generator
+from layerdag.sampling.computed_numbers import Computed, ComputedNumbers
+from layerdag.sampling.job_sizes import element_bytes
 from layerdag.schema.attributes import NumericAttribute
 from layerdag.schema.costs import (
     COST_NAMES,
@@ -54,20 +59,10 @@ from layerdag.schema.schema import GraphSchema
 
 _LARGEST = 1 << 13
 _BATCHES = 1 << np.arange(11)
-_ELEMENT = {
-    **{"float64": 8, "complex64": 8, "float16": 2, "bfloat16": 2},
-    **{"int8": 1, "uint8": 1, "bool": 1},
-}
-_USUAL_ELEMENT = 4
 _MOST_FOUND = 4
 _ODD_WEIGHT = 1 / 16
 
 Bounds = tuple[float, float]
-
-
-def element_bytes(dtype: str) -> int:
-    """Return the bytes of an element; of an unknown type those of a float32."""
-    return _ELEMENT.get(dtype, _USUAL_ELEMENT)
 
 
 def product_costs(
@@ -554,14 +549,17 @@ class NumberAssigner:
         """What assigns costs."""
         return CostAssigner(self._schema.costs, self._numbers)
 
-    def numbers(
+    def assigned(
         self,
         dag: DAG,
         seed: int,
         given: GivenNumbers | None = None,
         allows: NodeAllows | None = None,
-    ) -> dict[str, np.ndarray]:
+    ) -> Computed:
         """Return the costs, and durations if there are any, of all nodes; NaN for absent.
+
+        Where no nodes are given, all costs are allowed and no block stands for several, those that
+        follow from others are computed, see ``ComputedNumbers``.
 
         Args:
             dag: Codes, and the conditions it was asked for with.
@@ -577,13 +575,16 @@ class NumberAssigner:
             kept = given.rows(dag.num_nodes)
             graph = replace(graph, numbers=given.in_place_of(graph.numbers))
         rng = numpy_generator(seed, "costs of nodes")
-        found = self._costs.assigned(graph, codes, rng, kept, allows)
+        found = Computed(self._costs.assigned(graph, codes, rng, kept, allows), (), {})
         times, duration = self._schema.costs, self._numbers.get("duration")
+        graph = replace(graph, numbers={**graph.numbers, **found.numbers})
+        if not kept and allows is None and not self._schema.rolls_blocks:
+            found = ComputedNumbers(graph, times.step_shares).computed()
+            graph = replace(graph, numbers={**graph.numbers, **found.numbers})
         if duration is None or not duration.bins or not (times.time or times.durations):
             return found
-        graph = replace(graph, numbers={**graph.numbers, **found})
         assigned_N = assigned_durations(times, graph, kept, numpy_generator(seed, "durations"))
         least, most = duration.bins[0][0], duration.bins[-1][-1]
         duration_N = np.clip(np.rint(assigned_N), least, most)
         duration_N[kept] = graph.numbers["duration"][kept]
-        return {**found, "duration": duration_N}
+        return replace(found, numbers={**found.numbers, "duration": duration_N})

@@ -452,6 +452,7 @@ def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, 
         "nodes": sample.graph.num_nodes if sample.reached else sample.dag.num_nodes,
         "edges": len(sample.graph.edges) if sample.reached else sample.dag.num_edges,
         "truncated": sample.truncated,
+        **({"computed": dict(sample.computed)} if sample.computed else {}),
         **({"wanted": wanted} if wanted else {}),
         **{name: value for name, value in extra.items() if name != "job"},
     }

@@ -417,7 +417,7 @@ class _Drawing:
         ]
         if self.assigner is not None:
             kept = None if given is None else given.numbers
-            graphs = [g.with_numbers(self.assigner.numbers(g.dag, g.seed, kept)) for g in graphs]
+            graphs = [g.with_computed(self.assigner.assigned(g.dag, g.seed, kept)) for g in graphs]
         elif given is not None:
             graphs = [given.kept_in(graph) for graph in graphs]
         if settings.labels == PREDICTED:

@@ -144,7 +144,7 @@ def sampled(width: int, seed: int = 3) -> GeneratedGraph:
     """Return a job with the numbers that samples get."""
     dag = SCHEMA.encode(costed_job(width, label=1e-6))
     first = GeneratedGraph("drawn", seed, dag, False, SCHEMA)
-    return first.with_numbers(NumberAssigner(SCHEMA).numbers(dag, seed))
+    return first.with_numbers(NumberAssigner(SCHEMA).assigned(dag, seed).numbers)
 
 
 def private(*graphs: AttributedGraph, nodes: slice = slice(None)) -> Renumbering:

@@ -9,6 +9,7 @@ from costed_jobs import EDGES, ROWS, costed_job, costed_jobs, schema_of_jobs
 
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.rng import numpy_generator
+from layerdag.sampling.computed_numbers import Computed
 from layerdag.sampling.costs import (
     CandidateIndex,
     CostAssigner,
@@ -16,10 +17,11 @@ from layerdag.sampling.costs import (
     JobCandidates,
     NumberAssigner,
     assigned_durations,
-    element_bytes,
     product_costs,
 )
+from layerdag.sampling.folder import sample_entry
 from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.job_sizes import element_bytes
 from layerdag.schema.attributes import NumericAttribute
 from layerdag.schema.costs import (
     COST_NAMES,
@@ -28,6 +30,7 @@ from layerdag.schema.costs import (
     Cost,
     CostTable,
     OperatorCosts,
+    data_edges,
     fit_costs,
 )
 from layerdag.schema.durations import LEVELS, Durations, OperatorDurations
@@ -316,7 +319,7 @@ BEFORE = replace(JOBS_SCHEMA, costs=replace(JOBS_SCHEMA.costs, durations=None))
 
 def test_real_jobs_of_shared_sizes_keep_their_costs():
     for job in JOBS[:3]:
-        found = NumberAssigner(JOBS_SCHEMA).numbers(JOBS_SCHEMA.encode(job), 0)
+        found = NumberAssigner(JOBS_SCHEMA).assigned(JOBS_SCHEMA.encode(job), 0).numbers
         for name in COST_NAMES:
             np.testing.assert_array_equal(found[name], job.numbers[name])
 
@@ -325,7 +328,7 @@ def test_without_usual_durations_proportions_are_kept_and_the_sum_is_a_usual_one
     job = replace(JOBS[1], conditions={**JOBS[1].conditions, "label": JOBS[0].conditions["label"]})
     dag = JOBS_SCHEMA.encode(job)
     drawn = JOBS_SCHEMA.decode(dag).numbers["duration"]
-    found = NumberAssigner(BEFORE).numbers(dag, 0)["duration"]
+    found = NumberAssigner(BEFORE).assigned(dag, 0).numbers["duration"]
     assert drawn.sum() / 5 < found.sum() < drawn.sum() / 1.5
     least = JOBS_SCHEMA.attributes[-1].bins[0][0]
     assert (found >= least).all()
@@ -336,25 +339,27 @@ def test_without_usual_durations_proportions_are_kept_and_the_sum_is_a_usual_one
 def test_without_a_label_or_a_relation_durations_are_those_drawn():
     dag = JOBS_SCHEMA.encode(costed_job(8))
     drawn = JOBS_SCHEMA.decode(dag).numbers["duration"]
-    found = NumberAssigner(BEFORE).numbers(dag, 0)
+    found = NumberAssigner(BEFORE).assigned(dag, 0).numbers
     np.testing.assert_allclose(found["duration"], drawn, atol=0.5)
     untimed = replace(BEFORE, costs=replace(BEFORE.costs, time=None))
-    assert "duration" not in NumberAssigner(untimed).numbers(dag, 0)
+    assert "duration" not in NumberAssigner(untimed).assigned(dag, 0).numbers
 
 
 def test_durations_go_with_the_costs_that_nodes_were_given():
     dag = JOBS_SCHEMA.encode(costed_job(8, ns_per_flop=50.0))
-    found = NumberAssigner(JOBS_SCHEMA).numbers(dag, 0)
+    found = NumberAssigner(JOBS_SCHEMA).assigned(dag, 0).numbers
     assert found["duration"][:4] == pytest.approx(found["flops"][:4] * 1.2, rel=0.25)
-    again = NumberAssigner(JOBS_SCHEMA).numbers(dag, 0)
+    again = NumberAssigner(JOBS_SCHEMA).assigned(dag, 0).numbers
     np.testing.assert_array_equal(found["duration"], again["duration"])
 
 
 def test_given_durations_stay():
     job = JOBS[0]
     given = {name: value[:2] for name, value in job.numbers.items()}
-    found = NumberAssigner(JOBS_SCHEMA).numbers(
-        JOBS_SCHEMA.encode(job), 0, GivenNumbers.of_first(given)
+    found = (
+        NumberAssigner(JOBS_SCHEMA)
+        .assigned(JOBS_SCHEMA.encode(job), 0, GivenNumbers.of_first(given))
+        .numbers
     )
     np.testing.assert_array_equal(found["duration"][:2], given["duration"])
 
@@ -369,6 +374,16 @@ def test_a_graph_with_numbers_has_them_exactly_and_in_its_codes():
     decoded = JOBS_SCHEMA.decode(changed.dag).numbers["flops"]
     np.testing.assert_allclose(decoded, numbers["flops"], rtol=1e-3)
     assert changed.dag.conditions == dag.conditions
+
+
+def test_what_was_computed_stands_in_the_graph_and_in_the_manifest():
+    dag = JOBS_SCHEMA.encode(JOBS[0])
+    found = Computed({"flops": JOBS[2].numbers["flops"]}, ((0, 2),), {"products": 1})
+    sample = GeneratedGraph("s", 0, dag, False, JOBS_SCHEMA).with_computed(found)
+    sample.dag.check()
+    assert [0, 2] in sample.graph.edge_index_2E[:, data_edges(sample.graph)].T.tolist()
+    np.testing.assert_array_equal(sample.graph.numbers["flops"], JOBS[2].numbers["flops"])
+    assert sample_entry(sample, {})["computed"] == {"products": 1}
 
 
 def factored(form, flops: int, elements: int, most: int = 4096) -> bool:
