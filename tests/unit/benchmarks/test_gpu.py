@@ -29,7 +29,7 @@ def measured(out: Path, names: Sequence[str]) -> dict[str, dict]:
     return {row["part"]: row for row in reversed(rows)}
 
 
-def test_a_training_step_is_measured_on_a_processor(tmp_path: Path) -> None:
+def test_a_training_step_is_measured_on_a_processor(tmp_path):
     found = measured(tmp_path / "gpu.json", QUICK)
     assert found["machine"]["cpu_product_flops"] > 0
     row = found["training"]
@@ -40,7 +40,7 @@ def test_a_training_step_is_measured_on_a_processor(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_part_is_measured_on_a_processor(tmp_path: Path) -> None:
+def test_every_part_is_measured_on_a_processor(tmp_path):
     found = measured(tmp_path / "gpu.json", [part.name for part in cpu_parts()])
     shipped, drawn = found["shipped"], found["sampling"]
     assert shipped["nodes_per_graph"] == drawn["nodes_per_graph"] == 24
@@ -50,13 +50,11 @@ def test_every_part_is_measured_on_a_processor(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests pass on this machine")
-def test_tests_that_are_all_skipped_are_an_error() -> None:
+def test_tests_that_are_all_skipped_are_an_error():
     assert gpu_tests(300)["error"] == "no test passed; they need a GPU that torch sees"
 
 
-def test_a_part_that_there_is_not_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_there_is_not_is_refused(tmp_path, monkeypatch, capsys):
     words = ["gpu.py", "--out", str(tmp_path / "gpu.json"), "--cpu", "--parts", "trainig"]
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit, match="2"):
@@ -65,14 +63,14 @@ def test_a_part_that_there_is_not_is_refused(
     assert not (tmp_path / "gpu.json").exists()
 
 
-def test_parts_have_names_of_their_own_and_tests_are_one_on_demand() -> None:
+def test_parts_have_names_of_their_own_and_tests_are_one_on_demand():
     for parts in (cpu_parts(), gpu_parts(tests=True)):
         assert len({part.name for part in parts}) == len(parts)
     added = {part.name for part in gpu_parts(tests=True)} - {p.name for p in gpu_parts(tests=False)}
     assert added == {"tests"}
 
 
-def test_a_line_of_the_table_has_label_and_figures_or_the_error() -> None:
+def test_a_line_of_the_table_has_label_and_figures_or_the_error():
     row = {
         "part": "p",
         "what": "training",

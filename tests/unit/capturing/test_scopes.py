@@ -37,7 +37,7 @@ def scopes(calls: Sequence[nn.Module], path: Path, autocast: bool = False) -> li
     return [name for _, name in sorted(found)]
 
 
-def test_modules_and_units_have_scopes(tmp_path: Path) -> None:
+def test_modules_and_units_have_scopes(tmp_path):
     assert scopes([Layers()], tmp_path) == [
         "module:first",
         *("unit:layers.0", "module:layers.0.0"),
@@ -45,18 +45,18 @@ def test_modules_and_units_have_scopes(tmp_path: Path) -> None:
     ]
 
 
-def test_a_second_model_is_told_from_the_first(tmp_path: Path) -> None:
+def test_a_second_model_is_told_from_the_first(tmp_path):
     found = scopes([Layers(0), nn.ReLU(), Layers(0), nn.Linear(8, 8)], tmp_path)
     assert found == ["module:first", "module:Layers", "module:Layers.first", "module:Linear"]
 
 
-def test_autocast_is_told(tmp_path: Path) -> None:
+def test_autocast_is_told(tmp_path):
     assert scopes([Layers(0)], tmp_path, autocast=True) == [
-        *("autocast:bfloat16", "module:first", "autocast:bfloat16"),
+        *("autocast:bfloat16", "module:first", "autocast:bfloat16")
     ]
 
 
-def test_nothing_is_left_behind_by_a_module_that_fails(tmp_path: Path) -> None:
+def test_nothing_is_left_behind_by_a_module_that_fails(tmp_path):
     with module_scopes():
         for _ in range(2):
             try:
@@ -66,7 +66,7 @@ def test_nothing_is_left_behind_by_a_module_that_fails(tmp_path: Path) -> None:
     assert scopes([Layers(0)], tmp_path) == ["module:first"]
 
 
-def test_a_step_under_autocast_runs_again(tmp_path: Path) -> None:
+def test_a_step_under_autocast_runs_again(tmp_path):
     model = Layers()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     for _ in range(2):

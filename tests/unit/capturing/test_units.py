@@ -32,17 +32,17 @@ class Branches(nn.Module):
 UNITS = ("stages.0.0", "stages.0.1", "stages.1.wide", "stages.2")
 
 
-def test_units_of_nested_lists_are_the_modules_that_are_called() -> None:
+def test_units_of_nested_lists_are_the_modules_that_are_called():
     assert unit_paths(Branches()) == UNITS
 
 
-def test_a_module_in_two_lists_is_one_unit() -> None:
+def test_a_module_in_two_lists_is_one_unit():
     model, shared = nn.Module(), nn.Linear(2, 2)
     model.first, model.second = nn.ModuleList([shared]), nn.ModuleList([shared, nn.ReLU()])
     assert unit_paths(model) == ("first.0", "second.1")
 
 
-def test_a_list_inside_a_unit_belongs_to_it() -> None:
+def test_a_list_inside_a_unit_belongs_to_it():
     block = nn.Sequential(nn.Linear(2, 2))
     block.parts = nn.ModuleList([nn.Linear(2, 2)])
     model = nn.Module()
@@ -50,7 +50,7 @@ def test_a_list_inside_a_unit_belongs_to_it() -> None:
     assert unit_paths(model) == ("blocks.0",)
 
 
-def test_nested_lists_are_sharded_unit_by_unit() -> None:
+def test_nested_lists_are_sharded_unit_by_unit():
     inputs = [torch.zeros(4, 6)]
     own = capture_model(Branches(), inputs, fsdp=2)
     # Each unit is gathered in both directions, and the rest, which is kept, once.

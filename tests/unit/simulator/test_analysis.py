@@ -72,12 +72,7 @@ def test_critical_path_follows_a_receive_to_its_sender_and_a_slot_to_its_holder(
     result = simulate(workload(first, second), Cluster(ring(2), system()))
     path = critical_path(result)
     found = [(node.rank, node.row, node.reason) for node in path]
-    assert found == [
-        (0, 0, "start"),
-        (0, 1, "slot"),
-        (0, 2, "dependency"),
-        (1, 1, "dependency"),
-    ]
+    assert found == [(0, 0, "start"), (0, 1, "slot"), (0, 2, "dependency"), (1, 1, "dependency")]
 
 
 def test_sensitivities_name_what_helps():

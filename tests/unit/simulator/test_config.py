@@ -383,10 +383,7 @@ REORDERED = [
     [coll(0, CollectiveType.ALL_GATHER, 64), all_reduce(1, 64, (0,))],
 ]
 # A collective of all ranks after one of some: stream ids run apart (ASTRA-sim issue 339).
-UNEQUAL = [
-    *[[all_reduce(0, 64, pg_name="1"), all_reduce(1, 64, (0,))]] * 2,
-    [all_reduce(1, 64)],
-]
+UNEQUAL = [*[[all_reduce(0, 64, pg_name="1"), all_reduce(1, 64, (0,))]] * 2, [all_reduce(1, 64)]]
 EXCHANGE = [[coll(0, CollectiveType.ALL_TO_ALL, 64)]] * 2
 
 
@@ -635,10 +632,7 @@ def test_the_shorter_way_round_a_ring_is_clockwise_when_both_are_equal():
     # Rank 1's 3000 B hold the link 1 -> 2 until 3000; rank 0's 1000 B come to it at 1100 on their
     # way to rank 2, leave at 3000 and arrive at 4100. The other way round they would at 2200.
     load = workload(
-        [send(0, 2, 1000)],
-        [send(0, 2, 3000)],
-        [recv(0, 0, 1000), recv(1, 1, 3000)],
-        [comp(0, 1)],
+        [send(0, 2, 1000)], [send(0, 2, 3000)], [recv(0, 0, 1000), recv(1, 1, 3000)], [comp(0, 1)]
     )
     aware = RunOptions(congestion=Congestion.AWARE)
     assert ticks(simulate(load, Cluster(ring(4), system(), options=aware)), 2) == [

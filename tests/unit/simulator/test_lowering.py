@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from laws import tried
-from simulator_traces import (
-    all_reduce,
-    coll,
-    comp,
-    node,
-    recv,
-    ring,
-    send,
-    system,
-    workload,
-)
+from simulator_traces import all_reduce, coll, comp, node, recv, ring, send, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator.cluster import Cluster

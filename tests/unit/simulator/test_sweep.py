@@ -431,11 +431,7 @@ def test_a_picture_has_a_bar_for_each_complete_row_in_milliseconds(tmp_path, mon
         file.touch()
 
     monkeypatch.setattr(Figure, "savefig", keep)
-    rows = [
-        row("b", makespan=3_000_000),
-        row("a", makespan=2_000_000),
-        row(error="stuck"),
-    ]
+    rows = [row("b", makespan=3_000_000), row("a", makespan=2_000_000), row(error="stuck")]
     draw(rows, tmp_path / "p")
     (axes,) = drawn["figure"].axes
     assert [bar.get_width() for bar in axes.patches] == [2.0, 3.0]
