@@ -144,19 +144,23 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order():
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (20, [16, 2, 2])]
+    ("count", "choice", "sizes"),
+    [
+        # Few graphs are for training, then val, then test.
+        (1, {}, [1, 0, 0]),
+        (2, {}, [1, 1, 0]),
+        (3, {}, [1, 1, 1]),
+        (20, {}, [16, 2, 2]),
+        # Small folders hold out enough to judge.
+        (1, {"sizes": has_enough_held_out}, [1, 0, 0]),
+        (3, {"sizes": has_enough_held_out}, [1, 1, 1]),
+        (12, {"sizes": has_enough_held_out}, [8, 2, 2]),
+        (32, {"sizes": has_enough_held_out}, [20, 6, 6]),
+        (30, {"sizes": held_out_fraction(0.4)}, [18, 6, 6]),
+    ],
 )
-def test_few_graphs_are_for_training_then_val_then_test(count, sizes):
-    parts = split_graphs([chain(word, word) for word in WORDS[:count]], seed=0)
-    assert [len(graphs) for graphs in parts.values()] == sizes
-
-
-@pytest.mark.parametrize(
-    ("count", "sizes"), [(1, [1, 0, 0]), (3, [1, 1, 1]), (12, [8, 2, 2]), (32, [20, 6, 6])]
-)
-def test_small_folders_hold_out_enough_to_judge(count, sizes):
-    graphs = [chain(word, word) for word in WORDS[:count]]
-    parts = split_graphs(graphs, seed=0, sizes=has_enough_held_out)
+def test_parts_have_the_sizes_of_the_choice(count, choice, sizes):
+    parts = split_graphs([chain(word, word) for word in WORDS[:count]], seed=0, **choice)
     assert [len(graphs) for graphs in parts.values()] == sizes
 
 
@@ -167,12 +171,6 @@ def test_from_a_hundred_graphs_on_a_tenth_each_is_held_out(count):
 
 def test_ten_graphs_each_are_held_out_of_fifty():
     assert has_enough_held_out(50) == has_enough_held_out(99) == (10, 10)
-
-
-def test_a_share_of_held_out_graphs_may_be_chosen():
-    graphs = [chain(word, word) for word in WORDS[:30]]
-    parts = split_graphs(graphs, seed=0, sizes=held_out_fraction(0.4))
-    assert [len(graphs) for graphs in parts.values()] == [18, 6, 6]
 
 
 def test_graphs_that_the_label_file_does_not_name_are_for_training():

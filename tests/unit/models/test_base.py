@@ -128,31 +128,25 @@ def test_a_word_is_one_of_the_choices_and_another_is_refused_with_them():
         require_choices("fast", "part", Choice(open="up"))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"attributes": ()},
-        {"attributes": (4, 0)},
-        {"edge_types": 0},
-        {"numeric_conditions": -1},
-        {"category_conditions": (3, 0)},
-    ],
-)
-def test_no_attribute_or_no_code_is_refused(changes):
-    with pytest.raises(ConfigError, match="at least one attribute, and positive numbers of codes"):
-        require_few(replace(SIZES, **changes))
+FEW = "at least one attribute, and positive numbers of codes"
+MANY = rf"{MAX_COLUMNS + 1} columns is refused; 1000 is the"
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "told"),
     [
-        {"attributes": (2,) * (MAX_COLUMNS + 1)},
-        {"numeric_conditions": MAX_COLUMNS + 1},
-        {"category_conditions": (2,) * (MAX_COLUMNS + 1)},
+        ({"attributes": ()}, FEW),
+        ({"attributes": (4, 0)}, FEW),
+        ({"edge_types": 0}, FEW),
+        ({"numeric_conditions": -1}, FEW),
+        ({"category_conditions": (3, 0)}, FEW),
+        ({"attributes": (2,) * (MAX_COLUMNS + 1)}, MANY),
+        ({"numeric_conditions": MAX_COLUMNS + 1}, MANY),
+        ({"category_conditions": (2,) * (MAX_COLUMNS + 1)}, MANY),
     ],
 )
-def test_too_many_columns_are_refused(changes):
-    with pytest.raises(ConfigError, match=rf"{MAX_COLUMNS + 1} columns is refused; 1000 is the"):
+def test_sizes_without_codes_or_with_too_many_columns_are_refused(changes, told):
+    with pytest.raises(ConfigError, match=told):
         require_few(replace(SIZES, **changes))
 
 

@@ -663,13 +663,6 @@ def test_the_scheduling_policy_changes_no_tick(policy):
     assert ticks(result) == [(0, 6670), (6670, 2 * 6670)]
 
 
-def test_exposed_communication_is_all_that_is_not_compute_on_the_gpu():
-    # GPU 0-1000, CPU 1000-3000 after it, a send 3000-3500: 2500 ns are "exposed".
-    nodes = [comp(0, 1), comp(1, 2, (0,), is_cpu_op=True), send(2, 1, 400, (1,))]
-    result = simulate(workload(nodes, [recv(0, 0, 400)]), Cluster(ring(2), system()))
-    assert result.exposed_comm_ns.tolist() == [2500, 3500]
-
-
 def test_five_dimensions_need_to_be_told_who_takes_part():
     network = NetworkConfig(one_dimension(Topology.RING, 2).dimensions * 5)
 

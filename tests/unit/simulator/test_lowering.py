@@ -155,11 +155,6 @@ def test_nodes_that_cannot_run_say_what_is_wrong_and_what_to_do(spec, words):
     assert words in told
 
 
-def test_group_0_of_a_node_stands_for_all_ranks():
-    nodes = [all_reduce(0, 64, pg_name="0")]
-    assert lowered(nodes, nodes).tag_N.tolist() == [-1]
-
-
 def test_an_unknown_collective_of_a_known_type_is_told_with_those_that_are_known():
     told = complaint([coll(0, CollectiveType.GATHER, 8)])
     assert f"comm_type {int(CollectiveType.GATHER)} (GATHER)" in told
