@@ -10,9 +10,8 @@ import pytest
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.serving.arrivals import Arrivals
 from layerdag.serving.iteration_work import BatchLoad, InstancePlan, IterationWork
-from layerdag.serving.requests import Requests, read_requests
+from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.settings import Machine, ServingSettings
 from layerdag.simulator.data_sheets import DATA_SHEETS
 from layerdag.workloads.transformer.shapes import PRESETS

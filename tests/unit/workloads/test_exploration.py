@@ -14,7 +14,7 @@ from layerdag.cli.main import main
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
 from layerdag.simulator.config import Topology
-from layerdag.simulator.device_shares import USUAL
+from layerdag.simulator.data_sheets import USUAL
 from layerdag.workloads.exploration import (
     USUALLY_MEASURED,
     Exploration,
