@@ -2,15 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import pytest
 import torch
-from random_graphs import random_dag
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
@@ -263,23 +259,6 @@ def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec):
     for tensors in (DAGModel.state_dict, lambda m: dict(m.named_parameters())):
         expected = {name: (t.shape, t.dtype) for name, t in tensors(model).items()}
         assert {name: (t.shape, t.dtype) for name, t in tensors(bare).items()} == expected
-
-
-def test_models_without_weights_are_made_without_the_compiler_of_torch(tmp_path):
-    sizes = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
-    dag = random_dag(np.random.default_rng(0), [2, 3, 2], [4, 2], num_edge_types=2)
-    statistics = GraphStatistics.measure([dag], sizes)
-    specs = [ModelSpec(name, sizes, statistics).to_dict() for name in ("fast", "reference")]
-    (tmp_path / "specs.json").write_text(json.dumps(specs))
-    program = (
-        "import json, sys\n"
-        "from layerdag.models.base import ModelSpec, build_without_weights\n"
-        "for spec in json.load(open(sys.argv[1])):\n"
-        "    build_without_weights(ModelSpec.from_dict(spec))\n"
-        "sys.exit('torch._dynamo' in sys.modules or 'sympy' in sys.modules)\n"
-    )
-    words = (sys.executable, "-c", program, tmp_path / "specs.json")
-    assert subprocess.run(words).returncode == 0
 
 
 def test_an_unknown_model_is_refused_with_a_suggestion(sizes, statistics):
