@@ -132,10 +132,7 @@ LOST_SEND = node(0, "c10d::send", SEND, comm_dst=5, comm_tag=1, comm_size=8)
     [
         (([node(0, "aten::mm")], [LONE_RECEIVE]), "0 sends from rank class 0 to 1"),
         (([collective(0, group="7")],), "group '7', which is not among"),
-        (
-            ([collective(0)], [collective(0), collective(1)]),
-            "different numbers of collectives",
-        ),
+        (([collective(0)], [collective(0), collective(1)]), "different numbers of collectives"),
         (([LOST_SEND],), "job: a message names rank 5, of which there is no trace"),
     ],
 )
