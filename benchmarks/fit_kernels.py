@@ -16,9 +16,13 @@ from typing import Any
 import numpy as np
 
 from layerdag.simulator.compute import DEVICES
-from layerdag.simulator.kernel_roofline import FEWEST_KERNELS, KernelRoofline
+from layerdag.simulator.kernel_roofline import (
+    FEWEST_KERNELS,
+    KERNEL_AXES,
+    KernelRoofline,
+    kernel_work,
+)
 from layerdag.simulator.kernel_tables import installed_table
-from layerdag.simulator.kernel_work import KERNEL_AXES, kernel_work
 from layerdag.simulator.operator_families import node_work
 from layerdag.traces.pytorch.importer import import_host, kernel_times
 from layerdag.traces.trace import NodeType

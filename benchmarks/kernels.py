@@ -1,9 +1,9 @@
 """How far interpolated kernels lie from measured ones that were hidden from the interpolation.
 
 ``python benchmarks/kernels.py TABLE.csv[.xz] [--framework NAME] [--hide-all]``: columns as in the
-tables of aiconfigurator-core with the names of ``layerdag.simulator.kernel_work.KERNEL_AXES``, and
-device, kind, framework, kernel, precision, kv_precision, distribution, us. Three tenths of the
-shapes of each device and kind, in all frameworks, are judged; they are removed from the installed
+tables of aiconfigurator-core with the names of ``kernel_roofline.KERNEL_AXES``, and device, kind,
+framework, kernel, precision, kv_precision, distribution, us. Three tenths of the shapes of each
+device and kind, in all frameworks, are judged; they are removed from the installed
 tables before these are fitted (with --hide-all, three tenths of all shapes of the tables are).
 "fitted" is the roofline of three numbers for each kernel alone; "another device" is predicted from
 the table of the device whose ratio of peak to bandwidth is nearest, at its own data sheet.
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from layerdag.simulator.kernel_roofline import KERNEL_AXES, kernel_work, precision_class
 from layerdag.simulator.kernel_tables import KernelTable, read_kernels
-from layerdag.simulator.kernel_work import KERNEL_AXES, kernel_work, precision_class
 
 HELD = 0.3
 SHEETS = {

@@ -29,7 +29,7 @@ from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from layerdag.capturing.plan import CapturePlan
-from layerdag.capturing.units import unit_paths
+from layerdag.capturing.scopes import unit_paths
 from layerdag.errors import UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.workloads.transformer.shapes import ModelShape

@@ -1,4 +1,4 @@
-"""Scopes in host traces that say which module runs: what a program's units are known by."""
+"""The units of a model, its layers, and scopes in host traces that say which module runs."""
 
 import weakref
 from collections.abc import Iterator
@@ -10,8 +10,6 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
-
-from layerdag.capturing.units import unit_paths
 
 MODULE_SCOPE = "module:"
 """Begins the name of the scope of a module's call; its path follows."""
@@ -82,3 +80,35 @@ class _Scopes:
         self._paths.setdefault(root, "")
         for path in unit_paths(whole):
             self._units.add(whole.get_submodule(path))
+
+
+def unit_paths(model: nn.Module) -> tuple[str, ...]:
+    """Return the paths of a model's units: the outermost modules with a forward pass in lists.
+
+    A list may hold lists and dictionaries of modules. These are never called, so that nothing could
+    be gathered before their call; their parts are the units.
+
+    Args:
+        model: The model.
+
+    Returns:
+        Paths in the order of the lists, each once, none inside another.
+    """
+    path_of = {id(module): path for path, module in model.named_modules()}
+    inside: set[int] = set()
+    found: dict[str, None] = {}
+    for module in model.modules():
+        if not isinstance(module, nn.ModuleList) or id(module) in inside:
+            continue
+        inside |= {id(deep) for deep in module.modules()}
+        found.update((path_of[id(unit)], None) for unit in _called(module))
+    return tuple(found)
+
+
+def _called(container: nn.Module) -> Iterator[nn.Module]:
+    """Yield the nearest modules with a forward pass inside a container."""
+    for child in container.children():
+        if type(child).forward is nn.Module.forward:
+            yield from _called(child)
+        else:
+            yield child

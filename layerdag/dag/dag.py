@@ -1,17 +1,16 @@
 """``DAG`` and ``DAGBatch`` as tensors, their sizes, and Weisfeiler-Leman hashes."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from layerdag.dag.tensor_trees import on_device
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.graph.topology import MIX, longest_path_layers, mix, pointers, refined, union_layers
@@ -579,3 +578,30 @@ class GraphSizes:
     edge_types: int = 1
     numeric_conditions: int = 0
     category_conditions: tuple[int, ...] = ()
+
+
+T = TypeVar("T")
+
+
+def tensors_of(tree: object) -> Iterator[Shaped[Tensor, "..."]]:
+    """Return the tensors of a tree in the order of the fields."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif is_dataclass(tree):
+        for field in fields(tree):
+            yield from tensors_of(getattr(tree, field.name))
+
+
+def with_each(tree: T, change: Callable[[Tensor], Tensor]) -> T:
+    """Return a tree with another tensor in place of each; what is no tensor is kept."""
+    if isinstance(tree, Tensor):
+        return cast(T, change(tree))
+    if not is_dataclass(tree) or isinstance(tree, type):
+        return tree
+    parts = {field.name: with_each(getattr(tree, field.name), change) for field in fields(tree)}
+    return cast(T, replace(cast(Any, tree), **parts))
+
+
+def on_device(tree: T, device: torch.device) -> T:
+    """Return a tree with its tensors on ``device``."""
+    return with_each(tree, lambda tensor: tensor.to(device))

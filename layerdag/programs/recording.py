@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 
-from layerdag.capturing.units import unit_paths
+from layerdag.capturing.scopes import unit_paths
 from layerdag.errors import UsageError
 from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator

@@ -25,8 +25,7 @@ from layerdag.publication.cross_fitting import (
     runs_for_membership,
 )
 from layerdag.publication.drawing import KEPT, AcceptedSamples
-from layerdag.publication.settings import ReleaseSettings
-from layerdag.publication.time_left import TimeLeft
+from layerdag.publication.settings import ReleaseSettings, TimeLeft
 from layerdag.report.content import Distribution, SystemTimes, median_ratio
 from layerdag.report.gather import (
     SimulatedWorkloads,

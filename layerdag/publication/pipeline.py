@@ -62,10 +62,10 @@ from layerdag.publication.settings import (
     WEIGHTS,
     PrivateWorkspace,
     ReleaseSettings,
+    TimeLeft,
     read_jobs,
     workspace_lock,
 )
-from layerdag.publication.time_left import TimeLeft
 from layerdag.publication.training import TRAINING_FRACTION, train_teacher
 from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
 from layerdag.report.page import write_report

@@ -1,4 +1,4 @@
-"""Settings of a release, and its two folders, public and private.
+"""Settings of a release, the time that is left of it, and its two folders, public and private.
 
 The two folders of a release: what may be given away, and what stays with the owner.
 
@@ -9,10 +9,12 @@ and the full report. Each stage leaves a mark there, so that a run that was stop
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, final
 
 from layerdag.datasets.discovery import FoundJobs, read_folder
 from layerdag.errors import DataError, UsageError
@@ -347,3 +349,51 @@ def read_jobs(settings: ReleaseSettings) -> FoundJobs:
             "capture FILE.program.json --out PREFIX'), and release those."
         )
     return found
+
+
+T = TypeVar("T")
+
+
+@final
+class TimeLeft:
+    """Runs parts of a stage while there is time, and leaves out those that no longer fit.
+
+    A part cannot be stopped inside. One that can be left out is begun only where as much time is
+    left as the longest part took so far.
+
+    Args:
+        seconds: That all parts may take together.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._end = time.monotonic() + seconds
+        self._longest = 0.0
+        self._left_out: list[str] = []
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What did not fit, in words."""
+        return tuple(self._left_out)
+
+    def is_up_for(self, what: str) -> bool:
+        """Return whether a part would not end in time; it then counts as left out."""
+        is_up = time.monotonic() + self._longest >= self._end
+        if is_up:
+            self._left_out.append(what)
+        return is_up
+
+    def always(self, part: Callable[[], T]) -> T:
+        """Return what a part gives that cannot be left out."""
+        began = time.monotonic()
+        found = part()
+        self._longest = max(self._longest, time.monotonic() - began)
+        return found
+
+    def if_time(self, what: str, part: Callable[[], T]) -> T | None:
+        """Return what a part gives; None if it does not fit, and it counts as left out.
+
+        Args:
+            what: The part in words.
+            part: Computes it.
+        """
+        return None if self.is_up_for(what) else self.always(part)

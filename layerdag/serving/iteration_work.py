@@ -13,7 +13,7 @@ from typing import Literal, cast
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.simulator.kernel_work import precision_class, weight_bytes
+from layerdag.simulator.kernel_roofline import precision_class, weight_bytes
 from layerdag.workloads.transformer.shapes import ModelShape
 
 Precision = Literal["bf16", "fp8", "nvfp4", "int4_wo"]

@@ -15,7 +15,7 @@ import numpy as np
 from layerdag.errors import DataError
 from layerdag.serving.iteration_time import IterationTime, ServingShares, host_us
 from layerdag.serving.iteration_work import BatchLoad, IterationWork
-from layerdag.serving.tables import numbers, read_table, require_columns
+from layerdag.serving.requests import numbers, read_table, require_columns
 from layerdag.simulator.fitted_collectives import collective_us, fitted_name
 from layerdag.simulator.kernel_tables import interpolated
 

@@ -1,6 +1,6 @@
 """Requests to a serving engine: when they come, how long they are, what they share.
 
-Files of them are one's own CSV, and those that others published.
+They are made by a process (``Arrivals``) or read: from one's own CSV, and from published files.
 
 Azure LLM inference (Patel et al. 2024): ``TIMESTAMP,ContextTokens,GeneratedTokens``. BurstGPT (Wang
 et al. 2024): ``Timestamp``, ``Request tokens``, ``Response tokens``. Mooncake (Qin et al. 2024),
@@ -8,19 +8,22 @@ one JSON object a line: ``timestamp`` in ms, ``input_length``, ``output_length``
 blocks of 512 tokens.
 """
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from layerdag.errors import ConfigError, DataError
-from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
+from layerdag.runtime.json_shape import number_in, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
-from layerdag.serving.tables import numbers, read_table
+from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.settings import did_you_mean
 
 MOST_REQUESTS = 10_000_000
 MOST_TOKENS = 10_000_000
@@ -234,3 +237,169 @@ def _hashes(path: str | Path, row: int, value: Any) -> list[int]:
     raise DataError(
         f"{path}: row {row + 1}: hash_ids is '{value!s:.40}'; give a list of whole numbers."
     )
+
+
+def read_table(path: str | Path) -> Mapping[str, list[str]]:
+    """Return the columns of a CSV file with a header, as text.
+
+    Raises:
+        DataError: If it is no CSV or empty, names a column twice, or a row has another number of
+            fields than the header.
+    """
+    text = read_parsed(path).decode("utf-8-sig", errors="replace")
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    except csv.Error as error:
+        raise DataError(f"{path}: is no CSV ({error}); check the file.") from None
+    if len(rows) < 2:
+        raise DataError(f"{path}: has no rows; give a header and at least one row.")
+    header = [name.strip() for name in rows[0]]
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path}: has the column '{twice:.40}' twice; keep one of them.")
+    for at, row in enumerate(rows):
+        if len(row) != len(header):
+            raise DataError(
+                f"{path}: row {at} has {len(row)} fields, the header {len(header)}; correct it."
+            )
+    return dict(zip(header, map(list, zip(*rows[1:], strict=True)), strict=True))
+
+
+def require_columns(path: str | Path, found: Mapping[str, object], known: Sequence[str],
+                    optional: Sequence[str] = ()) -> None:  # fmt: skip
+    """Refuse a table that lacks a column, or has one that is not known.
+
+    Raises:
+        DataError: Names the column.
+    """
+    for name in known:
+        if name not in found:
+            raise DataError(
+                f"{path}: lacks the column '{name}'.{did_you_mean(name, found)} Found are "
+                f"{', '.join(found)}."
+            )
+    for name in found:
+        if name not in known and name not in optional:
+            raise DataError(
+                f"{path}: the column '{name}' is not known.{did_you_mean(name, known)} Known are "
+                f"{', '.join([*known, *optional])}; leave it out."
+            )
+
+
+def numbers(path: str | Path, name: str, column: Sequence[str]) -> np.ndarray:
+    """Return a column as numbers, float64.
+
+    Raises:
+        DataError: If one is none; names the row.
+    """
+    made = np.empty(len(column))
+    for at, text in enumerate(column):
+        number = number_in(text)
+        made[at] = np.nan if number is None else number
+        if not np.isfinite(made[at]):
+            raise DataError(
+                f"{path}: row {at + 1}: {name} is '{text:.40}', which is no number; correct it."
+            )
+    return made
+
+
+Process = Literal["poisson", "gamma", "constant"]
+PROCESSES: tuple[Process, ...] = ("poisson", "gamma", "constant")
+"""Gaps between arrivals: exponential; gamma with a coefficient of variation; all equal."""
+LENGTHS = "N, uniform:LOW-HIGH, lognormal:MEDIAN,SIGMA or exponential:MEAN"
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """A process that makes requests.
+
+    Attributes:
+        rate: Requests per second; 0 for all at once, as a limit on concurrency needs them.
+        requests: How many.
+        inputs: Tokens of prompts, as ``LENGTHS`` says.
+        outputs: Tokens of answers.
+        process: One of ``PROCESSES``.
+        variation: Coefficient of variation of the gaps of a gamma process; above 1 is burstier
+            than Poisson.
+        seed: Of all draws.
+
+    Raises:
+        ConfigError: If a number is not possible or a word is not known.
+    """
+
+    rate: float = 1.0
+    requests: int = 1000
+    inputs: str = "1024"
+    outputs: str = "256"
+    process: Process = "poisson"
+    variation: float = 2.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.process not in PROCESSES:
+            raise ConfigError(
+                f"arrivals: there is no process '{self.process}'."
+                f"{did_you_mean(self.process, PROCESSES)} Known are {', '.join(PROCESSES)}."
+            )
+        if not 0 <= self.rate < float("inf"):
+            raise ConfigError(f"arrivals: rate is {self.rate}; give requests per second.")
+        if not 1 <= self.requests <= MOST_REQUESTS:
+            raise ConfigError(
+                f"arrivals: {self.requests} requests; give 1 to {MOST_REQUESTS:,} of them."
+            )
+        if not 0 < self.variation < float("inf"):
+            raise ConfigError(f"arrivals: variation is {self.variation}; it must be positive.")
+
+    def draw(self) -> Requests:
+        """Return the requests; equal seeds give equal ones.
+
+        Raises:
+            ConfigError: If a length is not of its form.
+        """
+        gaps = self._gaps(numpy_generator(self.seed, "serving", "arrivals"))
+        inputs, outputs = (
+            lengths_of(text, self.requests, numpy_generator(self.seed, "serving", name))
+            for name, text in (("inputs", self.inputs), ("outputs", self.outputs))
+        )
+        arrival_s = np.cumsum(gaps)
+        return Requests(arrival_s - arrival_s[0], inputs, outputs)
+
+    def _gaps(self, generator: np.random.Generator) -> np.ndarray:
+        if not self.rate:
+            return np.zeros(self.requests)
+        mean = 1 / self.rate
+        if self.process == "constant":
+            return np.full(self.requests, mean)
+        if self.process == "poisson":
+            return generator.exponential(mean, self.requests)
+        shape = 1 / self.variation**2
+        return generator.gamma(shape, mean / shape, self.requests)
+
+
+def lengths_of(text: str, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Return lengths in tokens, at least 1 each, int64 (count,).
+
+    Raises:
+        ConfigError: If the text is not of the form of ``LENGTHS``.
+    """
+    name, _, rest = text.partition(":")
+    try:
+        if not rest:
+            drawn = np.full(count, float(name))
+        elif name == "uniform":
+            low, high = (int(part) for part in rest.split("-"))
+            drawn = generator.integers(low, high, count, endpoint=True).astype(np.float64)
+        elif name == "lognormal":
+            median, sigma = (float(part) for part in rest.split(","))
+            drawn = median * np.exp(sigma * generator.standard_normal(count))
+        elif name == "exponential":
+            drawn = generator.exponential(float(rest), count)
+        else:
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"arrivals: '{text}' is no length; write {LENGTHS}.") from None
+    if not (drawn <= MOST_TOKENS).all() or (not rest and drawn[0] < 1):
+        raise ConfigError(
+            f"arrivals: '{text}' gives lengths below 1 or above {MOST_TOKENS:,} tokens."
+        )
+    return np.maximum(np.rint(drawn), 1).astype(np.int64)

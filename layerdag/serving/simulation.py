@@ -7,9 +7,8 @@ from typing import Any
 from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
-from layerdag.serving.arrivals import Arrivals
 from layerdag.serving.iteration_work import IterationWork
-from layerdag.serving.requests import Requests, read_requests
+from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.result import ServiceLimits, ServingResult
 from layerdag.serving.run import Cluster, Transfer
 from layerdag.serving.settings import Machine, ServingSettings, pool

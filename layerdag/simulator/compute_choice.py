@@ -20,7 +20,7 @@ from layerdag.simulator.compute import (
     ReferenceCompute,
 )
 from layerdag.simulator.config import SystemConfig
-from layerdag.simulator.device_shares import shares_of
+from layerdag.simulator.data_sheets import shares_of
 from layerdag.simulator.learned import ElementwiseLatency, read_columns
 from layerdag.simulator.measured_kernels import MeasuredKernels
 from layerdag.simulator.systolic import (

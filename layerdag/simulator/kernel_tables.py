@@ -15,8 +15,13 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.runtime.settings import did_you_mean
-from layerdag.simulator.kernel_roofline import FEWEST_KERNELS, KernelRoofline
-from layerdag.simulator.kernel_work import KERNEL_AXES, kernel_work, precisions
+from layerdag.simulator.kernel_roofline import (
+    FEWEST_KERNELS,
+    KERNEL_AXES,
+    KernelRoofline,
+    kernel_work,
+    precisions,
+)
 
 TABLE_DEVICES: Mapping[str, str] = {
     "a100-40": "a100_sxm",

@@ -17,8 +17,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from layerdag.dag.dag import DAGBatch
-from layerdag.dag.tensor_trees import tensors_of, with_each
+from layerdag.dag.dag import DAGBatch, tensors_of, with_each
 from layerdag.models.base import BatchPadding, BatchSizes
 
 ROOM = 1.1

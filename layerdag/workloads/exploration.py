@@ -29,8 +29,7 @@ from layerdag.simulator.config import (
     SystemConfig,
     Topology,
 )
-from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
-from layerdag.simulator.device_shares import shares_of
+from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES, shares_of
 from layerdag.simulator.fitted_collectives import fitted_devices, has_nodes
 from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal

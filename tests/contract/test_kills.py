@@ -22,9 +22,8 @@ from layerdag.codec.formats import write_graph
 from layerdag.graph.attributed_graph import write_step_times
 from layerdag.programs import sources
 from layerdag.programs.forward_program import Program
-from layerdag.serving.arrivals import Arrivals
-from layerdag.serving.outputs import draw, write_requests, write_serving_timeline
-from layerdag.serving.result import ServingResult
+from layerdag.serving.requests import Arrivals
+from layerdag.serving.result import ServingResult, draw, write_requests, write_serving_timeline
 from layerdag.simulator.calibration import CalibratedMachine, FittedOperatorCosts, write_machine
 from layerdag.simulator.run import SimulationResult, write_nodes, write_timeline
 from layerdag.simulator.sweep import SweepRow, write_rows

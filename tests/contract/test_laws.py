@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from laws import tried
 
 
-def test_a_law_sees_the_same_examples_every_time() -> None:
+def test_a_law_sees_the_same_examples_every_time():
     seen: list[list[int]] = []
 
     @tried(20)
@@ -18,12 +18,12 @@ def test_a_law_sees_the_same_examples_every_time() -> None:
     assert seen[:20] == seen[20:]
 
 
-def test_nothing_is_remembered_between_runs() -> None:
+def test_nothing_is_remembered_between_runs():
     assert settings.default is not None
     assert settings.default.database is None
 
 
-def test_a_search_tries_more_of_every_law() -> None:
+def test_a_search_tries_more_of_every_law():
     assert tried(30).max_examples == 30
     with_search = settings.get_profile("search")
     assert with_search.max_examples > settings.get_profile("fixed").max_examples

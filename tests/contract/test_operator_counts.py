@@ -50,22 +50,18 @@ def graphs(checkpoint: LoadedCheckpoint, tmp_path_factory: pytest.TempPathFactor
     return data.batch("train")
 
 
-def test_a_training_step_takes_no_more_operators_and_waits(
-    checkpoint: LoadedCheckpoint, graphs: DAGBatch
-) -> None:
+def test_a_training_step_takes_no_more_operators_and_waits(checkpoint, graphs):
     found = training_counts(checkpoint.spec, graphs, TrainSettings(precision="float32"))
     assert {name: found[name] for name in found if found[name] > TRAINING_STEP[name]} == {}
 
 
-def test_a_sampling_position_takes_no_more_operators_and_waits(
-    checkpoint: LoadedCheckpoint,
-) -> None:
+def test_a_sampling_position_takes_no_more_operators_and_waits(checkpoint):
     request = request_of(checkpoint, GenerationSettings(num=4, conditions=ASKED))
     found = sampling_counts(checkpoint.model, request)
     assert {name: found[name] for name in found if found[name] > SAMPLING_POSITION[name]} == {}
 
 
-def test_every_way_to_wait_is_counted() -> None:
+def test_every_way_to_wait_is_counted():
     x = torch.arange(4.0)
     twice = torch.tensor([1, 2])
     ways = {
@@ -87,7 +83,7 @@ def test_every_way_to_wait_is_counted() -> None:
         assert dict(counts.waits) == {name: 1}, name
 
 
-def test_what_does_not_wait_counts_as_operators_and_views_as_no_kernels() -> None:
+def test_what_does_not_wait_counts_as_operators_and_views_as_no_kernels():
     x = torch.arange(4.0)
     index = torch.tensor([0, 1])
     with counted() as counts:
@@ -97,7 +93,7 @@ def test_what_does_not_wait_counts_as_operators_and_views_as_no_kernels() -> Non
     assert counts.operators == {**counts.kernels, "slice": 1, "view": 1}
 
 
-def test_the_backward_pass_is_counted() -> None:
+def test_the_backward_pass_is_counted():
     x = torch.ones(2, requires_grad=True)
     with counted() as forward:
         loss = x.exp().sum()

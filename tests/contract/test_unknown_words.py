@@ -70,7 +70,6 @@ NO_WORDS = {
     "dp/settings.py": "two columns; others say what the owner likes, and change no result",
     "publication/pages.py": "the table that a release has just written",
     "datasets/samples.py": "parts that sample wrote, whose index names what they hold",
-    "serving/tables.py": "every column is known, or refused (tests/unit/serving)",
     "simulator/calibration_fit.py": "two columns and no other (tests/unit/simulator)",
     "simulator/operator_timings.py": "every column is known, or refused (tests/unit/simulator)",
     "workloads/measured_steps.py": "columns that mean nothing are told by its result",

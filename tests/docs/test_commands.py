@@ -40,9 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if to_run(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
-def test_commands_of_the_page_run(
-    page: Path, tmp_path: Path, environment: dict[str, str], data: Path
-) -> None:
+def test_commands_of_the_page_run(page, tmp_path, environment, data):
     for file in (data, *(ROOT / name for name in OF_A_CHECKOUT)):
         (tmp_path / file.name).symlink_to(file)
     for file in GIVEN.iterdir():
@@ -62,5 +60,5 @@ def test_commands_of_the_page_run(
 
 @pytest.mark.docs
 @pytest.mark.parametrize("block", [b for p in PAGES for b in blocks(p) if b.skip], ids=str)
-def test_block_that_is_not_run(block: Block) -> None:
+def test_block_that_is_not_run(block):
     pytest.skip(block.skip)

@@ -21,9 +21,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"
 @pytest.mark.slow
 @pytest.mark.docs
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.name)
-def test_the_script_runs_and_leaves_nothing_behind(
-    script: Path, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_the_script_runs_and_leaves_nothing_behind(script, tmp_path, environment):
     text, folder = script.read_text(), tmp_path / "run"
     for old, new in SHORT.get(script.name, {}).items():
         assert old in text
@@ -43,12 +41,12 @@ def test_the_script_runs_and_leaves_nothing_behind(
     assert not list(folder.iterdir())
 
 
-def test_the_quickstart_is_short() -> None:
+def test_the_quickstart_is_short():
     (quickstart,) = [path for path in EXAMPLES if path.name == "quickstart.py"]
     assert len(quickstart.read_text().splitlines()) <= 30
 
 
-def test_there_are_notebooks_with_a_title_text_and_pictures() -> None:
+def test_there_are_notebooks_with_a_title_text_and_pictures():
     assert [path.stem for path in notebooks()] == ["clusters", "traces_to_samples"]
     for script in notebooks():
         found = cells(script.read_text())
@@ -58,7 +56,7 @@ def test_there_are_notebooks_with_a_title_text_and_pictures() -> None:
         assert sum("plt.subplots" in cell.source for cell in found) > 1
 
 
-def test_a_notebook_becomes_a_page_with_what_it_prints_and_draws(tmp_path: Path) -> None:
+def test_a_notebook_becomes_a_page_with_what_it_prints_and_draws(tmp_path):
     script = tmp_path / "tiny.py"
     script.write_text(
         "# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nimport matplotlib.pyplot as plt\n\nx = 3\n"

@@ -19,7 +19,7 @@ PAGES = [page for page in sorted(DOCS.rglob("*.md")) if script(page)]
 @pytest.mark.slow
 @pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_code_of_the_page_runs(page, tmp_path, environment):
     (tmp_path / "page.py").write_text(script(page))
     done = subprocess.run(
         ["python", "page.py"],
@@ -32,7 +32,7 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, environment: dict
     assert done.returncode == 0, done.stderr
 
 
-def test_every_tutorial_has_code_that_runs() -> None:
+def test_every_tutorial_has_code_that_runs():
     tutorials = sorted((DOCS / "tutorials").glob("*.md"))
     assert len(tutorials) == 10
     assert set(tutorials) <= set(PAGES)

@@ -6,16 +6,7 @@ from pathlib import Path
 # Last, so that no benchmark hides a module of the same name.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from table import (
-    _base,
-    _er_dag,
-    _figures,
-    _learners,
-    _page,
-    _runs,
-    _summary,
-    _tables,
-)
+from table import _base, _er_dag, _figures, _learners, _page, _runs, _summary, _tables
 from table.baselines import (
     _diffusion,
     _dvae,

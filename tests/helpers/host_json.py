@@ -45,12 +45,7 @@ def plain(value: object, kind: str = "Int") -> dict:
 
 
 def node(
-    number: int,
-    name: str,
-    schema: str = "",
-    inputs: tuple = (),
-    outputs: tuple = (),
-    tid: int = 1,
+    number: int, name: str, schema: str = "", inputs: tuple = (), outputs: tuple = (), tid: int = 1
 ) -> dict:
     """Return one node of schema 1.1.1; its RecordFunction handle is its id plus 500."""
     return {

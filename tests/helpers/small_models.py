@@ -33,9 +33,7 @@ def small_dags(count: int = 4, seed: int = 0) -> list[DAG]:
 
 def collated(dags: list[DAG]) -> DAGBatch:
     return DAGBatch.from_dags(
-        dags,
-        torch.linspace(-1, 1, len(dags))[:, None],
-        torch.arange(len(dags))[:, None] % 3,
+        dags, torch.linspace(-1, 1, len(dags))[:, None], torch.arange(len(dags))[:, None] % 3
     )
 
 

@@ -7,12 +7,7 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import SampleRequest
-from layerdag.models.config import (
-    EdgeConfig,
-    LayerSizeConfig,
-    NodeConfig,
-    ReferenceConfig,
-)
+from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig, ReferenceConfig
 from layerdag.models.reference.model import ReferenceLayerDAG
 
 SIZES = GraphSizes((5, 2), edge_types=3)

@@ -7,7 +7,7 @@ from layerdag.cli.printing import counted, notes_json, print_figures, print_note
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerdag.serving.arrivals import Arrivals
+    from layerdag.serving.requests import Arrivals
     from layerdag.serving.result import ServingResult
 
 
@@ -59,7 +59,7 @@ _SETTING = {"transfer": "transfer_gb_per_s"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    from layerdag.serving.arrivals import LENGTHS, Arrivals
+    from layerdag.serving.requests import LENGTHS, Arrivals
     from layerdag.serving.settings import ServingSettings
 
     usual, drawn = ServingSettings(), Arrivals()
@@ -115,8 +115,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.files import require_name
-    from layerdag.serving.outputs import draw, write_requests, write_serving_timeline
     from layerdag.serving.requests import read_requests
+    from layerdag.serving.result import draw, write_requests, write_serving_timeline
     from layerdag.serving.simulation import simulate_serving
 
     for path, endings in ((args.out, (".csv", ".jsonl")), (args.plot, (".png", ".svg"))):
@@ -156,7 +156,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _process(args: argparse.Namespace) -> "Arrivals":
-    from layerdag.serving.arrivals import Arrivals
+    from layerdag.serving.requests import Arrivals
 
     if args.rate is None and not args.concurrency:
         raise UsageError("Say what comes: --trace FILE, --rate R or --concurrency N.")

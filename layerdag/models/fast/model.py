@@ -13,10 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layerdag.dag.dag import DAGBatch, GraphSizes
+from layerdag.dag.dag import DAGBatch, GraphSizes, on_device
 from layerdag.dag.partial import Replacement
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.dag.tensor_trees import on_device
 from layerdag.errors import UsageError
 from layerdag.models.base import (
     Conditions,

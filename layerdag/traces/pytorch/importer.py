@@ -38,7 +38,7 @@ from layerdag.traces.pytorch.host_dataflow import (
 )
 from layerdag.traces.pytorch.host_trace import read_host_blocks
 from layerdag.traces.pytorch.kernel_communication import shown_tensors
-from layerdag.traces.pytorch.kernel_shapes import kernel_sizes
+from layerdag.traces.pytorch.kernel_shapes import kernel_sizes, shown_results
 from layerdag.traces.pytorch.kineto import (
     RECORD_FUNCTION,
     Event,
@@ -56,7 +56,6 @@ from layerdag.traces.pytorch.operators import (
     TensorView,
     operation_count,
 )
-from layerdag.traces.pytorch.profile_shapes import shown_results
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 WINDOW = 60
@@ -656,7 +655,7 @@ def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
 
     As in a joined trace it stands at the longest kernel of an operator, and others have 0
     operations and bytes. A profile shows no results: those that do not follow from the arguments
-    (``layerdag.traces.pytorch.profile_shapes``) are taken to be as large as the largest of these.
+    (``layerdag.traces.pytorch.kernel_shapes``) are taken to be as large as the largest of these.
     """
     nodes = list(device.nodes)
     kernels_of: dict[int, list[int]] = {}

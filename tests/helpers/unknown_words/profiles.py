@@ -11,14 +11,7 @@ from profile_json import event, kernel, launch, write_profile
 from layerdag.codec.formats import Inputs, read_any, read_inputs, recognize
 from layerdag.runtime.notes import Note, NoteKind
 from layerdag.traces.analysis import impossible
-from layerdag.traces.builder import (
-    VARINT,
-    NodeSpec,
-    build_trace,
-    length_delimited,
-    tag,
-    varint,
-)
+from layerdag.traces.builder import VARINT, NodeSpec, build_trace, length_delimited, tag, varint
 from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.json_forms import encode_trace_json
 from layerdag.traces.chakra.workload import read_workload

@@ -323,15 +323,7 @@ def test_provenance_says_how_to_repeat_it(ran):
     assert told["data"].startswith("corpus, programs of at most 60 calls: ")
     assert told["seed of training and sampling"] == "5"
     stages = [word.split()[0] for word in told["time"].split(", ")]
-    assert stages == [
-        "load",
-        "train",
-        "sample",
-        "derive",
-        "evaluate",
-        "simulate",
-        "surrogate",
-    ]
+    assert stages == ["load", "train", "sample", "derive", "evaluate", "simulate", "surrogate"]
 
 
 def test_json_holds_the_same_rows(ran, monkeypatch, capsys):

@@ -5,15 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from benchmark_tables import (
-    diffusion,
-    dvae,
-    language_model,
-    markov,
-    recipes,
-    recurrent,
-    resampler,
-)
+from benchmark_tables import diffusion, dvae, language_model, markov, recipes, recurrent, resampler
 
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset

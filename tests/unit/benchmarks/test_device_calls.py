@@ -28,7 +28,7 @@ EVENTS = [
 ]
 
 
-def test_launches_waits_copies_and_kernels_are_told_apart() -> None:
+def test_launches_waits_copies_and_kernels_are_told_apart():
     found = DeviceCalls()
     found.add(EVENTS)
     assert found.per(2) == {
@@ -40,7 +40,7 @@ def test_launches_waits_copies_and_kernels_are_told_apart() -> None:
     }
 
 
-def test_what_a_shorter_run_takes_is_taken_off() -> None:
+def test_what_a_shorter_run_takes_is_taken_off():
     long, short = DeviceCalls(), DeviceCalls()
     long.add(EVENTS)
     short.add(EVENTS[:8])

@@ -19,7 +19,7 @@ def part(seconds: float, **works: partial) -> Part:
     return Part("p", seconds, measurements)
 
 
-def test_what_fails_is_a_row_and_a_process_that_dies_leaves_one_for_each_lost_measurement() -> None:
+def test_what_fails_is_a_row_and_a_process_that_dies_leaves_one_for_each_lost_measurement():
     died = "the process ended with code 3"
     lost = {"dies": partial(os._exit, 3), "lost": partial(dict)}
     found = rows_of(
@@ -36,14 +36,14 @@ def test_what_fails_is_a_row_and_a_process_that_dies_leaves_one_for_each_lost_me
     ]
 
 
-def test_a_part_that_takes_too_long_is_killed() -> None:
+def test_a_part_that_takes_too_long_is_killed():
     start = time.monotonic()
     (row,) = rows_of(part(1, slow=partial(time.sleep, 600)))
     assert row == {"part": "p", "what": "slow", "error": "not done in 1 s"}
     assert time.monotonic() - start < 300
 
 
-def test_no_part_begins_when_the_time_is_used_up() -> None:
+def test_no_part_begins_when_the_time_is_used_up():
     error = "not begun: the 0 s of all parts are used up"
     assert rows_of(part(60, late=partial(dict)), seconds=0) == [
         {"part": "p", "what": "late", "error": error}

@@ -7,7 +7,7 @@ from step_watch import Phase, watched
 from layerdag.training.run import TrainSettings
 
 
-def test_phases_observe_whole_windows_of_a_run_one_after_the_other() -> None:
+def test_phases_observe_whole_windows_of_a_run_one_after_the_other():
     seen: list[str] = []
 
     @contextmanager
@@ -27,7 +27,7 @@ def test_phases_observe_whole_windows_of_a_run_one_after_the_other() -> None:
     assert min(w.seconds for w in (first, plain, watching)) > 0
 
 
-def test_a_phase_goes_on_until_it_has_taken_its_time() -> None:
+def test_a_phase_goes_on_until_it_has_taken_its_time():
     dags, batch = random_batch(50, 2)
     spec = random_spec("fast", dags, {"width": 32, "depth": 1})
     settings = TrainSettings(batch_graphs=2, log_every=1)

@@ -54,9 +54,7 @@ CHOICES: list[tuple[str, torch.dtype, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("device", "dtype", "given", "kernel"), CHOICES, ids=str)
-def test_attention_runs_the_kernel_of_the_device(
-    device: str, dtype: torch.dtype, given: dict[str, Any], kernel: str
-) -> None:
+def test_attention_runs_the_kernel_of_the_device(device, dtype, given, kernel):
     model = Attention(dtype, **given)
     step = ld.capture_model(model, (torch.zeros(3, 8, 32, dtype=dtype),), device=device)
     names = step.program.names()
@@ -70,7 +68,7 @@ def test_attention_runs_the_kernel_of_the_device(
     assert fused == [expected, f"{expected}_backward"]
 
 
-def test_dropout_is_a_kernel_on_a_gpu_and_three_operators_on_a_processor() -> None:
+def test_dropout_is_a_kernel_on_a_gpu_and_three_operators_on_a_processor():
     model, given = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), (torch.zeros(3, 4),)
     on = {device: ld.capture_model(model, given, device=device).program.names()
           for device in ("cpu", "a100")}  # fmt: skip
@@ -84,14 +82,14 @@ def test_dropout_is_a_kernel_on_a_gpu_and_three_operators_on_a_processor() -> No
 @pytest.mark.parametrize(
     ("precision", "kernel"), [("fp32", "cudnn_batch_norm"), ("bf16", "native_batch_norm")]
 )
-def test_batch_normalization_is_cudnns_in_single_precision(precision: str, kernel: str) -> None:
+def test_batch_normalization_is_cudnns_in_single_precision(precision, kernel):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
     given = (torch.zeros(2, 3, 8, 8),)
     names = ld.capture_model(model, given, device="h100", precision=precision).program.names()
     assert {f"aten::{kernel}", f"aten::{kernel}_backward"} <= set(names)
 
 
-def test_under_autocast_attention_takes_half_precision() -> None:
+def test_under_autocast_attention_takes_half_precision():
     given = (torch.zeros(3, 8, 32),)
     names = ld.capture_model(
         Attention(SINGLE), given, device="h100", precision="bf16"
@@ -100,7 +98,7 @@ def test_under_autocast_attention_takes_half_precision() -> None:
 
 
 @pytest.mark.parametrize("plan", [{"pipeline": 2}, {"fsdp": 2}], ids=str)
-def test_every_rank_of_a_plan_runs_the_kernels_of_the_device(plan: dict[str, int]) -> None:
+def test_every_rank_of_a_plan_runs_the_kernels_of_the_device(plan):
     model, inputs = language()
     step = ld.program(model, inputs).step(device="h100", **plan)
     for trace in step.workload().traces:
@@ -109,23 +107,23 @@ def test_every_rank_of_a_plan_runs_the_kernels_of_the_device(plan: dict[str, int
         assert not any(name.endswith("for_cpu") for name in names)
 
 
-def test_tensor_ranks_run_the_kernels_of_the_device_on_their_heads() -> None:
+def test_tensor_ranks_run_the_kernels_of_the_device_on_their_heads():
     step = ld.capture_model("llama3-8b", layers=1, sequence=64, tensor=8, device="a100")
     names = step.program.names()
     flash = "aten::_scaled_dot_product_flash_attention"
     assert names.count(flash) == names.count(f"{flash}_backward") == 1
 
 
-def test_a_device_whose_kernels_are_not_known_is_refused_with_the_nearest() -> None:
+def test_a_device_whose_kernels_are_not_known_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"'h10'.*'h100'"):
         ld.capture_model(nn.Linear(2, 2), (torch.zeros(1, 2),), device="h10")
 
 
-def test_devices_are_those_of_data_sheets() -> None:
+def test_devices_are_those_of_data_sheets():
     assert [data_sheet(name).name for name in COMPUTE_CAPABILITY]
 
 
-def test_only_gradients_that_add_up_are_put_in_place() -> None:
+def test_only_gradients_that_add_up_are_put_in_place():
     """Indexing adds its gradient up in place; assigning by an index clears a copy of it."""
 
     class Put(nn.Module):

@@ -25,9 +25,7 @@ from layerdag.traces.chakra.workload import encode_workload
     ],
     ids=str,
 )
-def test_a_step_is_the_one_of_fake_tensors_without_memory(
-    monkeypatch: pytest.MonkeyPatch, make: Any, plan: dict[str, Any]
-) -> None:
+def test_a_step_is_the_one_of_fake_tensors_without_memory(monkeypatch, make, plan):
     model, inputs = make()
     found = [encode_workload(ld.capture_model(model, inputs, **plan).workload(), "it")
              for _ in range(2)]  # fmt: skip
@@ -72,24 +70,24 @@ def told(call: Callable[[Tensor], Any], mode: FakeTensorMode) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_results_are_those_of_pytorch_the_first_time_and_the_second(name: str) -> None:
+def test_results_are_those_of_pytorch_the_first_time_and_the_second(name):
     own = told(CALLS[name], FakeTensorMode())
     assert [told(CALLS[name], RememberingFakeMode()) for _ in range(2)] == [own, own]
 
 
-def test_what_has_content_is_not_remembered() -> None:
+def test_what_has_content_is_not_remembered():
     for number in (2, 3):
         with RememberingFakeMode():
             assert (torch.tensor(number) + 1).item() == number + 1
 
 
-def test_an_operator_that_refuses_does_so_again() -> None:
+def test_an_operator_that_refuses_does_so_again():
     for _ in range(2):
         with RememberingFakeMode(), pytest.raises(RuntimeError, match="reduction dim"):
             torch.empty(3, 4) @ torch.empty(3, 4)
 
 
-def test_grouped_products_have_shapes_in_single_precision_too() -> None:
+def test_grouped_products_have_shapes_in_single_precision_too():
     product = torch.ops.aten._grouped_mm.default
     with RememberingFakeMode():
         rows, matrices, ends = (
@@ -105,7 +103,7 @@ def test_grouped_products_have_shapes_in_single_precision_too() -> None:
             product(rows, torch.zeros(2, 3, 5), ends)
 
 
-def test_whole_numbers_are_counted_as_on_a_gpu() -> None:
+def test_whole_numbers_are_counted_as_on_a_gpu():
     with RememberingFakeMode():
         assert torch.histc(torch.zeros(9, dtype=torch.int32), bins=4, min=0, max=3).shape == (4,)
         assert torch.histc(torch.zeros(9), 4).dtype is torch.float32

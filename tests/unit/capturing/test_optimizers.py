@@ -62,20 +62,18 @@ def real(kind: Any, given: dict[str, Any]) -> Trace:
 
 
 @pytest.mark.parametrize(("name", "kind", "given"), NAMES, ids=[name for name, *_ in NAMES])
-def test_operators_are_those_of_the_real_optimizer(
-    name: str, kind: Any, given: dict[str, Any]
-) -> None:
+def test_operators_are_those_of_the_real_optimizer(name, kind, given):
     step = capture_model(model(), [torch.zeros(4, 5)], loss=torch.sum, optimizer=name)
     assert operators(step.program) == operators(real(kind, given))
 
 
-def test_every_name_is_held_against_a_real_optimizer() -> None:
+def test_every_name_is_held_against_a_real_optimizer():
     assert {name for name, *_ in NAMES} | set(REAL) == set(OPTIMIZERS)
     assert {name.partition("-")[0] for name in OPTIMIZERS} == set(RULES) - {"none"}
 
 
 @pytest.mark.parametrize("rule", REAL)
-def test_a_name_without_implementation_takes_the_fastest(rule: str) -> None:
+def test_a_name_without_implementation_takes_the_fastest(rule):
     how = "foreach" if rule.startswith("rmsprop") else "fused"
     assert OPTIMIZERS[rule] == OPTIMIZERS[f"{rule}-{how}"]
 
@@ -89,7 +87,7 @@ def test_a_name_without_implementation_takes_the_fastest(rule: str) -> None:
         (3, "optimizer is 3"),
     ],
 )
-def test_other_names_are_refused(name: object, told: str) -> None:
+def test_other_names_are_refused(name, told):
     with pytest.raises(ConfigError, match=told):
         require_optimizer("step", name)
 
@@ -100,7 +98,7 @@ SPLIT_FUSED = {"adamw", "adam"}
 
 @pytest.mark.parametrize("plan", [{"fsdp": 2}, {"data": 2, "fsdp": 2}], ids=str)
 @pytest.mark.parametrize("rule", sorted({name.partition("-")[0] for name in REAL}))
-def test_an_update_of_shared_parameters(rule: str, plan: dict[str, int]) -> None:
+def test_an_update_of_shared_parameters(rule, plan):
     def names(optimizer: str) -> list[str]:
         step = capture_model(model(), [torch.zeros(4, 5)], optimizer=optimizer, **plan)
         phases = step.program.texts("phase")[0]

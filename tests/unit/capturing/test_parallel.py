@@ -28,7 +28,7 @@ def operators(trace: Trace) -> Counter[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("shape", [LLAMA, GPT], ids=["llama", "gpt"])
-def test_operators_sizes_and_data_flow_equal_those_of_a_profiled_step(shape: ModelShape) -> None:
+def test_operators_sizes_and_data_flow_equal_those_of_a_profiled_step(shape):
     model = Transformer(shape)
     tokens = torch.zeros(2, 16, dtype=torch.long)
     captured = capture_model(model, (tokens, tokens)).program
@@ -52,14 +52,14 @@ def profiled(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Trace:
     return found.imported().trace
 
 
-def test_ranks_are_the_product_of_the_degrees() -> None:
+def test_ranks_are_the_product_of_the_degrees():
     plan = CapturePlan(data=2, fsdp=3, tensor=4)
     assert plan.ranks == 24
     assert list(plan.degrees.items()) == [("pipeline", 1), ("data", 2), ("fsdp", 3), ("tensor", 4)]
     assert CapturePlan().ranks == 1
 
 
-def test_keywords_reach_the_plan_or_the_step() -> None:
+def test_keywords_reach_the_plan_or_the_step():
     found = Settings.from_dict({"tensor": 2, "sequence": 16, "phase": "inference"})
     assert found.plan == CapturePlan(tensor=2)
     assert found.step == CaptureStep(sequence=16, phase="inference")
@@ -67,14 +67,14 @@ def test_keywords_reach_the_plan_or_the_step() -> None:
     assert Settings.from_dict({}) == Settings()
 
 
-def test_an_unknown_keyword_is_refused_with_the_nearest_and_all_known() -> None:
+def test_an_unknown_keyword_is_refused_with_the_nearest_and_all_known():
     with pytest.raises(UsageError, match=r"'optimiser'.*Did you mean 'optimizer'.*Known: .*tensor"):
         Settings.from_dict({"optimiser": "sgd"})
 
 
 @pytest.mark.parametrize("name", ["data", "fsdp", "tensor"])
 @pytest.mark.parametrize("value", [0, -1, True])
-def test_degrees_are_whole_numbers_of_at_least_1(name: str, value: object) -> None:
+def test_degrees_are_whole_numbers_of_at_least_1(name, value):
     with pytest.raises(ConfigError, match=f"plan: {name} is {value!r}; .* at least 1"):
         CapturePlan(**{name: value})
 
@@ -82,7 +82,7 @@ def test_degrees_are_whole_numbers_of_at_least_1(name: str, value: object) -> No
 @pytest.mark.parametrize(
     ("name", "value", "least"), [("batch", -1, 0), ("layers", -2, 0), ("sequence", 0, 1)]
 )
-def test_sizes_of_a_step_are_whole_numbers(name: str, value: object, least: int) -> None:
+def test_sizes_of_a_step_are_whole_numbers(name, value, least):
     with pytest.raises(ConfigError, match=f"step: {name} is {value!r}; .* at least {least}"):
         CaptureStep(**{name: value})
 
@@ -95,7 +95,7 @@ def test_sizes_of_a_step_are_whole_numbers(name: str, value: object, least: int)
         ("optimizer", "adamww", "adamw"),
     ],
 )
-def test_unknown_words_are_refused_with_the_nearest(name: str, value: str, nearest: str) -> None:
+def test_unknown_words_are_refused_with_the_nearest(name, value, nearest):
     with pytest.raises(ConfigError, match=f"step: {name} is '{value}'.*Did you mean '{nearest}'"):
         CaptureStep(**{name: value})
     assert getattr(CaptureStep(**{name: nearest}), name) == nearest
@@ -105,7 +105,7 @@ CUBE = {"data": 2, "fsdp": 3, "tensor": 4}
 ROLES = ("data", "fsdp", "tensor", "data+fsdp", "data+tensor", "fsdp+tensor", "data+fsdp+tensor")
 
 
-def test_tensor_ranks_are_neighbors_and_replicas_far_apart() -> None:
+def test_tensor_ranks_are_neighbors_and_replicas_far_apart():
     # rank = 12 data + 4 fsdp + tensor
     world = FakeWorld(CUBE)
     assert world.size == 24
@@ -116,25 +116,25 @@ def test_tensor_ranks_are_neighbors_and_replicas_far_apart() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_groups_of_a_role_hold_each_rank_once(role: str) -> None:
+def test_groups_of_a_role_hold_each_rank_once(role):
     members = FakeWorld(CUBE).members(role)
     assert members.shape[1] == np.prod([CUBE[name] for name in role.split("+")])
     assert sorted(members.flatten().tolist()) == list(range(24))
 
 
-def test_rank_0_has_one_group_for_each_choice_of_long_dimensions() -> None:
+def test_rank_0_has_one_group_for_each_choice_of_long_dimensions():
     assert sorted(FakeWorld(CUBE).groups().values()) == sorted(ROLES)
     assert FakeWorld({"data": 1, "fsdp": 1, "tensor": 4}).groups() == {(0, 1, 2, 3): "tensor"}
     assert FakeWorld({"data": 1, "fsdp": 1, "tensor": 1}).groups() == {}
 
 
-def test_a_world_of_one_rank_needs_no_process_group() -> None:
+def test_a_world_of_one_rank_needs_no_process_group():
     with fake_world({"data": 1, "tensor": 1}) as world:
         assert not torch.distributed.is_initialized()
         assert (world.mesh, world.along("tensor"), group_ranks()) == (None, None, {})
 
 
-def test_the_process_is_rank_0_until_the_block_ends() -> None:
+def test_the_process_is_rank_0_until_the_block_ends():
     with fake_world({"data": 2, "fsdp": 1, "tensor": 4}) as world:
         assert torch.distributed.get_rank() == 0
         assert torch.distributed.get_world_size() == 8
@@ -146,7 +146,7 @@ def test_the_process_is_rank_0_until_the_block_ends() -> None:
     assert not torch.distributed.is_initialized()
 
 
-def test_the_process_group_ends_when_the_block_fails() -> None:
+def test_the_process_group_ends_when_the_block_fails():
     with pytest.raises(ZeroDivisionError), fake_world({"data": 2}):
         raise ZeroDivisionError
     assert not torch.distributed.is_initialized()

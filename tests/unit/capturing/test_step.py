@@ -32,7 +32,7 @@ def sizes(step: CapturedStep) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("shape", [LLAMA, GPT], ids=["llama", "gpt"])
-def test_a_training_step_has_three_products_for_each_matrix(shape: ModelShape) -> None:
+def test_a_training_step_has_three_products_for_each_matrix(shape):
     found = capture(shape).summary()
     matrices = shape.layers * (7 if shape.gated else 6) + 1
     assert found["operators"]["gemm"] == 3 * matrices
@@ -40,20 +40,20 @@ def test_a_training_step_has_three_products_for_each_matrix(shape: ModelShape) -
     assert found["parameters"] == shape.parameters
 
 
-def test_an_inference_step_is_the_forward_pass_alone() -> None:
+def test_an_inference_step_is_the_forward_pass_alone():
     found = capture(phase="inference").summary()
     assert (found["operators"]["gemm"], found["operators"]["attention"]) == (8, 1)
     assert set(found["phases"]) == {"forward"}
 
 
-def test_tensor_ranks_sum_twice_forward_and_once_for_each_input_of_a_matrix() -> None:
+def test_tensor_ranks_sum_twice_forward_and_once_for_each_input_of_a_matrix():
     step = capture(tensor=2)
     assert counts(step) == {"all_reduce:tensor": 2 + 5}
     assert sizes(step) == {"all_reduce:tensor": 7 * 16 * 32 * 2}
     assert step.summary()["operators"]["gemm"] == 24
 
 
-def test_sequence_parallel_gathers_shards_and_scatters_the_whole() -> None:
+def test_sequence_parallel_gathers_shards_and_scatters_the_whole():
     step = capture(tensor=2, sequence_parallel=True)
     stream = 16 * 32 * 2
     gathered, scattered = (2 + 2) + 2, 2 + 2
@@ -63,20 +63,20 @@ def test_sequence_parallel_gathers_shards_and_scatters_the_whole() -> None:
     assert sizes(step)["reduce_scatter:tensor"] == scattered * stream
 
 
-def test_fsdp_gathers_layers_twice_and_the_rest_once() -> None:
+def test_fsdp_gathers_layers_twice_and_the_rest_once():
     step = capture(fsdp=2)
     assert counts(step) == {"all_gather:fsdp": 2 + 1, "reduce_scatter:fsdp": 1 + 1}
     assert sizes(step)["reduce_scatter:fsdp"] == 2 * LLAMA.parameters
 
 
-def test_fsdp_by_module_gathers_each_parameter() -> None:
+def test_fsdp_by_module_gathers_each_parameter():
     step = capture(fsdp=2, fsdp_unit="module")
     assert counts(step) == {"all_gather:fsdp": 2 * PARAMETERS, "reduce_scatter:fsdp": PARAMETERS}
     kept = capture(fsdp=2, fsdp_unit="module", keep_gathered=True)
     assert counts(kept)["all_gather:fsdp"] == PARAMETERS
 
 
-def test_replicas_sum_gradients_in_buckets_or_alone() -> None:
+def test_replicas_sum_gradients_in_buckets_or_alone():
     step = capture(data=2)
     assert counts(step) == {"all_reduce:data": 1}
     alone = capture(data=2, bucket_bytes=0)
@@ -84,7 +84,7 @@ def test_replicas_sum_gradients_in_buckets_or_alone() -> None:
     assert sizes(alone) == sizes(step) == {"all_reduce:data": 2 * LLAMA.parameters}
 
 
-def test_all_dimensions_together_have_groups_of_their_own() -> None:
+def test_all_dimensions_together_have_groups_of_their_own():
     step = capture(tensor=2, fsdp=2, data=2)
     work = step.workload()
     assert counts(step)["all_reduce:tensor"] == 7
@@ -100,26 +100,26 @@ def test_all_dimensions_together_have_groups_of_their_own() -> None:
         assert all(rank in work.groups[name] for name in used)
 
 
-def test_a_captured_job_runs_in_the_simulator() -> None:
+def test_a_captured_job_runs_in_the_simulator():
     result = ld.simulate(
         capture(tensor=2, fsdp=2).workload(), ld.Cluster.preset("small"), compute="h100"
     )
     assert result.makespan_ns > 0
 
 
-def test_a_world_of_any_size_takes_the_program_of_one_rank() -> None:
+def test_a_world_of_any_size_takes_the_program_of_one_rank():
     step = capture(tensor=2, data=4096, phase="inference")
     assert step.world.size == 8192
     assert step.program.num_nodes == capture(tensor=2, phase="inference").program.num_nodes
 
 
-def test_two_captures_in_one_process_are_the_same() -> None:
+def test_two_captures_in_one_process_are_the_same():
     first, second = (capture(tensor=2, fsdp=2) for _ in range(2))
     assert encode_trace(first.program) == encode_trace(second.program)
     assert not torch.distributed.is_initialized()
 
 
-def test_no_mesh_is_left_in_the_caches_of_dtensor() -> None:
+def test_no_mesh_is_left_in_the_caches_of_dtensor():
     from torch.distributed.tensor import DTensor
 
     capture(tensor=2, phase="inference")
@@ -127,7 +127,7 @@ def test_no_mesh_is_left_in_the_caches_of_dtensor() -> None:
     assert cache.cache_info().currsize == 0
 
 
-def test_flops_are_those_of_pytorchs_counter() -> None:
+def test_flops_are_those_of_pytorchs_counter():
     from torch.utils.flop_counter import FlopCounterMode
 
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
@@ -138,7 +138,7 @@ def test_flops_are_those_of_pytorchs_counter() -> None:
     assert found["matrix_flops"] == counter.get_total_flops()
 
 
-def test_matrix_products_agree_with_the_symbolic_workload() -> None:
+def test_matrix_products_agree_with_the_symbolic_workload():
     found = capture(fsdp=2, batch=4).summary()
     tokens, dense = 2 * 16, LLAMA.attention_parameters + LLAMA.expert_parameters
     products = 6 * tokens * (dense + 96 * 32)
@@ -148,7 +148,7 @@ def test_matrix_products_agree_with_the_symbolic_workload() -> None:
     assert told["matrix_flops"] // 2 == products + (4 + 8) * tokens * 16 * 32
 
 
-def test_nodes_know_their_module_and_phase() -> None:
+def test_nodes_know_their_module_and_phase():
     program = capture().program
     modules, phases = program.texts("module")[0], program.texts("phase")[0]
     rows = [row for row, name in enumerate(program.names()) if name == "aten::mm"]
@@ -157,7 +157,7 @@ def test_nodes_know_their_module_and_phase() -> None:
     assert phases == sorted(phases, key=["forward", "backward", "optimizer"].index)
 
 
-def test_dependencies_pass_through_views_and_waits() -> None:
+def test_dependencies_pass_through_views_and_waits():
     program = capture(tensor=2, phase="inference").program
     spoken = [row for row in range(program.num_nodes) if program.type_N[row] == NodeType.COMM_COLL]
     names = program.names()
@@ -167,7 +167,7 @@ def test_dependencies_pass_through_views_and_waits() -> None:
     assert names[users[0]] == "aten::add"
 
 
-def test_parameters_of_the_users_module_are_left_alone() -> None:
+def test_parameters_of_the_users_module_are_left_alone():
     model = nn.Linear(4, 4)
     before = model.weight.detach().clone()
     capture_model(model, (torch.ones(2, 4),))
@@ -175,7 +175,7 @@ def test_parameters_of_the_users_module_are_left_alone() -> None:
     assert torch.equal(model.weight, before)
 
 
-def test_a_module_with_a_tensor_plan_is_split() -> None:
+def test_a_module_with_a_tensor_plan_is_split():
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
     step = capture_model(model, [torch.zeros(2, 8)], tensor=4,
                          tensor_plan={"0": "colwise", "2": "rowwise"})  # fmt: skip
@@ -183,13 +183,13 @@ def test_a_module_with_a_tensor_plan_is_split() -> None:
     assert step.summary()["phases"]["backward"] > 0
 
 
-def test_the_loss_may_be_given() -> None:
+def test_the_loss_may_be_given():
     model = nn.Linear(4, 2)
     step = capture_model(model, (torch.ones(3, 4),), loss=lambda out: out.square().sum())
     assert "aten::pow" in step.program.names()
 
 
-def test_outputs_with_a_loss_or_in_a_dictionary_are_differentiated() -> None:
+def test_outputs_with_a_loss_or_in_a_dictionary_are_differentiated():
     class Named(nn.Linear):
         def forward(self, x: torch.Tensor) -> dict[str, list[torch.Tensor]]:
             return {"out": [super().forward(x)]}
@@ -197,7 +197,7 @@ def test_outputs_with_a_loss_or_in_a_dictionary_are_differentiated() -> None:
     assert "backward" in capture_model(Named(4, 2), (torch.ones(3, 4),)).summary()["phases"]
 
 
-def test_a_function_may_run_the_step_itself() -> None:
+def test_a_function_may_run_the_step_itself():
     def step() -> None:
         x = torch.ones(4, 4)
         torch.distributed.all_reduce(x @ x)
@@ -216,12 +216,12 @@ class Branching(nn.Module):
         return self.inner(x) if x.sum() > 0 else x
 
 
-def test_control_flow_on_values_is_refused_with_module_and_operator() -> None:
+def test_control_flow_on_values_is_refused_with_module_and_operator():
     with pytest.raises(UsageError, match=r"Branching: .*captured after operator aten\..*values"):
         capture_model(Branching(), (torch.ones(2, 2),))
 
 
-def test_a_world_in_use_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_world_in_use_is_left_alone(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     with pytest.raises(UsageError, match="in use"):
         capture(data=2)
@@ -238,7 +238,7 @@ def test_a_world_in_use_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"sequence_parallel": True}, "tensor=2"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], told: str) -> None:
+def test_settings_that_do_not_fit_are_refused(settings, told):
     with pytest.raises(LayerdagError, match=told):
         capture(**settings)
 
@@ -254,13 +254,13 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], told:
         ({"batch": 2}, "follows from the module"),
     ],
 )
-def test_plans_that_do_not_fit_a_module_are_refused(given: dict[str, object], told: str) -> None:
+def test_plans_that_do_not_fit_a_module_are_refused(given, told):
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU())
     with pytest.raises(UsageError, match=told):
         capture_model(model, (torch.zeros(2, 8),), **given)
 
 
-def test_what_cannot_be_captured_is_said() -> None:
+def test_what_cannot_be_captured_is_said():
     with pytest.raises(UsageError, match="mixture"):
         capture_model("mixtral-8x7b", layers=1)
     with pytest.raises(UsageError, match="deepseek-v3: has latent attention, shared experts"):
@@ -279,7 +279,7 @@ def test_what_cannot_be_captured_is_said() -> None:
         capture_step(lambda: None, batch=2)
 
 
-def test_a_group_beside_the_mesh_is_refused() -> None:
+def test_a_group_beside_the_mesh_is_refused():
     def step() -> None:
         group = torch.distributed.new_group([0, 3], use_local_synchronization=True)
         torch.distributed.all_reduce(torch.ones(4), group=group)
@@ -316,7 +316,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_function_returns_a_module_with_inputs_or_a_step(file: Path) -> None:
+def test_a_function_returns_a_module_with_inputs_or_a_step(file):
     made = load_program(f"{file}:make")
     assert isinstance(made.model, nn.Linear)
     assert (len(made.inputs), made.tensor_plan) == (1, None)
@@ -332,12 +332,12 @@ def test_a_function_returns_a_module_with_inputs_or_a_step(file: Path) -> None:
         ("broken", "RuntimeError: no weights"),
     ],
 )
-def test_functions_that_give_no_model_are_refused(file: Path, name: str, told: str) -> None:
+def test_functions_that_give_no_model_are_refused(file, name, told):
     with pytest.raises(UsageError, match=told):
         load_program(f"{file}:{name}")
 
 
-def test_files_that_are_no_program_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_program_are_refused(tmp_path):
     with pytest.raises(UsageError, match="does not exist"):
         load_program(f"{tmp_path}/none.py:make")
     wrong = tmp_path / "wrong.py"

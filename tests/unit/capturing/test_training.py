@@ -62,7 +62,7 @@ def counts(step: CapturedStep) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_operators_and_data_flow_are_those_of_a_real_step(settings: dict[str, Any]) -> None:
+def test_operators_and_data_flow_are_those_of_a_real_step(settings):
     own, other = captured(**settings).program, real(**settings)
     assert own.names() == other.names()
     assert sized(own) == sized(other)
@@ -80,9 +80,7 @@ def sized(trace: Trace) -> Counter[tuple[str, int]]:
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("plan", [{}, {"data": 2}, {"fsdp": 2}], ids=str)
-def test_a_program_gives_the_step_of_its_module(
-    settings: dict[str, Any], plan: dict[str, int]
-) -> None:
+def test_a_program_gives_the_step_of_its_module(settings, plan):
     inputs = [torch.zeros(6, 12)]
     own = capture_model(model(), inputs, loss=torch.sum, **settings, **plan)
     derived = ld.program(model(), inputs, loss=torch.sum).step(**settings, **plan)
@@ -91,7 +89,7 @@ def test_a_program_gives_the_step_of_its_module(
     assert counts(derived) == counts(own)
 
 
-def test_clipping_is_part_of_the_update() -> None:
+def test_clipping_is_part_of_the_update():
     program = captured(clip=1.0).program
     phases = program.texts("phase")[0]
     assert phases == sorted(phases, key=["forward", "backward", "optimizer"].index)
@@ -100,7 +98,7 @@ def test_clipping_is_part_of_the_update() -> None:
     assert Counter(phases)["optimizer"] > plain["optimizer"]
 
 
-def test_ranks_that_share_parameters_sum_their_norms() -> None:
+def test_ranks_that_share_parameters_sum_their_norms():
     before, after = captured(fsdp=2), captured(fsdp=2, clip=1.0)
     assert counts(after) == {**counts(before), "all_reduce:fsdp": 1}
 
@@ -114,16 +112,14 @@ def test_ranks_that_share_parameters_sum_their_norms() -> None:
     ],
     ids=str,
 )
-def test_parameters_that_different_ranks_share_have_norms_of_their_own(
-    plan: dict[str, int], sums: dict[str, int]
-) -> None:
+def test_parameters_that_different_ranks_share_have_norms_of_their_own(plan, sums):
     # Matrices are shared by tensor ranks, norms are not; with fsdp both are, by its ranks.
     before = Counter(counts(capture_model(LLAMA, sequence=16, **plan)))
     after = Counter(counts(capture_model(LLAMA, sequence=16, clip=1.0, **plan)))
     assert after - before == Counter(sums)
 
 
-def test_replicas_communicate_in_the_last_pass_alone() -> None:
+def test_replicas_communicate_in_the_last_pass_alone():
     step = captured(data=4, accumulate=3, bucket_bytes=0)
     assert counts(step) == counts(captured(data=4, bucket_bytes=0))
     sent = step.summary()["collectives"]["all_reduce:data"]["bytes"]
@@ -135,12 +131,12 @@ def test_replicas_communicate_in_the_last_pass_alone() -> None:
     assert products[2 * passes] < min(spoken)
 
 
-def test_shared_parameters_scatter_gradients_in_each_pass() -> None:
+def test_shared_parameters_scatter_gradients_in_each_pass():
     once, thrice = counts(captured(fsdp=2)), counts(captured(fsdp=2, accumulate=3))
     assert thrice["reduce_scatter:fsdp"] == 3 * once["reduce_scatter:fsdp"]
 
 
-def test_autocast_leaves_weights_gradients_and_update_in_float32() -> None:
+def test_autocast_leaves_weights_gradients_and_update_in_float32():
     plain, cast = captured(data=2), captured(data=2, precision="bf16")
     assert counts(cast) == counts(plain)
     assert cast.summary()["collectives"] == plain.summary()["collectives"]
@@ -149,12 +145,12 @@ def test_autocast_leaves_weights_gradients_and_update_in_float32() -> None:
     assert cast.summary()["phases"]["forward"] > plain.summary()["phases"]["forward"]
 
 
-def test_an_inference_step_runs_under_autocast_too() -> None:
+def test_an_inference_step_runs_under_autocast_too():
     step = captured(phase="inference", precision="bf16")
     assert step.program.names() != captured(phase="inference").program.names()
 
 
-def test_a_presets_batch_is_split_over_the_passes() -> None:
+def test_a_presets_batch_is_split_over_the_passes():
     once = capture_model(LLAMA, sequence=16, batch=2)
     twice = capture_model(LLAMA, sequence=16, batch=4, accumulate=2)
     assert twice.summary()["matrix_flops"] == 2 * once.summary()["matrix_flops"]
@@ -174,11 +170,11 @@ def test_a_presets_batch_is_split_over_the_passes() -> None:
         ({"accumulate": 2, "phase": "inference"}, "leave accumulate out"),
     ],
 )
-def test_numbers_that_mean_nothing_are_refused(settings: dict[str, Any], told: str) -> None:
+def test_numbers_that_mean_nothing_are_refused(settings, told):
     with pytest.raises(ConfigError, match=told):
         captured(**settings)
 
 
-def test_half_precision_of_a_module_is_refused() -> None:
+def test_half_precision_of_a_module_is_refused():
     with pytest.raises(UsageError, match=r"fp16 needs a scaler.*bf16 \(autocast\)"):
         captured(precision="fp16")

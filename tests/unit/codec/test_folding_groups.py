@@ -38,16 +38,16 @@ def job() -> JobGroups:
         ("7", "contiguous3", (0, 1)),
     ],
 )
-def test_a_role_says_who_takes_part(job: JobGroups, group: str, role: str, classes: tuple) -> None:
+def test_a_role_says_who_takes_part(job, group, role, classes):
     assert job.role(group) == role
     assert job.classes_of(group) == classes
 
 
-def test_a_described_group_of_the_name_of_the_world_is_what_it_is_described_as() -> None:
+def test_a_described_group_of_the_name_of_the_world_is_what_it_is_described_as():
     assert JobGroups("job", CLASSES, {"0": (0, 1)}).ranks("0") == {0, 1}
 
 
-def test_unknown_groups_and_ranks_are_named(job: JobGroups) -> None:
+def test_unknown_groups_and_ranks_are_named(job):
     with pytest.raises(TraceError, match=r"job: a collective runs in group '9', .*add the communi"):
         job.role("9")
     with pytest.raises(TraceError, match="job: a message names rank 8, of which there is no trace"):
@@ -75,7 +75,7 @@ def test_unknown_groups_and_ranks_are_named(job: JobGroups) -> None:
         ("contiguous12345678", range(4), 1, (0, 1, 2, 3)),
     ],
 )
-def test_members_share_a_group_with_a_rank(role, domain, rank, expected) -> None:
+def test_members_share_a_group_with_a_rank(role, domain, rank, expected):
     assert members(role, list(domain), rank) == expected
 
 
@@ -85,7 +85,7 @@ def test_members_share_a_group_with_a_rank(role, domain, rank, expected) -> None
     st.integers(1, 20),
     st.lists(st.integers(0, 99), min_size=1, max_size=16, unique=True),
 )
-def test_groups_of_a_shape_partition_their_domain_into_equal_parts(shape, size, ranks) -> None:
+def test_groups_of_a_shape_partition_their_domain_into_equal_parts(shape, size, ranks):
     domain = sorted(ranks)
     groups = {members(f"{shape}{size}", domain, rank) for rank in domain}
     assert sorted(rank for group in groups for rank in group) == domain

@@ -51,9 +51,7 @@ def reaches(parents: list[list[int]], mine: list[bool]) -> list[set[int]]:
 
 @tried(80)
 @given(st.integers(1, 10), st.integers(0, 2**32 - 1))
-def test_with_the_added_edges_all_that_hold_the_slot_are_in_order_but_prompt_pairs(
-    size: int, seed: int
-) -> None:
+def test_with_the_added_edges_all_that_hold_the_slot_are_in_order_but_prompt_pairs(size, seed):
     rng = np.random.default_rng(seed)
     parents = [[p for p in range(node) if rng.random() < 0.3] for node in range(size)]
     mine, holds, prompt = ((rng.random(size) < share).tolist() for share in (0.7, 0.6, 0.5))
@@ -75,7 +73,7 @@ def test_with_the_added_edges_all_that_hold_the_slot_are_in_order_but_prompt_pai
 
 @tried(40)
 @given(st.integers(1, 10), st.integers(0, 2**32 - 1))
-def test_where_no_send_is_prompt_each_edge_leads_to_the_next_in_order(size: int, seed: int) -> None:
+def test_where_no_send_is_prompt_each_edge_leads_to_the_next_in_order(size, seed):
     rng = np.random.default_rng(seed)
     parents = [[p for p in range(node) if rng.random() < 0.3] for node in range(size)]
     mine, holds = ((rng.random(size) < share).tolist() for share in (0.7, 0.6))
@@ -83,7 +81,7 @@ def test_where_no_send_is_prompt_each_edge_leads_to_the_next_in_order(size: int,
     assert set(missing_order_edges(parents, mine, holds, [False] * size)) <= set(pairwise(chain))
 
 
-def test_nothing_of_other_classes_is_chained() -> None:
+def test_nothing_of_other_classes_is_chained():
     assert missing_order_edges([[], [], []], NONE_3, ALL_3, NONE_3) == []
     assert missing_order_edges([[], [], []], ALL_3, NONE_3, NONE_3) == []
     assert missing_order_edges([], [], [], []) == []
@@ -134,7 +132,7 @@ def groups_of(trace: Trace) -> list[str]:
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 18, 20, 22, 200, 260])
-def test_files_of_all_ranks_are_what_encoding_their_traces_gives(ranks: int) -> None:
+def test_files_of_all_ranks_are_what_encoding_their_traces_gives(ranks):
     """Numbers of groups pass from 9 to 10 and 99 to 100, those of peers from 127 to 128."""
     traces = grid(ranks)
     written = dict(traces.files())
@@ -144,7 +142,7 @@ def test_files_of_all_ranks_are_what_encoding_their_traces_gives(ranks: int) -> 
 
 
 @pytest.mark.parametrize("ranks", [4, 24])
-def test_each_rank_names_the_groups_that_hold_it(ranks: int) -> None:
+def test_each_rank_names_the_groups_that_hold_it(ranks):
     traces = grid(ranks)
     for rank, trace in enumerate(traces):
         named = groups_of(trace)
@@ -154,25 +152,25 @@ def test_each_rank_names_the_groups_that_hold_it(ranks: int) -> None:
         assert sizes == ([tensor, data] if rank < ranks // 2 else [data, tensor, data])
 
 
-def test_roles_are_numbered_one_after_the_other() -> None:
+def test_roles_are_numbered_one_after_the_other():
     assert grid(4).groups == {"1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
 
 
-def test_a_number_that_is_given_moves_those_behind_it() -> None:
+def test_a_number_that_is_given_moves_those_behind_it():
     members = {"tensor": np.array([[0, 1]]), "data": np.array([[0], [1]])}
     program = build_trace([collective(0, "tensor"), collective(1, "data")])
     made = RankTraces([program], np.zeros(2, int), members, [], {"tensor": 30})
     assert made.groups == {"30": (0, 1), "31": (0,), "32": (1,)}
 
 
-def test_what_is_sent_is_received_by_the_other_end() -> None:
+def test_what_is_sent_is_received_by_the_other_end():
     traces = grid(12)
     for rank in range(6):
         target = int(traces[rank].integers("comm_dst")[0][1])
         assert int(traces[target].integers("comm_src")[0][0]) == rank
 
 
-def test_ranks_of_a_class_share_what_does_not_differ() -> None:
+def test_ranks_of_a_class_share_what_does_not_differ():
     traces = grid(8)
     first, second = traces[0], traces[1]
     assert first.type_N is second.type_N
@@ -180,7 +178,7 @@ def test_ranks_of_a_class_share_what_does_not_differ() -> None:
     assert groups_of(first) != groups_of(second)
 
 
-def test_ranks_are_counted_from_the_end_and_cut_as_in_a_list() -> None:
+def test_ranks_are_counted_from_the_end_and_cut_as_in_a_list():
     traces = grid(6)
     assert len(traces) == 6
     assert traces[-1] is traces[5]
@@ -190,7 +188,7 @@ def test_ranks_are_counted_from_the_end_and_cut_as_in_a_list() -> None:
         traces[6]
 
 
-def test_the_programs_of_the_classes_stay_as_they_were() -> None:
+def test_the_programs_of_the_classes_stay_as_they_were():
     before = SENDER.strings
     traces = grid(4)
     assert groups_of(traces[0]) == ["1", "3"]
@@ -200,7 +198,7 @@ def test_the_programs_of_the_classes_stay_as_they_were() -> None:
 
 @tried(100)
 @given(st.integers(0, 2**63 - 1))
-def test_numbers_are_written_in_base_128_lowest_digit_first(value: int) -> None:
+def test_numbers_are_written_in_base_128_lowest_digit_first(value):
     data = _varint(value)
     assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data)) == value
     assert [byte >> 7 for byte in data] == [1] * (len(data) - 1) + [0]

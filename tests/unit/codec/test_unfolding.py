@@ -56,10 +56,29 @@ def costs(unfolded: Unfolded) -> tuple[list[int], list[int]]:
     return trace.integers("num_ops")[0].tolist(), trace.integers("tensor_size")[0].tolist()
 
 
-def test_an_operator_with_bytes_only_does_one_operation_for_each_element_it_writes():
-    unfolded = unfold(job("COMP", "COMP", flops=[NAN, 7.0], bytes=[8000.0, 16.0]), 1)
-    assert costs(unfolded) == ([1000, 7], [8000, 16])
-    assert unfolded.repairs == {"compute_without_cost": 1}
+@pytest.mark.parametrize(
+    ("types", "columns", "expected", "repaired"),
+    [
+        # One operation for each element that is written.
+        (["COMP", "COMP"], {"flops": [NAN, 7.0], "bytes": [8e3, 16.0]}, ([1000, 7], [8000, 16]), 1),
+        # Without times, too, one element is moved.
+        (["COMP", "COMP"], {"flops": [5.0, NAN], "bytes": [1e2, NAN]}, ([5, 1], [100, 4]), 1),
+        # Communication with nobody reads and writes its size.
+        (
+            ["COMM_COLL", "MESSAGE"],
+            {"comm_bytes": [4000.0, NAN], "duration": [50.0, 50.0]},
+            ([1000, 1000], [8000, 8000]),
+            None,
+        ),
+        # A job of times alone gets no costs.
+        (["COMP", "COMP"], {"duration": [50.0, 50.0]}, ([0, 0], [0, 0]), 0),
+    ],
+)
+def test_costs_that_a_job_lacks_are_the_least_that_it_needs(types, columns, expected, repaired):
+    unfolded = unfold(job(*types, **columns), 1)
+    assert costs(unfolded) == expected
+    if repaired is not None:
+        assert unfolded.repairs == ({"compute_without_cost": repaired} if repaired else {})
 
 
 def test_an_operator_with_flops_only_is_timed_by_them():
@@ -74,22 +93,6 @@ def test_an_operator_without_costs_moves_what_others_move_in_its_time():
         duration=[100.0, 1000.0, 1000.0, 400.0],
     )
     assert costs(unfold(graph, 1)) == ([5, 5, 5, 150], [100, 3000, 9000, 1200])
-
-
-def test_an_operator_without_costs_and_times_moves_one_element():
-    graph = job("COMP", "COMP", flops=[5.0, NAN], bytes=[100.0, NAN])
-    assert costs(unfold(graph, 1)) == ([5, 1], [100, 4])
-
-
-def test_communication_with_nobody_reads_and_writes_its_size():
-    graph = job("COMM_COLL", "MESSAGE", comm_bytes=[4000.0, NAN], duration=[50.0, 50.0])
-    assert costs(unfold(graph, 1)) == ([1000, 1000], [8000, 8000])
-
-
-def test_a_job_of_times_alone_gets_no_costs():
-    unfolded = unfold(job("COMP", "COMP", duration=[50.0, 50.0]), 1)
-    assert costs(unfolded) == ([0, 0], [0, 0])
-    assert unfolded.repairs == {}
 
 
 def test_absurd_numbers_stay_within_what_a_simulator_runs():

@@ -1,7 +1,5 @@
 """Private words in the files of a release."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -116,7 +114,7 @@ def test_operators_of_workloads_lose_layer_and_micro_batch(name, public):
     assert clean.traces[0].names() == ["COMP" if public == OTHER else public]
 
 
-def test_number_formats_are_no_private_words_and_stay_where_they_are_stated() -> None:
+def test_number_formats_are_no_private_words_and_stay_where_they_are_stated():
     stated = tuple(
         Attribute(name, Wire.STRING, word)
         for name, word in (("dtype", "bfloat16"), ("model", "acme-7b"))
@@ -154,14 +152,14 @@ def named(*names: str) -> Workload:
     return Workload((build_trace(nodes),))
 
 
-def test_private_words_are_those_that_anonymizing_takes_out() -> None:
+def test_private_words_are_those_that_anonymizing_takes_out():
     found = private_strings(named("aten::mm", "acme_flash_v7_kernel"))
     assert "acme_flash_v7_kernel" in found
     assert "aten::mm" not in found
     assert not private_strings(workload([comp(0, 1)])) & {"comp", "aten::mm"}
 
 
-def test_words_are_found_in_text_names_of_files_and_traces(tmp_path: Path) -> None:
+def test_words_are_found_in_text_names_of_files_and_traces(tmp_path):
     (tmp_path / "report.html").write_text("<p>as in runs/acme-gpt_77b/3</p>")
     (tmp_path / "acme-gpt_77b.csv").write_text("name\n")
     write_workload(named("aten::mm", "acme_kernel_9"), tmp_path / "job")
@@ -178,13 +176,13 @@ def test_words_are_found_in_text_names_of_files_and_traces(tmp_path: Path) -> No
     assert sentence == "job.0.et: holds 'acme_kernel_9', a word of the private traces."
 
 
-def test_a_word_inside_a_path_is_found(tmp_path: Path) -> None:
+def test_a_word_inside_a_path_is_found(tmp_path):
     (tmp_path / "a.json").write_text('{"at": "/data/acme_77/run.et", "b": "with acme_78."}')
     found = {one.word for one in find_leaked_strings(tmp_path, ["acme_77", "acme_78", "acme_79"])}
     assert found == {"acme_77", "acme_78"}
 
 
-def test_an_archive_is_searched_or_refused_but_never_passed_over(tmp_path: Path) -> None:
+def test_an_archive_is_searched_or_refused_but_never_passed_over(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", words=np.array(["acme_77"]), acme_78=np.zeros(2))
     assert {one.word for one in find_leaked_strings(tmp_path, ["acme_78"])} == {"acme_78"}
     path = tmp_path / "a.npz"
@@ -194,7 +192,7 @@ def test_an_archive_is_searched_or_refused_but_never_passed_over(tmp_path: Path)
         list(find_leaked_strings(tmp_path, ["acme_78"]))
 
 
-def test_plain_words_and_numbers_are_no_evidence_in_prose(tmp_path: Path) -> None:
+def test_plain_words_and_numbers_are_no_evidence_in_prose(tmp_path):
     (tmp_path / "report.html").write_text("training jobs of 2048 nodes")
     assert not list(find_leaked_strings(tmp_path, ["training", "2048", "jobs", "of"]))
 
@@ -230,7 +228,7 @@ def secret_workload() -> Workload:
     return Workload((sender, receiver), {"8812": (0, 1)}, SECRET)
 
 
-def test_no_private_byte_remains() -> None:
+def test_no_private_byte_remains():
     clean, _ = scrub(secret_workload())
     data = b"".join(map(encode_trace, clean.traces))
     for word in (SECRET, "doc", "Größe", "8812", "host", "doubles"):
@@ -239,7 +237,7 @@ def test_no_private_byte_remains() -> None:
     assert SECRET not in clean.source
 
 
-def test_structure_durations_and_communication_remain() -> None:
+def test_structure_durations_and_communication_remain():
     clean, _ = scrub(secret_workload())
     first = clean.traces[0]
     assert first.names() == ["COMP", "aten::mm", "COMM_COLL", "COMM_SEND"]
@@ -252,7 +250,7 @@ def test_structure_durations_and_communication_remain() -> None:
     assert match_communication(clean).mismatches == ()
 
 
-def test_report_says_what_went() -> None:
+def test_report_says_what_went():
     _, report = scrub(secret_workload())
     assert report.replaced_names == 5
     assert report.kept_names == 1
@@ -283,20 +281,20 @@ def numbered(streams: list[int], priorities: list[int]) -> Workload:
     return Workload((build_trace(nodes, version="1.0.0"),), {}, "numbered")
 
 
-def test_streams_are_counted_anew_and_priorities_keep_their_order_alone() -> None:
+def test_streams_are_counted_anew_and_priorities_keep_their_order_alone():
     clean, report = scrub(numbered([140211, 7, 140211, 20], [-99, 1000, 5, -99]))
     assert clean.traces[0].integers("stream")[0].tolist() == [0, 1, 0, 2]
     assert clean.traces[0].integers("comm_priority")[0].tolist() == [0, 2, 1, 0]
     assert (report.renumbered_streams, report.renumbered_priorities) == (3, 3)
 
 
-def test_scrubbing_twice_changes_nothing() -> None:
+def test_scrubbing_twice_changes_nothing():
     once, _ = scrub(secret_workload())
     twice, _ = scrub(once)
     assert [encode_trace(t) for t in twice.traces] == [encode_trace(t) for t in once.traces]
 
 
-def test_vocabulary_is_pytorchs_own() -> None:
+def test_vocabulary_is_pytorchs_own():
     names = public_operators()
     assert {"aten::mm", "aten::convolution_backward", "c10d::allreduce_"} <= names
     assert not any(name.startswith("#") for name in names)
@@ -307,9 +305,7 @@ def test_vocabulary_is_pytorchs_own() -> None:
     ["fsdp::all_gather_copy_in", "fsdp::chunk_cat", "fsdp::split_with_sizes_copy",
      "symm_mem::fused_all_gather_matmul", "c10d_functional::all_reduce"],
 )  # fmt: skip
-def test_operators_of_sharded_training_are_public_though_pytorch_registers_them_late(
-    name: str,
-) -> None:
+def test_operators_of_sharded_training_are_public_though_pytorch_registers_them_late(name):
     assert name in public_operators()
     clean, _ = scrub(Workload((build_trace([comp_trace_examples(1, name=name)]),)))
     assert clean.traces[0].names() == [name]
@@ -326,7 +322,7 @@ def test_operators_of_sharded_training_are_public_though_pytorch_registers_them_
         (Wire.UNSET, None),
     ],
 )
-def test_a_group_name_that_is_neither_text_nor_integer_goes(wire: int, value: object) -> None:
+def test_a_group_name_that_is_neither_text_nor_integer_goes(wire, value):
     node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("pg_name", wire, value),))
     clean, report = scrub(Workload((build_trace([node]),)))
     assert report.removed_attributes == {"pg_name": 1}
@@ -334,7 +330,7 @@ def test_a_group_name_that_is_neither_text_nor_integer_goes(wire: int, value: ob
 
 
 @pytest.mark.parametrize(("wire", "value"), [(Wire.INT64, 77), (Wire.STRING, "77")])
-def test_a_group_keeps_the_type_of_its_name(wire: int, value: object) -> None:
+def test_a_group_keeps_the_type_of_its_name(wire, value):
     node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("pg_name", wire, value),))
     clean, _ = scrub(Workload((build_trace([node]),), {"5": (0,), "77": (0,)}))
     trace = clean.traces[0]
@@ -342,7 +338,7 @@ def test_a_group_keeps_the_type_of_its_name(wire: int, value: object) -> None:
     assert dict(clean.groups) == {"1": (0,), "2": (0,)}
 
 
-def test_groups_that_nobody_described_are_counted_on_and_the_world_keeps_its_name() -> None:
+def test_groups_that_nobody_described_are_counted_on_and_the_world_keeps_its_name():
     nodes = [
         coll(0, group="secret"),
         coll(1, group="0"),
@@ -354,7 +350,7 @@ def test_groups_that_nobody_described_are_counted_on_and_the_world_keeps_its_nam
     assert report.renamed_groups == 2
 
 
-def test_tags_get_one_number_on_all_ranks() -> None:
+def test_tags_get_one_number_on_all_ranks():
     """Else a send and its receive would no longer match."""
     first = build_trace([message(0, NodeType.COMM_SEND, 1, tag=900)])
     second = build_trace(
@@ -366,7 +362,7 @@ def test_tags_get_one_number_on_all_ranks() -> None:
     assert report.renumbered_tags == 2
 
 
-def test_nodes_are_numbered_in_program_order_and_names_lose_call_numbers() -> None:
+def test_nodes_are_numbered_in_program_order_and_names_lose_call_numbers():
     nodes = [
         comp_trace_examples(70, 5, name="aten::add(3)"),
         comp_trace_examples(5, name="my_model.layer1"),
@@ -401,9 +397,7 @@ def test_nodes_are_numbered_in_program_order_and_names_lose_call_numbers() -> No
         ("rank_of_alice", Wire.INT64, 3, False),
     ],
 )
-def test_what_may_stay_is_told_by_name_and_kind_of_value(
-    name: str, wire: int, value: object, stays: bool
-) -> None:
+def test_what_may_stay_is_told_by_name_and_kind_of_value(name, wire, value, stays):
     node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute(name, wire, value, "doc"),))
     clean, report = scrub(Workload((build_trace([node]),)))
     trace = clean.traces[0]
@@ -413,21 +407,21 @@ def test_what_may_stay_is_told_by_name_and_kind_of_value(
         assert (found.value, found.doc) == (value, "")  # a doc string may say anything
 
 
-def test_ranks_that_share_a_trace_share_the_clean_one() -> None:
+def test_ranks_that_share_a_trace_share_the_clean_one():
     trace = build_trace([comp_trace_examples(0)])
     clean, report = scrub(Workload((trace, trace)))
     assert clean.traces[0] is clean.traces[1]
     assert report.renumbered_nodes == 1
 
 
-def test_faulty_dependencies_are_refused() -> None:
+def test_faulty_dependencies_are_refused():
     with pytest.raises(TraceError, match="node 1 depends on node 9"):
         scrub(Workload((build_trace([comp_trace_examples(1, 9)]),)))
 
 
 @tried(40)
 @given(st.integers(0, 2**32 - 1))
-def test_the_graph_stays_whatever_the_ids_and_names(seed: int) -> None:
+def test_the_graph_stays_whatever_the_ids_and_names(seed):
     """Layers, widths, edges and the durations on them are those of the trace before."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 12))

@@ -35,11 +35,7 @@ def test_what_too_few_graphs_show_is_left_out():
     assert parents.multisets == (((),), ((0,),), ((0,),))
     assert children.multisets == (((1, 2),), ((),), ((),))
     _, children = neighbor_kinds([FORK, FORK, CHAIN], 3, needed=1)
-    assert children.multisets == (
-        ((1,), (1, 2)),
-        ((), (2,)),
-        ((),),
-    )
+    assert children.multisets == (((1,), (1, 2)), ((), (2,)), ((),))
 
 
 def test_neighbors_count_up_to_many_and_too_many_kinds_at_once_have_no_list():

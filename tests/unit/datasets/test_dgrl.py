@@ -64,7 +64,7 @@ def time(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_multipliers_keep_the_parts_and_the_labels_of_nodes(sr: Path) -> None:
+def test_multipliers_keep_the_parts_and_the_labels_of_nodes(sr):
     data = ld.load_dataset(sr)
     assert {part: len(dags) for part, dags in data.graphs.items()} == {
         "train": 1,
@@ -82,7 +82,7 @@ def test_multipliers_keep_the_parts_and_the_labels_of_nodes(sr: Path) -> None:
             load_dgrl(sr, **options)
 
 
-def test_a_timing_graph_has_nets_cells_and_the_least_slack_of_an_endpoint(time: Path) -> None:
+def test_a_timing_graph_has_nets_cells_and_the_least_slack_of_an_endpoint(time):
     data = ld.load_dataset(time)
     assert list(data.schema.edge_types) == ["net", "cell"]
     assert [len(data.graphs[part]) for part in ("train", "val", "test")] == [3, 1, 2]
@@ -97,7 +97,7 @@ def test_a_timing_graph_has_nets_cells_and_the_least_slack_of_an_endpoint(time: 
         load_dgrl(time, label="slack")
 
 
-def test_slacks_may_be_packed_and_of_several_corners(time: Path) -> None:
+def test_slacks_may_be_packed_and_of_several_corners(time):
     for name in CIRCUITS:
         path = time / name / "raw" / "node-label-setup-slack.csv"
         path.unlink()
@@ -117,9 +117,7 @@ def test_slacks_may_be_packed_and_of_several_corners(time: Path) -> None:
         ({"num_node_list": ["2", "1"]}, "speak of 2"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(
-    time: Path, tables: dict[str, list[str]], said: str
-) -> None:
+def test_tables_that_do_not_fit_are_refused(time, tables, said):
     write(time / "usb" / "raw", **tables)
     with pytest.raises(DataError, match=said):
         load_dgrl(time)
@@ -139,7 +137,7 @@ def amp(tmp_path: Path) -> Path:
     )
 
 
-def test_an_amplifier_has_sub_circuits_and_a_gain(amp: Path) -> None:
+def test_an_amplifier_has_sub_circuits_and_a_gain(amp):
     data = ld.load_dataset(amp)
     graphs = [dag for part in data.graphs.values() for dag in part]
     assert len(graphs) == 12
@@ -149,14 +147,14 @@ def test_an_amplifier_has_sub_circuits_and_a_gain(amp: Path) -> None:
     ]
 
 
-def test_another_figure_can_be_the_label(amp: Path) -> None:
+def test_another_figure_can_be_the_label(amp):
     data = load_dgrl(amp, label="bw", num_graphs=10)
     assert {g.conditions.get("label") for g in data.graphs["train"]} <= {2.0, None}
     with pytest.raises(DataError, match="no label 'cortex'; known are gain, pm, bw, fom"):
         load_dgrl(amp, label="cortex")
 
 
-def test_tables_of_amplifiers_that_do_not_fit_are_refused(amp: Path) -> None:
+def test_tables_of_amplifiers_that_do_not_fit_are_refused(amp):
     write(amp, node_feat=["1,2"] * 36)
     with pytest.raises(DataError, match="has 2 columns, but AMP has 3"):
         load_dgrl(amp)
@@ -171,7 +169,7 @@ def test_tables_of_amplifiers_that_do_not_fit_are_refused(amp: Path) -> None:
         load_dgrl(amp)
 
 
-def test_hls_graphs_lose_the_edges_that_go_back(tmp_path: Path) -> None:
+def test_hls_graphs_lose_the_edges_that_go_back(tmp_path):
     folder = write(
         tmp_path,
         num_node_list=["2"] * 12,
@@ -191,7 +189,7 @@ def test_hls_graphs_lose_the_edges_that_go_back(tmp_path: Path) -> None:
         load_dgrl(folder)
 
 
-def test_amp_as_published(shared_data: Path) -> None:
+def test_amp_as_published(shared_data):
     data = load_dgrl(shared_data / "flowgraphs" / "dgrl_amp", num_graphs=300)
     assert sum(map(len, data.graphs.values())) == 300
 
@@ -293,30 +291,30 @@ def family_tables(folder: Path, nodes: str = "3\n2\n", edges: str = "2\n1\n") ->
 
 
 @pytest.mark.parametrize("ending", PACKED)
-def test_a_table_is_read_however_it_is_packed(tmp_path: Path, ending: str) -> None:
+def test_a_table_is_read_however_it_is_packed(tmp_path, ending):
     (tmp_path / f"edge.csv{ending}").write_bytes(PACKED[ending](b"0,1\n1,2\n"))
     assert read_table(tmp_path, "edge", np.int64).tolist() == [[0, 1], [1, 2]]
 
 
-def test_a_single_column_is_a_matrix_and_rows_can_be_few(tmp_path: Path) -> None:
+def test_a_single_column_is_a_matrix_and_rows_can_be_few(tmp_path):
     (tmp_path / "x.csv").write_text("1\n2\n3\n")
     assert read_table(tmp_path, "x", np.float64).shape == (3, 1)
     assert read_table(tmp_path, "x", np.float64, max_rows=2).tolist() == [[1.0], [2.0]]
 
 
-def test_a_table_that_is_missing_is_named_with_its_endings(tmp_path: Path) -> None:
+def test_a_table_that_is_missing_is_named_with_its_endings(tmp_path):
     with pytest.raises(DataError, match=r"has no edge\.csv, \.csv\.gz or \.csv\.xz; download"):
         read_table(tmp_path, "edge", np.int64)
 
 
 @pytest.mark.parametrize("content", [b"1,2\n3\n", b"a,b\n", b"1.5\n", b"\xff\n", b"9" * 30 + b"\n"])
-def test_cells_of_another_kind_are_refused_with_the_file(tmp_path: Path, content: bytes) -> None:
+def test_cells_of_another_kind_are_refused_with_the_file(tmp_path, content):
     (tmp_path / "edge.csv").write_bytes(content)
     with pytest.raises(DataError, match=r"edge\.csv: cannot be read \(.*\); download it again"):
         read_table(tmp_path, "edge", np.int64)
 
 
-def test_sizes_are_those_of_the_first_graphs(tmp_path: Path) -> None:
+def test_sizes_are_those_of_the_first_graphs(tmp_path):
     family_tables(tmp_path)
     every, first = Sizes.from_folder(tmp_path, None), Sizes.from_folder(tmp_path, 1)
     assert (every.nodes_B.tolist(), every.edges_B.tolist()) == ([3, 2], [2, 1])
@@ -324,13 +322,13 @@ def test_sizes_are_those_of_the_first_graphs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -2])
-def test_a_number_of_graphs_below_one_is_refused(tmp_path: Path, count: int) -> None:
+def test_a_number_of_graphs_below_one_is_refused(tmp_path, count):
     with pytest.raises(DataError, match=f"'num_graphs' must be at least 1, found {count}"):
         Sizes.from_folder(family_tables(tmp_path), count)
 
 
 @pytest.mark.parametrize(("nodes", "edges"), [("3\n-2\n", "2\n1\n"), ("3\n2\n", "-1\n1\n")])
-def test_negative_sizes_are_refused(tmp_path: Path, nodes: str, edges: str) -> None:
+def test_negative_sizes_are_refused(tmp_path, nodes, edges):
     with pytest.raises(DataError, match="a number of nodes or edges is negative"):
         Sizes.from_folder(family_tables(tmp_path, nodes, edges), None)
 
@@ -340,9 +338,7 @@ def test_negative_sizes_are_refused(tmp_path: Path, nodes: str, edges: str) -> N
     [(3, 5, 3), (2, 4, 3), (2, 5, 4)],
     ids=["labels", "nodes", "edges"],
 )
-def test_tables_that_disagree_are_told_with_all_figures(
-    tmp_path: Path, labels: int, nodes: int, edges: int
-) -> None:
+def test_tables_that_disagree_are_told_with_all_figures(tmp_path, labels, nodes, edges):
     sizes = Sizes.from_folder(family_tables(tmp_path), None)
     told = (
         f"speak of 2, 2 and {labels} graphs with 5 nodes and 3 edges, but hold {nodes} and {edges}"
@@ -351,7 +347,7 @@ def test_tables_that_disagree_are_told_with_all_figures(
         sizes.require(tmp_path, labels, nodes, edges)
 
 
-def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
+def test_lists_of_different_lengths_are_refused(tmp_path):
     sizes = Sizes.from_folder(family_tables(tmp_path, edges="3\n"), None)
     with pytest.raises(DataError, match="speak of 2, 1 and 2 graphs"):
         sizes.require(tmp_path, labels=2, nodes=5, edges=3)
@@ -359,6 +355,6 @@ def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
 
 @tried(30)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=20))
-def test_edges_are_kept_once_in_order(pairs: list[tuple[int, int]]) -> None:
+def test_edges_are_kept_once_in_order(pairs):
     edges_2E = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     assert list(map(tuple, distinct_edges(edges_2E).T.tolist())) == sorted(set(pairs))

@@ -56,7 +56,7 @@ def _columns(batch: DAGBatch) -> list[torch.Tensor]:
 
 
 @pytest.mark.usefixtures("as_embedded")
-def test_a_kept_data_set_is_the_one_that_was_read(entries, folder, builds) -> None:
+def test_a_kept_data_set_is_the_one_that_was_read(entries, folder, builds):
     first, second = load_corpus(folder), load_corpus(folder)
     assert len(builds) == 1
     assert second.schema == first.schema
@@ -74,9 +74,7 @@ def test_a_kept_data_set_is_the_one_that_was_read(entries, folder, builds) -> No
 
 
 @pytest.mark.usefixtures("as_embedded")
-def test_other_settings_files_and_damaged_entries_are_read_anew(
-    entries, folder, builds, tmp_path
-) -> None:
+def test_other_settings_files_and_damaged_entries_are_read_anew(entries, folder, builds, tmp_path):
     load_corpus(folder)
     load_corpus(folder, num_bins=8)
     assert len(builds) == 2

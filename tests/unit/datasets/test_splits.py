@@ -44,7 +44,7 @@ def split(train: str, val: str, test: str) -> SplitFingerprint:
     return GraphDataset.build("toy", "flow", parts).split
 
 
-def test_a_hash_does_not_depend_on_the_order_of_nodes_nor_on_conditions() -> None:
+def test_a_hash_does_not_depend_on_the_order_of_nodes_nor_on_conditions():
     sizes = [1.0, 2.0, float("nan"), -0.0]
     first = content_hash(diamond([0, 1, 2, 3], sizes))
     assert content_hash(diamond([2, 0, 3, 1], [1.0, 2.0, float("nan"), 0.0])) == first
@@ -62,47 +62,47 @@ def test_a_hash_does_not_depend_on_the_order_of_nodes_nor_on_conditions() -> Non
         {"edge_index_2E": np.array([(0, 1), (0, 2), (1, 3), (1, 2)]).T},
     ],
 )
-def test_a_hash_depends_on_words_numbers_names_and_edges(changed: dict) -> None:
+def test_a_hash_depends_on_words_numbers_names_and_edges(changed):
     graph = diamond([0, 1, 2, 3], [1.0, 2.0, 3.0, 4.0])
     assert content_hash(replace(graph, **changed)) != content_hash(graph)
 
 
-def test_a_graph_in_another_part_is_another_split() -> None:
+def test_a_graph_in_another_part_is_another_split():
     whole = split("aa ab bb", "ba", "bab")
     assert whole.differing(split("aa ab", "ba", "bab bb")) == ("train", "test")
     assert whole.differing(split("aa ab bb", "ba", "bab")) == ()
 
 
-def test_the_number_of_equal_graphs_counts() -> None:
+def test_the_number_of_equal_graphs_counts():
     assert split("aa ab ab", "ba", "bab").differing(split("aa aa ab", "ba", "bab")) == ("train",)
 
 
-def test_no_digest_is_of_a_graph_alone() -> None:
+def test_no_digest_is_of_a_graph_alone():
     one = split("aa", "aa", "aa")
     # The same graph in another part has another digest, and none of them is its hash.
     assert len({one.train, one.val, one.test}) == 3
     assert content_hash(chain("aa", "aa")).split()[0] not in "".join(one.to_dict().values())
 
 
-def test_an_empty_part_has_no_digest() -> None:
+def test_an_empty_part_has_no_digest():
     assert split("aa ab", "", "bab").val == ""
 
 
-def test_plain_data_comes_back_and_anything_else_is_no_fingerprint() -> None:
+def test_plain_data_comes_back_and_anything_else_is_no_fingerprint():
     whole = split("aa ab", "ba", "bab")
     assert SplitFingerprint.from_dict(whole.to_dict()) == whole
     for other in (None, 3, {}, {"train": "a", "val": "b"}, {"train": 1, "val": "b", "test": "c"}):
         assert SplitFingerprint.from_dict(other) is None
 
 
-def test_another_split_is_refused_with_the_parts_that_differ() -> None:
+def test_another_split_is_refused_with_the_parts_that_differ():
     learned = split("aa ab bb", "ba", "bab")
     require_same_split(learned, split("bb aa ab", "ba", "bab"), model="m", data="d")
     with pytest.raises(UsageError, match=r"the training and test graphs differ.*held out here"):
         require_same_split(learned, split("aa ab", "ba", "bab bb"), model="m", data="d")
 
 
-def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> None:
+def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository):
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 
     loaded = load_checkpoint(checkpoint_path("pretrained"))
@@ -112,7 +112,7 @@ def test_the_shipped_checkpoint_names_the_split_of_the_corpus(repository) -> Non
 
 
 @pytest.mark.slow
-def test_the_shipped_checkpoint_was_trained_on_the_split_of_the_corpus(repository) -> None:
+def test_the_shipped_checkpoint_was_trained_on_the_split_of_the_corpus(repository):
     from layerdag.datasets.corpus import load_corpus
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
 
@@ -144,20 +144,23 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order():
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (20, [16, 2, 2])]
+    ("count", "choice", "sizes"),
+    [
+        # Few graphs are for training, then val, then test.
+        (1, {}, [1, 0, 0]),
+        (2, {}, [1, 1, 0]),
+        (3, {}, [1, 1, 1]),
+        (20, {}, [16, 2, 2]),
+        # Small folders hold out enough to judge.
+        (1, {"sizes": has_enough_held_out}, [1, 0, 0]),
+        (3, {"sizes": has_enough_held_out}, [1, 1, 1]),
+        (12, {"sizes": has_enough_held_out}, [8, 2, 2]),
+        (32, {"sizes": has_enough_held_out}, [20, 6, 6]),
+        (30, {"sizes": held_out_fraction(0.4)}, [18, 6, 6]),
+    ],
 )
-def test_few_graphs_are_for_training_then_val_then_test(count, sizes):
-    parts = split_graphs([chain(word, word) for word in WORDS[:count]], seed=0)
-    assert [len(graphs) for graphs in parts.values()] == sizes
-
-
-@pytest.mark.parametrize(
-    ("count", "sizes"),
-    [(1, [1, 0, 0]), (3, [1, 1, 1]), (12, [8, 2, 2]), (32, [20, 6, 6])],
-)
-def test_small_folders_hold_out_enough_to_judge(count, sizes):
-    graphs = [chain(word, word) for word in WORDS[:count]]
-    parts = split_graphs(graphs, seed=0, sizes=has_enough_held_out)
+def test_parts_have_the_sizes_of_the_choice(count, choice, sizes):
+    parts = split_graphs([chain(word, word) for word in WORDS[:count]], seed=0, **choice)
     assert [len(graphs) for graphs in parts.values()] == sizes
 
 
@@ -168,12 +171,6 @@ def test_from_a_hundred_graphs_on_a_tenth_each_is_held_out(count):
 
 def test_ten_graphs_each_are_held_out_of_fifty():
     assert has_enough_held_out(50) == has_enough_held_out(99) == (10, 10)
-
-
-def test_a_share_of_held_out_graphs_may_be_chosen():
-    graphs = [chain(word, word) for word in WORDS[:30]]
-    parts = split_graphs(graphs, seed=0, sizes=held_out_fraction(0.4))
-    assert [len(graphs) for graphs in parts.values()] == [18, 6, 6]
 
 
 def test_graphs_that_the_label_file_does_not_name_are_for_training():

@@ -11,12 +11,7 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import AttributeView, Goal
-from layerdag.evaluation.similarity import (
-    QualityReport,
-    compare,
-    compare_by_depth,
-    histograms_of,
-)
+from layerdag.evaluation.similarity import QualityReport, compare, compare_by_depth, histograms_of
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 

@@ -254,41 +254,32 @@ def edges(graph: AttributedGraph) -> list[str]:
     return sorted(f"{names[s]}{names[t]}" for s, t in graph.edge_index_2E.T.tolist())
 
 
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [
-        ("data", ["a0b0", "a1b1", "a2b2"]),
-        ("data first", ["a0b0"]),
-        ("data last", ["a2b2"]),
-        ("data not first", ["a1b1", "a2b2"]),
-        ("data not last", ["a0b0", "a1b1"]),
-        ("data deeper", ["a0b1", "a1b2"]),
-        ("data shallower", ["a1b0", "a2b1"]),
-        ("data deeper reversed", ["b0a1", "b1a2"]),
-        ("data shallower reversed", ["b1a0", "b2a1"]),
-    ],
-)
-def test_edges_inside_blocks(word, found):
-    assert edges(unrolled(pair((word,), ["inside"] * 2, 3), KINDS)) == found
+INSIDE, INTO, OUT_OF = ["inside"] * 2, ["outside", "inside"], ["inside", "outside"]
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "places", "found"),
     [
-        ("data", ["a0b0", "a0b1", "a0b2"]),
-        ("data first", ["a0b0"]),
-        ("data last", ["a0b2"]),
-        ("data not first", ["a0b1", "a0b2"]),
-        ("data not last", ["a0b0", "a0b1"]),
-        ("data deeper reversed", ["a0b0", "a0b1", "a0b2"]),
+        ("data", INSIDE, ["a0b0", "a1b1", "a2b2"]),
+        ("data first", INSIDE, ["a0b0"]),
+        ("data last", INSIDE, ["a2b2"]),
+        ("data not first", INSIDE, ["a1b1", "a2b2"]),
+        ("data not last", INSIDE, ["a0b0", "a1b1"]),
+        ("data deeper", INSIDE, ["a0b1", "a1b2"]),
+        ("data shallower", INSIDE, ["a1b0", "a2b1"]),
+        ("data deeper reversed", INSIDE, ["b0a1", "b1a2"]),
+        ("data shallower reversed", INSIDE, ["b1a0", "b2a1"]),
+        ("data", INTO, ["a0b0", "a0b1", "a0b2"]),
+        ("data first", INTO, ["a0b0"]),
+        ("data last", INTO, ["a0b2"]),
+        ("data not first", INTO, ["a0b1", "a0b2"]),
+        ("data not last", INTO, ["a0b0", "a0b1"]),
+        ("data deeper reversed", INTO, ["a0b0", "a0b1", "a0b2"]),
+        ("data last", OUT_OF, ["a2b0"]),
     ],
 )
-def test_edges_into_blocks(word, found):
-    assert edges(unrolled(pair((word,), ["outside", "inside"], 3), KINDS)) == found
-
-
-def test_edges_out_of_blocks():
-    assert edges(unrolled(pair(("data last",), ["inside", "outside"], 3), KINDS)) == ["a2b0"]
+def test_edges_inside_into_and_out_of_blocks(word, places, found):
+    assert edges(unrolled(pair((word,), places, 3), KINDS)) == found
 
 
 @pytest.mark.parametrize("word", ["data", "data first", "data deeper reversed"])

@@ -2,15 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import pytest
 import torch
-from random_graphs import random_dag
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
@@ -128,31 +124,25 @@ def test_a_word_is_one_of_the_choices_and_another_is_refused_with_them():
         require_choices("fast", "part", Choice(open="up"))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"attributes": ()},
-        {"attributes": (4, 0)},
-        {"edge_types": 0},
-        {"numeric_conditions": -1},
-        {"category_conditions": (3, 0)},
-    ],
-)
-def test_no_attribute_or_no_code_is_refused(changes):
-    with pytest.raises(ConfigError, match="at least one attribute, and positive numbers of codes"):
-        require_few(replace(SIZES, **changes))
+FEW = "at least one attribute, and positive numbers of codes"
+MANY = rf"{MAX_COLUMNS + 1} columns is refused; 1000 is the"
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "told"),
     [
-        {"attributes": (2,) * (MAX_COLUMNS + 1)},
-        {"numeric_conditions": MAX_COLUMNS + 1},
-        {"category_conditions": (2,) * (MAX_COLUMNS + 1)},
+        ({"attributes": ()}, FEW),
+        ({"attributes": (4, 0)}, FEW),
+        ({"edge_types": 0}, FEW),
+        ({"numeric_conditions": -1}, FEW),
+        ({"category_conditions": (3, 0)}, FEW),
+        ({"attributes": (2,) * (MAX_COLUMNS + 1)}, MANY),
+        ({"numeric_conditions": MAX_COLUMNS + 1}, MANY),
+        ({"category_conditions": (2,) * (MAX_COLUMNS + 1)}, MANY),
     ],
 )
-def test_too_many_columns_are_refused(changes):
-    with pytest.raises(ConfigError, match=rf"{MAX_COLUMNS + 1} columns is refused; 1000 is the"):
+def test_sizes_without_codes_or_with_too_many_columns_are_refused(changes, told):
+    with pytest.raises(ConfigError, match=told):
         require_few(replace(SIZES, **changes))
 
 
@@ -269,23 +259,6 @@ def test_a_model_without_weights_has_the_shapes_of_one_with_them(spec):
     for tensors in (DAGModel.state_dict, lambda m: dict(m.named_parameters())):
         expected = {name: (t.shape, t.dtype) for name, t in tensors(model).items()}
         assert {name: (t.shape, t.dtype) for name, t in tensors(bare).items()} == expected
-
-
-def test_models_without_weights_are_made_without_the_compiler_of_torch(tmp_path):
-    sizes = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
-    dag = random_dag(np.random.default_rng(0), [2, 3, 2], [4, 2], num_edge_types=2)
-    statistics = GraphStatistics.measure([dag], sizes)
-    specs = [ModelSpec(name, sizes, statistics).to_dict() for name in ("fast", "reference")]
-    (tmp_path / "specs.json").write_text(json.dumps(specs))
-    program = (
-        "import json, sys\n"
-        "from layerdag.models.base import ModelSpec, build_without_weights\n"
-        "for spec in json.load(open(sys.argv[1])):\n"
-        "    build_without_weights(ModelSpec.from_dict(spec))\n"
-        "sys.exit('torch._dynamo' in sys.modules or 'sympy' in sys.modules)\n"
-    )
-    words = (sys.executable, "-c", program, tmp_path / "specs.json")
-    assert subprocess.run(words).returncode == 0
 
 
 def test_an_unknown_model_is_refused_with_a_suggestion(sizes, statistics):

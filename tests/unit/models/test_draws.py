@@ -63,10 +63,7 @@ def test_draw_stays_in_range_at_the_ends():
     weights = torch.tensor([[0.2, 0.8], [0.2, 0.8]])
     assert sample_categorical(
         weights, torch.tensor([1e-300, 1 - 2.0**-53], dtype=torch.float64)
-    ).tolist() == [
-        0,
-        1,
-    ]
+    ).tolist() == [0, 1]
 
 
 def test_logits_invert_the_distribution_function():

@@ -4,12 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from small_models import (
-    SIZES,
-    request,
-    small_dags,
-    small_model,
-)
+from small_models import SIZES, request, small_dags, small_model
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.dag.partial import Gap, Prefix, Replacement

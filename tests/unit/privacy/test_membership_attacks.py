@@ -178,11 +178,7 @@ def test_scores_do_not_depend_on_the_order_of_samples(rng):
 
 
 def test_members_follow_their_graphs_when_the_training_set_is_reordered(rng):
-    train, held_out, made = (
-        alike(rng, 5),
-        alike(rng, 4),
-        alike(rng, 6),
-    )
+    train, held_out, made = (alike(rng, 5), alike(rng, 4), alike(rng, 6))
     first, second = AttackPool(train, held_out, made), AttackPool(train[::-1], held_out, made)
     for attack in (NearestSample, DensityRatio):
         here, there = (attack(pool).folds(pool.roles, 0)[0] for pool in (first, second))

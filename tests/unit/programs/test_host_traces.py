@@ -15,7 +15,7 @@ from trace_examples import pair_workload
 import layerdag as ld
 from layerdag.cli.commands.train import _tell_of_programs
 from layerdag.cli.main import main
-from layerdag.errors import DataError, LayerdagError
+from layerdag.errors import LayerdagError
 from layerdag.programs.sources import programs_in
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.pytorch.importer import import_host
@@ -73,27 +73,21 @@ def test_a_number_whose_place_the_optimizer_uses_again_stays_a_number(tmp_path):
     )
 
 
-def test_a_node_without_an_id_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ('"name": "x"', r"as .id., which is the number of a node"),
+        ('"id": 1, "name": "x"', "has no forward pass"),
+        (
+            '"id": 1, "name": "fsdp::all_gather_copy_in", "inputs": {}, "outputs": {}',
+            r"node 1 \(fsdp::all_gather_copy_in\) has no operator",
+        ),
+    ],
+)
+def test_a_host_trace_without_a_program_is_refused(tmp_path, node, told):
     path = tmp_path / "host.json"
-    path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"name": "x"}]}')
-    with pytest.raises(LayerdagError, match=r"as .id., which is the number of a node"):
-        ld.program(path)
-
-
-def test_a_file_without_a_forward_pass_is_refused(tmp_path):
-    path = tmp_path / "host.json"
-    path.write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}')
-    with pytest.raises(DataError, match="has no forward pass"):
-        ld.program(path)
-
-
-def test_fsdp_is_refused_with_the_operator(tmp_path):
-    path = tmp_path / "host.json"
-    path.write_text(
-        '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": '
-        '[{"id": 1, "name": "fsdp::all_gather_copy_in", "inputs": {}, "outputs": {}}]}'
-    )
-    with pytest.raises(LayerdagError, match=r"node 1 \(fsdp::all_gather_copy_in\) has no operator"):
+    path.write_text(f'{{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{{{node}}}]}}')
+    with pytest.raises(LayerdagError, match=told):
         ld.program(path)
 
 

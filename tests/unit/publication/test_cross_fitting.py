@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,13 +36,13 @@ from layerdag.publication.cross_fitting import (
     split_jobs,
 )
 from layerdag.publication.pages import held_out_alike
-from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings, read_jobs
+from layerdag.publication.settings import FOLDS, ReleaseSettings, read_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 
 
-def test_as_few_runs_are_held_out_as_an_attack_needs() -> None:
+def test_as_few_runs_are_held_out_as_an_attack_needs():
     for runs in (1000, 5000):
         held = choose_held_out(runs)
         assert chance_half_width(runs - held, held) <= MARGIN
@@ -52,11 +51,11 @@ def test_as_few_runs_are_held_out_as_an_attack_needs() -> None:
 
 
 @pytest.mark.parametrize(("runs", "held"), [(8, 3), (32, 13), (100, 40), (500, 200)])
-def test_of_few_runs_two_fifths_are_held_out(runs: int, held: int) -> None:
+def test_of_few_runs_two_fifths_are_held_out(runs, held):
     assert choose_held_out(runs) == held
 
 
-def test_the_number_of_runs_for_membership_is_the_least_one() -> None:
+def test_the_number_of_runs_for_membership_is_the_least_one():
     found = runs_for_membership()
     for runs, enough in ((found, True), (found - 5, False)):
         held = round(0.4 * runs)
@@ -64,13 +63,13 @@ def test_the_number_of_runs_for_membership_is_the_least_one() -> None:
 
 
 @pytest.mark.parametrize(("folds", "runs"), [(2, 258), (3, 194), (5, 162), (10, 144)])
-def test_cross_fitting_needs_fewer_runs(folds: int, runs: int) -> None:
+def test_cross_fitting_needs_fewer_runs(folds, runs):
     assert runs_for_cross_fitting(folds) == runs
     assert folded_half_width(runs, folds) <= MARGIN < folded_half_width(runs - 1, folds)
     assert runs < runs_for_membership()
 
 
-def test_copies_of_a_run_are_in_one_part_and_the_order_does_not_matter(tmp_path: Path) -> None:
+def test_copies_of_a_run_are_in_one_part_and_the_order_does_not_matter(tmp_path):
     folder = write_jobs(tmp_path / "traces", 12, start=20)
     for seed in range(20, 32):
         data = (folder / f"secretproj-{seed}.0.et").read_bytes()
@@ -134,7 +133,7 @@ def of_programs(sizes: Sequence[int]) -> FoundJobs:
 
 
 @pytest.mark.parametrize("sizes", [[3] * 10, [1, 2, 3, 4, 5, 6, 7, 8], [12, *[2] * 9]])
-def test_whole_programs_are_held_out(sizes: list[int]) -> None:
+def test_whole_programs_are_held_out(sizes):
     jobs = of_programs(sizes)
     assert jobs.num_programs == len(sizes)
     for seed in range(5):
@@ -152,7 +151,7 @@ def test_whole_programs_are_held_out(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[6] * 5, [40, *[1] * 7]])
-def test_runs_of_programs_that_cannot_be_held_out_whole_are_warned_of(sizes: list[int]) -> None:
+def test_runs_of_programs_that_cannot_be_held_out_whole_are_warned_of(sizes):
     jobs = of_programs(sizes)
     parts = split_jobs(jobs, 0)
     held = len(parts["val"]) + len(parts["test"])
@@ -165,7 +164,7 @@ def test_runs_of_programs_that_cannot_be_held_out_whole_are_warned_of(sizes: lis
 
 
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=6), st.integers(0, 1000))
-def test_every_family_is_held_out_as_often_as_the_others(sizes: list[int], seed: int) -> None:
+def test_every_family_is_held_out_as_often_as_the_others(sizes, seed):
     families = [f"family-{i}" for i, size in enumerate(sizes) for _ in range(size)]
     if len(families) < LEAST_RUNS:
         families += ["more"] * LEAST_RUNS
@@ -181,7 +180,7 @@ def test_every_family_is_held_out_as_often_as_the_others(sizes: list[int], seed:
         assert abs(found - count * len(held) / len(families)) < 3  # two blocks at its ends
 
 
-def test_every_run_is_held_out_in_some_split_as_often_as_any_other() -> None:
+def test_every_run_is_held_out_in_some_split_as_often_as_any_other():
     jobs = jobs_of(["a"] * 7 + ["b"] * 3 + [""] * 10)
     seeds = 200
     times = Counter(
@@ -195,7 +194,7 @@ def test_every_run_is_held_out_in_some_split_as_often_as_any_other() -> None:
     assert all(abs(count / seeds - 0.4) < 0.2 for count in times.values())
 
 
-def test_without_families_like_programs_stand_next_to_each_other() -> None:
+def test_without_families_like_programs_stand_next_to_each_other():
     kinds = [("aten::mm", "aten::add"), ("aten::convolution", "aten::relu")]
     graphs = []
     for i in range(12):
@@ -208,7 +207,7 @@ def test_without_families_like_programs_stand_next_to_each_other() -> None:
     assert kind in ([0] * 6 + [1] * 6, [1] * 6 + [0] * 6)
 
 
-def test_needs_say_what_is_too_few(tmp_path: Path) -> None:
+def test_needs_say_what_is_too_few(tmp_path):
     folder = write_jobs(tmp_path / "traces", 20)
     data = dataset_of(read_jobs(ReleaseSettings(folder, tmp_path / "out")), 0)
     membership, similarity, usefulness = needs_of(data, 20, [True] * len(data.held_out))
@@ -232,7 +231,7 @@ def plain(settings: ReleaseSettings) -> ReleaseSettings:
     return replace(settings, num=10, with_weights=False)
 
 
-def test_like_runs_are_spread_over_folds_and_stay_together(jobs: FoundJobs) -> None:
+def test_like_runs_are_spread_over_folds_and_stay_together(jobs):
     again = replace(jobs, graphs=jobs.graphs * 2, runs=jobs.runs * 2)
     fold_of = _cross_fit.fold_of_runs(again, 5, seed=0)
     assert set(fold_of) == set(jobs.runs)
@@ -241,9 +240,7 @@ def test_like_runs_are_spread_over_folds_and_stay_together(jobs: FoundJobs) -> N
     assert fold_of != _cross_fit.fold_of_runs(again, 5, seed=1)
 
 
-def test_every_run_is_held_out_once_and_a_stopped_call_goes_on(
-    jobs: FoundJobs, plain: ReleaseSettings, work: PrivateWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_run_is_held_out_once_and_a_stopped_call_goes_on(jobs, plain, work, monkeypatch):
     seen: list[GraphDataset] = []
 
     def taught(settings: object, data: GraphDataset, *_: object) -> Any:
@@ -274,9 +271,7 @@ def test_every_run_is_held_out_once_and_a_stopped_call_goes_on(
     assert [a.auc for a in again.attacks] == [a.auc for a in found.attacks]
 
 
-def test_a_generator_that_repeats_training_graphs_is_caught(
-    jobs: FoundJobs, plain: ReleaseSettings, work: PrivateWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generator_that_repeats_training_graphs_is_caught(jobs, plain, work, monkeypatch):
     seen: list[GraphDataset] = []
 
     def copies(
@@ -319,8 +314,8 @@ def test_a_generator_that_repeats_training_graphs_is_caught(
 
 
 def test_folds_are_trained_where_the_budget_allows_or_they_are_asked_for(
-    jobs: FoundJobs, plain: ReleaseSettings, work: PrivateWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    jobs, plain, work, monkeypatch
+):
     asked: list[tuple[int, float]] = []
 
     def noted(_: object, __: object, ___: object, folds: int, seconds: float, ____: object) -> None:
@@ -358,7 +353,7 @@ def test_folds_are_trained_where_the_budget_allows_or_they_are_asked_for(
     assert len(asked) == count
 
 
-def test_folds_have_enough_runs_to_compare_with() -> None:
+def test_folds_have_enough_runs_to_compare_with():
     assert [_cross_fit.usual_folds(runs) for runs in (8, 16, 31, 40, 400)] == [2, 2, 3, 5, 5]
 
 
@@ -371,7 +366,7 @@ def folded(auc: float, verdict: Verdict) -> CrossFit:
     return CrossFit(5, 31, 100, (shown,), 9.0)
 
 
-def test_what_was_told_and_what_was_not_is_said(tmp_path: Path) -> None:
+def test_what_was_told_and_what_was_not_is_said(tmp_path):
     fine = folded(0.51, Verdict.CHANCE)
     assert fine.told() == (
         "cross-fitted over 5 folds of 31 runs, 100 samples of each: largest AUROC 0.51 "

@@ -51,7 +51,7 @@ def back(path: Path, batch: Sequence[GeneratedGraph]) -> list[GeneratedGraph]:
     return read_batch(path, DATA.schema)
 
 
-def test_samples_come_back_with_seed_name_conditions_and_codes(tmp_path: Path) -> None:
+def test_samples_come_back_with_seed_name_conditions_and_codes(tmp_path):
     for one, again in zip(samples(), back(tmp_path / "b.npz", samples()), strict=True):
         assert (again.seed, again.name, again.truncated) == (one.seed, one.name, one.truncated)
         assert again.dag.conditions == one.dag.conditions
@@ -61,12 +61,12 @@ def test_samples_come_back_with_seed_name_conditions_and_codes(tmp_path: Path) -
         assert again.schema is DATA.schema
 
 
-def test_names_are_those_of_the_seeds_whatever_they_were(tmp_path: Path) -> None:
+def test_names_are_those_of_the_seeds_whatever_they_were(tmp_path):
     named = [replace(sample, name="another") for sample in samples()]
     assert [s.name for s in back(tmp_path / "b.npz", named)] == ["drawn-40", "drawn-41", "drawn-42"]
 
 
-def test_numbers_come_back_for_the_samples_that_have_them(tmp_path: Path) -> None:
+def test_numbers_come_back_for_the_samples_that_have_them(tmp_path):
     first, *others = samples()
     own = replace(first, numbers={"kind": np.array([1.5, np.nan])})
     found = back(tmp_path / "b.npz", [own, *others])
@@ -74,18 +74,18 @@ def test_numbers_come_back_for_the_samples_that_have_them(tmp_path: Path) -> Non
     assert [dict(sample.numbers) for sample in found[1:]] == [{}, {}]
 
 
-def test_an_empty_batch_is_a_batch(tmp_path: Path) -> None:
+def test_an_empty_batch_is_a_batch(tmp_path):
     assert back(tmp_path / "b.npz", []) == []
 
 
-def test_a_batch_takes_the_place_of_an_older_one_and_leaves_no_draft(tmp_path: Path) -> None:
+def test_a_batch_takes_the_place_of_an_older_one_and_leaves_no_draft(tmp_path):
     back(tmp_path / "b.npz", samples())
     assert len(back(tmp_path / "b.npz", samples()[:1])) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["b.npz"]
 
 
 @pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
-def test_a_file_that_was_cut_off_is_noticed(tmp_path: Path, keep: float) -> None:
+def test_a_file_that_was_cut_off_is_noticed(tmp_path, keep):
     path = tmp_path / "b.npz"
     write_batch(path, samples())
     data = path.read_bytes()
@@ -95,7 +95,7 @@ def test_a_file_that_was_cut_off_is_noticed(tmp_path: Path, keep: float) -> None
 
 
 @pytest.mark.parametrize("missing", ["notes", "x0", "e2"])
-def test_an_array_that_is_missing_is_noticed(tmp_path: Path, missing: str) -> None:
+def test_an_array_that_is_missing_is_noticed(tmp_path, missing):
     path = tmp_path / "b.npz"
     write_batch(path, samples())
     with np.load(path) as held:
@@ -105,7 +105,7 @@ def test_an_array_that_is_missing_is_noticed(tmp_path: Path, missing: str) -> No
         read_batch(path, DATA.schema)
 
 
-def test_objects_are_never_unpickled(tmp_path: Path) -> None:
+def test_objects_are_never_unpickled(tmp_path):
     path = tmp_path / "b.npz"
     np.savez(path, notes=np.array([{"seed": 1}], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle"):
@@ -118,19 +118,19 @@ def settings(tmp_path: Path) -> ReleaseSettings:
     return ReleaseSettings(tmp_path / "traces", tmp_path / "out", max_nodes=77, init=None)
 
 
-def test_without_weights_what_is_open_is_left_to_the_model(settings: ReleaseSettings) -> None:
+def test_without_weights_what_is_open_is_left_to_the_model(settings):
     plan = drawing_plan(settings, 12, 3)
     assert (plan.num, plan.seed, plan.max_nodes) == (12, 3, 77)
     assert (plan.best_of, plan.temperature) == (None, None)
 
 
-def test_with_weights_each_sample_is_one_plain_draw(settings: ReleaseSettings) -> None:
+def test_with_weights_each_sample_is_one_plain_draw(settings):
     plan = drawing_plan(replace(settings, with_weights=True), 12, 3)
     assert (plan.best_of, plan.temperature) == (1, 1.0)
 
 
 @pytest.mark.parametrize("with_weights", [False, True])
-def test_what_is_asked_for_counts(settings: ReleaseSettings, with_weights: bool) -> None:
+def test_what_is_asked_for_counts(settings, with_weights):
     asked = replace(settings, with_weights=with_weights, best_of=4, temperature=0.7)
     plan = drawing_plan(asked, 12, 3)
     assert (plan.best_of, plan.temperature) == (4, 0.7)
@@ -154,7 +154,7 @@ def private(*graphs: AttributedGraph, nodes: slice = slice(None)) -> Renumbering
 
 
 @given(st.sampled_from([8, 16, 32, 48]), st.integers(0, 50), st.integers(0, 4))
-def test_no_node_keeps_numbers_of_a_single_run(width: int, seed: int, node: int) -> None:
+def test_no_node_keeps_numbers_of_a_single_run(width, seed, node):
     sample = sampled(width, seed)
     renumbering = private(sample.graph, nodes=slice(node, node + 1))
     assert renumbering.hits(sample.graph).any()
@@ -163,7 +163,7 @@ def test_no_node_keeps_numbers_of_a_single_run(width: int, seed: int, node: int)
         assert not renumbering.hits(changed.graph).any()
 
 
-def test_durations_are_changed_before_costs() -> None:
+def test_durations_are_changed_before_costs():
     sample = sampled(32)
     changed = private(sample.graph, nodes=slice(0, 1)).again(sample, 0)
     for name in COST_NAMES:
@@ -175,7 +175,7 @@ def test_durations_are_changed_before_costs() -> None:
     np.testing.assert_allclose(after_N[~hit_N], before_N[~hit_N], rtol=1e-6)
 
 
-def test_structure_and_names_stay() -> None:
+def test_structure_and_names_stay():
     sample = sampled(16)
     changed = private(sample.graph).again(sample, 1)
     assert changed.graph.categories == sample.graph.categories
@@ -183,7 +183,7 @@ def test_structure_and_names_stay() -> None:
     assert changed.seed == sample.seed
 
 
-def test_the_sample_and_the_trial_alone_decide() -> None:
+def test_the_sample_and_the_trial_alone_decide():
     sample = sampled(48)
     renumbering = private(sample.graph)
     first, again = (renumbering.again(sample, 1) for _ in range(2))
@@ -191,14 +191,14 @@ def test_the_sample_and_the_trial_alone_decide() -> None:
         np.testing.assert_array_equal(value_N, again.graph.numbers[name])
 
 
-def test_codes_are_those_of_the_new_numbers() -> None:
+def test_codes_are_those_of_the_new_numbers():
     sample = sampled(48)
     changed = private(sample.graph).again(sample, 1)
     assert torch.equal(SCHEMA.codes(changed.decoded).x_NA, changed.dag.x_NA)
 
 
 @pytest.mark.parametrize("trial", range(6))
-def test_graphs_without_costs_draw_in_their_bins_and_then_beside(trial: int) -> None:
+def test_graphs_without_costs_draw_in_their_bins_and_then_beside(trial):
     rng = np.random.default_rng(0)
     graphs = [
         AttributedGraph(
@@ -240,7 +240,7 @@ def copy_of(real: Real, at: int = 0) -> GeneratedGraph:
     return GeneratedGraph("copy", 5, real[1].graphs["train"][at], False, real[1].schema)
 
 
-def test_new_graphs_are_kept_and_copies_are_not(real: Real) -> None:
+def test_new_graphs_are_kept_and_copies_are_not(real):
     held = GeneratedGraph("held", 5, real[1].graphs["test"][0], False, real[1].schema)
     samples = [*drawn(real, 4), copy_of(real), held]
     words = [word for _, word in ReleaseFilter.from_jobs(*real).filter(samples)]
@@ -248,7 +248,7 @@ def test_new_graphs_are_kept_and_copies_are_not(real: Real) -> None:
     assert words.count(KEPT) >= 2
 
 
-def test_repetitions_and_torn_graphs_are_rejected(real: Real) -> None:
+def test_repetitions_and_torn_graphs_are_rejected(real):
     sieve = ReleaseFilter.from_jobs(*real)
     kept = [sample for sample, word in sieve.filter(drawn(real, 8)) if word == KEPT]
     again = replace(kept[0], name="again")
@@ -258,7 +258,7 @@ def test_repetitions_and_torn_graphs_are_rejected(real: Real) -> None:
 
 
 @pytest.mark.parametrize("assigned", [False, True])
-def test_numbers_of_a_single_run_do_not_survive(real: Real, assigned: bool) -> None:
+def test_numbers_of_a_single_run_do_not_survive(real, assigned):
     sieve = ReleaseFilter.from_jobs(*real)
     made = next(s for s, word in sieve.filter(drawn(real, 8)) if word == KEPT)
     made = made.with_numbers(dict(made.graph.numbers)) if assigned else made

@@ -34,8 +34,7 @@ from layerdag.publication.evaluation import (
     evaluate_samples,
     verdict_of,
 )
-from layerdag.publication.settings import ReleaseSettings, read_jobs
-from layerdag.publication.time_left import TimeLeft
+from layerdag.publication.settings import ReleaseSettings, TimeLeft, read_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 

@@ -68,9 +68,7 @@ def test_of_a_large_folder_some_are_drawn(settings, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("drawn")
-def test_target_and_shadow_models_learn_them(
-    settings, real, samples, public, work, monkeypatch
-) -> None:
+def test_target_and_shadow_models_learn_them(settings, real, samples, public, work, monkeypatch):
     target = train_student(settings, samples, work, 60.0, public)
     assert target.meta.data_fingerprint == with_public(samples, public).fingerprint
     learned: list[int] = []

@@ -53,7 +53,7 @@ def test_a_graph_with_a_word_of_no_sample_has_no_loss(real, student, samples):
 @pytest.mark.usefixtures("drawn")
 def test_a_stopped_audit_goes_on_and_its_shadows_tell_attacks_copies_and_worth(
     settings, data, real, student, samples, work, monkeypatch
-) -> None:
+):
     settings = replace(settings, shadows=6)
     found = shadow_losses(settings, real, student, samples, work, 60.0)
     assert found.loss_SG.shape == found.member_SG.shape == (6, 24)

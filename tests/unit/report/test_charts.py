@@ -43,7 +43,7 @@ def axis(low: float, high: float, log: bool) -> ChartAxis:
 
 @tried(40)
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
-def test_ticks_of_a_linear_axis_are_round_and_inside(low: float, span: float) -> None:
+def test_ticks_of_a_linear_axis_are_round_and_inside(low, span):
     ticks = axis(low, low + span, False).ticks()
     assert 2 <= len(ticks) <= 7
     assert all(low - 1e-6 * span <= tick <= low + span * (1 + 1e-6) for tick in ticks)
@@ -55,7 +55,7 @@ def test_ticks_of_a_linear_axis_are_round_and_inside(low: float, span: float) ->
 
 @tried(40)
 @given(st.floats(1e-6, 1e6), st.floats(1.01, 1e9))
-def test_ticks_of_a_logarithmic_axis_are_round_and_inside(low: float, factor: float) -> None:
+def test_ticks_of_a_logarithmic_axis_are_round_and_inside(low, factor):
     ticks = axis(low, low * factor, True).ticks()
     assert len(ticks) <= 12
     assert ticks == sorted(ticks)
@@ -75,11 +75,11 @@ def test_ticks_of_a_logarithmic_axis_are_round_and_inside(low: float, factor: fl
         (20, 90, True, [20, 50]),
     ],
 )
-def test_ticks_by_hand(low: float, high: float, log: bool, expected: list[float]) -> None:
+def test_ticks_by_hand(low, high, log, expected):
     assert axis(float(low), float(high), log).ticks() == pytest.approx(expected)
 
 
-def test_places_on_the_axis_are_even_in_value_or_in_its_logarithm() -> None:
+def test_places_on_the_axis_are_even_in_value_or_in_its_logarithm():
     assert axis(0.0, 10.0, False).x(np.array([0.0, 5.0, 10.0])).tolist() == [34, 162, 290]
     assert axis(1.0, 100.0, True).x(np.array([0.0, 1.0, 10.0, 100.0])).tolist() == [
         34,
@@ -89,7 +89,7 @@ def test_places_on_the_axis_are_even_in_value_or_in_its_logarithm() -> None:
     ]
 
 
-def test_bins_are_equally_wide_on_the_axis() -> None:
+def test_bins_are_equally_wide_on_the_axis():
     assert axis(0.0, 8.0, False).edges(4).tolist() == [0, 2, 4, 6, 8]
     assert axis(1.0, 10_000.0, True).edges(2).tolist() == pytest.approx([1, 100, 10_000])
 
@@ -97,11 +97,11 @@ def test_bins_are_equally_wide_on_the_axis() -> None:
 @pytest.mark.parametrize(
     ("value", "shown"), [(0.0, "0"), (1200.0, "1,200"), (0.25, "0.25"), (1e7, "1.0e+07")]
 )
-def test_whole_numbers_have_no_decimals(value: float, shown: str) -> None:
+def test_whole_numbers_have_no_decimals(value, shown):
     assert tick_text(value) == shown
 
 
-def test_shares_show_the_largest_categories_and_count_the_rest() -> None:
+def test_shares_show_the_largest_categories_and_count_the_rest():
     labels = tuple(f"op{i}" for i in range(20))
     shares = (("real", np.arange(20) / 190), ("synthetic", np.arange(20) / 190))
     page = shares_chart(CategoryFractions("op", labels, shares), most=5).html
@@ -112,7 +112,7 @@ def test_shares_show_the_largest_categories_and_count_the_rest() -> None:
     assert "15 not shown" in page
 
 
-def test_long_names_of_one_family_stay_apart_and_whole_when_pointed_at() -> None:
+def test_long_names_of_one_family_stay_apart_and_whole_when_pointed_at():
     names = ("aten::_embedding_bag", "aten::_embedding_bag_backward", "mm")
     page = shares_chart(CategoryFractions("op", names, (("real", np.full(3, 1 / 3)),))).html
     figure = ET.fromstring(page)
@@ -125,7 +125,7 @@ def test_long_names_of_one_family_stay_apart_and_whole_when_pointed_at() -> None
     assert not any(name.startswith("aten::") for name in shown)
 
 
-def test_bars_are_as_long_as_their_shares() -> None:
+def test_bars_are_as_long_as_their_shares():
     """The longest bar is 128 wide; labels stand on the left, the largest share behind the bars."""
     shares = (("real", np.array([0.5, 0.25])), ("synthetic", np.array([0.125, 0.5])))
     figure = ET.fromstring(shares_chart(CategoryFractions("op", ("a", "b"), shares)).html)
@@ -137,7 +137,7 @@ def test_bars_are_as_long_as_their_shares() -> None:
     assert words == ["50.0%", "50.0%", "share of nodes, %"]
 
 
-def test_equal_shares_keep_their_order_and_nothing_has_bars_of_no_length() -> None:
+def test_equal_shares_keep_their_order_and_nothing_has_bars_of_no_length():
     shares = (("real", np.zeros(3)), ("synthetic", np.zeros(3)))
     page = shares_chart(CategoryFractions("op", ("b", "a", "c"), shares)).html
     assert "nan" not in page
@@ -147,7 +147,7 @@ def test_equal_shares_keep_their_order_and_nothing_has_bars_of_no_length() -> No
     assert names == ["b", "a", "c"]
 
 
-def test_a_category_of_one_sample_alone_is_shown_by_its_size_there() -> None:
+def test_a_category_of_one_sample_alone_is_shown_by_its_size_there():
     shares = (("real", np.array([0.6, 0.4, 0.0])), ("synthetic", np.array([0.5, 0.0, 0.5])))
     page = shares_chart(CategoryFractions("op", ("a", "<b>", "new"), shares), most=2).html
     names = [t.findtext("title") for t in ET.fromstring(page).iter("text")]
@@ -155,14 +155,14 @@ def test_a_category_of_one_sample_alone_is_shown_by_its_size_there() -> None:
     assert "op (largest 2, 1 not shown)" in page
 
 
-def test_no_categories_make_an_empty_chart() -> None:
+def test_no_categories_make_an_empty_chart():
     empty = (("real", np.empty(0)),)
     figure = ET.fromstring(shares_chart(CategoryFractions("op", (), empty), items="jobs").html)
     assert not list(figure.iter("rect"))
     assert [text.text for text in figure.iter("text")] == ["share of jobs, %"]
 
 
-def test_a_distribution_has_a_histogram_and_a_line_a_sample(rng: np.random.Generator) -> None:
+def test_a_distribution_has_a_histogram_and_a_line_a_sample(rng):
     samples = tuple(Sample(name, rng.random(500)) for name in ("real <1>", "synthetic"))
     figure = ET.fromstring(distribution_chart(Distribution("time", "µs", samples)).html)
     lines = [path for path in figure.iter("path") if "line" in path.attrib["class"]]
@@ -178,7 +178,7 @@ def test_a_distribution_has_a_histogram_and_a_line_a_sample(rng: np.random.Gener
     ("values", "log"),
     [([[0.0, 10.0, 1000.0], [10.0] * 5], True), ([[7.0] * 3] * 2, False), ([[]], False)],
 )
-def test_zeros_constants_and_nothing_can_be_drawn(values: list[list[float]], log: bool) -> None:
+def test_zeros_constants_and_nothing_can_be_drawn(values, log):
     samples = tuple(Sample(name, np.array(each)) for name, each in zip("ab", values, strict=False))
     page = distribution_chart(Distribution("size", "", samples, log=log)).html
     assert "nan" not in page
@@ -193,7 +193,7 @@ def path_of(chart: Markup, slot: int, part: int = 1) -> list[tuple[str, float]]:
     return [(c, float(n)) for c, n in re.findall(r"([HV])(-?[\d.]+)", line.attrib["d"])]
 
 
-def test_a_cumulative_line_rises_at_each_value_by_its_share() -> None:
+def test_a_cumulative_line_rises_at_each_value_by_its_share():
     """Values 0, 5, 10 with weights 1, 2, 1 on an axis from 0 to 10 that is 240 wide, 110 high."""
     sample = Sample("s", np.array([10.0, 0.0, 5.0]), np.array([1.0, 1.0, 2.0]))
     steps = path_of(distribution_chart(Distribution("d", "", (sample,))), 2)
@@ -203,7 +203,7 @@ def test_a_cumulative_line_rises_at_each_value_by_its_share() -> None:
     ]  # fmt: skip
 
 
-def test_equal_values_are_one_step_and_outliers_are_cut_off() -> None:
+def test_equal_values_are_one_step_and_outliers_are_cut_off():
     values = np.concatenate([np.repeat([1.0, 2.0], 500), [1e6]])
     chart = distribution_chart(Distribution("d", "", (Sample("s", values),)))
     steps = [number for command, number in path_of(chart, 2) if command == "H"]
@@ -212,7 +212,7 @@ def test_equal_values_are_one_step_and_outliers_are_cut_off() -> None:
     assert steps[2] == 290
 
 
-def test_a_histogram_has_the_share_of_each_bin_and_outliers_at_its_ends() -> None:
+def test_a_histogram_has_the_share_of_each_bin_and_outliers_at_its_ends():
     """Three quarters are in the first of 16 bins, the highest, and one quarter in the last."""
     values = np.repeat([0.0, 16.0], [600, 200])
     steps = path_of(distribution_chart(Distribution("d", "", (Sample("s", values),))), 2, part=0)
@@ -222,7 +222,7 @@ def test_a_histogram_has_the_share_of_each_bin_and_outliers_at_its_ends() -> Non
     assert heights[15] == pytest.approx(68 - 60 / 3, abs=0.05)
 
 
-def test_axes_have_titles_with_their_unit() -> None:
+def test_axes_have_titles_with_their_unit():
     shown = Distribution("time of a step", "ms", (Sample("s", np.array([1.0, 9.0])),), log=True)
     figure = ET.fromstring(distribution_chart(shown).html)
     titles = [t.text for t in figure.iter("text") if t.attrib["class"] == "axis-title"]
@@ -230,7 +230,7 @@ def test_axes_have_titles_with_their_unit() -> None:
     assert figure.findtext("figcaption") == "Time of a step"
 
 
-def test_a_sample_of_nothing_is_a_line_at_the_bottom_beside_the_others() -> None:
+def test_a_sample_of_nothing_is_a_line_at_the_bottom_beside_the_others():
     """Graphs without dependencies have no figure of a dependency."""
     samples = (Sample("real", np.array([1.0, 3.0])), Sample("synthetic", np.empty(0)))
     for log in (False, True):
@@ -241,9 +241,7 @@ def test_a_sample_of_nothing_is_a_line_at_the_bottom_beside_the_others() -> None
         assert len(path_of(chart, 1)) == 5
 
 
-def test_neither_the_order_of_values_nor_their_repetition_changes_a_line(
-    rng: np.random.Generator,
-) -> None:
+def test_neither_the_order_of_values_nor_their_repetition_changes_a_line(rng):
     values = rng.integers(0, 30, 150).astype(float)
     same = (rng.permutation(values), np.tile(values, 3))
     charts = [
@@ -252,7 +250,7 @@ def test_neither_the_order_of_values_nor_their_repetition_changes_a_line(
     assert path_of(charts[0], 2) == path_of(charts[1], 2) == path_of(charts[2], 2)
 
 
-def test_lines_rise_from_left_to_right_and_stay_inside(rng: np.random.Generator) -> None:
+def test_lines_rise_from_left_to_right_and_stay_inside(rng):
     sample = Sample("s", rng.lognormal(0, 3, 900), rng.random(900))
     steps = path_of(distribution_chart(Distribution("d", "", (sample,), log=True)), 2)
     across = [number for command, number in steps if command == "H"]
@@ -262,7 +260,7 @@ def test_lines_rise_from_left_to_right_and_stay_inside(rng: np.random.Generator)
     assert (min(across) >= 50, max(across) <= 290, down[-1]) == (True, True, 84)
 
 
-def test_a_ratio_outside_the_strip_stays_on_its_edge() -> None:
+def test_a_ratio_outside_the_strip_stays_on_its_edge():
     page = ratio_strip(1000.0, Interval(0.001, 1e6)).html
     circle = ET.fromstring(page).find("circle")
     assert circle is not None
@@ -270,7 +268,7 @@ def test_a_ratio_outside_the_strip_stays_on_its_edge() -> None:
     assert ratio_strip(None, None).html == ""
 
 
-def test_the_strip_has_one_at_a_third_of_its_logarithm() -> None:
+def test_the_strip_has_one_at_a_third_of_its_logarithm():
     """From 1/4 to 16 are three factors of four; a ratio of 1 lies behind the first."""
     svg = ET.fromstring(ratio_strip(1.0, Interval(0.25, 4.0)).html)
     one, whisker = svg.findall("line")
@@ -284,7 +282,7 @@ def test_the_strip_has_one_at_a_third_of_its_logarithm() -> None:
 @pytest.mark.parametrize(
     ("count", "slots"), [(1, ["s2"]), (2, ["s1", "s2"]), (3, ["s0", "s1", "s2"])]
 )
-def test_the_last_sample_is_the_synthetic_one_in_every_legend(count: int, slots: list) -> None:
+def test_the_last_sample_is_the_synthetic_one_in_every_legend(count, slots):
     found = ET.fromstring(legend(tuple(f"<{n}>" for n in range(count))).html)
     assert [path.attrib["class"] for path in found.iter("path")] == [f"line {s}" for s in slots]
     assert [item[0].tail for item in found] == [f"<{n}>" for n in range(count)]
@@ -308,7 +306,7 @@ def spans(path: ET.Element) -> list[tuple[float, float]]:
     return [(float(a), float(b)) for a, b in found]
 
 
-def test_pieces_stand_at_their_times_in_the_color_of_their_kind() -> None:
+def test_pieces_stand_at_their_times_in_the_color_of_their_kind():
     """Ten milliseconds are 328 pixels from 142 on."""
     figure = chart(
         lane("rank 0 computes", (0.0, 5.0, "matrix product")),
@@ -320,7 +318,7 @@ def test_pieces_stand_at_their_times_in_the_color_of_their_kind() -> None:
     assert first.findtext("title") == "matrix product"
 
 
-def test_neighbors_of_a_kind_are_one_piece_and_nothing_is_too_small_to_be_seen() -> None:
+def test_neighbors_of_a_kind_are_one_piece_and_nothing_is_too_small_to_be_seen():
     tiny = [(0.001 * i, 0.001 * i + 0.0005, "matrix product") for i in range(1000)]
     figure = chart(lane("rank 0 computes", *tiny, (9.0, 9.0, "matrix product")))
     (path,) = figure.iter("path")
@@ -329,7 +327,7 @@ def test_neighbors_of_a_kind_are_one_piece_and_nothing_is_too_small_to_be_seen()
     assert one[1] > one[0]
 
 
-def test_lanes_are_named_and_the_axis_has_a_unit() -> None:
+def test_lanes_are_named_and_the_axis_has_a_unit():
     figure = chart(lane("rank 1 computes", (0.0, 1.0, "unknown kind")))
     words = [text.text for text in figure.iter("text")]
     assert "rank 1 computes" in words
@@ -338,7 +336,7 @@ def test_lanes_are_named_and_the_axis_has_a_unit() -> None:
     assert figure.findtext("figcaption") == "A <job>, 8 ms"
 
 
-def test_a_job_that_takes_no_time_and_a_lane_without_work_can_be_drawn() -> None:
+def test_a_job_that_takes_no_time_and_a_lane_without_work_can_be_drawn():
     idle = Lane("rank 1 communicates", np.empty(0), np.empty(0), ())
     figure = chart(lane("rank 0 computes", (0.0, 0.0, "matrix product")), idle, end_ms=0.0)
     (path,) = figure.iter("path")
@@ -347,7 +345,7 @@ def test_a_job_that_takes_no_time_and_a_lane_without_work_can_be_drawn() -> None
     assert len([r for r in figure.iter("rect") if r.attrib["class"] == "lane"]) == 2
 
 
-def test_the_order_of_pieces_does_not_matter_and_overlaps_are_one_piece() -> None:
+def test_the_order_of_pieces_does_not_matter_and_overlaps_are_one_piece():
     pieces = [(6.0, 7.0, "matrix product"), (0.0, 4.0, "matrix product"),
               (1.0, 2.0, "matrix product")]  # fmt: skip
     found = [spans(next(chart(lane("r", *each)).iter("path"))) for each in (pieces, pieces[::-1])]
@@ -380,7 +378,7 @@ def places(figure: ET.Element) -> list[tuple[float, float]]:
     return [(float(dot.attrib["cx"]), float(dot.attrib["cy"])) for dot in figure.iter("circle")]
 
 
-def test_faster_plans_lie_to_the_left_and_dearer_ones_above() -> None:
+def test_faster_plans_lie_to_the_left_and_dearer_ones_above():
     found = outcomes((1.0, 0.5), (2.0, 0.5), (1.0, 2.0))
     base, slower, dearer = places(drawn(found, []))
     assert slower[0] > base[0]
@@ -389,20 +387,20 @@ def test_faster_plans_lie_to_the_left_and_dearer_ones_above() -> None:
     assert dearer[0] == base[0]
 
 
-def test_equal_ratios_are_equal_distances() -> None:
+def test_equal_ratios_are_equal_distances():
     one, two, four = places(drawn(outcomes((1.0, 1.0), (2.0, 2.0), (4.0, 4.0)), []))
     assert two[0] - one[0] == pytest.approx(four[0] - two[0], abs=0.11)
     assert one[1] - two[1] == pytest.approx(two[1] - four[1], abs=0.11)
 
 
 @pytest.mark.parametrize("figures", [[(3.0, 7.0)], [(1e-6, 1e-9), (1e5, 1e7)]])
-def test_every_dot_lies_inside_the_frame(figures: list[tuple[float, float]]) -> None:
+def test_every_dot_lies_inside_the_frame(figures):
     for x, y in places(drawn(outcomes(*figures), [])):
         assert FRONT_LEFT < x < FRONT_WIDTH - FRONT_RIGHT
         assert FRONT_TOP < y < FRONT_HEIGHT - FRONT_BOTTOM
 
 
-def test_the_line_goes_through_the_dots_of_the_front_which_are_larger() -> None:
+def test_the_line_goes_through_the_dots_of_the_front_which_are_larger():
     found = outcomes((1.0, 3.0), (2.0, 1.0), (4.0, 2.0))
     figure = drawn(found, found[:2])
     (line,) = figure.iter("polyline")
@@ -411,7 +409,7 @@ def test_the_line_goes_through_the_dots_of_the_front_which_are_larger() -> None:
     assert [float(dot.attrib["r"]) for dot in figure.iter("circle")] == [4.5, 4.5, 2.5]
 
 
-def test_dots_have_the_color_of_their_cluster_and_tell_their_plan() -> None:
+def test_dots_have_the_color_of_their_cluster_and_tell_their_plan():
     found = [PLAN, replace(PLAN, cluster="c", tensor=2)]
     first, second = drawn(found, []).iter("circle")
     assert (first.attrib["class"], second.attrib["class"]) == ("k1", "k2")
@@ -421,7 +419,7 @@ def test_dots_have_the_color_of_their_cluster_and_tell_their_plan() -> None:
 
 
 @pytest.mark.parametrize(("priced", "told"), [(True, "cost of a step"), (False, "memory")])
-def test_without_prices_memory_is_the_second_figure(priced: bool, told: str) -> None:
+def test_without_prices_memory_is_the_second_figure(priced, told):
     heavy = replace(PLAN, memory_gib=80.0, tensor=2)
     figure = drawn([PLAN, heavy], [PLAN], priced=priced)
     svg = figure.find("svg")
@@ -432,7 +430,7 @@ def test_without_prices_memory_is_the_second_figure(priced: bool, told: str) -> 
     assert (light[1] == other[1]) is priced  # both cost the same
 
 
-def test_marks_are_round_and_rise_along_the_axis() -> None:
+def test_marks_are_round_and_rise_along_the_axis():
     figure = drawn(outcomes((0.03, 1.0), (70.0, 1.0)), [])
     marks = [
         (float(text.attrib["x"]), float(str(text.text)))
@@ -445,7 +443,7 @@ def test_marks_are_round_and_rise_along_the_axis() -> None:
     assert all(round(v / 10 ** math.floor(math.log10(v)), 6) in (1, 2, 5) for v in values)
 
 
-def test_very_many_plans_keep_those_of_the_front() -> None:
+def test_very_many_plans_keep_those_of_the_front():
     many = outcomes(*((1 + i / 100, 1.0) for i in range(MOST_DOTS + 50)))
     figure = drawn(many, many[-3:])
     assert len(places(figure)) == MOST_DOTS
@@ -464,14 +462,14 @@ def shade(attributes: str) -> int:
     return int(re.findall(r"--accent\) (\d+)%", attributes)[0])
 
 
-def test_rows_and_columns_rise_whatever_the_order_of_plans() -> None:
+def test_rows_and_columns_rise_whatever_the_order_of_plans():
     found = [replace(PLAN, tensor=t, pipeline=p) for t, p in ((16, 1), (2, 4), (2, 1), (16, 4))]
     html = heat_map(found, "tensor", "pipeline", 1.0).html
     assert re.findall(r'<th scope="row"[^>]*>(\d+)', html) == ["2", "16"]
     assert re.findall(r'<th scope="col"[^>]*>(\d+)', html) == ["1", "4"]
 
 
-def test_a_cell_shows_its_fastest_plan() -> None:
+def test_a_cell_shows_its_fastest_plan():
     slow = replace(PLAN, step_s=2.5, zero=1)
     fast = replace(PLAN, step_s=1.25, zero=3)
     ((cell,),) = cells([slow, fast])
@@ -479,7 +477,7 @@ def test_a_cell_shows_its_fastest_plan() -> None:
     assert fast.plan in cell[0]
 
 
-def test_the_fastest_has_most_color_and_the_slowest_none() -> None:
+def test_the_fastest_has_most_color_and_the_slowest_none():
     times = (1.0, (1 + SLOWEST) / 2, SLOWEST, 9.0)
     found = [replace(PLAN, step_s=t, pipeline=2**i) for i, t in enumerate(times)]
     (row,) = cells(found)
@@ -487,7 +485,7 @@ def test_the_fastest_has_most_color_and_the_slowest_none() -> None:
     assert [shade(attributes) for attributes, _ in row] == [SHADES, SHADES // 2, 0, 0]
 
 
-def test_what_does_not_fit_tells_its_memory_and_what_was_not_tried_says_so() -> None:
+def test_what_does_not_fit_tells_its_memory_and_what_was_not_tried_says_so():
     large = replace(PLAN, step_s=None, memory_gib=2000.0, fits=False)
     larger = replace(large, memory_gib=3000.0, zero=1)
     found = [large, larger, replace(PLAN, tensor=4, pipeline=2)]
@@ -498,14 +496,14 @@ def test_what_does_not_fit_tells_its_memory_and_what_was_not_tried_says_so() -> 
     assert "at least 2,000 GiB" in second[0][0]
 
 
-def test_a_plan_that_fits_beside_one_that_does_not_is_shown() -> None:
+def test_a_plan_that_fits_beside_one_that_does_not_is_shown():
     large = replace(PLAN, step_s=None, fits=False)
     ((cell,),) = cells([large, replace(PLAN, zero=3)])
     assert cell[1] == "1"
 
 
 @pytest.mark.parametrize("name", ["tensor", "pipeline"])
-def test_the_table_can_be_scrolled_and_has_a_name(name: str) -> None:
+def test_the_table_can_be_scrolled_and_has_a_name(name):
     html = heat_map([PLAN], "tensor", "pipeline", 1.0).html
     assert 'tabindex="0"' in html
     assert 'role="group"' in html

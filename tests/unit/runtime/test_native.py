@@ -69,11 +69,7 @@ def measured() -> list[float]:
     names = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
     clean = {name: value for name, value in os.environ.items() if name not in names}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=clean,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", PROGRAM], env=clean, capture_output=True, text=True, check=True
     )
     return [float(word) for word in done.stdout.split()]
 

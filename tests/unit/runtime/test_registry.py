@@ -23,7 +23,7 @@ def things(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return Registry("thing", "t", check, {"sqrt": "math:sqrt"})
 
 
-def test_built_in_registered_and_installed_names(things: Registry) -> None:
+def test_built_in_registered_and_installed_names(things):
     import math
 
     things.register("own", len)
@@ -36,19 +36,19 @@ def test_built_in_registered_and_installed_names(things: Registry) -> None:
         things.get("own")
 
 
-def test_a_name_that_looks_like_code_imports_nothing(things: Registry) -> None:
+def test_a_name_that_looks_like_code_imports_nothing(things):
     with pytest.raises(ConfigError, match="There is no thing 'os:system'"):
         things.get("os:system")
 
 
-def test_entry_points_that_cannot_be_used_are_named(things: Registry) -> None:
+def test_entry_points_that_cannot_be_used_are_named(things):
     with pytest.raises(ConfigError, match="entry point no_such_module_at_all:x of 't'"):
         things.get("gone")
     with pytest.raises(ConfigError, match="pi is not callable"):
         things.get("pi")
 
 
-def test_names_of_the_package_and_wrong_kinds_are_refused(things: Registry) -> None:
+def test_names_of_the_package_and_wrong_kinds_are_refused(things):
     with pytest.raises(UsageError, match="is one of layerdag itself"):
         things.register("sqrt", len)
     with pytest.raises(UsageError, match="3 is not callable"):

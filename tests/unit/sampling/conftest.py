@@ -1,11 +1,7 @@
 """Untrained checkpoints, made once for all tests of sampling, which leave them as they are."""
 
 import pytest
-from tiny_checkpoints import (
-    chains,
-    costed_checkpoint,
-    untrained_checkpoint,
-)
+from tiny_checkpoints import chains, costed_checkpoint, untrained_checkpoint
 
 from layerdag.training.checkpoint import LoadedCheckpoint
 

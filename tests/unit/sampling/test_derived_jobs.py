@@ -33,7 +33,7 @@ def column(setting: str, *values: int | str, strategy: str = "") -> PlanColumn:
     return PlanColumn("mlp", strategy, setting, values, (5,) * len(values))
 
 
-def test_operators_of_a_derived_job_have_the_times_of_the_compute_model(program: Program) -> None:
+def test_operators_of_a_derived_job_have_the_times_of_the_compute_model(program):
     compute = PredictedCompute(lambda trace, rows: np.full(len(rows), 7.25))
     job = derive_job(program, PlannedStep("mlp", "data", {"data": 4}), compute)
     bare = derive_job(program, PlannedStep("mlp", "data", {"data": 4}))
@@ -49,7 +49,7 @@ def test_operators_of_a_derived_job_have_the_times_of_the_compute_model(program:
     assert np.nanmax(job.graph.numbers["duration"]) == 7250
 
 
-def test_a_plan_that_does_not_fit_is_drawn_again(program: Program) -> None:
+def test_a_plan_that_does_not_fit_is_drawn_again(program):
     plans = PlanTables((
         column("strategy", "tensor", "fsdp"),
         column("tensor", 2, strategy="tensor"), column("fsdp", 2, strategy="fsdp"),
@@ -61,7 +61,7 @@ def test_a_plan_that_does_not_fit_is_drawn_again(program: Program) -> None:
     assert again.workload.traces[1].names() == job.workload.traces[1].names()
 
 
-def test_if_no_plan_fits_the_reason_is_said(program: Program) -> None:
+def test_if_no_plan_fits_the_reason_is_said(program):
     plans = PlanTables((column("strategy", "tensor"), column("tensor", 2, strategy="tensor")))
     with pytest.raises(UsageError, match="no pair of linear layers"):
         derive_drawn_job(program, "mlp", plans, 0)

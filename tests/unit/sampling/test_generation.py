@@ -23,10 +23,7 @@ from layerdag.sampling.generation import generate, generate_batched, sample_like
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.workload import read_workload
-from layerdag.training.checkpoint import (
-    LoadedCheckpoint,
-    checkpoint_schema,
-)
+from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema
 
 SMALL = GenerationSettings(num=4, seed=7, guidance=1.0, best_of=1, max_nodes=16)
 

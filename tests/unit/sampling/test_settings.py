@@ -43,6 +43,6 @@ def test_without_temperature_every_seed_gives_the_likeliest_graph(flow):
 
 
 @pytest.mark.parametrize("name", ["best_of", "redraws"])
-def test_more_candidates_than_memory_holds_are_refused(name: str) -> None:
+def test_more_candidates_than_memory_holds_are_refused(name):
     with pytest.raises(UsageError, match=f"'{name}' must be at most 10,000"):
         GenerationSettings(**{name: 10**20})

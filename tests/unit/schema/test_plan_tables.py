@@ -16,7 +16,7 @@ PLANS = [
 TABLES = fit_plans(PLANS, np.arange(len(PLANS)), needed=5)
 
 
-def test_only_values_that_several_programs_share_are_kept() -> None:
+def test_only_values_that_several_programs_share_are_kept():
     found = {(c.strategy, c.setting): dict(zip(c.values, c.programs, strict=True))
              for c in TABLES.columns}  # fmt: skip
     assert {column.family for column in TABLES.columns} == {"gpt"}
@@ -26,7 +26,7 @@ def test_only_values_that_several_programs_share_are_kept() -> None:
     assert not fit_plans(PLANS, np.zeros(len(PLANS), dtype=np.int64), needed=5)
 
 
-def test_plans_are_drawn_as_programs_of_the_family_have_them() -> None:
+def test_plans_are_drawn_as_programs_of_the_family_have_them():
     rng = np.random.default_rng(0)
     drawn = [TABLES.draw("gpt", rng) for _ in range(1000)]
     spread = [plan for plan in drawn if plan.strategy == "data"]
@@ -37,7 +37,7 @@ def test_plans_are_drawn_as_programs_of_the_family_have_them() -> None:
     assert TABLES.draw("cnn", rng) == PlannedStep("cnn", "single", {})
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_what_is_written_is_read_back():
     assert PlanTables.from_dict(json.loads(json.dumps(TABLES.to_dict()))) == TABLES
 
 
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_back() -> None:
         {"setting": "optimizer", "values": [3]},
     ],
 )
-def test_what_is_no_table_is_refused(change: dict) -> None:
+def test_what_is_no_table_is_refused(change):
     column = {"family": "gpt", "strategy": "data", "setting": "data", "values": [2],
               "programs": [5]}  # fmt: skip
     assert PlanTables.from_dict([column])

@@ -47,7 +47,7 @@ def secret_run(duration: float, width: int = 8) -> AttributedGraph:
 
 
 @pytest.mark.parametrize("copies", [1, 8])
-def test_runs_of_one_program_count_as_one(copies: int):
+def test_runs_of_one_program_count_as_one(copies):
     jobs = [costed_job(8 * i, label=float(i)) for i in range(1, 37)]
     schema = GraphSchema.fit("trace", [*jobs, *(secret_run(1e5 + i) for i in range(copies))])
     told = json.dumps(schema.to_dict())

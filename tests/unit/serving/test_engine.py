@@ -67,8 +67,8 @@ def require_laws(run: ServingRun) -> None:
 )
 @settings(max_examples=25, deadline=None)
 def test_every_request_is_answered_whole_whatever_the_limits(
-    seed: int, blocks: int, sequences: int, tokens: int, chunked: bool, mixed: bool, ranks: int
-) -> None:
+    seed, blocks, sequences, tokens, chunked, mixed, ranks
+):
     requests = asked(30, 50.0, seed)
     limits = {"sequences": sequences, "tokens": tokens, "chunked": chunked, "mixed": mixed}
     run = Cluster(requests, pool(blocks, 1, ranks, **limits)).run()
@@ -84,9 +84,7 @@ def test_every_request_is_answered_whole_whatever_the_limits(
 
 @given(seed=st.integers(0, 10**6), blocks=st.integers(26, 200), concurrency=st.integers(0, 8))
 @settings(max_examples=15, deadline=None)
-def test_iterations_timed_at_once_are_those_timed_one_by_one(
-    seed: int, blocks: int, concurrency: int
-) -> None:
+def test_iterations_timed_at_once_are_those_timed_one_by_one(seed, blocks, concurrency):
     requests = asked(25, 20.0, seed)
     cluster = [
         Cluster(requests, pool(blocks, 2, sequences=8, tokens=100), concurrency=concurrency)
@@ -101,7 +99,7 @@ def test_iterations_timed_at_once_are_those_timed_one_by_one(
     assert quick.preemptions == slow.preemptions
 
 
-def test_a_request_alone_takes_its_chunks_and_then_a_step_for_each_token() -> None:
+def test_a_request_alone_takes_its_chunks_and_then_a_step_for_each_token():
     requests = Requests(np.array([2.0]), np.array([250]), np.array([31]))
     run = Cluster(requests, pool(tokens=100, sequences=4)).run()
     chunks = 3 * 1e-3 + 250 * 10e-6
@@ -110,7 +108,7 @@ def test_a_request_alone_takes_its_chunks_and_then_a_step_for_each_token() -> No
     assert run.finish_s[0] == pytest.approx(2 + chunks + steps)
 
 
-def test_the_rate_of_a_full_engine_does_not_depend_on_arrivals() -> None:
+def test_the_rate_of_a_full_engine_does_not_depend_on_arrivals():
     ends = []
     for rate in (500.0, 5000.0):
         run = Cluster(asked(2000, rate), pool(sequences=16)).run()
@@ -118,14 +116,14 @@ def test_the_rate_of_a_full_engine_does_not_depend_on_arrivals() -> None:
     assert ends[0] == pytest.approx(ends[1], rel=0.01)
 
 
-def test_replicas_share_the_work() -> None:
+def test_replicas_share_the_work():
     one, two = (Cluster(asked(400, 5000.0), pool(instances=n)).run() for n in (1, 2))
     require_laws(two)
     assert two.finish_s.max() < 0.75 * one.finish_s.max()
     assert 150 < (two.instance == 0).sum() < 250
 
 
-def test_equal_prefixes_are_computed_once_while_the_cache_holds_them() -> None:
+def test_equal_prefixes_are_computed_once_while_the_cache_holds_them():
     hashes = [[1, 2], [1, 2], [1, 3], [1, 2]]
     far = np.array([0.0, 10.0, 20.0, 30.0])
     requests = Requests(far, np.full(4, 40), np.full(4, 5), hashes, hash_tokens=16)
@@ -143,7 +141,7 @@ def test_equal_prefixes_are_computed_once_while_the_cache_holds_them() -> None:
 
 @given(seed=st.integers(0, 10**6), blocks=st.integers(26, 120))
 @settings(max_examples=15, deadline=None)
-def test_shared_parts_are_never_lost_or_counted_twice(seed: int, blocks: int) -> None:
+def test_shared_parts_are_never_lost_or_counted_twice(seed, blocks):
     drawn = np.random.default_rng(seed)
     requests = asked(30, 100.0, seed)
     hashes = [
@@ -158,7 +156,7 @@ def test_shared_parts_are_never_lost_or_counted_twice(seed: int, blocks: int) ->
         assert not instance.ranks[0]._filling.any()
 
 
-def test_a_cache_that_is_sent_comes_later_by_its_transfer() -> None:
+def test_a_cache_that_is_sent_comes_later_by_its_transfer():
     requests = asked(100, 20.0)
     sent = Transfer(token_bytes=1e6, bytes_per_s=1e9, latency_s=0.5)
     run = Cluster(requests, pool(instances=2), pool(), sent).run()
@@ -175,7 +173,7 @@ def test_a_cache_that_is_sent_comes_later_by_its_transfer() -> None:
     assert run.iterations[1].prefill_tokens.sum() == 0
 
 
-def test_so_many_requests_run_at_a_time_as_are_let_in() -> None:
+def test_so_many_requests_run_at_a_time_as_are_let_in():
     requests = replace(asked(200, 1e6), arrival_s=np.zeros(200))
     run = Cluster(requests, pool(instances=2), concurrency=7).run()
     require_laws(run)
@@ -185,7 +183,7 @@ def test_so_many_requests_run_at_a_time_as_are_let_in() -> None:
     assert np.cumsum(step[order]).max() == 7
 
 
-def test_what_fits_in_no_cache_is_refused() -> None:
+def test_what_fits_in_no_cache_is_refused():
     requests = Requests(np.zeros(2), np.array([500, 20]), np.array([5, 5]))
     run = Cluster(requests, pool(blocks=26)).run()
     assert run.refused.tolist() == [True, False]

@@ -10,9 +10,8 @@ import pytest
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.serving.arrivals import Arrivals
 from layerdag.serving.iteration_work import BatchLoad, InstancePlan, IterationWork
-from layerdag.serving.requests import Requests, read_requests
+from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.settings import Machine, ServingSettings
 from layerdag.simulator.data_sheets import DATA_SHEETS
 from layerdag.workloads.transformer.shapes import PRESETS
@@ -41,7 +40,7 @@ LLAMA = PRESETS["llama3-8b"]
         ),
     ],
 )
-def test_public_traces_and_ones_own_are_one(tmp_path: Path, name: str, text: str) -> None:
+def test_public_traces_and_ones_own_are_one(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
     found = read_requests(path)
@@ -52,7 +51,7 @@ def test_public_traces_and_ones_own_are_one(tmp_path: Path, name: str, text: str
     assert [*found.requests.hashes] == ([[46], [46]] if "mooncake" in name else [])
 
 
-def test_what_a_trace_has_beside_is_told(tmp_path: Path) -> None:
+def test_what_a_trace_has_beside_is_told(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("arrival_s,input_tokens,output_tokens,user\n0,9,0,ann\n1,9,4,bob\n")
     found = read_requests(path)
@@ -70,14 +69,14 @@ def test_what_a_trace_has_beside_is_told(tmp_path: Path) -> None:
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-99-16 18:15:46,1,1\n", "is no time"),
     ],
 )
-def test_a_trace_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_trace_that_is_none_is_refused(tmp_path, text, said):
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(DataError, match=said):
         read_requests(path)
 
 
-def test_a_process_has_its_rate_its_variation_and_its_seed() -> None:
+def test_a_process_has_its_rate_its_variation_and_its_seed():
     for process, variation in (("poisson", 1.0), ("gamma", 3.0), ("constant", 0.0)):
         drawn = Arrivals(4.0, 40_000, process=process, variation=3.0, seed=7).draw()
         gaps = np.diff(drawn.arrival_s)
@@ -96,19 +95,19 @@ def test_a_process_has_its_rate_its_variation_and_its_seed() -> None:
         ("exponential:144", 1, 100, 100_000),
     ],
 )
-def test_lengths_have_their_distribution(text: str, low: int, median: int, high: int) -> None:
+def test_lengths_have_their_distribution(text, low, median, high):
     lengths = Arrivals(1.0, 20_000, inputs=text).draw().input_tokens
     assert low <= lengths.min() <= lengths.max() <= high
     assert np.median(lengths) == pytest.approx(median, rel=0.05)
 
 
 @pytest.mark.parametrize("text", ["", "0", "normal:3", "uniform:9-3", "lognormal:1", "1e99"])
-def test_a_length_that_is_none_is_refused(text: str) -> None:
+def test_a_length_that_is_none_is_refused(text):
     with pytest.raises(ConfigError, match="length"):
         Arrivals(inputs=text).draw()
 
 
-def test_weights_and_cache_are_those_of_the_model() -> None:
+def test_weights_and_cache_are_those_of_the_model():
     # 8.03 B parameters; 32 layers of 8 heads of 128, keys and values, 2 bytes each.
     whole = IterationWork(LLAMA, InstancePlan())
     assert whole.weight_bytes == pytest.approx(2 * LLAMA.parameters, rel=1e-3)
@@ -126,7 +125,7 @@ def test_weights_and_cache_are_those_of_the_model() -> None:
     assert latent[0].cached_bytes == latent[1].cached_bytes == 61 * 576 * 2
 
 
-def test_operations_are_two_for_each_active_parameter_and_token() -> None:
+def test_operations_are_two_for_each_active_parameter_and_token():
     for name in ("llama3-8b", "qwen3-30b-a3b", "deepseek-v3"):
         shape = PRESETS[name]
         work = IterationWork(shape, InstancePlan())
@@ -140,7 +139,7 @@ def test_operations_are_two_for_each_active_parameter_and_token() -> None:
 
 @pytest.mark.parametrize("device", ["h100", "b200", "a100-80", "rtx_pro_6000", "mi300x"])
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
-def test_no_iteration_is_faster_than_the_data_sheet(device: str, engine: str) -> None:
+def test_no_iteration_is_faster_than_the_data_sheet(device, engine):
     machine = Machine.of(device)
     settings = ServingSettings(compute=device, engine=engine)
     for plan in (InstancePlan(), InstancePlan(tensor=4), InstancePlan(data=2, precision="fp8")):
@@ -157,7 +156,7 @@ def test_no_iteration_is_faster_than_the_data_sheet(device: str, engine: str) ->
         assert prompt[0] > 0.9 * 2 * LLAMA.parameters * 4000 / plan.tensor / rate
 
 
-def test_every_device_with_a_sheet_serves() -> None:
+def test_every_device_with_a_sheet_serves():
     for name in DATA_SHEETS:
         result = ld.simulate_serving(
             "llama3.2-1b", Requests(np.zeros(1), np.array([9]), np.array([3])), compute=name,
@@ -166,7 +165,7 @@ def test_every_device_with_a_sheet_serves() -> None:
         assert result.summary()["answered"] == 1
 
 
-def test_figures_are_those_of_the_requests() -> None:
+def test_figures_are_those_of_the_requests():
     process = Arrivals(20.0, 300, "uniform:50-900", "uniform:1-200", seed=3)
     call = {"compute": "h100", "max_sequences": 32, "slo_ttft_ms": 200.0, "slo_tpot_ms": 12.0}
     result = ld.simulate_serving("llama3-8b", process, **call)
@@ -187,7 +186,7 @@ def test_figures_are_those_of_the_requests() -> None:
     json.dumps(figures, allow_nan=False)
 
 
-def test_a_fuller_device_is_slower_and_a_longer_plan_faster() -> None:
+def test_a_fuller_device_is_slower_and_a_longer_plan_faster():
     calm, busy = (
         ld.simulate_serving("llama3-8b", Arrivals(rate, 200, seed=1)).summary()
         for rate in (1.0, 30.0)
@@ -213,7 +212,7 @@ def test_a_fuller_device_is_slower_and_a_longer_plan_faster() -> None:
         ({"max_tokens": 8}, "raise max_tokens"),
     ],
 )
-def test_what_cannot_be_is_said(settings: dict[str, object], said: str) -> None:
+def test_what_cannot_be_is_said(settings, said):
     with pytest.raises(UsageError, match=said):
         ld.simulate_serving("llama3-8b", Arrivals(1.0, 2), **settings)
 
@@ -236,7 +235,7 @@ def write_layers(folder: Path, **extra: str) -> None:
         (folder / f"{name}.csv").write_text("\n".join([*lines, extra.get(name, "")]) + "\n")
 
 
-def test_layers_that_were_timed_give_the_time_of_their_iterations(tmp_path: Path) -> None:
+def test_layers_that_were_timed_give_the_time_of_their_iterations(tmp_path):
     write_layers(tmp_path)
     machine = Machine.of(f"layers:{tmp_path},device=h100")
     settings = ServingSettings(host_us=0.0)
@@ -250,7 +249,7 @@ def test_layers_that_were_timed_give_the_time_of_their_iterations(tmp_path: Path
     assert prompt[0] * 1e6 == pytest.approx(32 * (256 + 26.6) + 10 + 10, rel=0.01)
 
 
-def test_a_layer_or_column_that_is_not_known_is_refused(tmp_path: Path) -> None:
+def test_a_layer_or_column_that_is_not_known_is_refused(tmp_path):
     write_layers(tmp_path, dense="conv,1,1")
     call = {"compute": f"layers:{tmp_path},device=h100"}
     with pytest.raises(DataError, match="the layer 'conv' is not known"):
@@ -260,9 +259,7 @@ def test_a_layer_or_column_that_is_not_known_is_refused(tmp_path: Path) -> None:
         ld.simulate_serving("llama3-8b", Arrivals(1.0, 2), **call)
 
 
-def test_the_verb_writes_requests_a_timeline_and_a_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_writes_requests_a_timeline_and_a_picture(tmp_path, capsys):
     out, line, plot = (tmp_path / name for name in ("r.csv", "t.json", "p.svg"))
     words = "serving llama3-8b --rate 20 --requests 40 --seed 2 --replicas 2 --slo-ttft 100"
     files = ["--out", str(out), "--timeline", str(line), "--plot", str(plot)]
@@ -282,6 +279,6 @@ def test_the_verb_writes_requests_a_timeline_and_a_picture(
     assert len([json.loads(text) for text in jsonl.read_text().splitlines()]) == 40
 
 
-def test_the_verb_asks_for_what_comes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_asks_for_what_comes(capsys):
     assert main(["serving", "llama3-8b"]) == 2
     assert "--trace FILE, --rate R or --concurrency N" in capsys.readouterr().err

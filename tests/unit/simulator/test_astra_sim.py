@@ -17,7 +17,6 @@ from layerdag.simulator.astra_sim import (
     parse_outcome,
     reference_memory,
     run_binary,
-    write_memory,
 )
 from layerdag.simulator.config import RunOptions
 from layerdag.simulator.run import simulate
@@ -350,10 +349,3 @@ def test_the_command_writes_a_file_for_each_rank_and_the_report(tmp_path, capsys
     (tmp_path / "memory.0.json").write_text("mine")
     assert main(words) == 2
     assert "holds no memory trace and is not replaced" in capsys.readouterr().err
-
-
-def test_another_file_is_never_replaced(tmp_path):
-    (tmp_path / "m.0.json").write_text("mine")
-    (found,) = reference_memory(simulate(workload(NODES), compute="measured"))
-    with pytest.raises(UsageError):
-        write_memory(found, str(tmp_path / "m"))

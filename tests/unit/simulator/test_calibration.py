@@ -118,43 +118,32 @@ def test_a_machine_comes_back_as_it_was(machine, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("machine", "path", "value", "message"),
     [
-        (("layerdag_machine",), 2, "no machine of this version"),
-        (("costs",), None, "kind is one of device, operators"),
-        (("costs", "kind"), "magic", "kind is one of device, operators"),
-        (("costs", "rates"), [], "object of three numbers"),
-        (("costs", "rates", "mm"), [1, 2], "rates.mm must be three numbers"),
-        (("costs", "rates", "mm"), [1, 2, "x"], "rates.mm is 'x'"),
-        (("costs", "rates", "mm"), [1, 2, -3], "from 0 up"),
-        (("costs", "other"), [1, 2, float("inf")], "other is Infinity"),
-        (("link",), {"latency_ns": 1}, "exactly latency_ns, bytes_per_s"),
-        (("link", "bytes_per_s"), 0, "second must be positive"),
-        (("cores",), 1.5, "cores is 1.5"),
-        (("cores",), 0, "cores is 0"),
-        (("alone", "low"), True, "low is true"),
+        (OPERATORS, ("layerdag_machine",), 2, "no machine of this version"),
+        (OPERATORS, ("costs",), None, "kind is one of device, operators"),
+        (OPERATORS, ("costs", "kind"), "magic", "kind is one of device, operators"),
+        (OPERATORS, ("costs", "rates"), [], "object of three numbers"),
+        (OPERATORS, ("costs", "rates", "mm"), [1, 2], "rates.mm must be three numbers"),
+        (OPERATORS, ("costs", "rates", "mm"), [1, 2, "x"], "rates.mm is 'x'"),
+        (OPERATORS, ("costs", "rates", "mm"), [1, 2, -3], "from 0 up"),
+        (OPERATORS, ("costs", "other"), [1, 2, float("inf")], "other is Infinity"),
+        (OPERATORS, ("link",), {"latency_ns": 1}, "exactly latency_ns, bytes_per_s"),
+        (OPERATORS, ("link", "bytes_per_s"), 0, "second must be positive"),
+        (OPERATORS, ("cores",), 1.5, "cores is 1.5"),
+        (OPERATORS, ("cores",), 0, "cores is 0"),
+        (OPERATORS, ("alone", "low"), True, "low is true"),
+        (DEVICE, ("costs", "device"), None, "object with name, flops and bytes_per_s"),
+        (DEVICE, ("costs", "device", "flops"), {"bf16": 1}, "f32 among them"),
+        (DEVICE, ("costs", "device", "bytes_per_s"), -1, "positive rates"),
+        (DEVICE, ("costs", "efficiency"), 2, "efficiency is 2"),
     ],
 )
-def test_a_damaged_file_is_refused_by_name(path, value, message, tmp_path):
-    damage(OPERATORS, path, value, tmp_path / "m.json")
+def test_a_damaged_file_is_refused_by_name(machine, path, value, message, tmp_path):
+    damage(machine, path, value, tmp_path / "m.json")
     with pytest.raises(ConfigError, match=message) as caught:
         read_machine(tmp_path / "m.json")
     assert "m.json" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("costs", "device"), None, "object with name, flops and bytes_per_s"),
-        (("costs", "device", "flops"), {"bf16": 1}, "f32 among them"),
-        (("costs", "device", "bytes_per_s"), -1, "positive rates"),
-        (("costs", "efficiency"), 2, "efficiency is 2"),
-    ],
-)
-def test_a_damaged_device_is_refused(path, value, message, tmp_path):
-    damage(DEVICE, path, value, tmp_path / "m.json")
-    with pytest.raises(ConfigError, match=message):
-        read_machine(tmp_path / "m.json")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 1}'])

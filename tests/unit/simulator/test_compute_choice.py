@@ -16,7 +16,7 @@ from layerdag.simulator.compute import (
     RooflineCompute,
 )
 from layerdag.simulator.compute_choice import CHOICES, compute_model, model_files
-from layerdag.simulator.device_shares import shares_of
+from layerdag.simulator.data_sheets import shares_of
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.simulator.run import simulate
 from layerdag.simulator.systolic import Gemm, RoofMap, SystolicArray, SystolicCompute

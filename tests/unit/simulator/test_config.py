@@ -383,10 +383,7 @@ REORDERED = [
     [coll(0, CollectiveType.ALL_GATHER, 64), all_reduce(1, 64, (0,))],
 ]
 # A collective of all ranks after one of some: stream ids run apart (ASTRA-sim issue 339).
-UNEQUAL = [
-    *[[all_reduce(0, 64, pg_name="1"), all_reduce(1, 64, (0,))]] * 2,
-    [all_reduce(1, 64)],
-]
+UNEQUAL = [*[[all_reduce(0, 64, pg_name="1"), all_reduce(1, 64, (0,))]] * 2, [all_reduce(1, 64)]]
 EXCHANGE = [[coll(0, CollectiveType.ALL_TO_ALL, 64)]] * 2
 
 
@@ -635,10 +632,7 @@ def test_the_shorter_way_round_a_ring_is_clockwise_when_both_are_equal():
     # Rank 1's 3000 B hold the link 1 -> 2 until 3000; rank 0's 1000 B come to it at 1100 on their
     # way to rank 2, leave at 3000 and arrive at 4100. The other way round they would at 2200.
     load = workload(
-        [send(0, 2, 1000)],
-        [send(0, 2, 3000)],
-        [recv(0, 0, 1000), recv(1, 1, 3000)],
-        [comp(0, 1)],
+        [send(0, 2, 1000)], [send(0, 2, 3000)], [recv(0, 0, 1000), recv(1, 1, 3000)], [comp(0, 1)]
     )
     aware = RunOptions(congestion=Congestion.AWARE)
     assert ticks(simulate(load, Cluster(ring(4), system(), options=aware)), 2) == [
@@ -667,13 +661,6 @@ def test_the_scheduling_policy_changes_no_tick(policy):
     nodes = [all_reduce(0, 4000, comm_priority=1), all_reduce(1, 4000, comm_priority=9)]
     result = simulate(workload(*[nodes] * 4), Cluster(ring(4), system(scheduling_policy=policy)))
     assert ticks(result) == [(0, 6670), (6670, 2 * 6670)]
-
-
-def test_exposed_communication_is_all_that_is_not_compute_on_the_gpu():
-    # GPU 0-1000, CPU 1000-3000 after it, a send 3000-3500: 2500 ns are "exposed".
-    nodes = [comp(0, 1), comp(1, 2, (0,), is_cpu_op=True), send(2, 1, 400, (1,))]
-    result = simulate(workload(nodes, [recv(0, 0, 400)]), Cluster(ring(2), system()))
-    assert result.exposed_comm_ns.tolist() == [2500, 3500]
 
 
 def test_five_dimensions_need_to_be_told_who_takes_part():

@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from laws import tried
-from simulator_traces import (
-    all_reduce,
-    coll,
-    comp,
-    node,
-    recv,
-    ring,
-    send,
-    system,
-    workload,
-)
+from simulator_traces import all_reduce, coll, comp, node, recv, ring, send, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.simulator.cluster import Cluster
@@ -163,11 +153,6 @@ def test_nodes_that_cannot_run_say_what_is_wrong_and_what_to_do(spec, words):
     told = complaint([comp(0, 1), spec])
     assert told.startswith("rank 0: w.0.et: node 3 ")
     assert words in told
-
-
-def test_group_0_of_a_node_stands_for_all_ranks():
-    nodes = [all_reduce(0, 64, pg_name="0")]
-    assert lowered(nodes, nodes).tag_N.tolist() == [-1]
 
 
 def test_an_unknown_collective_of_a_known_type_is_told_with_those_that_are_known():

@@ -10,9 +10,8 @@ from symbolic_jobs import LLAMA, MIXTURE, small
 from layerdag.errors import ConfigError
 from layerdag.simulator.compute import DEVICES
 from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.kernel_roofline import KernelRoofline
+from layerdag.simulator.kernel_roofline import KERNEL_AXES, KernelRoofline, kernel_work
 from layerdag.simulator.kernel_tables import KernelTable, read_kernels
-from layerdag.simulator.kernel_work import KERNEL_AXES, kernel_work
 from layerdag.simulator.measured_kernels import (
     FAMILY,
     ROOFLINE,

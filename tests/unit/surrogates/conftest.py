@@ -36,5 +36,5 @@ def real(labeled_sets) -> Labeled:
 
 
 @pytest.fixture(scope="session")
-def test_set(labeled_sets) -> Labeled:
+def test_set(labeled_sets):
     return labeled_sets[1]

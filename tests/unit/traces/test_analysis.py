@@ -18,7 +18,7 @@ def messages(workload: Workload) -> list[str]:
     return [mismatch.message for mismatch in match_communication(workload).mismatches]
 
 
-def test_collectives_and_messages_of_a_sound_job_match() -> None:
+def test_collectives_and_messages_of_a_sound_job_match():
     found = match_communication(pair_workload())
     assert found.mismatches == ()
     assert found.rank_C.tolist() == [0, 1]
@@ -28,7 +28,7 @@ def test_collectives_and_messages_of_a_sound_job_match() -> None:
     assert found.bytes_M.tolist() == [64]
 
 
-def test_groups_match_among_their_members_only() -> None:
+def test_groups_match_among_their_members_only():
     groups = {"5": (0, 2), "6": (1, 3)}
     ranks = [[coll(0, group=name), coll(1, 0)] for name in ("5", "6", "5", "6")]
     found = match_communication(job(*ranks, groups=groups))
@@ -39,12 +39,12 @@ def test_groups_match_among_their_members_only() -> None:
     assert by_rank[0, 0] == by_rank[2, 0] != by_rank[1, 0]
 
 
-def test_absent_member_is_named() -> None:
+def test_absent_member_is_named():
     (text,) = messages(job([coll(0), coll(1)], [coll(0)]))
     assert "Rank 0, node 1: collective number 1 of all ranks is never called by rank 1" in text
 
 
-def test_disagreement_about_size_or_type_is_named() -> None:
+def test_disagreement_about_size_or_type_is_named():
     (text,) = messages(job([coll(0, size=8)], [coll(3, size=16)]))
     assert "8 bytes, but rank 1, node 3 has type 0 and 16 bytes" in text
     (text,) = messages(job([coll(0, kind=2)], [coll(0, kind=7)]))
@@ -52,14 +52,14 @@ def test_disagreement_about_size_or_type_is_named() -> None:
     assert "type 7" in text
 
 
-def test_unknown_group_and_foreign_rank_are_named() -> None:
+def test_unknown_group_and_foreign_rank_are_named():
     (text,) = messages(job([coll(0, group="9")]))
     assert "names a communicator group that is not described" in text
     texts = messages(job([coll(0, group="1")], [coll(0, group="1")], groups={"1": (0,)}))
     assert any("Rank 1" in text and "does not belong" in text for text in texts)
 
 
-def test_lonely_and_unequal_messages_are_named() -> None:
+def test_lonely_and_unequal_messages_are_named():
     (text,) = messages(job([message(0, NodeType.COMM_SEND, 1)], [comp(0)]))
     assert "the send from rank 0 to rank 1 with tag 7 has no matching receive on rank 1" in text
     (text,) = messages(job([comp(0)], [message(4, NodeType.COMM_RECV, 0)]))
@@ -68,7 +68,7 @@ def test_lonely_and_unequal_messages_are_named() -> None:
     assert "sends 65 bytes, but rank 1, node 2 receives 64" in text
 
 
-def test_messages_with_one_tag_match_in_order() -> None:
+def test_messages_with_one_tag_match_in_order():
     send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
     first = [message(0, send, 1, size=1), message(1, send, 1, 0, size=2)]
     second = [message(5, receive, 0, size=1), message(6, receive, 0, 5, size=2)]
@@ -78,7 +78,7 @@ def test_messages_with_one_tag_match_in_order() -> None:
     assert found.recv_row_M.tolist() == [0, 1]
 
 
-def test_messages_match_by_tag_whatever_their_order() -> None:
+def test_messages_match_by_tag_whatever_their_order():
     send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
     first = [message(0, send, 1, tag=3), message(1, send, 1, 0, tag=4)]
     second = [message(5, receive, 0, tag=4), message(6, receive, 0, 5, tag=3)]
@@ -87,7 +87,7 @@ def test_messages_match_by_tag_whatever_their_order() -> None:
     assert found.recv_row_M[np.argsort(found.send_row_M)].tolist() == [1, 0]
 
 
-def test_messages_of_other_tags_do_not_match() -> None:
+def test_messages_of_other_tags_do_not_match():
     first, second = message(0, NodeType.COMM_SEND, 1, tag=3), message(5, NodeType.COMM_RECV, 0)
     texts = messages(job([first], [second]))
     assert len(texts) == 2
@@ -95,13 +95,13 @@ def test_messages_of_other_tags_do_not_match() -> None:
     assert "from rank 0 to rank 1 with tag 7 has no matching send" in texts[1]
 
 
-def test_order_of_issue_follows_ids_unless_they_contradict_dependencies() -> None:
+def test_order_of_issue_follows_ids_unless_they_contradict_dependencies():
     assert program_order(build_trace([comp(2, 1), comp(1)])).tolist() == [1, 0]
     # Id 1 waits for id 2: the order of layers holds.
     assert program_order(build_trace([comp(1, 2), comp(2), comp(3)])).tolist() == [1, 2, 0]
 
 
-def test_counts_of_one_rank() -> None:
+def test_counts_of_one_rank():
     nodes = [
         comp(0, us=3, name="mm(1)"),
         comp(1, 0, us=4, name="mm(2)"),
@@ -119,7 +119,7 @@ def test_counts_of_one_rank() -> None:
     assert found.tensor_bytes == 7
 
 
-def test_communication_by_group_and_shared_ranks() -> None:
+def test_communication_by_group_and_shared_ranks():
     member = [coll(0, size=100, group="1"), coll(1, 0, kind=6, size=8)]
     trace = build_trace(member)
     other = build_trace([coll(1, kind=6, size=8)])
@@ -132,7 +132,7 @@ def test_communication_by_group_and_shared_ranks() -> None:
     assert found.mismatches == ()
 
 
-def test_messages_are_counted_once() -> None:
+def test_messages_are_counted_once():
     found = summarize(pair_workload())
     assert (found.messages, found.message_bytes) == (1, 64)
 
@@ -157,7 +157,7 @@ def test_sums_of_large_sizes_do_not_wrap():
 
 
 @pytest.mark.parametrize("name", ["tensor_size", "comm_size"])
-def test_a_size_below_0_is_not_taken_off_a_sum(name: str) -> None:
+def test_a_size_below_0_is_not_taken_off_a_sum(name):
     attributes = (Attribute(name, Wire.INT64, -5),)
     with pytest.raises(TraceError, match=f"'{name}' = -5; it is at least 0"):
         summarize_trace(build_trace([NodeSpec(7, "x", NodeType.COMP, attributes=attributes)]))

@@ -25,7 +25,7 @@ def edges_by_name(found: Workload) -> set[tuple[str, str]]:
     }
 
 
-def test_data_parallel_step_starts_weight_gradients_first() -> None:
+def test_data_parallel_step_starts_weight_gradients_first():
     assert edges_by_name(workload("DATA")) == {
         ("a.forward", "b.forward"),
         ("b.forward", "b.forward_comm"),
@@ -38,13 +38,13 @@ def test_data_parallel_step_starts_weight_gradients_first() -> None:
     }
 
 
-def test_model_parallel_step_starts_input_gradients_first() -> None:
+def test_model_parallel_step_starts_input_gradients_first():
     found = edges_by_name(workload("MODEL"))
     assert ("b.input_grad", "b.weight_grad") in found
     assert ("b.input_grad_comm", "a.weight_grad") in found
 
 
-def test_times_and_sizes_are_kept() -> None:
+def test_times_and_sizes_are_kept():
     trace = workload("DATA").traces[0]
     durations = dict(zip(trace.names(), trace.duration_us_N.tolist(), strict=True))
     assert durations["b.input_grad"] == 21
@@ -53,13 +53,13 @@ def test_times_and_sizes_are_kept() -> None:
     assert sizes["a.weight_grad_comm"] == 1024
 
 
-def test_ranks_without_groups_share_one_trace() -> None:
+def test_ranks_without_groups_share_one_trace():
     found = workload("HYBRID_DATA_MODEL", 8)
     assert len({id(trace) for trace in found.traces}) == 1
     assert match_communication(found).mismatches == ()
 
 
-def test_transformer_groups_split_model_and_data_collectives() -> None:
+def test_transformer_groups_split_model_and_data_collectives():
     found = workload("HYBRID_TRANSFORMER model_parallel_NPU_group: 2", 4)
     assert found.groups == {"1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
     names = dict(zip(found.traces[3].names(), group_names(found.traces[3])[0], strict=True))
@@ -68,7 +68,7 @@ def test_transformer_groups_split_model_and_data_collectives() -> None:
     assert match_communication(found).mismatches == ()
 
 
-def test_checkpoints_repeat_the_forward_stretch() -> None:
+def test_checkpoints_repeat_the_forward_stretch():
     line = (
         "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 1 checkpoints: 1 0 "
         "checkpoint_initiates: 1 1"
@@ -96,12 +96,12 @@ def test_checkpoints_repeat_the_forward_stretch() -> None:
         ("HYBRID_TRANSFORMER pp: 2\n" + LAYERS, "SimAI's key 'pp' of 2"),
     ],
 )
-def test_bad_text_is_one_sentence(text: str, expected: str) -> None:
+def test_bad_text_is_one_sentence(text, expected):
     with pytest.raises(TraceError, match=expected):
         parse_text(text.encode(), "x.txt")
 
 
-def test_no_checkpoints_and_keys_of_simai_that_change_nothing_are_read() -> None:
+def test_no_checkpoints_and_keys_of_simai_that_change_nothing_are_read():
     plain = workload("HYBRID_TRANSFORMER model_parallel_NPU_group: 2", 4)
     words = "ep: 1 pp: 1 vpp: 8 ga: 1 all_gpus: 4 checkpoints: 0 checkpoint_initiates: 0"
     found = workload(f"HYBRID_TRANSFORMER model_parallel_NPU_group: 2 {words}", 4)
@@ -110,11 +110,11 @@ def test_no_checkpoints_and_keys_of_simai_that_change_nothing_are_read() -> None
 
 
 @pytest.mark.parametrize("word", ["ga: 4", "all_gpus: 32"])
-def test_keys_of_simai_that_have_no_effect_are_noted(word: str) -> None:
+def test_keys_of_simai_that_have_no_effect_are_noted(word):
     assert [note.word for note in workload(f"HYBRID_TRANSFORMER {word}", 4).notes] == [word]
 
 
-def test_ranks_must_fill_the_groups() -> None:
+def test_ranks_must_fill_the_groups():
     with pytest.raises(TraceError, match="3 ranks cannot be split into groups of 2"):
         workload("HYBRID_TRANSFORMER model_parallel_NPU_group: 2", 3)
 
@@ -129,7 +129,7 @@ last -1 12 NONE 0 22 NONE 0 32 ALLREDUCE 24 0
 
 @pytest.mark.parametrize("words", ["1", "DLRM_LAST_BOTTOM_LAYER: 1"])
 @pytest.mark.parametrize("name", ["HYBRID_DLRM", "HYBRID_DLRM_ENHANCED"])
-def test_dlrm_exchanges_embeddings_beside_the_bottom_network(name: str, words: str) -> None:
+def test_dlrm_exchanges_embeddings_beside_the_bottom_network(name, words):
     found = workload(f"{name} {words}", 2, DLRM_LAYERS)
     assert edges_by_name(found) == {
         ("emb.forward", "emb.forward_comm"),
@@ -153,7 +153,7 @@ def test_dlrm_exchanges_embeddings_beside_the_bottom_network(name: str, words: s
     assert match_communication(found).mismatches == ()
 
 
-def test_inference_is_the_forward_part_alone() -> None:
+def test_inference_is_the_forward_part_alone():
     names = workload("DISTRIBUTED_INFERENCE").traces[0].names()
     assert names == ["a.forward", "b.forward", "b.forward_comm"]
 
@@ -167,6 +167,6 @@ def test_inference_is_the_forward_part_alone() -> None:
         ("HYBRID_DLRM 3", "ends the bottom network at layer 3"),
     ],
 )
-def test_dlrm_needs_the_end_of_its_bottom_network(first: str, expected: str) -> None:
+def test_dlrm_needs_the_end_of_its_bottom_network(first, expected):
     with pytest.raises(TraceError, match=expected):
         parse_text(f"{first}\n{DLRM_LAYERS}".encode(), "x.txt")

@@ -32,7 +32,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("wire", RANGES)
-def test_integers_have_the_range_of_protobuf(wire: Wire) -> None:
+def test_integers_have_the_range_of_protobuf(wire):
     low, high = RANGES[wire]
     for value in (low, 0, 1, high):
         assert word_to_scalar(wire, scalar_to_word(wire, value)) == value
@@ -41,13 +41,13 @@ def test_integers_have_the_range_of_protobuf(wire: Wire) -> None:
             scalar_to_word(wire, value)
 
 
-def test_whole_floats_are_integers_and_text_is_none() -> None:
+def test_whole_floats_are_integers_and_text_is_none():
     assert scalar_to_word(Wire.INT64, 3.0) == 3
     with pytest.raises(TraceError, match="needs a number, found 'x'"):
         scalar_to_word(Wire.INT64, "x")
 
 
-def test_floats_keep_their_bits_and_overflow_is_refused() -> None:
+def test_floats_keep_their_bits_and_overflow_is_refused():
     assert scalar_to_word(Wire.DOUBLE, 1.0) == 0x3FF0000000000000
     assert scalar_to_word(Wire.FLOAT, 1.0) == 0x3F800000
     assert word_to_scalar(Wire.DOUBLE, scalar_to_word(Wire.DOUBLE, -math.pi)) == -math.pi
@@ -55,7 +55,7 @@ def test_floats_keep_their_bits_and_overflow_is_refused() -> None:
         scalar_to_word(Wire.FLOAT, 1e39)
 
 
-def test_integers_and_texts_tell_absent_from_zero() -> None:
+def test_integers_and_texts_tell_absent_from_zero():
     nodes = (
         NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("comm_type", Wire.INT64, 0),)),
         NodeSpec(1, "b", NodeType.COMP, attributes=(Attribute("pg_name", Wire.STRING, ""),)),
@@ -83,12 +83,12 @@ def test_integers_and_texts_tell_absent_from_zero() -> None:
         (Attribute("x", Wire.BOOL + 1, True), "bool_list cannot hold True"),
     ],
 )
-def test_value_of_another_type_is_refused_by_name(attribute: Attribute, expected: str) -> None:
+def test_value_of_another_type_is_refused_by_name(attribute, expected):
     with pytest.raises(TraceError, match=f"attribute 'x': .*{expected}"):
         build_trace([NodeSpec(0, "a", NodeType.COMP, attributes=(attribute,))])
 
 
-def test_double_id_and_impossible_numbers_are_refused() -> None:
+def test_double_id_and_impossible_numbers_are_refused():
     with pytest.raises(TraceError, match="two nodes have id 4"):
         build_trace([comp(4), comp(4)])
     with pytest.raises(TraceError, match="names node -1"):
@@ -101,7 +101,7 @@ def test_double_id_and_impossible_numbers_are_refused() -> None:
         build_trace([comp(0, us=-5)])
 
 
-def test_empty_trace_has_columns() -> None:
+def test_empty_trace_has_columns():
     trace = build_trace([])
     assert trace.num_nodes == 0
     assert trace.io_N6.shape == (0, 6)
@@ -118,7 +118,7 @@ def test_empty_trace_has_columns() -> None:
         (2**64 - 1, b"\xff" * 9 + b"\x01"),
     ],
 )
-def test_varints_are_those_of_the_documentation(value: int, written: bytes) -> None:
+def test_varints_are_those_of_the_documentation(value, written):
     assert varint(value) == written
     cursor = Cursor(written)
     assert cursor.varint() == value
@@ -127,7 +127,7 @@ def test_varints_are_those_of_the_documentation(value: int, written: bytes) -> N
 
 @tried(60)
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=5))
-def test_a_varint_ends_where_it_ends(value: int, behind: bytes) -> None:
+def test_a_varint_ends_where_it_ends(value, behind):
     cursor = Cursor(varint(value) + behind)
     assert cursor.varint() == value
     assert cursor.take(len(behind)) == behind
@@ -136,7 +136,7 @@ def test_a_varint_ends_where_it_ends(value: int, behind: bytes) -> None:
 
 @tried(60)
 @given(st.integers(1, 2**29 - 1), st.binary(max_size=300))
-def test_a_field_is_read_as_it_was_written(number: int, payload: bytes) -> None:
+def test_a_field_is_read_as_it_was_written(number, payload):
     cursor = Cursor(length_delimited(number, payload))
     assert cursor.tag() == (number, 2)
     assert cursor.bytes() == payload
@@ -155,7 +155,7 @@ def test_a_field_is_read_as_it_was_written(number: int, payload: bytes) -> None:
         (lambda cursor: cursor.skip(1), b"abc", "a field of 8 bytes stands 3 bytes before"),
     ],
 )
-def test_what_is_cut_off_or_none_is_told(read, data: bytes, says: str) -> None:
+def test_what_is_cut_off_or_none_is_told(read, data, says):
     with pytest.raises(TraceError, match=says):
         read(Cursor(data))
 
@@ -163,7 +163,7 @@ def test_what_is_cut_off_or_none_is_told(read, data: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "data"), [(0, b"\x96\x01"), (1, b"x" * 8), (2, b"\x03abc"), (5, b"x" * 4)]
 )
-def test_fields_of_every_kind_are_skipped_as_a_whole(kind: int, data: bytes) -> None:
+def test_fields_of_every_kind_are_skipped_as_a_whole(kind, data):
     cursor = Cursor(tag(7, kind) + data + b"rest")
     assert cursor.tag() == (7, kind)
     cursor.skip(kind)

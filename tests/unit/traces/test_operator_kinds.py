@@ -26,7 +26,7 @@ JOBS = {
 }
 
 
-def test_the_table_holds_names_that_pytorch_registers() -> None:
+def test_the_table_holds_names_that_pytorch_registers():
     registered = {schema.name for schema in torch._C._jit_get_all_schemas()}
     unknown = set(_OF_NAME) - registered - public_operators()
     # Not each operator on lists has a form that writes in place.
@@ -36,7 +36,7 @@ def test_the_table_holds_names_that_pytorch_registers() -> None:
     }
 
 
-def test_products_are_those_of_which_pytorch_counts_operations() -> None:
+def test_products_are_those_of_which_pytorch_counts_operations():
     from torch.utils.flop_counter import flop_registry
 
     counted = {str(op).replace(".", "::") for op in flop_registry} & set(_OF_NAME)
@@ -47,18 +47,18 @@ def test_products_are_those_of_which_pytorch_counts_operations() -> None:
 @pytest.mark.parametrize(
     "name", ["mine::mm", "comm", "aten::mm.out", "triton_poi_fused_add", "cudnn_convReorderFilter"]
 )
-def test_a_part_of_a_name_does_not_count(name: str) -> None:
+def test_a_part_of_a_name_does_not_count(name):
     assert operator_kind(name) is None
     assert name not in OPTIMIZERS
 
 
-def test_what_a_node_states_comes_before_its_name() -> None:
+def test_what_a_node_states_comes_before_its_name():
     assert operator_kind("mine", "attention") is OperatorKind.ATTENTION
     assert operator_kind("aten::mm", "unheard") is OperatorKind.PRODUCT
 
 
 @pytest.mark.parametrize("model", JOBS)
-def test_every_operator_of_a_workload_states_a_known_kind(model: str) -> None:
+def test_every_operator_of_a_workload_states_a_known_kind(model):
     trace = ld.workload(model, **JOBS[model]).traces[0]
     stated = [
         word

@@ -24,7 +24,7 @@ from layerdag.traces.trace import (
 )
 
 
-def test_edges_go_from_parent_row_to_child_row_whatever_the_ids() -> None:
+def test_edges_go_from_parent_row_to_child_row_whatever_the_ids():
     trace = build_trace([comp(30, 10, 2**63), comp(10), comp(2**63, 10)])
     edges, kinds = dependency_edges(trace)
     assert sorted(zip(*edges.tolist(), strict=True)) == [(1, 0), (1, 2), (2, 0)]
@@ -32,14 +32,14 @@ def test_edges_go_from_parent_row_to_child_row_whatever_the_ids() -> None:
     assert trace_layers(trace).tolist() == [2, 0, 1]
 
 
-def test_pair_that_is_both_counts_once_as_data() -> None:
+def test_pair_that_is_both_counts_once_as_data():
     trace = build_trace([comp(0), comp(1, 0, 0, ctrl=(0,)), comp(2, ctrl=(1,))])
     edges, kinds = dependency_edges(trace)
     assert edges.tolist() == [[0, 1], [1, 2]]
     assert kinds.tolist() == [DATA, CONTROL]
 
 
-def test_dangling_double_and_cyclic_are_named() -> None:
+def test_dangling_double_and_cyclic_are_named():
     with pytest.raises(TraceError, match="node 1 depends on node 5, which is not in the trace"):
         dependency_edges(build_trace([comp(0), comp(1, 5)]))
     trace = build_trace([comp(0), comp(1)])
@@ -52,7 +52,7 @@ def test_dangling_double_and_cyclic_are_named() -> None:
         trace_layers(build_trace([comp(4, 4)]))
 
 
-def test_dropping_dangling_dependencies_keeps_the_others() -> None:
+def test_dropping_dangling_dependencies_keeps_the_others():
     trace = build_trace([comp(0, 9), comp(1, 0, 7, ctrl=(8, 0))])
     clean, dropped = drop_dangling(Workload((trace, trace)))
     assert dropped == 3
@@ -83,11 +83,11 @@ def with_attributes(*lists: tuple[Attribute, ...]) -> Trace:
         (Wire.BYTES + 1, "bytes_list"),
     ],
 )
-def test_wires_have_the_names_of_the_schema(wire: int, name: str) -> None:
+def test_wires_have_the_names_of_the_schema(wire, name):
     assert wire_name(wire) == name
 
 
-def test_ragged_lists_are_slices() -> None:
+def test_ragged_lists_are_slices():
     lists = Ragged(np.array([0, 2, 2, 3]), np.array([7, 8, 9]))
     assert [lists.of(row).tolist() for row in range(3)] == [[7, 8], [], [9]]
 
@@ -100,7 +100,7 @@ INTEGERS = [
 
 
 @pytest.mark.parametrize(("wire", "value"), INTEGERS)
-def test_every_integer_type_is_read_as_its_value(wire: Wire, value: int) -> None:
+def test_every_integer_type_is_read_as_its_value(wire, value):
     trace = with_attributes((), (Attribute("a", wire, value),), ())
     value_N, present_N = trace.integers("a", default=-9)
     assert value_N.tolist() == [-9, int(value), -9]
@@ -119,14 +119,14 @@ def test_every_integer_type_is_read_as_its_value(wire: Wire, value: int) -> None
         (Wire.UNSET, None),
     ],
 )
-def test_what_is_no_integer_is_refused_with_its_node_and_type(wire: int, value: object) -> None:
+def test_what_is_no_integer_is_refused_with_its_node_and_type(wire, value):
     trace = with_attributes((Attribute("a", Wire.INT64, 1),), (Attribute("a", wire, value),))
     says = f"x.et: node 11 carries attribute 'a' as {wire_name(wire)}; an integer type such as"
     with pytest.raises(TraceError, match=says):
         trace.integers("a")
 
 
-def test_texts_are_read_where_they_are_and_other_types_refused() -> None:
+def test_texts_are_read_where_they_are_and_other_types_refused():
     trace = with_attributes((Attribute("a", Wire.STRING, "x"),), (), (Attribute("b", 29, "y"),))
     assert trace.texts("a") == (["x", "", ""], pytest.approx([True, False, False]))
     assert trace.texts("absent")[1].tolist() == [False] * 3
@@ -136,7 +136,7 @@ def test_texts_are_read_where_they_are_and_other_types_refused() -> None:
 
 
 @pytest.mark.parametrize(("wire", "one", "other"), [(Wire.INT64, 1, 2), (Wire.STRING, "x", "y")])
-def test_an_attribute_twice_must_say_the_same_twice(wire: Wire, one: object, other: object) -> None:
+def test_an_attribute_twice_must_say_the_same_twice(wire, one, other):
     def read(trace: Trace) -> object:
         return trace.texts("a")[0] if wire is Wire.STRING else trace.integers("a")[0].tolist()
 

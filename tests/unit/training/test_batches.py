@@ -10,12 +10,7 @@ import torch.distributed as dist
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import ConfigError
-from layerdag.training.batches import (
-    BucketedSource,
-    ProcessGroup,
-    joined_world,
-    take_graphs,
-)
+from layerdag.training.batches import BucketedSource, ProcessGroup, joined_world, take_graphs
 from layerdag.training.checkpoint import load_checkpoint
 
 

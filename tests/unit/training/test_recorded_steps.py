@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from layerdag.dag.dag import DAGBatch
-from layerdag.dag.tensor_trees import tensors_of
+from layerdag.dag.dag import DAGBatch, tensors_of
 from layerdag.errors import GraphError
 from layerdag.models.base import ModelSpec, build_model
 from layerdag.training import loop

@@ -413,8 +413,7 @@ def test_a_new_word_starts_as_the_mean_of_its_kind_and_others_stay(schema):
 def test_what_the_old_model_does_not_know_stays_fresh(schema):
     old = trained(schema, jobs())
     renamed = replace(
-        schema,
-        attributes=(*schema.attributes[:-1], replace(schema.attributes[-1], name="energy")),
+        schema, attributes=(*schema.attributes[:-1], replace(schema.attributes[-1], name="energy"))
     )
     carried = carry_over(old, old.spec, renamed, seed=3)
     fresh = build_model(old.spec, seed=3).state_dict()
@@ -442,8 +441,7 @@ def test_a_condition_on_another_scale_says_nearly_the_same(schema):
     old = trained(schema, jobs())
     label = schema.numeric_conditions[0]
     other = replace(
-        schema,
-        numeric_conditions=(replace(label, mean=label.mean + 0.3, std=label.std * 1.2),),
+        schema, numeric_conditions=(replace(label, mean=label.mean + 0.3, std=label.std * 1.2),)
     )
     carried = carry_over(old, old.spec, other)
     wanted = losses(old.spec, old.model.state_dict(), batch_of(schema, jobs()))

@@ -283,10 +283,7 @@ def _receive(node: int, *deps: int, source: int = 0, target: int = 1, size: int 
 
 WORKLOAD_BROKEN = {
     "known-group": (job((collective(1, group="7"),), (collective(1, group="7"),)), 0),
-    "member-of-group": (
-        job(*[(collective(1, group="2"),)] * 3, groups={"2": (1, 2)}),
-        0,
-    ),
+    "member-of-group": (job(*[(collective(1, group="2"),)] * 3, groups={"2": (1, 2)}), 0),
     "several-members": (job((collective(1, group="1"),), (compute(1),), groups={"1": (0,)}), 0),
     "known-peer": (job((_send(1, target=9),), (compute(1),)), 0),
     "own-sender": (
@@ -464,10 +461,7 @@ def _ring(ranks: int, *, sends_first: bool) -> Workload:
     def rank(own: int) -> tuple:
         after, before = (own + 1) % ranks, (own - 1) % ranks
         if sends_first:
-            return (
-                _send(1, source=own, target=after),
-                _receive(2, 1, source=before, target=own),
-            )
+            return (_send(1, source=own, target=after), _receive(2, 1, source=before, target=own))
         return (_receive(1, source=before, target=own), _send(2, 1, source=own, target=after))
 
     return job(*(rank(own) for own in range(ranks)))

@@ -33,7 +33,7 @@ THREE = trace(compute(1), collective(2, 1, group="7"), compute(3, 2))
 
 
 @given(st.dictionaries(st.integers(0, 2), st.integers(-(2**31), 2**31 - 1)))
-def test_a_number_is_set_where_it_was_and_where_it_was_not(word_of: dict[int, int]) -> None:
+def test_a_number_is_set_where_it_was_and_where_it_was_not(word_of):
     changed = with_word(THREE, "comm_size", Wire.INT64, word_of)
     value_N, present_N = changed.integers("comm_size")
     assert present_N.tolist() == [0 in word_of, True, 2 in word_of]
@@ -42,20 +42,20 @@ def test_a_number_is_set_where_it_was_and_where_it_was_not(word_of: dict[int, in
     assert decode_trace(encode_trace(changed)).integers("comm_size")[0].tolist() == value_N.tolist()
 
 
-def test_a_text_is_set_where_it_was_and_where_it_was_not() -> None:
+def test_a_text_is_set_where_it_was_and_where_it_was_not():
     changed = with_text(THREE, "pg_name", {0: "a", 1: "b"})
     assert changed.texts("pg_name")[0] == ["a", "b", ""]
     assert THREE.texts("pg_name")[0] == ["", "7", ""]
 
 
-def test_nothing_to_set_leaves_the_attributes_alone() -> None:
+def test_nothing_to_set_leaves_the_attributes_alone():
     assert with_word(THREE, "comm_size", Wire.INT64, {}).attributes.word_A.tolist() == (
         THREE.attributes.word_A.tolist()
     )
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_attributes_belong_to_the_node_whose_they_are(row: int) -> None:
+def test_attributes_belong_to_the_node_whose_they_are(row):
     node_A = nodes_of(with_word(THREE, "new", Wire.INT64, {row: 5}))
     before = nodes_of(THREE).tolist()
     assert node_A.tolist() == sorted([*before, row])
@@ -64,21 +64,21 @@ def test_attributes_belong_to_the_node_whose_they_are(row: int) -> None:
 @pytest.mark.parametrize(
     "fix", [drop_dangling, drop_self_dependencies, drop_duplicate_dependencies]
 )
-def test_sound_dependencies_are_left_alone(fix) -> None:
+def test_sound_dependencies_are_left_alone(fix):
     assert fix(trace(compute(1), compute(2, 1), compute(3, 1, 2, ctrl_deps=(1,)))) is None
 
 
-def test_dependencies_keep_their_order() -> None:
+def test_dependencies_keep_their_order():
     fixed = drop_duplicate_dependencies(trace(compute(1), compute(2), compute(3, 2, 1, 2, 1)))
     assert fixed is not None
     assert fixed.trace.data_deps.of(2).tolist() == [2, 1]
 
 
-def test_a_dependency_may_be_listed_once_as_each_kind() -> None:
+def test_a_dependency_may_be_listed_once_as_each_kind():
     assert drop_duplicate_dependencies(trace(compute(1), compute(2, 1, ctrl_deps=(1,)))) is None
 
 
-def test_all_absent_nodes_are_dropped_of_both_kinds() -> None:
+def test_all_absent_nodes_are_dropped_of_both_kinds():
     fixed = drop_dangling(BROKEN["no-dangling-dependency"].traces[0])
     assert fixed is not None
     assert fixed.trace.data_deps.values.tolist() == [1]
@@ -95,7 +95,7 @@ def test_all_absent_nodes_are_dropped_of_both_kinds() -> None:
         (Attribute("comm_size", Wire.STRING, "-1"), -1),
     ],
 )
-def test_whole_numbers_become_integers(held: Attribute, value: int) -> None:
+def test_whole_numbers_become_integers(held, value):
     fixed = write_integers(trace(with_attribute(collective(1), held)))
     assert fixed is not None
     assert fixed.trace.integers("comm_size")[0].tolist() == [value]
@@ -112,11 +112,11 @@ def test_whole_numbers_become_integers(held: Attribute, value: int) -> None:
         Attribute("comm_size", Wire.INT64 + 1, (4096,)),
     ],
 )
-def test_what_is_no_whole_number_stays(held: Attribute) -> None:
+def test_what_is_no_whole_number_stays(held):
     assert write_integers(trace(with_attribute(collective(1), held))) is None
 
 
-def test_a_value_that_does_not_fit_keeps_its_type() -> None:
+def test_a_value_that_does_not_fit_keeps_its_type():
     large = with_attribute(collective(1), integer("comm_priority", 2**40))
     assert write_feeder_types(trace(large)) is None
 
@@ -136,12 +136,12 @@ def operators(workload: Workload) -> Counter[tuple[int, str, int]]:
     return found
 
 
-def test_every_rule_that_can_be_fixed_has_an_example() -> None:
+def test_every_rule_that_can_be_fixed_has_an_example():
     assert set(BROKEN) == FIXABLE
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_a_broken_job_breaks_nothing_after_it_was_fixed(rule: str) -> None:
+def test_a_broken_job_breaks_nothing_after_it_was_fixed(rule):
     broken = BROKEN[rule]
     assert rule in rules_of(broken)
     fixed = fix_workload(broken)
@@ -151,7 +151,7 @@ def test_a_broken_job_breaks_nothing_after_it_was_fixed(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", [*BROKEN, *BEYOND_FIXING])
-def test_fixing_twice_changes_nothing_more(rule: str) -> None:
+def test_fixing_twice_changes_nothing_more(rule):
     once = fix_workload({**BEYOND_FIXING, **BROKEN}[rule])
     again = fix_workload(once.workload)
     assert again.fixes == ()
@@ -159,7 +159,7 @@ def test_fixing_twice_changes_nothing_more(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", BEYOND_FIXING)
-def test_what_has_no_safe_answer_is_left_alone_and_found(rule: str) -> None:
+def test_what_has_no_safe_answer_is_left_alone_and_found(rule):
     broken = BEYOND_FIXING[rule]
     fixed = fix_workload(broken)
     assert fixed.workload is broken
@@ -168,14 +168,14 @@ def test_what_has_no_safe_answer_is_left_alone_and_found(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(set(BROKEN) - {"integer-attributes"}))
-def test_computation_stays_what_it_was(rule: str) -> None:
+def test_computation_stays_what_it_was(rule):
     fixed = fix_workload(BROKEN[rule])
     assert operators(fixed.workload) == operators(BROKEN[rule])
 
 
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(1, 4))
-def test_a_sound_workload_is_returned_as_it_is(seed: int, num_stages: int) -> None:
+def test_a_sound_workload_is_returned_as_it_is(seed, num_stages):
     workload = unfold(random_job(seed, num_stages), 2 * num_stages).workload
     assert rules_of(workload) & FIXABLE == set()
     fixed = fix_workload(workload)
@@ -183,14 +183,14 @@ def test_a_sound_workload_is_returned_as_it_is(seed: int, num_stages: int) -> No
     assert fixed.fixes == ()
 
 
-def test_the_given_workload_is_not_changed() -> None:
+def test_the_given_workload_is_not_changed():
     for broken in BROKEN.values():
         before = [encode_trace(trace) for trace in broken.traces]
         fix_workload(broken)
         assert [encode_trace(trace) for trace in broken.traces] == before
 
 
-def test_what_waited_for_a_node_that_goes_waits_for_what_it_waited_for() -> None:
+def test_what_waited_for_a_node_that_goes_waits_for_what_it_waited_for():
     trace = fix_workload(BROKEN["no-metadata-node"]).workload.traces[0]
     assert trace.id_N.tolist() == [1, 3]
     assert trace.data_deps.of(1).tolist() == [1]
@@ -198,7 +198,7 @@ def test_what_waited_for_a_node_that_goes_waits_for_what_it_waited_for() -> None
 
 @settings(max_examples=30)
 @given(st.integers(-(2**62), 2**62))
-def test_both_ends_of_a_message_get_one_tag_that_no_other_has(tag: int) -> None:
+def test_both_ends_of_a_message_get_one_tag_that_no_other_has(tag):
     fixed = fix_workload(exchanged(tag)).workload
     tags = [trace.integers("comm_tag")[0].tolist() for trace in fixed.traces]
     assert tags[0] == tags[1]
@@ -206,14 +206,14 @@ def test_both_ends_of_a_message_get_one_tag_that_no_other_has(tag: int) -> None:
     assert all(0 <= one < 2**31 for one in tags[0])
 
 
-def test_groups_get_free_integers_in_their_order_and_keep_their_ranks() -> None:
+def test_groups_get_free_integers_in_their_order_and_keep_their_ranks():
     nodes = (collective(1, group="tp"), collective(2, 1, group="dp"), collective(3, 2, group="1"))
     fixed = fix_workload(on_both(*nodes, groups={"tp": (0, 1), "dp": (1, 0), "1": (0, 1)})).workload
     assert dict(fixed.groups) == {"2": (0, 1), "3": (1, 0), "1": (0, 1)}
     assert fixed.traces[0].texts("pg_name")[0] == ["2", "3", "1"]
 
 
-def test_a_group_0_of_all_ranks_needs_no_entry_but_one_of_some_stays_a_finding() -> None:
+def test_a_group_0_of_all_ranks_needs_no_entry_but_one_of_some_stays_a_finding():
     whole = fix_workload(on_both(compute(1), groups={"0": (0, 1)}))
     assert dict(whole.workload.groups) == {}
     assert whole.is_valid
@@ -221,14 +221,14 @@ def test_a_group_0_of_all_ranks_needs_no_entry_but_one_of_some_stays_a_finding()
     assert "described-groups" in {finding.rule.id for finding in part.findings}
 
 
-def test_ranks_that_share_a_trace_go_on_sharing_it_and_are_counted_once() -> None:
+def test_ranks_that_share_a_trace_go_on_sharing_it_and_are_counted_once():
     one = on_both(compute(1), compute(2, 1, 1)).traces[0]
     fixed = fix_workload(Workload((one, one, one)))
     assert len({id(trace) for trace in fixed.workload.traces}) == 1
     assert [fix.count for fix in fixed.fixes] == [1]
 
 
-def test_a_trace_shared_by_senders_is_told_apart_by_rank() -> None:
+def test_a_trace_shared_by_senders_is_told_apart_by_rank():
     sends = message(1, sends=True, source=0, target=2)
     trace = job((sends,)).traces[0]
     last = job((), (), (message(1, sends=False, source=0, target=2),)).traces[2]
@@ -236,14 +236,14 @@ def test_a_trace_shared_by_senders_is_told_apart_by_rank() -> None:
     assert [t.integers("comm_src")[0].tolist() for t in fixed.traces[:2]] == [[0], [1]]
 
 
-def test_equal_fixes_of_several_ranks_are_one_line_with_their_count() -> None:
+def test_equal_fixes_of_several_ranks_are_one_line_with_their_count():
     fixed = fix_workload(BROKEN["no-double-dependency"])
     (fix,) = fixed.fixes
     assert fix.count == 2
     assert fix.sentence() == "job.0.et: node 2: keeps one of each dependency (and 1 more)."
 
 
-def test_nothing_is_taken_out_if_nothing_would_be_left() -> None:
+def test_nothing_is_taken_out_if_nothing_would_be_left():
     lone = on_both(replace(compute(1), type=NodeType.METADATA))
     fixed = fix_workload(lone)
     assert fixed.workload is lone
@@ -258,8 +258,7 @@ def sizes(workload, row):
 
 
 @pytest.mark.parametrize(
-    ("size", "first", "second", "after"),
-    [(EvenSize.MAX, 30, 8, 76), (EvenSize.MEAN, 20, 6, 52)],
+    ("size", "first", "second", "after"), [(EvenSize.MAX, 30, 8, 76), (EvenSize.MEAN, 20, 6, 52)]
 )
 def test_members_of_one_all_to_all_agree(size, first, second, after):
     uneven = job(

@@ -11,7 +11,7 @@ SIZE = st.integers(1, 5_000)
 
 
 @given(SIZE, SIZE, SIZE)
-def test_a_product_may_have_its_own_shape(rows: int, inner: int, columns: int) -> None:
+def test_a_product_may_have_its_own_shape(rows, inner, columns):
     operations = 2 * rows * inner * columns
     elements = rows * inner + inner * columns + rows * columns
     assert (rows, inner, columns) in shapes_of("mm", operations, elements)
@@ -20,7 +20,7 @@ def test_a_product_may_have_its_own_shape(rows: int, inner: int, columns: int) -
 
 
 @given(st.integers(1, 2_000), st.integers(1, 500))
-def test_all_shapes_and_no_others_are_found(half: int, elements: int) -> None:
+def test_all_shapes_and_no_others_are_found(half, elements):
     sizes = [one for one in range(1, half + 1) if half % one == 0]
     shapes = {(m, k, half // (m * k)) for m, k in product(sizes, sizes) if half % (m * k) == 0}
     plain = {(m, k, n) for m, k, n in shapes if m * k + k * n + m * n == elements}
@@ -29,12 +29,12 @@ def test_all_shapes_and_no_others_are_found(half: int, elements: int) -> None:
     assert shapes_of("addmm", 2 * half, elements) == added
 
 
-def test_odd_or_no_operations_have_no_shape() -> None:
+def test_odd_or_no_operations_have_no_shape():
     assert shapes_of("mm", 0, 3) == set()
     assert shapes_of("mm", 7, 3) == set()
 
 
-def test_roots_are_positive_whole_numbers() -> None:
+def test_roots_are_positive_whole_numbers():
     assert set(roots(1, 5, 6)) == {2, 3}
     assert set(roots(2, 8, 8)) == {2}
     assert set(roots(1, 5, 7)) == set()

@@ -6,28 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from changed_steps import (
-    on_all_ranks,
-    renamed,
-    rows_of,
-    unused,
-    with_number,
-    without_nodes_named,
-)
+from changed_steps import on_all_ranks, renamed, rows_of, unused, with_number, without_nodes_named
 from documentation import ROOT
 from small_programs import images, language
 from torch import Tensor, nn
 
 import layerdag as ld
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import (
-    Attribute,
-    CollectiveType,
-    NodeType,
-    Trace,
-    Wire,
-    Workload,
-)
+from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import Severity
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, check_program, judge_program
@@ -248,8 +234,7 @@ def test_kernels_of_an_optimizer_agree(elements, holds):
 def test_no_product_is_faster_than_any_device(microseconds, holds):
     product = operator(1, "aten::mm", 10**11, microseconds=microseconds)
     product = replace(
-        product,
-        attributes=(*product.attributes, Attribute("device", Wire.STRING, "cuda:0")),
+        product, attributes=(*product.attributes, Attribute("device", Wire.STRING, "cuda:0"))
     )
     assert judge_program(job(product))["product-speed"].holds is holds
 

@@ -44,7 +44,7 @@ def pixels(path: Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_graphs_stand_side_by_side(tmp_path: Path, rng: np.random.Generator, count: int) -> None:
+def test_graphs_stand_side_by_side(tmp_path, rng, count):
     dags = [random_dag(rng, [2, 3, 2], [20]) for _ in range(count)]
     path = tmp_path / "x.png"
     write_picture(path, dags, [f"graph {n}" for n in range(count)])
@@ -53,7 +53,7 @@ def test_graphs_stand_side_by_side(tmp_path: Path, rng: np.random.Generator, cou
     assert (width, height) == (462 * count, 770)  # 4.2 by 7 inches each, 110 dots per inch
 
 
-def test_another_column_gives_other_colors(tmp_path: Path) -> None:
+def test_another_column_gives_other_colors(tmp_path):
     dag = DAG.build(torch.tensor([[0, 5], [1, 5]]), torch.tensor([[0], [1]]))
     for column in (0, 1):
         write_picture(tmp_path / f"{column}.png", [dag], ["g"], column=column)
@@ -62,14 +62,14 @@ def test_another_column_gives_other_colors(tmp_path: Path) -> None:
     assert not np.array_equal(first, second)
 
 
-def test_a_graph_that_cannot_be_drawn_leaves_no_file(tmp_path: Path) -> None:
+def test_a_graph_that_cannot_be_drawn_leaves_no_file(tmp_path):
     cyclic = DAG.build(torch.zeros((2, 1), dtype=torch.int64), torch.tensor([[0, 1], [1, 0]]))
     with pytest.raises(GraphError, match="cycle"):
         write_picture(tmp_path / "x.png", [cyclic], ["g"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lines_lead_from_source_to_target_through_the_layers_between() -> None:
+def test_lines_lead_from_source_to_target_through_the_layers_between():
     edges = np.array([[0, 1, 2, 0], [1, 2, 3, 3]])
     layout = layered_layout(4, edges)
     lines = _polylines(layout, edges)
@@ -78,7 +78,7 @@ def test_lines_lead_from_source_to_target_through_the_layers_between() -> None:
         assert (line[0, 0], line[-1, 0]) == (layout.x_N[source], layout.x_N[target])
 
 
-def test_kinds_beyond_the_palette_wrap_around(tmp_path: Path) -> None:
+def test_kinds_beyond_the_palette_wrap_around(tmp_path):
     for name, kinds in (("few", [0, 1]), ("many", [8, 9])):
         dag = DAG.build(torch.tensor(kinds)[:, None], torch.tensor([[0], [1]]))
         write_picture(tmp_path / f"{name}.png", [dag], ["g"])
@@ -96,13 +96,13 @@ def view(size: int):
 @pytest.mark.parametrize(
     ("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")]
 )
-def test_suffix_chooses_the_format(tmp_path: Path, suffix: str, magic: bytes) -> None:
+def test_suffix_chooses_the_format(tmp_path, suffix, magic):
     path = tmp_path / f"x.{suffix}"
     save_picture(view(3), path)
     assert path.read_bytes().startswith(magic)
 
 
-def test_small_graphs_carry_names_and_large_ones_dots(tmp_path: Path) -> None:
+def test_small_graphs_carry_names_and_large_ones_dots(tmp_path):
     save_picture(view(3), tmp_path / "small.svg")
     save_picture(view(90), tmp_path / "large.svg")
     small, large = ((tmp_path / name).read_text() for name in ("small.svg", "large.svg"))
@@ -112,7 +112,7 @@ def test_small_graphs_carry_names_and_large_ones_dots(tmp_path: Path) -> None:
     assert large.count("aten::mm</text>") == 1
 
 
-def test_same_graph_gives_the_same_svg(tmp_path: Path) -> None:
+def test_same_graph_gives_the_same_svg(tmp_path):
     for name in ("a.svg", "b.svg"):
         save_picture(view(4), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -127,7 +127,7 @@ def places(path: Path, tag: str) -> list[tuple[str, float, float]]:
     return sorted((one.text or "", float(one.get("x", 0)), float(one.get("y", 0))) for one in found)
 
 
-def test_texts_of_the_svg_stand_where_matplotlib_puts_them(tmp_path: Path) -> None:
+def test_texts_of_the_svg_stand_where_matplotlib_puts_them(tmp_path):
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -155,27 +155,25 @@ def test_texts_of_the_svg_stand_where_matplotlib_puts_them(tmp_path: Path) -> No
     assert (tmp_path / "own.svg").read_text().count("stroke-dasharray") == 2
 
 
-def test_a_name_is_text_in_the_svg_whatever_it_holds(tmp_path: Path) -> None:
+def test_a_name_is_text_in_the_svg_whatever_it_holds(tmp_path):
     save_picture(view_of_trace(build_trace([comp(0, name="</text>\x01\n<b>")])), tmp_path / "x.svg")
     assert "</text>  <b>" in [text for text, *_ in places(tmp_path / "x.svg", "text")]
 
 
 @given(st.lists(st.floats(-1e3, 1e3), max_size=60))
-def test_isotonic_regression_is_that_of_scipy(values: list[float]) -> None:
+def test_isotonic_regression_is_that_of_scipy(values):
     expected = optimize.isotonic_regression(np.array(values)).x if values else []
     np.testing.assert_allclose(isotonic_regression(np.array(values)), expected, atol=1e-9)
 
 
-def test_too_large_graph_is_wrong_use_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_graph_is_wrong_use_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("layerdag.viz.drawing.MOST_NODES", 2)
     with pytest.raises(UsageError, match="zoomable page"):
         save_picture(view(2), tmp_path / "x.svg")
     assert not list(tmp_path.iterdir())
 
 
-def test_curves_leave_and_enter_vertically() -> None:
+def test_curves_leave_and_enter_vertically():
     vertices, codes = smooth([(0.0, 0.0), (2.0, 4.0), (2.0, 6.0)])
     assert codes.tolist() == [1, 4, 4, 4, 4, 4, 4]
     assert vertices.tolist() == [[0, 0], [0, 2], [2, 2], [2, 4], [2, 5], [2, 5], [2, 6]]
@@ -189,7 +187,7 @@ def axes_of(found):
     return axes
 
 
-def test_the_legend_names_every_kind_and_control_where_there_is_any() -> None:
+def test_the_legend_names_every_kind_and_control_where_there_is_any():
     plain = axes_of(view(3)).get_legend()
     assert [text.get_text() for text in plain.get_texts()] == ["COMP", "COMM_COLL"]
     control = view_of_trace(build_trace([comp(0), comp(1, ctrl=(0,))]))
@@ -197,27 +195,27 @@ def test_the_legend_names_every_kind_and_control_where_there_is_any() -> None:
     assert [text.get_text() for text in dashed.get_texts()] == ["COMP", "control"]
 
 
-def test_boxes_stand_on_the_layers_and_long_names_are_cut_in_the_middle() -> None:
+def test_boxes_stand_on_the_layers_and_long_names_are_cut_in_the_middle():
     name = "a_very_long_operator_name_indeed"
     axes = axes_of(view_of_trace(build_trace([comp(0, name=name), comp(7, 0, name="")])))
     texts = {text.get_text(): text.get_position()[1] for text in axes.texts}
     assert texts == {name[:10] + "…" + name[-11:]: 0, "7": 1}
 
 
-def test_edges_are_drawn_solid_or_dashed() -> None:
+def test_edges_are_drawn_solid_or_dashed():
     trace = build_trace([comp(0), comp(1, 0), comp(2, 1, ctrl=(0,))])
     solid, dashed = axes_of(view_of_trace(trace)).collections
     assert (len(solid.get_paths()), len(dashed.get_paths())) == (2, 1)
 
 
-def test_a_chain_is_drawn_as_a_straight_line() -> None:
+def test_a_chain_is_drawn_as_a_straight_line():
     layout = layered_layout(4, np.array([[0, 1, 2], [1, 2, 3]]))
     assert layout.layer_N.tolist() == [0, 1, 2, 3]
     np.testing.assert_allclose(layout.x_N, 0, atol=1e-6)
     assert layout.height == 4
 
 
-def test_a_long_edge_passes_one_way_point_on_each_layer_between() -> None:
+def test_a_long_edge_passes_one_way_point_on_each_layer_between():
     layout = layered_layout(4, np.array([[0, 1, 2, 0], [1, 2, 3, 3]]))
     assert layout.route(3)[:, 1].tolist() == [1, 2]
     # The way points stand beside the nodes that the edge would otherwise cross.
@@ -225,7 +223,7 @@ def test_a_long_edge_passes_one_way_point_on_each_layer_between() -> None:
     assert layout.route(0).shape == (0, 2)
 
 
-def test_two_parallel_chains_do_not_cross() -> None:
+def test_two_parallel_chains_do_not_cross():
     # Node ids are interleaved so that the order by id would cross at every layer.
     layout = layered_layout(6, np.array([[0, 1, 3, 2], [3, 2, 4, 5]]))
     left_first = layout.x_N[0] < layout.x_N[1]
@@ -233,19 +231,19 @@ def test_two_parallel_chains_do_not_cross() -> None:
     assert (layout.x_N[4] < layout.x_N[5]) == left_first
 
 
-def test_an_empty_graph_has_an_empty_drawing() -> None:
+def test_an_empty_graph_has_an_empty_drawing():
     layout = layered_layout(0, np.zeros((2, 0), dtype=np.int64))
     assert (layout.width, layout.height) == (0.0, 0)
 
 
-def test_a_cycle_is_refused() -> None:
+def test_a_cycle_is_refused():
     with pytest.raises(GraphError, match="cycle"):
         layered_layout(2, np.array([[0, 1], [1, 0]]))
 
 
 @tried(25)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
-def test_routes_pass_every_layer_and_nothing_stands_too_close(sizes, seed) -> None:
+def test_routes_pass_every_layer_and_nothing_stands_too_close(sizes, seed):
     dag = random_dag(np.random.default_rng(seed), sizes, [2], extra_edges=0.8)
     edges = dag.edge_index_2E.numpy()
     layout = layered_layout(dag.num_nodes, edges)
@@ -265,7 +263,7 @@ def test_routes_pass_every_layer_and_nothing_stands_too_close(sizes, seed) -> No
     assert layout.width == max(x for x, _, _ in points)
 
 
-def test_a_tree_is_drawn_without_crossings() -> None:
+def test_a_tree_is_drawn_without_crossings():
     """Two parents with two children each, numbered so that the order by id crosses."""
     edges = np.array([[0, 1, 0, 1], [2, 3, 4, 5]])
     layout = layered_layout(6, edges)
@@ -276,7 +274,7 @@ def test_a_tree_is_drawn_without_crossings() -> None:
     assert layout.x_N[0] == pytest.approx(of_first.mean(), abs=1e-3)
 
 
-def test_too_many_way_points_leave_the_longest_edges_straight(monkeypatch) -> None:
+def test_too_many_way_points_leave_the_longest_edges_straight(monkeypatch):
     """A chain of 12 nodes, with edges over it that pass 1, 2 and 10 layers."""
     steps = np.arange(11)
     longer = np.array([[0, 0, 0], [2, 3, 11]])
@@ -293,7 +291,7 @@ def _picture(rng: np.random.Generator, classes: int = 3) -> Picture:
     return Picture("A <graph>", dag, tuple(f"node {i}" for i in range(9)), names)
 
 
-def test_every_node_and_edge_is_drawn_inside_the_picture(rng: np.random.Generator) -> None:
+def test_every_node_and_edge_is_drawn_inside_the_picture(rng):
     picture = _picture(rng)
     figure = ET.fromstring(draw_svg(picture, classes_by_size((picture,))).html)
     svg = figure.find("svg")
@@ -308,16 +306,14 @@ def test_every_node_and_edge_is_drawn_inside_the_picture(rng: np.random.Generato
     assert [next(iter(circle)).text for circle in circles][:2] == ["node 0", "node 1"]
 
 
-def test_colors_go_to_the_most_frequent_classes_and_the_rest_share_one(
-    rng: np.random.Generator,
-) -> None:
+def test_colors_go_to_the_most_frequent_classes_and_the_rest_share_one(rng):
     picture = Picture("", _picture(rng).dag, ("",) * 9, tuple("abcdefghi"))
     slot_of = classes_by_size((picture, picture))
     assert max(slot_of.values()) == CLASS_COLORS - 1
     assert "others (2 classes)" in class_legend(slot_of).html
 
 
-def test_edges_start_and_end_at_the_centers_of_their_nodes() -> None:
+def test_edges_start_and_end_at_the_centers_of_their_nodes():
     """0 -> 1 -> 2 and 0 -> 2, which passes beside node 1."""
     dag = DAG.build(torch.tensor([[0], [0], [0]]), torch.tensor([[0, 0, 1], [1, 2, 2]]))
     picture = Picture("", dag, ("a", "b", "c"), ("k", "k", "k"))
@@ -332,7 +328,7 @@ def test_edges_start_and_end_at_the_centers_of_their_nodes() -> None:
     assert curves == [1, 2, 1]  # the long edge has one way point
 
 
-def test_titles_labels_and_classes_are_text_never_markup() -> None:
+def test_titles_labels_and_classes_are_text_never_markup():
     dag = DAG.build(torch.tensor([[0]]), torch.zeros((2, 0), dtype=torch.int64))
     evil = '"><script>alert(1)</script>'
     picture = Picture(evil, dag, (evil,), (evil,))
@@ -342,7 +338,7 @@ def test_titles_labels_and_classes_are_text_never_markup() -> None:
         ET.fromstring(html)  # raises where a quote would end an attribute
 
 
-def test_colors_are_given_by_frequency_and_then_by_name() -> None:
+def test_colors_are_given_by_frequency_and_then_by_name():
     dag = DAG.build(torch.tensor([[0]] * 4), torch.zeros((2, 0), dtype=torch.int64))
     first = Picture("", dag, ("",) * 4, ("b", "a", "c", "c"))
     second = Picture("", dag, ("",) * 4, ("c", "d", "d", "a"))
@@ -350,7 +346,7 @@ def test_colors_are_given_by_frequency_and_then_by_name() -> None:
     assert classes_by_size(()) == {}
 
 
-def test_facts_stand_in_the_caption_and_in_the_text_for_screen_readers() -> None:
+def test_facts_stand_in_the_caption_and_in_the_text_for_screen_readers():
     dag = DAG.build(torch.tensor([[0], [0]]), torch.tensor([[0], [1]]))
     html = draw_svg(Picture("g", dag, ("", ""), ("k", "k")), {"k": 0}).html
     assert html.count("2 nodes, 1 edges, 2 layers") == 2

@@ -45,11 +45,11 @@ def view(*modules: str, phase: str = "forward") -> GraphView:
         ("head", "head"),
     ],
 )
-def test_a_path_is_cut_behind_the_piece_of_a_layer(path: str, cut: str) -> None:
+def test_a_path_is_cut_behind_the_piece_of_a_layer(path, cut):
     assert cut_path(path.split(".")) == cut
 
 
-def test_nodes_that_follow_each_other_in_a_module_are_one() -> None:
+def test_nodes_that_follow_each_other_in_a_module_are_one():
     found = module_graph(view(*["embedding"] * 3, *["layers.0.mlp.up"] * 2, *["layers.0.mlp.up"]))
     assert found is not None
     assert found.view.labels == ("embedding, forward", "layers.0.mlp, forward")
@@ -57,20 +57,20 @@ def test_nodes_that_follow_each_other_in_a_module_are_one() -> None:
     assert found.view.edge_index_2E.T.tolist() == [[0, 1]]
 
 
-def test_a_module_that_is_called_again_is_another_group() -> None:
+def test_a_module_that_is_called_again_is_another_group():
     found = module_graph(view("a", "a", "a", "b", "b", "b", "a", "a", "a"))
     assert found is not None
     assert found.group_N.max() == 2
     assert found.first_G.tolist() == [0, 3, 6]
 
 
-def test_without_modules_there_is_no_such_graph() -> None:
+def test_without_modules_there_is_no_such_graph():
     assert module_graph(view(*[""] * 6)) is None
     assert module_graph(view("a", "", "", "", "", "")) is None
     assert module_graph(view("a", "b", "c", "d")) is None  # nothing is grouped
 
 
-def test_layers_of_modules_are_drawn_once_with_all_their_nodes() -> None:
+def test_layers_of_modules_are_drawn_once_with_all_their_nodes():
     names = [f"layers.{i}.{part}" for i in range(6) for part in ("attention",) * 5 + ("mlp",) * 4]
     drawn = _data(view(*names))["modules"]
     assert isinstance(drawn, dict)
@@ -87,7 +87,7 @@ def data_of(page: str) -> dict:
     return json.loads(found[1])
 
 
-def test_page_holds_the_whole_graph_and_needs_no_network() -> None:
+def test_page_holds_the_whole_graph_and_needs_no_network():
     trace = build_trace([comp(5), comp(6, 5), comp(7, 5, 6, name="last")])
     page = html_page(view_of_trace(trace))
     data = data_of(page)
@@ -102,7 +102,7 @@ def test_page_holds_the_whole_graph_and_needs_no_network() -> None:
     assert not re.search(r"(src|href)=|https?://", page)
 
 
-def test_name_cannot_close_the_script() -> None:
+def test_name_cannot_close_the_script():
     evil = "</script><script>alert(1)</script>"
     infinite = Attribute(evil, Wire.DOUBLE, float("inf"))
     trace = build_trace([NodeSpec(0, evil, NodeType.COMP, attributes=(infinite,))])
@@ -111,7 +111,7 @@ def test_name_cannot_close_the_script() -> None:
     assert data_of(page)["label"] == [evil]
 
 
-def test_too_large_graph_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_graph_is_wrong_use(monkeypatch):
     monkeypatch.setattr("layerdag.viz.viewer.MOST_NODES", 2)
     with pytest.raises(UsageError, match="3 nodes; the page shows at most 2"):
         html_page(view_of_trace(build_trace([comp(0), comp(1), comp(2)])))
@@ -122,7 +122,7 @@ def layers(count: int) -> list[NodeSpec]:
     return [comp(i, *range(max(i - 1, 0), i), name=name) for i, name in enumerate(names)]
 
 
-def test_a_large_graph_of_repeated_blocks_opens_with_each_of_them_once() -> None:
+def test_a_large_graph_of_repeated_blocks_opens_with_each_of_them_once():
     data = data_of(html_page(view_of_trace(build_trace(layers(20)))))
     assert data["starts"] == "rolled"
     assert data["rolled"]["row"] == [0, 1, 2, 3]
@@ -131,7 +131,7 @@ def test_a_large_graph_of_repeated_blocks_opens_with_each_of_them_once() -> None
     assert len(data["rolled"]["of"]) == len(data["whole"]["row"]) == 80
 
 
-def test_a_small_graph_opens_whole_and_one_without_repetition_has_no_choice() -> None:
+def test_a_small_graph_opens_whole_and_one_without_repetition_has_no_choice():
     small = data_of(html_page(view_of_trace(build_trace(layers(3)))))
     assert small["starts"] == "whole"
     assert small["rolled"] is not None
@@ -139,7 +139,7 @@ def test_a_small_graph_opens_whole_and_one_without_repetition_has_no_choice() ->
     assert single["rolled"] is None
 
 
-def test_times_and_the_critical_path_lie_on_the_page_in_their_order() -> None:
+def test_times_and_the_critical_path_lie_on_the_page_in_their_order():
     view = view_of_trace(build_trace([comp(0), comp(1), comp(2, 0, 1)]))
     assert "timing" not in data_of(html_page(view))
     times = Timing(
@@ -150,13 +150,13 @@ def test_times_and_the_critical_path_lie_on_the_page_in_their_order() -> None:
     assert (found["source"], found["end"]) == ("made up", [9.0, 5.0, 10.0])
 
 
-def test_kinds_have_words_and_one_of_the_report_s_colors() -> None:
+def test_kinds_have_words_and_one_of_the_report_s_colors():
     data = data_of(html_page(view_of_trace(build_trace([comp(0)]))))
     assert data["kinds"] == ["computation"]
     assert data["slots"] == [0]
 
 
-def test_the_page_has_the_report_s_colors() -> None:
+def test_the_page_has_the_report_s_colors():
     report = (files("layerdag.report") / "style.css").read_text()
     own = (files("layerdag.viz") / "viewer.css").read_text()
 
@@ -167,7 +167,7 @@ def test_the_page_has_the_report_s_colors() -> None:
     assert all(len(both) == 2 for both in palettes(own))
 
 
-def test_nothing_can_be_loaded_by_the_page() -> None:
+def test_nothing_can_be_loaded_by_the_page():
     page = html_page(view_of_trace(build_trace([comp(0)])))
     assert "default-src 'none'" in page
     assert "/*STYLE*/" not in page
@@ -186,7 +186,7 @@ def layers_rolled(count: int, block: tuple[str, ...] = ("norm", "mm", "act")) ->
     return chain("embedding", *inner, "loss")
 
 
-def test_of_equal_layers_one_is_drawn_with_their_number() -> None:
+def test_of_equal_layers_one_is_drawn_with_their_number():
     view = layers_rolled(10)
     found = rolled_graph(view)
     assert [view.labels[row] for row in found.row_M] == [
@@ -197,14 +197,14 @@ def test_of_equal_layers_one_is_drawn_with_their_number() -> None:
     assert (block.count, block.period, block.row_K) == (10, 3, (1, 2, 3))
 
 
-def test_edges_lead_into_and_out_of_the_block_and_back_to_its_start() -> None:
+def test_edges_lead_into_and_out_of_the_block_and_back_to_its_start():
     found = rolled_graph(layers_rolled(10))
     assert found.edge_index_2E.T.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4]]
     assert found.back_2B.T.tolist() == [[3, 1]]
     assert found.layer_M.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_blocks_inside_a_block_are_rolled_up_too() -> None:
+def test_blocks_inside_a_block_are_rolled_up_too():
     micro_batches = [
         name
         for batch in range(3)
@@ -221,13 +221,13 @@ def test_blocks_inside_a_block_are_rolled_up_too() -> None:
 
 
 @pytest.mark.parametrize("names", [("a", "b", "c", "d"), ("a", "a", "a"), ("a", "b", "a", "b")])
-def test_what_hardly_repeats_stays_as_it_is(names: tuple[str, ...]) -> None:
+def test_what_hardly_repeats_stays_as_it_is(names):
     found = rolled_graph(chain(*names))
     assert found.blocks == ()
     assert found.row_M.tolist() == list(range(len(names)))
 
 
-def test_numbers_that_are_part_of_a_name_tell_operators_apart() -> None:
+def test_numbers_that_are_part_of_a_name_tell_operators_apart():
     assert rolled_graph(chain(*(f"conv{i}x{i}d" for i in range(8)))).blocks == ()
 
 
@@ -251,7 +251,7 @@ def test_every_node_has_one_that_stands_for_it_and_what_is_drawn_has_no_cycle(na
         assert a == b or (a, b) in pairs
 
 
-def test_recorded_times_are_as_early_as_dependencies_allow() -> None:
+def test_recorded_times_are_as_early_as_dependencies_allow():
     found = recorded_timing(
         build_trace([comp(0, us=5), comp(1, us=50), comp(2, 0, 1, us=7), comp(3, 0, us=1)])
     )
@@ -261,11 +261,11 @@ def test_recorded_times_are_as_early_as_dependencies_allow() -> None:
     assert np.flatnonzero(found.critical_N).tolist() == [1, 2]
 
 
-def test_a_trace_without_durations_has_no_times() -> None:
+def test_a_trace_without_durations_has_no_times():
     assert recorded_timing(build_trace([comp(0, us=0), comp(1, 0, us=0)])) is None
 
 
-def test_simulated_times_are_those_of_the_nodes_whatever_their_order_in_the_file() -> None:
+def test_simulated_times_are_those_of_the_nodes_whatever_their_order_in_the_file():
     nodes = [comp(0, us=5), comp(1, 0, us=7), comp(2, 1, us=9)]
     straight = Workload((build_trace(nodes),))
     turned = Workload((build_trace(nodes[::-1]),))
@@ -277,12 +277,12 @@ def test_simulated_times_are_those_of_the_nodes_whatever_their_order_in_the_file
     assert first.source == "simulated, cluster “small”, rank 0"
 
 
-def test_only_ranks_that_there_are_can_be_shown() -> None:
+def test_only_ranks_that_there_are_can_be_shown():
     with pytest.raises(UsageError, match=r"--rank 5: .* has ranks 0 to 1"):
         simulated_timing(pair_workload(), "small", 5)
 
 
-def test_recorded_times_belong_to_nodes_and_not_to_their_places_in_the_file() -> None:
+def test_recorded_times_belong_to_nodes_and_not_to_their_places_in_the_file():
     nodes = [comp(0, us=5), comp(1, us=50), comp(2, 0, 1, us=7), comp(3, 0, us=1), comp(9, 3, us=8)]
     straight, turned = (recorded_timing(build_trace(each)) for each in (nodes, nodes[::-1]))
     assert straight is not None

@@ -36,7 +36,7 @@ def events(trace: Trace, phase: str) -> list[dict]:
     return [event for event in loaded["traceEvents"] if event["ph"] == phase]
 
 
-def test_without_start_times_each_row_runs_one_node_at_a_time() -> None:
+def test_without_start_times_each_row_runs_one_node_at_a_time():
     trace = build_trace([comp(0, us=4), comp(1, us=3), coll(2, 0), comp(3, 2, us=1)])
     slices = {e["args"]["id"]: (e["ts"], e["dur"], e["tid"]) for e in events(trace, "X")}
     assert slices["0"] == (0, 4, 0)
@@ -45,7 +45,7 @@ def test_without_start_times_each_row_runs_one_node_at_a_time() -> None:
     assert slices["3"] == (7, 1, 0)
 
 
-def test_start_times_of_the_trace_hold_and_overlaps_get_lanes() -> None:
+def test_start_times_of_the_trace_hold_and_overlaps_get_lanes():
     trace = build_trace([comp(0, us=10), comp(1, us=2), comp(2, us=5)])
     trace = replace(trace, start_us_N=np.array([100, 105, 107], np.uint64))
     slices = [(e["ts"], e["tid"]) for e in events(trace, "X")]
@@ -53,7 +53,7 @@ def test_start_times_of_the_trace_hold_and_overlaps_get_lanes() -> None:
     assert {e["args"]["name"] for e in events(trace, "M")} >= {"computation", "computation 2"}
 
 
-def test_dependencies_between_tracks_are_arrows_with_two_ends() -> None:
+def test_dependencies_between_tracks_are_arrows_with_two_ends():
     trace = build_trace([comp(0), coll(1, 0), comp(2, 0)])
     (start,), (end,) = events(trace, "s"), events(trace, "f")
     assert start["id"] == end["id"]
@@ -61,7 +61,7 @@ def test_dependencies_between_tracks_are_arrows_with_two_ends() -> None:
     assert start["ts"] <= end["ts"]
 
 
-def test_numbers_that_json_or_a_browser_lacks_are_written_as_text() -> None:
+def test_numbers_that_json_or_a_browser_lacks_are_written_as_text():
     attributes = (
         Attribute("endless", Wire.DOUBLE, float("inf")),
         Attribute("none", Wire.DOUBLE, float("nan")),
@@ -83,7 +83,7 @@ def test_numbers_that_json_or_a_browser_lacks_are_written_as_text() -> None:
     }
 
 
-def test_more_overlaps_than_tracks_are_kept_for_do_not_run_into_the_next_row(monkeypatch) -> None:
+def test_more_overlaps_than_tracks_are_kept_for_do_not_run_into_the_next_row(monkeypatch):
     monkeypatch.setattr(timeline, "_LANES", 3)
     trace = build_trace([*(comp(n, us=9) for n in range(5)), coll(5)])
     trace = replace(trace, start_us_N=np.full(6, 100, np.uint64))
@@ -106,7 +106,7 @@ def test_more_overlaps_than_tracks_are_kept_for_do_not_run_into_the_next_row(mon
         (NodeType.METADATA, "other"),
     ],
 )
-def test_kinds_of_nodes_have_rows(kind: NodeType, row: str) -> None:
+def test_kinds_of_nodes_have_rows(kind, row):
     trace = build_trace([NodeSpec(7, "", kind)])
     (track,) = (e for e in events(trace, "M") if e["name"] == "thread_name")
     (node,) = events(trace, "X")
@@ -114,7 +114,7 @@ def test_kinds_of_nodes_have_rows(kind: NodeType, row: str) -> None:
     assert (node["tid"], node["cat"], node["name"]) == (track["tid"], kind.name, "7")
 
 
-def test_every_rank_is_a_process_and_shared_traces_are_placed_once() -> None:
+def test_every_rank_is_a_process_and_shared_traces_are_placed_once():
     trace = build_trace([comp(0)])
     loaded = json.loads(chrome_trace(Workload((trace, trace))))["traceEvents"]
     names = [e["args"]["name"] for e in loaded if e["name"] == "process_name"]
@@ -124,7 +124,7 @@ def test_every_rank_is_a_process_and_shared_traces_are_placed_once() -> None:
 
 @tried(30)
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1))
-def test_slices_of_a_track_do_not_overlap_and_wait_for_what_they_depend_on(size, seed) -> None:
+def test_slices_of_a_track_do_not_overlap_and_wait_for_what_they_depend_on(size, seed):
     rng = np.random.default_rng(seed)
     make = (comp, lambda n, *deps, us: replace(coll(n, *deps), duration_us=us))
     nodes = [
@@ -159,7 +159,7 @@ def graph(words: list[str], edges: list[tuple[int, int]]) -> AttributedGraph:
     )
 
 
-def test_nodes_are_named_by_what_they_do_and_absent_numbers_left_out() -> None:
+def test_nodes_are_named_by_what_they_do_and_absent_numbers_left_out():
     view = view_of_graph(graph(["add", "mul", "add"], [(0, 1), (1, 2)]))
     assert view.labels == ("add", "mul", "add")
     assert view.kinds == ("add", "mul")
@@ -169,14 +169,14 @@ def test_nodes_are_named_by_what_they_do_and_absent_numbers_left_out() -> None:
     assert "bytes" not in view.details[1]
 
 
-def test_rare_categories_share_a_color() -> None:
+def test_rare_categories_share_a_color():
     view = view_of_graph(graph([f"op{at}" for at in range(20)], []))
     assert view.kinds[-1] == "other"
     assert len(view.kinds) == len(view.colors)
     assert view.kind_N.max() == len(view.kinds) - 1
 
 
-def test_cycle_is_refused() -> None:
+def test_cycle_is_refused():
     with pytest.raises(GraphError, match="cycle"):
         view_of_graph(graph(["a", "b"], [(0, 1), (1, 0)]))
 
@@ -192,9 +192,7 @@ def dot(view: GraphView, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("name", ["v.graphml", "v.dot"])
 @pytest.mark.parametrize("example", ["pp_gpt", "ddp_mlp"])
-def test_control_edges_survive_what_view_writes(
-    tmp_path: Path, repository: Path, name: str, example: str
-) -> None:
+def test_control_edges_survive_what_view_writes(tmp_path, repository, name, example):
     source = repository / "data" / "examples" / example
     view = view_of_trace(ld.read_workload(source).traces[0])
     assert main(["view", str(source), "--out", str(tmp_path / name)]) == 0
@@ -214,7 +212,7 @@ def view():
     return view_of_trace(build_trace([first, comp(1, 2**63, us=3), comp(2, ctrl=(1,))]))
 
 
-def test_dot_quotes_what_it_would_interpret(tmp_path: Path) -> None:
+def test_dot_quotes_what_it_would_interpret(tmp_path):
     lines = [line.strip() for line in dot(view(), tmp_path).splitlines()]
     assert any(r'label="a\"b\\c<d>&' in line for line in lines)
     assert f'{2**63} -> 1 [type="data"];' in lines
@@ -222,7 +220,7 @@ def test_dot_quotes_what_it_would_interpret(tmp_path: Path) -> None:
     assert lines[-1] == "}"
 
 
-def test_another_reader_finds_the_same_graph() -> None:
+def test_another_reader_finds_the_same_graph():
     """networkx reads GraphML by itself."""
     import networkx as nx
 
@@ -243,7 +241,7 @@ def test_another_reader_finds_the_same_graph() -> None:
     assert kinds == {(str(2**63), "1"): "data", ("1", "2"): "control"}
 
 
-def test_a_value_that_comes_with_several_types_is_text() -> None:
+def test_a_value_that_comes_with_several_types_is_text():
     nodes = [
         NodeSpec(n, "a", NodeType.COMP, attributes=(Attribute("mixed", wire, value),))
         for n, (wire, value) in enumerate(
@@ -257,7 +255,7 @@ def test_a_value_that_comes_with_several_types_is_text() -> None:
     assert values == ["3", "0.5", "true", "x"]
 
 
-def test_characters_that_xml_cannot_hold_are_replaced() -> None:
+def test_characters_that_xml_cannot_hold_are_replaced():
     text = graphml(view_of_trace(build_trace([comp(1, name="a\x00b\x1fc\ufffe")])))
     root = ET.fromstring(text)
     (key,) = (k.get("id") for k in root.iter(f"{XML}key") if k.get("attr.name") == "name")
@@ -265,20 +263,20 @@ def test_characters_that_xml_cannot_hold_are_replaced() -> None:
     assert name == "a\ufffdb\ufffdc\ufffd"
 
 
-def test_dot_has_a_line_for_every_node_with_its_color_and_kind(tmp_path: Path) -> None:
+def test_dot_has_a_line_for_every_node_with_its_color_and_kind(tmp_path):
     text = dot(view_of_trace(build_trace([comp(1, name="mm\r\nx"), comp(2, 1, name="")])), tmp_path)
     assert 'label="mm\nx", fillcolor="#0072B2", tooltip="COMP"];' in text
     assert 'label="", fillcolor="#0072B2", tooltip="COMP"];' in text
     assert text.count(" -> ") == 1
 
 
-def test_kinds_are_node_types_where_names_say_nothing() -> None:
+def test_kinds_are_node_types_where_names_say_nothing():
     nodes = [comp(at, name=f"layer{chr(97 + at)}") for at in range(26)]
     view = view_of_trace(build_trace([*nodes, coll(26)]))
     assert view.kinds == ("COMP", "COMM_COLL")
 
 
-def test_frequent_operators_are_kinds_of_their_own() -> None:
+def test_frequent_operators_are_kinds_of_their_own():
     names = ["mm(1)", "mm(2)", "mm(3)", "add", "add", "add", "relu", "relu", "add", *"abcd"]
     view = view_of_trace(build_trace([comp(at, name=name) for at, name in enumerate(names)]))
     assert {"mm", "add", "other computation"} <= set(view.kinds)
@@ -286,7 +284,7 @@ def test_frequent_operators_are_kinds_of_their_own() -> None:
     assert len(set(view.colors)) == len(view.kinds)
 
 
-def test_long_values_are_cut() -> None:
+def test_long_values_are_cut():
     values = tuple(range(100))
     node = NodeSpec(0, "a", NodeType.COMP, attributes=(Attribute("l", Wire.INT64 + 1, values),))
     text = view_of_trace(build_trace([node])).details[0]["l"]
@@ -294,7 +292,7 @@ def test_long_values_are_cut() -> None:
     assert len(text) == 60
 
 
-def test_a_view_has_ids_labels_edges_and_what_is_dashed() -> None:
+def test_a_view_has_ids_labels_edges_and_what_is_dashed():
     trace = build_trace([comp(70, name="mm"), comp(5, 70, name="add", ctrl=(9,)), coll(9)])
     view = view_of_trace(replace(trace, source="/some/where/job.0.et"))
     assert view.title == "job.0.et"
@@ -306,7 +304,7 @@ def test_a_view_has_ids_labels_edges_and_what_is_dashed() -> None:
     assert len(view.colors) == len(view.kinds) == 2
 
 
-def test_details_are_times_and_attributes_and_nothing_that_is_zero() -> None:
+def test_details_are_times_and_attributes_and_nothing_that_is_zero():
     node = NodeSpec(
         0, "a", NodeType.COMP, start_us=5, duration_us=0,
         attributes=(
@@ -323,7 +321,7 @@ def test_details_are_times_and_attributes_and_nothing_that_is_zero() -> None:
 
 
 @pytest.mark.parametrize(("size", "sound"), [(3, True), (4, False)])
-def test_too_many_nodes_are_refused_with_what_to_do_instead(size: int, sound: bool) -> None:
+def test_too_many_nodes_are_refused_with_what_to_do_instead(size, sound):
     view = view_of_trace(build_trace([comp(n) for n in range(size)]))
     if sound:
         view.require_at_most(3, "a picture", "Do this.")
@@ -332,7 +330,7 @@ def test_too_many_nodes_are_refused_with_what_to_do_instead(size: int, sound: bo
         view.require_at_most(3, "a picture", "Do this.")
 
 
-def test_faulty_dependencies_are_refused() -> None:
+def test_faulty_dependencies_are_refused():
     with pytest.raises(TraceError, match="node 1 depends on node 9"):
         view_of_trace(build_trace([comp(1, 9)]))
     with pytest.raises(TraceError, match="wait for each other in a cycle"):
@@ -351,7 +349,7 @@ def test_faulty_dependencies_are_refused() -> None:
         ("text", "text"),
     ],
 )
-def test_details_for_browsers_are_exact(value: object, shown: object) -> None:
+def test_details_for_browsers_are_exact(value, shown):
     found = plain_details({"a": value})["a"]
     assert found == shown
     assert type(found) is type(shown)

@@ -12,8 +12,7 @@ import layerdag as ld
 from layerdag.cli.commands.accuracy import lines
 from layerdag.cli.main import main
 from layerdag.errors import UsageError
-from layerdag.simulator.data_sheets import DATA_SHEETS, data_sheet
-from layerdag.simulator.device_shares import FITTED, USUAL
+from layerdag.simulator.data_sheets import DATA_SHEETS, FITTED, USUAL, data_sheet
 from layerdag.workloads.accuracy import PUBLIC_STEPS
 from layerdag.workloads.measured_steps import read_steps
 from layerdag.workloads.step_shares import (

@@ -14,7 +14,7 @@ from layerdag.cli.main import main
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
 from layerdag.simulator.config import Topology
-from layerdag.simulator.device_shares import USUAL
+from layerdag.simulator.data_sheets import USUAL
 from layerdag.workloads.exploration import (
     USUALLY_MEASURED,
     Exploration,
@@ -437,11 +437,7 @@ def test_a_shape_of_ones_own_is_a_model():
 
 
 @pytest.mark.parametrize(
-    ("topology", "told"),
-    [
-        ("ring", "Did you mean 'Ring'"),
-        ("Torus", "Known: "),
-    ],
+    ("topology", "told"), [("ring", "Did you mean 'Ring'"), ("Torus", "Known: ")]
 )
 def test_a_topology_is_one_of_the_simulators(topology, told):
     with pytest.raises(ConfigError, match=f"there is no topology '{topology}'") as caught:
@@ -518,7 +514,7 @@ def test_where_nothing_fits_the_least_memory_is_told(tmp_path, capsys):
     assert f"no plan fits; the least need is {least.memory_gib:.1f} GiB ({least.plan})" in told
 
 
-def test_more_nodes_than_memory_holds_are_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_nodes_than_memory_holds_are_not_simulated(monkeypatch):
     monkeypatch.setattr("layerdag.workloads.exploration.MAX_NODES", 10)
     found = explore(study(plans={}))
     assert not found.simulated

@@ -175,8 +175,7 @@ def test_a_second_optimizer_does_not_count(tmp_path, capsys):
     path = tmp_path / "two.py"
     path.write_text(
         SCRIPT.replace(
-            "for step",
-            "other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)\nfor step",
+            "for step", "other = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)\nfor step"
         ).replace("    optimizer.step()", "    optimizer.step()\n    other.step()")
     )
     assert main(["collect", "--out", str(tmp_path / "mine"), str(path), "2"]) == 1

@@ -46,10 +46,7 @@ def test_a_program_is_resized_and_captured(program, capsys):
 
 @pytest.mark.parametrize(
     ("words", "reason"),
-    [
-        (["--size", "w0"], "--size w0: write NAME=NUMBER"),
-        (["--size", "q0=3"], "has no size 'q0'"),
-    ],
+    [(["--size", "w0"], "--size w0: write NAME=NUMBER"), (["--size", "q0=3"], "has no size 'q0'")],
 )
 def test_wrong_words_are_told(program, capsys, words, reason):
     assert main(["program", str(program), *words]) == 2

@@ -122,15 +122,6 @@ def test_measured_kernels_say_how_nodes_and_collectives_were_timed(files, capsys
         assert "NCCL's times" not in told.err
 
 
-def test_compute_model_is_chosen_by_name(files, capsys):
-    assert simulate(files, "--compute", "measured", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["makespan"] == FINISH
-    assert simulate(files, "--compute", "h100") == 1
-    assert "neither num_ops nor tensor_size" in capsys.readouterr().err
-    assert simulate(files, "--compute", "h10") == 2
-    assert "Did you mean 'h100'" in capsys.readouterr().err
-
-
 def test_ranks_may_differ(files, capsys):
     assert simulate(files, "--slow", "1=2", "--json") == 0
     assert json.loads(capsys.readouterr().out)["compute"] == {"0": 1000, "1": 2000}
@@ -139,17 +130,6 @@ def test_ranks_may_differ(files, capsys):
     assert simulate(files, "--slow", "1") == 2
     assert simulate(files, "--noise", "2.5") == 2
     assert "EXPONENT,SCALE,SEED" in capsys.readouterr().err
-
-
-def test_a_switch_reduces_where_the_system_file_says_so(files, capsys):
-    system = {**SYSTEM, "all-reduce-implementation": ["inNetwork"]}
-    (files / "system.json").write_text(json.dumps(system))
-    assert simulate(files, "--json") == 2
-    assert "dimension 0, which is a Ring" in capsys.readouterr().err
-    (files / "network.yml").write_text(NETWORK.replace("Ring", "Switch"))
-    # 1000 ns of compute, E, floor(2 x 100 + 2048 / 1.073741824) = 2107, E.
-    assert simulate(files, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["makespan"] == 1000 + 10 + 2107 + 10
 
 
 def test_communication_streams_are_a_flag_of_ours(files, capsys):
@@ -188,14 +168,6 @@ def test_flags_of_the_reference_that_do_nothing_are_accepted_with_a_note(files, 
     assert not (files / "x").exists()
 
 
-def test_a_job_of_one_rank_runs_with_a_note(tmp_path, capsys):
-    write_workload(workload([comp(0, 1)]), tmp_path / "alone")
-    assert main(["simulate", str(tmp_path / "alone"), "--preset=small", "--json"]) == 0
-    told = capsys.readouterr()
-    assert "ASTRA-sim itself refuses" in told.err
-    assert any("one rank" in note for note in json.loads(told.out)["notes"])
-
-
 def test_what_makes_figures_too_small_is_noted(files, capsys):
     nodes = [comp(0, 1), all_reduce(1, 0, (0,))]
     write_workload(workload(nodes, nodes), files / "w", overwrite=True)
@@ -213,19 +185,6 @@ def test_what_makes_figures_too_small_is_noted(files, capsys):
     assert capsys.readouterr().err.splitlines() == [f"not modeled: {'; '.join(NOT_MODELED)}"]
 
 
-def test_traces_without_times_and_costs_are_refused_with_the_remedies(files, capsys):
-    write_workload(
-        workload(*[[comp(0, 0), all_reduce(1, 8, (0,))]] * 2), files / "w", overwrite=True
-    )
-    for flags in (["--compute=measured"], []):
-        assert simulate(files, *flags) == 1
-        error = capsys.readouterr().err
-        assert "none of its 2 compute nodes states a duration" in error
-        assert "convert the host trace together with its profile" in error
-        assert "--compute, such as h100" in error
-    assert main(preset(str(files / "w"))) == 1
-
-
 def test_costs_that_a_run_does_not_use_are_noted_or_refused(files, capsys):
     nodes = [comp(0, 0, num_ops=10**9, tensor_size=8), all_reduce(1, 8, (0,))]
     write_workload(workload(nodes, nodes), files / "w", overwrite=True)
@@ -234,12 +193,6 @@ def test_costs_that_a_run_does_not_use_are_noted_or_refused(files, capsys):
     assert main(preset(str(files / "w"))) == 1
     assert "choose a device with --compute" in capsys.readouterr().err
     assert main([*preset(str(files / "w")), "--compute=h100"]) == 0
-
-
-def test_a_described_world_group_is_refused_as_the_reference_aborts(files, capsys):
-    (files / "g.json").write_text('{"0": [0, 1]}')
-    assert simulate(files, f"--comm-group={files / 'g.json'}") == 1
-    assert 'describe group "0", which stands for all' in capsys.readouterr().err
 
 
 def test_recorded_communication_explains_why_info_tells_another_time(files, capsys):

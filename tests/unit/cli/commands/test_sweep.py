@@ -11,7 +11,6 @@ from simulator_traces import all_reduce, comp, recv, workload
 from layerdag.cli.main import main
 from layerdag.runtime import processes
 from layerdag.simulator import sweep
-from layerdag.simulator.sweep import SweepRow
 from layerdag.traces.chakra.workload import write_workload
 
 NETWORK = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [{}]\nlatency: [100]\n"
@@ -164,27 +163,3 @@ def test_a_sweep_file_that_is_none_is_named(folder, capsys, text):
     (folder / "sweep.yml").write_text(text)
     assert main(["sweep", str(folder / "sweep.yml"), "--out", str(folder / "r.csv")]) == 2
     assert "sweep.yml: " in capsys.readouterr().err
-
-
-def test_costs_that_are_no_mapping_are_refused(folder, capsys):
-    path = write_sweep(folder, "costs: [1, 2]")
-    assert main(["sweep", path, "--out", str(folder / "r.csv")]) == 2
-    assert "'costs' must map names of networks to numbers" in capsys.readouterr().err
-
-
-def test_damaged_lines_of_a_journal_are_simulated_again(folder):
-    points = sweep.read_sweep(write_sweep(folder))
-    journal = folder / "j.jsonl"
-    first = list(sweep.run_sweep(points, journal))
-    lines = journal.read_text().splitlines()
-    journal.write_text(lines[0] + "\n" + lines[1][:30] + '\n{"workload": 3}\n[]\n')
-    asked = []
-
-    def run_all(todo):
-        asked.extend(point.network for point, _ in todo)
-        return sweep.in_processes(1, todo)
-
-    again = list(sweep.run_sweep(points, journal, run_all))
-    assert sorted(again, key=lambda r: r.network) == sorted(first, key=lambda r: r.network)
-    assert len(asked) == 1
-    assert all(isinstance(row, SweepRow) for row in again)

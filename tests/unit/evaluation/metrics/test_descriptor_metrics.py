@@ -19,9 +19,7 @@ PAIR = 2**31
 @pytest.fixture
 def graphs() -> GraphSet:
     first = DAG.build(
-        torch.tensor(CODES),
-        torch.tensor(EDGES).T,
-        edge_type_E=torch.tensor([0, 1, 0, 0, 1]),
+        torch.tensor(CODES), torch.tensor(EDGES).T, edge_type_E=torch.tensor([0, 1, 0, 0, 1])
     )
     lone = DAG.build(torch.tensor([[1, 2, 0]]), torch.zeros(2, 0, dtype=torch.int64))
     return GraphSet.from_dags([first, lone])

@@ -150,11 +150,7 @@ def walks(dags: list[DAG], length: int) -> set[tuple[tuple[int, ...], int]]:
 
 
 def test_graphs_without_such_a_path_are_left_out():
-    found = rows(
-        [chain("abcd")],
-        [chain("abcd")],
-        [chain("ab"), chain("abcd"), graph("x", [])],
-    )
+    found = rows([chain("abcd")], [chain("abcd")], [chain("ab"), chain("abcd"), graph("x", [])])
     assert found["novelty:2"].generated.value == 0.0
     assert found["novelty:4"].generated.value == 0.0
     alone = rows([chain("abcd")], [chain("abcd")], [chain("ab")])

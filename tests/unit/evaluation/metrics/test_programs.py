@@ -154,13 +154,7 @@ def test_one_number_has_no_joint_tail():
     assert (metric.name, metric.columns) == ("joint_tails:flops x duration", (2, 1))
 
 
-WORDS = (
-    "aten::mm",
-    "aten::silu",
-    "aten::silu_backward",
-    "aten::addcdiv_",
-    "aten::select_backward",
-)
+WORDS = ("aten::mm", "aten::silu", "aten::silu_backward", "aten::addcdiv_", "aten::select_backward")
 MM, SILU, SILU_BACKWARD, STEP, SELECT_BACKWARD = range(5)
 OP = (AttributeView("op", attribute=CategoryAttribute("op", WORDS)),)
 

@@ -123,7 +123,7 @@ def test_values_of_attributes(quoted, text):
     assert body(f"a [label={quoted}]").nodes == {"a": {"label": text}}
 
 
-def test_lists_of_attributes_are_joined() -> None:
+def test_lists_of_attributes_are_joined():
     assert body("a [x=1; y=2] [x=3]").nodes == {"a": {"x": "3", "y": "2"}}
 
 
@@ -227,14 +227,14 @@ def test_as_many_edges_as_the_bound_are_taken(monkeypatch):
 @pytest.mark.parametrize(
     ("number", "value"), [("1e-05", 1e-05), ("3.2e6", 3.2e6), ("-.5E+2", -50.0), ("1e+06", 1e6)]
 )
-def test_an_exponent_belongs_to_its_number(tmp_path: Path, number: str, value: float) -> None:
+def test_an_exponent_belongs_to_its_number(tmp_path, number, value):
     graph = read(tmp_path, f"digraph {{ a [cost={number}, op=mm]; a -> b }}")
     assert graph.numbers["cost"][0] == value
     assert list(graph.categories) == ["op"]
 
 
 @pytest.mark.parametrize("token", ["0x70", "1.2.3", "3d", "1e5e", "2_000"])
-def test_a_number_that_does_not_end_is_refused(tmp_path: Path, token: str) -> None:
+def test_a_number_that_does_not_end_is_refused(tmp_path, token):
     with pytest.raises(GraphError, match=rf"line 2: '{re.escape(token)}' is neither a number"):
         read(tmp_path, f"digraph {{\n a [label={token}] }}")
 
@@ -243,12 +243,12 @@ def test_a_number_that_does_not_end_is_refused(tmp_path: Path, token: str) -> No
     ("attributes", "told"),
     [("bold", "'bold' has no value"), ("x=1 bold", "'bold'"), ("color=#ff0000]\n", "is no DOT")],
 )
-def test_an_attribute_needs_a_value(tmp_path: Path, attributes: str, told: str) -> None:
+def test_an_attribute_needs_a_value(tmp_path, attributes, told):
     with pytest.raises(GraphError, match=told):
         read(tmp_path, f"digraph {{ a [{attributes}]; a -> b }}")
 
 
-def test_names_of_nodes_are_kept_and_are_words_where_there_are_no_others(tmp_path: Path) -> None:
+def test_names_of_nodes_are_kept_and_are_words_where_there_are_no_others(tmp_path):
     graph = read(tmp_path, 'digraph { conv1 -> "relu \\"1\\"" -> pool; }')
     assert graph.categories == {"name": ["conv1", 'relu "1"', "pool"]}
     write_dot(tmp_path / "again.dot", graph)
@@ -259,9 +259,7 @@ def test_names_of_nodes_are_kept_and_are_words_where_there_are_no_others(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["a -> b -> c -> a", "x -> a -> b; b -> c; c -> a", "a -> a"])
-def test_the_edge_that_closes_a_loop_is_left_out_and_told_with_names(
-    tmp_path: Path, text: str
-) -> None:
+def test_the_edge_that_closes_a_loop_is_left_out_and_told_with_names(tmp_path, text):
     graph = read(tmp_path, f"digraph {{ {text} }}")
     assert graph.conditions["loop_edges"] == 1
     (note,) = graph.notes
@@ -270,28 +268,24 @@ def test_the_edge_that_closes_a_loop_is_left_out_and_told_with_names(
     assert str(tmp_path / "g.dot") in str(note)
 
 
-def test_text_before_the_graph_is_told_as_it_is_spelled(tmp_path: Path) -> None:
+def test_text_before_the_graph_is_told_as_it_is_spelled(tmp_path):
     with pytest.raises(GraphError, match=r"text stands before the graph.*line 3: 'OrderedDict\("):
         read(tmp_path, "OrderedDict({'cores': 4})\nBuilding\ndigraph g {\n a -> b }")
 
 
-def test_attributes_of_edges_that_are_no_type_are_told_and_those_for_drawing_not(
-    tmp_path: Path,
-) -> None:
+def test_attributes_of_edges_that_are_no_type_are_told_and_those_for_drawing_not(tmp_path):
     graph = read(tmp_path, "digraph {\n a -> b -> c [bytes=3, color=red, headport=n] }")
     (note,) = graph.notes
     assert (note.kind, note.word, note.count) == (NoteKind.ATTRIBUTE, "bytes", 2)
     assert "line 2" in note.place
 
 
-def test_a_subgraph_that_goes_on_later_is_one_subgraph() -> None:
+def test_a_subgraph_that_goes_on_later_is_one_subgraph():
     found = body("subgraph s {a}; subgraph s {b} -> c")
     assert list(found.edges) == [("a", "c"), ("b", "c")]
 
 
-def test_attributes_of_nodes_called_like_those_for_drawing_are_written_and_read(
-    tmp_path: Path,
-) -> None:
+def test_attributes_of_nodes_called_like_those_for_drawing_are_written_and_read(tmp_path):
     graph = replace(chain("g", "ab"), categories={"group": ["x", "y"], "op": ["p", "q"]})
     write_dot(tmp_path / "g.dot", graph)
     assert read_dot(tmp_path / "g.dot").categories == graph.categories
@@ -299,15 +293,13 @@ def test_attributes_of_nodes_called_like_those_for_drawing_are_written_and_read(
     assert foreign.categories == {"op": ["p", ""]}
 
 
-def test_defaults_may_not_multiply_without_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_defaults_may_not_multiply_without_bound(tmp_path, monkeypatch):
     monkeypatch.setattr("layerdag.graph.formats.dot.MOST_CELLS", 40)
     with pytest.raises(GraphError, match="make more than 20 attributes"):
         read(tmp_path, "digraph { node [a=1, b=2, c=3]; " + ";".join("abcdefgh") + "}")
 
 
-def test_the_name_of_a_graph_is_no_path_of_this_machine(tmp_path: Path) -> None:
+def test_the_name_of_a_graph_is_no_path_of_this_machine(tmp_path):
     graph = replace(chain("g", "ab"), name=str(tmp_path / "job"))
     write_dot(tmp_path / "g.dot", graph)
     assert (tmp_path / "g.dot").read_text().startswith('digraph "job" {')

@@ -95,10 +95,7 @@ WORDS = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_
 
 
 @settings(max_examples=25)
-@given(
-    words=st.lists(WORDS, min_size=1, max_size=6),
-    numbers=st.data(),
-)
+@given(words=st.lists(WORDS, min_size=1, max_size=6), numbers=st.data())
 def test_what_is_written_is_read_again(tmp_path_factory, words, numbers):
     count = len(words)
     value = st.one_of(st.just(np.nan), st.floats(-1e9, 1e9, width=32))
@@ -206,7 +203,7 @@ AB = '<node id="a"/><node id="b"/>'
 A_TO_B = '<edge source="a" target="b"/>'
 
 
-def test_defaults_count_for_nodes_edges_and_the_graph(tmp_path: Path) -> None:
+def test_defaults_count_for_nodes_edges_and_the_graph(tmp_path):
     keys = "".join(
         f'<key id="{scope}" for="{scope}" attr.name="{name}" attr.type="{kind}">'
         f"<default>{value}</default></key>"
@@ -233,13 +230,7 @@ def test_defaults_count_for_nodes_edges_and_the_graph(tmp_path: Path) -> None:
         ("string", ["1", "2"], {"x": ["1", "2"]}, {}),
     ],
 )
-def test_types_of_keys_are_read_in_any_case(
-    tmp_path: Path,
-    kind: str,
-    values: list[str],
-    words: dict[str, list[str]],
-    numbers: dict[str, list[float]],
-) -> None:
+def test_types_of_keys_are_read_in_any_case(tmp_path, kind, values, words, numbers):
     keys = f'<key id="k" for="node" attr.name="x" attr.type="{kind}"/>'
     nodes = "".join(
         f'<node id="{name}"><data key="k">{value}</data></node>'
@@ -252,7 +243,7 @@ def test_types_of_keys_are_read_in_any_case(
         np.testing.assert_array_equal(graph.numbers[name], column)
 
 
-def test_a_key_of_edges_says_nothing_of_nodes(tmp_path: Path) -> None:
+def test_a_key_of_edges_says_nothing_of_nodes(tmp_path):
     keys = (
         '<key id="n" for="node" attr.name="w" attr.type="double"/>'
         '<key id="e" for="edge" attr.name="w" attr.type="string"/>'
@@ -265,7 +256,7 @@ def test_a_key_of_edges_says_nothing_of_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "space", ["", f' xmlns="{SPACE}"', ' xmlns="http://graphml.graphdrawing.org/xmlns/1.0rc"']
 )
-def test_elements_are_known_in_any_namespace_of_graphml(tmp_path: Path, space: str) -> None:
+def test_elements_are_known_in_any_namespace_of_graphml(tmp_path, space):
     assert read(tmp_path, keyed("", AB, A_TO_B, space)).num_nodes == 2
     prefixed = keyed("", AB, A_TO_B, f' xmlns:g="{SPACE}"')
     for name in ("graph ", "node", "edge ", "graph>"):
@@ -273,7 +264,7 @@ def test_elements_are_known_in_any_namespace_of_graphml(tmp_path: Path, space: s
     assert read(tmp_path, prefixed).edge_index_2E.tolist() == [[0], [1]]
 
 
-def test_groups_of_yed_are_no_nodes_and_labels_are_read(tmp_path: Path) -> None:
+def test_groups_of_yed_are_no_nodes_and_labels_are_read(tmp_path):
     space = f' xmlns="{SPACE}" xmlns:y="http://www.yworks.com/xml/graphml"'
     keys = (
         '<key for="node" id="d6" yfiles.type="nodegraphics"/>'
@@ -305,12 +296,12 @@ def test_groups_of_yed_are_no_nodes_and_labels_are_read(tmp_path: Path) -> None:
         (keyed("", AB + "</graph><graph>" + AB), "holds 2 graphs"),
     ],
 )
-def test_what_is_not_read_of_graphml_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_not_read_of_graphml_is_refused(tmp_path, text, told):
     with pytest.raises(GraphError, match=told):
         read(tmp_path, text)
 
 
-def test_loops_are_told_as_in_every_format_and_marked_ones_are_counted(tmp_path: Path) -> None:
+def test_loops_are_told_as_in_every_format_and_marked_ones_are_counted(tmp_path):
     assert read(tmp_path, LOOP).conditions == {"loop_edges": 1.0}
     assert read(tmp_path, LOOP).notes == ()
     graph = read(tmp_path, LOOP.replace(">1<", ">0<"))
@@ -318,7 +309,7 @@ def test_loops_are_told_as_in_every_format_and_marked_ones_are_counted(tmp_path:
     assert [note.word for note in graph.notes] == ["a -> b -> a"]
 
 
-def test_names_of_nodes_are_written_again(tmp_path: Path) -> None:
+def test_names_of_nodes_are_written_again(tmp_path):
     graph = read(tmp_path, keyed("", AB, A_TO_B))
     write_graphml(tmp_path / "again.graphml", graph)
     assert read_graphml(tmp_path / "again.graphml").node_names == ("a", "b")
@@ -343,7 +334,7 @@ PLAIN = [{"id": 0, "op": "mm"}, {"id": 1, "op": "add"}]
         {"nodes": NAMED, "edges": [{"from": "k", "to": "l"}]},
     ],
 )  # fmt: skip
-def test_related_formats_of_json_are_the_same_graph(tmp_path: Path, document: object) -> None:
+def test_related_formats_of_json_are_the_same_graph(tmp_path, document):
     graph = linked(tmp_path, document)
     assert ld.read(tmp_path / "g.json").node_names == graph.node_names == ("k", "l")
     assert graph.categories == {"op": ["mm", "add"]}
@@ -363,13 +354,13 @@ def test_related_formats_of_json_are_the_same_graph(tmp_path: Path, document: ob
         ({"directed": True, "nodes": [{"id": 0, "op": "\ud800"}], "links": []}, "is no text"),
     ],
 )  # fmt: skip
-def test_edges_that_would_vanish_are_an_error(tmp_path: Path, document: object, told: str) -> None:
+def test_edges_that_would_vanish_are_an_error(tmp_path, document, told):
     with pytest.raises(GraphError, match=told) as error:
         linked(tmp_path, document)
     assert str(tmp_path / "g.json") in str(error.value)
 
 
-def test_ends_that_are_all_positions_and_not_all_ids_count_positions(tmp_path: Path) -> None:
+def test_ends_that_are_all_positions_and_not_all_ids_count_positions(tmp_path):
     nodes = [{"id": 1}, {"id": 2}, {"id": 3}]
     links = [{"source": 0, "target": 1}, {"source": 1, "target": 2}]
     graph = linked(tmp_path, {"nodes": nodes, "links": links})
@@ -377,9 +368,7 @@ def test_ends_that_are_all_positions_and_not_all_ids_count_positions(tmp_path: P
     assert [note.kind for note in graph.notes] == [NoteKind.EDGE]
 
 
-def test_attributes_of_each_node_alone_take_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attributes_of_each_node_alone_take_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("layerdag.graph.formats.rows.MOST_CELLS", 100)
     nodes = [{"id": i, f"a{i}": 1} for i in range(30)]
     with pytest.raises(GraphError, match="a table of 900 cells, of which 30 are filled"):

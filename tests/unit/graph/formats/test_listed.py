@@ -1,7 +1,6 @@
 """What any writer of graphs writes is read again, whatever words the graph has."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,9 +97,7 @@ def test_every_word_is_read_again(
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda each: each.name)
-def test_half_of_a_pair_of_surrogates_is_refused_by_every_writer(
-    tmp_path: Path, writer: Format
-) -> None:
+def test_half_of_a_pair_of_surrogates_is_refused_by_every_writer(tmp_path, writer):
     assert writer.write is not None
     with pytest.raises(GraphError, match=r"'\\ud800' is no text"):
         writer.write(tmp_path / "g", chain("g", ["a", "\ud800"]))

@@ -66,9 +66,7 @@ def test_nodes_with_more_or_fewer_children_than_any_of_their_kind_are_violations
     constraints = DegreeConstraints(GraphStatistics.measure([fork(2), fork(3)], sizes))
     dags = [fork(2), fork(3), fork(1), fork(4), fork(2, kinds=(0, 0)), fork(5, kinds=(2, 3))]
     batch = DAGBatch.from_dags(
-        dags,
-        torch.zeros(len(dags), 0),
-        torch.zeros(len(dags), 0, dtype=torch.int64),
+        dags, torch.zeros(len(dags), 0), torch.zeros(len(dags), 0, dtype=torch.int64)
     )
     # Roots of one and of four children; two leaves of a kind that has two; kinds never seen.
     assert constraints.violations(batch).tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 0.0]

@@ -11,12 +11,7 @@ from torch.nn import functional as F
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.config import EncoderConfig, FastConfig, HeadsConfig
-from layerdag.models.fast.decisions import (
-    Heads,
-    Pointer,
-    _code_loss,
-    _ragged_loss,
-)
+from layerdag.models.fast.decisions import Heads, Pointer, _code_loss, _ragged_loss
 from layerdag.models.fast.layout import BLOCK_CODES, TOKEN_CODES, CandidatePairs
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.layers import CountCode, CountEncoder

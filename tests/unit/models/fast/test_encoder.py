@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_models import (
-    SIZES as MODEL_SIZES,
-    collated,
-    context_of,
-    request,
-    small_dags,
-    tokens_of,
-)
+from small_models import SIZES as MODEL_SIZES, collated, context_of, request, small_dags, tokens_of
 from torch import Tensor, nn
 
 import layerdag as ld

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 from small_models import collated, small_dags, small_model
 
-from layerdag.dag.tensor_trees import tensors_of
+from layerdag.dag.dag import tensors_of
 from layerdag.models.fast.padding import PaddedSizes
 
 SIZES = st.builds(PaddedSizes, *(st.integers(1, 60) for _ in fields(PaddedSizes)))

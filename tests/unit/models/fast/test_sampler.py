@@ -144,10 +144,7 @@ def test_limits_cut_graphs_and_say_so():
 
 
 def test_guidance_without_a_condition_changes_nothing():
-    unknown = {
-        "numeric_BC": torch.full((6, 1), torch.nan),
-        "category_BM": torch.full((6, 1), -1),
-    }
+    unknown = {"numeric_BC": torch.full((6, 1), torch.nan), "category_BM": torch.full((6, 1), -1)}
     plain, guided = sampled(6, **unknown).dags, sampled(6, guidance=2.0, **unknown).dags
     assert all(same(a, b) for a, b in zip(plain, guided, strict=True))
 
@@ -155,10 +152,7 @@ def test_guidance_without_a_condition_changes_nothing():
 @pytest.mark.parametrize("hidden", ["numeric_BC", "category_BM"])
 def test_guidance_of_zero_is_sampling_without_the_conditions(hidden):
     """The formula's other end: unknown + 0 (known - unknown), of numbers and of categories."""
-    unknown = {
-        "numeric_BC": torch.full((3, 1), torch.nan),
-        "category_BM": torch.full((3, 1), -1),
-    }
+    unknown = {"numeric_BC": torch.full((3, 1), torch.nan), "category_BM": torch.full((3, 1), -1)}
     given = {name: value for name, value in unknown.items() if name != hidden}
     free = sampled(3, **unknown).dags
     assert all(

@@ -6,14 +6,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from small_models import (
-    collated,
-    request,
-    sampling_in_torch,
-    small_dags,
-    small_model,
-    tokens_of,
-)
+from small_models import collated, request, sampling_in_torch, small_dags, small_model, tokens_of
 from torch import Tensor
 
 from layerdag.dag.dag import DAG

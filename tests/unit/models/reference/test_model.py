@@ -8,12 +8,7 @@ from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
 from layerdag.models.base import Conditions, SampleRequest, model_config
-from layerdag.models.config import (
-    EdgeConfig,
-    LayerSizeConfig,
-    NodeConfig,
-    ReferenceConfig,
-)
+from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig, ReferenceConfig
 from layerdag.models.reference.denoisers import Pairs
 from layerdag.models.reference.encoder import LayerIndex, all_prefixes, prefixes
 from layerdag.models.reference.model import (

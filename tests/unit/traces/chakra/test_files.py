@@ -48,7 +48,7 @@ def job(tmp_path: Path) -> str:
     return str(tmp_path / "in" / "job")
 
 
-def test_info_as_text_and_json(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_as_text_and_json(job, capsys):
     assert main(["info", job]) == 0
     text = capsys.readouterr().out
     assert "2 ranks, 6 nodes, Chakra 1.0.0" in text
@@ -60,16 +60,14 @@ def test_info_as_text_and_json(job: str, capsys: pytest.CaptureFixture[str]) -> 
     assert loaded["ranks"][0]["types"] == {"COMP": 1, "COMM_SEND": 1, "COMM_COLL": 1}
 
 
-def test_info_joins_ranks_with_equal_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_info_joins_ranks_with_equal_figures(tmp_path, capsys):
     traces = [build_trace([comp(at, us=us)]) for at, us in enumerate((5, 5, 7, 5))]
     write_workload(Workload(tuple(traces)), tmp_path / "x")
     assert main(["info", str(tmp_path / "x")]) == 0
     assert "rank 0-1, 3\n" in capsys.readouterr().out
 
 
-def test_convert_to_json_and_back_loses_nothing(job: str, tmp_path: Path) -> None:
+def test_convert_to_json_and_back_loses_nothing(job, tmp_path):
     middle, out = str(tmp_path / "x.json"), str(tmp_path / "out" / "job")
     assert main(["convert", job, "--to", "json", "--out", middle]) == 0
     assert main(["convert", middle, "--out", out]) == 0
@@ -78,15 +76,13 @@ def test_convert_to_json_and_back_loses_nothing(job: str, tmp_path: Path) -> Non
     assert first.groups == second.groups
 
 
-def test_convert_writes_feeder_json_of_every_rank(job: str, tmp_path: Path) -> None:
+def test_convert_writes_feeder_json_of_every_rank(job, tmp_path):
     assert main(["convert", job, "--to", "feeder-json", "--out", str(tmp_path / "f")]) == 0
     loaded = json.loads((tmp_path / "f.1.json").read_text())
     assert [node["Id"] for node in loaded["workload_graph"]] == [0, 1, 2]
 
 
-def test_convert_takes_a_prefix_with_the_ending_of_its_files(
-    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_takes_a_prefix_with_the_ending_of_its_files(job, tmp_path, capsys):
     assert main(["convert", job, "--out", str(tmp_path / "mine.et")]) == 0
     assert read_workload(tmp_path / "mine").num_ranks == 2
     assert f"wrote 2 ranks with 6 nodes: {tmp_path}/mine.0.et and 1 more" in capsys.readouterr().err
@@ -95,9 +91,7 @@ def test_convert_takes_a_prefix_with_the_ending_of_its_files(
     assert (tmp_path / "mine.1.json").is_file()
 
 
-def test_convert_drops_dangling_only_when_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_drops_dangling_only_when_told(tmp_path, capsys):
     write_trace(build_trace([comp(4, ctrl=(1,))]), tmp_path / "x.et")
     words = ["convert", str(tmp_path / "x.et"), "--out", str(tmp_path / "out")]
     assert main(words) == 1
@@ -126,8 +120,8 @@ def rank_of_four(tmp_path: Path) -> str:
 
 
 def test_one_rank_of_a_larger_job_is_imported_alone_or_for_every_rank(
-    rank_of_four: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    rank_of_four, tmp_path, capsys
+):
     out = str(tmp_path / "out" / "job")
     assert main(["convert", rank_of_four, "--out", out]) == 1
     error = capsys.readouterr().err
@@ -147,9 +141,7 @@ def test_one_rank_of_a_larger_job_is_imported_alone_or_for_every_rank(
     assert read_workload(out + "4").groups == {"1": (0, 2), "2": (1, 3)}
 
 
-def test_flags_for_one_rank_exclude_each_other_and_other_formats(
-    rank_of_four: str, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_for_one_rank_exclude_each_other_and_other_formats(rank_of_four, job, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["convert", rank_of_four, "--only-rank", "--replicate", "--out", "x"])
     assert "not allowed with" in capsys.readouterr().err
@@ -157,9 +149,7 @@ def test_flags_for_one_rank_exclude_each_other_and_other_formats(
     assert "are for PyTorch's traces" in capsys.readouterr().err
 
 
-def test_convert_scrubs_and_says_what_it_removed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_scrubs_and_says_what_it_removed(tmp_path, capsys):
     write_trace(build_trace([comp(4, name="MySecret")]), tmp_path / "x.et")
     words = ["convert", str(tmp_path / "x.et"), "--scrub", "--out", str(tmp_path / "out")]
     assert main(words) == 0
@@ -168,13 +158,13 @@ def test_convert_scrubs_and_says_what_it_removed(
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html", "graphml", "dot", "json"])
-def test_view_writes_what_the_suffix_says(job: str, tmp_path: Path, suffix: str) -> None:
+def test_view_writes_what_the_suffix_says(job, tmp_path, suffix):
     out = tmp_path / f"x.{suffix}"
     assert main(["view", job, "--rank", "1", "--out", str(out)]) == 0
     assert out.stat().st_size > 100
 
 
-def test_a_page_has_simulated_times_where_they_are_asked_for(job: str, tmp_path: Path) -> None:
+def test_a_page_has_simulated_times_where_they_are_asked_for(job, tmp_path):
     page = tmp_path / "x.html"
     assert main(["view", job, "--simulate", "small", "--rank", "1", "--out", str(page)]) == 0
     assert (
@@ -185,7 +175,7 @@ def test_a_page_has_simulated_times_where_they_are_asked_for(job: str, tmp_path:
     )
 
 
-def test_view_json_is_lossless_and_chrome_is_a_timeline(job: str, tmp_path: Path) -> None:
+def test_view_json_is_lossless_and_chrome_is_a_timeline(job, tmp_path):
     assert main(["view", job, "--out", str(tmp_path / "x.json")]) == 0
     again = decode_trace_json((tmp_path / "x.json").read_bytes())
     assert again.num_ranks == 2
@@ -206,17 +196,13 @@ def test_view_json_is_lossless_and_chrome_is_a_timeline(job: str, tmp_path: Path
         (["convert", "JOB", "--to", "feeder-json", "--out", "x.et"], "a prefix is needed"),
     ],
 )
-def test_wrong_use_is_code_two(
-    job: str, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_use_is_code_two(job, words, expected, capsys):
     assert main([job if word == "JOB" else word for word in words]) == 2
     assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["info", "convert", "view"])
-def test_damaged_trace_is_one_line_and_no_file(
-    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_trace_is_one_line_and_no_file(tmp_path, verb, capsys):
     bad = tmp_path / "bad.et"
     bad.write_bytes(encode_trace(rich_trace())[:-4])
     out = tmp_path / "out.svg" if verb == "view" else tmp_path / "out"
@@ -228,7 +214,7 @@ def test_damaged_trace_is_one_line_and_no_file(
     assert sorted(tmp_path.iterdir()) == [bad]
 
 
-def test_flow_graphs_are_drawn_too(job: str, tmp_path: Path) -> None:
+def test_flow_graphs_are_drawn_too(job, tmp_path):
     graph = tmp_path / "g.graphml"
     assert main(["view", job, "--out", str(graph)]) == 0
     assert main(["view", str(graph), "--out", str(tmp_path / "g.json")]) == 0
@@ -237,9 +223,7 @@ def test_flow_graphs_are_drawn_too(job: str, tmp_path: Path) -> None:
     assert main(["view", str(graph), "--to", "chrome", "--out", str(tmp_path / "t")]) == 2
 
 
-def test_a_job_of_too_many_ranks_is_not_written(
-    tmp_path: Path, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_too_many_ranks_is_not_written(tmp_path, job, capsys):
     out = str(tmp_path / "out" / "x")
     assert main(["convert", job, "--max-ranks", "1", "--out", out]) == 2
     assert "2 ranks are more than max_ranks, 1" in capsys.readouterr().err
@@ -258,9 +242,7 @@ def test_a_job_of_too_many_ranks_is_not_written(
 
 
 @pytest.mark.parametrize("kind", ["et", "feeder-json"])
-def test_convert_replaces_a_workload_only_when_told(
-    job: str, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_replaces_a_workload_only_when_told(job, tmp_path, kind, capsys):
     out = str(tmp_path / "out" / "job")
     command = ["convert", job, "--to", kind, "--out", out]
     assert main(command) == 0
@@ -269,16 +251,14 @@ def test_convert_replaces_a_workload_only_when_told(
     assert main([*command, "--overwrite"]) == 0
 
 
-def test_convert_in_place_does_not_lose_the_original(job: str) -> None:
+def test_convert_in_place_does_not_lose_the_original(job):
     folder = Path(job).parent
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert main(["convert", job, "--scrub", "--out", job]) == 2
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_file_of_another_rank_is_not_mixed_into_feeder_files(
-    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_another_rank_is_not_mixed_into_feeder_files(job, tmp_path, capsys):
     (tmp_path / "job.5.json").write_text("precious")
     command = ["convert", job, "--to", "feeder-json", "--out", str(tmp_path / "job")]
     assert main([*command, "--overwrite"]) == 2
@@ -286,7 +266,7 @@ def test_a_file_of_another_rank_is_not_mixed_into_feeder_files(
     assert (tmp_path / "job.5.json").read_text() == "precious"
 
 
-def test_no_file_replaces_a_folder(job: str, tmp_path: Path) -> None:
+def test_no_file_replaces_a_folder(job, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").touch()
     assert main(["convert", job, "--to", "json", "--out", str(tmp_path / "thesis")]) == 2
@@ -313,12 +293,12 @@ def everything(trace: Trace) -> list[object]:
     ]
 
 
-def test_writing_what_was_read_gives_the_same_bytes() -> None:
+def test_writing_what_was_read_gives_the_same_bytes():
     data = encode_trace(rich_trace())
     assert encode_trace(decode_trace(data)) == data
 
 
-def test_bytes_are_those_of_the_schema() -> None:
+def test_bytes_are_those_of_the_schema():
     # Node {id: 1, name: "a", type: COMP, data_deps: [0], duration_micros: 5, attr: is_cpu_op false}
     trace = build_trace([comp(1, 0, name="a")], version="")
     node = b"\x08\x01\x12\x01a\x18\x04\x2a\x01\x00\x38\x05\x52\x0e\x0a\x09is_cpu_op\xd8\x01\x00"
@@ -326,26 +306,26 @@ def test_bytes_are_those_of_the_schema() -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
-def test_packing_is_told_from_the_content(tmp_path: Path, pack) -> None:
+def test_packing_is_told_from_the_content(tmp_path, pack):
     path = tmp_path / "trace.bin"
     path.write_bytes(pack(encode_trace(rich_trace())))
     assert everything(read_trace(path)) == everything(rich_trace())
 
 
-def test_unpacked_dependencies_are_read_too() -> None:
+def test_unpacked_dependencies_are_read_too():
     node = number(1, 4) + number(5, 1) + number(5, 2) + number(4, 3)
     trace = decode_trace(framed(b"", node))
     assert trace.data_deps.of(0).tolist() == [1, 2]
     assert trace.ctrl_deps.of(0).tolist() == [3]
 
 
-def test_last_value_of_a_repeated_scalar_wins() -> None:
+def test_last_value_of_a_repeated_scalar_wins():
     trace = decode_trace(framed(b"", number(1, 4) + number(1, 5) + text(2, "a") + text(2, "b")))
     assert trace.id_N.tolist() == [5]
     assert trace.names() == ["b"]
 
 
-def test_a_varint_may_have_ten_bytes() -> None:
+def test_a_varint_may_have_ten_bytes():
     trace = decode_trace(framed(b"", b"\x08" + b"\xff" * 9 + b"\x01"))
     assert trace.id_N.tolist() == [2**64 - 1]
     # Bits beyond the 64th are cut off, as protobuf does.
@@ -354,7 +334,7 @@ def test_a_varint_may_have_ten_bytes() -> None:
 
 
 @pytest.mark.parametrize("word", ["é", "\u0800", "矩阵", "\ud7ff", "𐀀", "🔥 gemm", "\U0010ffff"])
-def test_names_are_any_text_that_utf8_can_hold(word: str) -> None:
+def test_names_are_any_text_that_utf8_can_hold(word):
     assert decode_trace(framed(b"", number(1, 7) + text(2, word))).names() == [word]
     listed = framed(b"", number(1, 7) + text(10, text(1, "list") + text(30, text(1, word))))
     assert word.encode() in encode_trace(decode_trace(listed))
@@ -364,14 +344,14 @@ def test_names_are_any_text_that_utf8_can_hold(word: str) -> None:
     "written",
     [b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80"],
 )
-def test_overlong_forms_and_what_lies_beyond_unicode_are_refused(written: bytes) -> None:
+def test_overlong_forms_and_what_lies_beyond_unicode_are_refused(written):
     with pytest.raises(TraceError, match="not UTF-8"):
         decode_trace(framed(b"", number(1, 7) + text(2, written)))
     with pytest.raises(TraceError, match="not UTF-8"):
         decode_trace(framed(b"", number(1, 7) + text(10, text(30, text(1, written)))))
 
 
-def test_the_length_of_a_message_takes_five_bytes_at_most() -> None:
+def test_the_length_of_a_message_takes_five_bytes_at_most():
     node = number(1, 7)
     five = bytes([0x80 | len(node), 0x80, 0x80, 0x80, 0])
     assert decode_trace(framed(b"") + five + node).id_N.tolist() == [7]
@@ -380,14 +360,14 @@ def test_the_length_of_a_message_takes_five_bytes_at_most() -> None:
         decode_trace(framed(b"") + six + node)
 
 
-def test_no_empty_node_is_written() -> None:
+def test_no_empty_node_is_written():
     # Python tools take a message of length 0 for the end of the file.
     trace = decode_trace(framed(b"", b"", number(1, 1)))
     assert trace.id_N.tolist() == [0, 1]
     assert encode_trace(trace) == framed(b"", number(1, 0), number(1, 1))
 
 
-def test_metadata_attributes_of_the_first_0_0_4_files_are_read() -> None:
+def test_metadata_attributes_of_the_first_0_0_4_files_are_read():
     attribute = text(1, "schema") + text(29, "x")
     trace = decode_trace(framed(text(1, attribute), number(1, 4)))
     assert [(a.name, a.value) for a in trace.metadata] == [("schema", "x")]
@@ -420,7 +400,7 @@ def test_metadata_attributes_of_the_first_0_0_4_files_are_read() -> None:
         (framed(number(1, 7) + text(5, b"\x01")), "begins with a node"),
     ],
 )
-def test_bad_bytes_are_one_sentence(data: bytes, expected: str) -> None:
+def test_bad_bytes_are_one_sentence(data, expected):
     pattern = expected.replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(TraceError, match=pattern) as caught:
         decode_trace(data, "some.et")
@@ -428,7 +408,7 @@ def test_bad_bytes_are_one_sentence(data: bytes, expected: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_length_of_four_gigabytes_allocates_nothing() -> None:
+def test_length_of_four_gigabytes_allocates_nothing():
     import tracemalloc
 
     tracemalloc.start()
@@ -440,7 +420,7 @@ def test_length_of_four_gigabytes_allocates_nothing() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 60))
-def test_every_truncation_is_refused_or_a_whole_prefix(cut: int) -> None:
+def test_every_truncation_is_refused_or_a_whole_prefix(cut):
     whole = encode_trace(rich_trace())
     try:
         trace = decode_trace(whole[:-cut])
@@ -449,7 +429,7 @@ def test_every_truncation_is_refused_or_a_whole_prefix(cut: int) -> None:
     assert trace.num_nodes < rich_trace().num_nodes
 
 
-def test_missing_empty_and_folder_are_named(tmp_path: Path) -> None:
+def test_missing_empty_and_folder_are_named(tmp_path):
     (tmp_path / "empty.et").touch()
     for name, expected in [("no.et", "no such file"), ("empty.et", "empty"), ("", "folder")]:
         with pytest.raises(TraceError, match=expected):
@@ -457,7 +437,7 @@ def test_missing_empty_and_folder_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_reference_trace_is_written_byte_for_byte(shared_data: Path) -> None:
+def test_every_reference_trace_is_written_byte_for_byte(shared_data):
     from layerdag.runtime.reading import read_whole
 
     paths = [p for pattern in ("*.et", "*.et.gz", "*.et.xz") for p in shared_data.rglob(pattern)]
@@ -470,7 +450,7 @@ def test_every_reference_trace_is_written_byte_for_byte(shared_data: Path) -> No
 @pytest.mark.parametrize(
     "head", [b"\x80\x00", b"\x80\x80\x80\x00", b"\x87\x80\x00" + text(1, "1.0.0")]
 )
-def test_a_length_may_have_more_bytes_than_it_needs(head: bytes) -> None:
+def test_a_length_may_have_more_bytes_than_it_needs(head):
     """Protocol Buffers allow it; the first node begins behind all of them."""
     node = number(1, 5) + text(2, "a") + number(3, 4)
     assert decode_trace(head + framed(node)).id_N.tolist() == [5]
@@ -485,7 +465,7 @@ def attributes(trace: Trace, row: int) -> dict[str, object]:
     return {a.name: a.value for a in found}
 
 
-def test_0_0_1() -> None:
+def test_0_0_1():
     comp = number(1, 0) + text(2, "mm") + number(3, 3) + number(7, 12) + number(12, 99)
     coll = (
         number(1, 1) + text(2, "ar") + number(3, 6) + number(4, 0) + number(13, 4)
@@ -505,7 +485,7 @@ def test_0_0_1() -> None:
     }
 
 
-def test_drafts_before_0_0_1_number_node_types_differently() -> None:
+def test_drafts_before_0_0_1_number_node_types_differently():
     comp = number(1, 0) + text(2, "mm") + number(3, 4) + number(7, 12)
     load = number(1, 1) + text(2, "w") + number(3, 1) + number(6, 77)
     coll = number(1, 2) + text(2, "ar") + number(3, 7) + number(13, 1) + number(18, 8)
@@ -519,7 +499,7 @@ def node_002(*attributes: bytes) -> bytes:
     return body + b"".join(text(11, attribute) for attribute in attributes)
 
 
-def test_0_0_2_has_no_metadata_and_no_unsigned_attributes() -> None:
+def test_0_0_2_has_no_metadata_and_no_unsigned_attributes():
     trace = decode_trace(
         framed(
             node_002(
@@ -540,7 +520,7 @@ def test_0_0_2_has_no_metadata_and_no_unsigned_attributes() -> None:
     }
 
 
-def test_0_0_3_has_metadata_and_unsigned_attributes() -> None:
+def test_0_0_3_has_metadata_and_unsigned_attributes():
     head = text(1, text(1, "schema") + number(2, 4) + text(8, "1.0.1"))
     trace = decode_trace(
         framed(
@@ -569,7 +549,7 @@ def test_0_0_3_has_metadata_and_unsigned_attributes() -> None:
     assert wires == [Wire.UINT64, Wire.INT64, Wire.FLOAT, Wire.STRING + 1]
 
 
-def test_old_trace_that_is_cut_off_is_refused_with_its_generation() -> None:
+def test_old_trace_that_is_cut_off_is_refused_with_its_generation():
     whole = framed(number(1, 0) + text(2, "a") + number(3, 3) + number(7, 1) + number(12, 1))
     with pytest.raises(TraceError, match=r"message 1 .*cut off"):
         decode_trace(whole + whole[:-1], "old.et")
@@ -606,7 +586,7 @@ def packed(*values: int) -> bytes:
         (number(2, 5), None),
     ],
 )
-def test_values_of_0_0_3(payload: bytes, expected: object) -> None:
+def test_values_of_0_0_3(payload, expected):
     assert attributes_003(text(1, "own") + payload) == {"own": expected}
 
 
@@ -621,7 +601,7 @@ def test_values_of_0_0_3(payload: bytes, expected: object) -> None:
     ],
 )
 @pytest.mark.parametrize("field", [6, 7])
-def test_collectives_are_numbered_as_in_1_0_0(field: int, kind: int, expected: int) -> None:
+def test_collectives_are_numbered_as_in_1_0_0(field, kind, expected):
     found = attributes_003(text(1, "comm_type") + number(field, kind))
     assert found == {"comm_type": expected}
 
@@ -635,7 +615,7 @@ def test_collectives_are_numbered_as_in_1_0_0(field: int, kind: int, expected: i
         (4, CollectiveType.REDUCE_SCATTER),
     ],
 )
-def test_collectives_of_0_0_1_are_numbered_otherwise(kind: int, expected: int) -> None:
+def test_collectives_of_0_0_1_are_numbered_otherwise(kind, expected):
     node = number(1, 1) + text(2, "c") + number(3, 6) + number(13, kind) + number(18, 8)
     assert attributes(decode_trace(framed(node)), 0)["comm_type"] == expected
 
@@ -650,7 +630,7 @@ def test_collectives_of_0_0_1_are_numbered_otherwise(kind: int, expected: int) -
         ("runtime", number(4, 1), 1),
     ],
 )
-def test_run_times_become_the_duration(name: str, value: bytes, expected: int) -> None:
+def test_run_times_become_the_duration(name, value, expected):
     node = number(1, 4) + number(3, 4) + text(11, text(1, name) + value)
     trace = decode_trace(framed(b"", node))
     assert trace.duration_us_N.tolist() == [expected]
@@ -687,14 +667,14 @@ SOUND = number(1, 1) + text(2, "a") + number(3, 4) + text(11, text(1, "n") + num
         (number(3, 4) + tag(12, 7) + b"x" * 8, "wire type 7 is not part of this format"),
     ],
 )
-def test_damage_in_a_later_node_is_told(node: bytes, expected: str) -> None:
+def test_damage_in_a_later_node_is_told(node, expected):
     """The schema version is told from the first messages, so damage must come behind them."""
     data = framed(METADATA, *[SOUND] * 64, node)
     with pytest.raises(TraceError, match=f"x.et: is no sound Chakra .* 0.0.3 .*{expected}.*again"):
         decode_trace(data, "x.et")
 
 
-def test_a_message_without_length_or_end_is_named_by_its_number() -> None:
+def test_a_message_without_length_or_end_is_named_by_its_number():
     data = framed(METADATA, *[SOUND] * 64)
     with pytest.raises(TraceError, match=r"x\.et: message 65 at byte \d+ is cut off"):
         decode_trace(data + b"\x7f" + SOUND, "x.et")
@@ -702,12 +682,12 @@ def test_a_message_without_length_or_end_is_named_by_its_number() -> None:
         decode_trace(data + b"\xff" * 12, "x.et")
 
 
-def test_fixed_numbers_of_fields_that_nobody_knows_are_skipped() -> None:
+def test_fixed_numbers_of_fields_that_nobody_knows_are_skipped():
     node = SOUND + tag(20, 5) + b"abcd" + tag(21, 1) + b"abcdefgh"
     assert attributes(decode_trace(framed(METADATA, node)), 0) == {"n": 1}
 
 
-def test_integers_of_0_0_1_are_signed_where_the_field_is() -> None:
+def test_integers_of_0_0_1_are_signed_where_the_field_is():
     node = (
         number(1, 7) + text(2, "s") + number(3, 4) + number(16, -1) + number(18, 2**40)
         + number(19, -(2**31)) + number(6, 2**64 - 1) + number(22, 1)
@@ -721,7 +701,7 @@ def test_integers_of_0_0_1_are_signed_where_the_field_is() -> None:
     }
 
 
-def test_memory_is_looked_at_while_a_long_old_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_looked_at_while_a_long_old_file_is_read(monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(files, "_LOOK", 10)
     monkeypatch.setattr(files, "require_memory", lambda source, error: asked.append(source))
@@ -739,7 +719,7 @@ def found(trace: Trace) -> dict[str, tuple[int, object]]:
     return {a.name: (a.wire, a.value) for a in each}
 
 
-def test_attributes_get_the_type_that_feeder_v1_reads() -> None:
+def test_attributes_get_the_type_that_feeder_v1_reads():
     trace = spec(
         NodeType.COMM_COLL,
         Attribute("is_cpu_op", Wire.INT32, 0),
@@ -755,7 +735,7 @@ def test_attributes_get_the_type_that_feeder_v1_reads() -> None:
     }
 
 
-def test_communication_leaves_the_cpu_and_computation_stays() -> None:
+def test_communication_leaves_the_cpu_and_computation_stays():
     cpu = Attribute("is_cpu_op", Wire.BOOL, True)
     trace = build_trace(
         [
@@ -780,14 +760,14 @@ def test_communication_leaves_the_cpu_and_computation_stays() -> None:
         (build_trace([comp(4, 5), comp(5, 4)], source="x.et"), "wait for each other"),
     ],
 )
-def test_what_astra_sim_cannot_run_is_refused(trace: Trace, expected: str) -> None:
+def test_what_astra_sim_cannot_run_is_refused(trace, expected):
     with pytest.raises(TraceError, match=expected) as caught:
         normalize(trace)
     assert str(caught.value).startswith("x.et: ")
     assert "4" in str(caught.value)
 
 
-def test_sound_trace_is_left_alone() -> None:
+def test_sound_trace_is_left_alone():
     trace = build_trace([comp(0), coll(1, 0), message(2, NodeType.COMM_SEND, 1, 1)])
     assert normalize(trace) is trace
     assert without_nodes(trace, trace.type_N > 7) is trace
@@ -803,9 +783,7 @@ def test_sound_trace_is_left_alone() -> None:
         ("is_cpu_op", Wire.INT32, 2, "'is_cpu_op' = 2, which does not fit into bool_val"),
     ],
 )
-def test_a_value_that_the_feeders_type_cannot_hold_is_shown_as_it_is(
-    name: str, wire: Wire, value: int, shown: str
-) -> None:
+def test_a_value_that_the_feeders_type_cannot_hold_is_shown_as_it_is(name, wire, value, shown):
     sound = NodeSpec(3, "a", NodeType.COMP, attributes=(Attribute(name, wire, 1),))
     wrong = NodeSpec(4, "a", NodeType.COMP, attributes=(Attribute(name, wire, value),))
     with pytest.raises(TraceError, match=f"node 4 carries .*{re.escape(shown)}"):
@@ -824,9 +802,7 @@ def test_a_value_that_the_feeders_type_cannot_hold_is_shown_as_it_is(
         ("is_cpu_op", Wire.INT64, 1),
     ],
 )
-def test_the_largest_values_change_their_type_and_nothing_else(
-    name: str, wire: Wire, value: int
-) -> None:
+def test_the_largest_values_change_their_type_and_nothing_else(name, wire, value):
     before = build_trace(
         [NodeSpec(3, "a", NodeType.COMP, attributes=(Attribute(name, wire, value),))]
     )
@@ -836,7 +812,7 @@ def test_the_largest_values_change_their_type_and_nothing_else(
 
 
 @pytest.mark.parametrize("value", ["7", (1, 2), 1.0, b"1"])
-def test_a_well_known_attribute_of_no_integer_type_is_refused_by_name(value: object) -> None:
+def test_a_well_known_attribute_of_no_integer_type_is_refused_by_name(value):
     wire = {str: Wire.STRING, tuple: Wire.INT64 + 1, float: Wire.DOUBLE, bytes: Wire.BYTES}
     node = NodeSpec(
         4, "a", NodeType.COMP, attributes=(Attribute("num_ops", wire[type(value)], value),)
@@ -846,7 +822,7 @@ def test_a_well_known_attribute_of_no_integer_type_is_refused_by_name(value: obj
 
 
 @pytest.mark.parametrize("gone", [NodeType.METADATA, NodeType.INVALID])
-def test_inheritance_goes_through_chains_of_removed_nodes(gone: NodeType) -> None:
+def test_inheritance_goes_through_chains_of_removed_nodes(gone):
     """1 and 2 go: 3 waited for 2, which waited for 1 and 9; 1 waited for 0."""
     nodes = [
         comp(0),
@@ -862,7 +838,7 @@ def test_inheritance_goes_through_chains_of_removed_nodes(gone: NodeType) -> Non
     assert trace.ctrl_deps.of(1).tolist() == [0]
 
 
-def test_removed_nodes_take_their_attributes_with_them() -> None:
+def test_removed_nodes_take_their_attributes_with_them():
     marked = [
         NodeSpec(n, "", kind, attributes=(Attribute(f"of {n}", Wire.BYTES, bytes([n])),) * count)
         for n, kind, count in ((0, 4, 2), (1, 1, 3), (2, 4, 0), (3, 4, 1))
@@ -874,7 +850,7 @@ def test_removed_nodes_take_their_attributes_with_them() -> None:
     assert [(a.name, a.value) for a in found] == [("of 0", b"\0"), ("of 0", b"\0"), ("of 3", b"\3")]
 
 
-def test_removed_nodes_on_a_cycle_are_told_instead_of_bridged() -> None:
+def test_removed_nodes_on_a_cycle_are_told_instead_of_bridged():
     nodes = [NodeSpec(1, "", NodeType.METADATA, (2,)), NodeSpec(2, "", NodeType.METADATA, (1,))]
     with pytest.raises(TraceError, match="2 nodes wait for each other in a cycle"):
         without_nodes(build_trace(nodes), np.array([True, True]))
@@ -884,7 +860,7 @@ def test_removed_nodes_on_a_cycle_are_told_instead_of_bridged() -> None:
     ("group", "sound"), [("0", True), ("17", True), ("", True), ("tp", False), ("-1", False),
                          ("1.0", False), ("\u0661", False), (" 1", False)]
 )  # fmt: skip
-def test_groups_are_integers_in_ascii_digits(group: str, sound: bool) -> None:
+def test_groups_are_integers_in_ascii_digits(group, sound):
     trace = build_trace([coll(5, group=group)])
     if sound:
         assert normalize(trace) is trace
@@ -897,7 +873,7 @@ def test_groups_are_integers_in_ascii_digits(group: str, sound: bool) -> None:
 
 @tried(40)
 @given(st.integers(0, 2**32 - 1))
-def test_taking_nodes_out_keeps_who_waits_for_whom(seed: int) -> None:
+def test_taking_nodes_out_keeps_who_waits_for_whom(seed):
     """The ancestors of a kept node are its ancestors before, without those that went."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 10))
@@ -942,5 +918,5 @@ STRINGS = b"".join(text(field, "[]") for field in range(5, 11))
         (b"\xff" * 40, "1.0.0"),
     ],
 )
-def test_generation_is_told_from_the_fields(data: bytes, expected: str) -> None:
+def test_generation_is_told_from_the_fields(data, expected):
     assert detect_schema_version(data, "x") == expected

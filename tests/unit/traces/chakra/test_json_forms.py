@@ -21,7 +21,7 @@ def feeder(*nodes: dict[str, object]) -> bytes:
     return json.dumps({"workload_graph": nodes}).encode()
 
 
-def test_keys_become_columns_and_typed_attributes() -> None:
+def test_keys_become_columns_and_typed_attributes():
     trace = decode_feeder_json(
         feeder(
             {"Id": 3, "Name": "a", "NodeType": 4, "runtime": 12.6, "data_deps": [5], "x": "y"},
@@ -31,22 +31,17 @@ def test_keys_become_columns_and_typed_attributes() -> None:
     assert trace.id_N.tolist() == [3, 5]
     assert trace.duration_us_N.tolist() == [13, 0]
     assert trace.data_deps.of(0).tolist() == [5]
-    assert trace.attributes.wire_A.tolist() == [
-        Wire.STRING,
-        Wire.INT32,
-        Wire.INT64,
-        Wire.BOOL + 1,
-    ]
+    assert trace.attributes.wire_A.tolist() == [Wire.STRING, Wire.INT32, Wire.INT64, Wire.BOOL + 1]
 
 
 @pytest.mark.parametrize("key", ["ctrlDeps", "ctrl_deps"])
-def test_both_spellings_of_control_dependencies_are_read(key: str) -> None:
+def test_both_spellings_of_control_dependencies_are_read(key):
     trace = decode_feeder_json(feeder({"Id": 3}, {"Id": 5, key: [3]}))
     assert trace.ctrl_deps.of(1).tolist() == [3]
     assert trace.names() == ["", ""]
 
 
-def test_written_json_is_read_again() -> None:
+def test_written_json_is_read_again():
     trace = pair_workload().traces[0]
     again = decode_feeder_json(encode_feeder_json(trace))
     assert again.id_N.tolist() == trace.id_N.tolist()
@@ -69,19 +64,19 @@ def test_written_json_is_read_again() -> None:
         (feeder({"Id": 1}, {"Id": 1}), "two nodes have id 1"),
     ],
 )
-def test_bad_json_is_one_sentence(data: bytes, expected: str) -> None:
+def test_bad_json_is_one_sentence(data, expected):
     with pytest.raises(TraceError, match=expected):
         decode_feeder_json(data, "x.json")
 
 
-def test_bytes_cannot_be_written() -> None:
+def test_bytes_cannot_be_written():
     node = NodeSpec(7, "a", NodeType.COMP, attributes=(Attribute("b", Wire.BYTES, b"1"),))
     with pytest.raises(TraceError, match="node 7 carries bytes"):
         encode_feeder_json(build_trace([node]))
 
 
 @pytest.mark.parametrize("depth", [2, 3, 24, 25, 250, 900])
-def test_a_list_of_lists_is_no_attribute_however_deep(depth: int) -> None:
+def test_a_list_of_lists_is_no_attribute_however_deep(depth):
     nested = b"[" * depth + b"]" * depth
     data = b'{"workload_graph": [{"Id": 6, "x": ' + nested + b"}]}"
     with pytest.raises(TraceError, match=r"node 6: 'x' is .*no Chakra attribute") as caught:
@@ -98,7 +93,7 @@ def test_a_list_of_lists_is_no_attribute_however_deep(depth: int) -> None:
         {"Id": 1, "x": ["fine", "\ud800"]},
     ],
 )
-def test_half_of_a_surrogate_pair_is_refused(node: dict[str, object]) -> None:
+def test_half_of_a_surrogate_pair_is_refused(node):
     with pytest.raises(TraceError, match=r"half of a surrogate pair.*correct it"):
         decode_feeder_json(feeder(node), "x.json")
 
@@ -117,7 +112,7 @@ def test_half_of_a_surrogate_pair_is_refused(node: dict[str, object]) -> None:
         ([], Wire.INT64 + 1, ()),
     ],
 )
-def test_a_further_key_gets_the_type_of_its_value(value: object, wire: int, held: object) -> None:
+def test_a_further_key_gets_the_type_of_its_value(value, wire, held):
     trace = decode_feeder_json(feeder({"Id": 1, "own": value}))
     found = attribute_at(trace.attributes, 0, trace.strings)
     assert (found.name, found.wire, found.value) == ("own", wire, held)
@@ -135,31 +130,31 @@ def test_a_further_key_gets_the_type_of_its_value(value: object, wire: int, held
         ("comm_size", Wire.INT64),
     ],
 )
-def test_known_integers_get_the_type_that_the_feeder_reads(name: str, wire: Wire) -> None:
+def test_known_integers_get_the_type_that_the_feeder_reads(name, wire):
     trace = decode_feeder_json(feeder({"Id": 1, name: 1}))
     assert trace.attributes.wire_A.tolist() == [wire]
 
 
 @pytest.mark.parametrize(("given", "kept"), [(2.4, 2), (2.5, 2), (3.5, 4), (0.6, 1), (7, 7)])
-def test_run_times_are_rounded_to_microseconds(given: float, kept: int) -> None:
+def test_run_times_are_rounded_to_microseconds(given, kept):
     assert decode_feeder_json(feeder({"Id": 1, "runtime": given})).duration_us_N.tolist() == [kept]
 
 
 @pytest.mark.parametrize("value", ["1e400", "NaN", "null", '"7"', "9.3e18"])
-def test_run_times_that_are_no_time_are_refused(value: str) -> None:
+def test_run_times_that_are_no_time_are_refused(value):
     data = b'{"workload_graph": [{"Id": 1, "runtime": ' + value.encode() + b"}]}"
     with pytest.raises(TraceError, match=r"node 1: 'runtime' is .*, not an integer"):
         decode_feeder_json(data)
 
 
-def test_a_list_of_different_kinds_is_refused_with_the_element_that_does_not_fit() -> None:
+def test_a_list_of_different_kinds_is_refused_with_the_element_that_does_not_fit():
     with pytest.raises(TraceError, match=r"attribute 'x': 2\.5 does not fit into int64_val"):
         decode_feeder_json(feeder({"Id": 1, "x": [1, 2.5]}))
     with pytest.raises(TraceError, match="attribute 'x': string_val cannot hold 2"):
         decode_feeder_json(feeder({"Id": 1, "x": ["a", 2]}))
 
 
-def test_absent_names_and_unset_attributes_are_written_as_nothing() -> None:
+def test_absent_names_and_unset_attributes_are_written_as_nothing():
     unset = Attribute("unset", Wire.UNSET, None)
     nameless = Attribute("", Wire.INT64, 3)
     trace = build_trace([NodeSpec(1, "", NodeType.COMP, attributes=(unset, nameless))])
@@ -173,14 +168,14 @@ def test_absent_names_and_unset_attributes_are_written_as_nothing() -> None:
     assert set(row) == {"Id", "Name", "NodeType", "data_deps", "ctrlDeps", "runtime", ""}
 
 
-def test_nothing_is_lost() -> None:
+def test_nothing_is_lost():
     workload = Workload((rich_trace(), *pair_workload().traces), {"1": (2, 0)})
     again = decode_trace_json(encode_trace_json(workload))
     assert [encode_trace(t) for t in again.traces] == [encode_trace(t) for t in workload.traces]
     assert again.groups == workload.groups
 
 
-def test_shared_traces_are_written_once() -> None:
+def test_shared_traces_are_written_once():
     trace = rich_trace()
     data = encode_trace_json(Workload((trace, trace)))
     assert len(json.loads(data)["traces"]) == 1
@@ -199,7 +194,7 @@ def test_shared_traces_are_written_once() -> None:
         lambda j: j["traces"][0]["nodes"][0].pop("name"),
     ],
 )
-def test_damaged_json_is_refused(change) -> None:
+def test_damaged_json_is_refused(change):
     loaded = json.loads(encode_trace_json(pair_workload()))
     change(loaded)
     with pytest.raises(TraceError, match=r"x\.json"):
@@ -214,7 +209,7 @@ def with_node(**changes: object) -> bytes:
 
 
 @pytest.mark.parametrize("ranks", [[], [-1], [0, 1], [True], [0.0], ["0"]])
-def test_a_rank_must_name_a_trace_that_is_there(ranks: list[object]) -> None:
+def test_a_rank_must_name_a_trace_that_is_there(ranks):
     loaded = json.loads(with_node())
     loaded["ranks"] = ranks
     says = "(is not one of 0 to 0|must be a whole number)" if ranks else "it has no rank"
@@ -223,7 +218,7 @@ def test_a_rank_must_name_a_trace_that_is_there(ranks: list[object]) -> None:
 
 
 @pytest.mark.parametrize("members", [[2], [-1], [0, "1"], [0.5]])
-def test_a_group_must_name_ranks_that_are_there(members: list[object]) -> None:
+def test_a_group_must_name_ranks_that_are_there(members):
     loaded = json.loads(encode_trace_json(pair_workload()))
     loaded["groups"] = {"1": members}
     with pytest.raises(TraceError, match=r"is not one of 0 to 1|a whole number"):
@@ -244,7 +239,7 @@ def test_a_group_must_name_ranks_that_are_there(members: list[object]) -> None:
         ({"name": "\ud800"}, "half of a surrogate pair"),
     ],
 )
-def test_a_node_with_a_wrong_entry_is_refused(changes: dict[str, object], expected: str) -> None:
+def test_a_node_with_a_wrong_entry_is_refused(changes, expected):
     with pytest.raises(TraceError, match=expected):
         decode_trace_json(with_node(**changes), "x.json")
 
@@ -267,7 +262,7 @@ def test_a_node_with_a_wrong_entry_is_refused(changes: dict[str, object], expect
         ("int64_val", {}),
     ],
 )
-def test_a_value_that_its_type_cannot_hold_is_refused(kind: str, value: object) -> None:
+def test_a_value_that_its_type_cannot_hold_is_refused(kind, value):
     data = with_node(attributes=[{"name": "a", "type": kind, "value": value}])
     with pytest.raises(TraceError, match=r"x\.json"):
         decode_trace_json(data, "x.json")
@@ -287,9 +282,7 @@ def test_a_value_that_its_type_cannot_hold_is_refused(kind: str, value: object) 
         (Wire.FLOAT + 1, (0.5, float("inf")), [0.5, {"bits": 0x7F80_0000}]),
     ],
 )
-def test_what_json_cannot_write_is_written_as_bits_or_base64(
-    wire: int, value: object, written: object
-) -> None:
+def test_what_json_cannot_write_is_written_as_bits_or_base64(wire, value, written):
     attribute = Attribute("a", wire, value, "doc")
     node = NodeSpec(1, "n", NodeType.COMP, attributes=(attribute,))
     data = encode_trace_json(Workload((build_trace([node]),)))
@@ -299,7 +292,7 @@ def test_what_json_cannot_write_is_written_as_bits_or_base64(
     assert attribute_at(trace.attributes, 0, trace.strings) == attribute
 
 
-def test_every_node_stands_on_a_line_of_its_own_and_absent_fields_are_left_out() -> None:
+def test_every_node_stands_on_a_line_of_its_own_and_absent_fields_are_left_out():
     trace = build_trace([comp(0), comp(1, 0)], version="1.0.0")
     lines = encode_trace_json(Workload((trace,))).decode().splitlines()
     assert [line.startswith('{"id": ') for line in lines] == [False, False, False, True, True] + [
@@ -309,7 +302,7 @@ def test_every_node_stands_on_a_line_of_its_own_and_absent_fields_are_left_out()
     assert json.loads(lines[4])["data_deps"] == [0]
 
 
-def test_nodes_without_a_name_in_the_file_get_an_empty_one() -> None:
+def test_nodes_without_a_name_in_the_file_get_an_empty_one():
     trace = replace(build_trace([comp(0)]), name_N=np.array([-1], np.int32))
     (node,) = json.loads(encode_trace_json(Workload((trace,))))["traces"][0]["nodes"]
     assert node["name"] == ""

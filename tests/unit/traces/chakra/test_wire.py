@@ -57,19 +57,19 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("says", DAMAGE)
-def test_a_contradiction_is_refused_before_writing(says: str) -> None:
+def test_a_contradiction_is_refused_before_writing(says):
     with pytest.raises(TraceError, match=f"x.et: {says}; the trace was put together wrongly"):
         encode_trace(DAMAGE[says])
 
 
-def test_wire_numbers_one_and_two_are_none() -> None:
+def test_wire_numbers_one_and_two_are_none():
     for number in (1, 2):
         with pytest.raises(TraceError, match="a wire number outside 3 to 32"):
             checked_columns(table(T, wire_A=changed(A.wire_A, 0, number)))
     assert checked_columns(table(T, wire_A=changed(A.wire_A, 0, Wire.UNSET)))
 
 
-def test_columns_are_contiguous_and_of_the_types_that_c_reads() -> None:
+def test_columns_are_contiguous_and_of_the_types_that_c_reads():
     strided = replace(T, id_N=np.array([0, 9, 1, 9, 2], np.uint64)[::2])
     columns = checked_columns(strided)
     assert columns["id"].tolist() == [0, 1, 2]

@@ -37,7 +37,7 @@ from layerdag.traces.chakra.workload import (
 from layerdag.traces.trace import Attribute, LazyTraces, NodeType, RankClass, Trace, Wire, Workload
 
 
-def test_groups_read_as_they_were_written(tmp_path: Path) -> None:
+def test_groups_read_as_they_were_written(tmp_path):
     (tmp_path / "g.json").write_bytes(encode_groups({"1": (0, 1), "2": [2]}))
     assert read_groups(tmp_path / "g.json", 3) == {"1": (0, 1), "2": (2,)}
 
@@ -51,7 +51,7 @@ def test_groups_read_as_they_were_written(tmp_path: Path) -> None:
         (b'{"1": [0, 2]}', "group '1' names rank 2, but the workload has ranks 0 to 1"),
     ],
 )  # fmt: skip
-def test_other_contents_are_one_sentence(data: bytes, said: str) -> None:
+def test_other_contents_are_one_sentence(data, said):
     with pytest.raises(TraceError, match=rf"a\.tar:g\.json: .*{said}"):
         decode_groups(data, "a.tar:g.json", 2)
 
@@ -134,7 +134,7 @@ def test_places_that_look_like_a_group_but_are_none_are_not_trusted():
     _equal(decoder.decode(encode_trace(other), ""), _decoded(other))
 
 
-def test_written_workload_is_read_by_prefix_folder_and_file(tmp_path: Path) -> None:
+def test_written_workload_is_read_by_prefix_folder_and_file(tmp_path):
     workload = Workload(pair_workload().traces, {"3": (1, 0)})
     write_workload(workload, tmp_path / "job")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -149,7 +149,7 @@ def test_written_workload_is_read_by_prefix_folder_and_file(tmp_path: Path) -> N
     assert rank_files(tmp_path / "job.1.et") == [tmp_path / "job.1.et"]
 
 
-def test_equal_ranks_share_one_trace(tmp_path: Path) -> None:
+def test_equal_ranks_share_one_trace(tmp_path):
     trace = build_trace([comp(0)])
     write_workload(
         Workload((trace, build_trace([comp(0)]), build_trace([comp(1)]))), tmp_path / "a"
@@ -159,7 +159,7 @@ def test_equal_ranks_share_one_trace(tmp_path: Path) -> None:
     assert first is not third
 
 
-def test_missing_ranks_are_named(tmp_path: Path) -> None:
+def test_missing_ranks_are_named(tmp_path):
     data = encode_trace(build_trace([comp(0)]))
     for rank in (0, 2, 5):
         (tmp_path / f"job.{rank}.et").write_bytes(data)
@@ -170,13 +170,13 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
         read_workload(tmp_path / "job")
 
 
-def test_ten_missing_ranks_are_all_named(tmp_path: Path) -> None:
+def test_ten_missing_ranks_are_all_named(tmp_path):
     (tmp_path / "job.10.et").write_bytes(encode_trace(build_trace([comp(0)])))
     with pytest.raises(TraceError, match=r"lacks rank 0, 1, 2, 3, 4, 5, 6, 7, 8, 9;"):
         read_workload(tmp_path / "job")
 
 
-def test_several_sets_in_a_folder_are_named(tmp_path: Path) -> None:
+def test_several_sets_in_a_folder_are_named(tmp_path):
     data = encode_trace(build_trace([comp(0)]))
     for name in ("a.0.et", "b.0.et"):
         (tmp_path / name).write_bytes(data)
@@ -185,20 +185,20 @@ def test_several_sets_in_a_folder_are_named(tmp_path: Path) -> None:
     assert read_workload(tmp_path / "b").num_ranks == 1
 
 
-def test_plain_file_wins_over_its_archive(tmp_path: Path) -> None:
+def test_plain_file_wins_over_its_archive(tmp_path):
     (tmp_path / "a.0.et").write_bytes(encode_trace(build_trace([comp(1)])))
     (tmp_path / "a.0.et.gz").write_bytes(gzip.compress(encode_trace(build_trace([comp(2)]))))
     assert read_workload(tmp_path / "a").traces[0].id_N.tolist() == [1]
 
 
-def test_faulty_trace_leaves_no_file(tmp_path: Path) -> None:
+def test_faulty_trace_leaves_no_file(tmp_path):
     traces = (build_trace([comp(0)]), build_trace([comp(0, 1)], source="rank 1"))
     with pytest.raises(TraceError, match="rank 1: node 0 depends on node 1"):
         write_workload(Workload(traces), tmp_path / "job")
     assert not list(tmp_path.iterdir())
 
 
-def test_the_group_of_all_ranks_is_not_described(tmp_path: Path) -> None:
+def test_the_group_of_all_ranks_is_not_described(tmp_path):
     # ASTRA-sim aborts on a group "0"; nodes in it need no entry.
     workload = Workload(pair_workload().traces, {"0": (0, 1), "3": (1, 0)})
     write_workload(workload, tmp_path / "x")
@@ -212,7 +212,7 @@ def test_the_group_of_all_ranks_is_not_described(tmp_path: Path) -> None:
         write_workload(Workload(workload.traces, {"0": (0,)}), tmp_path / "z")
 
 
-def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_path: Path) -> None:
+def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_path):
     trace = build_trace([comp(0)])
     write_workload(Workload((trace,) * 4, {"1": (0, 1)}), tmp_path / "job")
     (tmp_path / "job.7.et.gz").touch()
@@ -227,9 +227,7 @@ def test_a_workload_is_replaced_only_if_that_is_allowed_and_then_as_a_whole(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
-def test_a_folder_with_the_name_of_a_prefix_beside_it_is_not_chosen_silently(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_with_the_name_of_a_prefix_beside_it_is_not_chosen_silently(tmp_path):
     trace = build_trace([comp(0)])
     write_workload(Workload((trace,) * 2), tmp_path / "w")
     write_workload(Workload((trace,) * 3), tmp_path / "w" / "g")
@@ -248,9 +246,7 @@ def two_jobs(tmp_path: Path) -> dict[str, Workload]:
     return jobs
 
 
-def test_a_kill_at_any_step_leaves_the_older_job_or_the_new_one(
-    two_jobs: dict[str, Workload], tmp_path: Path
-) -> None:
+def test_a_kill_at_any_step_leaves_the_older_job_or_the_new_one(two_jobs, tmp_path):
     place, others_see = tmp_path / "here" / "job", []
 
     def write(name: str) -> None:
@@ -286,8 +282,8 @@ def _only_job_below(place: Path) -> Workload:
 
 
 def test_a_reader_waits_for_a_writer_that_is_putting_files_in_place(
-    two_jobs: dict[str, Workload], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    two_jobs, tmp_path, monkeypatch
+):
     place = tmp_path / "job"
     write_workload(two_jobs["old"], place)
     real, read = os.replace, []
@@ -305,7 +301,7 @@ def test_a_reader_waits_for_a_writer_that_is_putting_files_in_place(
     assert [path.name for path in tmp_path.glob(".*")] == []
 
 
-def test_an_order_that_names_other_folders_is_refused(tmp_path: Path) -> None:
+def test_an_order_that_names_other_folders_is_refused(tmp_path):
     (tmp_path / "mine").touch()
     whole = tmp_path / "in" / ".job.draft" / "job.new"
     whole.mkdir(parents=True)
@@ -317,7 +313,7 @@ def test_an_order_that_names_other_folders_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine").exists()
 
 
-def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_path: Path) -> None:
+def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_path):
     class Broken(LazyTraces):
         def __len__(self) -> int:
             return 2
@@ -349,23 +345,21 @@ def test_a_workload_whose_traces_cannot_all_be_made_leaves_the_older_one(tmp_pat
         ("0.et", "", 0),
     ],
 )
-def test_a_file_name_says_prefix_and_rank(name: str, prefix: str, rank: int) -> None:
+def test_a_file_name_says_prefix_and_rank(name, prefix, rank):
     assert RankFile.from_name(name) == RankFile(prefix, rank)
 
 
 @pytest.mark.parametrize("name", ["run.et", "run.0.json", "run.1234567890.et.zip", "run.0.et.bz2"])
-def test_other_file_names_are_of_no_rank(name: str) -> None:
+def test_other_file_names_are_of_no_rank(name):
     assert RankFile.from_name(name) is None
 
 
-def test_the_name_of_a_rank_says_its_rank() -> None:
+def test_the_name_of_a_rank_says_its_rank():
     assert RankFile.from_name(rank_file("out/run.v2", 30).name) == RankFile("run.v2", 30)
 
 
 @pytest.mark.parametrize("groups", [{}, {"3": (1, 0)}, {"0": (0, 1)}])
-def test_encoded_files_are_those_that_are_written(
-    tmp_path: Path, groups: dict[str, tuple[int, ...]]
-) -> None:
+def test_encoded_files_are_those_that_are_written(tmp_path, groups):
     workload = Workload(pair_workload().traces, groups)
     write_workload(workload, tmp_path / "job")
     files = encode_workload(workload, "job")
@@ -373,7 +367,7 @@ def test_encoded_files_are_those_that_are_written(
     assert [name for name, _ in files if name.endswith(".et")] == ["job.0.et", "job.1.et"]
 
 
-def test_encoded_files_are_decoded_again() -> None:
+def test_encoded_files_are_decoded_again():
     workload = Workload(pair_workload().traces, {"3": (1, 0)})
     found = decode_workload(dict(encode_workload(workload, "job")), "part.tar:job")
     assert found.groups == {"3": (1, 0)}
@@ -390,7 +384,7 @@ def test_encoded_files_are_decoded_again() -> None:
         ({"job.0.et": b"", "job.comm_group.json": b"["}, "is no JSON"),
     ],
 )
-def test_damaged_contents_name_their_source(files: dict[str, bytes], said: str) -> None:
+def test_damaged_contents_name_their_source(files, said):
     good = encode_trace(build_trace([comp(0)]))
     files = {name: data or good for name, data in files.items()}
     with pytest.raises(TraceError, match=rf"part\.tar:job.*{said}"):

@@ -1,7 +1,5 @@
 """HLO as XLA's combiners and schedulers write it means the same as before they ran."""
 
-from pathlib import Path
-
 import pytest
 
 from layerdag.errors import DataError
@@ -86,9 +84,7 @@ CALLED = (
         ),
     ],
 )
-def test_a_joined_or_started_collective_is_one_of_its_kind(
-    tmp_path: Path, lines: tuple[str, ...], name: str, sizes: list[int]
-) -> None:
+def test_a_joined_or_started_collective_is_one_of_its_kind(tmp_path, lines, name, sizes):
     single = f"all-reduce(x), {GROUP}, to_apply=add"
     before = f"{CALLED}\none {{\n  x = {A} parameter(0)\n  ROOT r = {A} {single}\n}}\n"
     file = tmp_path / "m.hlo"
@@ -100,7 +96,7 @@ def test_a_joined_or_started_collective_is_one_of_its_kind(
     assert {(item.groups or item.pairs) for item in program.items} <= {((0, 1),), ((0, 1), (1, 0))}
 
 
-def test_a_convolution_of_a_library_keeps_its_layout(tmp_path: Path) -> None:
+def test_a_convolution_of_a_library_keeps_its_layout(tmp_path):
     call = (
         "custom-call(i, k), window={size=3x3}, dim_labels=b01f_o01i->b01f, "
         'custom_call_target="__cudnn$convForward", backend_config={"cudnn_conv_backend_config":{}}'
@@ -119,7 +115,7 @@ def test_a_convolution_of_a_library_keeps_its_layout(tmp_path: Path) -> None:
     assert item.mem_bytes == 4 * (2 * 64 * 3 + 5 * 27 + 360)
 
 
-def test_a_version_that_says_nothing_is_left_out(tmp_path: Path) -> None:
+def test_a_version_that_says_nothing_is_left_out(tmp_path):
     call = 'custom-call(x), custom_call_target="Gelu", api_version=API_VERSION_UNSPECIFIED'
     file = tmp_path / "m.hlo"
     file.write_text(hlo(f"r = {A} {call}"))
@@ -135,16 +131,16 @@ def test_a_version_that_says_nothing_is_left_out(tmp_path: Path) -> None:
         (b"module { " + b"- " * 2_000, "a thousand signs in a row"),
     ],
 )
-def test_what_would_overflow_a_parser_is_refused_before(text: bytes, sentence: str) -> None:
+def test_what_would_overflow_a_parser_is_refused_before(text, sentence):
     with pytest.raises(DataError, match=sentence):
         refuse_deep_nesting(text, "m.hlo")
 
 
-def test_many_arrows_and_iotas_are_no_nesting() -> None:
+def test_many_arrows_and_iotas_are_no_nesting():
     refuse_deep_nesting(b"(a) -> b [1,2]<=[2] " * 5_000 + b"tensor<4xf32> {}" * 5_000, "m.hlo")
 
 
-def test_an_exchange_of_parts_of_any_size_is_communication_and_told(tmp_path: Path) -> None:
+def test_an_exchange_of_parts_of_any_size_is_communication_and_told(tmp_path):
     sizes = ", ".join(["i"] * 4)
     lines = (
         "i = s32[2]{0} constant({1, 1})",

@@ -47,20 +47,20 @@ CONVOLVED = 2 * (2 * 6 * 6 * 5) * (3 * 3 * 3)
     ],
 )
 def test_a_call_of_a_library_computes_what_its_configuration_says(
-    target: str, config: dict, inputs: tuple, output: ValueType, flops: int | None
-) -> None:
+    target, config, inputs, output, flops
+):
     call = CustomCall(target, json.dumps(config), "b01f_o01i->b01f", inputs, (output,))
     assert call.matrix_flops() == flops
 
 
-def test_scratch_memory_of_a_library_is_no_result() -> None:
+def test_scratch_memory_of_a_library_is_no_result():
     scratch = ValueType((1 << 20,), "i8")
     assert without_scratch("__cublas$gemm", (IMAGE, scratch)) == (IMAGE,)
     assert without_scratch("my_kernel", (IMAGE, scratch)) == (IMAGE, scratch)
     assert without_scratch("__cublas$gemm", (scratch,)) == (scratch,)
 
 
-def test_annotations_take_no_time_and_unknown_calls_are_told(written) -> None:
+def test_annotations_take_no_time_and_unknown_calls_are_told(written):
     kind = "(tensor<4x4xf32>) -> tensor<4x4xf32>"
     calls = "\n".join(
         f"%{i} = stablehlo.custom_call @{name}(%a) : {kind}"

@@ -39,14 +39,12 @@ def counted(begin: int, limit: int, step: int, direction: str) -> int | None:
     step=st.integers(-5, 5).filter(bool),
     direction=st.sampled_from(sorted(COMPARISONS)),
 )
-def test_a_trip_count_is_what_running_the_loop_counts(
-    begin: int, limit: int, step: int, direction: str
-) -> None:
+def test_a_trip_count_is_what_running_the_loop_counts(begin, limit, step, direction):
     text = f"#stablehlo<comparison_direction {direction}>"
     assert _turns(begin, limit, step, text) == counted(begin, limit, step, direction)
 
 
-def test_another_comparison_has_no_trip_count() -> None:
+def test_another_comparison_has_no_trip_count():
     assert _turns(0, 9, 1, "#stablehlo<comparison_direction EQ>") is None
 
 
@@ -67,9 +65,7 @@ def test_another_comparison_has_no_trip_count() -> None:
         ("f32", (0, 7), 0),
     ],
 )
-def test_values_take_the_bytes_of_their_elements(
-    element: str, shape: tuple[int, ...], num_bytes: int
-) -> None:
+def test_values_take_the_bytes_of_their_elements(element, shape, num_bytes):
     assert ValueType(shape, element).num_bytes == num_bytes
 
 
@@ -115,13 +111,13 @@ def names(file: Path) -> list[str]:
     ],
 )
 def test_a_loop_runs_as_often_as_its_constants_say(
-    written, begin: int, limit: int, direction: str, change: str, step: int, turns: int
-) -> None:
+    written, begin, limit, direction, change, step, turns
+):
     text = LOOP.format(begin=begin, limit=limit, direction=direction, change=change, step=step)
     assert names(written(text)).count("tanh") == turns
 
 
-def test_each_turn_of_a_loop_waits_for_the_one_before(written) -> None:
+def test_each_turn_of_a_loop_waits_for_the_one_before(written):
     text = LOOP.format(begin=0, limit=3, direction="LT", change="add", step=1)
     items = read_program(written(text)).items
     turns = [index for index, item in enumerate(items) if item.name == "tanh"]
@@ -132,15 +128,13 @@ def test_each_turn_of_a_loop_waits_for_the_one_before(written) -> None:
     ("begin", "limit", "direction", "change", "step"),
     [(0, 5, "NE", "add", 2), (0, 5, "LT", "subtract", 1), (0, 5, "LT", "multiply", 2)],
 )
-def test_a_loop_without_a_trip_count_is_refused(
-    written, begin: int, limit: int, direction: str, change: str, step: int
-) -> None:
+def test_a_loop_without_a_trip_count_is_refused(written, begin, limit, direction, change, step):
     text = LOOP.format(begin=begin, limit=limit, direction=direction, change=change, step=step)
     with pytest.raises(DataError, match="trip count does not follow from constants"):
         read_program(written(text))
 
 
-def test_calls_are_taken_apart_where_they_stand(programs: Path) -> None:
+def test_calls_are_taken_apart_where_they_stand(programs):
     program = read_program(programs / "mlp.mlir")
     assert (program.name, program.devices) == ("mlp_step", 4)
     assert names(programs / "mlp.mlir") == [
@@ -153,7 +147,7 @@ def test_calls_are_taken_apart_where_they_stand(programs: Path) -> None:
     assert reduced.parents == (4,)
 
 
-def test_all_notations_of_groups_mean_the_same_devices(programs: Path) -> None:
+def test_all_notations_of_groups_mean_the_same_devices(programs):
     program = read_program(programs / "loop.hlo")
     groups = [item.groups for item in program.items if item.name == "all_reduce"]
     assert groups == [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 1), (2, 3))]
@@ -162,14 +156,14 @@ def test_all_notations_of_groups_mean_the_same_devices(programs: Path) -> None:
     assert program.devices == 4
 
 
-def test_a_fusion_computes_all_and_moves_its_own_values_only(programs: Path) -> None:
+def test_a_fusion_computes_all_and_moves_its_own_values_only(programs):
     fusion = read_program(programs / "loop.hlo").items[0]
     assert isinstance(fusion, Computation)
     assert (fusion.name, fusion.flops) == ("fusion", 2 * 8192 * 16)
     assert fusion.mem_bytes == 3 * 4 * 8192 * 16
 
 
-def test_replicas_and_partitions_become_ranks(written) -> None:
+def test_replicas_and_partitions_become_ranks(written):
     body = """func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {{
       %r = "stablehlo.all_reduce"(%x) <{{
         replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>{more}
@@ -210,7 +204,7 @@ def test_replicas_and_partitions_become_ranks(written) -> None:
         ),
     ],
 )
-def test_what_is_no_program_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_what_is_no_program_is_one_sentence(tmp_path, text, sentence):
     file = tmp_path / "bad.mlir"
     file.write_text(text)
     with pytest.raises(DataError, match=sentence) as caught:
@@ -250,20 +244,18 @@ LAUGHS = "\n".join(
         ),
     ],
 )
-def test_what_cannot_be_unrolled_or_counted_is_one_sentence(
-    written, text: str, sentence: str
-) -> None:
+def test_what_cannot_be_unrolled_or_counted_is_one_sentence(written, text, sentence):
     with pytest.raises(DataError, match=sentence):
         read_program(written(text))
 
 
-def test_a_number_of_devices_that_is_none_is_one_sentence(written) -> None:
+def test_a_number_of_devices_that_is_none_is_one_sentence(written):
     text = written("func.func @main() { return }", 'mhlo.num_replicas = "x"')
     with pytest.raises(DataError, match="no positive whole number"):
         read_program(text)
 
 
-def test_without_jaxlib_the_extra_is_named(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jaxlib_the_extra_is_named(programs, monkeypatch):
     def missing(name: str) -> object:
         raise ImportError(f"No module named '{name}'")
 
@@ -272,7 +264,7 @@ def test_without_jaxlib_the_extra_is_named(programs: Path, monkeypatch: pytest.M
         read_program(programs / "mlp.mlir")
 
 
-def test_programs_are_told_by_how_they_begin(programs: Path, repository: Path) -> None:
+def test_programs_are_told_by_how_they_begin(programs, repository):
     assert begins_program((programs / "mlp.mlir").read_bytes())
     assert begins_program((programs / "loop.hlo").read_bytes())
     assert not begins_program((repository / "README.md").read_bytes())

@@ -68,7 +68,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_costs_what_its_shapes_say(name: str, written) -> None:
+def test_an_operation_costs_what_its_shapes_say(name, written):
     line, flops, moved = OPERATIONS[name]
     head = "func.func @main(%a: tensor<4x6xf32>, %b: tensor<6x8xf32>) {\n"
     program = read_program(written(f"{head}{line}\nreturn\n}}"))
@@ -77,14 +77,14 @@ def test_an_operation_costs_what_its_shapes_say(name: str, written) -> None:
     assert not program.notes
 
 
-def test_an_operator_without_a_rule_is_counted_by_bytes_and_told(written) -> None:
+def test_an_operator_without_a_rule_is_counted_by_bytes_and_told(written):
     line = "%r = stablehlo.cholesky %a : tensor<4x4xf32>"
     program = read_program(written(f"func.func @main(%a: tensor<4x4xf32>) {{\n{line}\nreturn\n}}"))
     assert summarize_program(program).mem_bytes == 128
     assert [(note.word, note.count) for note in program.notes] == [("cholesky", 1)]
 
 
-def test_totals_equal_those_of_the_public_estimator(shared_data: Path) -> None:
+def test_totals_equal_those_of_the_public_estimator(shared_data):
     cases = json.loads((shared_data / "hespas" / "cases.json").read_text())["roofline"]
     for case in cases:
         config = case["hw_config"]
@@ -112,9 +112,7 @@ def operation(flops: int, num_bytes: int, element: str, *, matrix: bool = False)
         (0, 0, 0.0),
     ],
 )
-def test_an_operation_takes_the_longer_of_computing_and_moving(
-    flops: int, num_bytes: int, seconds: float
-) -> None:
+def test_an_operation_takes_the_longer_of_computing_and_moving(flops, num_bytes, seconds):
     assert DEVICE.seconds(operation(flops, num_bytes, "f32")) == pytest.approx(seconds)
 
 
@@ -128,24 +126,24 @@ def test_an_operation_takes_the_longer_of_computing_and_moving(
         ("f64", True, 4.0),
     ],
 )
-def test_the_rate_follows_the_element_type(element: str, matrix: bool, seconds: float) -> None:
+def test_the_rate_follows_the_element_type(element, matrix, seconds):
     found = DEVICE.seconds(operation(4 * 10**12, 0, element, matrix=matrix))
     assert found == pytest.approx(seconds)
 
 
-def test_without_a_rate_for_tf32_products_of_f32_take_that_of_f32() -> None:
+def test_without_a_rate_for_tf32_products_of_f32_take_that_of_f32():
     device = Hardware(1e12, 1e11, {"f32": 5e11})
     assert device.seconds(operation(10**12, 0, "f32", matrix=True)) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("name", sorted(HARDWARE))
-def test_a_preset_is_found_by_its_name_and_names_itself(name: str) -> None:
+def test_a_preset_is_found_by_its_name_and_names_itself(name):
     device = Hardware.from_name(name)
     assert device is HARDWARE[name]
     assert device.name == name
 
 
-def test_a_file_gives_the_same_device_as_its_numbers(tmp_path: Path) -> None:
+def test_a_file_gives_the_same_device_as_its_numbers(tmp_path):
     file = tmp_path / "mine.json"
     rates = {"peak_flops": 1e12, "memory_bandwidth": 1e11, "per_datatype_flops": {"bf16": 4e12}}
     file.write_text(json.dumps(rates))
@@ -180,9 +178,7 @@ def test_a_file_gives_the_same_device_as_its_numbers(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_without_rates_is_one_sentence_that_names_it(
-    tmp_path: Path, text: str, sentence: str
-) -> None:
+def test_a_file_without_rates_is_one_sentence_that_names_it(tmp_path, text, sentence):
     file = tmp_path / "device.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=sentence) as caught:
@@ -190,7 +186,7 @@ def test_a_file_without_rates_is_one_sentence_that_names_it(
     assert str(caught.value).startswith(str(file))
 
 
-def test_what_is_neither_preset_nor_file_is_told_with_the_nearest_preset() -> None:
+def test_what_is_neither_preset_nor_file_is_told_with_the_nearest_preset():
     with pytest.raises(ConfigError, match=r"no hardware 'a100-8'\. Did you mean 'a100-80'"):
         Hardware.from_name("a100-8")
 
@@ -213,7 +209,7 @@ def program(*items: Computation | Collective) -> CompiledProgram:
     return CompiledProgram("main", 2, items)
 
 
-def test_computation_between_collectives_is_joined_and_chained() -> None:
+def test_computation_between_collectives_is_joined_and_chained():
     found = regions(program(op(100, 1), op(300, 1), reduce(1), op(0, 5), reduce(0)), TOY)
     assert [region.operations for region in found] == [2, 1, 1, 1]
     assert [region.collective is not None for region in found] == [False, True, False, True]
@@ -222,19 +218,19 @@ def test_computation_between_collectives_is_joined_and_chained() -> None:
     assert (found[0].flops, found[0].mem_bytes) == (400, 2)
 
 
-def test_a_joined_node_has_the_element_type_of_its_longest_operation() -> None:
+def test_a_joined_node_has_the_element_type_of_its_longest_operation():
     (found,) = regions(program(op(100, 1), op(4000, 1, element="f16"), op(100, 1)), TOY)
     assert found.element == "f16"
 
 
-def test_what_takes_no_time_is_no_node() -> None:
+def test_what_takes_no_time_is_no_node():
     assert regions(program(op(), op()), TOY) == []
     assert regions(program(op(), op()), TOY, DeviceSplit.INDIVIDUAL) == []
     first, second = regions(program(op(), reduce(0), op(), reduce(2)), TOY)
     assert (first.parents, second.parents) == ((), (0,))
 
 
-def test_an_operation_without_time_hands_its_parents_on() -> None:
+def test_an_operation_without_time_hands_its_parents_on():
     # 0 and 1 compute, 2 reshapes both, 3 takes what 2 made.
     items = (op(1, 1), op(1, 1), op(0, 0, (0, 1)), op(1, 1, (2,)), reduce(2, 3))
     found = regions(program(*items), TOY, DeviceSplit.INDIVIDUAL)
@@ -272,9 +268,7 @@ def reachable(found: list[Region]) -> np.ndarray:
 @tried(60)
 @given(ITEMS)
 @pytest.mark.parametrize("split", list(DeviceSplit))
-def test_nodes_hold_all_operations_bytes_seconds_and_collectives(
-    split: DeviceSplit, items: list[tuple[bool, int, int, set[int]]]
-) -> None:
+def test_nodes_hold_all_operations_bytes_seconds_and_collectives(split, items):
     made = drawn(items)
     found = regions(made, TOY, split)
     computed = [item for item in made.items if isinstance(item, Computation)]
@@ -290,9 +284,7 @@ def test_nodes_hold_all_operations_bytes_seconds_and_collectives(
 
 @tried(60)
 @given(ITEMS)
-def test_single_operations_keep_the_order_that_the_program_demands(
-    items: list[tuple[bool, int, int, set[int]]],
-) -> None:
+def test_single_operations_keep_the_order_that_the_program_demands(items):
     """Whether one node must come before another is as in the program with all its operations."""
     made = drawn(items)
     found = regions(made, TOY, DeviceSplit.INDIVIDUAL)
@@ -324,7 +316,7 @@ PROGRAM = CompiledProgram(
 )
 
 
-def test_totals_are_the_sums_of_the_operators() -> None:
+def test_totals_are_the_sums_of_the_operators():
     found = summarize_program(PROGRAM, SUMMARY_DEVICE)
     assert found.flops == sum(row.flops for row in found.operators) == 6 * 10**9 + 5
     assert found.mem_bytes == sum(row.mem_bytes for row in found.operators) == 10**9 + 16
@@ -333,7 +325,7 @@ def test_totals_are_the_sums_of_the_operators() -> None:
     assert found.runtime_s == pytest.approx(7.0)
 
 
-def test_operators_with_most_time_come_first_and_without_hardware_those_with_most_bytes() -> None:
+def test_operators_with_most_time_come_first_and_without_hardware_those_with_most_bytes():
     assert [row.name for row in summarize_program(PROGRAM, SUMMARY_DEVICE).operators] == [
         "dot_general",
         "add",
@@ -341,46 +333,40 @@ def test_operators_with_most_time_come_first_and_without_hardware_those_with_mos
     assert [row.name for row in summarize_program(PROGRAM).operators] == ["add", "dot_general"]
 
 
-def test_collectives_are_counted_with_what_a_device_gives() -> None:
+def test_collectives_are_counted_with_what_a_device_gives():
     assert summarize_program(PROGRAM).collectives == {"all_reduce": {"count": 2, "bytes": 128}}
 
 
-def test_regions_lie_between_collectives_and_have_all_the_time() -> None:
+def test_regions_lie_between_collectives_and_have_all_the_time():
     found = summarize_program(PROGRAM, SUMMARY_DEVICE)
     assert [region.seconds for region in found.regions] == pytest.approx([5.0, 2.0])
     assert sum(region.operations for region in found.regions) == found.operations
 
 
-def test_without_hardware_there_is_no_time_and_no_region() -> None:
+def test_without_hardware_there_is_no_time_and_no_region():
     found = summarize_program(PROGRAM)
     assert (found.runtime_s, found.hardware, found.regions) == (None, None, ())
     assert all(row.runtime_s is None for row in found.operators)
 
 
-def test_the_lines_name_devices_totals_and_communication() -> None:
+def test_the_lines_name_devices_totals_and_communication():
     lines = str(summarize_program(PROGRAM, SUMMARY_DEVICE)).splitlines()
     assert lines[0] == "step: 2 devices, 3 operations on each"
     assert lines[1].endswith("7,000,000.000 us on unit")
     assert lines[2] == "all_reduce: 2, 0.000 MB from each device"
 
 
-def test_an_empty_program_takes_no_time() -> None:
+def test_an_empty_program_takes_no_time():
     found = summarize_program(CompiledProgram("empty", 1, ()), SUMMARY_DEVICE)
     assert (found.operations, found.flops, found.runtime_s) == (0, 0, 0)
     assert str(found).startswith("empty: 1 device, 0 operations on each")
 
 
-def test_plain_data_has_the_seconds_of_regions() -> None:
+def test_plain_data_has_the_seconds_of_regions():
     document = summarize_program(PROGRAM, SUMMARY_DEVICE).to_dict()
     assert document["notes"] == [NOTE.to_json()]
     assert [region["runtime_s"] for region in document["regions"]] == pytest.approx([5.0, 2.0])
-    assert set(document["regions"][0]) == {
-        "name",
-        "operations",
-        "flops",
-        "mem_bytes",
-        "runtime_s",
-    }
+    assert set(document["regions"][0]) == {"name", "operations", "flops", "mem_bytes", "runtime_s"}
 
 
 A100 = Hardware.from_name("a100-80")
@@ -393,23 +379,21 @@ def programs(repository: Path) -> Path:
 
 @pytest.mark.parametrize("split", DeviceSplit)
 @pytest.mark.parametrize("file", ["mlp.mlir", "loop.hlo"])
-def test_the_traces_keep_every_rule_and_run_to_their_end(
-    programs: Path, file: str, split: DeviceSplit
-) -> None:
+def test_the_traces_keep_every_rule_and_run_to_their_end(programs, file, split):
     workload = program_workload(read_program(programs / file), A100, split=split)
     assert {finding.rule.id for finding in check_workload(workload)} <= {"time-at-start"}
     result = ld.simulate(workload, ld.Cluster.preset("small"))
     assert (result.finish_ns >= 0).all()
 
 
-def test_operations_keep_their_own_dependencies(programs: Path) -> None:
+def test_operations_keep_their_own_dependencies(programs):
     found = regions(read_program(programs / "mlp.mlir"), A100, DeviceSplit.INDIVIDUAL)
     names = [region.name for region in found]
     update = found[names.index("multiply")]
     assert {names[parent] for parent in update.parents} == {"all_reduce", "broadcast_in_dim"}
 
 
-def test_devices_of_different_groups_have_traces_of_their_own(programs: Path) -> None:
+def test_devices_of_different_groups_have_traces_of_their_own(programs):
     workload = program_workload(read_program(programs / "mlp.mlir"), A100)
     assert workload.groups == {"1": (0, 1), "2": (2, 3)}
     assert len({id(trace) for trace in workload.traces}) == 2
@@ -419,7 +403,7 @@ def test_devices_of_different_groups_have_traces_of_their_own(programs: Path) ->
     assert trace.integers("comm_size")[0][row] == 4 * 256 * 128
 
 
-def test_a_program_for_one_device_runs_on_any_number(tmp_path: Path) -> None:
+def test_a_program_for_one_device_runs_on_any_number(tmp_path):
     file = tmp_path / "one.mlir"
     file.write_text(
         "module @one {\nfunc.func @main(%x: tensor<9000xf32>) -> tensor<9000xf32> {\n"
@@ -437,12 +421,12 @@ def test_a_program_for_one_device_runs_on_any_number(tmp_path: Path) -> None:
     assert many.groups == {}
 
 
-def test_another_number_of_devices_than_compiled_for_is_refused(programs: Path) -> None:
+def test_another_number_of_devices_than_compiled_for_is_refused(programs):
     with pytest.raises(UsageError, match="compiled for 4 devices, so that it cannot run on 8"):
         program_workload(read_program(programs / "mlp.mlir"), A100, ranks=8)
 
 
-def test_the_summary_of_a_public_conversion_is_met(shared_data: Path) -> None:
+def test_the_summary_of_a_public_conversion_is_met(shared_data):
     folder = shared_data / "hespas"
     (case,) = json.loads((folder / "cases.json").read_text())["chakra"]
     program = read_program(folder / "mlir" / "jax_example.mlir")

@@ -33,7 +33,7 @@ def replayed(job: Workload, folder: Path) -> list[list[Replayed]]:
     return found
 
 
-def test_collectives_have_their_sizes_groups_and_waits(tmp_path: Path) -> None:
+def test_collectives_have_their_sizes_groups_and_waits(tmp_path):
     nodes = [
         coll(0, CollectiveType.ALL_GATHER, 100, dtype="bfloat16"),
         comp(1, 5, (0,)),
@@ -56,7 +56,7 @@ def test_collectives_have_their_sizes_groups_and_waits(tmp_path: Path) -> None:
     assert [op.name for op in third] == ["all_gather_base", "wait", "barrier", "wait"]
 
 
-def test_messages_have_global_ends_and_match(tmp_path: Path) -> None:
+def test_messages_have_global_ends_and_match(tmp_path):
     job = workload(
         [comp(0, 1), send(1, 1, 64, (0,), tag=7), recv(2, 1, 8, (1,), tag=1)],
         [recv(0, 0, 64, tag=7), send(1, 0, 8, (0,), tag=1)],
@@ -70,7 +70,7 @@ def test_messages_have_global_ends_and_match(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_messages_in_another_order_are_refused(tmp_path: Path) -> None:
+def test_messages_in_another_order_are_refused(tmp_path):
     job = workload(
         [send(0, 1, 8, tag=1), send(1, 1, 8, (0,), tag=2)],
         [recv(0, 0, 8, tag=2), recv(1, 0, 8, (0,), tag=1)],
@@ -80,14 +80,14 @@ def test_messages_in_another_order_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "replay").exists()
 
 
-def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_replayed_is_refused(tmp_path):
     with pytest.raises(TraceError, match="node 0 is GATHER, which PARAM's reader cannot replay"):
         write_replay(workload([coll(0, CollectiveType.GATHER, 8)]), tmp_path / "a")
     with pytest.raises(TraceError, match="group '5', which is not described"):
         write_replay(workload([all_reduce(0, 8, pg_name="5")]), tmp_path / "b")
 
 
-def test_files_that_are_there_are_not_replaced_unasked(tmp_path: Path) -> None:
+def test_files_that_are_there_are_not_replaced_unasked(tmp_path):
     job = workload(*[[all_reduce(0, 8)]] * 2)
     write_replay(job, tmp_path)
     with pytest.raises(UsageError, match="is there already"):
@@ -98,7 +98,7 @@ def test_files_that_are_there_are_not_replaced_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ddp_mlp", "ep_moe", "pp_gpt"])
-def test_shipped_jobs_keep_their_communication(tmp_path: Path, name: str) -> None:
+def test_shipped_jobs_keep_their_communication(tmp_path, name):
     job = read_workload(f"data/examples/{name}")
     out = tmp_path / "replay"
     assert main(["convert", f"data/examples/{name}", "--to", "param", "--out", str(out)]) == 0

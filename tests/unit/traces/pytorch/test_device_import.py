@@ -8,12 +8,7 @@ from replay import replay
 
 from layerdag.errors import TraceError
 from layerdag.runtime.notes import NoteKind
-from layerdag.traces.pytorch.device_import import (
-    Launch,
-    find_launches,
-    import_device,
-    is_wait,
-)
+from layerdag.traces.pytorch.device_import import Launch, find_launches, import_device, is_wait
 from layerdag.traces.pytorch.kernel_communication import (
     KernelCommunication,
     kernel_communication,
@@ -483,7 +478,7 @@ def operator(name: str, dims: Any = None, types: Any = None) -> Event:
     return Event(name, "cpu_op", 0, 9, (1,), {"Input Dims": dims, "Input type": types})
 
 
-def test_a_kernel_that_computes_communicates_nothing() -> None:
+def test_a_kernel_that_computes_communicates_nothing():
     assert kernel_communication(kernel("ampere_sgemm_nccl"), ()) is None
 
 
@@ -497,12 +492,12 @@ def test_a_kernel_that_computes_communicates_nothing() -> None:
         ("rcclKernel_Reduce_RING_LL", CollectiveType.REDUCE),
     ],
 )
-def test_older_kernels_name_their_collective(name: str, kind: CollectiveType) -> None:
+def test_older_kernels_name_their_collective(name, kind):
     found = kernel_communication(kernel(name), ())
     assert found == KernelCommunication(NodeType.COMM_COLL, kind, None, ())
 
 
-def test_newer_kernels_tell_collective_size_and_group() -> None:
+def test_newer_kernels_tell_collective_size_and_group():
     args = {"Collective name": "_allgather_base", "In msg nelems": 6, "dtype": "BFloat16",
             "Process Group Ranks": "[0, 2, 4]"}  # fmt: skip
     found = kernel_communication(kernel("ncclDevKernel_Generic", **args), ())
@@ -524,9 +519,7 @@ def test_newer_kernels_tell_collective_size_and_group() -> None:
         (["c10d::recv"], NodeType.COMM_RECV),
     ],
 )
-def test_a_message_is_known_by_the_operator_that_launched_it(
-    operators: list[str], kind: NodeType
-) -> None:
+def test_a_message_is_known_by_the_operator_that_launched_it(operators, kind):
     around = tuple(operator(name, [[4, 2]], ["float"]) for name in operators)
     found = kernel_communication(
         kernel("ncclDevKernel_SendRecv", **{"Process Group Ranks": [0, 1]}), around
@@ -534,7 +527,7 @@ def test_a_message_is_known_by_the_operator_that_launched_it(
     assert found == KernelCommunication(kind, CollectiveType.INVALID, 32, (0, 1))
 
 
-def test_a_group_of_sends_and_receives_has_no_known_kind() -> None:
+def test_a_group_of_sends_and_receives_has_no_known_kind():
     found = kernel_communication(kernel("ncclDevKernel_SendRecv", **{"In msg nelems": 3}), ())
     assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.INVALID, None, ())
 
@@ -564,12 +557,12 @@ def test_a_group_of_sends_and_receives_has_no_known_kind() -> None:
     ],
 )  # fmt: skip
 def test_bytes_of_an_operator_are_those_of_its_largest_tensor_and_none_where_dims_are_none(
-    dims: Any, types: Any, expected: int
-) -> None:
+    dims, types, expected
+):
     assert tensor_bytes({"Input Dims": dims, "Input type": types}) == expected
 
 
-def test_a_kernel_without_a_count_has_the_size_of_the_operators_around_it() -> None:
+def test_a_kernel_without_a_count_has_the_size_of_the_operators_around_it():
     around = (operator("record_param_comms"), operator("c10d::allreduce_", [[[8]]], ["long int"]))
     found = kernel_communication(kernel("ncclDevKernel_AllReduce", **{"In msg nelems": 0}), around)
     assert found is not None
@@ -590,9 +583,7 @@ def test_a_kernel_without_a_count_has_the_size_of_the_operators_around_it() -> N
         ("barrier", CollectiveType.BARRIER),
     ],
 )
-def test_the_collective_that_is_told_counts_before_the_name_of_the_kernel(
-    told: str, kind: CollectiveType
-) -> None:
+def test_the_collective_that_is_told_counts_before_the_name_of_the_kernel(told, kind):
     found = kernel_communication(
         kernel("ncclDevKernel_AllGather_RING_LL", **{"Collective name": told}), ()
     )
@@ -600,7 +591,7 @@ def test_the_collective_that_is_told_counts_before_the_name_of_the_kernel(
     assert found.collective == kind
 
 
-def test_the_innermost_operator_that_says_it_decides() -> None:
+def test_the_innermost_operator_that_says_it_decides():
     around = (operator("c10d::broadcast_"), operator("c10d::allreduce_"), operator("aten::copy_"))
     found = kernel_communication(kernel("ncclDevKernel_Generic"), around)
     assert found is not None
@@ -615,7 +606,7 @@ def test_the_innermost_operator_that_says_it_decides() -> None:
         ("no such type", None),
     ],
 )  # fmt: skip
-def test_elements_have_the_width_of_their_type(dtype: str, width: int | None) -> None:
+def test_elements_have_the_width_of_their_type(dtype, width):
     args = {"In msg nelems": 10, "dtype": dtype}
     found = kernel_communication(kernel("ncclDevKernel_AllReduce", **args), ())
     assert found is not None
@@ -627,6 +618,6 @@ def test_elements_have_the_width_of_their_type(dtype: str, width: int | None) ->
     ["[0, 1", "[0, 1, ...", "[" * 5000, "7", '["0", "1"]', '[0, "1"]', "[[0], [1]]", "[0, -1]",
      "[true]", 5, {"0": 1}, None],
 )  # fmt: skip
-def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks: Any) -> None:
+def test_a_list_of_ranks_that_is_none_counts_as_unknown(ranks):
     found = kernel_communication(kernel("ncclAllReduce", **{"Process Group Ranks": ranks}), ())
     assert found == KernelCommunication(NodeType.COMM_COLL, CollectiveType.ALL_REDUCE, None, ())

@@ -14,10 +14,7 @@ from layerdag.traces.pytorch.host_trace import (
 )
 from layerdag.traces.pytorch.operators import WHOLE, BlockTensors, TensorView
 
-NODES = [
-    node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(3),)),
-    node(5, "my scope"),
-]
+NODES = [node(3, "aten::mm", MM, (tensor(1), tensor(2)), (tensor(3),)), node(5, "my scope")]
 
 
 def read_host_nodes(path) -> list[tuple]:

@@ -42,7 +42,7 @@ def written(tmp_path: Path, text: str) -> Path:
 @given(OBJECTS, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_objects_are_those_of_the_list_however_the_file_is_read(
     tmp_path_factory, objects, chunk, indent, ascii_only
-) -> None:
+):
     path = tmp_path_factory.mktemp("s") / "x.json"
     text = json.dumps({"list": objects, "after": 1}, indent=indent, ensure_ascii=ascii_only)
     path.write_text(text, encoding="utf-8")
@@ -52,7 +52,7 @@ def test_objects_are_those_of_the_list_however_the_file_is_read(
     assert found == objects
 
 
-def test_compressed_files_and_the_text_before_the_list(tmp_path: Path) -> None:
+def test_compressed_files_and_the_text_before_the_list(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(b'{"a": 1, "list" : [{"b": 2}, {"c": 3}]}'))
     assert list(stream_objects(path, "list")) == [{"b": 2}, {"c": 3}]
@@ -73,20 +73,20 @@ def test_compressed_files_and_the_text_before_the_list(tmp_path: Path) -> None:
         ('{"list": [{"a": ' + "1" * 5000 + "}]}", "no valid JSON from character 10 on"),
     ],
 )
-def test_damage_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+def test_damage_is_told_with_its_place(tmp_path, text, says):
     path = written(tmp_path, text)
     with pytest.raises(TraceError, match=rf"x\.json: {says}"):
         list(stream_objects(path, "list"))
 
 
-def test_the_place_counts_what_was_dropped_already(tmp_path: Path, monkeypatch) -> None:
+def test_the_place_counts_what_was_dropped_already(tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "CHUNK", 16)
     text = '{"list": [' + '{"a": 1}, ' * 10 + "oops]}"
     with pytest.raises(TraceError, match=f"from character {text.index('oops')} on"):
         list(stream_objects(written(tmp_path, text), "list"))
 
 
-def test_an_object_that_is_too_long_is_no_trace(tmp_path: Path, monkeypatch) -> None:
+def test_an_object_that_is_too_long_is_no_trace(tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "CHUNK", 32)
     monkeypatch.setattr(stream, "LONGEST_OBJECT", 100)
     text = '{"list": [{"a": "' + "x" * 400 + '"}]}'
@@ -94,7 +94,7 @@ def test_an_object_that_is_too_long_is_no_trace(tmp_path: Path, monkeypatch) -> 
         list(stream_objects(written(tmp_path, text), "list"))
 
 
-def test_text_that_is_cut_inside_a_letter_is_damage(tmp_path: Path) -> None:
+def test_text_that_is_cut_inside_a_letter_is_damage(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b'{"list": [{"a": "\xc3')
     with pytest.raises(
@@ -148,7 +148,7 @@ def test_an_event_that_cannot_be_told_apart_is_left_out_only_if_nobody_needs_it(
             assert "python_function" in profile.notes[0].effect
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(TraceError, match=r"none\.json: there is no such file"):
         list(stream_objects(tmp_path / "none.json", "list"))
 

@@ -39,7 +39,7 @@ WRITTEN = {"tensors", "input", "inputs", "out", "output", "outputs", "output_ten
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
-def test_positions_of_arguments_are_those_of_torch(name: str) -> None:
+def test_positions_of_arguments_are_those_of_torch(name):
     known, arguments = COMMUNICATION_OPERATORS[name], SCHEMAS[name].arguments
     names = [argument.name for argument in arguments]
     for position, expected in ((known.sent, GIVEN), (known.received, WRITTEN)):
@@ -54,7 +54,7 @@ def test_positions_of_arguments_are_those_of_torch(name: str) -> None:
         assert names[known.peer : known.peer + 2] in (["dst", "tag"], ["src", "tag"])
 
 
-def test_every_operator_of_a_process_group_is_known_to_torch() -> None:
+def test_every_operator_of_a_process_group_is_known_to_torch():
     missing = {
         name
         for name in COMMUNICATION_OPERATORS.keys() - SCHEMAS.keys()
@@ -63,7 +63,7 @@ def test_every_operator_of_a_process_group_is_known_to_torch() -> None:
     assert not missing
 
 
-def test_receives_write_and_sends_give() -> None:
+def test_receives_write_and_sends_give():
     for known in COMMUNICATION_OPERATORS.values():
         if known.type is not NodeType.COMM_COLL:
             sends = known.type is NodeType.COMM_SEND
@@ -256,8 +256,7 @@ def test_copies_and_out_arguments_are_overwritten():
 
 
 @pytest.mark.parametrize(
-    "schema",
-    ["aten::odd", "aten::odd)", "aten::odd(=a!) -> Tensor", "no parenthesis -> Tensor"],
+    "schema", ["aten::odd", "aten::odd)", "aten::odd(=a!) -> Tensor", "no parenthesis -> Tensor"]
 )
 def test_a_schema_that_is_none_is_refused_by_name(schema):
     with pytest.raises(TraceError, match=r"operator 'my::op' has the schema '.*collect the trace"):

@@ -179,7 +179,7 @@ def job_one_rank(*nodes: NodeSpec, ranks: int = 1, **groups: tuple[int, ...]) ->
     return ImportedJob(Workload((one,) * ranks, named, "folder"), (result,) * ranks)
 
 
-def test_missing_ranks_name_the_file_and_what_to_do() -> None:
+def test_missing_ranks_name_the_file_and_what_to_do():
     with pytest.raises(TraceError, match=r"^job\.0\.et: is one rank of a job of 8; .* --only-rank"):
         refuse_missing_ranks(job_one_rank(compute(1)))
     with pytest.raises(TraceError, match=r"^folder: .* 2 were given; add rank 2, 3, .*--replicate"):
@@ -187,7 +187,7 @@ def test_missing_ranks_name_the_file_and_what_to_do() -> None:
     refuse_missing_ranks(job_one_rank(compute(1), ranks=8))
 
 
-def test_a_rank_taken_alone_keeps_its_times_and_says_what_is_lost() -> None:
+def test_a_rank_taken_alone_keeps_its_times_and_says_what_is_lost():
     sending = replace(message(3, 2, sends=True, source=0, target=1, size=40), duration_us=7)
     given = job_one_rank(compute(1), collective(2, 1, size=4096), sending, compute(4, 3))
     workload, lost = import_single_rank(given)
@@ -203,7 +203,7 @@ def test_a_rank_taken_alone_keeps_its_times_and_says_what_is_lost() -> None:
     assert simulate(workload, Cluster.preset().with_ranks(1)).num_nodes == 4
 
 
-def test_communication_without_size_is_a_copy_of_one_byte() -> None:
+def test_communication_without_size_is_a_copy_of_one_byte():
     bare = NodeSpec(1, "c", NodeType.COMM_COLL, attributes=(integer("num_ops", 9),))
     (alone,) = import_single_rank(job_one_rank(bare))[0].traces
     assert alone.integers("num_ops")[0].tolist() == [1]
@@ -214,9 +214,7 @@ def test_communication_without_size_is_a_copy_of_one_byte() -> None:
     ("group", "of_rank_6"),
     [((0, 1), (6, 7)), ((2, 3), (6, 7)), ((0, 4), (2, 6)), ((1, 3), (4, 6)), ((0, 2, 4, 6),) * 2],
 )
-def test_every_rank_runs_the_trace_with_groups_of_its_own(
-    group: tuple[int, ...], of_rank_6: tuple[int, ...]
-) -> None:
+def test_every_rank_runs_the_trace_with_groups_of_its_own(group, of_rank_6):
     given = job_one_rank(compute(1), collective(2, 1, group="3"), collective(3, 2), g3=group)
     workload = replicate_rank(given)
     assert workload.num_ranks == 8
@@ -228,7 +226,7 @@ def test_every_rank_runs_the_trace_with_groups_of_its_own(
     assert simulate(workload, Cluster.preset().with_ranks(8)).num_nodes == 24
 
 
-def test_a_trace_of_the_world_alone_is_shared() -> None:
+def test_a_trace_of_the_world_alone_is_shared():
     workload = replicate_rank(job_one_rank(compute(1), collective(2, 1)))
     assert len({id(one) for one in workload.traces}) == 1
     assert workload.groups == {}
@@ -248,19 +246,19 @@ def test_a_trace_of_the_world_alone_is_shared() -> None:
         (job_one_rank(compute(1), g3=(0, 20_000)), "at most 16,384"),
     ],
 )
-def test_what_no_rank_can_tell_of_the_others_is_refused(given: ImportedJob, says: str) -> None:
+def test_what_no_rank_can_tell_of_the_others_is_refused(given, says):
     with pytest.raises(TraceError, match=says):
         replicate_rank(given)
 
 
-def test_a_trace_that_names_no_other_rank_is_not_replicated() -> None:
+def test_a_trace_that_names_no_other_rank_is_not_replicated():
     one = trace(compute(1))
     single = ImportedJob(Workload((one,), {}, "f"), (ImportResult(one, {}, 1, 1.0, 0),))
     with pytest.raises(TraceError, match="names no other ranks"):
         replicate_rank(single)
 
 
-def test_costs_have_the_wire_types_that_feeders_read() -> None:
+def test_costs_have_the_wire_types_that_feeders_read():
     (alone,) = import_single_rank(job_one_rank(collective(1, size=64)))[0].traces
     table = alone.attributes
     wires = {
@@ -271,20 +269,20 @@ def test_costs_have_the_wire_types_that_feeders_read() -> None:
     assert wires["tensor_size"] is Wire.UINT64
 
 
-def test_profiles_must_fit_the_host_traces() -> None:
+def test_profiles_must_fit_the_host_traces():
     with pytest.raises(UsageError, match="2 host traces but 1 profiles"):
         import_ranks(["a.json", "b.json"], ["c.json"])
     with pytest.raises(UsageError, match="nothing to import"):
         import_ranks([])
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path):
     with pytest.raises(TraceError, match=r"a\.json"):
         import_ranks([tmp_path / "a.json"])
 
 
 @pytest.mark.slow
-def test_ranks_of_a_collected_run_become_one_matched_job(shared_data: Path) -> None:
+def test_ranks_of_a_collected_run_become_one_matched_job(shared_data):
     from layerdag.traces.analysis import match_communication
 
     folder = shared_data / "traces" / "collected_torch2.13_gloo"

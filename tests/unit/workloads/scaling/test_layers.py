@@ -262,7 +262,4 @@ def test_micro_batches_are_not_taken_for_layers():
     plan: dict[str, Any] = {"data": 2, "pipeline": 2, "micro_batches": 4, "schedule": "gpipe"}
     with pytest.raises(UsageError, match="Say with --layers-now"):
         scale(made(4, **plan), layers=8)
-    assert_same(
-        scale(made(4, **plan), layers=8, layers_now=4).workload,
-        made(8, **plan),
-    )
+    assert_same(scale(made(4, **plan), layers=8, layers_now=4).workload, made(8, **plan))

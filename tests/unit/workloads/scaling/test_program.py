@@ -375,8 +375,7 @@ def test_groups_without_a_place_or_a_name_are_told():
 
 
 @pytest.mark.parametrize(
-    ("spec", "shards"),
-    [(gathers(0, 4), True), (scatters(0, 4), True), (sums(0, 4), False)],
+    ("spec", "shards"), [(gathers(0, 4), True), (scatters(0, 4), True), (sums(0, 4), False)]
 )
 def test_gathers_and_scatters_are_of_shards(spec, shards):
     made = program(spec, weighted(1))

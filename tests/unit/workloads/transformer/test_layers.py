@@ -94,8 +94,7 @@ def test_two_of_four_experts_see_every_token_and_all_four_are_read():
 
 
 @pytest.mark.parametrize(
-    ("recompute", "again"),
-    [("none", []), ("selective", ["attention"]), ("full", "all")],
+    ("recompute", "again"), [("none", []), ("selective", ["attention"]), ("full", "all")]
 )
 def test_recomputation_repeats_what_it_names(recompute, again):
     trace = one_layer(recompute=recompute)
