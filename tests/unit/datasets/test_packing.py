@@ -348,19 +348,12 @@ def test_a_kill_at_any_step_leaves_the_older_arrays_or_the_new_ones_with_their_w
     def packed(name: str) -> None:
         pack_folder(FolderConfig(folder=tmp_path / name), out, overwrite=True)
 
-    packed("old")
-    older = shutil.copytree(out, tmp_path / "older")
-
-    def prepared() -> None:
-        shutil.rmtree(out)
-        shutil.copytree(older, out)
-
     def look() -> str:
         recover(out)
         data = load_folder(out)
         return " ".join((data.names["train"][0][:3], *sorted(data.renamed["kind"].values())))
 
-    seen = states_when_killed(prepared, lambda: packed("new"), look)
+    seen = states_when_killed(lambda: packed("old"), lambda: packed("new"), look)
     assert set(seen) == {"old acme-old", "new acme-new"}
     assert seen == sorted(seen, key=lambda line: line[:3] == "new")
     assert len(seen) > 3
