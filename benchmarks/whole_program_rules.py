@@ -36,7 +36,7 @@ from layerdag.training.checkpoint import checkpoint_path, checkpoint_schema, loa
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, Verdict, judge_program
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from programs import jobs
+from programs import COLLECT, jobs
 
 PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"fsdp": 4})
 Verdicts = list[Mapping[str, Verdict]]
@@ -130,6 +130,7 @@ def share(holds: list[bool]) -> str:
 
 def main() -> None:
     """Judge and print a Markdown table."""
+    sys.path.insert(0, str(COLLECT))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=10, help="programs of the plan")
     parser.add_argument("--samples", type=Path, metavar="FOLDER", help="of 'layerdag sample'")
