@@ -299,7 +299,7 @@ def sample_stage(
         processes=settings.processes,
     )  # fmt: skip
     drawn = track(generate(checkpoint.model, data.schema, plan), "sampling", settings.samples)
-    found = tuple(sample for sample in drawn if not sample.truncated)
+    found = tuple(sample for sample in drawn if not (sample.truncated or sample.is_copy))
     if not found:
         raise UsageError(
             f"none of {settings.samples} samples is a program that runs; the model learned too "

@@ -316,11 +316,17 @@ def _of_pyg(data: "Data") -> DAG:
             "integers if the columns are attributes of their own."
         )
     edge_attr, u_NA, label = data.get("edge_attr"), data.get("u"), data.get("y")
+    if edge_attr is not None and edge_attr.ndim > 1 and edge_attr.shape[1] != 1:
+        raise GraphError(
+            f"PyG 'edge_attr' has {edge_attr.shape[1]} columns, where an edge has one type; give "
+            "codes of types, of one-hot rows data.edge_attr.argmax(1), or None."
+        )
     edge_type_E = None if edge_attr is None else _integers(edge_attr, "edge_attr").reshape(-1)
     y = torch.as_tensor(math.nan if label is None else label)  # PyG takes plain numbers, too
     if y.numel() > 1:
         raise GraphError(
-            f"PyG 'y' holds {y.numel()} numbers, where a graph has one label; keep the label alone."
+            f"PyG 'y' holds {y.numel()} numbers, where a graph has one label; keep that "
+            "alone, or set data.y = None."
         )
     known = y.numel() == 1 and bool(torch.isfinite(y).all())
     conditions: dict[str, Condition] = {LABEL: float(y)} if known else {}

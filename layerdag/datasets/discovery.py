@@ -16,7 +16,7 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
-from layerdag.codec.vocabulary import private_strings, require_operators
+from layerdag.codec.vocabulary import OTHER, private_strings, public_name, require_operators
 from layerdag.dag.statistics import MEASURED
 from layerdag.datasets.corpus import run_graph
 from layerdag.datasets.folder import EDGE, WORLD_SIZE, align_schemas, is_public, publish, words_of
@@ -407,10 +407,7 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
                 words = frozenset(private_strings(thing))
             else:
                 graph = replace(thing, name=source.name)
-                # Those of conditions that are not used, too.
-                held = (word for column in words_of(graph).values() for word in column)
-                of_program = set() if source.program is None else _public_of(graph)
-                words = frozenset(w for w in held if not is_public(w) and w not in of_program)
+                words = frozenset(_private_words(graph, is_program=source.program is not None))
             if graph.num_nodes == 0:
                 raise DataError("holds no node.")
             graph.layer_N.max(initial=0)  # refuses cycles
@@ -419,10 +416,23 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
             left_out.append(f"{source.name}: {_told(error)}")
 
 
-def _public_of(graph: AttributedGraph) -> set[str]:
-    """Return the calls of PyTorch's operators in a program, and its expressions of sizes."""
-    calls = filter(program_json.has_public_operator, graph.categories[program_json.CALL])
-    return {*calls, *graph.categories[program_json.SIZES], *graph.edge_type_names}
+def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]:
+    """Yield the words of a graph that are not public, those of conditions that are not used, too.
+
+    Of a program: operators that are not PyTorch's, and words among arguments; expressions of sizes
+    and edge types are none.
+    """
+    of_programs = (program_json.CALL, program_json.SIZES, EDGE) if is_program else ()
+    for name, column in words_of(graph).items():
+        if name not in of_programs:
+            yield from (word for word in column if not is_public(word))
+    if is_program:
+        for call in set(graph.categories[program_json.CALL]):
+            operator = call.partition(" ")[0]
+            known = public_name("::".join(operator.split(".")[:2])) != OTHER
+            if not known and not program_json.is_part_or_leaf(operator):
+                yield operator
+            yield from program_json.words_of_call(call)
 
 
 def _told(error: BaseException) -> str:

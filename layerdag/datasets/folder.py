@@ -308,10 +308,8 @@ def folder_graphs(
             )
         yield replace(graph, conditions=conditions)
     if not names:
-        raise DataError(
-            f"{config.folder}: no graph could be read; "
-            + (f"the first reason: {left_out[0]}" if left_out else "it holds no .et or .graphml.")
-        )
+        why = f"the first reason: {left_out[0]}" if left_out else "it holds no trace and no graph."
+        raise DataError(f"{config.folder}: no graph could be read; {why}")
     _check_names(config, known, names)
 
 

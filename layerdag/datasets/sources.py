@@ -20,6 +20,7 @@ from layerdag.codec.formats import (
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
 from layerdag.runtime.files import entries_below
+from layerdag.runtime.reading import read_whole
 from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (
     PyTorchFile,
@@ -38,13 +39,27 @@ _JSON = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
 _RANK = re.compile(
     r"(?P<job>.*?)[._-]*(?:(?:rank|worker)[._-]?|(?<![a-z])r|[._-])(?P<rank>\d{1,6})", re.IGNORECASE
 )
-_ROLE = re.compile(r"[._-]?(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.I)
+_ROLE = re.compile(
+    r"(^|[._-])(host|device|kineto|profile|prof|et|trace|execution|gpu|cpu)$", re.IGNORECASE
+)
+_COMMUNICATES = b"comm_type"
 _LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
 
 _LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
 
 Read = Callable[[], Workload | AttributedGraph]
 _RankedFiles = dict[PyTorchFile, dict[int, Path]]
+
+
+@dataclass(frozen=True)
+class _PyTorchTrace:
+    """A file of PyTorch, its name without endings and role, and the rank that this may say."""
+
+    path: Path
+    kind: PyTorchFile
+    stem: str
+    rank: int
+    is_numbered: bool
 
 
 @dataclass(frozen=True)
@@ -119,10 +134,8 @@ class _Search:
         self.faulty: list[str] = []
         self.others: Counter[str] = Counter()
         self.programs: dict[str, Path] = {}
-        self.pytorch: dict[Path, _RankedFiles] = defaultdict(
-            lambda: {kind: {} for kind in PyTorchFile}
-        )
-        self.numbered: dict[Path, dict[Path, str]] = defaultdict(dict)
+        self.pytorch: dict[Path, list[_PyTorchTrace]] = defaultdict(list)
+        self.numbered: dict[Path, list[Path]] = defaultdict(list)
 
     def sort(self, path: Path) -> None:
         """Enter one file."""
@@ -151,42 +164,67 @@ class _Search:
                 word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
             )
             read = _pytorch_reader(job, hosts, devices, ranks)
-            self._add(job, read, what, hosts=dict(hosts))
-        for name, path in self.programs.items():
-            read = partial(_read_graph, path)
-            alone = JobSource(name, read, "forward program", is_trace=False, program=path)
-            same = self.found.get(name, alone)
-            if same.is_trace:
-                self.found[name] = replace(same, program=path)
+            name = self._told(job)
+            if name in self.found and self.found[name].is_trace:  # made of them, or beside them
+                self.found[name] = replace(self.found[name], hosts=dict(hosts))
             else:
-                self.found[name if same is alone else path.name] = alone
+                self._add(job, read, what, hosts=dict(hosts))
+        for prefix, paths in self.numbered.items():
+            if _communicates(paths[0]):
+                self._add(prefix, partial(read_workload, prefix), "Chakra")
+                continue
+            for path in paths:
+                self._add(path.parent / _stem(path), partial(read_any, path), "Chakra")
+        for name, path in self.programs.items():
+            self._add_program(name, path)
         ordered = tuple(self.found[name] for name in sorted(self.found))
         return Sources(ordered, tuple(self.faulty), dict(self.others))
+
+    def _add_program(self, name: str, path: Path) -> None:
+        """Enter a forward program, with the trace that it was recorded with if that is there."""
+        same = self.found.get(name)
+        if same is not None and same.is_trace:
+            self.found[name] = replace(same, program=path)
+            return
+        name = name if same is None else f"{name}.program"
+        read = partial(_read_graph, path)
+        self.found[name] = JobSource(name, read, "forward program", is_trace=False, program=path)
 
     def _jobs(self) -> Iterator[tuple[Path, _RankedFiles]]:
         """Yield the files of PyTorch by job; numbers of jobs of one rank each are no ranks."""
         for job, files in self.pytorch.items():
-            ranks = {rank for of_rank in files.values() for rank in of_rank}
-            every = [path for of_rank in files.values() for path in of_rank.values()]
-            numbered = self.numbered[job]
-            if len(ranks) > 1 and numbered.keys() >= {*every} and not are_distributed(every):
-                for rank in sorted(ranks):
-                    own = {k: {0: of[rank]} if rank in of else {} for k, of in files.items()}
-                    path = next(of_rank[0] for of_rank in own.values() if of_rank)
-                    yield path.parent / numbered[path], own
+            files = sorted(files, key=lambda each: each.rank)
+            unsure = any(f.is_numbered for f in files) and not any(
+                tells_rank(f.stem) for f in files
+            )
+            if unsure and not are_distributed([f.path for f in files]):
+                for stem in dict.fromkeys(f.stem for f in files):
+                    alone = [replace(f, rank=0) for f in files if f.stem == stem]
+                    yield alone[0].path.parent / stem, self._by_rank(alone)
             else:
-                yield job, files
+                yield job, self._by_rank(files)
+
+    def _by_rank(self, files: Sequence[_PyTorchTrace]) -> _RankedFiles:
+        """Return the files of one job by kind and rank; a second one of a rank is faulty."""
+        found: _RankedFiles = {kind: {} for kind in PyTorchFile}
+        for file in files:
+            first = found[file.kind].setdefault(file.rank, file.path)
+            if first != file.path:
+                told = f"is a second file of rank {file.rank} ({first.name})."
+                self.faulty.append(f"{self._told(file.path)}: {told}")
+        return found
 
     def _chakra(self, path: Path) -> None:
         """Enter a Chakra file: ``PREFIX.<rank>.et``, or a job of one rank."""
         of_rank = RankFile.from_name(path.name)
-        if of_rank is not None and _DOTTED.fullmatch(path.name):
-            at = path.parent / of_rank.prefix
-            self._add(at, lambda: read_workload(at), "Chakra")
-        else:
-            match = _TRACE.fullmatch(path.name)
-            assert match is not None
-            self._add(path.parent / match["stem"], lambda: read_any(path), "Chakra")
+        if of_rank is None:
+            self._add(path.parent / _stem(path), partial(read_any, path), "Chakra")
+            return
+        at = path.parent / of_rank.prefix
+        if not _DOTTED.fullmatch(path.name):
+            self.numbered[at].append(path)
+        elif self._told(at) not in self.found:
+            self._add(at, partial(read_workload, at), "Chakra")
 
     def _flow(self, path: Path) -> None:
         kind = flow_format(path)
@@ -237,22 +275,35 @@ class _Search:
         else:
             job = path.parent / _ROLE.sub("", named["job"]) if named["job"] else path.parent
             rank = int(named["rank"])
-        if (named or stem.isdigit()) and not tells_rank(stem):
-            self.numbered[job][path] = stem
-        files = self.pytorch[job][kind]
-        if rank in files:
-            other = files[rank].name
-            self.faulty.append(f"{self._told(path)}: is a second file of rank {rank} ({other}).")
-            return
-        files[rank] = path
+        is_numbered = named is not None or stem.isdigit()
+        self.pytorch[job].append(_PyTorchTrace(path, kind, stem, rank, is_numbered))
 
     def _add(self, at: Path, read: Read, what: str, **more: Any) -> None:
         name = self._told(at)
-        self.found.setdefault(name, JobSource(name, read, what, **more))
+        first = self.found.setdefault(name, JobSource(name, read, what, **more))
+        if first.read is not read:
+            self.faulty.append(
+                f"{name}: is there twice, as {first.format} and as {what}; give one another name."
+            )
 
     def _told(self, path: Path) -> str:
         name = path.relative_to(self.folder).as_posix()
-        return self.folder.name if name == "." else name
+        return self.folder.resolve().name if name == "." else name
+
+
+def _communicates(path: Path) -> bool:
+    """Return whether a Chakra file has communication; a damaged one counts as one that has."""
+    try:
+        return _COMMUNICATES in read_whole(path)
+    except DataError:
+        return True
+
+
+def _stem(path: Path) -> str:
+    """Return the name of a Chakra file without its endings."""
+    match = _TRACE.fullmatch(path.name)
+    assert match is not None
+    return match["stem"]
 
 
 def _pytorch_reader(
@@ -292,8 +343,11 @@ def _is_astra(path: Path) -> bool:
 
 
 def _start(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(1 << 16)
+    try:
+        with path.open("rb") as stream:
+            return stream.read(1 << 16)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
 def _without(error: Exception, path: Path) -> str:

@@ -111,7 +111,7 @@ class ProgramOfJob:
 
 
 def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[ProgramOfJob]:
-    """Yield the forward program of every job in a folder, in order of their names.
+    """Yield the forward program of every job in a folder, after the files that cannot be read.
 
     It is the one that was recorded with a job's trace (``NAME.program.json``), or else that of the
     host trace of its first rank.
@@ -123,8 +123,11 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
     Raises:
         DataError: If there is no such folder.
     """
-    found = find_sources(Path(folder)).found
-    for source in track(found, "recording programs", len(found)):
+    sources = find_sources(Path(folder))
+    for line in sources.faulty:
+        name, _, reason = line.partition(": ")
+        yield ProgramOfJob(name, None, reason)
+    for source in track(sources.found, "recording programs", len(sources.found)):
         try:
             made = replace(_of_job(source), name=source.name)
             findings = made.check(training=training)

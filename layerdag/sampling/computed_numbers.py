@@ -43,6 +43,9 @@ from layerdag.validation.operators import (
 )
 from layerdag.validation.product_shapes import roots
 
+_MOST_KERNELS = 64
+"""Of an optimizer that are given one more gradient: PyTorch's take a few dozen."""
+
 
 @dataclass(frozen=True, eq=False)
 class Computed:
@@ -106,12 +109,14 @@ class ComputedNumbers:
         """
         layer_N, added = self._job.graph.layer_N, []
         takers = self._takers()
+        known = set(zip(*self._job.graph.edge_index_2E.tolist(), strict=True))
         for node, name in enumerate(self._job.op):
             is_gradient = name in ("sum", *MATRICES) and node in self._job.gradients
             if not is_gradient or self._job.children[node]:
                 continue
             for kinds in takers[self._job.stage[node]]:
-                taking = [taker for taker in kinds if layer_N[taker] > layer_N[node]]
+                later = [taker for taker in kinds if layer_N[taker] > layer_N[node]]
+                taking = [taker for taker in later if (node, taker) not in known][:_MOST_KERNELS]
                 if taking:
                     first = min(taking, key=lambda taker: (layer_N[taker], taker))
                     several = self._job.op[first].startswith(FOREACH)

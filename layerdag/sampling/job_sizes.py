@@ -58,10 +58,8 @@ _RARE = 0.02
 """A change of sizes that is this much rarer than none is taken for a fault of the draw."""
 _USUAL = 0.9
 """Operators that so often work on as much as another one made do so whatever was drawn."""
-_CLOSE, _FAR, ALIKE = 0.5, 0.8, 1.5
+_CLOSE, ALIKE = 0.5, 1.5
 """Logarithms of quotients up to which sizes are taken for one, by how little else speaks for it."""
-_PARTS = frozenset((2, 3, 4, 6, 8))
-"""Parts into which what a product made is often cut."""
 _MOST_OPERATIONS = 1 << 42
 """Of a product whose shapes are looked for: there are too many divisions beyond."""
 

@@ -107,7 +107,7 @@ class KernelTable:
             kind: A key of ``KERNEL_AXES``.
             sizes_SA: Their sizes, in the order of ``KERNEL_AXES[kind]``.
             us_S: Microseconds.
-            precision: One of ``kernel_work.precisions()``.
+            precision: One of ``kernel_roofline.precisions()``.
             kv_precision: Of cached keys and values; that of the products by default.
 
         Raises:

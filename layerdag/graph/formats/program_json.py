@@ -183,7 +183,42 @@ def is_size(name: str) -> bool:
 def has_public_operator(call: str) -> bool:
     """Return whether a call is of a public operator, of a part of a result, or of a leaf."""
     operator = call.partition(" ")[0]
-    return operator.partition(".")[0] in (*NAMESPACES, "getitem", *_LEAVES)
+    return operator.partition(".")[0] in NAMESPACES or is_part_or_leaf(operator)
+
+
+def is_part_or_leaf(operator: str) -> bool:
+    """Return whether it takes a part of a result, or is an input, parameter, buffer or constant."""
+    return operator.partition(".")[0] in ("getitem", *_LEAVES)
+
+
+# Strings among arguments that say how a call is made; equations of einsum have an arrow.
+_OF_ARGUMENTS = frozenset(
+    ("#", "?", "#*", "inf", "-inf", "nan", "no_grad", "run", "same", "valid", "tanh", "none",
+     "mean", "sum", "trunc", "floor", "bilinear", "nearest", "contiguous_format", "channels_last",
+     "preserve_format", "strided", "cpu", "cuda", "autocast:bfloat16", "autocast:float16")
+)  # fmt: skip
+_EQUATION = re.compile(r"[a-zA-Z.]{0,8}(, ?[a-zA-Z.]{0,8})* ?-> ?[a-zA-Z.]{0,8}")
+_DTYPE = re.compile(r"bool|(bfloat|float|u?int|complex)\d{1,3}(_e\d.{0,8})?")
+
+
+def words_of_call(call: str) -> Iterator[str]:
+    """Yield the words among the arguments of a call that are not those of PyTorch."""
+    given = call.partition(" ")[2]
+    try:
+        waiting = [json.loads(given)] if given else []
+    except ValueError:
+        yield call
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str):
+            known = _DTYPE.fullmatch(value) or _EQUATION.fullmatch(value)
+            if not known and value not in _OF_ARGUMENTS:
+                yield value
 
 
 def operator_of(call: str) -> str:

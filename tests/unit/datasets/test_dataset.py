@@ -180,6 +180,8 @@ def test_plain_data_is_enough():
         (Data(x=torch.eye(2), edge_index=torch.zeros(2, 0).long()), "a single 1 in each row of 2"),
         (Data(x=torch.zeros(2).long(), edge_index=torch.zeros(2, 0).long(), y=torch.ones(2)),
          "'y' holds 2 numbers"),
+        (Data(x=torch.zeros(2).long(), edge_index=torch.tensor([[0], [1]]),
+              edge_attr=torch.ones(1, 2)), "'edge_attr' has 2 columns"),
         (Data(x=torch.zeros(2, 1).long(), edge_index=torch.tensor([[0, 1], [1, 0]])), "cycle"),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ import layerdag as ld
 from layerdag.datasets.discovery import FoundJobs, find_labels, read_folder
 from layerdag.datasets.sources import find_sources
 from layerdag.errors import DataError
+from layerdag.graph.attributed_graph import write_json
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.publication.settings import ReleaseSettings, read_jobs
 from layerdag.traces.trace import Workload
@@ -52,6 +53,9 @@ def test_numbered_files_without_a_dot_are_jobs_of_their_own(tmp_path):
         (["gpt.0.json", "gpt.1.json"], ["gpt"]),
         (["gpt_0.json", "gpt_1.json"], ["gpt_0", "gpt_1"]),  # none of them communicates
         (["0000.host.json", "0001.host.json"], ["0000", "0001"]),
+        (["gpt.json", "gpt-2.json"], ["gpt", "gpt-2"]),
+        (["resnet_50.json"], ["resnet_50"]),
+        (["resnet.json", "resn.json"], ["resn", "resnet"]),  # no role but a name that ends so
         (["alone.json"], ["alone"]),
     ],
 )
@@ -69,6 +73,17 @@ def test_numbers_of_traces_that_communicate_are_ranks(tmp_path):
         reduce = node(4, "c10d::allreduce_", ALL_REDUCE, (listed(tensor(3)), plain("", "")), ())
         write_host(tmp_path / f"gpt_{rank}.json", [reduce])
     assert names(tmp_path) == ["gpt"]
+
+
+def test_what_stands_twice_under_a_name_is_told(tmp_path):
+    graph = random_job(0, 1)
+    write_graphml(tmp_path / "a.graphml", graph)
+    write_json(tmp_path / "a.json", graph)
+    found = find_sources(tmp_path)
+    assert [source.name for source in found.found] == ["a"]
+    assert found.faulty == (
+        "a: is there twice, as GraphML and as graph in JSON; give one another name.",
+    )
 
 
 def test_a_missing_rank_is_told_when_the_job_is_read(tmp_path):
@@ -283,3 +298,11 @@ def test_calls_of_public_operators_are_no_private_words_of_programs(tmp_path):
     private = read_folder(tmp_path).private
     assert "secretproj" in private
     assert not [word for word in private if "aten" in word or "w0" in word]
+
+
+def test_words_of_others_in_the_calls_of_programs_are_private(tmp_path):
+    data = ld.program(nn.GELU("tanh"), [torch.zeros(2, 4)], loss=torch.sum).to_json()
+    text = json.dumps(data).replace('"tanh"', '"acmetanh"').replace("aten.gelu", "aten.acmegelu")
+    (tmp_path / "a.program.json").write_text(text)
+    private = read_folder(tmp_path).private
+    assert {"acmetanh", "aten.acmegelu.default"} <= private

@@ -134,6 +134,11 @@ def test_a_folder_of_host_traces_becomes_one_of_programs(folder, capsys):
     assert "is Chakra, which does not state the arguments" in found["left_out"][0]["reason"]
     assert ld.program(out / "mine.program.json").nodes == ld.program(folder / "mine.json").nodes
     assert (out / "mine.steps.json").read_text() == '{"seconds": [1]}'
+    write_workload(pair_workload(), folder / "mine", overwrite=True)  # beside its host trace
+    (folder / "empty.json").touch()
+    told = {made.name: made.reason for made in programs_in(folder)}
+    assert told["mine"] == ""
+    assert told["empty.json"].startswith("is empty")
     again = programs_in(out)  # programs alone are jobs, too
     assert [(made.name, made.program is not None) for made in again] == [("mine", True)]
 

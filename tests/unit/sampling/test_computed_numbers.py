@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from layerdag.codec.folding import EDGE_TYPES
 from layerdag.datasets.corpus import run_graph
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.sampling.computed_numbers import Computed, ComputedNumbers
@@ -111,3 +112,17 @@ def test_operators_that_are_not_pytorchs_keep_what_was_drawn():
     found = computed(replace(foreign, numbers=numbers))
     assert found.changed == {}
     np.testing.assert_array_equal(found.numbers["flops"], numbers["flops"])
+
+
+def test_a_gradient_that_waits_for_the_optimizer_is_not_given_to_it_twice():
+    words = ["aten::mm", "aten::threshold_backward", *["aten::sum"] * 3, "aten::_foreach_add_"]
+    edges = ((0, 1), (1, 2), (1, 3), (1, 4), (2, 5), (3, 5), (4, 5))
+    kinds = np.array([0, 0, 0, 0, 0, 0, 1])  # the last gradient only runs before the kernel
+    job = AttributedGraph(
+        "job", {"op": words, "dtype": ["float32"] * 6},
+        {name: np.full(6, 64.0) for name in COST_NAMES},
+        np.array(edges).T, kinds, edge_type_names=EDGE_TYPES,
+    )  # fmt: skip
+    assert ComputedNumbers(job, {}).computed().edges == ()
+    loose = replace(job, edge_index_2E=job.edge_index_2E[:, :-1], edge_type_E=kinds[:-1])
+    assert ComputedNumbers(loose, {}).computed().edges == ((4, 5),)
