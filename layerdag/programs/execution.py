@@ -177,6 +177,27 @@ def run_fake(program: ForwardGraph) -> list[Any]:
         return list(run(program))
 
 
+def result_shapes(program: ForwardGraph) -> tuple[str, ...]:
+    """Return the shape of what each node makes, "16 x 35 x 128", of several tensors one by one.
+
+    Empty where a node cannot run, which ``check`` tells.
+    """
+    try:
+        results = run_fake(program)
+    except NodeError:
+        return ()
+    return tuple(
+        ", ".join(
+            _shape_text(part) for part in ([result] if isinstance(result, Tensor) else result)
+        )
+        for result in results
+    )
+
+
+def _shape_text(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "1"
+
+
 def count_parameters(program: ForwardGraph) -> int:
     """Return the number of parameters, those that no node reads included.
 

@@ -396,6 +396,7 @@ class _SvgPicture:
             *self._edges(),
             "</g>",
             *nodes,
+            *(self._results() if self.view.num_nodes <= _LABELED else ()),
             *self._legend(),
             "</svg>",
         ]
@@ -440,6 +441,18 @@ class _SvgPicture:
                 f'<text x="{x:.2f}" y="{y + 0.26 * _FONT:.2f}" text-anchor="middle" fill="#fff">'
                 f"{_escaped(name)}</text>"
             )
+
+    def _results(self) -> Iterator[str]:
+        """Yield what nodes hand on, where their edges begin."""
+        sources = {*self.view.edge_index_2E[0].tolist()}
+        for row, result in enumerate(self.view.results):
+            if row in sources and result:
+                x, y = self._place(row)
+                yield (
+                    f'<text x="{x:.2f}" y="{y + 1.75 * _FONT:.2f}" text-anchor="middle" '
+                    f'font-size="{0.75 * _FONT:g}" fill="#444" stroke="#fff" stroke-width="1.6" '
+                    f'paint-order="stroke">{_escaped(result)}</text>'
+                )
 
     def _legend(self) -> Iterator[str]:
         """Yield what the colors and dashes mean, above the graph, in columns of equal length."""
@@ -562,6 +575,13 @@ def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
                 "edgecolor": "none",
             },
         )
+    sources = {*view.edge_index_2E[0].tolist()}
+    for row, result in enumerate(view.results):
+        if row in sources and result:
+            x, layer = float(layout.x_N[row]), float(layout.layer_N[row]) + 0.24
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
+            axes.text(x, layer, result, ha="center", va="center", fontsize=5.2, color="#444",
+                      zorder=2, bbox=box)  # fmt: skip
 
 
 def _legend_columns(view: GraphView, inches: float) -> int:

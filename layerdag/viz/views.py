@@ -91,6 +91,7 @@ class GraphView:
         details: Further values of each node by name.
         layer_N: Longest-path layer of each node; a layout finds it from the edges if it is None.
         timing: When each node runs; None if nothing says so.
+        results: What each node hands on along its edges, such as a shape; empty if nothing says so.
     """
 
     title: str
@@ -104,6 +105,7 @@ class GraphView:
     details: tuple[Mapping[str, object], ...]
     layer_N: np.ndarray | None = None
     timing: Timing | None = None
+    results: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:
@@ -354,12 +356,16 @@ def _arrows(rank: int, timeline: _Timeline) -> Iterator[dict[str, object]]:
 _TELLING = ("operator", "op", "name", "kind", "type")
 
 
-def view_of_graph(graph: AttributedGraph) -> GraphView:
+def view_of_graph(graph: AttributedGraph, results: Sequence[str] = ()) -> GraphView:
     """Return the view of a flow graph.
 
     Nodes are colored and named by the first categorical attribute whose name says what a node
     does, such as "op" or "kind", else by the first one. The seven most frequent categories get a
     color each, the others share one.
+
+    Args:
+        graph: The graph.
+        results: What each node hands on along its edges, if that is known.
 
     Raises:
         GraphError: If the edges form a cycle.
@@ -381,8 +387,12 @@ def view_of_graph(graph: AttributedGraph) -> GraphView:
         colors=KIND_COLORS[: len(kinds)],
         edge_index_2E=graph.edge_index_2E,
         dashed_E=dashed_E,
-        details=tuple(_details_flow_view(graph, row) for row in range(graph.num_nodes)),
+        details=tuple(
+            _details_flow_view(graph, row) | ({"result": results[row]} if results else {})
+            for row in range(graph.num_nodes)
+        ),
         layer_N=layer_N,
+        results=tuple(results),
     )
 
 

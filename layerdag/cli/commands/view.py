@@ -110,17 +110,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_graph(kind: str, graph: "AttributedGraph", path: str, out: Path) -> None:
-    """Write a flow graph in the chosen form."""
+    """Write a flow graph in the chosen form; a program's edges have the shapes of tensors."""
+    from layerdag.codec.formats import is_forward_program
     from layerdag.graph.attributed_graph import write_json
     from layerdag.graph.formats.rows import GraphRows
     from layerdag.viz.views import view_of_graph
 
+    shapes: tuple[str, ...] = ()
+    if kind in ("picture", "html") and is_forward_program(path):
+        from layerdag.programs.execution import result_shapes  # torch, as of running it
+        from layerdag.programs.forward_program import Program
+
+        shapes = result_shapes(Program.load(path))
     if kind == "chrome":
         raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
     if kind == "json":
         write_json(out, graph)
     else:
-        _draw(kind, view_of_graph(graph), out, GraphRows.from_graph(graph))
+        _draw(kind, view_of_graph(graph, shapes), out, GraphRows.from_graph(graph))
 
 
 def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = None) -> None:

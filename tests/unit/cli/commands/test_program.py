@@ -65,6 +65,17 @@ def test_a_file_that_is_no_program_is_refused(tmp_path, capsys):
     assert "is no program: its 'format' must be 'layerdag-program/1'" in capsys.readouterr().err
 
 
+def test_a_picture_of_a_program_has_shapes_where_edges_begin(program):
+    picture = program.with_name("mine.svg")
+    assert main(["view", str(program), "--out", str(picture)]) == 0
+    assert ">3 x 20</text>" in picture.read_text()
+    data = json.loads(program.read_text())
+    data["sizes"]["h0"] = 7  # cannot run
+    program.write_text(json.dumps(data))
+    assert main(["view", str(program), "--out", str(picture)]) == 0
+    assert ">3 x 20</text>" not in picture.read_text()
+
+
 def test_validate_runs_a_program(program, capsys):
     assert main(["validate", str(program)]) == 0
     assert "no finding" in capsys.readouterr().out
