@@ -297,7 +297,7 @@ def test_calls_of_public_operators_are_no_private_words_of_programs(tmp_path):
     program.save(tmp_path / "secretproj.program.json")
     private = read_folder(tmp_path).private
     assert "secretproj" in private
-    assert not [word for word in private if "aten" in word or "w0" in word]
+    assert not [word for word in private if "aten." in word or word.startswith("w0")]
 
 
 def test_words_of_others_in_the_calls_of_programs_are_private(tmp_path):
