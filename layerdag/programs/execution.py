@@ -180,22 +180,19 @@ def run_fake(program: ForwardGraph) -> list[Any]:
 def result_shapes(program: ForwardGraph) -> tuple[str, ...]:
     """Return the shape of what each node makes, "16 x 35 x 128", of several tensors one by one.
 
-    Empty where a node cannot run, which ``check`` tells.
+    Raises:
+        NodeError: If a node cannot run.
     """
-    try:
-        results = run_fake(program)
-    except NodeError:
-        return ()
     return tuple(
         ", ".join(
             _shape_text(part) for part in ([result] if isinstance(result, Tensor) else result)
         )
-        for result in results
+        for result in run_fake(program)
     )
 
 
 def _shape_text(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape)) or "1"
+    return " x ".join(map(str, tensor.shape)) if tensor.ndim else "scalar"
 
 
 def count_parameters(program: ForwardGraph) -> int:

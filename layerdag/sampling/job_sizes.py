@@ -6,6 +6,7 @@ is told by the operators, by how often sizes change between them in training job
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -28,16 +29,15 @@ from layerdag.validation.operators import (
 )
 from layerdag.validation.product_shapes import Shape, shapes_of
 
-_ELEMENT = {
-    **{"float64": 8, "complex64": 8, "int64": 8, "float16": 2, "bfloat16": 2},
-    **{"int8": 1, "uint8": 1, "bool": 1},
-}
-_USUAL_ELEMENT = 4
+_BITS = re.compile(r"[a-z]+(\d+)")
 
 
 def element_bytes(dtype: str) -> int:
-    """Return the bytes of an element; of an unknown type those of a float32."""
-    return _ELEMENT.get(dtype, _USUAL_ELEMENT)
+    """Return the bytes of an element, as the word tells; of "" and "<other>" those of a float32."""
+    if dtype == "bool":
+        return 1
+    bits = _BITS.match(dtype)
+    return max(int(bits[1]) // 8, 1) if bits else 4
 
 
 NORM_BACKWARD = tuple(f"{name}_backward" for name in NORMS)

@@ -122,6 +122,11 @@ def _of_folder(args: argparse.Namespace) -> int:
     if not args.out:
         raise UsageError(f"{args.source}: is a folder; name one for its programs, --out FOLDER.")
     source, out = Path(args.source), Path(args.out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(
+            f"--out {out}: is there already, and older programs would stand among the new ones; "
+            "name another folder."
+        )
     written, left_out = [], []
     for found in programs_in(source, training=args.phase == "training"):
         if found.program is None:

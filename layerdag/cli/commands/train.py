@@ -497,9 +497,9 @@ def _tell_of_programs(folder: Path) -> None:
     count = sum(bool(source.hosts) or source.program is not None for source in found)
     if count:
         warn(
-            f"{folder}: {count} of {len(found)} jobs state the arguments of their operators. A "
-            "generator of their programs samples steps that keep the rules of real ones, one of "
-            f"jobs seldom does: layerdag program {shlex.quote(str(folder))} --out PROGRAMS, then "
+            f"{folder}: {count} of {len(found)} jobs state the arguments of their operators. "
+            "Samples of their programs run and keep the rules of real steps, which samples of jobs "
+            f"do not always: layerdag program {shlex.quote(str(folder))} --out PROGRAMS, then "
             "train with data.folder=PROGRAMS."
         )
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,23 +112,36 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_graph(kind: str, graph: "AttributedGraph", path: str, out: Path) -> None:
     """Write a flow graph in the chosen form; a program's edges have the shapes of tensors."""
-    from layerdag.codec.formats import is_forward_program
     from layerdag.graph.attributed_graph import write_json
     from layerdag.graph.formats.rows import GraphRows
     from layerdag.viz.views import view_of_graph
 
-    shapes: tuple[str, ...] = ()
-    if kind in ("picture", "html") and is_forward_program(path):
-        from layerdag.programs.execution import result_shapes  # torch, as of running it
-        from layerdag.programs.forward_program import Program
-
-        shapes = result_shapes(Program.load(path))
     if kind == "chrome":
         raise UsageError(f"{path} is a flow graph, which has no timeline; choose another form.")
     if kind == "json":
         write_json(out, graph)
     else:
+        shapes = _shapes(path) if kind in ("picture", "html") else ()
         _draw(kind, view_of_graph(graph, shapes), out, GraphRows.from_graph(graph))
+
+
+def _shapes(path: str) -> Sequence[str]:
+    """Return the shapes of what the nodes of a program make; none of any other graph.
+
+    Of a program that cannot run there are none, which is told.
+    """
+    from layerdag.codec.formats import is_forward_program
+
+    if not is_forward_program(path):
+        return ()
+    from layerdag.programs.execution import NodeError, result_shapes  # torch, to run it
+    from layerdag.programs.forward_program import Program
+
+    try:
+        return result_shapes(Program.load(path))
+    except NodeError as error:
+        print(f"note: without shapes, for {error}", file=sys.stderr)
+        return ()
 
 
 def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = None) -> None:

@@ -147,6 +147,7 @@ def test_a_folder_of_host_traces_becomes_one_of_programs(folder, capsys):
     ("words", "reason"),
     [
         ([], "is a folder; name one for its programs, --out FOLDER"),
+        (["--out", "."], "older programs would stand among the new ones"),
         (["--out", "p", "--size", "w0=3"], "name one of these for another size"),
         (["--out", "p", "--parameters", "1e6"], "name one of these for another size"),
     ],

@@ -65,7 +65,7 @@ def test_a_file_that_is_no_program_is_refused(tmp_path, capsys):
     assert "is no program: its 'format' must be 'layerdag-program/1'" in capsys.readouterr().err
 
 
-def test_a_picture_of_a_program_has_shapes_where_edges_begin(program):
+def test_a_picture_of_a_program_has_shapes_where_edges_begin(program, capsys):
     picture = program.with_name("mine.svg")
     assert main(["view", str(program), "--out", str(picture)]) == 0
     assert ">3 x 20</text>" in picture.read_text()
@@ -73,6 +73,7 @@ def test_a_picture_of_a_program_has_shapes_where_edges_begin(program):
     data["sizes"]["h0"] = 7  # cannot run
     program.write_text(json.dumps(data))
     assert main(["view", str(program), "--out", str(picture)]) == 0
+    assert "note: without shapes, for make: node 2" in capsys.readouterr().err
     assert ">3 x 20</text>" not in picture.read_text()
 
 
