@@ -82,6 +82,15 @@ class OperatorCounts:
     host: Counter[str] = field(default_factory=Counter)
     makes_batches: bool = False
 
+    @contextlib.contextmanager
+    def of_the_host(self) -> Iterator[None]:
+        """Count what runs inside the block as the host's."""
+        self.makes_batches = True
+        try:
+            yield
+        finally:
+            self.makes_batches = False
+
     def per(self, times: int, before: "OperatorCounts | None" = None) -> dict[str, float]:
         """Return operators, those that are no views, waits and operators of the host a time.
 
@@ -152,20 +161,22 @@ def counted() -> Iterator[OperatorCounts]:
     """Count inside the block, the backward pass included.
 
     What makes a batch of training graphs is done on the host, for whatever device, and is counted
-    apart.
+    apart. A batch is one part, as on a GPU.
     """
     counts = OperatorCounts()
-    load = _Trainer.load_batch
+    prepare = DAGModel.prepared
 
-    def loaded(trainer: _Trainer, graphs_G: Tensor) -> DAGBatch:
-        counts.makes_batches = True
-        try:
-            return load(trainer, graphs_G)
-        finally:
-            counts.makes_batches = False
+    def loaded(trainer: _Trainer, graphs_G: Tensor) -> list[DAGBatch]:
+        with counts.of_the_host():
+            return [trainer.source.load(graphs_G)]
+
+    def prepared(model: DAGModel, batch: DAGBatch) -> DAGBatch:
+        with counts.of_the_host():
+            return prepare(model, batch)
 
     with (
-        mock.patch.object(_Trainer, "load_batch", loaded),
+        mock.patch.object(_Trainer, "load_parts", loaded),
+        mock.patch.object(DAGModel, "prepared", prepared),
         _Dispatched(counts),
         _Read(counts),
     ):

@@ -57,6 +57,9 @@ class LossTerm:
     total: Float[Tensor, ""]
     count: Float[Tensor, ""] | Int[Tensor, ""] | float
 
+    def __add__(self, other: "LossTerm") -> "LossTerm":
+        return LossTerm(self.total + other.total, self.count + other.count)
+
     def mean(self) -> Float[Tensor, ""]:
         """Return the mean in nats per decision."""
         if isinstance(self.count, Tensor):
@@ -251,6 +254,14 @@ class DAGModel(nn.Module, ABC):
     def padding(self) -> BatchPadding | None:
         """How batches are padded, so that a GPU can record steps; None if they cannot be."""
         return None
+
+    @property
+    def is_sum_over_graphs(self) -> bool:
+        """Whether ``losses`` are sums over graphs that threads may compute side by side.
+
+        Then all noise comes from the generator, and nothing of a batch is kept in the model.
+        """
+        return False
 
     def prepared(self, batch: DAGBatch) -> DAGBatch:
         """Return a batch of the host on the model's device, with what is derived from it."""

@@ -19,6 +19,7 @@ edges among rows, d width of a head or key, w window.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -143,8 +144,8 @@ class SegmentAttention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.project = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
+        self.project = Linear(width, 3 * width)
+        self.output = Linear(width, width)
 
     def forward(self, rows_RD: Float[Tensor, "R D"], segments: Segments) -> Float[Tensor, "R D"]:
         """Return the attended rows."""
@@ -168,6 +169,73 @@ class SegmentAttention(nn.Module):
         mask_G11w = valid_Gw[:, None, None, :]
         mixed_GHwd = F.scaled_dot_product_attention(query, key, value, attn_mask=mask_G11w)
         return mixed_GHwd.transpose(1, 2).flatten(2)
+
+
+class Linear(nn.Linear):
+    """``nn.Linear`` whose products of training batches have few different numbers of rows.
+
+    On a processor PyTorch leaves products in bfloat16 to oneDNN, which compiles each shape that it
+    meets; that takes longer than a product of a thousand rows, and batches differ in their rows.
+    Under autocast rows of zeros are added up to the next of eight numbers between two powers of
+    two, where the matrix is converted to bfloat16 anyway. Everywhere else it is ``nn.Linear``.
+    """
+
+    def forward(self, x: Float[Tensor, "*shape K"]) -> Float[Tensor, "*shape D"]:
+        """Return the products with the weights, and the bias added."""
+        converts = x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        if not converts or torch.get_autocast_dtype("cpu") != torch.bfloat16:
+            return super().forward(x)
+        out: Tensor = _RoundedRows.apply(x.flatten(0, -2), self.weight, self.bias)
+        return out.unflatten(0, x.shape[:-1])
+
+
+class _RoundedRows(torch.autograd.Function):
+    """The product of a linear map in bfloat16, of numbers of rows that occur often."""
+
+    @staticmethod
+    def forward(ctx: Any, x_RK: Tensor, weight_DK: Tensor, bias_D: Tensor | None) -> Tensor:
+        low_RK, low_DK = _with_rounded_rows(x_RK), weight_DK.bfloat16()
+        if bias_D is None:
+            out_RD = low_RK @ low_DK.T
+        else:
+            out_RD = torch.addmm(bias_D.bfloat16(), low_RK, low_DK.T)
+        ctx.save_for_backward(low_RK, low_DK)
+        ctx.rows, ctx.dtypes = x_RK.shape[0], (x_RK.dtype, weight_DK.dtype)
+        return out_RD[: ctx.rows]
+
+    @staticmethod
+    def backward(
+        ctx: Any, gradient_RD: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        low_RK, low_DK = ctx.saved_tensors
+        of_x, of_weights = ctx.dtypes
+        low_RD = _with_rounded_rows(gradient_RD)
+        x_RK = weight_DK = bias_D = None
+        if ctx.needs_input_grad[0]:
+            x_RK = (low_RD @ low_DK)[: ctx.rows].to(of_x)
+        if ctx.needs_input_grad[1]:
+            weight_DK = (low_RD.T @ low_RK).to(of_weights)
+        if ctx.needs_input_grad[2]:
+            bias_D = low_RD.sum(0, dtype=of_weights)
+        return x_RK, weight_DK, bias_D
+
+
+def _with_rounded_rows(x_RK: Float[Tensor, "R K"]) -> Float[Tensor, "_ K"]:
+    """Return a matrix in bfloat16 with rows of zeros behind its own."""
+    rows = x_RK.shape[0]
+    more = rounded_size(rows) - rows
+    if not more:
+        return x_RK.bfloat16()
+    low_RK = torch.empty((rows + more, x_RK.shape[1]), dtype=torch.bfloat16)
+    low_RK[:rows] = x_RK
+    low_RK[rows:] = 0
+    return low_RK
+
+
+def rounded_size(size: int) -> int:
+    """Return the next of eight sizes between two powers of two, at least a multiple of 32."""
+    step = max((1 << max(size - 1, 0).bit_length()) // 16, 32)
+    return -(-size // step) * step
 
 
 _GROWTH = 1.25
@@ -237,7 +305,7 @@ class MLP(nn.Sequential):
     """Two linear maps with GELU between."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
-        super().__init__(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
+        super().__init__(Linear(inputs, hidden), nn.GELU(), Linear(hidden, outputs))
 
 
 def dropout(
@@ -318,7 +386,7 @@ class MessagePassingLayer(nn.Module):
 
     def __init__(self, width: int, edge_kinds: int) -> None:
         super().__init__()
-        self.maps = nn.Linear(width, 3 * width)
+        self.maps = Linear(width, 3 * width)
         self.norm = nn.LayerNorm(width)
         self.kinds = nn.Embedding(edge_kinds, 2 * width) if edge_kinds > 1 else None
 

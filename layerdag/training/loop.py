@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models.base import DAGModel, build_model
-from layerdag.runtime.native import set_openmp_passive
+from layerdag.runtime.native import keep_compiled_products, set_openmp_passive
 from layerdag.runtime.reading import available_memory
 from layerdag.runtime.rng import derive_seed
 from layerdag.runtime.terminal import plain_stream
@@ -50,6 +51,7 @@ from layerdag.training.optimizer import (
     learning_rate_factor,
     parameter_groups,
 )
+from layerdag.training.parts import SideBySide, parts_of, threads_for
 from layerdag.training.recorded_steps import Recorder, record_cuda_graph
 from layerdag.training.run import (
     Callback,
@@ -88,7 +90,6 @@ class ValidationLosses:
         return sum(self.totals[name] for name in objectives) / self.graphs
 
 
-@torch.no_grad()
 def evaluate(
     model: DAGModel,
     data: DAGBatch,
@@ -110,13 +111,22 @@ def evaluate(
     was_training = model.training
     model.eval()
     names = [name for objectives in model.objective_parameters() for name in objectives]
-    sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
-    for number in range(world.rank, len(batches), world.size):
+
+    def sums_of(number: int) -> Float[Tensor, "O 2"]:
         generator = torch.Generator(device).manual_seed(derive_seed(seed, "validation", number))
-        terms = model.losses(model.prepared(take_graphs(data, batches[number])), generator)
-        for row, name in enumerate(names):
-            sums_O2[row, 0] += terms[name].total
-            sums_O2[row, 1] += terms[name].count
+        with torch.no_grad():
+            batch = model.prepared(take_graphs(data, batches[number]))
+            terms = model.losses(batch, generator)
+            sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
+            for row, name in enumerate(names):
+                sums_O2[row, 0] += terms[name].total
+                sums_O2[row, 1] += terms[name].count
+        return sums_O2
+
+    found = SideBySide(model).map(sums_of, range(world.rank, len(batches), world.size))
+    sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
+    for one_O2 in found:
+        sums_O2 += one_O2
     model.train(was_training)
     rows = world.sum(sums_O2).tolist()
     return ValidationLosses(
@@ -267,6 +277,7 @@ def train(
         CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
     """
     set_openmp_passive()
+    keep_compiled_products()
     world = world or ProcessGroup()
     goes_on = resume_from is not None and resume_from.resolve() == run.last.resolve()
     if world.rank == 0 and not goes_on:
@@ -389,9 +400,10 @@ class _Trainer:
         self.step += 1
         return stop > 0, total / self.world.size
 
-    def load_batch(self, graphs_G: Tensor) -> DAGBatch:
-        """Return the micro-batch with these graphs, made on the host, on the device."""
-        return self.model.prepared(self.source.load(graphs_G))
+    def load_parts(self, graphs_G: Tensor) -> list[DAGBatch]:
+        """Return the micro-batch with these graphs, on the host, in parts where that pays."""
+        batch = self.source.load(graphs_G)
+        return parts_of(batch) if threads_for(self.model) > 1 else [batch]
 
     def _micro_batches(self) -> Iterator[MicroBatch]:
         """Return this process's micro-batches from its place in the data on.
@@ -557,8 +569,8 @@ class _PlainSteps(_Steps):
 
     def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
         batch, trainer = next(self._batches), self._trainer
-        loaded = trainer.load_batch(batch.graphs_G)
-        return batch, trainer.optimizer.add_gradient(loaded, batch.noise_seed)
+        parts = trainer.load_parts(batch.graphs_G)
+        return batch, trainer.optimizer.add_gradient(parts, batch.noise_seed)
 
 
 class _RecordedSteps(_Steps):

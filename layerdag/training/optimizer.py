@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
@@ -16,8 +18,10 @@ from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import TrainingError
-from layerdag.models.base import DAGModel
+from layerdag.models.base import DAGModel, LossTerm
+from layerdag.runtime.rng import derive_seed
 from layerdag.training.batches import ProcessGroup
+from layerdag.training.parts import SideBySide
 from layerdag.training.recorded_steps import PackedBatch, RecordedSteps, Recorder
 from layerdag.training.run import LearningRateSchedule, TrainSettings
 
@@ -352,34 +356,50 @@ class Optimizer:
         decay = settings.optimizer.weight_decay
         self.adam = FusedAdamW(((matrices, decay), (others, 0.0)))
         self._norms: list[tuple[int, list[str], Tensor]] = []
+        self._side_by_side = SideBySide(model)
 
-    def add_gradient(self, batch: DAGBatch, noise_seed: int) -> dict[str, Tensor]:
+    def add_gradient(self, parts: Sequence[DAGBatch], noise_seed: int) -> dict[str, Tensor]:
         """Add the gradient of one micro-batch; return the mean loss of each objective.
 
         All randomness, dropout included, comes from ``noise_seed``; the state of torch's own
         generator is put back, so that a resumed run needs none of it.
+
+        Args:
+            parts: Its graphs, on the host, in parts that are computed side by side.
+            noise_seed: Of the noise.
         """
-        device = batch.x_NA.device
+        device, active = self._parameters[0].device, self._active()
+        seeds = [noise_seed, *(derive_seed(noise_seed, n) for n in range(1, len(parts)))]
+
+        def computed(number: int) -> tuple[dict[str, LossTerm], Sequence[Tensor | None]]:
+            prepared = self._model.prepared(parts[number])
+            generator = torch.Generator(device).manual_seed(seeds[number])
+            with matrix_precision(self._settings.precision, device):
+                terms = self._model.losses(prepared, generator)
+            # The first step counts as many decisions in the other parts.
+            counts = {name: len(parts) * float(terms[name].count) for name in active}
+            shares = [terms[name].total / self._usual_count(name, counts[name]) for name in active]
+            loss = torch.stack(shares).sum() / self._settings.accumulate
+            return terms, _gradients(loss, self._trained())
+
         cuda = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(noise_seed)
-            generator = torch.Generator(device).manual_seed(noise_seed)
-            with matrix_precision(self._settings.precision, device):
-                terms = self._model.losses(batch, generator)
-            active = self._active()
-            shares = [
-                terms[name].total / self._usual_count(name, float(terms[name].count))
-                for name in active
-            ]
-            loss = torch.stack(shares).sum() / self._settings.accumulate
-            self._accumulate(_gradients(loss, self._trained()))
-        return {name: terms[name].mean().detach() for name in active}
+            found = self._side_by_side.map(computed, range(len(parts)))
+        for _, gradients in found:
+            self._accumulate(gradients)
+        sums = {name: reduce(add, (terms[name] for terms, _ in found)) for name in active}
+        for name, term in sums.items():
+            self._step_counts[name] += float(term.count)
+        return {name: term.mean().detach() for name, term in sums.items()}
 
     def add_recorded_gradient(self, packed: PackedBatch, noise_seed: int) -> dict[str, Tensor]:
         """Do the same with a step that was recorded (``RecordedSteps``)."""
         active = self._active()
         counts = [packed.counts[name] for name in active]
         usual = [self._usual_count(name, packed.counts[name]) for name in active]
+        for name, count in zip(active, counts, strict=True):
+            self._step_counts[name] += count
         numbers = [*usual, *counts, *[1.0] * (2 * (len(self._names) - len(active)))]
         found = self._steps.run(packed, tuple(active), numbers, noise_seed)
         gradients = found.gradients
@@ -420,8 +440,12 @@ class Optimizer:
                 parameter.grad = new if parameter.grad is None else parameter.grad + new
 
     def _usual_count(self, name: str, count: float) -> float:
-        """Take in the decisions of a micro-batch; return their mean number up to the last step."""
-        self._step_counts[name] += count
+        """Return the mean number of decisions of a micro-batch up to the last step.
+
+        Args:
+            name: The objective.
+            count: Of this micro-batch, which the first step takes.
+        """
         return max(self._counts[name] / self._batches if self._batches else count, 1.0)
 
     def step(self, rate: float, flags: Sequence[float], step: int) -> list[float]:

@@ -46,6 +46,7 @@ from layerdag.models.fast.targets import NOT_A_TARGET, CountCodes, Targets
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
+    Linear,
     SumEmbedding,
     gather_rows,
     segment_mean,
@@ -59,7 +60,7 @@ class Readout(nn.Module):
     def __init__(self, width: int, num_codes: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width, bias=False)
-        self.project = nn.Linear(width, num_codes)
+        self.project = Linear(width, num_codes)
 
     def forward(self, state: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape K"]:
         """Return logits, shape (..., codes)."""
@@ -82,11 +83,11 @@ class Pointer(nn.Module):
         super().__init__()
         self.token_codes = token_codes
         self.norm = nn.LayerNorm(width, bias=False)
-        self.query = nn.Linear(width, key_width)
-        self.far_query = nn.Linear(width, key_width)
-        self.code_scores = nn.Linear(width, sum(TOKEN_CODES))
-        self.block_scores = nn.Linear(width, BLOCK_CODES)
-        self.key = nn.Linear(width, key_width, bias=False)
+        self.query = Linear(width, key_width)
+        self.far_query = Linear(width, key_width)
+        self.code_scores = Linear(width, sum(TOKEN_CODES))
+        self.block_scores = Linear(width, BLOCK_CODES)
+        self.key = Linear(width, key_width, bias=False)
         ends = torch.tensor(TOKEN_CODES).cumsum(0)
         self.register_buffer("offset_F", ends - torch.tensor(TOKEN_CODES), persistent=False)
 
@@ -148,7 +149,7 @@ class Heads(nn.Module):
 
     out_degree: CountEncoder | None
     plan_readout: Readout | None
-    chosen_parents: nn.Linear | None
+    chosen_parents: Linear | None
 
     def __init__(
         self,
@@ -167,16 +168,16 @@ class Heads(nn.Module):
         self.in_degree = CountEncoder(CountCode(16, statistics.max_in_degree))
         self.out_degree = CountEncoder(CountCode(16, statistics.max_out_degree)) if plans else None
         slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
-        self.context = nn.Linear(width, width)
+        self.context = Linear(width, width)
         self.slot = SumEmbedding(slot_codes, width)
         self.pointer = Pointer(width, key_width, _PARENT_FEATURES[config.parent_features])
-        self.first_parent = nn.Linear(width, width, bias=False)
+        self.first_parent = Linear(width, width, bias=False)
         self.first_stub = SumEmbedding([STUB_CODES], width)
         self.kind_embedding = SumEmbedding([kinds], width)
         self.degree_embedding = SumEmbedding([self.in_degree.num_codes], width)
         self.open_embedding = SumEmbedding([self.in_degree.num_codes], width)
-        self.last_parent = nn.Linear(width, width, bias=False)
-        self.all_parents = nn.Linear(width, width, bias=False)
+        self.last_parent = Linear(width, width, bias=False)
+        self.all_parents = Linear(width, width, bias=False)
         # Only the out-degree readout depends on the last attribute.
         embedded = others if plans else others[:-1]
         self.other_embeddings = nn.ModuleList(SumEmbedding([size], width) for size in embedded)
@@ -190,7 +191,7 @@ class Heads(nn.Module):
         self.plan_readout = Readout(width, self.out_degree.num_codes) if self.out_degree else None
         # Made last, so that the weights of models without it start as they always did.
         self.chosen_parents = (
-            nn.Linear(width, width, bias=False) if config.chosen_parents == "all" else None
+            Linear(width, width, bias=False) if config.chosen_parents == "all" else None
         )
 
     @property

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from layerdag.errors import UsageError
 from layerdag.models.config import HEAD_WIDTH, EncoderConfig
 from layerdag.models.fast.layout import AttentionBlocks, visible_range
-from layerdag.models.layers import gather_rows, segment_mean, to_float32
+from layerdag.models.layers import Linear, gather_rows, segment_mean, to_float32
 from layerdag.runtime.registry import Registry
 
 
@@ -271,13 +271,13 @@ class EncoderBlock(nn.Module):
         self.heads = heads
         self.attention, self.messages = _ATTENTION[config.attention], _MESSAGES[config.messages]
         self.norm = nn.LayerNorm(width, bias=False)
-        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
-        self.mix = nn.Linear(2 * width, width, bias=False)
+        self.query_key_value = Linear(width, 3 * width, bias=False)
+        self.mix = Linear(2 * width, width, bias=False)
         self.feed = nn.Sequential(
             nn.LayerNorm(width, bias=False),
-            nn.Linear(width, 2 * width),
+            Linear(width, 2 * width),
             nn.GELU(),
-            nn.Linear(2 * width, width),
+            Linear(2 * width, width),
         )
 
     def forward(

@@ -123,6 +123,10 @@ class AttentionWindow:
     key_Zw: Int[Tensor, "Z w"]
 
 
+_FAR_BLOCKS = 8
+"""Columns for the means that later blocks see come in this number; those too many are masked."""
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionBlocks:
     """Blocks of consecutive tokens: attention covers the own block, the one before, pooled ones.
@@ -166,7 +170,9 @@ class AttentionBlocks:
         longest = int(length_B.max())
         width = min(longest, block)
         later_T = later_B[graph_T] + local_T - 1
-        far_z = torch.arange(max((longest - 1) // block - 1, 0), device=device)
+        # Products of few different shapes are compiled less often (``layers.Linear``).
+        far = -(-max((longest - 1) // block - 1, 0) // _FAR_BLOCKS) * _FAR_BLOCKS
+        far_z = torch.arange(far, device=device)
         tokens_w = torch.arange(-block, block, device=device)
         slot_T = torch.where(
             local_T == 0,

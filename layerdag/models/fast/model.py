@@ -39,7 +39,7 @@ from layerdag.models.fast.decisions import (
     layer_size_loss,
     node_and_edge_losses,
 )
-from layerdag.models.fast.encoder import TokenGraphs, build_encoder
+from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder, build_encoder
 from layerdag.models.fast.padding import FastPadding
 from layerdag.models.fast.sampler import SamplerModules
 from layerdag.models.fast.targets import Targets
@@ -142,6 +142,11 @@ class FastLayerDAG(DAGModel):
     def padding(self) -> FastPadding:
         """Every size that differs from batch to batch can be padded."""
         return FastPadding()
+
+    @property
+    def is_sum_over_graphs(self) -> bool:
+        """They are, but an encoder of one's own may draw from PyTorch's generator."""
+        return type(self.encoder) is WindowEncoder
 
     def _targets(self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None) -> Targets:
         """Return the targets of a batch on the host; ``out_degree_N`` is predicted."""

@@ -28,7 +28,7 @@ from layerdag.dag.dag import GraphSizes
 from layerdag.models.base import Conditions
 from layerdag.models.config import POSITION_BUCKETS
 from layerdag.models.fast.layout import BatchLayout, Edges
-from layerdag.models.layers import CountCode, CountEncoder, SumEmbedding, gather_rows
+from layerdag.models.layers import CountCode, CountEncoder, Linear, SumEmbedding, gather_rows
 
 # Scale of the condition vectors relative to token embeddings; larger ones slow learning down.
 _INPUT_SCALE = 0.25
@@ -91,12 +91,12 @@ class ConditionEncoder(nn.Module):
         features = sizes.numeric_conditions * (2 + len(_CENTERS))
         codes = [size + 1 for size in sizes.category_conditions]
         buckets = len(self.position_buckets) + 1
-        self.lift = nn.Linear(features, width, bias=False) if features else None
-        self.stage_lift = nn.Linear(features, buckets * width, bias=False) if features else None
+        self.lift = Linear(features, width, bias=False) if features else None
+        self.stage_lift = Linear(features, buckets * width, bias=False) if features else None
         self.categories = SumEmbedding(codes, width) if codes else None
         self.stage_categories = SumEmbedding(codes, buckets * width) if codes else None
         self.norm = nn.LayerNorm(width, bias=False)
-        self.after = nn.Linear(width, width, bias=False)
+        self.after = Linear(width, width, bias=False)
         for late in (self.stage_lift, self.stage_categories, self.after):
             if late is not None:
                 nn.init.zeros_(late.weight)
@@ -153,7 +153,7 @@ class RemainingSizes(nn.Module):
         octave_F, fraction_F = torch.arange(_NUM_OCTAVES), torch.arange(_NUM_FRACTIONS)
         self.register_buffer("octave_F", octave_F * OCTAVES, persistent=False)
         self.register_buffer("fraction_F", fraction_F * FRACTIONS, persistent=False)
-        self.lift = nn.Linear(2 * (_NUM_OCTAVES + _NUM_FRACTIONS + 1), 2 * width, bias=False)
+        self.lift = Linear(2 * (_NUM_OCTAVES + _NUM_FRACTIONS + 1), 2 * width, bias=False)
         nn.init.zeros_(self.lift.weight)
 
     def forward(

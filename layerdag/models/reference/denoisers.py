@@ -36,7 +36,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import Conditions, LossTerm
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig
 from layerdag.models.draws import sample_categorical
-from layerdag.models.layers import MLP, SegmentAttention, Segments, gather_rows, sinusoids
+from layerdag.models.layers import MLP, Linear, SegmentAttention, Segments, gather_rows, sinusoids
 from layerdag.models.reference.encoder import (
     PrefixEncoder,
     PrefixGraphs,
@@ -240,11 +240,11 @@ class EdgeDenoiser(nn.Module):
         self.encoder = PrefixNodeEncoder(
             sizes, cardinalities, width=width, rounds=config.rounds, edge_kinds=2 * self.edge_types
         )
-        self.from_source = nn.Linear(width, width, bias=False)
-        self.from_target = nn.Linear(width, width)
+        self.from_source = Linear(width, width, bias=False)
+        self.from_target = Linear(width, width)
         self.time = MLP(width, width, width)
         self.states = nn.Embedding(1 + sizes.edge_types, width)
-        self.head = nn.Linear(width, 1 + sizes.edge_types)
+        self.head = Linear(width, 1 + sizes.edge_types)
         total = sum(statistics.edge_types) + sizes.edge_types
         shares = [(count + 1) / total for count in statistics.edge_types]
         self.register_buffer("type_fraction_K", torch.tensor(shares), persistent=False)
@@ -427,7 +427,7 @@ class NodeDenoiser(nn.Module):
             [DenoiserBlock(width, config.heads) for _ in range(config.blocks)]
         )
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, len(cardinalities) * max(cardinalities))
+        self.head = Linear(width, len(cardinalities) * max(cardinalities))
         marginal_AK = _marginals(counts)
         self.register_buffer("marginal_AK", marginal_AK, persistent=False)
         self.register_buffer("allowed_AK", marginal_AK > 0, persistent=False)

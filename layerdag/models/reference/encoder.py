@@ -26,6 +26,7 @@ from layerdag.models.base import Conditions
 from layerdag.models.draws import assemble_dags
 from layerdag.models.layers import (
     MLP,
+    Linear,
     MessagePassingLayer,
     SumEmbedding,
     gather_rows,
@@ -62,7 +63,7 @@ class ReferenceConditionEncoder(nn.Module):
         numeric, categories = sizes.numeric_conditions, sizes.category_conditions
         self.base = nn.Parameter(torch.zeros(width))
         self.numeric = nn.Sequential(
-            nn.Linear(2 * numeric, width), nn.GELU(), nn.Linear(width, width)
+            Linear(2 * numeric, width), nn.GELU(), Linear(width, width)
         ) if numeric else None  # fmt: skip
         self.categories = nn.ModuleList([nn.Embedding(count + 1, width) for count in categories])
 
@@ -140,7 +141,7 @@ class PrefixNodeEncoder(nn.Module):
         self.ages = nn.Embedding(MAX_LAYER_DISTANCE + 1, width)
         self.conditions = ReferenceConditionEncoder(sizes, width)
         self.rounds = nn.ModuleList([MessagePassingLayer(width, edge_kinds) for _ in range(rounds)])
-        self.project = nn.Linear((rounds + 1) * width, width)
+        self.project = Linear((rounds + 1) * width, width)
 
     def forward(self, partial: PrefixGraphs, conditions: Conditions) -> Float[Tensor, "R D"]:
         """Return the state of each row, shape (R, F)."""

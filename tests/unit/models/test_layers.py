@@ -7,11 +7,13 @@ import torch.nn.functional as F
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
+    Linear,
     MessagePassingLayer,
     SegmentAttention,
     Segments,
     SumEmbedding,
     dropout,
+    rounded_size,
     row_dropout,
     segment_log_sum_exp,
     segment_max,
@@ -236,3 +238,28 @@ def test_log_sum_exp_adds_in_the_log_domain_and_has_the_softmax_as_gradient():
 
 def test_pointers_start_with_zero_and_end_with_the_number_of_rows():
     assert segment_pointers(torch.tensor([2, 0, 3])).tolist() == [0, 2, 2, 5]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(0,), (1,), (37,), (100,), (3, 5)])
+def test_a_linear_map_of_rounded_rows_is_that_of_pytorch(generator, shape, bias):
+    linear, plain = Linear(6, 4, bias=bias), torch.nn.Linear(6, 4, bias=bias)
+    plain.load_state_dict(linear.state_dict())
+    x = torch.randn(*shape, 6, generator=generator, requires_grad=True)
+    towards = torch.randn(*shape, 4, generator=generator)
+    found = []
+    for module in (linear, plain):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = module(x)
+        assert out.dtype == torch.bfloat16
+        loss = (out.float() * towards).sum()
+        found.append([out, *torch.autograd.grad(loss, [x, *module.parameters()])])
+    torch.testing.assert_close(*found, rtol=0.02, atol=0.03)
+    assert torch.equal(linear(x), plain(x))
+
+
+def test_products_have_eight_numbers_of_rows_between_two_powers_of_two():
+    sizes = [rounded_size(size) for size in range(1, 4097)]
+    assert all(size <= of < 1.13 * size + 32 for size, of in enumerate(sizes, 1))
+    assert len({size for size in sizes if 1024 < size <= 2048}) == 8
+    assert len(set(sizes)) < 50

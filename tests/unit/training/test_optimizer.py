@@ -117,13 +117,13 @@ def test_every_decision_weighs_the_same_whatever_its_micro_batch(make_optimizer,
 
     monkeypatch.setattr(model, "losses", losses)
     batch = take_graphs(data, torch.arange(2))
-    optimizer.add_gradient(batch, 0)
+    optimizer.add_gradient([batch], 0)
     optimizer.step(0.0, [0.0], 0)
-    optimizer.add_gradient(batch, 1)
+    optimizer.add_gradient([batch], 1)
     small = gradient_norm(model)
     model.zero_grad()
     copies["now"] = 2
-    optimizer.add_gradient(batch, 2)
+    optimizer.add_gradient([batch], 2)
     assert gradient_norm(model) == pytest.approx(2 * small)
 
 
@@ -137,7 +137,7 @@ def test_the_precision_reaches_the_matrix_products_on_any_device(spec, data):
         for module in model.modules():
             if isinstance(module, torch.nn.Linear):
                 module.register_forward_hook(lambda _, __, out, seen=found: seen.add(out.dtype))
-        optimizer.add_gradient(data, 0)
+        optimizer.add_gradient([data], 0)
     assert types == {"float32": {torch.float32}, "bfloat16": {torch.bfloat16}}
 
 
