@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -176,21 +177,29 @@ class Linear(nn.Linear):
 
     On a processor PyTorch leaves products in bfloat16 to oneDNN, which compiles each shape that it
     meets; that takes longer than a product of a thousand rows, and batches differ in their rows.
-    Under autocast rows of zeros are added up to the next of eight numbers between two powers of
-    two, where the matrix is converted to bfloat16 anyway. Everywhere else it is ``nn.Linear``.
+    Under autocast rows of zeros are added up to a ``rounded_size``, where a matrix of single
+    precision is converted to bfloat16 anyway. Everywhere else it is ``nn.Linear``.
     """
 
     def forward(self, x: Float[Tensor, "*shape K"]) -> Float[Tensor, "*shape D"]:
         """Return the products with the weights, and the bias added."""
-        converts = x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-        if not converts or torch.get_autocast_dtype("cpu") != torch.bfloat16:
+        converts = (
+            x.device.type == "cpu"
+            and x.dim() > 1
+            and x.dtype in (torch.float32, torch.bfloat16)
+            and self.weight.dtype == torch.float32
+            and torch.is_autocast_enabled("cpu")
+            and torch.get_autocast_dtype("cpu") == torch.bfloat16
+        )
+        if not converts:
             return super().forward(x)
-        out: Tensor = _RoundedRows.apply(x.flatten(0, -2), self.weight, self.bias)
-        return out.unflatten(0, x.shape[:-1])
+        x_RK = x if x.dim() == 2 else x.flatten(0, -2)
+        out_RD: Tensor = _RoundedRows.apply(x_RK, self.weight, self.bias)[: x_RK.shape[0]]
+        return out_RD if x.dim() == 2 else out_RD.unflatten(0, x.shape[:-1])
 
 
 class _RoundedRows(torch.autograd.Function):
-    """The product of a linear map in bfloat16, of numbers of rows that occur often."""
+    """The product of a linear map in bfloat16, with the rows that were added."""
 
     @staticmethod
     def forward(ctx: Any, x_RK: Tensor, weight_DK: Tensor, bias_D: Tensor | None) -> Tensor:
@@ -201,15 +210,16 @@ class _RoundedRows(torch.autograd.Function):
             out_RD = torch.addmm(bias_D.bfloat16(), low_RK, low_DK.T)
         ctx.save_for_backward(low_RK, low_DK)
         ctx.rows, ctx.dtypes = x_RK.shape[0], (x_RK.dtype, weight_DK.dtype)
-        return out_RD[: ctx.rows]
+        return out_RD
 
     @staticmethod
+    @once_differentiable
     def backward(
         ctx: Any, gradient_RD: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         low_RK, low_DK = ctx.saved_tensors
         of_x, of_weights = ctx.dtypes
-        low_RD = _with_rounded_rows(gradient_RD)
+        low_RD = gradient_RD.bfloat16()
         x_RK = weight_DK = bias_D = None
         if ctx.needs_input_grad[0]:
             x_RK = (low_RD @ low_DK)[: ctx.rows].to(of_x)
@@ -233,7 +243,7 @@ def _with_rounded_rows(x_RK: Float[Tensor, "R K"]) -> Float[Tensor, "_ K"]:
 
 
 def rounded_size(size: int) -> int:
-    """Return the next of eight sizes between two powers of two, at least a multiple of 32."""
+    """Return the next multiple of 32, and above 512 of an eighth of the power of two below."""
     step = max((1 << max(size - 1, 0).bit_length()) // 16, 32)
     return -(-size // step) * step
 

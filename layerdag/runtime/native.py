@@ -28,16 +28,17 @@ def library() -> ctypes.CDLL:
     return ctypes.CDLL(spec.origin)
 
 
-_KEPT_PRODUCTS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+_KEPT_PRODUCTS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
 
 
 def keep_compiled_products() -> None:
     """Let oneDNN keep what it compiles for 8,192 shapes of products, not 1,024, in this process.
 
-    A training run in bfloat16 meets some thousands on a processor; one of them takes a millisecond
-    to compile. oneDNN reads the number at its first product; what the user has set stands.
+    A training run in bfloat16 meets some thousands on a processor; compiling one takes about a
+    millisecond. oneDNN reads the number at its first product; what the user has set stands.
     """
-    os.environ.setdefault(_KEPT_PRODUCTS, "8192")
+    if not any(name in os.environ for name in _KEPT_PRODUCTS):
+        os.environ[_KEPT_PRODUCTS[0]] = "8192"
 
 
 _WISHES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

@@ -81,6 +81,27 @@ def generate(
         yield _finished(model, schema, row, settings, graph)
 
 
+def sample_once(
+    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
+) -> list[GeneratedGraph]:
+    """Return what the model itself draws, for a look at it; arguments are those of ``generate``.
+
+    Nothing is drawn again, whatever is wrong with it, and no number of a node is computed.
+    """
+    settings = settings.resolved(model, schema)
+    rows = _requested(model, schema, settings)
+    drawing = replace(_Drawing.from_settings(model, schema, settings), assigner=None)
+    size = settings.batch_size or BATCH_SIZE
+    parts = [range(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
+    return [
+        graph
+        for numbers in parts
+        for graph in drawing.once(
+            numbers, [settings.seed + i for i in numbers], [rows[i] for i in numbers]
+        )
+    ]
+
+
 def generate_batched(
     model: DAGModel,
     schema: GraphSchema,
@@ -285,7 +306,7 @@ class _Drawing:
         assert redraws is not None
         of_faults = _REDRAWS_OF_FAULTS if self.check is None else _REDRAWS_OF_FAILURES
         seeds = [self.settings.seed + i for i in numbers]
-        found, misses = self._judged(self._graphs(numbers, seeds, rows), rows)
+        found, misses = self._judged(self.once(numbers, seeds, rows), rows)
         ahead: dict[tuple[int, int], GeneratedGraph] = {}
         for trial in range(max(redraws, of_faults, _REDRAWS_OF_COPIES)):
             wrong = [
@@ -300,7 +321,7 @@ class _Drawing:
             if any((k, trial) not in ahead for k in wrong):
                 trials = 1 if self.check is None else max(1, _DRAWN_AHEAD // len(wrong))
                 places = [(k, t) for t in range(trial, trial + trials) for k in wrong]
-                again = self._graphs(
+                again = self.once(
                     [numbers[k] for k, _ in places],
                     [derive_seed(seeds[k], _FURTHER, t) for k, t in places],
                     [self._row_of_trial(rows[k], seeds[k], t) for k, t in places],
@@ -393,7 +414,7 @@ class _Drawing:
         """What counts the contradictions of a job."""
         return FaultCounter(self.schema, communicate=has_communication(self.schema))
 
-    def _graphs(
+    def once(
         self,
         numbers: Sequence[int],
         seeds: Sequence[int],

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
@@ -51,7 +50,7 @@ from layerdag.training.optimizer import (
     learning_rate_factor,
     parameter_groups,
 )
-from layerdag.training.parts import SideBySide, parts_of, threads_for
+from layerdag.training.parts import parts_of
 from layerdag.training.recorded_steps import Recorder, record_cuda_graph
 from layerdag.training.run import (
     Callback,
@@ -90,6 +89,7 @@ class ValidationLosses:
         return sum(self.totals[name] for name in objectives) / self.graphs
 
 
+@torch.no_grad()
 def evaluate(
     model: DAGModel,
     data: DAGBatch,
@@ -111,22 +111,13 @@ def evaluate(
     was_training = model.training
     model.eval()
     names = [name for objectives in model.objective_parameters() for name in objectives]
-
-    def sums_of(number: int) -> Float[Tensor, "O 2"]:
-        generator = torch.Generator(device).manual_seed(derive_seed(seed, "validation", number))
-        with torch.no_grad():
-            batch = model.prepared(take_graphs(data, batches[number]))
-            terms = model.losses(batch, generator)
-            sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
-            for row, name in enumerate(names):
-                sums_O2[row, 0] += terms[name].total
-                sums_O2[row, 1] += terms[name].count
-        return sums_O2
-
-    found = SideBySide(model).map(sums_of, range(world.rank, len(batches), world.size))
     sums_O2 = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
-    for one_O2 in found:
-        sums_O2 += one_O2
+    for number in range(world.rank, len(batches), world.size):
+        generator = torch.Generator(device).manual_seed(derive_seed(seed, "validation", number))
+        terms = model.losses(model.prepared(take_graphs(data, batches[number])), generator)
+        for row, name in enumerate(names):
+            sums_O2[row, 0] += terms[name].total
+            sums_O2[row, 1] += terms[name].count
     model.train(was_training)
     rows = world.sum(sums_O2).tolist()
     return ValidationLosses(
@@ -401,9 +392,13 @@ class _Trainer:
         return stop > 0, total / self.world.size
 
     def load_parts(self, graphs_G: Tensor) -> list[DAGBatch]:
-        """Return the micro-batch with these graphs, on the host, in parts where that pays."""
+        """Return the micro-batch with these graphs, on the host, in parts where that pays.
+
+        The first of all stays whole: its number of decisions is the first that is known.
+        """
         batch = self.source.load(graphs_G)
-        return parts_of(batch) if threads_for(self.model) > 1 else [batch]
+        divides = self.device.type == "cpu" and self.model.is_sum_over_graphs
+        return parts_of(batch) if divides and self.optimizer.has_counts else [batch]
 
     def _micro_batches(self) -> Iterator[MicroBatch]:
         """Return this process's micro-batches from its place in the data on.

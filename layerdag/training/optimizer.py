@@ -356,7 +356,7 @@ class Optimizer:
         decay = settings.optimizer.weight_decay
         self.adam = FusedAdamW(((matrices, decay), (others, 0.0)))
         self._norms: list[tuple[int, list[str], Tensor]] = []
-        self._side_by_side = SideBySide(model)
+        self._side_by_side = SideBySide()
 
     def add_gradient(self, parts: Sequence[DAGBatch], noise_seed: int) -> dict[str, Tensor]:
         """Add the gradient of one micro-batch; return the mean loss of each objective.
@@ -365,7 +365,8 @@ class Optimizer:
         generator is put back, so that a resumed run needs none of it.
 
         Args:
-            parts: Its graphs, on the host, in parts that are computed side by side.
+            parts: Its graphs, on the host, in parts that are computed side by side; one part until
+                ``has_counts``.
             noise_seed: Of the noise.
         """
         device, active = self._parameters[0].device, self._active()
@@ -376,19 +377,21 @@ class Optimizer:
             generator = torch.Generator(device).manual_seed(seeds[number])
             with matrix_precision(self._settings.precision, device):
                 terms = self._model.losses(prepared, generator)
-            # The first step counts as many decisions in the other parts.
-            counts = {name: len(parts) * float(terms[name].count) for name in active}
-            shares = [terms[name].total / self._usual_count(name, counts[name]) for name in active]
+            shares = [
+                terms[name].total / self._usual_count(name, float(terms[name].count))
+                for name in active
+            ]
             loss = torch.stack(shares).sum() / self._settings.accumulate
             return terms, _gradients(loss, self._trained())
 
         cuda = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(noise_seed)
-            found = self._side_by_side.map(computed, range(len(parts)))
-        for _, gradients in found:
-            self._accumulate(gradients)
-        sums = {name: reduce(add, (terms[name] for terms, _ in found)) for name in active}
+            found = []
+            for terms, gradients in self._side_by_side.map(computed, range(len(parts))):
+                self._accumulate(gradients)
+                found.append(terms)
+        sums = {name: reduce(add, (terms[name] for terms in found)) for name in active}
         for name, term in sums.items():
             self._step_counts[name] += float(term.count)
         return {name: term.mean().detach() for name, term in sums.items()}
@@ -438,6 +441,11 @@ class Optimizer:
         for parameter, new in zip(self._trained(), gradients, strict=True):
             if new is not None:
                 parameter.grad = new if parameter.grad is None else parameter.grad + new
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether the mean number of decisions of a micro-batch is known."""
+        return self._batches > 0
 
     def _usual_count(self, name: str, count: float) -> float:
         """Return the mean number of decisions of a micro-batch up to the last step.

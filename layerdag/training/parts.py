@@ -2,14 +2,13 @@
 
 The operators of a training step are short: two threads inside each of them take longer than one,
 while one thread for each half of the graphs takes little more than half of the time. A part has
-noise of its own, so that a run of one thread, which computes batches whole, has other noise than a
-run of several.
+noise of its own, and one thread computes the same parts one after the other.
 
 Shape letters: G graphs.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import TypeVar
 
@@ -17,7 +16,6 @@ import numpy as np
 import torch
 
 from layerdag.dag.dag import DAGBatch
-from layerdag.models.base import DAGModel
 from layerdag.training.batches import take_graphs
 
 PART_NODES = 1024
@@ -45,40 +43,29 @@ def parts_of(batch: DAGBatch) -> list[DAGBatch]:
     return [take_graphs(batch, torch.tensor(sorted(part))) for part in parts]
 
 
-def threads_for(model: DAGModel) -> int:
-    """Return how many batches of a model are computed side by side.
-
-    What a GPU does is handed to it by one thread.
-    """
-    on_processor = next(model.parameters()).device.type == "cpu"
-    return torch.get_num_threads() if on_processor and model.is_sum_over_graphs else 1
-
-
 class SideBySide:
-    """Threads that share the processors which PyTorch may use.
+    """Threads on the processors that PyTorch may use, each with one of them."""
 
-    Args:
-        model: Computes on them.
-    """
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+        """Yield what a function returns for each item, in order.
 
-    def __init__(self, model: DAGModel) -> None:
-        self._threads = threads_for(model)
-
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Return what a function returns for each item; each call has its share of the processors.
-
-        One call after the other runs in this thread where there is one item or one processor.
+        One call after the other runs in this thread where there is one item or one processor. If
+        one fails, the others end before its error is raised.
         """
-        calls = min(self._threads, len(items))
-        if calls < 2:
-            return [function(item) for item in items]
-
-        def on_its_share(item: T) -> R:
-            torch.set_num_threads(self._threads // calls)
-            return function(item)
-
-        return list(self._pool.map(on_its_share, items))
+        threads = torch.get_num_threads()
+        if min(threads, len(items)) < 2:
+            yield from map(function, items)
+            return
+        calls = [self._pool.submit(function, item) for item in items]
+        try:
+            for call in calls:
+                yield call.result()
+        finally:
+            wait(calls)
+            # PyTorch gives threads made later the number that was set last, in whichever thread.
+            torch.set_num_threads(threads)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._threads, "part")
+        threads = torch.get_num_threads()
+        return ThreadPoolExecutor(threads, "part", torch.set_num_threads, (1,))

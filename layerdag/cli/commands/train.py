@@ -225,7 +225,7 @@ class SamplePreview:
         import numpy as np
 
         from layerdag.evaluation.validity import check_structure
-        from layerdag.sampling.generation import generate
+        from layerdag.sampling.generation import sample_once
         from layerdag.sampling.settings import GenerationSettings
         from layerdag.training.run import CallbackResult
         from layerdag.viz.drawing import write_picture
@@ -236,7 +236,7 @@ class SamplePreview:
         settings = GenerationSettings(
             num=self._num, seed=0, guidance=1.0, best_of=1, max_nodes=self._max_nodes
         )
-        samples = list(generate(model, self._schema, settings))
+        samples = sample_once(model, self._schema, settings)
         seconds = time.perf_counter() - start
         model.train(was_training)
         dags = [sample.dag for sample in samples]

@@ -124,7 +124,7 @@ class AttentionWindow:
 
 
 _FAR_BLOCKS = 8
-"""Columns for the means that later blocks see come in this number; those too many are masked."""
+"""The number of means that later blocks see is a multiple of this; the extra ones are masked."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,8 +145,8 @@ class FastLayerDAG(DAGModel):
 
     @property
     def is_sum_over_graphs(self) -> bool:
-        """They are, but an encoder of one's own may draw from PyTorch's generator."""
-        return type(self.encoder) is WindowEncoder
+        """They are, but a model or encoder of one's own may draw from PyTorch's generator."""
+        return type(self) is FastLayerDAG and type(self.encoder) is WindowEncoder
 
     def _targets(self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None) -> Targets:
         """Return the targets of a batch on the host; ``out_degree_N`` is predicted."""

@@ -258,6 +258,13 @@ def test_a_linear_map_of_rounded_rows_is_that_of_pytorch(generator, shape, bias)
     assert torch.equal(linear(x), plain(x))
 
 
+def test_doubles_and_vectors_are_left_to_pytorch(generator):
+    linear, vector = Linear(6, 4), torch.randn(6, generator=generator)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(vector).shape == (4,)
+        assert linear.double()(vector.double()).dtype == torch.float64
+
+
 def test_products_have_eight_numbers_of_rows_between_two_powers_of_two():
     sizes = [rounded_size(size) for size in range(1, 4097)]
     assert all(size <= of < 1.13 * size + 32 for size, of in enumerate(sizes, 1))

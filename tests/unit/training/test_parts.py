@@ -1,4 +1,6 @@
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +12,15 @@ from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import DAGModel, ModelSpec, build_model
 from layerdag.models.fast.encoder import ENCODERS, WindowEncoder, register_encoder
+from layerdag.models.fast.model import FastLayerDAG
 from layerdag.runtime.rng import numpy_generator
 from layerdag.training import parts
 from layerdag.training.batches import ProcessGroup
-from layerdag.training.loop import evaluate
+from layerdag.training.checkpoint import load_checkpoint
+from layerdag.training.loop import train
 from layerdag.training.optimizer import Optimizer, parameter_groups
-from layerdag.training.parts import SideBySide, parts_of, threads_for
-from layerdag.training.run import TrainSettings
+from layerdag.training.parts import SideBySide, parts_of
+from layerdag.training.run import LearningRateSchedule, TrainingRun, TrainSettings
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1)
 QUIET = {
@@ -29,12 +33,18 @@ QUIET = {
 """A model without noise."""
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
+@contextmanager
+def using(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(threads)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    with using(2):
+        yield
 
 
 @pytest.fixture
@@ -44,10 +54,14 @@ def data(rng: np.random.Generator) -> DAGBatch:
     return DAGBatch.from_dags(dags, numeric_BC, torch.zeros((5, 0), dtype=torch.int64))
 
 
-def model_of(config: dict[str, object]) -> DAGModel:
+def spec_of(config: dict[str, object]) -> ModelSpec:
     rng = numpy_generator(0, "parts")
     dags = [random_dag(rng, [2, 3, 1], [4, 2], num_edge_types=2) for _ in range(5)]
-    return build_model(ModelSpec("fast", SIZES, GraphStatistics.measure(dags, SIZES), config))
+    return ModelSpec("fast", SIZES, GraphStatistics.measure(dags, SIZES), config)
+
+
+def model_of(config: dict[str, object]) -> DAGModel:
+    return build_model(spec_of(config))
 
 
 def gradients(model: DAGModel, batch: DAGBatch) -> list[torch.Tensor]:
@@ -87,33 +101,68 @@ def test_noise_does_not_depend_on_which_thread_is_first(data, two_threads, monke
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_validation_is_the_same_with_several_threads(data, two_threads):
-    model, limits = model_of(QUIET), {"batch_graphs": 2, "batch_nodes": 100, "seed": 3}
-    several = evaluate(model, data, **limits)
-    torch.set_num_threads(1)
-    alone = evaluate(model, data, **limits)
-    assert several.per_decision() == pytest.approx(alone.per_decision(), rel=1e-6)
-    assert replace(several, totals={}) == replace(alone, totals={})
+def test_a_run_trains_on_the_same_whatever_the_threads(data, monkeypatch, tmp_path):
+    monkeypatch.setattr(parts, "PART_NODES", 10)
+    model = {**QUIET, "encoder": {"dropout": 0.5}}
+    settings = TrainSettings(
+        max_steps=4,
+        accumulate=2,
+        evaluate_every=2,
+        precision="float32",
+        lr_schedule=LearningRateSchedule("constant", 0),
+    )
+    found = []
+    for threads in (1, 2):
+        with using(threads):
+            job = TrainingRun(spec_of(model), data, data, tmp_path / str(threads))
+            found.append(train(job, settings).metrics)
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
-def test_an_encoder_of_ones_own_computes_batches_whole(two_threads):
+def test_a_resumed_run_with_parts_ends_equal_to_an_uninterrupted_one(
+    data, two_threads, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(parts, "PART_NODES", 10)
+    spec = spec_of({**QUIET, "encoder": {"dropout": 0.5}})
+    settings = TrainSettings(max_steps=4, evaluate_every=2)
+    whole, cut = (TrainingRun(spec, data, data, tmp_path / name) for name in ("whole", "cut"))
+    train(whole, settings)
+    train(cut, replace(settings, max_steps=2))
+    train(cut, settings, resume_from=cut.last)
+    weights = [load_checkpoint(job.last).model.state_dict() for job in (whole, cut)]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
+
+
+def test_a_model_or_encoder_of_ones_own_computes_batches_whole():
+    class Own(FastLayerDAG):
+        """May keep something of a batch."""
+
     @register_encoder("noisy")
     class Noisy(WindowEncoder):
         """May draw noise that no generator of a part controls."""
 
     try:
-        own = model_of({**QUIET, "encoder": {"kind": "noisy"}})
+        noisy = model_of({**QUIET, "encoder": {"kind": "noisy"}})
     finally:
         ENCODERS.unregister("noisy")
-    assert threads_for(own) == 1
-    assert threads_for(model_of(QUIET)) == 2
+    shared = model_of(QUIET)
+    assert isinstance(shared, FastLayerDAG)
+    own = Own(shared.sizes, shared.statistics)
+    assert [m.is_sum_over_graphs for m in (shared, own, noisy)] == [True, False, False]
+
+
+def test_threads_made_later_use_all_processors(two_threads):
+    counts = list(SideBySide().map(lambda _: torch.get_num_threads(), [0, 1]))
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(torch.get_num_threads).result()
+    assert (counts, torch.get_num_threads(), later) == ([1, 1], 2, 2)
 
 
 def test_an_error_in_a_thread_is_raised(two_threads):
     def failing(item: int) -> float:
         return 1 / item
 
-    side_by_side = SideBySide(model_of(QUIET))
-    assert side_by_side.map(failing, [1, 2, 4]) == [1.0, 0.5, 0.25]
+    side_by_side = SideBySide()
+    assert list(side_by_side.map(failing, [1, 2, 4])) == [1.0, 0.5, 0.25]
     with pytest.raises(ZeroDivisionError):
-        side_by_side.map(failing, [1, 0])
+        list(side_by_side.map(failing, [1, 0]))
