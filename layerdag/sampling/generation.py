@@ -96,7 +96,7 @@ def sample_once(
     return [
         graph
         for numbers in parts
-        for graph in drawing.once(
+        for graph in drawing.drawn_once(
             numbers, [settings.seed + i for i in numbers], [rows[i] for i in numbers]
         )
     ]
@@ -306,7 +306,7 @@ class _Drawing:
         assert redraws is not None
         of_faults = _REDRAWS_OF_FAULTS if self.check is None else _REDRAWS_OF_FAILURES
         seeds = [self.settings.seed + i for i in numbers]
-        found, misses = self._judged(self.once(numbers, seeds, rows), rows)
+        found, misses = self._judged(self.drawn_once(numbers, seeds, rows), rows)
         ahead: dict[tuple[int, int], GeneratedGraph] = {}
         for trial in range(max(redraws, of_faults, _REDRAWS_OF_COPIES)):
             wrong = [
@@ -321,7 +321,7 @@ class _Drawing:
             if any((k, trial) not in ahead for k in wrong):
                 trials = 1 if self.check is None else max(1, _DRAWN_AHEAD // len(wrong))
                 places = [(k, t) for t in range(trial, trial + trials) for k in wrong]
-                again = self.once(
+                again = self.drawn_once(
                     [numbers[k] for k, _ in places],
                     [derive_seed(seeds[k], _FURTHER, t) for k, t in places],
                     [self._row_of_trial(rows[k], seeds[k], t) for k, t in places],
@@ -414,7 +414,7 @@ class _Drawing:
         """What counts the contradictions of a job."""
         return FaultCounter(self.schema, communicate=has_communication(self.schema))
 
-    def once(
+    def drawn_once(
         self,
         numbers: Sequence[int],
         seeds: Sequence[int],

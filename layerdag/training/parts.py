@@ -1,6 +1,6 @@
 """Parts of a micro-batch whose gradients a processor computes side by side.
 
-The operators of a training step are short: two threads inside each of them take longer than one,
+The operators of a training step are short: two threads inside each of them gain nothing over one,
 while one thread for each half of the graphs takes little more than half of the time. A part has
 noise of its own, and one thread computes the same parts one after the other.
 

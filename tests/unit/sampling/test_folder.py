@@ -52,7 +52,7 @@ def drawn(
         seeds_drawn.extend(seeds)
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, schema)]
 
-    monkeypatch.setattr(generation._Drawing, "once", graphs)
+    monkeypatch.setattr(generation._Drawing, "drawn_once", graphs)
     settings = GenerationSettings(seed=7, redraws=redraws)
     drawing = generation._Drawing(None, schema, settings, None, None)
     (kept,) = drawing.graphs([0], [{"num_nodes": asked}])

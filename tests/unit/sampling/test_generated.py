@@ -152,7 +152,7 @@ def drawn(
             for number, seed in zip(numbers, seeds, strict=True)
         ]
 
-    monkeypatch.setattr(generation._Drawing, "once", graphs)
+    monkeypatch.setattr(generation._Drawing, "drawn_once", graphs)
     drawing = generation._Drawing(None, schema, GenerationSettings(seed=7, redraws=0), None, None)
     return drawing.graphs(range(4), [{"world_size": "2"}] * 4), asked
 
@@ -196,7 +196,7 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(monke
         dag = SCHEMA.encode(job).with_conditions({"world_size": "2"})
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, SCHEMA)]
 
-    monkeypatch.setattr(generation._Drawing, "once", graphs)
+    monkeypatch.setattr(generation._Drawing, "drawn_once", graphs)
     drawing = generation._Drawing(None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None)
     (kept,) = drawing.graphs([0], [{"world_size": "2"}])
     assert kept.seed == 7
