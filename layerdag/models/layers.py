@@ -19,13 +19,13 @@ edges among rows, d width of a head or key, w window.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from layerdag.models.fused import activated_product
 
 
 def gather_rows(
@@ -193,59 +193,7 @@ class Linear(nn.Linear):
         )
         if not converts:
             return super().forward(x)
-        x_RK = x if x.dim() == 2 else x.flatten(0, -2)
-        out_RD: Tensor = _RoundedRows.apply(x_RK, self.weight, self.bias)[: x_RK.shape[0]]
-        return out_RD if x.dim() == 2 else out_RD.unflatten(0, x.shape[:-1])
-
-
-class _RoundedRows(torch.autograd.Function):
-    """The product of a linear map in bfloat16, with the rows that were added."""
-
-    @staticmethod
-    def forward(ctx: Any, x_RK: Tensor, weight_DK: Tensor, bias_D: Tensor | None) -> Tensor:
-        low_RK, low_DK = _with_rounded_rows(x_RK), weight_DK.bfloat16()
-        if bias_D is None:
-            out_RD = low_RK @ low_DK.T
-        else:
-            out_RD = torch.addmm(bias_D.bfloat16(), low_RK, low_DK.T)
-        ctx.save_for_backward(low_RK, low_DK)
-        ctx.rows, ctx.dtypes = x_RK.shape[0], (x_RK.dtype, weight_DK.dtype)
-        return out_RD
-
-    @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: Any, gradient_RD: Tensor
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        low_RK, low_DK = ctx.saved_tensors
-        of_x, of_weights = ctx.dtypes
-        low_RD = gradient_RD.bfloat16()
-        x_RK = weight_DK = bias_D = None
-        if ctx.needs_input_grad[0]:
-            x_RK = (low_RD @ low_DK)[: ctx.rows].to(of_x)
-        if ctx.needs_input_grad[1]:
-            weight_DK = (low_RD.T @ low_RK).to(of_weights)
-        if ctx.needs_input_grad[2]:
-            bias_D = low_RD.sum(0, dtype=of_weights)
-        return x_RK, weight_DK, bias_D
-
-
-def _with_rounded_rows(x_RK: Float[Tensor, "R K"]) -> Float[Tensor, "_ K"]:
-    """Return a matrix in bfloat16 with rows of zeros behind its own."""
-    rows = x_RK.shape[0]
-    more = rounded_size(rows) - rows
-    if not more:
-        return x_RK.bfloat16()
-    low_RK = torch.empty((rows + more, x_RK.shape[1]), dtype=torch.bfloat16)
-    low_RK[:rows] = x_RK
-    low_RK[rows:] = 0
-    return low_RK
-
-
-def rounded_size(size: int) -> int:
-    """Return the next multiple of 32, and above 512 of an eighth of the power of two below."""
-    step = max((1 << max(size - 1, 0).bit_length()) // 16, 32)
-    return -(-size // step) * step
+        return activated_product(None, self.weight, self.bias, x, torch.bfloat16)
 
 
 _GROWTH = 1.25

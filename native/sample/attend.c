@@ -16,8 +16,6 @@ typedef struct {
 /* Width of a head: HEAD_WIDTH in layerdag/models/config.py. */
 enum { HEAD = 32 };
 
-typedef int32_t eight_int_t __attribute__((vector_size(32)));
-
 /* Attention of one query over `count` tokens, each with a key and then a value in `at`.
  *
  * Args: query times the scale, distance penalty `slope` of each head for the first `near` tokens, room for
@@ -33,23 +31,14 @@ VECTORIZED static void attend(const float *query, const float *const *at, int64_
         for (int64_t i = 0; i < count; i++) {
             const eight_t *k = (const eight_t *)(at[i] + h * HEAD);
             const eight_t p = (q0 * k[0] + q1 * k[1]) + (q2 * k[2] + q3 * k[3]);
-            const float score = ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]));
+            const float score = sum_of(p);
             weight[i] = i < near ? score - slope[h] * (float)(near - 1 - i) : score;
             top = weight[i] > top ? weight[i] : top;
         }
         for (int64_t i = 0; i < count; i++) weight[i] = weight[i] - top < -87 ? -87 : weight[i] - top;
-        /* exp(x) of numbers from -87 to 0, to a unit in the last place (Cephes, expf). */
         for (int64_t i = 0; i < count; i += 8) {
-            const eight_t x = *(const eight_t *)(weight + i);
-            const eight_t n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; /* rounded */
-            const eight_t r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-            eight_t p = 1.9875691500e-4f * r + 1.3981999507e-3f;
-            p = p * r + 8.3334519073e-3f;
-            p = p * r + 4.1665795894e-2f;
-            p = p * r + 1.6666665459e-1f;
-            p = p * r + 5.0000001201e-1f;
-            const eight_int_t power = (__builtin_convertvector(n, eight_int_t) + 127) << 23;
-            *(eight_t *)(weight + i) = (p * r * r + r + 1.0f) * (eight_t)power;
+            eight_t *x = (eight_t *)(weight + i);
+            *x = exp_of(*x);
         }
         for (int64_t i = count; i % 8; i++) weight[i] = 0;
         for (int64_t i = 0; i < count; i += 8) total += *(const eight_t *)(weight + i);
@@ -57,8 +46,7 @@ VECTORIZED static void attend(const float *query, const float *const *at, int64_
             const eight_t *v = (const eight_t *)(at[i] + width + h * HEAD);
             s0 += weight[i] * v[0], s1 += weight[i] * v[1], s2 += weight[i] * v[2], s3 += weight[i] * v[3];
         }
-        const float all = ((total[0] + total[4]) + (total[2] + total[6])) +
-            ((total[1] + total[5]) + (total[3] + total[7]));
+        const float all = sum_of(total);
         eight_t *to = (eight_t *)(out + h * HEAD);
         to[0] = s0 / all, to[1] = s1 / all, to[2] = s2 / all, to[3] = s3 / all;
     }

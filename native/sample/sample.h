@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "../vector.h"
 #include "../wire/wire.h"
 
 /* Columns of the structural features, in the order of StructuralFeatures in tokens.py. */
@@ -127,16 +128,6 @@ static inline int64_t next_kinds(const automaton_t *a, int64_t state, int64_t ki
     }
     return a->key[low] == wanted ? a->target[low] : UNSEEN;
 }
-
-/* Eight numbers anywhere in memory. */
-typedef float eight_t __attribute__((vector_size(32), aligned(4), may_alias));
-
-/* Compiled once per instruction set; all sum in the same order. */
-#if defined(__linux__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define VECTORIZED __attribute__((target_clones("avx2", "default")))
-#else
-#define VECTORIZED
-#endif
 
 /* Room for the draw of one decision among `count` codes. */
 typedef struct {

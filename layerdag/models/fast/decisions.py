@@ -22,6 +22,9 @@ of rows, K codes, L layers, N nodes, P pairs, Q decisions, R rows, T tokens, Z a
 width of a head or key.
 """
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -31,6 +34,7 @@ from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.config import HeadsConfig
 from layerdag.models.fast.encoder import block_sum
+from layerdag.models.fast.fused_losses import ReadoutChain, pointer_loss
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
     STUB_CODES,
@@ -43,6 +47,12 @@ from layerdag.models.fast.layout import (
     token_codes,
 )
 from layerdag.models.fast.targets import NOT_A_TARGET, CountCodes, Targets
+from layerdag.models.fused import (
+    Activation,
+    activated_linear,
+    activated_product,
+    product_dtype,
+)
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
@@ -64,8 +74,30 @@ class Readout(nn.Module):
 
     def forward(self, state: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape K"]:
         """Return logits, shape (..., codes)."""
-        logits: Tensor = self.project(F.gelu(self.norm(state)))
-        return logits
+        return activated_linear(Activation(self.norm, gelu=True), self.project, state)
+
+
+def readout_chain(
+    readouts: Sequence[Readout], embeddings: Sequence[nn.Module], state_ND: Float[Tensor, "N D"]
+) -> ReadoutChain | None:
+    """Return readouts of one state after the other, where they are fused (``ReadoutChain``).
+
+    Args:
+        readouts: The readouts; at least one.
+        embeddings: Added to the state after the first, second, ... of them.
+        state_ND: The first state.
+    """
+    modules = [part for each in readouts for part in (each.norm, each.project)]
+    dtype = product_dtype(state_ND, *modules, *embeddings)
+    if dtype is None:
+        return None
+    return ReadoutChain(
+        [each.norm.weight for each in readouts],
+        [each.project.weight for each in readouts],
+        [each.project.bias for each in readouts],
+        [cast(SumEmbedding, each).weight for each in embeddings],
+        dtype,
+    )
 
 
 class Pointer(nn.Module):
@@ -90,6 +122,16 @@ class Pointer(nn.Module):
         self.key = Linear(width, key_width, bias=False)
         ends = torch.tensor(TOKEN_CODES).cumsum(0)
         self.register_buffer("offset_F", ends - torch.tensor(TOKEN_CODES), persistent=False)
+
+    def projection(self, state_QD: Float[Tensor, "Q D"]) -> Float[Tensor, "Q _"] | None:
+        """Return all that ``pointer_loss`` needs of decisions, or None where it is not fused."""
+        maps = (self.query, self.far_query, self.code_scores, self.block_scores)
+        dtype = product_dtype(state_QD, self.norm, *maps, self.key)
+        if dtype is None or self.key.out_features % 8:
+            return None
+        weight_KD = torch.cat([each.weight for each in maps])
+        bias_K = torch.cat([each.bias for each in maps])
+        return activated_product(Activation(self.norm, gelu=True), weight_KD, bias_K, state_QD, dtype)
 
     def activate(self, state_QD: Float[Tensor, "Q D"]) -> Float[Tensor, "Q D"]:
         """Return the hidden state from which the scores are computed."""
@@ -254,6 +296,13 @@ class Heads(nn.Module):
         embedded_ND: Tensor = self.other_embeddings[index](code_N[:, None])
         return state_ND + embedded_ND
 
+    def chain(self, state_ND: Float[Tensor, "N D"]) -> ReadoutChain | None:
+        """Return the readouts of the further attributes and of out-degrees, where they are fused."""
+        plan = [] if self.plan_readout is None else [self.plan_readout]
+        readouts = [cast(Readout, each) for each in self.other_readouts]
+        tables = list(self.other_embeddings)[: self.num_chained]
+        return readout_chain([*readouts, *plan], tables, state_ND)
+
     def other_state(
         self,
         state_ND: Float[Tensor, "N D"],
@@ -310,13 +359,13 @@ def node_and_edge_losses(
     parents_ND = segment_mean(parent_ED, targets.node_E, targets.in_degree_N)
     other_ND = heads.other_state(degree_ND, targets.degree_code_N, parents_ND)
 
+    inner_qD = gather_rows(degree_ND, targets.inner_q)
     edge = _parent_loss(heads.pointer, targets, heads.pointer.key(encoded_TD), state_ED)
-    edge = edge + _code_loss(heads.type_readout(after_ED), chosen.type_E)
-    degree_logits = heads.degree_readout(gather_rows(degree_ND, targets.inner_q))
-    edge = edge + _code_loss(degree_logits, chosen.degree_q) + chosen.inside_3[1]
-    node = _code_loss(heads.kind_readout(kind_ND), chosen.attribute_NA[:, 0])
+    edge = edge + _readout_loss(heads.type_readout, after_ED, chosen.type_E)
+    edge = edge + _readout_loss(heads.degree_readout, inner_qD, chosen.degree_q)
+    node = _readout_loss(heads.kind_readout, kind_ND, chosen.attribute_NA[:, 0])
     node = node + _other_losses(heads, other_ND, targets)
-    return node, edge
+    return node, edge + chosen.inside_3[1]
 
 
 def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> Float[Tensor, "E D"]:
@@ -355,6 +404,14 @@ def _other_losses(
 ) -> Float[Tensor, ""]:
     """Return the loss of the further attributes, each given those before, and of out-degrees."""
     loss, chosen = state_ND.new_zeros(()), targets.chosen
+    chain = heads.chain(state_ND)
+    if chain is not None:
+        columns = [chosen.attribute_NA[:, 1:]]
+        if heads.plan_readout is not None:
+            columns.append(chosen.out_degree_N[:, None])
+            loss = loss + chosen.inside_3[0]
+        chosen_NA = torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
+        return loss + chain.loss(state_ND, chosen_NA, targets.x_NA[:, 1:])
     for index, readout in enumerate(heads.other_readouts):
         loss = loss + _code_loss(readout(state_ND), chosen.attribute_NA[:, index + 1])
         state_ND = heads.after_other(state_ND, index, targets.x_NA[:, index + 1])
@@ -372,6 +429,10 @@ def _parent_loss(
 ) -> Float[Tensor, ""]:
     """Return -log p of every parent, summed: token in the window, or block and token inside."""
     candidates, blocks = targets.candidates, targets.blocks
+    projection_EK = pointer.projection(state_ED)
+    if projection_EK is not None:
+        key_Zd = block_sum(key_Td, blocks) / blocks.block
+        return pointer_loss(projection_EK, key_Td, key_Zd, candidates)
     hidden_ED = pointer.activate(state_ED)
     tokens, far = candidates.tokens, candidates.blocks
     key_Pd = gather_rows(key_Td, tokens.candidate_P)
@@ -405,6 +466,16 @@ def _ragged_loss(
     total_G = padding_G.index_add(0, softmax_P, shifted_P.exp())
     loss_G = total_G.log() - shifted_P.index_select(0, chosen_G)
     return (loss_G * (1 - padding_G)).sum()
+
+
+def _readout_loss(
+    readout: Readout, state_ND: Float[Tensor, "N D"], code_N: Int[Tensor, " N"]
+) -> Float[Tensor, ""]:
+    """Return the cross entropy of a readout, summed."""
+    chain = readout_chain([readout], [], state_ND)
+    if chain is None:
+        return _code_loss(readout(state_ND), code_N)
+    return chain.loss(state_ND, code_N[:, None], code_N[:, None])
 
 
 def _code_loss(logits_NK: Float[Tensor, "N K"], code_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -29,7 +29,9 @@ from torch.nn import functional as F
 
 from layerdag.errors import UsageError
 from layerdag.models.config import HEAD_WIDTH, EncoderConfig
+from layerdag.models.fast.fused_attention import Reads
 from layerdag.models.fast.layout import AttentionBlocks, visible_range
+from layerdag.models.fused import Activation, activated_linear, product_dtype
 from layerdag.models.layers import Linear, gather_rows, segment_mean, to_float32
 from layerdag.runtime.registry import Registry
 
@@ -253,6 +255,24 @@ _ATTENTION: dict[str, Source] = {"window": read, "none": ignore}
 _MESSAGES: dict[str, Source] = {"mean": read, "none": ignore}
 
 
+class FeedForward(nn.Sequential):
+    """A normalization, then two linear maps with GELU between, the inner one of double width."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(
+            nn.LayerNorm(width, bias=False),
+            Linear(width, 2 * width),
+            nn.GELU(),
+            Linear(2 * width, width),
+        )
+
+    def forward(self, x_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
+        """Return the mapped rows."""
+        norm, inner, _, outer = cast(tuple[nn.LayerNorm, Linear, nn.GELU, Linear], tuple(self))
+        inner_RD = activated_linear(Activation(norm, gelu=False), inner, x_RD)
+        return activated_linear(Activation(None, gelu=True), outer, inner_RD)
+
+
 class EncoderBlock(nn.Module):
     """Attention and message passing, then a feed-forward network, both with a pre-norm residual.
 
@@ -273,18 +293,16 @@ class EncoderBlock(nn.Module):
         self.norm = nn.LayerNorm(width, bias=False)
         self.query_key_value = Linear(width, 3 * width, bias=False)
         self.mix = Linear(2 * width, width, bias=False)
-        self.feed = nn.Sequential(
-            nn.LayerNorm(width, bias=False),
-            Linear(width, 2 * width),
-            nn.GELU(),
-            Linear(2 * width, width),
-        )
+        self.feed = FeedForward(width)
 
     def forward(
-        self, x_TD: Float[Tensor, "T D"], context: AttentionContext
+        self, x_TD: Float[Tensor, "T D"], context: AttentionContext | Reads
     ) -> Float[Tensor, "T D"]:
         """Return the next state of every token, shape (T, D)."""
-        all_T3D = self.query_key_value(self.norm(x_TD))
+        normalized = Activation(self.norm, gelu=False)
+        all_T3D = activated_linear(normalized, self.query_key_value, x_TD)
+        if isinstance(context, Reads):
+            return self._mixed(x_TD, context(all_T3D))
         query_TD, _, value_TD = all_T3D.chunk(3, dim=-1)
         attended_TD = self.attention(query_TD, lambda: self._attend(all_T3D, context))
         message_TD = self.messages(value_TD, lambda: _parents_mean(value_TD, context))
@@ -297,7 +315,12 @@ class EncoderBlock(nn.Module):
         message_TD: Float[Tensor, "R D"],
     ) -> Float[Tensor, "R D"]:
         """Add attention and parents' message to each token, then apply the feed-forward network."""
-        x_TD = x_TD + self.mix(torch.cat([attended_TD, message_TD], dim=-1))
+        return self._mixed(x_TD, torch.cat([attended_TD, message_TD], dim=-1))
+
+    def _mixed(
+        self, x_TD: Float[Tensor, "R D"], read_T2D: Float[Tensor, "R _"]
+    ) -> Float[Tensor, "R D"]:
+        x_TD = x_TD + self.mix(read_T2D)
         return x_TD + self.feed(x_TD)
 
     def _attend(
@@ -497,13 +520,15 @@ class WindowEncoder(Encoder):
 
     def full(self, x_TD: Float[Tensor, "T D"], tokens: TokenGraphs) -> Float[Tensor, "T D"]:
         """Return the state of every token of a batch."""
-        context = AttentionContext(
-            tokens.blocks,
-            *attention_biases(tokens.blocks, self.heads),
-            tokens.parent_E,
-            tokens.child_E,
-            tokens.in_degree_T,
-        )
+        edges = tokens.parent_E, tokens.child_E, tokens.in_degree_T
+        reads_both = self.config.attention == "window" and self.config.messages == "mean"
+        context: AttentionContext | Reads
+        if reads_both and product_dtype(x_TD, self) is not None:
+            slope_H = alibi_slopes(self.heads, x_TD.device)
+            context = Reads(tokens.blocks, slope_H, *edges, self.width)
+        else:
+            biases = attention_biases(tokens.blocks, self.heads)
+            context = AttentionContext(tokens.blocks, *biases, *edges)
         for encoder_block in self.encoder_blocks:
             x_TD = encoder_block(x_TD, context)
         return x_TD

@@ -1,0 +1,60 @@
+/* Training steps on a processor: what lies between the matrix products, forward and backward.
+ *
+ * layerdag/models/fused.py drives it. Numbers are of single precision, or bfloat16 where a product
+ * reads or wrote them; sums are of single precision. Shape letters as there: A readouts, D width of
+ * a state, K codes, P pairs, Q decisions, R rows. */
+#ifndef LAYERDAG_TRAIN_H
+#define LAYERDAG_TRAIN_H
+
+/* A step need not be the same to the last bit on every processor, as products are not either. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("fp-contract=fast")
+#endif
+
+#include <stdint.h>
+#include <string.h>
+
+#include "../vector.h"
+#include "../wire/wire.h"
+
+/* A matrix of rows without gaps, in bfloat16 if `low`. */
+typedef struct {
+    void *at;
+    int64_t low;
+} matrix_t;
+
+/* Copy numbers of a matrix to single precision. */
+INLINE void load(matrix_t x, int64_t from, int64_t count, float *to) {
+    if (!x.low) {
+        memcpy(to, (const float *)x.at + from, (size_t)count * sizeof *to);
+        return;
+    }
+    const uint16_t *low = (const uint16_t *)x.at + from;
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t bits = (uint32_t)low[i] << 16;
+        memcpy(to + i, &bits, sizeof bits);
+    }
+}
+
+/* Copy numbers to a matrix, rounded to the nearest; a tie goes to the even one, and NaN stays NaN. */
+INLINE void store(matrix_t x, int64_t from, int64_t count, const float *numbers) {
+    if (!x.low) {
+        memcpy((float *)x.at + from, numbers, (size_t)count * sizeof *numbers);
+        return;
+    }
+    uint16_t *low = (uint16_t *)x.at + from;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, numbers + i, sizeof bits);
+        const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        low[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
+    }
+}
+
+/* Set numbers of a matrix to zero. */
+INLINE void clear(matrix_t x, int64_t from, int64_t count) {
+    const size_t bytes = x.low ? 2 : 4;
+    memset((char *)x.at + (size_t)from * bytes, 0, (size_t)count * bytes);
+}
+
+#endif
