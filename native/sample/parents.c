@@ -36,14 +36,6 @@ int64_t drawn_code(const double *reach, int64_t count, double u) {
     return code;
 }
 
-/* log_code in layout.py. */
-static int64_t log_code(int64_t count) {
-    static const int64_t borders[] = {1, 2, 3, 4, 5, 7, 10, 17, 33};
-    int64_t code = 0;
-    while (code < GAP_CODES - 1 && borders[code] <= count) code++;
-    return code;
-}
-
 static float dot(const float *a, const float *b, int64_t width) {
     float part[8] = {0};
     int64_t i = 0;
@@ -66,11 +58,9 @@ static void score_tokens(const model_t *m, const rows_t *r, const decision_t *d,
         float score = dot(d->projected, key, m->key_width) * r->scale;
         int64_t code[4] = {0, 0, 0, 0};
         if (m->dynamic) {
-            int64_t used = r->used[at], left = r->out_degree[at] - used, last = r->last[at];
-            int64_t offset = most(least(t - d->reference, 4), -4) + 4;
-            code[0] = least(used, 3) * 4 + least(most(left, 0), 3);
-            code[1] = d->reference == NEVER ? OFFSET_CODES - 1 : offset;
-            code[2] = last == NEVER ? 0 : log_code(r->position - last);
+            code[0] = stub_code(r->used[at], r->out_degree[at]);
+            code[1] = offset_code(t, d->reference);
+            code[2] = gap_code(r->position, r->last[at]);
             code[3] = log_code(layer - r->layer[at]);
         }
         score += codes[code[0]] + codes[STUB_CODES + code[1]] +

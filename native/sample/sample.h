@@ -12,14 +12,12 @@
 
 #include "../vector.h"
 #include "../wire/wire.h"
+#include "codes.h"
 
 /* Columns of the structural features, in the order of StructuralFeatures in tokens.py. */
 enum { DEGREE, OUT_DEGREE, SIZE, INDEX, LEFT, OPEN, OPEN_LAYER, OPEN_BEFORE, POSITION, LAYER, FEATURES };
 
-enum { NEVER = -1, UNSEEN = 1, MOST_OPTIONS = 64 };
-
-/* Codes of candidate parents, kept in step with layout.py. */
-enum { STUB_CODES = 16, OFFSET_CODES = 10, GAP_CODES = 10, TOKEN_CODES = 46, BLOCK_CODES = 10 };
+enum { UNSEEN = 1, MOST_OPTIONS = 64 };
 
 /* First uniforms of the decisions about a node: RandomSlot in sampler_state.py. */
 enum { SLOT_SIZE = 0, SLOT_FIRST_PARENT = 2, SLOT_KIND = 4, SLOT_IN_DEGREE = 5, SLOT_ATTRIBUTE = 9,
@@ -95,9 +93,6 @@ static inline double drawn(const rows_t *r, int64_t candidate, int64_t slot) {
 static inline int64_t place(const rows_t *r, int64_t row, int64_t t) {
     return (t / r->block * r->memory_rows + row) * r->block + t % r->block;
 }
-
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static inline const int64_t *structure_of(const rows_t *r, int64_t row) {
     return r->structure + row * FEATURES;

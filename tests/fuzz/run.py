@@ -29,6 +29,7 @@ COVERAGE = "-fsanitize-coverage=trace-pc"
 TESTS = (
     "tests/unit/graph",
     "tests/unit/models/fast/test_compiled_sampler.py",
+    "tests/unit/models/fast/test_targets.py",
     "tests/unit/simulator",
     "tests/unit/traces",
     "tests/unit/validation/test_fixes.py",

@@ -16,8 +16,8 @@ older block, and every earlier node can still be reached.
 
 A pending child of a node is a *stub* (half-edge), as in the configuration model of random graphs.
 
-Shape letters: B graphs, E edges, G groups of rows, L layers, N nodes, P pairs, Q decisions, T
-tokens, Z attention blocks, b tokens of a block, w window, z pooled blocks.
+Shape letters: B graphs, E edges, L layers, N nodes, P pairs, Q decisions, T tokens, Z attention
+blocks, b tokens of a block, w window, z pooled blocks.
 """
 
 from collections.abc import Callable
@@ -320,33 +320,6 @@ def split_ranges(
     local_Q = (seen_Q - layout.start_B[layout.graph_T[seen_Q]]) // blocks.block
     window_Q = seen_Q - blocks.offset_T[seen_Q] - blocks.block * (local_Q > 0)
     return window_Q, block_Q - 1
-
-
-class ParentHistory:
-    """Number and time of earlier uses of each node (or block) as a parent."""
-
-    def __init__(
-        self,
-        group_E: Int[Tensor, " E"],
-        child_E: Int[Tensor, " E"],
-        num_groups: int,
-        num_tokens: int,
-    ) -> None:
-        self.num_tokens = num_tokens
-        self.key_E = torch.sort(group_E * num_tokens + child_E).values
-        count_G = torch.bincount(group_E, minlength=num_groups)
-        self.start_G = count_G.cumsum(0) - count_G
-
-    def before(
-        self, group_P: Int[Tensor, " P"], child_P: Int[Tensor, " P"]
-    ) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
-        """Return (number of uses, last user or ``NEVER``) of each group before ``child_P``."""
-        rank_P = torch.searchsorted(self.key_E, group_P * self.num_tokens + child_P)
-        used_P = rank_P - self.start_G[group_P]
-        if self.key_E.shape[0] == 0:
-            return used_P, torch.full_like(used_P, NEVER)
-        last_P = self.key_E[(rank_P - 1).clamp(min=0)] % self.num_tokens
-        return used_P, last_P.masked_fill(used_P == 0, NEVER)
 
 
 def log_code(count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

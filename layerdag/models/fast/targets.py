@@ -7,6 +7,7 @@ Shape letters: A node attributes, B graphs, E edges, F feature columns, G groups
 N nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, q selected decisions.
 """
 
+import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -22,17 +23,32 @@ from layerdag.models.fast.layout import (
     CandidatePairs,
     Edges,
     ParentDecisionRows,
-    ParentHistory,
     TokenCodes,
-    log_code,
+    no_token_codes,
     split_ranges,
-    stub_code,
 )
 from layerdag.models.fast.tokens import StructuralFeatures
 from layerdag.models.layers import CountEncoder
+from layerdag.runtime.native import library
 
 NOT_A_TARGET = -100
 """Code of a row that only pads a batch; cross entropy leaves it out (``ignore_index``)."""
+
+
+# Columns of int64.
+_COLUMNS = (
+    "parent child reference low high layer out_degree block used last pending decision candidate "
+    "codes far_decision far_block far_code softmax chosen stub"
+)
+
+
+class _Candidates(ctypes.Structure):
+    """Kept in step with the structure of native/train/candidates.c."""
+
+    _fields_ = (
+        ("edges", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in _COLUMNS.split()),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,86 +85,89 @@ class TrainingCandidates:
         out_degree_T: Int[Tensor, " T"],
         blocks: AttentionBlocks,
         token_codes: TokenCodes,
-    ) -> "TrainingCandidates":
-        """Return the candidates of all parents of a batch; ``out_degree_T`` is predicted."""
+    ) -> tuple["TrainingCandidates", Int[Tensor, " E"]]:
+        """Return the candidates of all parents of a batch, and the stub code of each true parent.
+
+        The pairs are written by a compiled kernel (``native/train/candidates.c``).
+
+        Args:
+            layout: Tokens of the batch.
+            edges: Of the batch.
+            out_degree_T: Predicted number of children.
+            blocks: Attention blocks.
+            token_codes: Features of candidate tokens.
+        """
         decisions = ParentDecisionRows.from_edges(layout, edges)
-        parent_E, low_E, high_E = edges.parent_E, decisions.low_Q, decisions.high_Q
-        window_E, far_end_E = split_ranges(decisions, layout, blocks)
-        near = CandidatePairs.ranges(torch.maximum(low_E, window_E), high_E)
-        far_high_E = torch.minimum(far_end_E, blocks.of_T[(high_E - 1).clamp(min=0)] + 1)
-        far = CandidatePairs.ranges(blocks.of_T[low_E], far_high_E)
-        is_far_E = parent_E < window_E
-        far_q = is_far_E.nonzero()[:, 0]
-        start_q = parent_E[far_q] - blocks.offset_T[parent_E[far_q]]
-        inside = CandidatePairs.ranges(
-            torch.maximum(low_E[far_q], start_q),
-            torch.minimum(high_E[far_q], start_q + blocks.block),
+        low_3E, high_3E = _candidate_ranges(layout, edges, decisions, blocks)
+        length_3E = (high_3E - low_3E).clamp(min=0)
+        near, inside, far = length_3E.sum(1).tolist()
+        count = edges.parent_E.shape[0]
+        pairs, softmaxes = near + inside, count + int(length_3E[1].count_nonzero())
+        found = cls(
+            tokens=CandidatePairs(low_3E.new_empty(pairs), low_3E.new_empty(pairs)),
+            codes_P4=low_3E.new_zeros(pairs, 4),
+            blocks=CandidatePairs(low_3E.new_empty(far), low_3E.new_empty(far)),
+            block_codes_P=low_3E.new_empty(far),
+            softmax_P=low_3E.new_empty(pairs + far),
+            chosen_G=low_3E.new_empty(softmaxes),
+            padding_G=torch.zeros(softmaxes),
         )
-        near_target_E = parent_E.masked_fill(is_far_E, NEVER)
-        far_target_E = blocks.of_T[parent_E].masked_fill(~is_far_E, NEVER)
-        tokens = CandidatePairs(
-            torch.cat([near.decision_P, far_q[inside.decision_P]]),
-            torch.cat([near.candidate_P, inside.candidate_P]),
-        )
-        count = parent_E.shape[0]
-        softmax_P = torch.cat([near.decision_P, count + inside.decision_P, far.decision_P])
-        is_chosen_P = torch.cat(
-            [
-                near.candidate_P == near_target_E[near.decision_P],
-                inside.candidate_P == parent_E[far_q[inside.decision_P]],
-                far.candidate_P == far_target_E[far.decision_P],
-            ]
-        )
-        pair_G = is_chosen_P.nonzero()[:, 0]
-        chosen_G = torch.empty_like(pair_G).index_copy(0, softmax_P[pair_G], pair_G)
-        return cls(
-            tokens=tokens,
-            codes_P4=_token_codes(layout, edges, out_degree_T, decisions, tokens, token_codes),
-            blocks=far,
-            block_codes_P=_block_codes(edges, out_degree_T, decisions, far, blocks),
-            softmax_P=softmax_P,
-            chosen_G=chosen_G,
-            padding_G=torch.zeros(chosen_G.shape),
-        )
+        stub_E = torch.empty_like(edges.parent_E)
+        pending_Z = out_degree_T.new_zeros(blocks.num_blocks)
+        columns = {
+            "parent": edges.parent_E,
+            "child": edges.child_E,
+            "reference": decisions.reference_Q,
+            "low": low_3E,
+            "high": high_3E,
+            "layer": layout.layer_T,
+            "out_degree": out_degree_T,
+            "block": blocks.of_T,
+            # How things stand when the next child comes; the kernel updates them.
+            "used": torch.zeros_like(out_degree_T),
+            "last": torch.full_like(out_degree_T, NEVER),
+            "pending": pending_Z.index_add(0, blocks.of_T, out_degree_T),
+            # What the kernel writes.
+            "decision": found.tokens.decision_P,
+            "candidate": found.tokens.candidate_P,
+            "far_decision": found.blocks.decision_P,
+            "far_block": found.blocks.candidate_P,
+            "far_code": found.block_codes_P,
+            "softmax": found.softmax_P,
+            "chosen": found.chosen_G,
+            "stub": stub_E,
+        }
+        if token_codes is not no_token_codes:
+            columns["codes"] = found.codes_P4
+        addresses = {name: column.data_ptr() for name, column in columns.items()}
+        given = _Candidates(edges=count, **addresses)
+        library().train_candidates(ctypes.byref(given), ctypes.c_int64(near), ctypes.c_int64(pairs))
+        return found, stub_E
 
 
-def _token_codes(
-    layout: BatchLayout,
-    edges: Edges,
-    out_degree_T: Int[Tensor, " T"],
-    decisions: ParentDecisionRows,
-    pairs: CandidatePairs,
-    token_codes: TokenCodes,
-) -> Int[Tensor, "P 4"]:
-    """Return the features of candidate tokens at the time of each decision."""
-    layer_T, candidate_P = layout.layer_T.clamp(min=0), pairs.candidate_P
-    child_P = decisions.child_Q[pairs.decision_P]
-    reference_P = decisions.reference_Q[pairs.decision_P]
-    uses = ParentHistory(edges.parent_E, edges.child_E, layout.num_tokens, layout.num_tokens)
-    used_P, last_P = uses.before(candidate_P, child_P)
-    return token_codes(
-        stub_code(used_P, out_degree_T[candidate_P]),
-        candidate_P - reference_P,
-        reference_P != NEVER,
-        (child_P - last_P) * (last_P != NEVER),
-        layer_T[child_P] - layer_T[candidate_P],
+def _candidate_ranges(
+    layout: BatchLayout, edges: Edges, decisions: ParentDecisionRows, blocks: AttentionBlocks
+) -> tuple[Int[Tensor, "3 E"], Int[Tensor, "3 E"]]:
+    """Return the first candidates of each decision, and one past the last ones.
+
+    The rows are tokens of the window, tokens of the true parent's block if that is an older one,
+    and older blocks.
+    """
+    parent_E, low_E, high_E = edges.parent_E, decisions.low_Q, decisions.high_Q
+    window_E, far_end_E = split_ranges(decisions, layout, blocks)
+    start_E = parent_E - blocks.offset_T[parent_E]
+    inside_high_E = torch.minimum(high_E, start_E + blocks.block)
+    low_3E = torch.stack(
+        [torch.maximum(low_E, window_E), torch.maximum(low_E, start_E), blocks.of_T[low_E]]
     )
-
-
-def _block_codes(
-    edges: Edges,
-    out_degree_T: Int[Tensor, " T"],
-    decisions: ParentDecisionRows,
-    pairs: CandidatePairs,
-    blocks: AttentionBlocks,
-) -> Int[Tensor, " P"]:
-    """Return the code of the pending children of candidate blocks at the time of each decision."""
-    parent_E = blocks.of_T[edges.parent_E]
-    uses = ParentHistory(parent_E, edges.child_E, blocks.num_blocks, out_degree_T.shape[0])
-    used_P, _ = uses.before(pairs.candidate_P, decisions.child_Q[pairs.decision_P])
-    out_degree_Z = torch.zeros_like(out_degree_T[:1]).new_zeros(blocks.num_blocks)
-    out_degree_Z = out_degree_Z.index_add(0, blocks.of_T, out_degree_T)
-    return log_code((out_degree_Z[pairs.candidate_P] - used_P).clamp(min=0))
+    high_3E = torch.stack(
+        [
+            high_E,
+            inside_high_E.masked_fill(parent_E >= window_E, 0),
+            torch.minimum(far_end_E, blocks.of_T[(high_E - 1).clamp(min=0)] + 1),
+        ]
+    )
+    return low_3E, high_3E
 
 
 @dataclass(frozen=True)
@@ -280,11 +299,12 @@ class Targets:
         structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)
         blocks = AttentionBlocks.from_layout(layout, block)
         first_q = (edges.rank_E == 0).nonzero()[:, 0]
-        inner_q, parent_q = edges.node_E[first_q], edges.parent_E[first_q]
-        uses = ParentHistory(edges.parent_E, edges.child_E, layout.num_tokens, layout.num_tokens)
-        used_q, _ = uses.before(parent_q, edges.child_E[first_q])
+        inner_q = edges.node_E[first_q]
+        candidates, stub_E = TrainingCandidates.from_graphs(
+            layout, edges, out_degree_T, blocks, token_codes
+        )
         first_stub_N = torch.zeros_like(edges.in_degree_N)
-        first_stub_N[inner_q] = stub_code(used_q, out_degree_T[parent_q])
+        first_stub_N[inner_q] = stub_E[first_q]
         size_token_R = torch.cat([layout.first_token_L, layout.end_B]) - 1
         token_N, in_degree = layout.token_N, count_codes.in_degree
         return cls(
@@ -310,9 +330,7 @@ class Targets:
             open_code_E=in_degree.encode(edges.degree_E - edges.rank_E - 1),
             size_token_R=size_token_R,
             opens_graph_R=layout.layer_T[size_token_R] < 0,
-            candidates=TrainingCandidates.from_graphs(
-                layout, edges, out_degree_T, blocks, token_codes
-            ),
+            candidates=candidates,
             chosen=_chosen_codes(batch.x_NA, layout, edges, inner_q, out_degree_T, count_codes),
             counts={
                 "layer_size": float(size_token_R.shape[0]),

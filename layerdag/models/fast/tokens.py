@@ -315,7 +315,7 @@ class TokenEmbedding(nn.Module):
     def codes(self, x_NA: Int[Tensor, "N A"], structure: StructuralFeatures) -> Int[Tensor, "T F"]:
         """Return the codes of all tokens of whole graphs, those of start tokens filled in."""
         start_A = self._start_A.to(x_NA.device)
-        x_TA = start_A.repeat(structure.position_T.shape[0], 1)
+        x_TA = start_A.expand(structure.position_T.shape[0], -1).clone()
         x_TA[structure.position_T > 0] = x_NA
         return torch.cat([x_TA, self.scale.encode(structure.stacked().clamp(min=0))], dim=1)
 

@@ -16,7 +16,6 @@ from layerdag.models.fast.layout import (
     CandidatePairs,
     Edges,
     ParentDecisionRows,
-    ParentHistory,
     log_code,
     no_token_codes,
     stub_code,
@@ -182,26 +181,6 @@ def test_ranges_pair_each_decision_with_every_integer_of_its_range():
     pairs = CandidatePairs.ranges(torch.tensor([3, 5, 0, 7]), torch.tensor([6, 5, 2, 4]))
     assert pairs.decision_P.tolist() == [0, 0, 0, 2, 2]
     assert pairs.candidate_P.tolist() == [3, 4, 5, 0, 1]
-
-
-def test_uses_equal_those_counted_one_by_one(generator):
-    _, edges, decisions = decided(collated(small_dags(5)))
-    tokens = int(edges.child_E.max()) + 1
-    history = ParentHistory(edges.parent_E, edges.child_E, tokens, tokens)
-    group = torch.randint(tokens, (200,), generator=generator)
-    when = decisions.child_Q[torch.randint(len(decisions.child_Q), (200,), generator=generator)]
-    used, last = history.before(group, when)
-    for g, w, count, latest in zip(*(x.tolist() for x in (group, when, used, last)), strict=True):
-        earlier = edges.child_E[(edges.parent_E == g) & (edges.child_E < w)].tolist()
-        assert count == len(earlier)
-        assert latest == max(earlier, default=NEVER)
-
-
-def test_without_edges_nothing_was_ever_used():
-    none = torch.zeros(0, dtype=torch.int64)
-    used, last = ParentHistory(none, none, 3, 5).before(torch.tensor([0, 2]), torch.tensor([4, 4]))
-    assert used.tolist() == [0, 0]
-    assert last.tolist() == [NEVER, NEVER]
 
 
 def test_codes_of_counts_widen_and_those_of_stubs_tell_pending_children():
