@@ -141,7 +141,7 @@ def activated_product(
     norm = None if activation is None else activation.norm
     of_norm = (None, None) if norm is None else (norm.weight, norm.bias)
     out_RD: Tensor = _ActivatedProduct.apply(
-        x_RK.contiguous(), *of_norm, weight_DK, bias_D, activation, dtype
+        activation, dtype, x_RK.contiguous(), *of_norm, weight_DK, bias_D
     )
     return out_RD if x.dim() == 2 else out_RD.unflatten(0, x.shape[:-1])
 
@@ -152,14 +152,13 @@ class _ActivatedProduct(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x_RK: Tensor,
-        norm_K: Tensor | None,
-        norm_bias_K: Tensor | None,
-        weight_DK: Tensor,
-        bias_D: Tensor | None,
         activation: Activation | None,
         dtype: torch.dtype,
+        x_RK: Tensor,
+        *parameters: Tensor | None,
     ) -> Tensor:
+        norm_K, norm_bias_K, weight_DK, bias_D = parameters
+        assert weight_DK is not None
         rows, all_rows = x_RK.shape[0], product_rows(x_RK.shape[0], dtype)
         slope_RK = None
         if activation is None:
@@ -181,11 +180,11 @@ class _ActivatedProduct(torch.autograd.Function):
         x_RK, norm_K, norm_bias_K, hidden_RK, slope_RK, low_DK = ctx.saved_tensors
         low_RD = _with_rows(gradient_RD, hidden_RK.shape[0], low_DK.dtype)
         of_x = of_norm = of_norm_bias = of_weight = of_bias = None
-        if ctx.needs_input_grad[3]:
+        if ctx.needs_input_grad[5]:
             of_weight = (low_RD.T @ hidden_RK).to(ctx.precision)
-        if ctx.needs_input_grad[4]:
+        if ctx.needs_input_grad[6]:
             of_bias = low_RD.sum(0, dtype=ctx.precision)
-        if any(ctx.needs_input_grad[:3]):
+        if any(ctx.needs_input_grad[2:5]):
             of_hidden_RK = low_RD @ low_DK
             if ctx.activation is None:
                 of_x = of_hidden_RK[: x_RK.shape[0]].to(x_RK.dtype)
@@ -204,7 +203,7 @@ class _ActivatedProduct(torch.autograd.Function):
                     of_norm,
                     of_norm_bias,
                 )
-        return of_x, of_norm, of_norm_bias, of_weight, of_bias, None, None
+        return None, None, of_x, of_norm, of_norm_bias, of_weight, of_bias
 
 
 def product_rows(rows: int, dtype: torch.dtype) -> int:

@@ -131,7 +131,9 @@ class Pointer(nn.Module):
             return None
         weight_KD = torch.cat([each.weight for each in maps])
         bias_K = torch.cat([each.bias for each in maps])
-        return activated_product(Activation(self.norm, gelu=True), weight_KD, bias_K, state_QD, dtype)
+        return activated_product(
+            Activation(self.norm, gelu=True), weight_KD, bias_K, state_QD, dtype
+        )
 
     def activate(self, state_QD: Float[Tensor, "Q D"]) -> Float[Tensor, "Q D"]:
         """Return the hidden state from which the scores are computed."""
@@ -297,7 +299,7 @@ class Heads(nn.Module):
         return state_ND + embedded_ND
 
     def chain(self, state_ND: Float[Tensor, "N D"]) -> ReadoutChain | None:
-        """Return the readouts of the further attributes and of out-degrees, where they are fused."""
+        """Return the readouts of further attributes and of out-degrees, where they are fused."""
         plan = [] if self.plan_readout is None else [self.plan_readout]
         readouts = [cast(Readout, each) for each in self.other_readouts]
         tables = list(self.other_embeddings)[: self.num_chained]

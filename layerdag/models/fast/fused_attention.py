@@ -105,10 +105,14 @@ class Reads:
     def empty(self, like: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return room for queries, keys and values of first and of later blocks."""
         d = self.head_width
-        return [
-            tuple(like.new_empty(blocks * self.heads, tokens, d) for tokens in (queries, seen, seen))
-            for blocks, queries, seen in self.shapes
-        ]
+        found = []
+        for blocks, queries, seen in self.shapes:
+            query, key, value = (
+                like.new_empty(blocks * self.heads, tokens, self.head_width)
+                for tokens in (queries, seen, seen)
+            )
+            found.append((query, key, value))
+        return found
 
 
 class _Read(torch.autograd.Function):
@@ -143,9 +147,7 @@ class _Read(torch.autograd.Function):
             of_query_Ybd = torch.bmm(of_score_Ybv, key_Yvd)
             of_key_Yvd = torch.bmm(of_score_Ybv.transpose(1, 2), query_Ybd)
             found.append((of_query_Ybd, of_key_Yvd, of_value_Yvd))
-        of_all_T3D = gradient_T2D.new_empty(
-            gradient_T2D.shape[0], gradient_T2D.shape[1] // 2 * 3
-        )
+        of_all_T3D = gradient_T2D.new_empty(gradient_T2D.shape[0], gradient_T2D.shape[1] // 2 * 3)
         run_kernel(
             "windows_backward",
             windows,

@@ -30,18 +30,16 @@ class _Chain(ctypes.Structure):
     )
 
 
+_PAIRS = "token_decision token token_code block_decision block block_code softmax chosen padding"
+_SIZES = "softmaxes width columns token_codes block_codes"
+
+
 class _Candidates(ctypes.Structure):
     _fields_ = (
         ("tokens", ctypes.c_int64),
         ("blocks", ctypes.c_int64),
-        *(
-            (name, ctypes.c_void_p)
-            for name in (
-                "token_decision token token_code block_decision block block_code softmax chosen "
-                "padding"
-            ).split()
-        ),
-        *((n, ctypes.c_int64) for n in "softmaxes width columns token_codes block_codes".split()),
+        *((name, ctypes.c_void_p) for name in _PAIRS.split()),
+        *((name, ctypes.c_int64) for name in _SIZES.split()),
         ("offset", 4 * ctypes.c_int64),
         ("scale", ctypes.c_float),
     )
@@ -235,9 +233,7 @@ class _PointerLoss(torch.autograd.Function):
         given = projection_QK, key_Td, key_Zd
         gradients = [torch.zeros_like(each) for each in given]
         loss = ctypes.c_double()
-        run_kernel(
-            "pointer", ctypes.byref(structure), *given, ctypes.byref(loss), *gradients
-        )
+        run_kernel("pointer", ctypes.byref(structure), *given, ctypes.byref(loss), *gradients)
         ctx.gradients = gradients
         return torch.tensor(loss.value, dtype=torch.float32)
 

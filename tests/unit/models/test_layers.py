@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from layerdag.models.fused import rounded_size
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
@@ -13,7 +14,6 @@ from layerdag.models.layers import (
     Segments,
     SumEmbedding,
     dropout,
-    rounded_size,
     row_dropout,
     segment_log_sum_exp,
     segment_max,
