@@ -104,7 +104,6 @@ class Reads:
 
     def empty(self, like: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return room for queries, keys and values of first and of later blocks."""
-        d = self.head_width
         found = []
         for blocks, queries, seen in self.shapes:
             query, key, value = (
