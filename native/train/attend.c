@@ -26,6 +26,9 @@ typedef struct {
     matrix_t query, key, value;
 } heads_t;
 
+/* Of one parent in the mean of all; edges that pad a batch may lead to a token without any. */
+INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
+
 INLINE char *number(matrix_t x, int64_t i) { return (char *)x.at + (size_t)i * (x.low ? 2 : 4); }
 
 INLINE void copy(matrix_t from, int64_t i, matrix_t to, int64_t j, int64_t count) {
@@ -180,7 +183,7 @@ FUSED EXPORT int64_t train_reads(const windows_t *w, const matrix_t *all, const 
     if (!mean) return -1;
     for (int64_t e = 0; e < w->edges; e++)
         add_loaded(mean + w->child[e] * width, *all, w->parent[e] * 3 * width + 2 * width, width,
-            1 / (float)w->in_degree[w->child[e]]);
+            share(w->in_degree[w->child[e]]));
     for (int64_t t = 0; t < w->tokens; t++) {
         int64_t apart, from = place(w, w->slot[t], &apart);
         for (int64_t h = 0; h < w->heads; h++)
@@ -251,7 +254,7 @@ FUSED EXPORT int64_t train_windows_backward(const windows_t *w, const matrix_t *
         }
     for (int64_t e = 0; e < w->edges; e++)
         add_loaded(sum + (w->parent[e] * 3 + 2) * width, *gradient, w->child[e] * 2 * width + width, width,
-            1 / (float)w->in_degree[w->child[e]]);
+            share(w->in_degree[w->child[e]]));
     store(*out, 0, w->tokens * 3 * width, sum);
     free(sum);
     return 0;
