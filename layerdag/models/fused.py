@@ -28,8 +28,6 @@ _TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
 _ARGUMENTS = {
     "activate": "piippp",
     "activate_backward": "pipppppp",
-    "chain": "piippp",
-    "chain_backward": "piipppppp",
     "cross_entropy": "iiippippp",
     "pointer": "pppppppp",
     "embed": "iiipppp",

@@ -115,8 +115,8 @@ INLINE void backward(
 
 /* Activate `rows` rows, with the slopes of GELU for the backward pass; rows up to `all` become zeros.
  * Returns 0, or -1 without memory. */
-FUSED EXPORT int64_t train_activate(const activation_t *a, int64_t rows, int64_t all,
-    const matrix_t *x, const matrix_t *out, const matrix_t *slope) {
+FUSED EXPORT int64_t train_activate(const activation_t *a, int64_t rows, int64_t all, const matrix_t *x,
+    const matrix_t *out, const matrix_t *slope) {
     const int64_t width = a->width;
     float *row = malloc((size_t)(2 * width) * sizeof *row);
     if (!row) return -1;
@@ -134,8 +134,7 @@ FUSED EXPORT int64_t train_activate(const activation_t *a, int64_t rows, int64_t
 /* Write the gradients of `rows` rows from those of what they are activated to; add up those of the
  * normalization's parameters. Returns 0, or -1 without memory. */
 FUSED EXPORT int64_t train_activate_backward(const activation_t *a, int64_t rows, const matrix_t *x,
-    const matrix_t *slope, const matrix_t *gradient, const matrix_t *out, float *of_weight,
-    float *of_bias) {
+    const matrix_t *slope, const matrix_t *gradient, const matrix_t *out, float *of_weight, float *of_bias) {
     const int64_t width = a->width;
     float *row = malloc((size_t)(3 * width) * sizeof *row), *d = row + width, *s = row + 2 * width;
     if (!row) return -1;
@@ -147,78 +146,5 @@ FUSED EXPORT int64_t train_activate_backward(const activation_t *a, int64_t rows
         store(*out, r * width, width, d);
     }
     free(row);
-    return 0;
-}
-
-/* Kept in step with _Chain in fused.py: readouts of one state after the other, each of which but the
- * last may add an embedding of what it read out. */
-typedef struct {
-    int64_t width, readouts, embedded;
-    const float *const *weight; /* of each readout's normalization */
-    const float *const *table;  /* of each embedding */
-    const int64_t *code;        /* (rows, columns): what was read out */
-    int64_t columns;
-} chain_t;
-
-INLINE void add_to(float *to, const float *row, int64_t width) {
-    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += *(const eight_t *)(row + i);
-}
-
-/* Write the state that a readout is given next. */
-INLINE void next_state(const chain_t *c, int64_t row, int64_t readout, float *state) {
-    if (readout >= c->embedded) return;
-    add_to(state, c->table[readout] + c->code[row * c->columns + readout] * c->width, c->width);
-}
-
-/* Activate the states of all readouts: (readouts, all, width) from the first states, (rows, width).
- * Returns 0, or -1 without memory. */
-FUSED EXPORT int64_t train_chain(const chain_t *c, int64_t rows, int64_t all, const float *first,
-    const matrix_t *out, const matrix_t *slope) {
-    const int64_t width = c->width;
-    float *state = malloc((size_t)(3 * width) * sizeof *state), *row = state + width;
-    if (!state) return -1;
-    for (int64_t r = 0; r < rows; r++) {
-        memcpy(state, first + r * width, (size_t)width * sizeof *state);
-        for (int64_t a = 0; a < c->readouts; a++) {
-            const activation_t activation = {width, 1, c->weight[a], 0};
-            forward(&activation, state, row, row + width);
-            store(*out, (a * all + r) * width, width, row);
-            store(*slope, (a * all + r) * width, width, row + width);
-            next_state(c, r, a, state);
-        }
-    }
-    for (int64_t a = 0; a < c->readouts; a++) clear(*out, (a * all + rows) * width, (all - rows) * width);
-    free(state);
-    return 0;
-}
-
-/* Write the gradients of the first states from those of what they are activated to; add up those of
- * normalizations and embeddings. Returns 0, or -1 without memory. */
-FUSED EXPORT int64_t train_chain_backward(const chain_t *c, int64_t rows, int64_t all,
-    const float *first, const matrix_t *slope, const matrix_t *gradient, float *out,
-    float *const *of_weight, float *const *of_table) {
-    const int64_t width = c->width;
-    float *states = malloc((size_t)((c->readouts + 3) * width) * sizeof *states);
-    float *d = states + (c->readouts + 1) * width, *s = d + width;
-    if (!states) return -1;
-    for (int64_t r = 0; r < rows; r++) {
-        memcpy(states, first + r * width, (size_t)width * sizeof *states);
-        for (int64_t a = 0; a < c->readouts; a++) {
-            memcpy(states + (a + 1) * width, states + a * width, (size_t)width * sizeof *states);
-            next_state(c, r, a, states + (a + 1) * width);
-        }
-        float *total = out + r * width;
-        memset(total, 0, (size_t)width * sizeof *total);
-        for (int64_t a = c->readouts - 1; a >= 0; a--) {
-            const activation_t activation = {width, 1, c->weight[a], 0};
-            if (a < c->embedded)
-                add_to(of_table[a] + c->code[r * c->columns + a] * width, total, width);
-            load(*gradient, (a * all + r) * width, width, d);
-            load(*slope, (a * all + r) * width, width, s);
-            backward(&activation, states + a * width, s, d, (sums_t){of_weight[a], 0});
-            add_to(total, d, width);
-        }
-    }
-    free(states);
     return 0;
 }

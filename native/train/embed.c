@@ -19,8 +19,8 @@ FUSED EXPORT int64_t train_embed(int64_t rows, int64_t columns, int64_t width, c
 }
 
 /* Add the gradient of each row to those of its codes' embeddings. */
-FUSED EXPORT int64_t train_embed_backward(int64_t rows, int64_t columns, int64_t width,
-    const int64_t *code, const int64_t *offset, const float *gradient, float *table) {
+FUSED EXPORT int64_t train_embed_backward(int64_t rows, int64_t columns, int64_t width, const int64_t *code,
+    const int64_t *offset, const float *gradient, float *table) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t f = 0; f < columns; f++)
             add_to(table + (code[r * columns + f] + offset[f]) * width, gradient + r * width, width);

@@ -38,8 +38,8 @@ INLINE void set_to(float *to, const float *row, int64_t width) {
 enum { CONTEXT, FIRST_PARENT, LAST_PARENT, ALL_PARENTS };
 
 /* Write all states. `context` has room for one state of each node. */
-FUSED EXPORT int64_t train_states(const states_t *s, const tables_t *t, const float *projection,
-    float *context, const decisions_t *out) {
+FUSED EXPORT int64_t train_states(
+    const states_t *s, const tables_t *t, const float *projection, float *context, const decisions_t *out) {
     const int64_t width = s->width;
     for (int64_t n = 0; n < s->nodes; n++) {
         float *own = context + n * width, *kind = out->kind + n * width;
@@ -75,8 +75,8 @@ FUSED EXPORT int64_t train_states(const states_t *s, const tables_t *t, const fl
 }
 
 /* Add up the gradients of projections and embeddings; `d` holds those of the states, and is changed. */
-FUSED EXPORT int64_t train_states_backward(const states_t *s, const tables_t *t, float *projection,
-    float *context, const decisions_t *d) {
+FUSED EXPORT int64_t train_states_backward(
+    const states_t *s, const tables_t *t, float *projection, float *context, const decisions_t *d) {
     const int64_t width = s->width;
     memset(context, 0, (size_t)(s->nodes * width) * sizeof *context);
     for (int64_t q = 0; q < s->inner; q++)

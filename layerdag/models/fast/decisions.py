@@ -93,7 +93,7 @@ def readout_chain(
     if dtype is None:
         return None
     return ReadoutChain(
-        [each.norm.weight for each in readouts],
+        [each.norm for each in readouts],
         [each.project.weight for each in readouts],
         [each.project.bias for each in readouts],
         [cast(SumEmbedding, each).weight for each in embeddings],
@@ -346,10 +346,14 @@ def layer_size_loss(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
 ) -> Float[Tensor, ""]:
     """Return -log p of each layer's size, and of size 0 after the last layer, summed."""
-    logits_RK = heads.size_logits(
-        gather_rows(encoded_TD, targets.size_token_R), targets.opens_graph_R
-    )
-    return _code_loss(logits_RK, targets.chosen.size_R) + targets.chosen.inside_3[2]
+    state_RD = gather_rows(encoded_TD, targets.size_token_R)
+    size_R, first_R = targets.chosen.size_R, targets.opens_graph_R
+    chain = readout_chain([heads.size_readout], [], state_RD)
+    if chain is None:
+        loss = _code_loss(heads.size_logits(state_RD, first_R), size_R)
+    else:
+        loss = chain.loss(state_RD, size_R[:, None], without_first_R=first_R)
+    return loss + targets.chosen.inside_3[2]
 
 
 def end_loss(
@@ -511,7 +515,7 @@ def _readout_loss(
     chain = readout_chain([readout], [], state_ND)
     if chain is None:
         return _code_loss(readout(state_ND), code_N)
-    return chain.loss(state_ND, code_N[:, None], code_N[:, None])
+    return chain.loss(state_ND, code_N[:, None])
 
 
 def _code_loss(logits_NK: Float[Tensor, "N K"], code_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:
