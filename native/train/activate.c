@@ -117,14 +117,15 @@ INLINE void backward(
  * Returns 0, or -1 without memory. */
 FUSED EXPORT int64_t train_activate(const activation_t *a, int64_t rows, int64_t all, const matrix_t *x,
     const matrix_t *out, const matrix_t *slope) {
-    const int64_t width = a->width;
+    const activation_t own = *a; /* which no store can change */
+    const int64_t width = own.width;
     float *row = malloc((size_t)(2 * width) * sizeof *row);
     if (!row) return -1;
     for (int64_t r = 0; r < rows; r++) {
         load(*x, r * width, width, row);
-        forward(a, row, row, row + width);
+        forward(&own, row, row, row + width);
         store(*out, r * width, width, row);
-        if (a->gelu) store(*slope, r * width, width, row + width);
+        if (own.gelu) store(*slope, r * width, width, row + width);
     }
     clear(*out, rows * width, (all - rows) * width);
     free(row);
@@ -135,14 +136,15 @@ FUSED EXPORT int64_t train_activate(const activation_t *a, int64_t rows, int64_t
  * normalization's parameters. Returns 0, or -1 without memory. */
 FUSED EXPORT int64_t train_activate_backward(const activation_t *a, int64_t rows, const matrix_t *x,
     const matrix_t *slope, const matrix_t *gradient, const matrix_t *out, float *of_weight, float *of_bias) {
-    const int64_t width = a->width;
+    const activation_t own = *a;
+    const int64_t width = own.width;
     float *row = malloc((size_t)(3 * width) * sizeof *row), *d = row + width, *s = row + 2 * width;
     if (!row) return -1;
     for (int64_t r = 0; r < rows; r++) {
         load(*x, r * width, width, row);
         load(*gradient, r * width, width, d);
-        if (a->gelu) load(*slope, r * width, width, s);
-        backward(a, row, s, d, (sums_t){of_weight, of_bias});
+        if (own.gelu) load(*slope, r * width, width, s);
+        backward(&own, row, s, d, (sums_t){of_weight, of_bias});
         store(*out, r * width, width, d);
     }
     free(row);
