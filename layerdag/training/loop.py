@@ -50,7 +50,7 @@ from layerdag.training.optimizer import (
     learning_rate_factor,
     parameter_groups,
 )
-from layerdag.training.parts import parts_of
+from layerdag.training.parts import parts_of, threads_for
 from layerdag.training.recorded_steps import Recorder, record_cuda_graph
 from layerdag.training.run import (
     Callback,
@@ -294,6 +294,7 @@ class _Trainer:
         if run.start is not None:
             self.model.load_state_dict(dict(run.start.weights))
         world.same_weights(self.model)
+        self.num_parameters = sum(p.numel() for p in self.model.parameters())
         self.groups = parameter_groups(self.model)
         self.optimizer = Optimizer(self.model, self.groups, settings, world)
         self.ema = ExponentialMovingAverage(self.model, settings.ema_decay)
@@ -386,8 +387,9 @@ class _Trainer:
         settings = self.settings
         factor = learning_rate_factor(settings.lr_schedule, self.step, progress)
         rate = settings.optimizer.learning_rate * factor
-        stop, total = self.optimizer.step(rate, flags, self.step)
-        self.ema.update()
+        with threads_for(self.num_parameters):
+            stop, total = self.optimizer.step(rate, flags, self.step)
+            self.ema.update()
         self.step += 1
         return stop > 0, total / self.world.size
 

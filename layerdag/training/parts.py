@@ -7,6 +7,7 @@ noise of its own, and one thread computes the same parts one after the other.
 Shape letters: G graphs.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
@@ -41,6 +42,23 @@ def parts_of(batch: DAGBatch) -> list[DAGBatch]:
         parts[smallest].append(graph)
         nodes[smallest] += int(sizes_G[graph])
     return [take_graphs(batch, torch.tensor(sorted(part))) for part in parts]
+
+
+_NUMBERS_FOR_THREADS = 1 << 23
+
+
+@contextlib.contextmanager
+def threads_for(numbers: int) -> Iterator[None]:
+    """Let an operator inside the block use one thread where tensors have few numbers in all.
+
+    Waking another thread for each of a hundred small tensors takes longer than the work.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if numbers < _NUMBERS_FOR_THREADS else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class SideBySide:

@@ -19,7 +19,7 @@ from layerdag.training.batches import ProcessGroup
 from layerdag.training.checkpoint import load_checkpoint
 from layerdag.training.loop import train
 from layerdag.training.optimizer import Optimizer, parameter_groups
-from layerdag.training.parts import SideBySide, parts_of
+from layerdag.training.parts import SideBySide, parts_of, threads_for
 from layerdag.training.run import LearningRateSchedule, TrainingRun, TrainSettings
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1)
@@ -166,3 +166,16 @@ def test_an_error_in_a_thread_is_raised(two_threads):
     assert list(side_by_side.map(failing, [1, 2, 4])) == [1.0, 0.5, 0.25]
     with pytest.raises(ZeroDivisionError):
         list(side_by_side.map(failing, [1, 0]))
+
+
+@pytest.mark.parametrize(("numbers", "inside"), [(1000, 1), (1 << 24, 3)])
+def test_few_numbers_get_one_thread(numbers, inside):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(KeyError), threads_for(numbers):
+            assert torch.get_num_threads() == inside
+            raise KeyError
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
