@@ -170,12 +170,7 @@ def test_an_error_in_a_thread_is_raised(two_threads):
 
 @pytest.mark.parametrize(("numbers", "inside"), [(1000, 1), (1 << 24, 3)])
 def test_few_numbers_get_one_thread(numbers, inside):
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with pytest.raises(KeyError), threads_for(numbers):
+    with using(3):
+        with threads_for(numbers):
             assert torch.get_num_threads() == inside
-            raise KeyError
         assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
