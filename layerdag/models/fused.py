@@ -40,6 +40,9 @@ _ARGUMENTS = {
 }
 """Arguments of each kernel: pointers and integers."""
 
+_NO_SUCH_CODE = -2  # train.h
+_EPSILON = 1e-5  # of normalizations, also in activate.c
+
 
 class Matrix(ctypes.Structure):
     """A matrix without gaps, of bfloat16 where ``low`` says so, else of single precision."""
@@ -70,16 +73,23 @@ def run_kernel(name: str, *arguments: Any) -> None:
     """Call a kernel of ``native/train``; tensors are given by their addresses.
 
     Raises:
+        IndexError: If a code is none of those that the model has.
         LayerdagError: Without memory for a few rows.
     """
     values = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
-    if getattr(_kernels(), f"train_{name}")(*values):
+    status = getattr(_kernels(), f"train_{name}")(*values)
+    if status == _NO_SUCH_CODE:
+        raise IndexError("A code of a training batch is none of those that the model has.")
+    if status:
         raise LayerdagError("There is no memory left for a training step; use smaller batches.")
 
 
 def matrix(x: Tensor | None) -> Any:
     """Return what kernels take for a matrix of single precision or bfloat16 without gaps."""
-    return None if x is None else ctypes.byref(Matrix(x.data_ptr(), x.dtype == torch.bfloat16))
+    if x is None:
+        return None
+    assert x.dtype in (torch.float32, torch.bfloat16)
+    return ctypes.byref(Matrix(x.data_ptr(), x.dtype == torch.bfloat16))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +115,20 @@ class Activation:
         """Return activated rows, with rows of zeros behind them, and the slopes of GELU."""
         hidden_RK = x_RK.new_empty((rows, x_RK.shape[1]), dtype=dtype)
         slope_RK = x_RK.new_empty(x_RK.shape, dtype=dtype) if self.gelu else None
-        structure = ctypes.byref(self.structure(x_RK.shape[1]))
+        norm = self.norm
+        of_norm = (None, None) if norm is None else (norm.weight, norm.bias)
+        structure = ctypes.byref(self.structure(x_RK.shape[1], *of_norm))
         found = matrix(hidden_RK), matrix(slope_RK)
         run_kernel("activate", structure, x_RK.shape[0], rows, matrix(x_RK), *found)
         return hidden_RK, slope_RK
 
-    def structure(self, width: int) -> ctypes.Structure:
-        """Return what kernels take for it."""
-        norm = self.norm
-        weight = None if norm is None else norm.weight.data_ptr()
-        bias = None if norm is None or norm.bias is None else norm.bias.data_ptr()
-        return _Activation(width, self.gelu, weight, bias)
+    def structure(
+        self, width: int, weight_K: Tensor | None, bias_K: Tensor | None
+    ) -> ctypes.Structure:
+        """Return what kernels take for it with these parameters of the normalization."""
+        assert self.norm is None or (weight_K is not None and self.norm.eps == _EPSILON)
+        addresses = (None if x is None else x.data_ptr() for x in (weight_K, bias_K))
+        return _Activation(width, self.gelu, *addresses)
 
 
 def activated_linear(
@@ -194,7 +207,8 @@ class _ActivatedProduct(torch.autograd.Function):
                 of_norm_bias = None if norm_bias_K is None else torch.zeros_like(norm_bias_K)
                 run_kernel(
                     "activate_backward",
-                    ctypes.byref(ctx.activation.structure(x_RK.shape[1])),
+                    # The module may have other parameters by now (torch.func.functional_call).
+                    ctypes.byref(ctx.activation.structure(x_RK.shape[1], norm_K, norm_bias_K)),
                     x_RK.shape[0],
                     matrix(x_RK),
                     matrix(slope_RK),
@@ -227,6 +241,9 @@ def rounded_size(size: int) -> int:
     return -(-size // step) * step
 
 
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
 def product_dtype(x: Tensor, *modules: nn.Module | None) -> torch.dtype | None:
     """Return the precision of products with ``x`` where these modules can be fused, else None.
 
@@ -245,7 +262,7 @@ def product_dtype(x: Tensor, *modules: nn.Module | None) -> torch.dtype | None:
         and (low or x.dtype == torch.float32)
         and (not low or torch.get_autocast_dtype("cpu") == torch.bfloat16)
         and all(p.dtype == torch.float32 for module in given for p in module.parameters())
-        and not any(module._forward_hooks or module._forward_pre_hooks for module in given)
+        and not any(getattr(module, hooks) for module in given for hooks in _HOOKS)
     )
     if not fits:
         return None

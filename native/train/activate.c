@@ -134,7 +134,7 @@ FUSED EXPORT int64_t train_activate_backward(const activation_t *a, int64_t rows
     return 0;
 }
 
-/* Kept in step with _Chain in fused.py: readouts of one state after the other, each of which but the
+/* Kept in step with _Chain in fused_losses.py: readouts of one state after the other, each of which but the
  * last may add an embedding of what it read out. */
 typedef struct {
     int64_t width, readouts, embedded;
@@ -142,7 +142,18 @@ typedef struct {
     const float *const *table;  /* of each embedding */
     const int64_t *code;        /* (rows, columns): what was read out */
     int64_t columns;
+    const int64_t *codes; /* of each embedding */
 } chain_t;
+
+/* Whether all codes that are embedded exist. */
+static int codes_exist(const chain_t *c, int64_t rows) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t a = 0; a < c->embedded; a++) {
+            const int64_t code = c->code[r * c->columns + a];
+            if (code < 0 || code >= c->codes[a]) return 0;
+        }
+    return 1;
+}
 
 INLINE void add_to(float *to, const float *row, int64_t width) {
     for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += *(const eight_t *)(row + i);
@@ -155,10 +166,11 @@ INLINE void next_state(const chain_t *c, int64_t row, int64_t readout, float *st
 }
 
 /* Activate the states of all readouts: (readouts, all, width) from the first states, (rows, width).
- * Returns 0, or -1 without memory. */
+ * Returns 0, -1 without memory, or NO_SUCH_CODE. */
 FUSED EXPORT int64_t train_chain(const chain_t *c, int64_t rows, int64_t all, const float *first,
     const matrix_t *out, const matrix_t *slope) {
     const int64_t width = c->width;
+    if (!codes_exist(c, rows)) return NO_SUCH_CODE;
     float *state = malloc((size_t)(3 * width) * sizeof *state), *row = state + width;
     if (!state) return -1;
     for (int64_t r = 0; r < rows; r++) {

@@ -4,7 +4,7 @@
 
 #include "train.h"
 
-/* Kept in step with _Candidates in fused.py. A pair is a decision and a candidate: tokens, then blocks. */
+/* Kept in step with _Candidates in fused_losses.py. A pair is a decision and a candidate: tokens, then blocks. */
 typedef struct {
     int64_t tokens, blocks; /* pairs */
     const int64_t *token_decision, *token, *token_code; /* four codes of each pair */

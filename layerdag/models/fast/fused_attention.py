@@ -73,7 +73,7 @@ class Reads:
                 parent_E,
                 child_E,
                 in_degree_T,
-                slope_H,
+                slope_H.float(),
             )
         ]
         of_blocks, of_edges = self._kept[:6], self._kept[6:]
@@ -104,7 +104,6 @@ class Reads:
 
     def empty(self, like: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return room for queries, keys and values of first and of later blocks."""
-        d = self.head_width
         found = []
         for blocks, queries, seen in self.shapes:
             query, key, value = (

@@ -27,6 +27,7 @@ class _Chain(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("width", "readouts", "embedded")),
         *((name, ctypes.c_void_p) for name in ("weight", "table", "code")),
         ("columns", ctypes.c_int64),
+        ("codes", ctypes.c_void_p),
     )
 
 
@@ -79,8 +80,10 @@ class ReadoutChain:
             without_first_R: Where code 0 of the first readout is excluded.
         """
         parameters = (*self.norm_AD, *self.map_AKD, *self.bias_AK, *self.table_VD)
+        chosen_RA, code_RA = chosen_RA.long(), code_RA.long().contiguous()
+        first_R = None if without_first_R is None else without_first_R.contiguous()
         loss: Tensor = _ChainLoss.apply(
-            state_RD.contiguous(), self, chosen_RA, code_RA, without_first_R, *parameters
+            state_RD.float().contiguous(), self, chosen_RA, code_RA, first_R, *parameters
         )
         return loss
 
@@ -99,6 +102,8 @@ class _ChainLoss(torch.autograd.Function):
         (rows, width), dtype = state_RD.shape, chain.dtype
         padded, readouts = product_rows(rows, dtype), len(chain.map_AKD)
         norms, tables = _addresses(chain.norm_AD), _addresses(chain.table_VD)
+        codes_of = [len(table) for table in chain.table_VD]
+        table_codes = (ctypes.c_int64 * len(codes_of))(*codes_of)
         structure = ctypes.byref(
             _Chain(
                 width,
@@ -108,6 +113,7 @@ class _ChainLoss(torch.autograd.Function):
                 ctypes.addressof(tables),
                 code_RA.data_ptr(),
                 code_RA.stride(0),
+                ctypes.addressof(table_codes),
             )
         )
         hidden_ARD = torch.empty((readouts, padded, width), dtype=dtype)
@@ -117,7 +123,8 @@ class _ChainLoss(torch.autograd.Function):
         )
         low_KD = torch.cat(list(chain.map_AKD)).to(dtype)
         low_K = torch.cat(list(chain.bias_AK)).to(dtype)
-        of_low_KD, of_bias_K = torch.empty_like(low_KD), torch.zeros(low_K.shape)
+        of_low_KD = torch.empty_like(low_KD)
+        of_bias_K = torch.zeros(low_K.shape, dtype=torch.float32)
         of_hidden_ARD, loss = torch.empty_like(hidden_ARD), ctypes.c_double()
         sizes, first = [len(each) for each in chain.bias_AK], 0
         for a, codes in enumerate(sizes):
@@ -139,9 +146,8 @@ class _ChainLoss(torch.autograd.Function):
             torch.mm(logits_RK, low_KD[own], out=of_hidden_ARD[a])
             torch.mm(logits_RK.T, hidden_RD, out=of_low_KD[own])
         of_state_RD = torch.empty_like(state_RD)
-        of_norm_AD = torch.zeros(readouts, width)
-        codes_of = [len(table) for table in chain.table_VD]
-        of_table_VD = torch.zeros(sum(codes_of), width)
+        of_norm_AD = torch.zeros(readouts, width, dtype=torch.float32)
+        of_table_VD = torch.zeros(sum(codes_of), width, dtype=torch.float32)
         split_norms, split_tables = list(of_norm_AD), list(of_table_VD.split(codes_of))
         run_kernel(
             "chain_backward",
@@ -215,7 +221,7 @@ class _PointerLoss(torch.autograd.Function):
             candidates.block_codes_P,
             candidates.softmax_P,
             candidates.chosen_G,
-            candidates.padding_G,
+            candidates.padding_G.float(),
         )
         assert all(each.is_contiguous() for each in indices)
         structure = _Candidates(
