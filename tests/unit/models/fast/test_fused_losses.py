@@ -418,9 +418,9 @@ def test_the_first_code_can_be_excluded_row_by_row(generator):
 
 
 def test_codes_and_states_may_have_gaps_and_other_types(generator):
-    chain = Chain.drawn([5, 4], 1)
+    chain = Chain.drawn([5, 4, 3], 2)
     state_RD = torch.randn(6, 16, generator=generator)
-    code_RA = chosen_of(6, [5, 4], generator)
+    code_RA = chosen_of(6, [5, 4, 3], generator)
     wanted = chain.fused().loss(state_RD, code_RA, code_RA)
     apart_RA = torch.stack([code_RA, code_RA + 1], dim=-1)[..., 0]
     for codes in (code_RA.T.contiguous().T, apart_RA, code_RA.int()):
