@@ -73,13 +73,13 @@ def run_kernel(name: str, *arguments: Any) -> None:
     """Call a kernel of ``native/train``; tensors are given by their addresses.
 
     Raises:
-        IndexError: If a code is none of those that the model has.
+        IndexError: If what was chosen is nothing that can be chosen.
         LayerdagError: Without memory for a few rows.
     """
     values = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
     status = getattr(_kernels(), f"train_{name}")(*values)
     if status == _NO_SUCH_CODE:
-        raise IndexError("A code of a training batch is none of those that the model has.")
+        raise IndexError("A training batch has a code or a parent that cannot be chosen.")
     if status:
         raise LayerdagError("There is no memory left for a training step; use smaller batches.")
 

@@ -456,7 +456,7 @@ def test_codes_that_the_model_does_not_have_are_refused(row, column, code, gener
     wrong_RA = code_RA.clone()
     wrong_RA[row, column] = code
     for chosen_RA, embedded_RA in ((wrong_RA, code_RA), (code_RA, wrong_RA)):
-        with pytest.raises(IndexError, match="none of those that the model has"):
+        with pytest.raises(IndexError, match="cannot be chosen"):
             chain.fused().loss(state_RD, chosen_RA, embedded_RA)
 
 
@@ -565,6 +565,23 @@ def test_softmaxes_that_only_pad_a_batch_may_be_empty():
     torch.testing.assert_close(pairs.fused(), other.fused())
     found = (torch.autograd.grad(each.fused(), each.leaves) for each in (pairs, other))
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+def test_parents_that_are_no_candidates_are_refused(wrong):
+    pairs = Pairs.drawn(5)
+    pairs.candidates.chosen_G[0] = wrong
+    with pytest.raises(IndexError, match="cannot be chosen"):
+        pairs.fused()
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_a_parent_that_a_node_has_twice_is_refused(gradients):
+    edges_2E = torch.tensor([[0, 0, 0], [1, 1, 2]])
+    dag = DAG.build(torch.zeros(3, 3, dtype=torch.int64), edges_2E)
+    model = Case().model()
+    with torch.set_grad_enabled(gradients), pytest.raises((IndexError, RuntimeError)):
+        model.losses(unconditional([dag]), torch.Generator())
 
 
 @pytest.mark.parametrize("leaf", [0, 1, 2])
