@@ -30,9 +30,7 @@ typedef int32_t eight_int_t __attribute__((vector_size(32)));
 /* Part of each function that it is called in, with the instructions of that. */
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE float sum_of(eight_t x) {
-    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
-}
+INLINE float sum_of(eight_t x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
 
 /* The smaller of each number and `most`; NaN stays NaN. */
 INLINE eight_t not_above(eight_t x, float most) {

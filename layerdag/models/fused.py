@@ -6,7 +6,8 @@ products there are five. What lies between is one call into C here (``native/tra
 backward. Elsewhere (other devices and precisions, evaluation, modules with hooks) it is what
 PyTorch's modules compute.
 
-Shape letters: D width of a row, K width of an input, R rows.
+Shape letters: D width of a row, F columns of codes, K width of an input, R rows, V codes of all
+columns.
 """
 
 import ctypes
@@ -15,7 +16,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
@@ -27,10 +28,14 @@ _TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
 _ARGUMENTS = {
     "activate": "piippp",
     "activate_backward": "pipppppp",
-    "chain": "piippp",
-    "chain_backward": "piipppppp",
     "cross_entropy": "iiippippp",
     "pointer": "pppppppp",
+    "embed": "iiiipppp",
+    "embed_backward": "iiipppp",
+    "messages": "pppp",
+    "messages_backward": "pppp",
+    "states": "ppppp",
+    "states_backward": "ppppp",
     "windows": "pppp",
     "attend": "pip",
     "attend_backward": "iipp",
@@ -115,20 +120,69 @@ class Activation:
         """Return activated rows, with rows of zeros behind them, and the slopes of GELU."""
         hidden_RK = x_RK.new_empty((rows, x_RK.shape[1]), dtype=dtype)
         slope_RK = x_RK.new_empty(x_RK.shape, dtype=dtype) if self.gelu else None
-        norm = self.norm
-        of_norm = (None, None) if norm is None else (norm.weight, norm.bias)
-        structure = ctypes.byref(self.structure(x_RK.shape[1], *of_norm))
+        structure = ctypes.byref(self.structure(x_RK.shape[1], *self.parameters))
         found = matrix(hidden_RK), matrix(slope_RK)
         run_kernel("activate", structure, x_RK.shape[0], rows, matrix(x_RK), *found)
         return hidden_RK, slope_RK
 
-    def structure(
-        self, width: int, weight_K: Tensor | None, bias_K: Tensor | None
-    ) -> ctypes.Structure:
-        """Return what kernels take for it with these parameters of the normalization."""
-        assert self.norm is None or (weight_K is not None and self.norm.eps == _EPSILON)
-        addresses = (None if x is None else x.data_ptr() for x in (weight_K, bias_K))
+    def fused_backward(
+        self,
+        x_RK: Float[Tensor, "R K"],
+        slope_RK: Float[Tensor, "R K"] | None,
+        gradient_RK: Float[Tensor, "_ K"],
+        *parameters: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return the gradients of the rows and of ``parameters`` from those of what they became.
+
+        These are given, for the module may have others by now (``torch.func.functional_call``).
+        """
+        of_x = torch.empty_like(x_RK)
+        of_parameters = [None if p is None else torch.zeros_like(p) for p in parameters]
+        run_kernel(
+            "activate_backward",
+            ctypes.byref(self.structure(x_RK.shape[1], *parameters)),
+            x_RK.shape[0],
+            *map(matrix, (x_RK, slope_RK, gradient_RK, of_x)),
+            *of_parameters,
+        )
+        return of_x, of_parameters[0], of_parameters[1]
+
+    @property
+    def parameters(self) -> tuple[Tensor | None, Tensor | None]:
+        """Weight and bias of the normalization."""
+        return (None, None) if self.norm is None else (self.norm.weight, self.norm.bias)
+
+    def structure(self, width: int, *parameters: Tensor | None) -> ctypes.Structure:
+        """Return what kernels take for it with these ``parameters``."""
+        assert self.norm is None or (parameters[0] is not None and self.norm.eps == _EPSILON)
+        addresses = (None if p is None else p.data_ptr() for p in parameters)
         return _Activation(width, self.gelu, *addresses)
+
+
+def activated(activation: Activation, x_RK: Float[Tensor, "R K"]) -> Float[Tensor, "R K"]:
+    """Return ``activation(x_RK)``."""
+    if product_dtype(x_RK, activation.norm) != x_RK.dtype:
+        return activation(x_RK)
+    out_RK: Tensor = _Activated.apply(activation, x_RK.contiguous(), *activation.parameters)
+    return out_RK
+
+
+class _Activated(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, activation: Activation, x_RK: Tensor, *parameters: Tensor | None
+    ) -> Tensor:
+        hidden_RK, slope_RK = activation.fused(x_RK, x_RK.shape[0], x_RK.dtype)
+        ctx.activation = activation
+        ctx.save_for_backward(x_RK, slope_RK, *parameters)
+        return hidden_RK
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_RK: Tensor) -> tuple[Tensor | None, ...]:
+        x_RK, slope_RK, *parameters = ctx.saved_tensors
+        given = x_RK, slope_RK, gradient_RK.contiguous(), *parameters
+        return (None, *ctx.activation.fused_backward(*given))
 
 
 def activated_linear(
@@ -151,8 +205,7 @@ def activated_product(
 ) -> Float[Tensor, "*shape D"]:
     """Return the same for a map by its weights, in the precision ``dtype``."""
     x_RK = x if x.dim() == 2 else x.flatten(0, -2)
-    norm = None if activation is None else activation.norm
-    of_norm = (None, None) if norm is None else (norm.weight, norm.bias)
+    of_norm = (None, None) if activation is None else activation.parameters
     out_RD: Tensor = _ActivatedProduct.apply(
         activation, dtype, x_RK.contiguous(), *of_norm, weight_DK, bias_D
     )
@@ -202,22 +255,95 @@ class _ActivatedProduct(torch.autograd.Function):
             if ctx.activation is None:
                 of_x = of_hidden_RK[: x_RK.shape[0]].to(x_RK.dtype)
             else:
-                of_x = torch.empty_like(x_RK)
-                of_norm = None if norm_K is None else torch.zeros_like(norm_K)
-                of_norm_bias = None if norm_bias_K is None else torch.zeros_like(norm_bias_K)
-                run_kernel(
-                    "activate_backward",
-                    # The module may have other parameters by now (torch.func.functional_call).
-                    ctypes.byref(ctx.activation.structure(x_RK.shape[1], norm_K, norm_bias_K)),
-                    x_RK.shape[0],
-                    matrix(x_RK),
-                    matrix(slope_RK),
-                    matrix(of_hidden_RK),
-                    matrix(of_x),
-                    of_norm,
-                    of_norm_bias,
+                of_x, of_norm, of_norm_bias = ctx.activation.fused_backward(
+                    x_RK, slope_RK, of_hidden_RK, norm_K, norm_bias_K
                 )
         return None, None, of_x, of_norm, of_norm_bias, of_weight, of_bias
+
+
+def embedding_sum(
+    code_RF: Int[Tensor, "R F"], offset_F: Int[Tensor, " F"], table_VD: Float[Tensor, "V D"]
+) -> Float[Tensor, "R D"]:
+    """Return the sum of the embeddings of each row's codes.
+
+    Args:
+        code_RF: Codes.
+        offset_F: First row of each column's codes in the table.
+        table_VD: Embeddings of all columns' codes.
+    """
+    out_RD: Tensor = _EmbeddingSum.apply(code_RF.long().contiguous(), offset_F, table_VD)
+    return out_RD
+
+
+class _EmbeddingSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, code_RF: Tensor, offset_F: Tensor, table_VD: Tensor) -> Tensor:
+        ctx.codes, ctx.rows = (*code_RF.shape, table_VD.shape[1], code_RF, offset_F), len(table_VD)
+        out_RD = table_VD.new_empty(code_RF.shape[0], table_VD.shape[1])
+        run_kernel("embed", ctx.rows, *ctx.codes, table_VD, out_RD)
+        return out_RD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_RD: Tensor) -> tuple[None, None, Tensor]:
+        of_table_VD = gradient_RD.new_zeros(ctx.rows, gradient_RD.shape[1])
+        run_kernel("embed_backward", *ctx.codes, gradient_RD.contiguous(), of_table_VD)
+        return None, None, of_table_VD
+
+
+class _Edges(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("nodes", "edges", "width", "kinds")),
+        *((name, ctypes.c_void_p) for name in ("source", "target", "kind")),
+    )
+
+
+def message_sum(
+    maps_R3D: Float[Tensor, "R _"],
+    edge_index_2V: Int[Tensor, "2 V"],
+    edge_kind_V: Int[Tensor, " V"],
+    kinds: Float[Tensor, "_ _"] | None,
+) -> Float[Tensor, "R D"]:
+    """Return the sum of what each row gets along and against the edges, and of its own part.
+
+    Args:
+        maps_R3D: Own part, what is sent along edges and what is sent against them, side by side.
+        edge_index_2V: Sources and targets.
+        edge_kind_V: Kinds of the edges.
+        kinds: Added to what is sent along and against an edge of each kind, side by side; None for
+            nothing.
+    """
+    out_RD: Tensor = _MessageSum.apply(
+        edge_index_2V.contiguous(), edge_kind_V.long().contiguous(), maps_R3D.contiguous(), kinds
+    )
+    return out_RD
+
+
+class _MessageSum(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, index_2V: Tensor, kind_V: Tensor, maps_R3D: Tensor, kinds: Tensor | None
+    ) -> Tensor:
+        rows, width = maps_R3D.shape[0], maps_R3D.shape[1] // 3
+        ends = index_2V[0].data_ptr(), index_2V[1].data_ptr()
+        kind, count = (None, 0) if kinds is None else (kind_V.data_ptr(), len(kinds))
+        ctx.edges, ctx.kept = (
+            _Edges(rows, index_2V.shape[1], width, count, *ends, kind),
+            (index_2V, kind_V),
+        )
+        ctx.kinds = None if kinds is None else kinds.shape
+        out_RD = maps_R3D.new_empty(rows, width)
+        run_kernel("messages", ctypes.byref(ctx.edges), maps_R3D, kinds, out_RD)
+        return out_RD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_RD: Tensor) -> tuple[Tensor | None, ...]:
+        of_maps_R3D = gradient_RD.new_empty(gradient_RD.shape[0], 3 * gradient_RD.shape[1])
+        of_kinds = None if ctx.kinds is None else gradient_RD.new_zeros(ctx.kinds)
+        given = gradient_RD.contiguous()
+        run_kernel("messages_backward", ctypes.byref(ctx.edges), given, of_maps_R3D, of_kinds)
+        return None, None, of_maps_R3D, of_kinds
 
 
 def product_rows(rows: int, dtype: torch.dtype) -> int:

@@ -25,7 +25,14 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag.models.fused import activated_product
+from layerdag.models.fused import (
+    Activation,
+    activated,
+    activated_product,
+    embedding_sum,
+    message_sum,
+    product_dtype,
+)
 
 
 def gather_rows(
@@ -317,6 +324,8 @@ class SumEmbedding(nn.Module):
     def forward(self, codes_RF: Int[Tensor, "R F"]) -> Float[Tensor, "R D"]:
         """Return the summed embeddings."""
         table: Tensor = getattr(self, self.name)
+        if product_dtype(table, self) is not None:
+            return embedding_sum(codes_RF, self.offset_F, table)
         if codes_RF.shape[1] == 1:
             return table.index_select(0, codes_RF[:, 0])
         return nn.functional.embedding_bag(codes_RF + self.offset_F, table, mode="sum")
@@ -355,6 +364,11 @@ class MessagePassingLayer(nn.Module):
         edge_kind_V: Int[Tensor, " V"],
     ) -> Float[Tensor, "R D"]:
         """Return the new rows."""
+        if product_dtype(rows_RD, self, self.kinds) == rows_RD.dtype:
+            kinds = None if self.kinds is None else self.kinds.weight
+            maps_R3D = to_float32(self.maps(rows_RD))
+            total_RD = message_sum(maps_R3D, edge_index_2V, edge_kind_V, kinds)
+            return activated(Activation(self.norm, gelu=True), total_RD)
         source_V, target_V = edge_index_2V
         own_RD, down_RD, up_RD = to_float32(self.maps(rows_RD)).chunk(3, dim=-1)
         down_VD, up_VD = gather_rows(down_RD, source_V), gather_rows(up_RD, target_V)

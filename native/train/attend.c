@@ -9,8 +9,8 @@
  * the block before as well, and the means of all blocks before that. */
 typedef struct {
     int64_t tokens, width, heads, block, blocks;
-    int64_t first, slots; /* first blocks, tokens of each */
-    int64_t later, far;   /* later blocks, means that each has room for */
+    int64_t first, slots;                     /* first blocks, tokens of each */
+    int64_t later, far;                       /* later blocks, means that each has room for */
     const int64_t *first_token, *later_token; /* (first, slots), (later, 2 * block) */
     const int64_t *slot, *block_of;           /* of each token */
     const int64_t *pooled;                    /* (later, far) */
@@ -25,6 +25,9 @@ typedef struct {
 typedef struct {
     matrix_t query, key, value;
 } heads_t;
+
+/* Of one parent in the mean of all; edges that pad a batch may lead to a token without any. */
+INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
 
 INLINE char *number(matrix_t x, int64_t i) { return (char *)x.at + (size_t)i * (x.low ? 2 : 4); }
 
@@ -70,8 +73,8 @@ FUSED EXPORT int64_t train_windows(
     for (int64_t slot = 0; slot < w->first * w->slots + w->later * w->block; slot++) {
         const int64_t in_later = slot - w->first * w->slots, z = in_later / w->block;
         const int64_t token = in_later < 0
-            ? w->first_token[slot]
-            : w->later_token[z * 2 * w->block + w->block + in_later % w->block];
+                                  ? w->first_token[slot]
+                                  : w->later_token[z * 2 * w->block + w->block + in_later % w->block];
         int64_t apart, to = place(w, slot, &apart);
         load(*all, token * 3 * width, width, query);
         for (int64_t i = 0; i < width; i++) query[i] *= w->scale;
@@ -180,12 +183,12 @@ FUSED EXPORT int64_t train_reads(const windows_t *w, const matrix_t *all, const 
     if (!mean) return -1;
     for (int64_t e = 0; e < w->edges; e++)
         add_loaded(mean + w->child[e] * width, *all, w->parent[e] * 3 * width + 2 * width, width,
-            1 / (float)w->in_degree[w->child[e]]);
+            share(w->in_degree[w->child[e]]));
     for (int64_t t = 0; t < w->tokens; t++) {
         int64_t apart, from = place(w, w->slot[t], &apart);
         for (int64_t h = 0; h < w->heads; h++)
-            copy(is_later(w, w->slot[t]) ? *later : *first, from + h * apart, *out,
-                t * 2 * width + h * head, head);
+            copy(is_later(w, w->slot[t]) ? *later : *first, from + h * apart, *out, t * 2 * width + h * head,
+                head);
         store(*out, t * 2 * width + width, width, mean + t * width);
     }
     free(mean);
@@ -219,8 +222,8 @@ FUSED EXPORT int64_t train_windows_backward(const windows_t *w, const matrix_t *
     for (int64_t t = 0; t < w->tokens; t++) {
         int64_t apart, from = place(w, w->slot[t], &apart);
         for (int64_t h = 0; h < w->heads; h++)
-            add_loaded(sum + t * 3 * width + h * head,
-                is_later(w, w->slot[t]) ? later->query : first->query, from + h * apart, head, w->scale);
+            add_loaded(sum + t * 3 * width + h * head, is_later(w, w->slot[t]) ? later->query : first->query,
+                from + h * apart, head, w->scale);
         if (is_later(w, w->slot[t])) continue;
         for (int64_t h = 0; h < w->heads; h++) {
             add_loaded(sum + t * 3 * width + width + h * head, first->key, from + h * apart, head, 1);
@@ -251,7 +254,7 @@ FUSED EXPORT int64_t train_windows_backward(const windows_t *w, const matrix_t *
         }
     for (int64_t e = 0; e < w->edges; e++)
         add_loaded(sum + (w->parent[e] * 3 + 2) * width, *gradient, w->child[e] * 2 * width + width, width,
-            1 / (float)w->in_degree[w->child[e]]);
+            share(w->in_degree[w->child[e]]));
     store(*out, 0, w->tokens * 3 * width, sum);
     free(sum);
     return 0;

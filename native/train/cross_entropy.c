@@ -11,9 +11,8 @@ enum { NOT_A_TARGET = -100 }; /* targets.py */
  * to `all`, have zeros. Where `without_first` says so, the first code is excluded.
  *
  * Args: codes chosen, a number of columns apart. Returns 0, -1 without memory, or NO_SUCH_CODE. */
-FUSED EXPORT int64_t train_cross_entropy(int64_t rows, int64_t all, int64_t codes,
-    const matrix_t *logits, const int64_t *chosen, int64_t columns, const uint8_t *without_first,
-    float *sum, double *loss) {
+FUSED EXPORT int64_t train_cross_entropy(int64_t rows, int64_t all, int64_t codes, const matrix_t *logits,
+    const int64_t *chosen, int64_t columns, const uint8_t *without_first, float *sum, double *loss) {
     const int64_t room = (codes + 7) / 8 * 8;
     float *row = malloc((size_t)room * sizeof *row);
     if (!row) return -1;

@@ -6,7 +6,7 @@
 
 /* Kept in step with _Candidates in fused_losses.py. A pair is a decision and a candidate: tokens, then blocks. */
 typedef struct {
-    int64_t tokens, blocks; /* pairs */
+    int64_t tokens, blocks;                             /* pairs */
     const int64_t *token_decision, *token, *token_code; /* four codes of each pair */
     const int64_t *block_decision, *block, *block_code;
     const int64_t *softmax, *chosen; /* of each pair; pair chosen in each softmax */
@@ -55,7 +55,7 @@ FUSED EXPORT int64_t train_pointer(const candidates_t *c, const float *projectio
     for (int64_t b = 0; b < c->blocks; b++) {
         const float *from = projection + c->block_decision[b] * c->columns;
         score[c->tokens + b] = score_of(from + width, block_key + c->block[b] * width, width) * c->scale +
-            from[first_block_code + c->block_code[b]];
+                               from[first_block_code + c->block_code[b]];
     }
     for (int64_t p = 0; p < pairs; p++) {
         float *most = top + c->softmax[p];

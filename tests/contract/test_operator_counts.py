@@ -22,9 +22,9 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.run import TrainSettings
 
-TRAINING_STEP = {"operators": 1745, "kernels": 1060, "waits": 0.5, "host": 355}
-"""Of the model of the checkpoint ``pretrained``, in single precision: 1,739, 1,056, 0.4 (the loss
-is read once in some steps) and 350 where this was written. "host" are those that make a batch.
+TRAINING_STEP = {"operators": 1125, "kernels": 792, "waits": 0.5, "host": 355}
+"""Of the model of the checkpoint ``pretrained``, in single precision: 1,118, 786, 0.4 (the loss is
+read once in some steps) and 348 where this was written. "host" are those that make a batch.
 On a GPU a step is recorded and is then one launch (tests/integration/test_gpu.py)."""
 
 SAMPLING_POSITION = {"operators": 105, "kernels": 68, "waits": 1.5, "host": 0}

@@ -35,6 +35,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.config import HeadsConfig
 from layerdag.models.fast.encoder import block_sum
 from layerdag.models.fast.fused_losses import ReadoutChain, pointer_loss
+from layerdag.models.fast.fused_states import DecisionStates, StateTables
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
     STUB_CODES,
@@ -92,7 +93,7 @@ def readout_chain(
     if dtype is None or not readouts:
         return None
     return ReadoutChain(
-        [each.norm.weight for each in readouts],
+        [each.norm for each in readouts],
         [each.project.weight for each in readouts],
         [each.project.bias for each in readouts],
         [cast(SumEmbedding, each).weight for each in embeddings],
@@ -298,6 +299,31 @@ class Heads(nn.Module):
         embedded_ND: Tensor = self.other_embeddings[index](code_N[:, None])
         return state_ND + embedded_ND
 
+    def fused_states(
+        self, encoded_TD: Float[Tensor, "T D"], targets: Targets
+    ) -> tuple[DecisionStates, Float[Tensor, "T d"]] | None:
+        """Return the states of all decisions and the keys of tokens, where they are fused."""
+        maps = (self.context, self.first_parent, self.last_parent, self.all_parents)
+        tables = (
+            self.slot,
+            self.first_stub,
+            self.kind_embedding,
+            self.open_embedding,
+            self.degree_embedding,
+        )
+        key = self.pointer.key
+        dtype = product_dtype(encoded_TD, *maps, key, *tables)
+        if dtype is None or self.chosen_parents is not None:
+            return None
+        weight_KD = torch.cat([each.weight for each in (*maps, key)])
+        bias_K = F.pad(self.context.bias, (0, weight_KD.shape[0] - self.context.out_features))
+        projection_TK = activated_product(None, weight_KD, bias_K, encoded_TD, dtype).float()
+        slot_VD, stub_VD, kind_VD, open_VD, degree_VD = (each.weight for each in tables)
+        offset_3 = self.slot.offset_F
+        sums = StateTables(slot_VD, offset_3, stub_VD, kind_VD, open_VD, degree_VD)
+        states = sums.states(projection_TK, targets)
+        return states, projection_TK[:, -key.out_features :]
+
     def chain(self, state_ND: Float[Tensor, "N D"]) -> ReadoutChain | None:
         """Return the readouts of further attributes and of out-degrees, where they are fused."""
         plan = [] if self.plan_readout is None else [self.plan_readout]
@@ -320,10 +346,14 @@ def layer_size_loss(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
 ) -> Float[Tensor, ""]:
     """Return -log p of each layer's size, and of size 0 after the last layer, summed."""
-    logits_RK = heads.size_logits(
-        gather_rows(encoded_TD, targets.size_token_R), targets.opens_graph_R
-    )
-    return _code_loss(logits_RK, targets.chosen.size_R) + targets.chosen.inside_3[2]
+    state_RD = gather_rows(encoded_TD, targets.size_token_R)
+    size_R, first_R = targets.chosen.size_R, targets.opens_graph_R
+    chain = readout_chain([heads.size_readout], [], state_RD)
+    if chain is None:
+        loss = _code_loss(heads.size_logits(state_RD, first_R), size_R)
+    else:
+        loss = chain.loss(state_RD, size_R[:, None], without_first_R=first_R)
+    return loss + targets.chosen.inside_3[2]
 
 
 def end_loss(
@@ -339,7 +369,21 @@ def node_and_edge_losses(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return -log p of attributes and out-degrees, and of parents, in-degrees and types, summed."""
-    chosen = targets.chosen
+    chosen, found = targets.chosen, heads.fused_states(encoded_TD, targets)
+    if found is None:
+        states, key_Td = _states(heads, encoded_TD, targets), heads.pointer.key(encoded_TD)
+    else:
+        states, key_Td = found
+    edge = _parent_loss(heads.pointer, targets, key_Td, states.before_ED)
+    edge = edge + _readout_loss(heads.type_readout, states.after_ED, chosen.type_E)
+    edge = edge + _readout_loss(heads.degree_readout, states.inner_qD, chosen.degree_q)
+    node = _readout_loss(heads.kind_readout, states.kind_ND, chosen.attribute_NA[:, 0])
+    node = node + _other_losses(heads, states.other_ND, targets)
+    return node, edge + chosen.inside_3[1]
+
+
+def _states(heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets) -> DecisionStates:
+    """Return the states of all decisions."""
     parent_ED = gather_rows(encoded_TD, targets.parent_E)
     context_ND = heads.context_state(
         gather_rows(encoded_TD, targets.token_N - 1), targets.slot_codes_N3
@@ -360,14 +404,8 @@ def node_and_edge_losses(
     state_ED = torch.where(first_E1, gather_rows(context_ND, targets.node_E), before_ED)
     parents_ND = segment_mean(parent_ED, targets.node_E, targets.in_degree_N)
     other_ND = heads.other_state(degree_ND, targets.degree_code_N, parents_ND)
-
     inner_qD = gather_rows(degree_ND, targets.inner_q)
-    edge = _parent_loss(heads.pointer, targets, heads.pointer.key(encoded_TD), state_ED)
-    edge = edge + _readout_loss(heads.type_readout, after_ED, chosen.type_E)
-    edge = edge + _readout_loss(heads.degree_readout, inner_qD, chosen.degree_q)
-    node = _readout_loss(heads.kind_readout, kind_ND, chosen.attribute_NA[:, 0])
-    node = node + _other_losses(heads, other_ND, targets)
-    return node, edge + chosen.inside_3[1]
+    return DecisionStates(kind_ND, other_ND, after_ED, state_ED, inner_qD)
 
 
 def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> Float[Tensor, "E D"]:
@@ -477,7 +515,7 @@ def _readout_loss(
     chain = readout_chain([readout], [], state_ND)
     if chain is None:
         return _code_loss(readout(state_ND), code_N)
-    return chain.loss(state_ND, code_N[:, None], code_N[:, None])
+    return chain.loss(state_ND, code_N[:, None])
 
 
 def _code_loss(logits_NK: Float[Tensor, "N K"], code_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:

@@ -14,22 +14,12 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from layerdag.models.fast.layout import BLOCK_CODES, TOKEN_CODES
 from layerdag.models.fast.targets import TrainingCandidates
-from layerdag.models.fused import matrix, product_rows, run_kernel
-
-
-class _Chain(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("width", "readouts", "embedded")),
-        *((name, ctypes.c_void_p) for name in ("weight", "table", "code")),
-        ("columns", ctypes.c_int64),
-        ("codes", ctypes.c_void_p),
-    )
-
+from layerdag.models.fused import Activation, matrix, product_rows, run_kernel
 
 _PAIRS = "token_decision token token_code block_decision block block_code softmax chosen padding"
 _SIZES = "softmaxes width columns token_codes block_codes"
@@ -51,14 +41,14 @@ class ReadoutChain:
     """Readouts of one state after the other; an embedding of what was read out may be added.
 
     Attributes:
-        norm_AD: Weights of the readouts' normalizations.
+        norms: The readouts' normalizations, which have no bias.
         map_AKD: Weights of their maps, of K codes each.
         bias_AK: Biases of these.
         table_VD: Embeddings that are added after the first, second, ... readout.
         dtype: Precision of the products.
     """
 
-    norm_AD: Sequence[Float[Tensor, " D"]]
+    norms: Sequence[nn.LayerNorm]
     map_AKD: Sequence[Float[Tensor, "_ D"]]
     bias_AK: Sequence[Float[Tensor, " _"]]
     table_VD: Sequence[Float[Tensor, "_ D"]]
@@ -68,7 +58,7 @@ class ReadoutChain:
         self,
         state_RD: Float[Tensor, "R D"],
         chosen_RA: Int[Tensor, "R A"],
-        code_RA: Int[Tensor, "R _"],
+        code_RA: Int[Tensor, "R _"] | None = None,
         without_first_R: Bool[Tensor, " R"] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the cross entropies of all readouts, summed.
@@ -76,97 +66,78 @@ class ReadoutChain:
         Args:
             state_RD: What the first readout is given.
             chosen_RA: Codes that were chosen; ``NOT_A_TARGET`` for none.
-            code_RA: Codes that are embedded.
+            code_RA: Codes that are embedded, for a chain with embeddings.
             without_first_R: Where code 0 of the first readout is excluded.
         """
-        parameters = (*self.norm_AD, *self.map_AKD, *self.bias_AK, *self.table_VD)
-        chosen_RA, code_RA = chosen_RA.long(), code_RA.long().contiguous()
+        chosen_RA, code_RA = chosen_RA.long(), None if code_RA is None else code_RA.long()
         first_R = None if without_first_R is None else without_first_R.contiguous()
+        norm_AD = [each.weight for each in self.norms]
+        parameters = (*norm_AD, *self.map_AKD, *self.bias_AK, *self.table_VD)
         loss: Tensor = _ChainLoss.apply(
-            state_RD.float().contiguous(), self, chosen_RA, code_RA, first_R, *parameters
+            state_RD.contiguous(), self, chosen_RA, code_RA, first_R, *parameters
         )
         return loss
 
 
 class _ChainLoss(torch.autograd.Function):
+    """The last readout comes first: gradients add up to those of the embeddings before it."""
+
     @staticmethod
     def forward(
         ctx: Any,
         state_RD: Tensor,
         chain: ReadoutChain,
         chosen_RA: Tensor,
-        code_RA: Tensor,
+        code_RA: Tensor | None,
         without_first_R: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
         (rows, width), dtype = state_RD.shape, chain.dtype
-        padded, readouts = product_rows(rows, dtype), len(chain.map_AKD)
-        norms, tables = _addresses(chain.norm_AD), _addresses(chain.table_VD)
-        codes_of = [len(table) for table in chain.table_VD]
-        table_codes = (ctypes.c_int64 * len(codes_of))(*codes_of)
-        structure = ctypes.byref(
-            _Chain(
-                width,
-                readouts,
-                len(tables),
-                ctypes.addressof(norms),
-                ctypes.addressof(tables),
-                code_RA.data_ptr(),
-                code_RA.stride(0),
-                ctypes.addressof(table_codes),
-            )
-        )
-        hidden_ARD = torch.empty((readouts, padded, width), dtype=dtype)
-        slope_ARD = torch.empty_like(hidden_ARD)
-        run_kernel(
-            "chain", structure, rows, padded, state_RD, matrix(hidden_ARD), matrix(slope_ARD)
-        )
-        low_KD = torch.cat(list(chain.map_AKD)).to(dtype)
-        low_K = torch.cat(list(chain.bias_AK)).to(dtype)
-        of_low_KD = torch.empty_like(low_KD)
-        of_bias_K = torch.zeros(low_K.shape, dtype=torch.float32)
-        of_hidden_ARD, loss = torch.empty_like(hidden_ARD), ctypes.c_double()
-        sizes, first = [len(each) for each in chain.bias_AK], 0
-        for a, codes in enumerate(sizes):
-            own = slice(first, first + codes)
-            hidden_RD, first = hidden_ARD[a], first + codes
-            logits_RK = torch.addmm(low_K[own], hidden_RD, low_KD[own].T)
+        padded, loss = product_rows(rows, dtype), ctypes.c_double()
+        codes_AR = () if code_RA is None else code_RA.T.contiguous()
+        for table_VD, code_R in zip(chain.table_VD, codes_AR, strict=False):
+            state_RD = state_RD + table_VD.index_select(0, code_R)
+        sizes = [len(each) for each in chain.bias_AK]
+        low_AKD = torch.cat(list(chain.map_AKD)).to(dtype).split(sizes)
+        low_AK = torch.cat(list(chain.bias_AK)).to(dtype).split(sizes)
+        of_low_KD = state_RD.new_empty((sum(sizes), width), dtype=dtype)
+        of_low_AKD = of_low_KD.split(sizes)
+        of_bias_AK = state_RD.new_zeros(sum(sizes)).split(sizes)
+        of_norm_AD: list[Tensor] = []
+        of_table_VD = [torch.zeros_like(table) for table in chain.table_VD]
+        of_state_RD = torch.zeros_like(state_RD)
+        first_row = torch.zeros(1, dtype=torch.int64)
+        for a in reversed(range(len(sizes))):
+            if a < len(of_table_VD):
+                code_R = codes_AR[a]
+                state_RD = state_RD - chain.table_VD[a].index_select(0, code_R)
+                run_kernel(
+                    "embed_backward",
+                    *(rows, 1, width, code_R, first_row, of_state_RD, of_table_VD[a]),
+                )
+            activation = Activation(chain.norms[a], gelu=True)
+            hidden_RD, slope_RD = activation.fused(state_RD, padded, dtype)
+            logits_RK = torch.addmm(low_AK[a], hidden_RD, low_AKD[a].T)
             run_kernel(
                 "cross_entropy",
-                rows,
-                padded,
-                codes,
-                matrix(logits_RK),
-                chosen_RA[:, a],
-                chosen_RA.stride(0),
-                without_first_R if a == 0 else None,
-                of_bias_K[own],
-                ctypes.byref(loss),
+                *(rows, padded, sizes[a], matrix(logits_RK)),
+                *(chosen_RA[:, a], chosen_RA.stride(0), without_first_R if a == 0 else None),
+                *(of_bias_AK[a], ctypes.byref(loss)),
             )
-            torch.mm(logits_RK, low_KD[own], out=of_hidden_ARD[a])
-            torch.mm(logits_RK.T, hidden_RD, out=of_low_KD[own])
-        of_state_RD = torch.empty_like(state_RD)
-        of_norm_AD = torch.zeros(readouts, width, dtype=torch.float32)
-        of_table_VD = torch.zeros(sum(codes_of), width, dtype=torch.float32)
-        split_norms, split_tables = list(of_norm_AD), list(of_table_VD.split(codes_of))
-        run_kernel(
-            "chain_backward",
-            structure,
-            rows,
-            padded,
-            state_RD,
-            matrix(slope_ARD),
-            matrix(of_hidden_ARD),
-            of_state_RD,
-            _addresses(split_norms),
-            _addresses(split_tables),
-        )
+            torch.mm(logits_RK.T, hidden_RD, out=of_low_AKD[a])
+            of_hidden_RD = logits_RK @ low_AKD[a]
+            found_RD, of_norm_D, _ = activation.fused_backward(
+                state_RD, slope_RD, of_hidden_RD, *activation.parameters
+            )
+            of_state_RD += found_RD
+            assert of_norm_D is not None
+            of_norm_AD.insert(0, of_norm_D)
         ctx.gradients = (
             of_state_RD,
-            *split_norms,
+            *of_norm_AD,
             *of_low_KD.float().split(sizes),
-            *of_bias_K.split(sizes),
-            *split_tables,
+            *of_bias_AK,
+            *of_table_VD,
         )
         return torch.tensor(loss.value, dtype=torch.float32)
 
@@ -175,10 +146,6 @@ class _ChainLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         of_state_RD, *others = torch._foreach_mul(ctx.gradients, gradient)
         return (of_state_RD, None, None, None, None, *others)
-
-
-def _addresses(tensors: Sequence[Tensor]) -> Any:
-    return (ctypes.c_void_p * len(tensors))(*(each.data_ptr() for each in tensors))
 
 
 def pointer_loss(

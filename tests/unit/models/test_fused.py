@@ -1,6 +1,7 @@
 """A linear map of activated rows is PyTorch's, with all gradients, wherever it is computed.
 
-Shape letters: D width of a row, K width of an input, R rows.
+Shape letters: D width of a row, F columns of codes, K width of an input, R rows, V edges among
+rows.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,13 @@ from torch.nn import functional as F
 from layerdag.models.fused import (
     Activation,
     activated_linear,
+    embedding_sum,
     matrix,
     product_dtype,
     product_rows,
     rounded_size,
 )
+from layerdag.models.layers import MessagePassingLayer, SumEmbedding
 
 NORMS = ("none", "weight", "weight and bias")
 TIGHT, LOOSE = 3e-6, 2e-2  # of the largest number; eight bits of bfloat16 are 4e-3
@@ -344,3 +347,80 @@ def test_products_have_rows_of_zeros_in_bfloat16_alone():
     assert [product_rows(rows, torch.float32) for rows in (0, 1, 33)] == [0, 1, 33]
     for rows in (0, 1, 32, 33, 512, 513, 5000):
         assert product_rows(rows, torch.bfloat16) == rounded_size(rows)
+
+
+@tried(40)
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.sampled_from([0, 1, 13]),
+    st.sampled_from([8, 40]),
+    st.integers(0, 99),
+)
+def test_sums_of_embeddings_and_their_gradients_are_those_of_pytorch(codes, rows, width, seed):
+    generator = torch.Generator().manual_seed(seed)
+    layer = SumEmbedding(codes, width)
+    code_RF = torch.stack([torch.randint(k, (rows,), generator=generator) for k in codes], dim=1)
+    gradient_RD = torch.randn(rows, width, generator=generator)
+    exact = deepcopy(layer).double()
+    wanted = exact(code_RF)
+    (wanted_gradient,) = torch.autograd.grad(wanted, exact.weight, gradient_RD.double())
+    for given_RF in (code_RF, code_RF.int(), code_RF.T.contiguous().T):
+        with kernels_run() as kernels:
+            found = layer(given_RF)
+            (gradient,) = torch.autograd.grad(found, layer.weight, gradient_RD.T.contiguous().T)
+        assert kernels == ["embed", "embed_backward"]
+        assert far_apart(found, wanted) < TIGHT
+        assert far_apart(gradient, wanted_gradient) < TIGHT
+
+
+@pytest.mark.parametrize("code", [-1, 7, 2**40])
+def test_embeddings_that_do_not_exist_are_refused(code):
+    table_VD = torch.zeros(7, 8, requires_grad=True)
+    with pytest.raises(IndexError, match="cannot be chosen"):
+        embedding_sum(torch.tensor([[0], [code]]), torch.tensor([0]), table_VD)
+
+
+def messages(
+    edge_kinds: int, edges: int, width: int = 16
+) -> tuple[MessagePassingLayer, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(edges)
+    torch.manual_seed(0)
+    layer = MessagePassingLayer(width, edge_kinds)
+    rows_RD = torch.randn(9, width, generator=generator).requires_grad_()
+    ends_2V = torch.randint(9, (2, edges), generator=generator)
+    kind_V = torch.randint(edge_kinds, (edges,), generator=generator)
+    return layer, rows_RD, ends_2V, kind_V
+
+
+@pytest.mark.parametrize("edges", [0, 1, 40])
+@pytest.mark.parametrize("edge_kinds", [1, 3])
+@pytest.mark.parametrize(
+    ("dtype", "precision"),
+    [(torch.float32, nullcontext), (torch.float32, bfloat16), (torch.bfloat16, bfloat16)],
+)
+def test_messages_and_their_gradients_are_those_of_pytorch(edges, edge_kinds, dtype, precision):
+    layer, rows_RD, *of_edges = messages(edge_kinds, edges)
+    rows_RD = rows_RD.detach().to(dtype).requires_grad_()
+    exact, exact_RD = deepcopy(layer).double(), rows_RD.detach().double().requires_grad_()
+    gradient_RD = torch.randn(rows_RD.shape, generator=torch.Generator().manual_seed(1))
+    wanted = exact(exact_RD, *of_edges)
+    leaves = [exact_RD, *exact.parameters()]
+    wanted = [wanted, *torch.autograd.grad(wanted, leaves, gradient_RD.double())]
+    with precision():
+        found = layer(rows_RD, *of_edges)
+    leaves = [rows_RD, *layer.parameters()]
+    gradients = torch.autograd.grad(found, leaves, gradient_RD.to(found.dtype))
+    tolerance = 1e-5 if precision is nullcontext else LOOSE
+    for one, other in zip([found, *gradients], wanted, strict=True):
+        assert far_apart(one, other) < tolerance
+
+
+def test_kinds_of_edges_may_have_another_type_but_must_exist():
+    layer, rows_RD, ends_2V, kind_V = messages(3, 20)
+    wanted = layer(rows_RD, ends_2V, kind_V)
+    apart_2V = ends_2V.T.contiguous().T
+    assert torch.equal(layer(rows_RD, apart_2V, kind_V.int()), wanted)
+    for wrong in (-1, 3):
+        kind_V[7] = wrong
+        with pytest.raises(IndexError, match="cannot be chosen"):
+            layer(rows_RD, ends_2V, kind_V)

@@ -1,0 +1,177 @@
+"""States of all decisions of a training batch, as one operator on a processor.
+
+They are those of ``Heads``. Linear maps of a token's encoding are applied once to each token, and
+not to each edge that it is the parent of.
+
+Shape letters: D width of a state, E edges, K columns of projections, N nodes, T tokens, V codes of
+an embedding, q nodes with parents.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from layerdag.models.fast.targets import Targets
+from layerdag.models.fused import run_kernel
+
+_SIZES = "nodes edges inner width columns slots"
+_OF_NODES = "token slot_code slot_offset stub kind degree_code in_degree"
+_OF_EDGES = "first_edge inner_node parent node rank open_code"
+_TABLES = "slot stub kind open degree"
+_DECISIONS = "kind degree other after before inner"
+
+
+def _structure(name: str, *groups: tuple[str, type]) -> type[ctypes.Structure]:
+    fields = [(field, kind) for names, kind in groups for field in names.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+_States = _structure(
+    "_States",
+    (_SIZES, ctypes.c_int64),
+    (_OF_NODES, ctypes.c_void_p),
+    ("kind_columns", ctypes.c_int64),
+    (_OF_EDGES, ctypes.c_void_p),
+)
+_Tables = _structure("_Tables", (_TABLES, ctypes.c_void_p))
+_Decisions = _structure("_Decisions", (_DECISIONS, ctypes.c_void_p))
+
+
+class DecisionStates(NamedTuple):
+    """States of the decisions of a batch.
+
+    Attributes:
+        kind_ND: Of kinds.
+        other_ND: Of the other attributes.
+        after_ED: After each parent, of edge types.
+        before_ED: Before each parent was chosen.
+        inner_qD: Of in-degrees.
+    """
+
+    kind_ND: Float[Tensor, "N D"]
+    other_ND: Float[Tensor, "N D"]
+    after_ED: Float[Tensor, "E D"]
+    before_ED: Float[Tensor, "E D"]
+    inner_qD: Float[Tensor, "q D"]
+
+
+@dataclass(frozen=True, eq=False)
+class StateTables:
+    """Embeddings of codes that states are sums of.
+
+    Attributes:
+        slot_VD: Of places in layers, three codes after the other.
+        slot_offset_3: First row of each of these.
+        stub_VD: Of stub codes of first parents.
+        kind_VD: Of kinds.
+        open_VD: Of numbers of parents that follow.
+        degree_VD: Of in-degrees.
+    """
+
+    slot_VD: Float[Tensor, "_ D"]
+    slot_offset_3: Int[Tensor, " 3"]
+    stub_VD: Float[Tensor, "_ D"]
+    kind_VD: Float[Tensor, "_ D"]
+    open_VD: Float[Tensor, "_ D"]
+    degree_VD: Float[Tensor, "_ D"]
+
+    def states(self, projection_TK: Float[Tensor, "T K"], targets: Targets) -> DecisionStates:
+        """Return the states of all decisions.
+
+        Args:
+            projection_TK: What each token's encoding is mapped to: context, first parent, last
+                parent and all parents, D columns each.
+            targets: Of the batch.
+        """
+        tables = self.slot_VD, self.stub_VD, self.kind_VD, self.open_VD, self.degree_VD
+        offset_3 = self.slot_offset_3
+        found = _StatesFunction.apply(targets, offset_3, projection_TK.contiguous(), *tables)
+        return DecisionStates(*found)
+
+
+class _StatesFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, targets: Targets, offset_3: Tensor, projection_TK: Tensor, *tables: Tensor
+    ) -> tuple[Tensor, ...]:
+        nodes, edges, inner = (
+            x.shape[0] for x in (targets.token_N, targets.parent_E, targets.inner_q)
+        )
+        width = tables[0].shape[1]
+        of_nodes = (
+            targets.token_N,
+            targets.slot_codes_N3,
+            offset_3,
+            targets.first_stub_N,
+            targets.x_NA,
+            targets.degree_code_N,
+            targets.in_degree_N,
+        )
+        of_edges = (
+            targets.first_q,
+            targets.inner_q,
+            targets.parent_E,
+            targets.node_E,
+            targets.rank_E,
+            targets.open_code_E,
+        )
+        assert all(x.is_contiguous() for x in (*of_nodes, *of_edges))
+        ctx.structure = _States(
+            nodes,
+            edges,
+            inner,
+            width,
+            projection_TK.shape[1],
+            targets.slot_codes_N3.shape[1],
+            *(x.data_ptr() for x in of_nodes),
+            targets.x_NA.shape[1],
+            *(x.data_ptr() for x in of_edges),
+        )
+        ctx.kept, ctx.shape = (targets, offset_3), projection_TK.shape
+        ctx.codes = [len(table) for table in tables]
+        kind, degree, other, context = (projection_TK.new_empty(nodes, width) for _ in range(4))
+        after, before = (projection_TK.new_empty(edges, width) for _ in range(2))
+        inner_qD = projection_TK.new_empty(inner, width)
+        decisions = kind, degree, other, after, before, inner_qD
+        run_kernel(
+            "states",
+            ctypes.byref(ctx.structure),
+            ctypes.byref(_Tables(*(x.data_ptr() for x in tables))),
+            projection_TK,
+            context,
+            ctypes.byref(_Decisions(*(x.data_ptr() for x in decisions))),
+        )
+        return kind, other, after, before, inner_qD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        kind, other, after, before, inner_qD = gradients
+        # Copies without gaps, for the kernel adds to them.
+        kind, after = (x.clone(memory_format=torch.contiguous_format) for x in (kind, after))
+        degree, context = torch.zeros_like(kind), torch.empty_like(kind)
+        decisions = (
+            kind,
+            degree,
+            other.contiguous(),
+            after,
+            before.contiguous(),
+            inner_qD.contiguous(),
+        )
+        width = kind.shape[1]
+        of_projection_TK = kind.new_zeros(ctx.shape)
+        of_tables = kind.new_zeros(sum(ctx.codes), width).split(ctx.codes)
+        run_kernel(
+            "states_backward",
+            ctypes.byref(ctx.structure),
+            ctypes.byref(_Tables(*(x.data_ptr() for x in of_tables))),
+            of_projection_TK,
+            context,
+            ctypes.byref(_Decisions(*(x.data_ptr() for x in decisions))),
+        )
+        return (None, None, of_projection_TK, *of_tables)

@@ -1,0 +1,112 @@
+/* States of the decisions about nodes and edges (Heads in decisions.py), and their gradients. */
+#include "train.h"
+
+/* Kept in step with _States in fused_states.py. A token's row of projections, of single precision, is
+ * its context, what it adds to a state as a first parent, as the parent chosen last, and as one of all
+ * parents: `width` numbers each, in rows of `columns`. Edges lie in the order of decisions. */
+typedef struct {
+    int64_t nodes, edges, inner, width, columns, slots;
+    const int64_t *token, *slot_code, *slot_offset, *stub, *kind, *degree_code, *in_degree; /* of nodes */
+    int64_t kind_columns;
+    const int64_t *first_edge;                       /* of each node with parents */
+    const int64_t *inner_node;                       /* these nodes */
+    const int64_t *parent, *node, *rank, *open_code; /* of edges */
+} states_t;
+
+/* Embeddings of codes, or their gradients. */
+typedef struct {
+    float *slot, *stub, *kind, *open, *degree;
+} tables_t;
+
+/* States (nodes or edges, width), or their gradients: of kinds, in-degrees, other attributes; after
+ * each parent, and before it; of in-degrees of nodes with parents alone. */
+typedef struct {
+    float *kind, *degree, *other, *after, *before, *inner;
+} decisions_t;
+
+INLINE void add_to(float *to, float factor, const float *row, int64_t width) {
+    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += factor * *(const eight_t *)(row + i);
+}
+
+/* Of one parent in the mean of all; edges that pad a batch may lead to a node without any. */
+INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
+
+INLINE void set_to(float *to, const float *row, int64_t width) {
+    memcpy(to, row, (size_t)width * sizeof *to);
+}
+
+enum { CONTEXT, FIRST_PARENT, LAST_PARENT, ALL_PARENTS };
+
+/* Write all states. `context` has room for one state of each node. */
+FUSED EXPORT int64_t train_states(
+    const states_t *s, const tables_t *t, const float *projection, float *context, const decisions_t *out) {
+    const int64_t width = s->width;
+    for (int64_t n = 0; n < s->nodes; n++) {
+        float *own = context + n * width, *kind = out->kind + n * width;
+        set_to(own, projection + (s->token[n] - 1) * s->columns, width);
+        for (int64_t f = 0; f < s->slots; f++)
+            add_to(own, 1, t->slot + (s->slot_code[n * s->slots + f] + s->slot_offset[f]) * width, width);
+        set_to(kind, own, width);
+        add_to(kind, 1, t->stub + s->stub[n] * width, width);
+    }
+    for (int64_t q = 0; q < s->inner; q++)
+        add_to(out->kind + s->inner_node[q] * width, 1,
+            projection + s->parent[s->first_edge[q]] * s->columns + FIRST_PARENT * width, width);
+    for (int64_t n = 0; n < s->nodes; n++) {
+        float *degree = out->degree + n * width, *other = out->other + n * width;
+        set_to(degree, out->kind + n * width, width);
+        add_to(degree, 1, t->kind + s->kind[n * s->kind_columns] * width, width);
+        set_to(other, degree, width);
+        add_to(other, 1, t->degree + s->degree_code[n] * width, width);
+    }
+    for (int64_t q = 0; q < s->inner; q++)
+        set_to(out->inner + q * width, out->degree + s->inner_node[q] * width, width);
+    for (int64_t e = 0; e < s->edges; e++) {
+        const int64_t n = s->node[e];
+        const float *parent = projection + s->parent[e] * s->columns;
+        float *after = out->after + e * width;
+        set_to(after, out->degree + n * width, width);
+        add_to(after, 1, parent + LAST_PARENT * width, width);
+        add_to(after, 1, t->open + s->open_code[e] * width, width);
+        set_to(out->before + e * width, s->rank[e] ? after - width : context + n * width, width);
+        add_to(out->other + n * width, share(s->in_degree[n]), parent + ALL_PARENTS * width, width);
+    }
+    return 0;
+}
+
+/* Add up the gradients of projections and embeddings; `d` holds those of the states, and is changed. */
+FUSED EXPORT int64_t train_states_backward(
+    const states_t *s, const tables_t *t, float *projection, float *context, const decisions_t *d) {
+    const int64_t width = s->width;
+    memset(context, 0, (size_t)(s->nodes * width) * sizeof *context);
+    for (int64_t q = 0; q < s->inner; q++)
+        add_to(d->degree + s->inner_node[q] * width, 1, d->inner + q * width, width);
+    for (int64_t e = s->edges - 1; e >= 0; e--) {
+        const int64_t n = s->node[e];
+        float *parent = projection + s->parent[e] * s->columns, *after = d->after + e * width;
+        add_to(s->rank[e] ? after - width : context + n * width, 1, d->before + e * width, width);
+        add_to(d->degree + n * width, 1, after, width);
+        add_to(parent + LAST_PARENT * width, 1, after, width);
+        add_to(t->open + s->open_code[e] * width, 1, after, width);
+        add_to(parent + ALL_PARENTS * width, share(s->in_degree[n]), d->other + n * width, width);
+    }
+    for (int64_t n = 0; n < s->nodes; n++) {
+        float *degree = d->degree + n * width, *kind = d->kind + n * width;
+        add_to(degree, 1, d->other + n * width, width);
+        add_to(t->degree + s->degree_code[n] * width, 1, d->other + n * width, width);
+        add_to(kind, 1, degree, width);
+        add_to(t->kind + s->kind[n * s->kind_columns] * width, 1, degree, width);
+    }
+    for (int64_t q = 0; q < s->inner; q++)
+        add_to(projection + s->parent[s->first_edge[q]] * s->columns + FIRST_PARENT * width, 1,
+            d->kind + s->inner_node[q] * width, width);
+    for (int64_t n = 0; n < s->nodes; n++) {
+        float *own = context + n * width;
+        add_to(own, 1, d->kind + n * width, width);
+        add_to(t->stub + s->stub[n] * width, 1, d->kind + n * width, width);
+        for (int64_t f = 0; f < s->slots; f++)
+            add_to(t->slot + (s->slot_code[n * s->slots + f] + s->slot_offset[f]) * width, 1, own, width);
+        add_to(projection + (s->token[n] - 1) * s->columns, 1, own, width);
+    }
+    return 0;
+}
