@@ -30,7 +30,7 @@ _ARGUMENTS = {
     "activate_backward": "pipppppp",
     "cross_entropy": "iiippippp",
     "pointer": "pppppppp",
-    "embed": "iiipppp",
+    "embed": "iiiipppp",
     "embed_backward": "iiipppp",
     "messages": "pppp",
     "messages_backward": "pppp",
@@ -44,6 +44,9 @@ _ARGUMENTS = {
     "windows_backward": "ppppp",
 }
 """Arguments of each kernel: pointers and integers."""
+
+_NO_SUCH_CODE = -2  # train.h
+_EPSILON = 1e-5  # of normalizations, also in activate.c
 
 
 class Matrix(ctypes.Structure):
@@ -75,16 +78,23 @@ def run_kernel(name: str, *arguments: Any) -> None:
     """Call a kernel of ``native/train``; tensors are given by their addresses.
 
     Raises:
+        IndexError: If what was chosen is nothing that can be chosen.
         LayerdagError: Without memory for a few rows.
     """
     values = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
-    if getattr(_kernels(), f"train_{name}")(*values):
+    status = getattr(_kernels(), f"train_{name}")(*values)
+    if status == _NO_SUCH_CODE:
+        raise IndexError("A training batch has a code or a parent that cannot be chosen.")
+    if status:
         raise LayerdagError("There is no memory left for a training step; use smaller batches.")
 
 
 def matrix(x: Tensor | None) -> Any:
     """Return what kernels take for a matrix of single precision or bfloat16 without gaps."""
-    return None if x is None else ctypes.byref(Matrix(x.data_ptr(), x.dtype == torch.bfloat16))
+    if x is None:
+        return None
+    assert x.dtype in (torch.float32, torch.bfloat16)
+    return ctypes.byref(Matrix(x.data_ptr(), x.dtype == torch.bfloat16))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +120,7 @@ class Activation:
         """Return activated rows, with rows of zeros behind them, and the slopes of GELU."""
         hidden_RK = x_RK.new_empty((rows, x_RK.shape[1]), dtype=dtype)
         slope_RK = x_RK.new_empty(x_RK.shape, dtype=dtype) if self.gelu else None
-        structure = ctypes.byref(self.structure(x_RK.shape[1]))
+        structure = ctypes.byref(self.structure(x_RK.shape[1], *self.parameters))
         found = matrix(hidden_RK), matrix(slope_RK)
         run_kernel("activate", structure, x_RK.shape[0], rows, matrix(x_RK), *found)
         return hidden_RK, slope_RK
@@ -120,13 +130,17 @@ class Activation:
         x_RK: Float[Tensor, "R K"],
         slope_RK: Float[Tensor, "R K"] | None,
         gradient_RK: Float[Tensor, "_ K"],
+        *parameters: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the gradients of the rows and of ``parameters`` from those of what they became."""
+        """Return the gradients of the rows and of ``parameters`` from those of what they became.
+
+        These are given, for the module may have others by now (``torch.func.functional_call``).
+        """
         of_x = torch.empty_like(x_RK)
-        of_parameters = [None if p is None else torch.zeros_like(p) for p in self.parameters]
+        of_parameters = [None if p is None else torch.zeros_like(p) for p in parameters]
         run_kernel(
             "activate_backward",
-            ctypes.byref(self.structure(x_RK.shape[1])),
+            ctypes.byref(self.structure(x_RK.shape[1], *parameters)),
             x_RK.shape[0],
             *map(matrix, (x_RK, slope_RK, gradient_RK, of_x)),
             *of_parameters,
@@ -138,10 +152,11 @@ class Activation:
         """Weight and bias of the normalization."""
         return (None, None) if self.norm is None else (self.norm.weight, self.norm.bias)
 
-    def structure(self, width: int) -> ctypes.Structure:
-        """Return what kernels take for it."""
-        weight, bias = (None if p is None else p.data_ptr() for p in self.parameters)
-        return _Activation(width, self.gelu, weight, bias)
+    def structure(self, width: int, *parameters: Tensor | None) -> ctypes.Structure:
+        """Return what kernels take for it with these ``parameters``."""
+        assert self.norm is None or (parameters[0] is not None and self.norm.eps == _EPSILON)
+        addresses = (None if p is None else p.data_ptr() for p in parameters)
+        return _Activation(width, self.gelu, *addresses)
 
 
 def activated(activation: Activation, x_RK: Float[Tensor, "R K"]) -> Float[Tensor, "R K"]:
@@ -165,8 +180,9 @@ class _Activated(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_RK: Tensor) -> tuple[Tensor | None, ...]:
-        x_RK, slope_RK, *_ = ctx.saved_tensors
-        return (None, *ctx.activation.fused_backward(x_RK, slope_RK, gradient_RK.contiguous()))
+        x_RK, slope_RK, *parameters = ctx.saved_tensors
+        given = x_RK, slope_RK, gradient_RK.contiguous(), *parameters
+        return (None, *ctx.activation.fused_backward(*given))
 
 
 def activated_linear(
@@ -227,7 +243,7 @@ class _ActivatedProduct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_RD: Tensor) -> tuple[Tensor | None, ...]:
-        x_RK, _, _, hidden_RK, slope_RK, low_DK = ctx.saved_tensors
+        x_RK, norm_K, norm_bias_K, hidden_RK, slope_RK, low_DK = ctx.saved_tensors
         low_RD = _with_rows(gradient_RD, hidden_RK.shape[0], low_DK.dtype)
         of_x = of_norm = of_norm_bias = of_weight = of_bias = None
         if ctx.needs_input_grad[5]:
@@ -240,7 +256,7 @@ class _ActivatedProduct(torch.autograd.Function):
                 of_x = of_hidden_RK[: x_RK.shape[0]].to(x_RK.dtype)
             else:
                 of_x, of_norm, of_norm_bias = ctx.activation.fused_backward(
-                    x_RK, slope_RK, of_hidden_RK
+                    x_RK, slope_RK, of_hidden_RK, norm_K, norm_bias_K
                 )
         return None, None, of_x, of_norm, of_norm_bias, of_weight, of_bias
 
@@ -255,7 +271,7 @@ def embedding_sum(
         offset_F: First row of each column's codes in the table.
         table_VD: Embeddings of all columns' codes.
     """
-    out_RD: Tensor = _EmbeddingSum.apply(code_RF.contiguous(), offset_F, table_VD)
+    out_RD: Tensor = _EmbeddingSum.apply(code_RF.long().contiguous(), offset_F, table_VD)
     return out_RD
 
 
@@ -264,7 +280,7 @@ class _EmbeddingSum(torch.autograd.Function):
     def forward(ctx: Any, code_RF: Tensor, offset_F: Tensor, table_VD: Tensor) -> Tensor:
         ctx.codes, ctx.rows = (*code_RF.shape, table_VD.shape[1], code_RF, offset_F), len(table_VD)
         out_RD = table_VD.new_empty(code_RF.shape[0], table_VD.shape[1])
-        run_kernel("embed", *ctx.codes, table_VD, out_RD)
+        run_kernel("embed", ctx.rows, *ctx.codes, table_VD, out_RD)
         return out_RD
 
     @staticmethod
@@ -277,7 +293,7 @@ class _EmbeddingSum(torch.autograd.Function):
 
 class _Edges(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("nodes", "edges", "width")),
+        *((name, ctypes.c_int64) for name in ("nodes", "edges", "width", "kinds")),
         *((name, ctypes.c_void_p) for name in ("source", "target", "kind")),
     )
 
@@ -298,7 +314,7 @@ def message_sum(
             nothing.
     """
     out_RD: Tensor = _MessageSum.apply(
-        edge_index_2V.contiguous(), edge_kind_V.contiguous(), maps_R3D.contiguous(), kinds
+        edge_index_2V.contiguous(), edge_kind_V.long().contiguous(), maps_R3D.contiguous(), kinds
     )
     return out_RD
 
@@ -310,9 +326,9 @@ class _MessageSum(torch.autograd.Function):
     ) -> Tensor:
         rows, width = maps_R3D.shape[0], maps_R3D.shape[1] // 3
         ends = index_2V[0].data_ptr(), index_2V[1].data_ptr()
-        kind = None if kinds is None else kind_V.data_ptr()
+        kind, count = (None, 0) if kinds is None else (kind_V.data_ptr(), len(kinds))
         ctx.edges, ctx.kept = (
-            _Edges(rows, index_2V.shape[1], width, *ends, kind),
+            _Edges(rows, index_2V.shape[1], width, count, *ends, kind),
             (index_2V, kind_V),
         )
         ctx.kinds = None if kinds is None else kinds.shape
@@ -351,6 +367,9 @@ def rounded_size(size: int) -> int:
     return -(-size // step) * step
 
 
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
 def product_dtype(x: Tensor, *modules: nn.Module | None) -> torch.dtype | None:
     """Return the precision of products with ``x`` where these modules can be fused, else None.
 
@@ -369,7 +388,7 @@ def product_dtype(x: Tensor, *modules: nn.Module | None) -> torch.dtype | None:
         and (low or x.dtype == torch.float32)
         and (not low or torch.get_autocast_dtype("cpu") == torch.bfloat16)
         and all(p.dtype == torch.float32 for module in given for p in module.parameters())
-        and not any(module._forward_hooks or module._forward_pre_hooks for module in given)
+        and not any(getattr(module, hooks) for module in given for hooks in _HOOKS)
     )
     if not fits:
         return None

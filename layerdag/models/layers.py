@@ -324,7 +324,7 @@ class SumEmbedding(nn.Module):
     def forward(self, codes_RF: Int[Tensor, "R F"]) -> Float[Tensor, "R D"]:
         """Return the summed embeddings."""
         table: Tensor = getattr(self, self.name)
-        if table.shape[1] % 8 == 0 and product_dtype(table, self) is not None:
+        if product_dtype(table, self) is not None:
             return embedding_sum(codes_RF, self.offset_F, table)
         if codes_RF.shape[1] == 1:
             return table.index_select(0, codes_RF[:, 0])
@@ -364,9 +364,10 @@ class MessagePassingLayer(nn.Module):
         edge_kind_V: Int[Tensor, " V"],
     ) -> Float[Tensor, "R D"]:
         """Return the new rows."""
-        if rows_RD.shape[1] % 8 == 0 and product_dtype(rows_RD, self) == rows_RD.dtype:
+        if product_dtype(rows_RD, self, self.kinds) == rows_RD.dtype:
             kinds = None if self.kinds is None else self.kinds.weight
-            total_RD = message_sum(self.maps(rows_RD), edge_index_2V, edge_kind_V, kinds)
+            maps_R3D = to_float32(self.maps(rows_RD))
+            total_RD = message_sum(maps_R3D, edge_index_2V, edge_kind_V, kinds)
             return activated(Activation(self.norm, gelu=True), total_RD)
         source_V, target_V = edge_index_2V
         own_RD, down_RD, up_RD = to_float32(self.maps(rows_RD)).chunk(3, dim=-1)

@@ -104,7 +104,7 @@ FUSED EXPORT int64_t train_windows(
     return 0;
 }
 
-/* How many tokens a query of a block sees, and means after those of `near` tokens. */
+/* How many means of earlier blocks the queries of a block see. */
 INLINE int64_t means_seen(const windows_t *w, int64_t z, int later) {
     int64_t count = 0;
     while (later && count < w->far && w->pooled_valid[z * w->far + count]) count++;

@@ -10,7 +10,7 @@ enum { NOT_A_TARGET = -100 }; /* targets.py */
  * to `loss`; the gradients of each code are added up in `sum`. Rows that are no targets, and those up
  * to `all`, have zeros. Where `without_first` says so, the first code is excluded.
  *
- * Args: codes chosen, a number of columns apart. Returns 0, or -1 without memory. */
+ * Args: codes chosen, a number of columns apart. Returns 0, -1 without memory, or NO_SUCH_CODE. */
 FUSED EXPORT int64_t train_cross_entropy(int64_t rows, int64_t all, int64_t codes, const matrix_t *logits,
     const int64_t *chosen, int64_t columns, const uint8_t *without_first, float *sum, double *loss) {
     const int64_t room = (codes + 7) / 8 * 8;
@@ -21,6 +21,10 @@ FUSED EXPORT int64_t train_cross_entropy(int64_t rows, int64_t all, int64_t code
         if (code == NOT_A_TARGET) {
             clear(*logits, r * codes, codes);
             continue;
+        }
+        if (code < 0 || code >= codes) {
+            free(row);
+            return NO_SUCH_CODE;
         }
         load(*logits, r * codes, codes, row);
         if (without_first && without_first[r]) row[0] = -INFINITY;

@@ -9,15 +9,15 @@ INLINE void add_to(float *to, const float *row, int64_t width) {
     for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += *(const eight_t *)(row + i);
 }
 
-/* Kept in step with _Edges in fused_messages.py. */
+/* Kept in step with _Edges in fused.py. */
 typedef struct {
-    int64_t nodes, edges, width;
+    int64_t nodes, edges, width, kinds;
     const int64_t *source, *target, *kind; /* `kind` is null where edges have one kind */
 } edges_t;
 
 /* Sum up what each node gets: its own part of `maps` (own, down and up: 3 * width), the down parts of
  * nodes with an edge to it and the up parts of those that it has an edge to, each with a part of the
- * embedding of the edge's kind (2 * width). */
+ * embedding of the edge's kind (2 * width). Returns 0 or NO_SUCH_CODE. */
 FUSED EXPORT int64_t train_messages(const edges_t *g, const float *maps, const float *kinds, float *out) {
     const int64_t width = g->width;
     for (int64_t n = 0; n < g->nodes; n++)
@@ -27,6 +27,7 @@ FUSED EXPORT int64_t train_messages(const edges_t *g, const float *maps, const f
         add_to(down, maps + (g->source[e] * 3 + 1) * width, width);
         add_to(up, maps + (g->target[e] * 3 + 2) * width, width);
         if (!g->kind) continue;
+        if (g->kind[e] < 0 || g->kind[e] >= g->kinds) return NO_SUCH_CODE;
         add_to(down, kinds + g->kind[e] * 2 * width, width);
         add_to(up, kinds + (g->kind[e] * 2 + 1) * width, width);
     }

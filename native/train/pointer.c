@@ -4,7 +4,7 @@
 
 #include "train.h"
 
-/* Kept in step with _Candidates in fused.py. A pair is a decision and a candidate: tokens, then blocks. */
+/* Kept in step with _Candidates in fused_losses.py. A pair is a decision and a candidate: tokens, then blocks. */
 typedef struct {
     int64_t tokens, blocks;                             /* pairs */
     const int64_t *token_decision, *token, *token_code; /* four codes of each pair */
@@ -31,7 +31,7 @@ INLINE void add_product(float *to, float factor, const float *row, int64_t width
 
 /* Write the loss, summed, and add up the gradients of projections and keys.
  *
- * Returns 0, or -1 without memory. */
+ * Returns 0, -1 without memory, or NO_SUCH_CODE where a parent is no candidate. */
 FUSED EXPORT int64_t train_pointer(const candidates_t *c, const float *projection, const float *key,
     const float *block_key, double *loss, float *of_projection, float *of_key, float *of_block_key) {
     const int64_t width = c->width, pairs = c->tokens + c->blocks, first_code = 2 * width;
@@ -41,7 +41,11 @@ FUSED EXPORT int64_t train_pointer(const candidates_t *c, const float *projectio
     float *total = calloc((size_t)c->softmaxes + 1, sizeof *total);
     int64_t rc = score && top && total ? 0 : -1;
     if (rc) goto done;
-    for (int64_t g = 0; g < c->softmaxes; g++) top[g] = -INFINITY;
+    for (int64_t g = 0; g < c->softmaxes; g++) {
+        top[g] = -INFINITY;
+        if (c->padding[g] == 0 && (c->chosen[g] < 0 || c->chosen[g] >= pairs)) rc = NO_SUCH_CODE;
+    }
+    if (rc) goto done;
     for (int64_t p = 0; p < c->tokens; p++) {
         const float *from = projection + c->token_decision[p] * c->columns;
         float sum = score_of(from, key + c->token[p] * width, width) * c->scale;

@@ -1,7 +1,7 @@
 /* States of the decisions about nodes and edges (Heads in decisions.py), and their gradients. */
 #include "train.h"
 
-/* Kept in step with _States in fused_losses.py. A token's row of projections, of single precision, is
+/* Kept in step with _States in fused_states.py. A token's row of projections, of single precision, is
  * its context, what it adds to a state as a first parent, as the parent chosen last, and as one of all
  * parents: `width` numbers each, in rows of `columns`. Edges lie in the order of decisions. */
 typedef struct {

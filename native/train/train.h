@@ -17,6 +17,8 @@
 #include "../vector.h"
 #include "../wire/wire.h"
 
+enum { NO_SUCH_CODE = -2 }; /* what a kernel returns; fused.py */
+
 /* A matrix of rows without gaps, in bfloat16 if `low`. */
 typedef struct {
     void *at;
@@ -51,8 +53,9 @@ INLINE void store(matrix_t x, int64_t from, int64_t count, const float *numbers)
     }
 }
 
-/* Set numbers of a matrix to zero. */
+/* Set numbers of a matrix to zero; an empty one may have no address. */
 INLINE void clear(matrix_t x, int64_t from, int64_t count) {
+    if (!count) return;
     const size_t bytes = x.low ? 2 : 4;
     memset((char *)x.at + (size_t)from * bytes, 0, (size_t)count * bytes);
 }

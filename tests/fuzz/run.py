@@ -29,7 +29,10 @@ COVERAGE = "-fsanitize-coverage=trace-pc"
 TESTS = (
     "tests/unit/graph",
     "tests/unit/models/fast/test_compiled_sampler.py",
+    "tests/unit/models/fast/test_fused_attention.py",
+    "tests/unit/models/fast/test_fused_losses.py",
     "tests/unit/models/fast/test_targets.py",
+    "tests/unit/models/test_fused.py",
     "tests/unit/simulator",
     "tests/unit/traces",
     "tests/unit/validation/test_fixes.py",

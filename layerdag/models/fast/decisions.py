@@ -84,13 +84,13 @@ def readout_chain(
     """Return readouts of one state after the other, where they are fused (``ReadoutChain``).
 
     Args:
-        readouts: The readouts; at least one.
+        readouts: The readouts; without any there is nothing to fuse.
         embeddings: Added to the state after the first, second, ... of them.
         state_ND: The first state.
     """
-    modules = [part for each in readouts for part in (each.norm, each.project)]
+    modules = [part for each in readouts for part in (each, each.norm, each.project)]
     dtype = product_dtype(state_ND, *modules, *embeddings)
-    if dtype is None:
+    if dtype is None or not readouts:
         return None
     return ReadoutChain(
         [each.norm for each in readouts],

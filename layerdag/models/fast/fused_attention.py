@@ -73,7 +73,7 @@ class Reads:
                 parent_E,
                 child_E,
                 in_degree_T,
-                slope_H,
+                slope_H.float(),
             )
         ]
         of_blocks, of_edges = self._kept[:6], self._kept[6:]

@@ -69,10 +69,12 @@ class ReadoutChain:
             code_RA: Codes that are embedded, for a chain with embeddings.
             without_first_R: Where code 0 of the first readout is excluded.
         """
+        chosen_RA, code_RA = chosen_RA.long(), None if code_RA is None else code_RA.long()
+        first_R = None if without_first_R is None else without_first_R.contiguous()
         norm_AD = [each.weight for each in self.norms]
         parameters = (*norm_AD, *self.map_AKD, *self.bias_AK, *self.table_VD)
         loss: Tensor = _ChainLoss.apply(
-            state_RD.contiguous(), self, chosen_RA, code_RA, without_first_R, *parameters
+            state_RD.contiguous(), self, chosen_RA, code_RA, first_R, *parameters
         )
         return loss
 
@@ -124,7 +126,9 @@ class _ChainLoss(torch.autograd.Function):
             )
             torch.mm(logits_RK.T, hidden_RD, out=of_low_AKD[a])
             of_hidden_RD = logits_RK @ low_AKD[a]
-            found_RD, of_norm_D, _ = activation.fused_backward(state_RD, slope_RD, of_hidden_RD)
+            found_RD, of_norm_D, _ = activation.fused_backward(
+                state_RD, slope_RD, of_hidden_RD, *activation.parameters
+            )
             of_state_RD += found_RD
             assert of_norm_D is not None
             of_norm_AD.insert(0, of_norm_D)
@@ -184,7 +188,7 @@ class _PointerLoss(torch.autograd.Function):
             candidates.block_codes_P,
             candidates.softmax_P,
             candidates.chosen_G,
-            candidates.padding_G,
+            candidates.padding_G.float(),
         )
         assert all(each.is_contiguous() for each in indices)
         structure = _Candidates(

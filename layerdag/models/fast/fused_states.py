@@ -152,7 +152,8 @@ class _StatesFunction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         kind, other, after, before, inner_qD = gradients
-        kind, after = kind.clone(), after.clone()  # which the kernel adds to
+        # Copies without gaps, for the kernel adds to them.
+        kind, after = (x.clone(memory_format=torch.contiguous_format) for x in (kind, after))
         degree, context = torch.zeros_like(kind), torch.empty_like(kind)
         decisions = (
             kind,

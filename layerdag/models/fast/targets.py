@@ -109,7 +109,7 @@ class TrainingCandidates:
             blocks=CandidatePairs(low_3E.new_empty(far), low_3E.new_empty(far)),
             block_codes_P=low_3E.new_empty(far),
             softmax_P=low_3E.new_empty(pairs + far),
-            chosen_G=low_3E.new_empty(softmaxes),
+            chosen_G=low_3E.new_full((softmaxes,), NEVER),
             padding_G=torch.zeros(softmaxes),
         )
         stub_E = torch.empty_like(edges.parent_E)
