@@ -6,8 +6,7 @@ products there are five. What lies between is one call into C here (``native/tra
 backward. Elsewhere (other devices and precisions, evaluation, modules with hooks) it is what
 PyTorch's modules compute.
 
-Shape letters: D width of a row, F columns of codes, K width of an input, R rows, V codes of all
-columns.
+Shape letters: D width of a state, F feature columns, K codes, R rows, V edges among rows.
 """
 
 import ctypes
@@ -89,7 +88,7 @@ def run_kernel(name: str, *arguments: Any) -> None:
         raise LayerdagError("There is no memory left for a training step; use smaller batches.")
 
 
-def matrix(x: Tensor | None) -> Any:
+def matrix(x: Float[Tensor, "*shape"] | None) -> Any:
     """Return what kernels take for a matrix of single precision or bfloat16 without gaps."""
     if x is None:
         return None
@@ -109,85 +108,85 @@ class Activation:
     norm: nn.LayerNorm | None
     gelu: bool
 
-    def __call__(self, x: Float[Tensor, "*shape K"]) -> Float[Tensor, "*shape K"]:
+    def __call__(self, x: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape D"]:
         """Return the activated rows."""
         normed: Tensor = x if self.norm is None else self.norm(x)
         return F.gelu(normed) if self.gelu else normed
 
     def fused(
-        self, x_RK: Float[Tensor, "R K"], rows: int, dtype: torch.dtype
-    ) -> tuple[Float[Tensor, "_ K"], Float[Tensor, "R K"] | None]:
+        self, x_RD: Float[Tensor, "R D"], rows: int, dtype: torch.dtype
+    ) -> tuple[Float[Tensor, "_ D"], Float[Tensor, "R D"] | None]:
         """Return activated rows, with rows of zeros behind them, and the slopes of GELU."""
-        hidden_RK = x_RK.new_empty((rows, x_RK.shape[1]), dtype=dtype)
-        slope_RK = x_RK.new_empty(x_RK.shape, dtype=dtype) if self.gelu else None
-        structure = ctypes.byref(self.structure(x_RK.shape[1], *self.parameters))
-        found = matrix(hidden_RK), matrix(slope_RK)
-        run_kernel("activate", structure, x_RK.shape[0], rows, matrix(x_RK), *found)
-        return hidden_RK, slope_RK
+        hidden_RD = x_RD.new_empty((rows, x_RD.shape[1]), dtype=dtype)
+        slope_RD = x_RD.new_empty(x_RD.shape, dtype=dtype) if self.gelu else None
+        structure = ctypes.byref(self.structure(x_RD.shape[1], *self.parameters))
+        found = matrix(hidden_RD), matrix(slope_RD)
+        run_kernel("activate", structure, x_RD.shape[0], rows, matrix(x_RD), *found)
+        return hidden_RD, slope_RD
 
     def fused_backward(
         self,
-        x_RK: Float[Tensor, "R K"],
-        slope_RK: Float[Tensor, "R K"] | None,
-        gradient_RK: Float[Tensor, "_ K"],
-        *parameters: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        x_RD: Float[Tensor, "R D"],
+        slope_RD: Float[Tensor, "R D"] | None,
+        gradient_RD: Float[Tensor, "_ D"],
+        *parameters: Float[Tensor, " D"] | None,
+    ) -> tuple[Float[Tensor, "R D"], Float[Tensor, " D"] | None, Float[Tensor, " D"] | None]:
         """Return the gradients of the rows and of ``parameters`` from those of what they became.
 
         These are given, for the module may have others by now (``torch.func.functional_call``).
         """
-        of_x = torch.empty_like(x_RK)
+        of_x = torch.empty_like(x_RD)
         of_parameters = [None if p is None else torch.zeros_like(p) for p in parameters]
         run_kernel(
             "activate_backward",
-            ctypes.byref(self.structure(x_RK.shape[1], *parameters)),
-            x_RK.shape[0],
-            *map(matrix, (x_RK, slope_RK, gradient_RK, of_x)),
+            ctypes.byref(self.structure(x_RD.shape[1], *parameters)),
+            x_RD.shape[0],
+            *map(matrix, (x_RD, slope_RD, gradient_RD, of_x)),
             *of_parameters,
         )
         return of_x, of_parameters[0], of_parameters[1]
 
     @property
-    def parameters(self) -> tuple[Tensor | None, Tensor | None]:
+    def parameters(self) -> tuple[Float[Tensor, " D"] | None, Float[Tensor, " D"] | None]:
         """Weight and bias of the normalization."""
         return (None, None) if self.norm is None else (self.norm.weight, self.norm.bias)
 
-    def structure(self, width: int, *parameters: Tensor | None) -> ctypes.Structure:
+    def structure(self, width: int, *parameters: Float[Tensor, " D"] | None) -> ctypes.Structure:
         """Return what kernels take for it with these ``parameters``."""
         assert self.norm is None or (parameters[0] is not None and self.norm.eps == _EPSILON)
         addresses = (None if p is None else p.data_ptr() for p in parameters)
         return _Activation(width, self.gelu, *addresses)
 
 
-def activated(activation: Activation, x_RK: Float[Tensor, "R K"]) -> Float[Tensor, "R K"]:
-    """Return ``activation(x_RK)``."""
-    if product_dtype(x_RK, activation.norm) != x_RK.dtype:
-        return activation(x_RK)
-    out_RK: Tensor = _Activated.apply(activation, x_RK.contiguous(), *activation.parameters)
-    return out_RK
+def activated(activation: Activation, x_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
+    """Return ``activation(x_RD)``."""
+    if product_dtype(x_RD, activation.norm) != x_RD.dtype:
+        return activation(x_RD)
+    out_RD: Tensor = _Activated.apply(activation, x_RD.contiguous(), *activation.parameters)
+    return out_RD
 
 
 class _Activated(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, activation: Activation, x_RK: Tensor, *parameters: Tensor | None
+        ctx: Any, activation: Activation, x_RD: Tensor, *parameters: Tensor | None
     ) -> Tensor:
-        hidden_RK, slope_RK = activation.fused(x_RK, x_RK.shape[0], x_RK.dtype)
+        hidden_RD, slope_RD = activation.fused(x_RD, x_RD.shape[0], x_RD.dtype)
         ctx.activation = activation
-        ctx.save_for_backward(x_RK, slope_RK, *parameters)
-        return hidden_RK
+        ctx.save_for_backward(x_RD, slope_RD, *parameters)
+        return hidden_RD
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_RK: Tensor) -> tuple[Tensor | None, ...]:
-        x_RK, slope_RK, *parameters = ctx.saved_tensors
-        given = x_RK, slope_RK, gradient_RK.contiguous(), *parameters
+    def backward(ctx: Any, gradient_RD: Tensor) -> tuple[Tensor | None, ...]:
+        x_RD, slope_RD, *parameters = ctx.saved_tensors
+        given = x_RD, slope_RD, gradient_RD.contiguous(), *parameters
         return (None, *ctx.activation.fused_backward(*given))
 
 
 def activated_linear(
-    activation: Activation, linear: nn.Linear, x: Float[Tensor, "*shape K"]
-) -> Float[Tensor, "*shape D"]:
+    activation: Activation, linear: nn.Linear, x: Float[Tensor, "*shape D"]
+) -> Float[Tensor, "*shape K"]:
     """Return ``linear(activation(x))``."""
     dtype = product_dtype(x, activation.norm, linear)
     if dtype is None:
@@ -198,18 +197,18 @@ def activated_linear(
 
 def activated_product(
     activation: Activation | None,
-    weight_DK: Float[Tensor, "D K"],
-    bias_D: Float[Tensor, " D"] | None,
-    x: Float[Tensor, "*shape K"],
+    weight_KD: Float[Tensor, "K D"],
+    bias_K: Float[Tensor, " K"] | None,
+    x: Float[Tensor, "*shape D"],
     dtype: torch.dtype,
-) -> Float[Tensor, "*shape D"]:
+) -> Float[Tensor, "*shape K"]:
     """Return the same for a map by its weights, in the precision ``dtype``."""
-    x_RK = x if x.dim() == 2 else x.flatten(0, -2)
+    x_RD = x if x.dim() == 2 else x.flatten(0, -2)
     of_norm = (None, None) if activation is None else activation.parameters
-    out_RD: Tensor = _ActivatedProduct.apply(
-        activation, dtype, x_RK.contiguous(), *of_norm, weight_DK, bias_D
+    out_RK: Tensor = _ActivatedProduct.apply(
+        activation, dtype, x_RD.contiguous(), *of_norm, weight_KD, bias_K
     )
-    return out_RD if x.dim() == 2 else out_RD.unflatten(0, x.shape[:-1])
+    return out_RK if x.dim() == 2 else out_RK.unflatten(0, x.shape[:-1])
 
 
 class _ActivatedProduct(torch.autograd.Function):
@@ -220,75 +219,75 @@ class _ActivatedProduct(torch.autograd.Function):
         ctx: Any,
         activation: Activation | None,
         dtype: torch.dtype,
-        x_RK: Tensor,
+        x_RD: Tensor,
         *parameters: Tensor | None,
     ) -> Tensor:
-        norm_K, norm_bias_K, weight_DK, bias_D = parameters
-        assert weight_DK is not None
-        rows, all_rows = x_RK.shape[0], product_rows(x_RK.shape[0], dtype)
-        slope_RK = None
+        norm_D, norm_bias_D, weight_KD, bias_K = parameters
+        assert weight_KD is not None
+        rows, all_rows = x_RD.shape[0], product_rows(x_RD.shape[0], dtype)
+        slope_RD = None
         if activation is None:
-            hidden_RK = _with_rows(x_RK, all_rows, dtype)
+            hidden_RD = _with_rows(x_RD, all_rows, dtype)
         else:
-            hidden_RK, slope_RK = activation.fused(x_RK, all_rows, dtype)
-        low_DK = weight_DK.to(dtype)
-        if bias_D is None:
-            out_RD = hidden_RK @ low_DK.T
+            hidden_RD, slope_RD = activation.fused(x_RD, all_rows, dtype)
+        low_KD = weight_KD.to(dtype)
+        if bias_K is None:
+            out_RK = hidden_RD @ low_KD.T
         else:
-            out_RD = torch.addmm(bias_D.to(dtype), hidden_RK, low_DK.T)
-        ctx.save_for_backward(x_RK, norm_K, norm_bias_K, hidden_RK, slope_RK, low_DK)
-        ctx.activation, ctx.precision = activation, weight_DK.dtype
-        return out_RD[:rows]
+            out_RK = torch.addmm(bias_K.to(dtype), hidden_RD, low_KD.T)
+        ctx.save_for_backward(x_RD, norm_D, norm_bias_D, hidden_RD, slope_RD, low_KD)
+        ctx.activation, ctx.precision = activation, weight_KD.dtype
+        return out_RK[:rows]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_RD: Tensor) -> tuple[Tensor | None, ...]:
-        x_RK, norm_K, norm_bias_K, hidden_RK, slope_RK, low_DK = ctx.saved_tensors
-        low_RD = _with_rows(gradient_RD, hidden_RK.shape[0], low_DK.dtype)
+    def backward(ctx: Any, gradient_RK: Tensor) -> tuple[Tensor | None, ...]:
+        x_RD, norm_D, norm_bias_D, hidden_RD, slope_RD, low_KD = ctx.saved_tensors
+        low_RK = _with_rows(gradient_RK, hidden_RD.shape[0], low_KD.dtype)
         of_x = of_norm = of_norm_bias = of_weight = of_bias = None
         if ctx.needs_input_grad[5]:
-            of_weight = (low_RD.T @ hidden_RK).to(ctx.precision)
+            of_weight = (low_RK.T @ hidden_RD).to(ctx.precision)
         if ctx.needs_input_grad[6]:
-            of_bias = low_RD.sum(0, dtype=ctx.precision)
+            of_bias = low_RK.sum(0, dtype=ctx.precision)
         if any(ctx.needs_input_grad[2:5]):
-            of_hidden_RK = low_RD @ low_DK
+            of_hidden_RD = low_RK @ low_KD
             if ctx.activation is None:
-                of_x = of_hidden_RK[: x_RK.shape[0]].to(x_RK.dtype)
+                of_x = of_hidden_RD[: x_RD.shape[0]].to(x_RD.dtype)
             else:
                 of_x, of_norm, of_norm_bias = ctx.activation.fused_backward(
-                    x_RK, slope_RK, of_hidden_RK, norm_K, norm_bias_K
+                    x_RD, slope_RD, of_hidden_RD, norm_D, norm_bias_D
                 )
         return None, None, of_x, of_norm, of_norm_bias, of_weight, of_bias
 
 
 def embedding_sum(
-    code_RF: Int[Tensor, "R F"], offset_F: Int[Tensor, " F"], table_VD: Float[Tensor, "V D"]
+    code_RF: Int[Tensor, "R F"], offset_F: Int[Tensor, " F"], table_KD: Float[Tensor, "K D"]
 ) -> Float[Tensor, "R D"]:
     """Return the sum of the embeddings of each row's codes.
 
     Args:
         code_RF: Codes.
         offset_F: First row of each column's codes in the table.
-        table_VD: Embeddings of all columns' codes.
+        table_KD: Embeddings of all columns' codes.
     """
-    out_RD: Tensor = _EmbeddingSum.apply(code_RF.long().contiguous(), offset_F, table_VD)
+    out_RD: Tensor = _EmbeddingSum.apply(code_RF.long().contiguous(), offset_F, table_KD)
     return out_RD
 
 
 class _EmbeddingSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, code_RF: Tensor, offset_F: Tensor, table_VD: Tensor) -> Tensor:
-        ctx.codes, ctx.rows = (*code_RF.shape, table_VD.shape[1], code_RF, offset_F), len(table_VD)
-        out_RD = table_VD.new_empty(code_RF.shape[0], table_VD.shape[1])
-        run_kernel("embed", ctx.rows, *ctx.codes, table_VD, out_RD)
+    def forward(ctx: Any, code_RF: Tensor, offset_F: Tensor, table_KD: Tensor) -> Tensor:
+        ctx.codes, ctx.rows = (*code_RF.shape, table_KD.shape[1], code_RF, offset_F), len(table_KD)
+        out_RD = table_KD.new_empty(code_RF.shape[0], table_KD.shape[1])
+        run_kernel("embed", ctx.rows, *ctx.codes, table_KD, out_RD)
         return out_RD
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_RD: Tensor) -> tuple[None, None, Tensor]:
-        of_table_VD = gradient_RD.new_zeros(ctx.rows, gradient_RD.shape[1])
-        run_kernel("embed_backward", *ctx.codes, gradient_RD.contiguous(), of_table_VD)
-        return None, None, of_table_VD
+        of_table_KD = gradient_RD.new_zeros(ctx.rows, gradient_RD.shape[1])
+        run_kernel("embed_backward", *ctx.codes, gradient_RD.contiguous(), of_table_KD)
+        return None, None, of_table_KD
 
 
 class _Edges(ctypes.Structure):
@@ -351,14 +350,14 @@ def product_rows(rows: int, dtype: torch.dtype) -> int:
     return rounded_size(rows) if dtype == torch.bfloat16 else rows
 
 
-def _with_rows(x_RK: Float[Tensor, "R K"], rows: int, dtype: torch.dtype) -> Float[Tensor, "_ K"]:
+def _with_rows(x_RD: Float[Tensor, "R D"], rows: int, dtype: torch.dtype) -> Float[Tensor, "_ D"]:
     """Return a matrix in a precision, with rows of zeros behind its own."""
-    if rows == x_RK.shape[0]:
-        return x_RK.to(dtype)
-    out_RK = x_RK.new_empty((rows, x_RK.shape[1]), dtype=dtype)
-    out_RK[: x_RK.shape[0]] = x_RK
-    out_RK[x_RK.shape[0] :] = 0
-    return out_RK
+    if rows == x_RD.shape[0]:
+        return x_RD.to(dtype)
+    out_RD = x_RD.new_empty((rows, x_RD.shape[1]), dtype=dtype)
+    out_RD[: x_RD.shape[0]] = x_RD
+    out_RD[x_RD.shape[0] :] = 0
+    return out_RD
 
 
 def rounded_size(size: int) -> int:
@@ -370,7 +369,7 @@ def rounded_size(size: int) -> int:
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-def product_dtype(x: Tensor, *modules: nn.Module | None) -> torch.dtype | None:
+def product_dtype(x: Float[Tensor, "*shape"], *modules: nn.Module | None) -> torch.dtype | None:
     """Return the precision of products with ``x`` where these modules can be fused, else None.
 
     Args:

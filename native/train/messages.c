@@ -1,8 +1,5 @@
-/* Messages along and against the edges of a graph (MessagePassingLayer in layers.py), and pooling over
- * its nodes (Posterior in posterior.py), with their gradients. */
-#include <math.h>
-#include <stdlib.h>
-
+/* Messages along and against the edges of a graph (MessagePassingLayer in layers.py), and their
+ * gradients. */
 #include "train.h"
 
 INLINE void add_to(float *to, const float *row, int64_t width) {

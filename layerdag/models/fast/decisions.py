@@ -19,7 +19,7 @@ Teacher forcing: the likelihood of every decision of a batch of training graphs 
 
 Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, G groups
 of rows, K codes, L layers, N nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, d
-width of a head or key.
+width of a head or key, q selected decisions.
 """
 
 from collections.abc import Sequence
@@ -318,9 +318,9 @@ class Heads(nn.Module):
         weight_KD = torch.cat([each.weight for each in (*maps, key)])
         bias_K = F.pad(self.context.bias, (0, weight_KD.shape[0] - self.context.out_features))
         projection_TK = activated_product(None, weight_KD, bias_K, encoded_TD, dtype).float()
-        slot_VD, stub_VD, kind_VD, open_VD, degree_VD = (each.weight for each in tables)
+        slot_KD, stub_KD, kind_KD, open_KD, degree_KD = (each.weight for each in tables)
         offset_3 = self.slot.offset_F
-        sums = StateTables(slot_VD, offset_3, stub_VD, kind_VD, open_VD, degree_VD)
+        sums = StateTables(slot_KD, offset_3, stub_KD, kind_KD, open_KD, degree_KD)
         states = sums.states(projection_TK, targets)
         return states, projection_TK[:, -key.out_features :]
 

@@ -4,8 +4,8 @@ Queries and keys go to one matrix per block and head, and gradients back to toke
 operators that gather, split, scale, mask and join them (``native/train/attend.c``). What is
 computed is that of ``EncoderBlock``.
 
-Shape letters: D width of a state, H heads, T tokens, Y blocks of all heads, b tokens of a block, d
-width of a head, v visible keys.
+Shape letters: D width of a state, E edges, H heads, T tokens, Y heads of all rows, Z attention
+blocks, b tokens of a block, d width of a head or key, v visible keys, w window, z pooled blocks.
 """
 
 import ctypes
@@ -102,7 +102,7 @@ class Reads:
         read_T2D: Tensor = _Read.apply(all_T3D.contiguous(), self)
         return read_T2D
 
-    def empty(self, like: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def empty(self, like: Float[Tensor, "T _"]) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return room for queries, keys and values of first and of later blocks."""
         found = []
         for blocks, queries, seen in self.shapes:

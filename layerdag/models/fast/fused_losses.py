@@ -3,8 +3,8 @@
 Both are computed in the forward pass, as the logits are there: nothing is kept for the backward
 pass but the gradients, which it multiplies by that of the sum.
 
-Shape letters: A readouts, D width of a state, E edges, G softmaxes, K codes, P pairs, Q decisions,
-R rows, T tokens, V codes of all embeddings, Z attention blocks, d width of a key.
+Shape letters: A node attributes, D width of a state, G groups of rows, K codes, P pairs, Q
+decisions, R rows, T tokens, Z attention blocks, d width of a head or key.
 """
 
 import ctypes
@@ -44,14 +44,14 @@ class ReadoutChain:
         norms: The readouts' normalizations, which have no bias.
         map_AKD: Weights of their maps, of K codes each.
         bias_AK: Biases of these.
-        table_VD: Embeddings that are added after the first, second, ... readout.
+        table_AKD: Embeddings that are added after the first, second, ... readout.
         dtype: Precision of the products.
     """
 
     norms: Sequence[nn.LayerNorm]
     map_AKD: Sequence[Float[Tensor, "_ D"]]
     bias_AK: Sequence[Float[Tensor, " _"]]
-    table_VD: Sequence[Float[Tensor, "_ D"]]
+    table_AKD: Sequence[Float[Tensor, "_ D"]]
     dtype: torch.dtype
 
     def loss(
@@ -72,7 +72,7 @@ class ReadoutChain:
         chosen_RA, code_RA = chosen_RA.long(), None if code_RA is None else code_RA.long()
         first_R = None if without_first_R is None else without_first_R.contiguous()
         norm_AD = [each.weight for each in self.norms]
-        parameters = (*norm_AD, *self.map_AKD, *self.bias_AK, *self.table_VD)
+        parameters = (*norm_AD, *self.map_AKD, *self.bias_AK, *self.table_AKD)
         loss: Tensor = _ChainLoss.apply(
             state_RD.contiguous(), self, chosen_RA, code_RA, first_R, *parameters
         )
@@ -95,8 +95,8 @@ class _ChainLoss(torch.autograd.Function):
         (rows, width), dtype = state_RD.shape, chain.dtype
         padded, loss = product_rows(rows, dtype), ctypes.c_double()
         codes_AR = () if code_RA is None else code_RA.T.contiguous()
-        for table_VD, code_R in zip(chain.table_VD, codes_AR, strict=False):
-            state_RD = state_RD + table_VD.index_select(0, code_R)
+        for table_AKD, code_R in zip(chain.table_AKD, codes_AR, strict=False):
+            state_RD = state_RD + table_AKD.index_select(0, code_R)
         sizes = [len(each) for each in chain.bias_AK]
         low_AKD = torch.cat(list(chain.map_AKD)).to(dtype).split(sizes)
         low_AK = torch.cat(list(chain.bias_AK)).to(dtype).split(sizes)
@@ -104,16 +104,16 @@ class _ChainLoss(torch.autograd.Function):
         of_low_AKD = of_low_KD.split(sizes)
         of_bias_AK = state_RD.new_zeros(sum(sizes)).split(sizes)
         of_norm_AD: list[Tensor] = []
-        of_table_VD = [torch.zeros_like(table) for table in chain.table_VD]
+        of_table_AKD = [torch.zeros_like(table) for table in chain.table_AKD]
         of_state_RD = torch.zeros_like(state_RD)
         first_row = torch.zeros(1, dtype=torch.int64)
         for a in reversed(range(len(sizes))):
-            if a < len(of_table_VD):
+            if a < len(of_table_AKD):
                 code_R = codes_AR[a]
-                state_RD = state_RD - chain.table_VD[a].index_select(0, code_R)
+                state_RD = state_RD - chain.table_AKD[a].index_select(0, code_R)
                 run_kernel(
                     "embed_backward",
-                    *(rows, 1, width, code_R, first_row, of_state_RD, of_table_VD[a]),
+                    *(rows, 1, width, code_R, first_row, of_state_RD, of_table_AKD[a]),
                 )
             activation = Activation(chain.norms[a], gelu=True)
             hidden_RD, slope_RD = activation.fused(state_RD, padded, dtype)
@@ -137,7 +137,7 @@ class _ChainLoss(torch.autograd.Function):
             *of_norm_AD,
             *of_low_KD.float().split(sizes),
             *of_bias_AK,
-            *of_table_VD,
+            *of_table_AKD,
         )
         return torch.tensor(loss.value, dtype=torch.float32)
 

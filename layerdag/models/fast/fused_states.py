@@ -3,8 +3,8 @@
 They are those of ``Heads``. Linear maps of a token's encoding are applied once to each token, and
 not to each edge that it is the parent of.
 
-Shape letters: D width of a state, E edges, K columns of projections, N nodes, T tokens, V codes of
-an embedding, q nodes with parents.
+Shape letters: A node attributes, D width of a state, E edges, K codes, N nodes, T tokens, q
+selected decisions.
 """
 
 import ctypes
@@ -65,39 +65,39 @@ class StateTables:
     """Embeddings of codes that states are sums of.
 
     Attributes:
-        slot_VD: Of places in layers, three codes after the other.
+        slot_KD: Of places in layers, three codes after the other.
         slot_offset_3: First row of each of these.
-        stub_VD: Of stub codes of first parents.
-        kind_VD: Of kinds.
-        open_VD: Of numbers of parents that follow.
-        degree_VD: Of in-degrees.
+        stub_KD: Of stub codes of first parents.
+        kind_KD: Of kinds.
+        open_KD: Of numbers of parents that follow.
+        degree_KD: Of in-degrees.
     """
 
-    slot_VD: Float[Tensor, "_ D"]
+    slot_KD: Float[Tensor, "_ D"]
     slot_offset_3: Int[Tensor, " 3"]
-    stub_VD: Float[Tensor, "_ D"]
-    kind_VD: Float[Tensor, "_ D"]
-    open_VD: Float[Tensor, "_ D"]
-    degree_VD: Float[Tensor, "_ D"]
+    stub_KD: Float[Tensor, "_ D"]
+    kind_KD: Float[Tensor, "_ D"]
+    open_KD: Float[Tensor, "_ D"]
+    degree_KD: Float[Tensor, "_ D"]
 
-    def states(self, projection_TK: Float[Tensor, "T K"], targets: Targets) -> DecisionStates:
+    def states(self, projection_T4D: Float[Tensor, "T _"], targets: Targets) -> DecisionStates:
         """Return the states of all decisions.
 
         Args:
-            projection_TK: What each token's encoding is mapped to: context, first parent, last
+            projection_T4D: What each token's encoding is mapped to: context, first parent, last
                 parent and all parents, D columns each.
             targets: Of the batch.
         """
-        tables = self.slot_VD, self.stub_VD, self.kind_VD, self.open_VD, self.degree_VD
+        tables = self.slot_KD, self.stub_KD, self.kind_KD, self.open_KD, self.degree_KD
         offset_3 = self.slot_offset_3
-        found = _StatesFunction.apply(targets, offset_3, projection_TK.contiguous(), *tables)
+        found = _StatesFunction.apply(targets, offset_3, projection_T4D.contiguous(), *tables)
         return DecisionStates(*found)
 
 
 class _StatesFunction(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, targets: Targets, offset_3: Tensor, projection_TK: Tensor, *tables: Tensor
+        ctx: Any, targets: Targets, offset_3: Tensor, projection_T4D: Tensor, *tables: Tensor
     ) -> tuple[Tensor, ...]:
         nodes, edges, inner = (
             x.shape[0] for x in (targets.token_N, targets.parent_E, targets.inner_q)
@@ -126,23 +126,23 @@ class _StatesFunction(torch.autograd.Function):
             edges,
             inner,
             width,
-            projection_TK.shape[1],
+            projection_T4D.shape[1],
             targets.slot_codes_N3.shape[1],
             *(x.data_ptr() for x in of_nodes),
             targets.x_NA.shape[1],
             *(x.data_ptr() for x in of_edges),
         )
-        ctx.kept, ctx.shape = (targets, offset_3), projection_TK.shape
+        ctx.kept, ctx.shape = (targets, offset_3), projection_T4D.shape
         ctx.codes = [len(table) for table in tables]
-        kind, degree, other, context = (projection_TK.new_empty(nodes, width) for _ in range(4))
-        after, before = (projection_TK.new_empty(edges, width) for _ in range(2))
-        inner_qD = projection_TK.new_empty(inner, width)
+        kind, degree, other, context = (projection_T4D.new_empty(nodes, width) for _ in range(4))
+        after, before = (projection_T4D.new_empty(edges, width) for _ in range(2))
+        inner_qD = projection_T4D.new_empty(inner, width)
         decisions = kind, degree, other, after, before, inner_qD
         run_kernel(
             "states",
             ctypes.byref(ctx.structure),
             ctypes.byref(_Tables(*(x.data_ptr() for x in tables))),
-            projection_TK,
+            projection_T4D,
             context,
             ctypes.byref(_Decisions(*(x.data_ptr() for x in decisions))),
         )
@@ -164,14 +164,14 @@ class _StatesFunction(torch.autograd.Function):
             inner_qD.contiguous(),
         )
         width = kind.shape[1]
-        of_projection_TK = kind.new_zeros(ctx.shape)
+        of_projection_T4D = kind.new_zeros(ctx.shape)
         of_tables = kind.new_zeros(sum(ctx.codes), width).split(ctx.codes)
         run_kernel(
             "states_backward",
             ctypes.byref(ctx.structure),
             ctypes.byref(_Tables(*(x.data_ptr() for x in of_tables))),
-            of_projection_TK,
+            of_projection_T4D,
             context,
             ctypes.byref(_Decisions(*(x.data_ptr() for x in decisions))),
         )
-        return (None, None, of_projection_TK, *of_tables)
+        return (None, None, of_projection_T4D, *of_tables)
