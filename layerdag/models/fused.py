@@ -3,8 +3,8 @@
 A training batch has some thousand rows. At that size PyTorch takes longer to start an operator, to
 convert its numbers and to keep them for the backward pass than to compute it; between two matrix
 products there are five. What lies between is one call into C here (``native/train``), forward and
-backward. Elsewhere (other devices and precisions, evaluation, modules with hooks) it is what
-PyTorch's modules compute.
+backward. Elsewhere it is what PyTorch's modules compute: on other devices, in other precisions,
+without gradients, under transforms of functions, for classes of users, and where hooks listen.
 
 Shape letters: D width of a state, F feature columns, K codes, R rows, V edges among rows.
 """
@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
 
 from layerdag.errors import LayerdagError
 from layerdag.runtime.native import library
@@ -235,8 +236,10 @@ class _ActivatedProduct(torch.autograd.Function):
             out_RK = hidden_RD @ low_KD.T
         else:
             out_RK = torch.addmm(bias_K.to(dtype), hidden_RD, low_KD.T)
-        ctx.save_for_backward(x_RD, norm_D, norm_bias_D, hidden_RD, slope_RD, low_KD)
+        kept_RD = None if activation is None else x_RD
+        ctx.save_for_backward(kept_RD, norm_D, norm_bias_D, hidden_RD, slope_RD, low_KD)
         ctx.activation, ctx.precision = activation, weight_KD.dtype
+        ctx.rows, ctx.given = rows, x_RD.dtype
         return out_RK[:rows]
 
     @staticmethod
@@ -252,7 +255,7 @@ class _ActivatedProduct(torch.autograd.Function):
         if any(ctx.needs_input_grad[2:5]):
             of_hidden_RD = low_RK @ low_KD
             if ctx.activation is None:
-                of_x = of_hidden_RD[: x_RD.shape[0]].to(x_RD.dtype)
+                of_x = of_hidden_RD[: ctx.rows].to(ctx.given)
             else:
                 of_x, of_norm, of_norm_bias = ctx.activation.fused_backward(
                     x_RD, slope_RD, of_hidden_RD, norm_D, norm_bias_D
@@ -313,7 +316,10 @@ def message_sum(
             nothing.
     """
     out_RD: Tensor = _MessageSum.apply(
-        edge_index_2V.contiguous(), edge_kind_V.long().contiguous(), maps_R3D.contiguous(), kinds
+        edge_index_2V.long().contiguous(),
+        edge_kind_V.long().contiguous(),
+        maps_R3D.contiguous(),
+        kinds,
     )
     return out_RD
 
@@ -366,29 +372,55 @@ def rounded_size(size: int) -> int:
     return -(-size // step) * step
 
 
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-
-
 def product_dtype(x: Float[Tensor, "*shape"], *modules: nn.Module | None) -> torch.dtype | None:
     """Return the precision of products with ``x`` where these modules can be fused, else None.
 
     Args:
         x: What the first of them is given.
-        modules: Whose parameters are used; their hooks would not be called.
+        modules: Whose parameters are used; nothing but these is looked at.
     """
-    given = [module for module in modules if module is not None]
+    parts = [part for module in modules if module is not None for part in module.modules()]
     low = torch.is_autocast_enabled("cpu")
     fits = (
         torch.is_grad_enabled()
+        and type(x) in (Tensor, nn.Parameter)
         and x.device.type == "cpu"
         and x.dtype in (torch.float32, torch.bfloat16)
         and x.dim() > 1
         and x.shape[-1] % 8 == 0
         and (low or x.dtype == torch.float32)
         and (not low or torch.get_autocast_dtype("cpu") == torch.bfloat16)
-        and all(p.dtype == torch.float32 for module in given for p in module.parameters())
-        and not any(getattr(module, hooks) for module in given for hooks in _HOOKS)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and not _has_any_global_hook()
+        and all(_is_as_made(part) for part in parts)
     )
     if not fits:
         return None
     return torch.bfloat16 if low else torch.float32
+
+
+_PYTORCH = (nn.LayerNorm, nn.Linear, nn.Embedding, nn.GELU, nn.ModuleList, nn.Sequential)
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def _is_as_made(module: nn.Module) -> bool:
+    """Return whether a module computes what its class in PyTorch or here does, in plain weights.
+
+    Classes of users, parametrizations and hooks may compute anything.
+    """
+    parameters = module._parameters.values()
+    return (
+        (type(module) in _PYTORCH or type(module).__module__.startswith("layerdag.models."))
+        and not any(getattr(module, hooks) for hooks in _HOOKS)
+        and all(p is None or _is_plain(p) for p in parameters)
+        and (type(module) is not nn.LayerNorm or _is_plain_norm(module))
+    )
+
+
+def _is_plain(parameter: Tensor) -> bool:
+    return parameter.dtype == torch.float32 and parameter.is_contiguous()
+
+
+def _is_plain_norm(norm: nn.LayerNorm) -> bool:
+    return norm.eps == _EPSILON and norm.elementwise_affine and len(norm.normalized_shape) == 1

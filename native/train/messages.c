@@ -20,9 +20,11 @@ FUSED EXPORT int64_t train_messages(const edges_t *g, const float *maps, const f
     for (int64_t n = 0; n < g->nodes; n++)
         memcpy(out + n * width, maps + n * 3 * width, (size_t)width * sizeof *out);
     for (int64_t e = 0; e < g->edges; e++) {
-        float *down = out + g->target[e] * width, *up = out + g->source[e] * width;
-        add_to(down, maps + (g->source[e] * 3 + 1) * width, width);
-        add_to(up, maps + (g->target[e] * 3 + 2) * width, width);
+        const int64_t source = g->source[e], target = g->target[e];
+        if (source < 0 || source >= g->nodes || target < 0 || target >= g->nodes) return NO_SUCH_CODE;
+        float *down = out + target * width, *up = out + source * width;
+        add_to(down, maps + (source * 3 + 1) * width, width);
+        add_to(up, maps + (target * 3 + 2) * width, width);
         if (!g->kind) continue;
         if (g->kind[e] < 0 || g->kind[e] >= g->kinds) return NO_SUCH_CODE;
         add_to(down, kinds + g->kind[e] * 2 * width, width);

@@ -7,7 +7,7 @@
 typedef struct {
     int64_t nodes, edges, inner, width, columns, slots;
     const int64_t *token, *slot_code, *slot_offset, *stub, *kind, *degree_code, *in_degree; /* of nodes */
-    int64_t kind_columns;
+    int64_t kind_columns, kinds;
     const int64_t *first_edge;                       /* of each node with parents */
     const int64_t *inner_node;                       /* these nodes */
     const int64_t *parent, *node, *rank, *open_code; /* of edges */
@@ -37,7 +37,8 @@ INLINE void set_to(float *to, const float *row, int64_t width) {
 
 enum { CONTEXT, FIRST_PARENT, LAST_PARENT, ALL_PARENTS };
 
-/* Write all states. `context` has room for one state of each node. */
+/* Write all states. `context` has room for one state of each node. Returns 0, or NO_SUCH_CODE where a
+ * node has no kind of the table; other codes are our own. */
 FUSED EXPORT int64_t train_states(
     const states_t *s, const tables_t *t, const float *projection, float *context, const decisions_t *out) {
     const int64_t width = s->width;
@@ -54,8 +55,10 @@ FUSED EXPORT int64_t train_states(
             projection + s->parent[s->first_edge[q]] * s->columns + FIRST_PARENT * width, width);
     for (int64_t n = 0; n < s->nodes; n++) {
         float *degree = out->degree + n * width, *other = out->other + n * width;
+        const int64_t code = s->kind[n * s->kind_columns];
+        if (code < 0 || code >= s->kinds) return NO_SUCH_CODE;
         set_to(degree, out->kind + n * width, width);
-        add_to(degree, 1, t->kind + s->kind[n * s->kind_columns] * width, width);
+        add_to(degree, 1, t->kind + code * width, width);
         set_to(other, degree, width);
         add_to(other, 1, t->degree + s->degree_code[n] * width, width);
     }

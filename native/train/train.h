@@ -1,8 +1,7 @@
 /* Training steps on a processor: what lies between the matrix products, forward and backward.
  *
- * layerdag/models/fused.py drives it. Numbers are of single precision, or bfloat16 where a product
- * reads or wrote them; sums are of single precision. Shape letters as there: A readouts, D width of
- * a state, K codes, P pairs, Q decisions, R rows. */
+ * layerdag/models/fused.py and layerdag/models/fast/fused_*.py drive it. Numbers are of single precision,
+ * or bfloat16 where a product reads or wrote them; sums are of single precision. */
 #ifndef LAYERDAG_TRAIN_H
 #define LAYERDAG_TRAIN_H
 

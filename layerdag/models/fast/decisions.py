@@ -90,7 +90,7 @@ def readout_chain(
     """
     modules = [part for each in readouts for part in (each, each.norm, each.project)]
     dtype = product_dtype(state_ND, *modules, *embeddings)
-    if dtype is None or not readouts:
+    if dtype is None or not readouts or any(each.norm.bias is not None for each in readouts):
         return None
     return ReadoutChain(
         [each.norm for each in readouts],
@@ -127,7 +127,7 @@ class Pointer(nn.Module):
     def projection(self, state_QD: Float[Tensor, "Q D"]) -> Float[Tensor, "Q _"] | None:
         """Return all that ``pointer_loss`` needs of decisions, or None where it is not fused."""
         maps = (self.query, self.far_query, self.code_scores, self.block_scores)
-        dtype = product_dtype(state_QD, self.norm, *maps, self.key)
+        dtype = product_dtype(state_QD, self)
         if dtype is None or self.key.out_features % 8:
             return None
         weight_KD = torch.cat([each.weight for each in maps])
@@ -312,7 +312,7 @@ class Heads(nn.Module):
             self.degree_embedding,
         )
         key = self.pointer.key
-        dtype = product_dtype(encoded_TD, *maps, key, *tables)
+        dtype = product_dtype(encoded_TD, self)
         if dtype is None or self.chosen_parents is not None:
             return None
         weight_KD = torch.cat([each.weight for each in (*maps, key)])
@@ -326,6 +326,8 @@ class Heads(nn.Module):
 
     def chain(self, state_ND: Float[Tensor, "N D"]) -> ReadoutChain | None:
         """Return the readouts of further attributes and of out-degrees, where they are fused."""
+        if product_dtype(state_ND, self) is None:
+            return None
         plan = [] if self.plan_readout is None else [self.plan_readout]
         readouts = [cast(Readout, each) for each in self.other_readouts]
         tables = list(self.other_embeddings)[: self.num_chained]

@@ -268,6 +268,9 @@ class FeedForward(nn.Sequential):
 
     def forward(self, x_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
         """Return the mapped rows."""
+        if product_dtype(x_RD, self) is None:
+            mapped_RD: Tensor = super().forward(x_RD)
+            return mapped_RD
         norm, inner, _, outer = cast(tuple[nn.LayerNorm, Linear, nn.GELU, Linear], tuple(self))
         inner_RD = activated_linear(Activation(norm, gelu=False), inner, x_RD)
         return activated_linear(Activation(None, gelu=True), outer, inner_RD)

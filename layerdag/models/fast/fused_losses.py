@@ -74,7 +74,7 @@ class ReadoutChain:
         norm_AD = [each.weight for each in self.norms]
         parameters = (*norm_AD, *self.map_AKD, *self.bias_AK, *self.table_AKD)
         loss: Tensor = _ChainLoss.apply(
-            state_RD.contiguous(), self, chosen_RA, code_RA, first_R, *parameters
+            state_RD.float().contiguous(), self, chosen_RA, code_RA, first_R, *parameters
         )
         return loss
 
@@ -106,7 +106,7 @@ class _ChainLoss(torch.autograd.Function):
         of_norm_AD: list[Tensor] = []
         of_table_AKD = [torch.zeros_like(table) for table in chain.table_AKD]
         of_state_RD = torch.zeros_like(state_RD)
-        first_row = torch.zeros(1, dtype=torch.int64)
+        first_row = chosen_RA.new_zeros(1)
         for a in reversed(range(len(sizes))):
             if a < len(of_table_AKD):
                 code_R = codes_AR[a]
@@ -139,7 +139,7 @@ class _ChainLoss(torch.autograd.Function):
             *of_bias_AK,
             *of_table_AKD,
         )
-        return torch.tensor(loss.value, dtype=torch.float32)
+        return state_RD.new_tensor(loss.value)
 
     @staticmethod
     @once_differentiable
@@ -208,7 +208,7 @@ class _PointerLoss(torch.autograd.Function):
         loss = ctypes.c_double()
         run_kernel("pointer", ctypes.byref(structure), *given, ctypes.byref(loss), *gradients)
         ctx.gradients = gradients
-        return torch.tensor(loss.value, dtype=torch.float32)
+        return projection_QK.new_tensor(loss.value)
 
     @staticmethod
     @once_differentiable

@@ -35,7 +35,7 @@ _States = _structure(
     "_States",
     (_SIZES, ctypes.c_int64),
     (_OF_NODES, ctypes.c_void_p),
-    ("kind_columns", ctypes.c_int64),
+    ("kind_columns kinds", ctypes.c_int64),
     (_OF_EDGES, ctypes.c_void_p),
 )
 _Tables = _structure("_Tables", (_TABLES, ctypes.c_void_p))
@@ -120,7 +120,8 @@ class _StatesFunction(torch.autograd.Function):
             targets.rank_E,
             targets.open_code_E,
         )
-        assert all(x.is_contiguous() for x in (*of_nodes, *of_edges))
+        indices = (*of_nodes, *of_edges)
+        assert all(x.is_contiguous() and x.dtype == torch.int64 for x in indices)
         ctx.structure = _States(
             nodes,
             edges,
@@ -130,6 +131,7 @@ class _StatesFunction(torch.autograd.Function):
             targets.slot_codes_N3.shape[1],
             *(x.data_ptr() for x in of_nodes),
             targets.x_NA.shape[1],
+            len(tables[2]),
             *(x.data_ptr() for x in of_edges),
         )
         ctx.kept, ctx.shape = (targets, offset_3), projection_T4D.shape

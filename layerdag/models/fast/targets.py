@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
+from layerdag.errors import UsageError
 from layerdag.models.fast.layout import (
     NEVER,
     AttentionBlocks,
@@ -26,6 +27,7 @@ from layerdag.models.fast.layout import (
     TokenCodes,
     no_token_codes,
     split_ranges,
+    token_codes as codes_of_tokens,
 )
 from layerdag.models.fast.tokens import StructuralFeatures
 from layerdag.models.layers import CountEncoder
@@ -137,6 +139,8 @@ class TrainingCandidates:
             "chosen": found.chosen_G,
             "stub": stub_E,
         }
+        if token_codes not in (codes_of_tokens, no_token_codes):
+            raise UsageError(f"Candidate tokens have no codes {token_codes!r:.80} in training.")
         if token_codes is not no_token_codes:
             columns["codes"] = found.codes_P4
         addresses = {name: column.data_ptr() for name, column in columns.items()}

@@ -17,9 +17,13 @@ from hypothesis import given, strategies as st
 from laws import tried
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.utils import parametrize
 
+from layerdag.models.fast.encoder import FeedForward
 from layerdag.models.fused import (
     Activation,
+    activated,
     activated_linear,
     embedding_sum,
     matrix,
@@ -334,13 +338,12 @@ def test_other_normalizations_and_precisions_are_never_taken_for_these():
     case = Map.drawn()
     with pytest.raises(AssertionError):
         matrix(torch.zeros(1, dtype=torch.float64))
+    plain, x = nn.LayerNorm(24, elementwise_affine=False), torch.zeros(2, 24)
+    assert product_dtype(x, case.activation.norm) == torch.float32
     case.activation.norm.eps = 0.1
-    with pytest.raises(AssertionError):
-        case()
-    with pytest.raises(AssertionError):
-        replace(case.activation, norm=nn.LayerNorm(24, elementwise_affine=False)).structure(
-            24, None, None
-        )
+    assert product_dtype(x, case.activation.norm) is None
+    assert product_dtype(x, plain) is None
+    assert product_dtype(x, nn.RMSNorm(24)) is None
 
 
 def test_products_have_rows_of_zeros_in_bfloat16_alone():
@@ -424,3 +427,66 @@ def test_kinds_of_edges_may_have_another_type_but_must_exist():
         kind_V[7] = wrong
         with pytest.raises(IndexError, match="cannot be chosen"):
             layer(rows_RD, ends_2V, kind_V)
+
+
+class Adapted(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + 1
+
+
+class Doubled(nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return 2 * weight
+
+
+def test_classes_and_parametrizations_of_users_compute_what_they_say(generator):
+    norm, x = nn.LayerNorm(24), torch.randn(5, 24, generator=generator)
+    adapted = Adapted(24, 3)
+    found = activated_linear(Activation(norm, gelu=True), adapted, x)
+    torch.testing.assert_close(found, adapted(F.gelu(norm(x))))
+    parametrize.register_parametrization(norm, "weight", Doubled())
+    found = activated_linear(Activation(norm, gelu=True), nn.Linear(24, 3), x)
+    assert found.isfinite().all()
+    torch.testing.assert_close(activated(Activation(norm, gelu=False), x), norm(x))
+
+
+def test_transposed_weights_and_transforms_of_functions_are_left_to_pytorch(generator):
+    x, embedding = torch.randn(5, 8, generator=generator), SumEmbedding([8], 8)
+    embedding.weight = nn.Parameter(embedding.weight.detach().T)
+    codes = torch.arange(8)[:, None]
+    torch.testing.assert_close(embedding(codes), embedding.weight)
+    linear, activation = nn.Linear(8, 3), Activation(None, gelu=True)
+
+    def total(x: torch.Tensor) -> torch.Tensor:
+        return activated_linear(activation, linear, x).sum()
+
+    given = x.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(total(given), given)
+    torch.testing.assert_close(torch.func.grad(total)(x), wanted)
+
+
+def test_hooks_of_all_modules_and_of_gelu_are_called(generator):
+    feed, x = FeedForward(24), torch.randn(5, 24, generator=generator)
+    called: list[nn.Module] = []
+
+    def note(module: nn.Module, *_: object) -> None:
+        called.append(module)
+
+    with feed[2].register_forward_hook(note):
+        feed(x)
+    assert called == [feed[2]]
+    called.clear()
+    with register_module_forward_hook(note):
+        feed(x)
+    assert called == [*feed, feed]
+
+
+def test_messages_along_edges_of_another_type_or_beyond_the_rows(generator):
+    layer, rows = MessagePassingLayer(8, 2), torch.randn(4, 8, generator=generator)
+    edges, kinds = torch.tensor([[0, 1], [2, 3]]), torch.tensor([0, 1])
+    torch.testing.assert_close(layer(rows, edges.int(), kinds), layer(rows, edges, kinds))
+    for beyond in (-1, 4):
+        with pytest.raises(IndexError, match="cannot be chosen"):
+            layer(rows, torch.tensor([[0, beyond], [2, 3]]), kinds)
+        with pytest.raises(IndexError, match="cannot be chosen"):
+            layer(rows, torch.tensor([[0, 1], [2, beyond]]), kinds)

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.config import EncoderConfig, FastConfig, HeadsConfig
-from layerdag.models.fast.decisions import _ragged_loss
+from layerdag.models.fast.decisions import Heads, _ragged_loss
 from layerdag.models.fast.fused_losses import ReadoutChain, pointer_loss
 from layerdag.models.fast.layout import BLOCK_CODES, TOKEN_CODES, CandidatePairs
 from layerdag.models.fast.model import FastLayerDAG
@@ -643,3 +643,35 @@ def test_double_gradients_are_refused():
     (gradient,) = torch.autograd.grad(pairs.fused().square(), pairs.key_Td, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
+
+
+def test_a_state_in_bfloat16_may_have_one_readout(generator):
+    chain = Chain.drawn([9], 0)
+    state_RD = torch.randn(6, 16, generator=generator).bfloat16().requires_grad_()
+    chosen_RA = chosen_of(6, [9], generator)
+    found = chain.fused(torch.bfloat16).loss(state_RD, chosen_RA)
+    wanted = chain.loss(state_RD.float(), chosen_RA, chosen_RA)
+    assert float(found.detach()) == pytest.approx(float(wanted.detach()), rel=0.02)
+    (gradient_RD,) = torch.autograd.grad(chain.fused().loss(state_RD, chosen_RA), state_RD)
+    assert gradient_RD.dtype == torch.bfloat16
+
+
+class OtherHeads(Heads):
+    """Reads a kind as nothing."""
+
+    def degree_state(self, state_ND: Tensor, kind_N: Tensor) -> Tensor:
+        return state_ND + self.kind_embedding(torch.zeros_like(kind_N)[:, None])
+
+
+def test_states_of_a_class_of_ones_own_are_its_own():
+    case = Case()
+    model, batch = case.model(), case.batch()
+    usual, _ = losses_and_gradients(model, batch)
+    model.heads.__class__ = OtherHeads
+    found, _ = losses_and_gradients(model, batch)
+    with torch.no_grad():
+        wanted = {name: t.total for name, t in model.losses(batch, torch.Generator()).items()}
+    assert {name: float(x) for name, x in found.items()} == {
+        name: pytest.approx(float(x), rel=1e-5) for name, x in wanted.items()
+    }
+    assert float(usual["edge"]) != pytest.approx(float(found["edge"]), rel=1e-4)
