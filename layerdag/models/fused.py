@@ -84,9 +84,14 @@ def run_kernel(name: str, *arguments: Any) -> None:
     values = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
     status = getattr(_kernels(), f"train_{name}")(*values)
     if status == _NO_SUCH_CODE:
-        raise IndexError("A training batch has a code or a parent that cannot be chosen.")
+        raise IndexError(
+            "A training batch has a code or a parent that cannot be chosen: it was encoded for "
+            "another model, or a node has a parent twice. Encode the data set for this model."
+        )
     if status:
-        raise LayerdagError("There is no memory left for a training step; use smaller batches.")
+        raise LayerdagError(
+            "There is no memory left for a training step; lower training.batch_nodes."
+        )
 
 
 def matrix(x: Float[Tensor, "*shape"] | None) -> Any:
@@ -332,10 +337,8 @@ class _MessageSum(torch.autograd.Function):
         rows, width = maps_R3D.shape[0], maps_R3D.shape[1] // 3
         ends = index_2V[0].data_ptr(), index_2V[1].data_ptr()
         kind, count = (None, 0) if kinds is None else (kind_V.data_ptr(), len(kinds))
-        ctx.edges, ctx.kept = (
-            _Edges(rows, index_2V.shape[1], width, count, *ends, kind),
-            (index_2V, kind_V),
-        )
+        ctx.edges = _Edges(rows, index_2V.shape[1], width, count, *ends, kind)
+        ctx.kept = index_2V, kind_V  # what the addresses point to
         ctx.kinds = None if kinds is None else kinds.shape
         out_RD = maps_R3D.new_empty(rows, width)
         run_kernel("messages", ctypes.byref(ctx.edges), maps_R3D, kinds, out_RD)

@@ -26,9 +26,6 @@ typedef struct {
     matrix_t query, key, value;
 } heads_t;
 
-/* Of one parent in the mean of all; edges that pad a batch may lead to a token without any. */
-INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
-
 INLINE char *number(matrix_t x, int64_t i) { return (char *)x.at + (size_t)i * (x.low ? 2 : 4); }
 
 INLINE void copy(matrix_t from, int64_t i, matrix_t to, int64_t j, int64_t count) {

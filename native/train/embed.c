@@ -1,10 +1,6 @@
 /* Sums of embeddings of codes (SumEmbedding in layers.py), and their gradients. */
 #include "train.h"
 
-INLINE void add_to(float *to, const float *row, int64_t width) {
-    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += *(const eight_t *)(row + i);
-}
-
 /* Write the sum of the embeddings of each row's codes, (rows, columns), the first code of each column
  * at `offset` in the table of `codes` rows. Returns 0 or NO_SUCH_CODE. */
 FUSED EXPORT int64_t train_embed(int64_t codes, int64_t rows, int64_t columns, int64_t width,

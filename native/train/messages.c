@@ -2,10 +2,6 @@
  * gradients. */
 #include "train.h"
 
-INLINE void add_to(float *to, const float *row, int64_t width) {
-    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += *(const eight_t *)(row + i);
-}
-
 /* Kept in step with _Edges in fused.py. */
 typedef struct {
     int64_t nodes, edges, width, kinds;

@@ -4,7 +4,8 @@
 
 #include "train.h"
 
-/* Kept in step with _Candidates in fused_losses.py. A pair is a decision and a candidate: tokens, then blocks. */
+/* Kept in step with _Candidates in fused_losses.py. A pair is a decision and a candidate: tokens, then
+ * blocks. */
 typedef struct {
     int64_t tokens, blocks;                             /* pairs */
     const int64_t *token_decision, *token, *token_code; /* four codes of each pair */
@@ -23,10 +24,6 @@ INLINE float score_of(const float *query, const float *key, int64_t width) {
     eight_t sum = {0};
     for (int64_t i = 0; i < width; i += 8) sum += *(const eight_t *)(query + i) * *(const eight_t *)(key + i);
     return sum_of(sum);
-}
-
-INLINE void add_product(float *to, float factor, const float *row, int64_t width) {
-    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += factor * *(const eight_t *)(row + i);
 }
 
 /* Write the loss, summed, and add up the gradients of projections and keys.

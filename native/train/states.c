@@ -24,13 +24,6 @@ typedef struct {
     float *kind, *degree, *other, *after, *before, *inner;
 } decisions_t;
 
-INLINE void add_to(float *to, float factor, const float *row, int64_t width) {
-    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += factor * *(const eight_t *)(row + i);
-}
-
-/* Of one parent in the mean of all; edges that pad a batch may lead to a node without any. */
-INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
-
 INLINE void set_to(float *to, const float *row, int64_t width) {
     memcpy(to, row, (size_t)width * sizeof *to);
 }
@@ -46,21 +39,21 @@ FUSED EXPORT int64_t train_states(
         float *own = context + n * width, *kind = out->kind + n * width;
         set_to(own, projection + (s->token[n] - 1) * s->columns, width);
         for (int64_t f = 0; f < s->slots; f++)
-            add_to(own, 1, t->slot + (s->slot_code[n * s->slots + f] + s->slot_offset[f]) * width, width);
+            add_to(own, t->slot + (s->slot_code[n * s->slots + f] + s->slot_offset[f]) * width, width);
         set_to(kind, own, width);
-        add_to(kind, 1, t->stub + s->stub[n] * width, width);
+        add_to(kind, t->stub + s->stub[n] * width, width);
     }
     for (int64_t q = 0; q < s->inner; q++)
-        add_to(out->kind + s->inner_node[q] * width, 1,
+        add_to(out->kind + s->inner_node[q] * width,
             projection + s->parent[s->first_edge[q]] * s->columns + FIRST_PARENT * width, width);
     for (int64_t n = 0; n < s->nodes; n++) {
         float *degree = out->degree + n * width, *other = out->other + n * width;
         const int64_t code = s->kind[n * s->kind_columns];
         if (code < 0 || code >= s->kinds) return NO_SUCH_CODE;
         set_to(degree, out->kind + n * width, width);
-        add_to(degree, 1, t->kind + code * width, width);
+        add_to(degree, t->kind + code * width, width);
         set_to(other, degree, width);
-        add_to(other, 1, t->degree + s->degree_code[n] * width, width);
+        add_to(other, t->degree + s->degree_code[n] * width, width);
     }
     for (int64_t q = 0; q < s->inner; q++)
         set_to(out->inner + q * width, out->degree + s->inner_node[q] * width, width);
@@ -69,10 +62,10 @@ FUSED EXPORT int64_t train_states(
         const float *parent = projection + s->parent[e] * s->columns;
         float *after = out->after + e * width;
         set_to(after, out->degree + n * width, width);
-        add_to(after, 1, parent + LAST_PARENT * width, width);
-        add_to(after, 1, t->open + s->open_code[e] * width, width);
+        add_to(after, parent + LAST_PARENT * width, width);
+        add_to(after, t->open + s->open_code[e] * width, width);
         set_to(out->before + e * width, s->rank[e] ? after - width : context + n * width, width);
-        add_to(out->other + n * width, share(s->in_degree[n]), parent + ALL_PARENTS * width, width);
+        add_product(out->other + n * width, share(s->in_degree[n]), parent + ALL_PARENTS * width, width);
     }
     return 0;
 }
@@ -83,33 +76,33 @@ FUSED EXPORT int64_t train_states_backward(
     const int64_t width = s->width;
     memset(context, 0, (size_t)(s->nodes * width) * sizeof *context);
     for (int64_t q = 0; q < s->inner; q++)
-        add_to(d->degree + s->inner_node[q] * width, 1, d->inner + q * width, width);
+        add_to(d->degree + s->inner_node[q] * width, d->inner + q * width, width);
     for (int64_t e = s->edges - 1; e >= 0; e--) {
         const int64_t n = s->node[e];
         float *parent = projection + s->parent[e] * s->columns, *after = d->after + e * width;
-        add_to(s->rank[e] ? after - width : context + n * width, 1, d->before + e * width, width);
-        add_to(d->degree + n * width, 1, after, width);
-        add_to(parent + LAST_PARENT * width, 1, after, width);
-        add_to(t->open + s->open_code[e] * width, 1, after, width);
-        add_to(parent + ALL_PARENTS * width, share(s->in_degree[n]), d->other + n * width, width);
+        add_to(s->rank[e] ? after - width : context + n * width, d->before + e * width, width);
+        add_to(d->degree + n * width, after, width);
+        add_to(parent + LAST_PARENT * width, after, width);
+        add_to(t->open + s->open_code[e] * width, after, width);
+        add_product(parent + ALL_PARENTS * width, share(s->in_degree[n]), d->other + n * width, width);
     }
     for (int64_t n = 0; n < s->nodes; n++) {
         float *degree = d->degree + n * width, *kind = d->kind + n * width;
-        add_to(degree, 1, d->other + n * width, width);
-        add_to(t->degree + s->degree_code[n] * width, 1, d->other + n * width, width);
-        add_to(kind, 1, degree, width);
-        add_to(t->kind + s->kind[n * s->kind_columns] * width, 1, degree, width);
+        add_to(degree, d->other + n * width, width);
+        add_to(t->degree + s->degree_code[n] * width, d->other + n * width, width);
+        add_to(kind, degree, width);
+        add_to(t->kind + s->kind[n * s->kind_columns] * width, degree, width);
     }
     for (int64_t q = 0; q < s->inner; q++)
-        add_to(projection + s->parent[s->first_edge[q]] * s->columns + FIRST_PARENT * width, 1,
+        add_to(projection + s->parent[s->first_edge[q]] * s->columns + FIRST_PARENT * width,
             d->kind + s->inner_node[q] * width, width);
     for (int64_t n = 0; n < s->nodes; n++) {
         float *own = context + n * width;
-        add_to(own, 1, d->kind + n * width, width);
-        add_to(t->stub + s->stub[n] * width, 1, d->kind + n * width, width);
+        add_to(own, d->kind + n * width, width);
+        add_to(t->stub + s->stub[n] * width, d->kind + n * width, width);
         for (int64_t f = 0; f < s->slots; f++)
-            add_to(t->slot + (s->slot_code[n * s->slots + f] + s->slot_offset[f]) * width, 1, own, width);
-        add_to(projection + (s->token[n] - 1) * s->columns, 1, own, width);
+            add_to(t->slot + (s->slot_code[n * s->slots + f] + s->slot_offset[f]) * width, own, width);
+        add_to(projection + (s->token[n] - 1) * s->columns, own, width);
     }
     return 0;
 }

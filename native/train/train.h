@@ -59,4 +59,15 @@ INLINE void clear(matrix_t x, int64_t from, int64_t count) {
     memset((char *)x.at + (size_t)from * bytes, 0, (size_t)count * bytes);
 }
 
+INLINE void add_to(float *to, const float *row, int64_t width) {
+    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += *(const eight_t *)(row + i);
+}
+
+INLINE void add_product(float *to, float factor, const float *row, int64_t width) {
+    for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += factor * *(const eight_t *)(row + i);
+}
+
+/* Of one parent in the mean of all; edges that pad a batch may lead to a node without any. */
+INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
+
 #endif
