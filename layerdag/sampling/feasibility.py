@@ -8,14 +8,9 @@ Shape letters: B graphs, F feature columns (codes of all attributes), K codes.
 """
 
 import math
-import pickle
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from multiprocessing.connection import Connection
-from typing import TypeVar
 
 import torch
 from jaxtyping import Bool
@@ -27,10 +22,9 @@ from layerdag.codec.unfolding import needed_repairs
 from layerdag.codec.vocabulary import OTHER, SEND, is_communication
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import encode_batch
-from layerdag.errors import CheckpointError, LayerdagError
+from layerdag.errors import CheckpointError
 from layerdag.graph.attributed_graph import NUM_NODES, AttributedGraph, Condition
 from layerdag.models.base import DAGModel, JointCodeMasks, SampleRequest, SampleResult
-from layerdag.runtime.processes import Worker, wait_for_any
 from layerdag.sampling.generated import requested_ranks
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.attributes import CategoryAttribute
@@ -219,6 +213,9 @@ _RULES: Mapping[tuple[str, str], Callable[[str, str], bool]] = {
 SILENT = 10
 """Faults that a job of several ranks which exchange nothing counts as."""
 
+COPY = 100
+"""Faults that a program counts as which repeats one of the data, so that it is hardly chosen."""
+
 USUAL = ("compute_without_cost", "collective_that_is_not_simulated")
 """Repairs that whole collections of real traces need, so that they are no fault of a sample."""
 
@@ -226,6 +223,8 @@ USUAL = ("compute_without_cost", "collective_that_is_not_simulated")
 @dataclass(frozen=True)
 class FaultCounter:
     """Counts the contradictions of jobs that decoding would repair (docs/reference/attributes.md).
+
+    A program has none while it is drawn; if it repeats one of the data, it counts as ``COPY``.
 
     Attributes:
         schema: Of the model.
@@ -246,13 +245,15 @@ class FaultCounter:
     def counts(
         self, dags: Sequence[DAG], rows: Sequence[Mapping[str, Condition]], each: int = 1
     ) -> list[int]:
-        """Return the faults of finished graphs; 0 for graphs that are no jobs.
+        """Return the faults of finished graphs; 0 for graphs that are no jobs and no programs.
 
         Args:
             dags: Graphs.
             rows: Conditions of each graph, or of each ``each`` graphs in a row.
             each: Candidates that have the same conditions.
         """
+        if self.schema.kind == "program":
+            return [COPY * copied for copied in self.schema.are_copies(dags)]
         if self.schema.kind != "trace":
             return [0] * len(dags)
         jobs = (dag.to("cpu").with_conditions(rows[i // each]) for i, dag in enumerate(dags))
@@ -291,84 +292,3 @@ def sample_checked(model: DAGModel, schema: GraphSchema, request: SampleRequest)
         raise CheckpointError(
             "With the weights of this checkpoint no probability is finite; use an earlier one."
         ) from error
-
-
-Part = TypeVar("Part")
-Drawn = TypeVar("Drawn")
-
-
-def sample_in_processes(
-    draw: Callable[[Part], Drawn], parts: Sequence[Part], processes: int
-) -> Iterator[Drawn]:
-    """Yield ``draw(part)`` for each part, in order.
-
-    Args:
-        draw: What pickles: a function of a module, a method, or a ``functools.partial`` of one.
-        parts: What to draw.
-        processes: Processes that draw. With 1 it is this one. Each has as many threads as this one,
-            so that results do not depend on how many there are.
-
-    Raises:
-        LayerdagError: If a process ends early, or what ``draw`` raises.
-    """
-    processes = min(processes, len(parts))
-    if processes < 2:
-        yield from map(draw, parts)
-        return
-    workers: list[Worker] = []
-    drawing: dict[Worker, int] = {}
-    finished: dict[int, Drawn | LayerdagError] = {}
-    todo = iter(range(len(parts)))
-    sent = pickle.dumps((draw, torch.get_num_threads()))
-    try:
-        # All start side by side; a large model is taken only when a process listens.
-        for _ in range(processes):
-            workers.append(Worker.start(_draw_parts))
-        for worker, index in zip(workers, todo, strict=False):
-            worker.send(sent)
-            worker.send(pickle.dumps(parts[index]))
-            drawing[worker] = index
-        for index in range(len(parts)):
-            while index not in finished:
-                for worker in wait_for_any(drawing):
-                    finished[drawing.pop(worker)] = _received(worker)
-                    following = next(todo, None)
-                    if following is not None:
-                        worker.send(pickle.dumps(parts[following]))
-                        drawing[worker] = following
-            found = finished.pop(index)
-            if isinstance(found, LayerdagError):
-                raise found
-            yield found
-    finally:
-        for worker in workers:
-            worker.stop()
-
-
-def _received(worker: Worker) -> Drawn | LayerdagError:
-    """Return what a process has drawn, or why there is nothing."""
-    try:
-        found: Drawn | LayerdagError = worker.receive()
-    except EOFError:
-        return LayerdagError(
-            "A process that draws samples ended early: it was killed, perhaps for lack of memory, "
-            "or failed as said above. Ask for fewer with 'processes'. A script that asks for "
-            "several must do so under 'if __name__ == \"__main__\":'."
-        )
-    return found
-
-
-def _draw_parts(connection: Connection) -> None:
-    """Draw, in a process of its own, each part that comes, until nobody is there any more."""
-    # The process that reads the results is the one to interrupt; it ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(EOFError, ConnectionError):
-        draw, threads = pickle.loads(connection.recv_bytes())
-        torch.set_num_threads(threads)
-        while True:
-            part = pickle.loads(connection.recv_bytes())
-            try:
-                found = draw(part)
-            except LayerdagError as error:
-                found = error
-            connection.send_bytes(pickle.dumps(found))

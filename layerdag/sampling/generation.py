@@ -26,10 +26,10 @@ from layerdag.sampling.feasibility import (
     batches_of_like_size,
     possible_codes,
     sample_checked,
-    sample_in_processes,
     size_error,
 )
 from layerdag.sampling.generated import FilesAhead, GeneratedGraph, has_communication, sample_name
+from layerdag.sampling.processes import sample_and_finish, sample_in_processes
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import DEPTH, FAMILY
@@ -126,7 +126,7 @@ def generate_batched(
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
     ]
     drawing = drawing.making(ahead, len(batches))
-    drawn = sample_in_processes(drawing.batch, batches, settings.processes or 1)
+    drawn = drawing.batches(batches)
     for batch, graphs in zip(batches, drawn, strict=True):
         found |= zip(batch.numbers, graphs, strict=True)
     for i, row in enumerate(rows):
@@ -211,7 +211,7 @@ def sample_like(
         for start in range(0, len(rows), size)
     ]
     drawing = drawing.making(ahead, len(batches))
-    for graphs in sample_in_processes(drawing.batch, batches, settings.processes or 1):
+    for graphs in drawing.batches(batches):
         yield from graphs
 
 
@@ -285,12 +285,21 @@ class _Drawing:
         several = min(self.settings.processes or 1, batches) > 1
         return replace(self, ahead=ahead if several and self.check is not None else None)
 
+    def batches(self, batches: Sequence[_Batch]) -> Iterator[list[GeneratedGraph]]:
+        """Yield the graphs of each batch, in order, with their files if it makes them."""
+        processes = self.settings.processes or 1
+        if self.ahead is None:
+            return sample_in_processes(self.batch, batches, processes)
+        return sample_and_finish(self.batch, self.with_files, batches, processes)
+
     def batch(self, batch: _Batch) -> list[GeneratedGraph]:
         """Return the graphs of a batch."""
-        graphs = self.graphs(batch.numbers, batch.rows)
-        if self.ahead is None:
-            return graphs
-        return [self.ahead(graph, i) for graph, i in zip(graphs, batch.numbers, strict=True)]
+        return self.graphs(batch.numbers, batch.rows)
+
+    def with_files(self, batch: _Batch, at: int, graph: GeneratedGraph) -> GeneratedGraph:
+        """Return a graph of a batch with its files."""
+        assert self.ahead is not None
+        return self.ahead(graph, batch.numbers[at])
 
     def graphs(
         self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]
@@ -358,8 +367,7 @@ class _Drawing:
         """Return the graphs, programs with how they ran, and what is wrong with each."""
         if self.check is None:
             return list(graphs), self._misses(graphs, rows)
-        hashes = self.schema.structure_hashes(graph.dag for graph in graphs)
-        copies = [word in self.schema.structures for word in hashes]
+        copies = self.schema.are_copies([graph.dag for graph in graphs])
         graphs = [
             graph
             if copied

@@ -355,6 +355,12 @@ class GraphSchema:
         units = [i for i, a in enumerate(self.attributes) if a.name == UNIT]
         yield from graph_hashes((dag.without_columns(units) for dag in dags), COPY_ROUNDS)
 
+    def are_copies(self, dags: Sequence[DAG]) -> list[bool]:
+        """Return of each program whether it repeats one of the data that ``structures`` tells."""
+        if not self.structures:
+            return [False] * len(dags)
+        return [word in self.structures for word in self.structure_hashes(dags)]
+
     def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
         """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
 

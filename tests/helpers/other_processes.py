@@ -38,3 +38,21 @@ def first_waits_for_last(part: tuple[Path, int, int]) -> tuple[int, bool, int, i
     while not number and not mark.exists() and time.monotonic() < end:
         time.sleep(0.02)
     return number, mark.exists(), os.getpid(), torch.get_num_threads()
+
+
+def numbers_below(part: int) -> list[int]:
+    """Return the whole numbers below a part."""
+    return list(range(part))
+
+
+def slow_at_first(part: int, at: int, number: int) -> tuple[int, int, int, int]:
+    """Return what is known of a number of a part, and the process; the first takes a second."""
+    time.sleep(0 if at else 1)
+    return part, at, number, os.getpid()
+
+
+def refused_at_three(part: int, at: int, number: int) -> int:
+    """Return the number; refuse 3."""
+    if number == 3:
+        raise UsageError("three is refused.")
+    return number

@@ -6,6 +6,7 @@ import lzma
 import shutil
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from layerdag.datasets.run_plans import STEPS, run_plans
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.inference import ShapeInference
+from layerdag.sampling.feasibility import COPY, FaultCounter
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.weight_transfer import spec_for
 
@@ -107,6 +109,8 @@ def test_hashes_of_structures_are_kept_only_where_they_are_asked_for(mlps, known
     assert known.fingerprint == mlps.fingerprint
     held = [dag for split in known.graphs.values() for dag in split]
     assert known.schema.structures == set(known.schema.structure_hashes(held))
+    assert known.schema.are_copies(held) == [True] * len(held)
+    assert mlps.schema.are_copies(held) == [False] * len(held)
     data = json.loads(json.dumps(known.schema.to_dict()))
     assert GraphSchema.from_dict(data).structures == known.schema.structures
     with pytest.raises(CheckpointError, match="structures are no hashes"):
@@ -179,3 +183,11 @@ def test_kept_programs_are_those_that_were_read(known, cache, monkeypatch):
     assert (kept.schema, kept.names, kept.split) == (known.schema, known.names, known.split)
     same = zip(known.graphs["train"], kept.graphs["train"], strict=True)
     assert all(torch.equal(one.x_NA, other.x_NA) for one, other in same)
+
+
+def test_a_copy_counts_against_a_candidate_where_hashes_are_kept(mlps, known):
+    held = known.graphs["train"][0]
+    edited = replace(held, x_NA=held.x_NA.roll(1, dims=0))
+    for data, faults in ((known, [COPY, 0]), (mlps, [0, 0])):
+        counter = FaultCounter(data.schema, communicate=False)
+        assert counter.counts([held, edited], [{}, {}]) == faults

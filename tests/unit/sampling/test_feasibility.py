@@ -1,19 +1,12 @@
 """Which graphs are drawn side by side."""
 
 import math
-import os
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from itertools import islice
-from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 import torch
 from costed_jobs import costed_job, costed_jobs, schema_of_jobs
-from other_processes import first_waits_for_last, killed_at_one, whose
 from random_jobs import random_job
 from raw_graphs import chain
 from sample_parts import TEN, path_of
@@ -22,7 +15,7 @@ from tiny_checkpoints import chain_checkpoint
 from layerdag.codec.folding import NONE
 from layerdag.codec.vocabulary import SEND, is_communication
 from layerdag.dag.dag import DAG
-from layerdag.errors import CheckpointError, ConfigError, LayerdagError, UsageError
+from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, SampleRequest
 from layerdag.sampling import feasibility as batches
 from layerdag.sampling.feasibility import (
@@ -33,7 +26,6 @@ from layerdag.sampling.feasibility import (
     possible_codes,
     requested_nodes,
     sample_checked,
-    sample_in_processes,
     size_error,
 )
 from layerdag.sampling.generation import generate, generate_batched
@@ -259,67 +251,6 @@ def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more():
     possible = possible_codes(schema, [{"world_size": "1"}])
     assert possible is not None
     assert possible.graph_BF.all()
-
-
-@pytest.mark.usefixtures("ready_processes")
-def test_parts_and_errors_come_in_order_from_as_many_processes_and_a_slow_one_holds_up_none(
-    tmp_path,
-):
-    asked = [(tmp_path / "drawn", number, 6) for number in range(7)]
-    found = sample_in_processes(first_waits_for_last, asked, 2)
-    parts, ends, workers, threads = zip(*islice(found, 6), strict=True)
-    with pytest.raises(UsageError, match=r"a seventh part is refused\."):
-        next(found)
-    assert parts == (0, 1, 2, 3, 4, 5)
-    assert (ends[0], ends[-1]) == (True, True)
-    assert len(set(workers)) == 2
-    assert os.getpid() not in workers
-    assert set(threads) == {torch.get_num_threads()}
-
-
-@pytest.mark.parametrize(("parts", "processes"), [(5, 1), (1, 4), (0, 4)])
-def test_no_other_process_is_started_where_one_is_enough(parts, processes):
-    drawn = list(sample_in_processes(whose, range(parts), processes))
-    assert drawn == [os.getpid()] * parts
-
-
-@pytest.mark.usefixtures("ready_processes")
-def test_a_process_that_is_killed_is_told():
-    found = sample_in_processes(killed_at_one, range(4), 2)
-    assert next(found) == 0
-    with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
-        next(found)
-
-
-def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        # In the other process, where the import takes seconds, the last line would raise this.
-        "from multiprocessing import get_context\n"
-        "if __name__ == '__mp_main__': get_context('spawn').Process().start()\n"
-        "from functools import partial\n"
-        "from operator import concat\n"
-        "import threading, time\n"  # beside which no process is copied
-        "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
-        "from layerdag.sampling.feasibility import sample_in_processes\n"
-        "list(sample_in_processes(partial(concat, b'-' * 4_000_000), [b'a', b'b'], 2))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=600, check=False
-    )
-    assert "A process that draws samples ended early" in done.stderr
-    assert done.returncode == 1
-
-
-@pytest.mark.usefixtures("ready_processes")
-def test_no_process_stays_where_nobody_wants_the_rest():
-    found = sample_in_processes(whose, range(50), 2)
-    next(found)
-    found.close()
-    end = time.monotonic() + 20
-    while active_children() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not active_children()
 
 
 @pytest.mark.parametrize(
