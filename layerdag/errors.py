@@ -6,6 +6,7 @@ what to do about it. The tree::
     LayerdagError                anything below; catch this to catch them all
     ├── UsageError               the command or call itself is wrong        (exit code 2)
     │   ├── ConfigError          a configuration key or value is wrong
+    │   ├── CaptureError         an operator failed while a step was captured
     │   └── WrongNameError       a name that layerdag does not have; says which it has
     ├── TrainingError            training diverged                          (exit code 1)
     └── DataError                the data handed in is wrong                (exit code 1)
@@ -30,6 +31,10 @@ class UsageError(LayerdagError):
 
 class ConfigError(UsageError):
     """A configuration key is unknown or its value is out of bounds."""
+
+
+class CaptureError(UsageError):
+    """An operator of a module or program failed while its step was captured."""
 
 
 class WrongNameError(UsageError, AttributeError):

@@ -33,6 +33,13 @@ DEVICE_OF = torch.ops.prim.device.default
 """Asked of a fake tensor several times a call."""
 _NUMBER_OF = aten._local_scalar_dense.default
 """Asked of the number of steps that an optimizer keeps of each parameter."""
+_LIFTED = aten.lift_fresh.default
+"""Makes such a number of a real tensor."""
+_MARKS = (
+    torch.ops.profiler._record_function_enter_new.default,
+    torch.ops.profiler._record_function_exit._RecordFunction,
+)
+"""Of optimizers and ``fully_shard``; they take no tensors."""
 
 
 def _histogram(tensor: Tensor, bins: int = 100, *_: Any, **__: Any) -> Tensor | None:
@@ -133,6 +140,10 @@ class RememberingFakeMode(FakeTensorMode):
             return args[0].fake_device
         if func is _NUMBER_OF and args[0].constant is not None:
             return args[0].constant.item()
+        if func is _LIFTED and type(args[0]) is Tensor and args[0].numel() == 1:
+            return self._lifted(args[0])
+        if func in _MARKS:
+            return func(*args, **(kwargs or {}))
         if func in _ON_GPUS_ALONE:
             made = _ON_GPUS_ALONE[func](*args, **(kwargs or {}))
             if made is not None:
@@ -142,9 +153,22 @@ class RememberingFakeMode(FakeTensorMode):
         parts = []  # few lists are equal, but most of what they hold
         for at in range(len(args[0])):
             alone = [_part(value, at) for value in args]
+            if not func._schema.returns and _alike(alone):
+                continue  # what is overwritten by its like stays as it is
             named = {name: _part(value, at) for name, value in (kwargs or {}).items()}
             parts.append(self._remembered(func, types, alone, named))
         return [part for (part,) in parts] if func._schema.returns else None
+
+    def _lifted(self, number: Tensor) -> Tensor:
+        """Return a number as a fake tensor that knows it."""
+        made = self._made(
+            _Result(-1, False, number.shape, number.stride(), 0, number.dtype, number.device), ()
+        )
+        assert isinstance(made, FakeTensor)
+        made.constant = number.clone()
+        self.fake_tensor_converter.set_tensor_memo(made.constant, made)  # in place it is itself
+        self.fake_tensor_converter.add_constant_storage_mapping(made)
+        return made
 
     def _remembered(
         self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -214,7 +238,7 @@ class RememberingFakeMode(FakeTensorMode):
 
     def _noted(self, result: Any, tensors: Sequence[FakeTensor]) -> _Results | None:
         """Return what is kept of a result, None if it is not all."""
-        listed = type(result) in (list, tuple)
+        listed = isinstance(result, list | tuple)  # or a tuple with names, which nobody asks for
         memories = [tensor.untyped_storage()._cdata for tensor in tensors]
         fresh: list[int] = []
         found: list[_Result | None] = []
@@ -239,7 +263,8 @@ class RememberingFakeMode(FakeTensorMode):
                     part.storage_offset(), part.dtype, part.fake_device,
                 )
             )  # fmt: skip
-        return (type(result) if listed else type(None)), tuple(found)
+        kind = type(None) if not listed else list if isinstance(result, list) else tuple
+        return kind, tuple(found)
 
     def _results(self, found: _Results, tensors: Sequence[FakeTensor]) -> Any:
         """Return the results of a call that was noted."""
@@ -291,6 +316,21 @@ def _on_lists(func: Any) -> bool:
     if not isinstance(func, torch._ops.OpOverload) or len(func._schema.returns) > 1:
         return False
     return func._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))
+
+
+def _alike(lists: Sequence[Any]) -> bool:
+    """Return whether the tensors in lists, of which none knows its content, are of one kind."""
+    tensors = [part for each in lists if isinstance(each, list | tuple)
+               for part in each if not isinstance(part, int | float)]  # fmt: skip
+    first = tensors[0]
+    return all(
+        type(tensor) is FakeTensor
+        and tensor.constant is None
+        and tensor.shape == first.shape
+        and tensor.dtype is first.dtype
+        and tensor.fake_device == first.fake_device
+        for tensor in tensors
+    )
 
 
 def _part(value: Any, at: int) -> Any:

@@ -32,7 +32,7 @@ from layerdag.capturing.parallel import (
 from layerdag.capturing.plan import CaptureStep, Settings
 from layerdag.capturing.recorder import Recorder
 from layerdag.codec.placement import RankTraces
-from layerdag.errors import LayerdagError, UsageError
+from layerdag.errors import CaptureError, LayerdagError, UsageError
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import SKIPPED, ComputeModel
@@ -600,7 +600,7 @@ def capture_errors(recorder: Recorder, name: str) -> Iterator[None]:
     """Say where a step could not be captured.
 
     Raises:
-        UsageError: With module and operator, for whatever error PyTorch raises.
+        CaptureError: With module and operator, for whatever error PyTorch raises.
     """
     try:
         yield
@@ -609,10 +609,10 @@ def capture_errors(recorder: Recorder, name: str) -> Iterator[None]:
     except Exception as error:
         message = (str(error).strip().splitlines() or [type(error).__name__])[0]
         where = f"module '{recorder.module_path}'" if recorder.module_path else "the step"
-        raise UsageError(
+        raise CaptureError(
             f"{name}: {where} cannot be captured after operator {recorder.last_operator or '-'}: "
-            f"{message} A capture has shapes but no values: the step must not depend on the "
-            "content of tensors (item(), nonzero(), if on a tensor)."
+            f"{message.rstrip('.')}. A capture has shapes but no values: the step must not depend "
+            "on the content of tensors (item(), nonzero(), if on a tensor)."
         ) from error
 
 

@@ -1,6 +1,5 @@
 """Jobs of programs: the training step that follows from a program and a plan, and its times."""
 
-import contextlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast, final
@@ -9,7 +8,7 @@ import numpy as np
 
 from layerdag.codec.vocabulary import operators
 from layerdag.datasets.conversion import attributed_graph
-from layerdag.errors import UsageError
+from layerdag.errors import CaptureError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.programs.forward_program import Program
 from layerdag.programs.targets import Targets
@@ -98,12 +97,17 @@ def derive_drawn_job(
 
     Raises:
         UsageError: If none of several plans fits.
+        CaptureError: If an operator fails under a plan that fits.
         NodeError: If a node cannot run.
     """
     rng = plan_generator(seed)
     for _ in range(_PLANS - 1):
-        with contextlib.suppress(UsageError):
+        try:
             return derive_job(program, plans.draw(family, rng), compute)
+        except CaptureError:
+            raise  # no fault of the plan
+        except UsageError:
+            continue
     return derive_job(program, plans.draw(family, rng), compute)
 
 

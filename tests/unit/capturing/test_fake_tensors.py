@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_programs import images, language
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 import layerdag as ld
 from layerdag.capturing import step
@@ -22,6 +22,9 @@ from layerdag.traces.chakra.workload import encode_workload
         {"fsdp": 2, "precision": "bf16"},
         {"data": 4, "optimizer": "sgd-momentum-foreach", "clip": 1.0, "accumulate": 2},
         {"optimizer": "rmsprop-forloop"},
+        {"optimizer": "adam-forloop"},
+        {"optimizer": "adamw-fused", "fsdp": 2},
+        {"optimizer": "adagrad-foreach"},
     ],
     ids=str,
 )
@@ -50,6 +53,9 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "a number of another kind": lambda x: (x * 1, x * 1.0, x.to(torch.int64) * 1,
                                            x.to(torch.int64) * 1.0),
     "a list": lambda x: torch._foreach_sqrt([x, x.clone()]),
+    "names": lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5),
+    "a list in place": lambda x: [torch._foreach_add_([x], [torch.empty(4)]), x][1],
+    "a list in place by its like": lambda x: [torch._foreach_mul_([x], [x.clone()]), x][1],
     "strides": lambda x: torch.empty_like(x.t()).exp(),
     "nothing": lambda x: x[:0].sum(),
 }  # fmt: skip
@@ -79,6 +85,23 @@ def test_what_has_content_is_not_remembered():
     for number in (2, 3):
         with RememberingFakeMode():
             assert (torch.tensor(number) + 1).item() == number + 1
+
+
+def test_a_number_is_itself_after_it_is_counted_up_and_unknown_after_it_is_overwritten():
+    with RememberingFakeMode():
+        steps = torch.tensor(0.0)
+        counted = steps.add_(1)
+        assert counted is steps
+        assert steps.item() == 1
+        steps.copy_(torch.empty(()))
+        with pytest.raises(DataDependentOutputException):
+            steps.item()
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (5, 3, 4)])
+def test_a_list_that_cannot_be_overwritten_is_refused(shape):
+    with RememberingFakeMode(), pytest.raises(RuntimeError):
+        torch._foreach_add_([torch.empty(3, 4)], [torch.empty(shape)])
 
 
 def test_an_operator_that_refuses_does_so_again():

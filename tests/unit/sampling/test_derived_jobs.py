@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import layerdag as ld
-from layerdag.errors import UsageError
+from layerdag.errors import CaptureError, UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.sampling.derived_jobs import derive_drawn_job, derive_job
 from layerdag.schema.plan_tables import PlanColumn, PlannedStep, PlanTables
@@ -64,4 +64,14 @@ def test_a_plan_that_does_not_fit_is_drawn_again(program):
 def test_if_no_plan_fits_the_reason_is_said(program):
     plans = PlanTables((column("strategy", "tensor"), column("tensor", 2, strategy="tensor")))
     with pytest.raises(UsageError, match="no pair of linear layers"):
+        derive_drawn_job(program, "mlp", plans, 0)
+
+
+def test_an_operator_that_fails_is_no_fault_of_the_plan_and_is_told(program, monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("no kernel")
+
+    plans = PlanTables((column("strategy", "fsdp"), column("fsdp", 2, strategy="fsdp")))
+    monkeypatch.setattr(torch.Tensor, "backward", fail)
+    with pytest.raises(CaptureError, match=r"cannot be captured .* no kernel\. A capture"):
         derive_drawn_job(program, "mlp", plans, 0)
