@@ -1,12 +1,10 @@
 """The calls that users make first, and the demo."""
 
 from layerdag.api.demo import DemoSettings, report
-from layerdag.api.functions import graph_findings
 from layerdag.api.generator import private_run, require_private
 
 __all__ = [
     "DemoSettings",
-    "graph_findings",
     "private_run",
     "report",
     "require_private",

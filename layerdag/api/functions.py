@@ -1,12 +1,9 @@
 """``compare``, ``validate``, ``fix`` and ``write``."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from layerdag.codec.formats import Content, read, write_graph, writer_of
 from layerdag.codec.sample_files import StoredSample, is_run
@@ -21,7 +18,7 @@ from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated, with_attributes_of, with_old_words
 from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.datasets.samples import iter_samples
-from layerdag.errors import DataError, GraphError, UsageError, VocabularyError
+from layerdag.errors import DataError, UsageError, VocabularyError
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside
 from layerdag.evaluation.similarity import (
@@ -29,11 +26,10 @@ from layerdag.evaluation.similarity import (
     QualityReport,
     compare as compare_dags,
 )
-from layerdag.evaluation.validity import GRAPH_RULES, check_structure
+from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
-from layerdag.graph.formats import program_json
-from layerdag.graph.formats.rows import LOOP, is_networkx
-from layerdag.programs.forward_program import Program
+from layerdag.graph.formats.rows import is_networkx
+from layerdag.programs.findings import graph_findings
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.schema import GraphSchema
@@ -266,29 +262,6 @@ def _findings(thing: Any) -> Iterable[Finding]:
         return check_structure([DAG.from_pyg(thing, check=False)]).findings
     sampled = isinstance(thing, StoredSample)
     return graph_findings(attributed_graph(thing), in_layer_order=sampled)
-
-
-def graph_findings(graph: AttributedGraph, *, in_layer_order: bool = False) -> list[Finding]:
-    """Return where a graph breaks a rule; a graph of a program is run on fake tensors.
-
-    Args:
-        graph: Loops that its reader left out are among the findings.
-        in_layer_order: Whether its nodes are to be listed layer by layer, as sampling lists them;
-            files of others list them in any order.
-    """
-    if {program_json.CALL, program_json.SIZES} <= graph.categories.keys():
-        return Program.from_json(program_json.graph_to_program(graph), graph.name).check()
-    what = "The edges contain a cycle"
-    loops = [
-        Finding(GRAPH_RULES["acyclic"], graph.name, None, f"{what}: {note.word}", note.count)
-        for note in graph.notes
-        if note.effect == LOOP
-    ]
-    x_NA = torch.zeros((graph.num_nodes, 1), dtype=torch.int64)
-    dag = DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))
-    with suppress(GraphError):  # told by the rules
-        dag = dag if in_layer_order else dag.in_layer_order()
-    return [*loops, *check_structure([dag], names=[graph.name]).findings]
 
 
 def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:

@@ -119,13 +119,15 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
     from torch import nn
 
     from layerdag.capturing.step import capture_model, capture_step, load_program
+    from layerdag.cli.compiler import postpone_compiler
 
     settings = _settings(args)
-    if args.model.endswith((".program.json", ".program.json.gz")):
-        from layerdag.programs.forward_program import Program
-
-        return Program.load(args.model).step(**settings)
     if ".py:" not in args.model and not args.model.endswith(".py"):
+        postpone_compiler()  # a module of the user's own may compile something
+        if args.model.endswith((".program.json", ".program.json.gz")):
+            from layerdag.programs.forward_program import Program
+
+            return Program.load(args.model).step(**settings)
         return capture_model(args.model, **settings)
     program = load_program(args.model)
     if isinstance(program.model, nn.Module):

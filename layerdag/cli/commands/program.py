@@ -168,9 +168,11 @@ def _program(source: str) -> "Program":
     from torch import nn
 
     from layerdag.capturing.step import load_program
+    from layerdag.cli.compiler import postpone_compiler
     from layerdag.programs.sources import program
 
     if ".py:" not in source and not source.endswith(".py"):
+        postpone_compiler()  # a module of the user's own may compile something
         return program(source)
     made = load_program(source, nullcontext())
     if not isinstance(made.model, nn.Module):

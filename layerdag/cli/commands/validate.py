@@ -335,19 +335,12 @@ def _is_sampled(target: Path) -> bool:
 
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
     """Check the structure of one flow graph."""
-    from layerdag.api.functions import graph_findings
-    from layerdag.codec.formats import is_forward_program
+    from layerdag.cli.compiler import postpone_compiler
+    from layerdag.programs.findings import graph_findings
 
+    postpone_compiler()
     named = replace(graph, name=str(target))
-    found = graph_findings(named, in_layer_order=_is_sampled(target))
-    return [*found, *_check_program(target)] if is_forward_program(target) else found
-
-
-def _check_program(target: Path) -> "list[Finding]":
-    """Run a forward program on fake tensors."""
-    from layerdag.programs.forward_program import Program
-
-    return [replace(finding, where=str(target)) for finding in Program.load(target).check()]
+    return graph_findings(named, in_layer_order=_is_sampled(target))
 
 
 def _print_text_validate(checked: Sequence[Checked], findings: "Sequence[Finding]") -> None:
@@ -506,6 +499,8 @@ def _check_parts(sample: "StoredSample") -> "tuple[Sequence[Finding], int | None
         workload = sample.workload()
         described = check_group_file(workload) if sample.files else []
         return [*described, *check_workload(workload)], workload.num_ranks
-    from layerdag.api.functions import graph_findings  # loads torch
+    from layerdag.cli.compiler import postpone_compiler
+    from layerdag.programs.findings import graph_findings  # loads torch
 
+    postpone_compiler()
     return graph_findings(replace(sample.graph, name=sample.source), in_layer_order=True), None

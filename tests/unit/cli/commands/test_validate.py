@@ -326,3 +326,15 @@ def test_rules_on_steps_are_listed(capsys):
     assert main(["validate", "--rules", "--json"]) == 0
     listed = {rule["id"] for rule in json.loads(capsys.readouterr().out)["steps"]}
     assert listed == set(WHOLE_PROGRAM_RULES)
+
+
+def test_a_program_that_cannot_run_is_told_once(tmp_path, capsys):
+    path = ld.program(*language(layers=1)).save(tmp_path / "it.program.json")
+    data = json.loads(path.read_text())
+    linear = next(n for n in data["nodes"] if n.get("operator") == "aten.linear.default")
+    linear["arguments"][1]["parameter"] = [7, 7]
+    path.write_text(json.dumps(data))
+    assert main(["validate", str(path)]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"error: [program-runs] {path}: node ")
+    assert last == "1 workload or graph checked: 1 error, 0 warnings"
