@@ -210,6 +210,12 @@ class RealData:
                 "model that learned from one, whose split no other folder has; give that corpus, "
                 f"or samples of a model that learned from {self.source}."
             )
+        if settings["name"] == "programs" and not any(Path(self.source).glob("*.jsonl.xz")):
+            raise UsageError(
+                f"{self.source}: holds no programs (FAMILY.jsonl.xz), and these samples come from "
+                "a model that learned from some, whose split no other folder has; give those, or "
+                f"samples of a model that learned from {self.source}."
+            )
         chosen = {**settings, "folder": self.source}
         if settings["name"] == "folder":
             chosen["labels"] = self._label_file(settings.get("labels"))

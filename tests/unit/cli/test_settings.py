@@ -91,6 +91,12 @@ def test_a_folder_that_is_not_the_corpus_of_the_samples_is_told(tmp_path):
         RealData(str(tmp_path)).beside_samples(samples)
 
 
+def test_a_folder_without_the_programs_of_the_samples_is_told(tmp_path):
+    samples = sampled(tmp_path / "s", {"name": "programs"})
+    with pytest.raises(UsageError, match=r"holds no programs \(FAMILY\.jsonl\.xz\), and these"):
+        RealData(str(tmp_path)).beside_samples(samples)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
