@@ -36,7 +36,7 @@ from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.models.base import model_config
 from layerdag.runtime.settings import build_settings
-from layerdag.traces.chakra.corpus import INDEX
+from layerdag.traces.chakra.corpus import INDEX, embedded_corpus
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
 from layerdag.training.run import TrainSettings
@@ -47,12 +47,21 @@ class RealData:
     """Which real graphs to read.
 
     Attributes:
-        place: Folder of a data set, or of a training run, which records its data set.
+        source: Folder of a data set, or of a training run, which records its data set; or "corpus"
+            or "programs" for what is embedded.
         labels: Label file; None looks for one in the folder.
     """
 
     source: str
     labels: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The folder that is meant."""
+        if Path(self.source).exists():
+            return self.source
+        embedded = {"corpus": embedded_corpus(), PROGRAMS: embedded_corpus() / PROGRAMS}
+        return str(embedded.get(self.source, self.source))
 
     def alone(self) -> GraphDataset:
         """Return the data set by itself, with all its words, which the caller must not publish.
@@ -63,7 +72,7 @@ class RealData:
         """
         chosen = self._of_run()
         return (
-            read_dataset(self.source, self.labels, public_words="all")
+            read_dataset(self.place, self.labels, public_words="all")
             if chosen is None
             else _built(self.source, chosen)
         )
@@ -75,7 +84,7 @@ class RealData:
             UsageError: If ``place`` is a checkpoint without the run's own file.
         """
         chosen = self._of_run()
-        found = self.source if chosen is None else chosen.get("folder")
+        found = self.place if chosen is None else chosen.get("folder")
         return str(found) if found is not None and Path(str(found)).is_dir() else None
 
     def files(self, samples: str) -> tuple[str, ...] | None:
@@ -96,12 +105,12 @@ class RealData:
             return None
         chosen = self._of_run()
         if chosen is None:
-            folder = Path(self.source)
+            folder = Path(self.place)
             if not folder.is_dir():
                 return None
             beside = [folder.resolve().parent / name for name in LABEL_FILES]
             named = [] if self.labels is None else [self.labels]
-            return (self.source, *named, *(str(path) for path in beside))
+            return (self.place, *named, *(str(path) for path in beside))
         named = [str(value) for value in chosen.values() if isinstance(value, str)]
         places = [value for value in named if Path(value).exists()]
         return (*places, *named) if places else None
@@ -161,16 +170,16 @@ class RealData:
 
     def _read(self, settings: Mapping[str, Any], learned: SplitFingerprint | None) -> GraphDataset:
         """Read the folder with the settings of a run; without any, by what lies in it."""
-        if settings.get("name") == "programs" and (Path(self.source) / INDEX).is_file():
+        if settings.get("name") == "programs" and (Path(self.place) / INDEX).is_file():
             return self._jobs(settings)
         chosen = self._of_run() or self._of_folder(settings)
         if chosen is None:
-            return read_learned_dataset(self.source, self.labels, learned)
+            return read_learned_dataset(self.place, self.labels, learned)
         return _built(self.source, chosen)
 
     def _jobs(self, settings: Mapping[str, Any]) -> GraphDataset:
         """Read the training steps of a corpus, of whose programs a model was trained."""
-        folder = Path(self.source) / PROGRAMS
+        folder = Path(self.place) / PROGRAMS
         if not folder.is_dir():
             raise UsageError(
                 f"{self.source}: has no folder '{PROGRAMS}', and these samples come from a model "
@@ -178,7 +187,7 @@ class RealData:
             )
         known = {"folder": str(folder), "avoid_copies": False, "operator_times": False}
         programs = _built(self.source, {**settings, **known})
-        return jobs_of_programs(programs, Path(self.source))
+        return jobs_of_programs(programs, Path(self.place))
 
     def _of_run(self) -> dict[str, Any] | None:
         """Return the settings, paths included, of the run that ``place`` is; None if it is none.
@@ -186,7 +195,7 @@ class RealData:
         Raises:
             UsageError: If it is a checkpoint without the run's own file, which has the paths.
         """
-        folder = Path(self.source)
+        folder = Path(self.place)
         for run in (folder, folder.parent):
             if (run / RUN_FILE).is_file() and (run is folder or (folder / META).is_file()):
                 settings = dict(read_run_file(run)["data"])
@@ -204,19 +213,19 @@ class RealData:
             return None
         if settings["name"] == "latent_preferential":
             return dict(settings)  # Generated, not read.
-        if settings["name"] == "corpus" and not (Path(self.source) / INDEX).is_file():
+        if settings["name"] == "corpus" and not (Path(self.place) / INDEX).is_file():
             raise UsageError(
                 f"{self.source}: is no corpus (there is no {INDEX}), and these samples come from a "
                 "model that learned from one, whose split no other folder has; give that corpus, "
                 f"or samples of a model that learned from {self.source}."
             )
-        if settings["name"] == "programs" and not any(Path(self.source).glob("*.jsonl.xz")):
+        if settings["name"] == "programs" and not any(Path(self.place).glob("*.jsonl.xz")):
             raise UsageError(
                 f"{self.source}: holds no programs (FAMILY.jsonl.xz), and these samples come from "
                 "a model that learned from some, whose split no other folder has; give those, or "
                 f"samples of a model that learned from {self.source}."
             )
-        chosen = {**settings, "folder": self.source}
+        chosen = {**settings, "folder": self.place}
         if settings["name"] == "folder":
             chosen["labels"] = self._label_file(settings.get("labels"))
         return chosen
@@ -230,7 +239,7 @@ class RealData:
         if self.labels is not None:
             require_no_labels(self.source, "folder", self.labels)
             return self.labels
-        folder = Path(self.source)
+        folder = Path(self.place)
         names = [Path(str(recorded)).name] if recorded else list(LABEL_FILES)
         folders = [folder, folder.resolve().parent] if recorded else [folder]
         for path in (source / name for source in folders for name in names):

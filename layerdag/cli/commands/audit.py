@@ -338,9 +338,9 @@ SUMMARY = (
     "words in any file. Every figure stands beside the same on held-out graphs."
 )
 EXAMPLE = (
-    "  layerdag audit --data data --synthetic samples            # a data set with its split\n"
+    "  layerdag audit --data corpus --synthetic samples          # a data set with its split\n"
     "  layerdag audit --train a --holdout b --synthetic release  # three folders, in any format\n"
-    "  layerdag audit --data data --synthetic samples --checkpoint runs/best --report audit.html\n"
+    "  layerdag audit --data corpus --synthetic samples --checkpoint runs/best --report a.html\n"
     "  layerdag audit --train a --holdout b --synthetic release --checkpoint runs/best --shadows"
 )
 
@@ -363,8 +363,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="DATA",
-        help="instead of both: the data set that was learned from, or the run that learned from "
-        "it, with its split",
+        help="instead of both: the data set that was learned from (corpus, its folder, or the run "
+        "that learned from it), with its split",
     )
     parser.add_argument(
         "--labels", metavar="FILE", help="with --data: label file, where it is not in the folder"

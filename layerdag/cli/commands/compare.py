@@ -157,13 +157,12 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
     from layerdag.datasets.loading import data_config, load_config, load_dataset
     from layerdag.errors import ConfigError
     from layerdag.surrogates.data import read_manifest
-    from layerdag.traces.chakra.corpus import embedded_corpus
 
     try:
         settings = read_manifest(recorded[0]).get("data") if recorded else None
         learned = settings.get("name") if isinstance(settings, Mapping) else None
         if name == "corpus" and learned == "programs":
-            return RealData(str(embedded_corpus())).beside_samples(recorded[0])
+            return RealData(name).beside_samples(recorded[0])
         if isinstance(settings, Mapping) and learned == name:
             return load_config(data_config(settings))
         return load_dataset(name)

@@ -18,13 +18,15 @@ SUMMARY = (
     "Do samples order clusters, plans and jobs as real jobs do? Beside them stand real training "
     "jobs and deliberately bad generators, which must lose."
 )
-EXAMPLE = "  layerdag sample --num 300 --out samples\n  layerdag rankings data samples"
+EXAMPLE = "  layerdag sample --num 300 --out samples\n  layerdag rankings corpus samples"
 TRAINING, SAMPLES = "training jobs", "samples"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("data", help="folder of real jobs, or a training run, which records it")
+    parser.add_argument(
+        "data", help="corpus, a folder of real jobs, or a training run, which records it"
+    )
     parser.add_argument("samples", nargs="+", metavar="SAMPLES",
         help="folders that 'layerdag sample' wrote")  # fmt: skip
     parser.add_argument("--labels", metavar="FILE", help="label file of a folder of graphs")

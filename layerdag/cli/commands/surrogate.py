@@ -258,8 +258,8 @@ EXAMPLE = (
     "  layerdag surrogate tstr corpora/llm outputs/samples"
 )
 DATA_HELP = (
-    "corpus folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational graphs "
-    "(num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
+    "corpus, or its folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational "
+    "graphs (num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
 )
 LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
 FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "additive", "stacked")

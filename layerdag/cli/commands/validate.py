@@ -116,7 +116,7 @@ EXAMPLE = (
     "  layerdag validate samples --json        # every workload below a folder\n"
     "  layerdag validate --rules               # what is checked, and why\n"
     "  layerdag validate traces/gpt2 --fix --out fixed/gpt2    # repair what has one safe answer\n"
-    "  layerdag validate samples --data data       # copies and membership attacks"
+    "  layerdag validate samples --data corpus       # copies and membership attacks"
 )
 
 
@@ -165,8 +165,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--against",
         dest="against",
         metavar="DATA",
-        help="do the samples in PATH give away the training graphs of this data set (its folder, "
-        "or the run that learned from it)? Copies, nearness and membership attacks",
+        help="do the samples in PATH give away the training graphs of this data set (corpus, "
+        "its folder, or the run that learned from it)? Copies, nearness and membership attacks",
     )
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="with --data: attack these weights, too"

@@ -15,6 +15,7 @@ from layerdag.datasets.folder import load_folder
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import write_json
+from layerdag.traces.chakra.corpus import embedded_corpus
 from layerdag.training.checkpoint import LoadedCheckpoint
 
 
@@ -143,3 +144,12 @@ def test_a_checkpoint_that_was_handed_on_does_not_say_where_its_data_lies(tmp_pa
     folder = chain_checkpoint(tmp_path).path
     with pytest.raises(UsageError, match=r"it has no run.json\); give the data folder instead"):
         RealData(str(folder)).alone()
+
+
+def test_what_is_embedded_has_a_name_unless_a_folder_is_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert RealData("corpus").place == str(embedded_corpus())
+    assert RealData("programs").place == str(embedded_corpus() / "programs")
+    assert RealData("mine").place == "mine"
+    (tmp_path / "corpus").mkdir()
+    assert RealData("corpus").place == "corpus"
