@@ -24,7 +24,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from layerdag.errors import LayerdagError
 from layerdag.runtime.native import library
 
-_TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
+_TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _ARGUMENTS = {
     "activate": "piippp",
     "activate_backward": "pipppppp",
@@ -42,8 +42,9 @@ _ARGUMENTS = {
     "reads": "ppppp",
     "reads_backward": "pppp",
     "windows_backward": "ppppp",
+    "remaining": "ipppififp",
 }
-"""Arguments of each kernel: pointers and integers."""
+"""Arguments of each kernel: pointers, integers and numbers of single precision."""
 
 _NO_SUCH_CODE = -2  # train.h
 _EPSILON = 1e-5  # of normalizations, also in activate.c

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../remaining.h"
 #include "sample.h"
 
 /* Start the next node of every row; where a layer is complete, a layer of size[row] nodes. */
@@ -73,28 +74,21 @@ EXPORT int64_t sample_add_place(const model_t *m, const rows_t *r, float *contex
     return 0;
 }
 
-/* Write the radial basis functions of RemainingSizes, (rows, 2 * (octaves + fractions + 1)). */
-EXPORT int64_t sample_remaining(const model_t *m, const rows_t *r, const float *asked, int64_t octaves,
-    float octave, int64_t fractions, float fraction, float *out) {
+/* Write the radial basis functions of RemainingSizes, (rows, 2 * (octaves + fractions + 1)). Returns 0,
+ * or -1 without memory. */
+VECTORIZED EXPORT int64_t sample_remaining(const model_t *m, const rows_t *r, const float *asked,
+    int64_t octaves, float octave, int64_t fractions, float fraction, float *out) {
     (void)m;
-    const int64_t columns = octaves + fractions + 1;
-    memset(out, 0, (size_t)(r->rows * 2 * columns) * sizeof *out);
-    for (int64_t i = 0; i < 2 * r->rows; i++, out += columns) {
-        if (isnan(asked[i])) continue;
+    const centers_t centers = {(int32_t)octaves, (int32_t)fractions, octave, fraction};
+    const int64_t columns = columns_of(centers);
+    float *row = malloc((size_t)(columns + ROOM_BEHIND) * sizeof *row);
+    if (!row) return -1;
+    for (int64_t i = 0; i < 2 * r->rows; i++) {
         const float done = (float)structure_of(r, i / 2)[i % 2 ? LAYER : POSITION];
-        const float wanted = asked[i] < 1 ? 1 : asked[i], left = wanted > done ? wanted - done : 0;
-        const float there = done / wanted, last = (float)(fractions - 1) * fraction;
-        const float octaves_left = log2f(1 + left), part = there < last ? there : last;
-        for (int64_t k = 0; k < octaves; k++) {
-            float x = (octaves_left - (float)k * octave) / octave;
-            out[k] = expf(-0.5f * x * x);
-        }
-        for (int64_t k = 0; k < fractions; k++) {
-            float x = (part - (float)k * fraction) / fraction;
-            out[octaves + k] = expf(-0.5f * x * x);
-        }
-        out[columns - 1] = 1;
+        remaining_row(centers, done, asked[i], row);
+        memcpy(out + i * columns, row, (size_t)columns * sizeof *out);
     }
+    free(row);
     return 0;
 }
 

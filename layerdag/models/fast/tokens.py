@@ -28,6 +28,7 @@ from layerdag.dag.dag import GraphSizes
 from layerdag.models.base import Conditions
 from layerdag.models.config import POSITION_BUCKETS
 from layerdag.models.fast.layout import BatchLayout, Edges
+from layerdag.models.fused import product_dtype, run_kernel
 from layerdag.models.layers import CountCode, CountEncoder, Linear, SumEmbedding, gather_rows
 
 # Scale of the condition vectors relative to token embeddings; larger ones slow learning down.
@@ -169,9 +170,30 @@ class RemainingSizes(nn.Module):
             layer_T: Layers of the token's graph before the token's own.
             sizes_T2: Nodes and layers that the graph is to have; NaN is unknown.
         """
-        features_T2F = self._features(torch.stack([position_T, layer_T], dim=1), sizes_T2)
-        before_TD, after_TD = self.lift(features_T2F.flatten(1)).chunk(2, dim=1)
+        if product_dtype(self.lift.weight, self) is None or sizes_T2.requires_grad:
+            features_T2F = self._features(torch.stack([position_T, layer_T], dim=1), sizes_T2)
+            features_TF = features_T2F.flatten(1)
+        else:
+            features_TF = self._fused_features(position_T, layer_T, sizes_T2)
+        before_TD, after_TD = self.lift(features_TF).chunk(2, dim=1)
         return before_TD, after_TD
+
+    def _fused_features(
+        self,
+        position_T: Int[Tensor, " T"],
+        layer_T: Int[Tensor, " T"],
+        sizes_T2: Float[Tensor, "T 2"],
+    ) -> Float[Tensor, "T F"]:
+        """Return what ``_features`` does, side by side, as one operator on a processor."""
+        features_TF = self.lift.weight.new_empty(position_T.shape[0], self.lift.in_features)
+        run_kernel(
+            "remaining",
+            position_T.shape[0],
+            *(x.contiguous() for x in (position_T.long(), layer_T.long(), sizes_T2.float())),
+            *(_NUM_OCTAVES, OCTAVES, _NUM_FRACTIONS, FRACTIONS),
+            features_TF,
+        )
+        return features_TF
 
     def _features(
         self, done_T2: Int[Tensor, "T 2"], asked_T2: Float[Tensor, "T 2"]

@@ -1,11 +1,15 @@
 """The causal encoder against the same computation token by token."""
 
 import math
+from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import torch
+from fused_kernels import far_apart, kernels_run
+from hypothesis import given, strategies as st
+from laws import tried
 from small_models import SIZES as MODEL_SIZES, collated, context_of, request, small_dags, tokens_of
 from torch import Tensor, nn
 
@@ -193,6 +197,45 @@ def test_beyond_the_numbers_asked_for_nothing_is_left():
     )
     assert torch.equal(before_TD[0], before_TD[1])
     assert torch.equal(after_TD[0], after_TD[1])
+
+
+def remaining_case(tokens: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Positions, layers, and sizes asked for: unknown, below one, below what is there, large."""
+    generator = torch.Generator().manual_seed(seed)
+    position_T = torch.randint(0, 3000, (tokens,), generator=generator)
+    sizes_T2 = 10 ** (6 * torch.rand(tokens, 2, generator=generator) - 1)
+    sizes_T2[torch.rand(tokens, 2, generator=generator) < 0.3] = torch.nan
+    return position_T, position_T // 3, sizes_T2
+
+
+@tried(60)
+@given(st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_remaining_sizes_are_those_of_pytorch_and_so_is_their_gradient(tokens, seed):
+    remaining, (position_T, layer_T, sizes_T2) = trained_remaining(), remaining_case(tokens, seed)
+    exact, found = deepcopy(remaining).double(), []
+    for module, asked_T2 in ((remaining, sizes_T2), (exact, sizes_T2.double())):
+        with kernels_run() as kernels:
+            both_T2D = torch.cat(module(position_T, layer_T, asked_T2), dim=1)
+        assert ("remaining" in kernels) is (module is remaining)
+        (of_lift,) = torch.autograd.grad(both_T2D.square().sum(), list(module.parameters()))
+        found.append((both_T2D, of_lift))
+    for one, wanted in zip(*found, strict=True):
+        assert far_apart(one, wanted) < 3e-6
+
+
+def test_remaining_sizes_are_left_to_pytorch_without_gradients_and_where_a_gradient_is_asked_for():
+    remaining, (position_T, layer_T, sizes_T2) = trained_remaining(), remaining_case(9, 0)
+    fused = remaining(position_T, layer_T, sizes_T2)
+    with kernels_run() as kernels:
+        with torch.no_grad():
+            without = remaining(position_T, layer_T, sizes_T2)
+        asked_T2 = sizes_T2.nan_to_num(7.0).requires_grad_()
+        (of_sizes_T2,) = torch.autograd.grad(
+            remaining(position_T, layer_T, asked_T2)[0].sum(), asked_T2
+        )
+    assert kernels == []
+    assert of_sizes_T2.any()
+    torch.testing.assert_close(fused, without)
 
 
 def test_sizes_of_training_graphs_are_asked_for_within_a_few_percent():
