@@ -8,7 +8,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -399,8 +401,13 @@ class _Trainer:
         The first of all stays whole: its number of decisions is the first that is known.
         """
         batch = self.source.load(graphs_G)
-        divides = self.device.type == "cpu" and self.model.is_sum_over_graphs
-        return parts_of(batch) if divides and self.optimizer.has_counts else [batch]
+        return parts_of(batch) if self.divides else [batch]
+
+    @property
+    def divides(self) -> bool:
+        """Whether the next micro-batch comes in parts."""
+        on_host = self.device.type == "cpu"
+        return on_host and self.model.is_sum_over_graphs and self.optimizer.has_counts
 
     def _micro_batches(self) -> Iterator[MicroBatch]:
         """Return this process's micro-batches from its place in the data on.
@@ -559,15 +566,41 @@ class _Steps(ABC):
 
 
 class _PlainSteps(_Steps):
-    """Gradients of batches as they are."""
+    """Gradients of batches as they are.
+
+    Parts take unequally long, and the optimizer's step is one thread's: threads with nothing to do
+    make the next batch, which depends on the place in the data alone.
+    """
 
     def __init__(self, trainer: _Trainer, batches: Iterator[MicroBatch]) -> None:
         self._trainer, self._batches = trainer, batches
+        self._next: tuple[MicroBatch, Future[list[Future[DAGBatch]]]] | None = None
 
     def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
-        batch, trainer = next(self._batches), self._trainer
-        parts = trainer.load_parts(batch.graphs_G)
-        return batch, trainer.optimizer.add_gradient(parts, batch.noise_seed)
+        batch, parts = self._made()
+        optimizer = self._trainer.optimizer
+        return batch, optimizer.add_gradient(parts, batch.noise_seed, self._make_next)
+
+    def _made(self) -> tuple[MicroBatch, list[DAGBatch]]:
+        """Return the next micro-batch in parts; an error of a thread is raised here."""
+        if self._next is None:
+            batch = next(self._batches)
+            return batch, self._trainer.load_parts(batch.graphs_G)
+        (batch, parts), self._next = self._next, None
+        return batch, [part.result() for part in parts.result()]
+
+    def _make_next(self) -> None:
+        """Let the next micro-batch be loaded, and each of its parts be prepared, by threads."""
+        trainer = self._trainer
+        if not trainer.divides:
+            return
+        batch, later = next(self._batches), trainer.optimizer.side_by_side.later
+
+        def parts() -> list[Future[DAGBatch]]:
+            loaded = trainer.load_parts(batch.graphs_G)
+            return [later(partial(trainer.model.prepared, part)) for part in loaded]
+
+        self._next = batch, later(parts)
 
 
 class _RecordedSteps(_Steps):

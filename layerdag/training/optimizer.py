@@ -5,7 +5,7 @@ Shape letters: G groups of parameters, O objectives.
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -336,6 +336,9 @@ class Optimizer:
     of large ones, since a micro-batch holds graphs of similar size.
 
     W processes with K micro-batches each equal one process with W * K.
+
+    Attributes:
+        side_by_side: Threads that compute the parts of a micro-batch.
     """
 
     def __init__(
@@ -356,9 +359,14 @@ class Optimizer:
         decay = settings.optimizer.weight_decay
         self.adam = FusedAdamW(((matrices, decay), (others, 0.0)))
         self._norms: list[tuple[int, list[str], Tensor]] = []
-        self._side_by_side = SideBySide()
+        self.side_by_side = SideBySide()
 
-    def add_gradient(self, parts: Sequence[DAGBatch], noise_seed: int) -> dict[str, Tensor]:
+    def add_gradient(
+        self,
+        parts: Sequence[DAGBatch],
+        noise_seed: int,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> dict[str, Tensor]:
         """Add the gradient of one micro-batch; return the mean loss of each objective.
 
         All randomness, dropout included, comes from ``noise_seed``; the state of torch's own
@@ -366,14 +374,16 @@ class Optimizer:
 
         Args:
             parts: Its graphs, on the host, in parts that are computed side by side; one part until
-                ``has_counts``.
+                ``has_counts``. They may be ``prepared`` where that is the model's device.
             noise_seed: Of the noise.
+            meanwhile: See ``SideBySide.map``.
         """
         device, active = self._parameters[0].device, self._active()
         seeds = [noise_seed, *(derive_seed(noise_seed, n) for n in range(1, len(parts)))]
 
         def computed(number: int) -> tuple[dict[str, LossTerm], Sequence[Tensor | None]]:
-            prepared = self._model.prepared(parts[number])
+            part = parts[number]
+            prepared = part if part.derived is not None else self._model.prepared(part)
             generator = torch.Generator(device).manual_seed(seeds[number])
             with matrix_precision(self._settings.precision, device):
                 terms = self._model.losses(prepared, generator)
@@ -388,7 +398,7 @@ class Optimizer:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(noise_seed)
             found = []
-            for terms, gradients in self._side_by_side.map(computed, range(len(parts))):
+            for terms, gradients in self.side_by_side.map(computed, range(len(parts)), meanwhile):
                 self._accumulate(gradients)
                 found.append(terms)
         sums = {name: reduce(add, (terms[name] for terms in found)) for name in active}

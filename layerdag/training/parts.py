@@ -9,7 +9,7 @@ Shape letters: G graphs.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import TypeVar
 
@@ -64,11 +64,22 @@ def threads_for(numbers: int) -> Iterator[None]:
 class SideBySide:
     """Threads on the processors that PyTorch may use, each with one of them."""
 
-    def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Iterator[R]:
         """Yield what a function returns for each item, in order.
 
         One call after the other runs in this thread where there is one item or one processor. If
         one fails, the others end before its error is raised.
+
+        Args:
+            function: What is called.
+            items: What it is called with.
+            meanwhile: Called in this thread while others have work, to give them more (``later``);
+                never where there are no others.
         """
         threads = torch.get_num_threads()
         if min(threads, len(items)) < 2:
@@ -76,12 +87,18 @@ class SideBySide:
             return
         calls = [self._pool.submit(function, item) for item in items]
         try:
+            if meanwhile is not None:
+                meanwhile()
             for call in calls:
                 yield call.result()
         finally:
             wait(calls)
             # PyTorch gives threads made later the number that was set last, in whichever thread.
             torch.set_num_threads(threads)
+
+    def later(self, function: Callable[[], R]) -> "Future[R]":
+        """Let the first thread that has nothing else to do call a function."""
+        return self._pool.submit(function)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

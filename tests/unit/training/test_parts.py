@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from layerdag.models.fast.encoder import ENCODERS, WindowEncoder, register_encod
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.runtime.rng import numpy_generator
 from layerdag.training import parts
-from layerdag.training.batches import ProcessGroup
+from layerdag.training.batches import BucketedSource, ProcessGroup
 from layerdag.training.checkpoint import load_checkpoint
 from layerdag.training.loop import train
 from layerdag.training.optimizer import Optimizer, parameter_groups
@@ -131,6 +132,48 @@ def test_a_resumed_run_with_parts_ends_equal_to_an_uninterrupted_one(
     train(cut, settings, resume_from=cut.last)
     weights = [load_checkpoint(job.last).model.state_dict() for job in (whole, cut)]
     torch.testing.assert_close(*weights, rtol=0, atol=0)
+
+
+def loads(monkeypatch: pytest.MonkeyPatch, fails_at: int | None = None) -> list[str]:
+    """Return the threads that load batches, as they do."""
+    threads: list[str] = []
+    load = BucketedSource.load
+
+    def watched(source: BucketedSource, graphs_G: torch.Tensor) -> DAGBatch:
+        threads.append(threading.current_thread().name)
+        if len(threads) == fails_at:
+            raise OSError("the disk is gone")
+        return load(source, graphs_G)
+
+    monkeypatch.setattr(parts, "PART_NODES", 10)
+    monkeypatch.setattr(BucketedSource, "load", watched)
+    return threads
+
+
+def test_threads_make_the_next_batch_meanwhile(data, two_threads, monkeypatch, tmp_path):
+    threads = loads(monkeypatch)
+    job = TrainingRun(spec_of(QUIET), data, data, tmp_path)
+    train(job, TrainSettings(max_steps=5, precision="float32"))
+    own = threading.current_thread().name
+    assert threads[:2] == [own, own]  # the first stays whole, the second follows from its counts
+    assert all(name.startswith("part") for name in threads[2:])
+    assert len(threads) == 6
+
+
+def test_one_thread_makes_a_batch_when_it_is_needed(data, monkeypatch, tmp_path):
+    threads = loads(monkeypatch)
+    with using(1):
+        train(TrainingRun(spec_of(QUIET), data, data, tmp_path), TrainSettings(max_steps=3))
+    assert threads == [threading.current_thread().name] * 3
+
+
+def test_an_error_of_a_batch_that_is_made_meanwhile_is_raised(
+    data, two_threads, monkeypatch, tmp_path
+):
+    loads(monkeypatch, fails_at=4)
+    job = TrainingRun(spec_of(QUIET), data, data, tmp_path)
+    with pytest.raises(OSError, match="the disk is gone"):
+        train(job, TrainSettings(max_steps=5))
 
 
 def test_a_model_or_encoder_of_ones_own_computes_batches_whole():
