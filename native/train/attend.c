@@ -108,6 +108,21 @@ INLINE int64_t means_seen(const windows_t *w, int64_t z, int later) {
     return count;
 }
 
+/* Replace numbers by exp(number - top) and return the sum; up to a multiple of eight, -INFINITY is
+ * behind them. */
+INLINE float exp_row(float *x, int64_t count, float top) {
+    eight_t total = {0};
+    for (int64_t i = 0; i < count; i += 8) {
+        eight_t *some = (eight_t *)(x + i);
+        *some = exp_of(-not_above(top - *some, 87));
+        total += *some;
+    }
+    return sum_of(total);
+}
+
+/* Rows at a time: each step of one waits for the step before, and not for those of other rows. */
+enum { SOME = 4 };
+
 /* Turn scores of first or later blocks, (blocks * heads, queries, seen), into weights: softmax over
  * the tokens up to the query's own, less the penalty of distance, and the means that exist.
  *
@@ -115,34 +130,36 @@ INLINE int64_t means_seen(const windows_t *w, int64_t z, int later) {
 FUSED EXPORT int64_t train_attend(const windows_t *w, int64_t later, const matrix_t *scores) {
     const int64_t blocks = later ? w->later : w->first, queries = later ? w->block : w->slots;
     const int64_t shift = later ? w->block : 0, near = queries + shift, seen = near + (later ? w->far : 0);
-    float *row = malloc((size_t)(seen + 8) * sizeof *row);
+    const int64_t room = seen + 8;
+    float *row = malloc((size_t)(SOME * room) * sizeof *row);
     if (!row) return -1;
-    for (int64_t z = 0; z < blocks; z++) {
-        const int64_t means = means_seen(w, z, (int)later);
-        for (int64_t h = 0; h < w->heads; h++)
-            for (int64_t q = 0; q < queries; q++) {
-                const int64_t at = ((z * w->heads + h) * queries + q) * seen, own = q + shift;
-                const float slope = w->slope[h];
-                float top = -INFINITY;
-                load(*scores, at, own + 1, row);
-                for (int64_t i = 0; i <= own; i++) row[i] -= slope * (float)(own - i);
-                load(*scores, at + near, means, row + own + 1);
-                const int64_t count = own + 1 + means;
-                for (int64_t i = 0; i < count; i++) top = row[i] > top ? row[i] : top;
-                for (int64_t i = count; i < (count + 7) / 8 * 8; i++) row[i] = -INFINITY;
-                eight_t total = {0};
-                for (int64_t i = 0; i < count; i += 8) {
-                    eight_t *x = (eight_t *)(row + i);
-                    *x = exp_of(-not_above(top - *x, 87));
-                    total += *x;
-                }
-                const float all = 1 / sum_of(total);
-                for (int64_t i = 0; i < count; i++) row[i] *= all;
-                store(*scores, at, own + 1, row);
+    for (int64_t zh = 0; zh < blocks * w->heads; zh++) {
+        const int64_t means = means_seen(w, zh / w->heads, (int)later);
+        const float slope = w->slope[zh % w->heads];
+        for (int64_t q = 0; q < queries; q += SOME) {
+            const int64_t some = queries - q < SOME ? queries - q : SOME;
+            float top[SOME], sum[SOME];
+            for (int64_t k = 0; k < some; k++) {
+                const int64_t at = (zh * queries + q + k) * seen, own = q + k + shift;
+                float *x = row + k * room;
+                load(*scores, at, own + 1, x);
+                for (int32_t i = 0; i <= (int32_t)own; i++) x[i] -= slope * (float)((int32_t)own - i);
+                load(*scores, at + near, means, x + own + 1);
+                top[k] = largest_of(x, own + 1 + means);
+            }
+            for (int64_t k = 0; k < some; k++)
+                sum[k] = exp_row(row + k * room, q + k + shift + 1 + means, top[k]);
+            for (int64_t k = 0; k < some; k++) {
+                const int64_t at = (zh * queries + q + k) * seen, own = q + k + shift;
+                float *x = row + k * room;
+                const float all = 1 / sum[k];
+                for (int64_t i = 0; i < own + 1 + means; i++) x[i] *= all;
+                store(*scores, at, own + 1, x);
                 clear(*scores, at + own + 1, near - own - 1);
-                store(*scores, at + near, means, row + own + 1);
+                store(*scores, at + near, means, x + own + 1);
                 clear(*scores, at + near + means, seen - near - means);
             }
+        }
     }
     free(row);
     return 0;

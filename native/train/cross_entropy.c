@@ -28,15 +28,11 @@ FUSED EXPORT int64_t train_cross_entropy(int64_t rows, int64_t all, int64_t code
         }
         load(*logits, r * codes, codes, row);
         if (without_first && without_first[r]) row[0] = -INFINITY;
-        float top = -INFINITY;
-        for (int64_t k = 0; k < codes; k++) top = row[k] > top ? row[k] : top;
-        const float found = row[code];
-        for (int64_t k = 0; k < codes; k++) row[k] = row[k] - top < -87 ? -87 : row[k] - top;
-        for (int64_t k = codes; k < room; k++) row[k] = -87;
+        const float top = largest_of(row, codes), found = row[code];
         eight_t total = {0};
         for (int64_t k = 0; k < room; k += 8) {
             eight_t *x = (eight_t *)(row + k);
-            *x = exp_of(*x);
+            *x = exp_of(-not_above(top - *x, 87));
             total += *x;
         }
         const float all_codes = sum_of(total);

@@ -10,6 +10,7 @@
 #pragma GCC optimize("fp-contract=fast")
 #endif
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -57,6 +58,20 @@ INLINE void clear(matrix_t x, int64_t from, int64_t count) {
     if (!count) return;
     const size_t bytes = x.low ? 2 : 4;
     memset((char *)x.at + (size_t)from * bytes, 0, (size_t)count * bytes);
+}
+
+/* The largest of `count` numbers, NaN left out; those up to a multiple of eight are set to -INFINITY. */
+INLINE float largest_of(float *x, int64_t count) {
+    eight_t top = (eight_t){0} - INFINITY;
+    for (int64_t i = count; i % 8; i++) x[i] = -INFINITY;
+    for (int64_t i = 0; i < count; i += 8) {
+        const eight_t some = *(const eight_t *)(x + i);
+        const eight_int_t above = some > top;
+        top = (eight_t)(((eight_int_t)some & above) | ((eight_int_t)top & ~above));
+    }
+    float found = -INFINITY;
+    for (int i = 0; i < 8; i++) found = top[i] > found ? top[i] : found;
+    return found;
 }
 
 INLINE void add_to(float *to, const float *row, int64_t width) {
