@@ -1,6 +1,5 @@
 /* Attention over windows and pooled blocks, and messages from parents, but for their matrix products
  * (EncoderBlock in encoder.py): what they are given and what is made of their results. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "train.h"
@@ -120,9 +119,6 @@ INLINE float exp_row(float *x, int64_t count, float top) {
     return sum_of(total);
 }
 
-/* Rows at a time: each step of one waits for the step before, and not for those of other rows. */
-enum { SOME = 4 };
-
 /* Turn scores of first or later blocks, (blocks * heads, queries, seen), into weights: softmax over
  * the tokens up to the query's own, less the penalty of distance, and the means that exist.
  *
@@ -137,7 +133,7 @@ FUSED EXPORT int64_t train_attend(const windows_t *w, int64_t later, const matri
         const int64_t means = means_seen(w, zh / w->heads, (int)later);
         const float slope = w->slope[zh % w->heads];
         for (int64_t q = 0; q < queries; q += SOME) {
-            const int64_t some = queries - q < SOME ? queries - q : SOME;
+            const int64_t some = least(queries - q, SOME);
             float top[SOME], sum[SOME];
             for (int64_t k = 0; k < some; k++) {
                 const int64_t at = (zh * queries + q + k) * seen, own = q + k + shift;

@@ -25,3 +25,13 @@ FUSED EXPORT int64_t train_embed_backward(int64_t rows, int64_t columns, int64_t
             add_to(table + (code[r * columns + f] + offset[f]) * width, gradient + r * width, width);
     return 0;
 }
+
+/* Add the embedding of each row's code, or take it away. Returns 0 or NO_SUCH_CODE. */
+FUSED EXPORT int64_t train_shift(int64_t codes, int64_t rows, int64_t width, const int64_t *code,
+    const float *table, float factor, float *row) {
+    for (int64_t r = 0; r < rows; r++) {
+        if (code[r] < 0 || code[r] >= codes) return NO_SUCH_CODE;
+        add_product(row + r * width, factor, table + code[r] * width, width);
+    }
+    return 0;
+}

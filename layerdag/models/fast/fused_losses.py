@@ -23,6 +23,8 @@ from layerdag.models.fused import Activation, matrix, product_rows, run_kernel
 
 _PAIRS = "token_decision token token_code block_decision block block_code softmax chosen padding"
 _SIZES = "softmaxes width columns token_codes block_codes"
+_FEW_CODES = 16
+"""Up to so many, a readout is computed row by row; beyond, matrix products are faster."""
 
 
 class _Candidates(ctypes.Structure):
@@ -34,6 +36,23 @@ class _Candidates(ctypes.Structure):
         ("offset", 4 * ctypes.c_int64),
         ("scale", ctypes.c_float),
     )
+
+
+# Codes that were chosen, how far apart they lie, and the rows where the first code is excluded.
+_Chosen = tuple[Tensor, int, Tensor | None]
+
+
+class _Readout(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "codes")),
+        *((name, ctypes.c_void_p) for name in ("state", "map", "bias", "chosen")),
+        ("columns", ctypes.c_int64),
+        ("without_first", ctypes.c_void_p),
+    )
+
+
+class _Gradients(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("state", "norm", "map", "bias"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,53 +111,33 @@ class _ChainLoss(torch.autograd.Function):
         without_first_R: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
-        (rows, width), dtype = state_RD.shape, chain.dtype
-        padded, loss = product_rows(rows, dtype), ctypes.c_double()
+        (rows, width), loss = state_RD.shape, ctypes.c_double()
         codes_AR = () if code_RA is None else code_RA.T.contiguous()
-        for table_AKD, code_R in zip(chain.table_AKD, codes_AR, strict=False):
-            state_RD = state_RD + table_AKD.index_select(0, code_R)
+        embedded = list(zip(chain.table_AKD, codes_AR, strict=False))
+        if embedded:
+            state_RD = state_RD.clone()
+        for table_KD, code_R in embedded:
+            run_kernel("shift", len(table_KD), rows, width, code_R, table_KD, 1.0, state_RD)
         sizes = [len(each) for each in chain.bias_AK]
-        low_AKD = torch.cat(list(chain.map_AKD)).to(dtype).split(sizes)
-        low_AK = torch.cat(list(chain.bias_AK)).to(dtype).split(sizes)
-        of_low_KD = state_RD.new_empty((sum(sizes), width), dtype=dtype)
-        of_low_AKD = of_low_KD.split(sizes)
+        of_map_AKD = state_RD.new_zeros(sum(sizes), width).split(sizes)
         of_bias_AK = state_RD.new_zeros(sum(sizes)).split(sizes)
-        of_norm_AD: list[Tensor] = []
-        of_table_AKD = [torch.zeros_like(table) for table in chain.table_AKD]
+        of_norm_AD = state_RD.new_zeros(len(sizes), width).unbind()
+        of_table_AKD = [torch.zeros_like(table_KD) for table_KD in chain.table_AKD]
         of_state_RD = torch.zeros_like(state_RD)
         first_row = chosen_RA.new_zeros(1)
         for a in reversed(range(len(sizes))):
-            if a < len(of_table_AKD):
-                code_R = codes_AR[a]
-                state_RD = state_RD - chain.table_AKD[a].index_select(0, code_R)
+            if a < len(embedded):
+                table_KD, code_R = embedded[a]
+                run_kernel("shift", len(table_KD), rows, width, code_R, table_KD, -1.0, state_RD)
                 run_kernel(
                     "embed_backward",
                     *(rows, 1, width, code_R, first_row, of_state_RD, of_table_AKD[a]),
                 )
-            activation = Activation(chain.norms[a], gelu=True)
-            hidden_RD, slope_RD = activation.fused(state_RD, padded, dtype)
-            logits_RK = torch.addmm(low_AK[a], hidden_RD, low_AKD[a].T)
-            run_kernel(
-                "cross_entropy",
-                *(rows, padded, sizes[a], matrix(logits_RK)),
-                *(chosen_RA[:, a], chosen_RA.stride(0), without_first_R if a == 0 else None),
-                *(of_bias_AK[a], ctypes.byref(loss)),
-            )
-            torch.mm(logits_RK.T, hidden_RD, out=of_low_AKD[a])
-            of_hidden_RD = logits_RK @ low_AKD[a]
-            found_RD, of_norm_D, _ = activation.fused_backward(
-                state_RD, slope_RD, of_hidden_RD, *activation.parameters
-            )
-            of_state_RD += found_RD
-            assert of_norm_D is not None
-            of_norm_AD.insert(0, of_norm_D)
-        ctx.gradients = (
-            of_state_RD,
-            *of_norm_AD,
-            *of_low_KD.float().split(sizes),
-            *of_bias_AK,
-            *of_table_AKD,
-        )
+            chosen = chosen_RA[:, a], chosen_RA.stride(0), without_first_R if a == 0 else None
+            of = of_state_RD, of_norm_AD[a], of_map_AKD[a], of_bias_AK[a]
+            read_out = _read_out_few if sizes[a] <= _FEW_CODES else _read_out_many
+            read_out(chain, a, state_RD, chosen, of, loss)
+        ctx.gradients = (of_state_RD, *of_norm_AD, *of_map_AKD, *of_bias_AK, *of_table_AKD)
         return state_RD.new_tensor(loss.value)
 
     @staticmethod
@@ -146,6 +145,72 @@ class _ChainLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         of_state_RD, *others = torch._foreach_mul(ctx.gradients, gradient)
         return (of_state_RD, None, None, None, None, *others)
+
+
+def _read_out_few(
+    chain: ReadoutChain,
+    a: int,
+    state_RD: Tensor,
+    chosen: _Chosen,
+    of: Sequence[Tensor],
+    loss: ctypes.c_double,
+) -> None:
+    """Add the cross entropies of a readout of few codes, and their gradients.
+
+    Args:
+        chain: Readouts.
+        a: Number of the one that is meant.
+        state_RD: What it is given.
+        chosen: Which codes.
+        of: Gradients of the state, the normalization's weight, the map and its bias.
+        loss: The sum.
+    """
+    codes, stride, without_first_R = chosen
+    weight_KD, bias_K = chain.map_AKD[a], chain.bias_AK[a]
+    given = state_RD, weight_KD, bias_K, codes
+    structure = _Readout(
+        state_RD.shape[0],
+        len(bias_K),
+        *(x.data_ptr() for x in given),
+        stride,
+        None if without_first_R is None else without_first_R.data_ptr(),
+    )
+    activation = Activation(chain.norms[a], gelu=True)
+    run_kernel(
+        "readout",
+        ctypes.byref(activation.structure(state_RD.shape[1], *activation.parameters)),
+        ctypes.byref(structure),
+        ctypes.byref(_Gradients(*(x.data_ptr() for x in of))),
+        ctypes.byref(loss),
+    )
+
+
+def _read_out_many(
+    chain: ReadoutChain,
+    a: int,
+    state_RD: Tensor,
+    chosen: _Chosen,
+    of: Sequence[Tensor],
+    loss: ctypes.c_double,
+) -> None:
+    """Do the same by matrix products."""
+    of_state_RD, of_norm_D, of_map_KD, of_bias_K = of
+    rows, dtype = state_RD.shape[0], chain.dtype
+    low_KD, low_K = chain.map_AKD[a].to(dtype), chain.bias_AK[a].to(dtype)
+    activation = Activation(chain.norms[a], gelu=True)
+    hidden_RD, slope_RD = activation.fused(state_RD, product_rows(rows, dtype), dtype)
+    logits_RK = torch.addmm(low_K, hidden_RD, low_KD.T)
+    run_kernel(
+        "cross_entropy",
+        *(rows, *logits_RK.shape, matrix(logits_RK), *chosen, of_bias_K, ctypes.byref(loss)),
+    )
+    of_map_KD.copy_(logits_RK.T @ hidden_RD)
+    found_RD, found_D, _ = activation.fused_backward(
+        state_RD, slope_RD, logits_RK @ low_KD, *activation.parameters
+    )
+    assert found_D is not None
+    of_state_RD += found_RD
+    of_norm_D += found_D
 
 
 def pointer_loss(

@@ -32,7 +32,7 @@ from layerdag.models.fast.targets import NOT_A_TARGET, TrainingCandidates
 TIGHT = 2e-5  # of the largest number of a gradient
 LOOSE = 0.1  # in bfloat16, through several layers
 STATES = {"states", "states_backward"}
-DECISIONS = {"embed", "embed_backward", "cross_entropy", "pointer"} | STATES
+DECISIONS = {"embed", "embed_backward", "cross_entropy", "readout", "shift", "pointer"} | STATES
 LINEAR = {"activate", "activate_backward"}
 READS = {"windows", "attend", "reads", "reads_backward", "attend_backward", "windows_backward"}
 BY_HAND = {"layer_size": 1.0, "node": 0.7, "edge": 1.3}  # weights of the objectives
@@ -137,12 +137,17 @@ def require_alike(found: Any, wanted: Any, tolerance: float) -> None:
         assert not found[1][name].any(), name
 
 
+def not_needed(model: FastLayerDAG) -> set[str]:
+    """Return kernels of decisions that a model has no use for."""
+    sums_parents, depends = model.heads.chosen_parents is not None, model.heads.num_chained > 0
+    return (STATES if sums_parents else set()) | (set() if depends else {"shift"})
+
+
 def check(case: Case, *, kernels_wanted: set[str] = DECISIONS | LINEAR | READS) -> None:
     model, batch = case.model(), case.batch()
     with kernels_run() as kernels:
         found = losses_and_gradients(model, batch)
-    sums_parents = case.heads.chosen_parents == "all"
-    assert set(kernels) == kernels_wanted - (STATES if sums_parents else set())
+    assert set(kernels) == kernels_wanted - not_needed(model)
     require_alike(found, exactly(model, batch), TIGHT)
 
 
@@ -266,8 +271,7 @@ def test_under_autocast_losses_are_as_exact_as_those_of_operators(block, heads):
     model, batch = case.model(), case.batch()
     with torch.autocast("cpu", torch.bfloat16), kernels_run() as kernels:
         found = losses_and_gradients(model, batch)
-    sums_parents = heads.chosen_parents == "all"
-    assert set(kernels) == (DECISIONS | LINEAR | READS) - (STATES if sums_parents else set())
+    assert set(kernels) == (DECISIONS | LINEAR | READS) - not_needed(model)
     wanted = exactly(model, batch)
     for name, loss in wanted[0].items():
         assert float(found[0][name]) == pytest.approx(float(loss), rel=3e-3), name
@@ -400,7 +404,9 @@ def chosen_of(rows: int, codes: list[int], generator: torch.Generator) -> Tensor
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 70])
-@pytest.mark.parametrize(("codes", "embedded"), [([5], 0), ([5, 1, 33], 2), ([2, 8], 1)])
+@pytest.mark.parametrize(
+    ("codes", "embedded"), [([5], 0), ([5, 1, 33], 2), ([2, 8], 1), ([17, 16, 20, 9], 3)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_readouts_follow_one_another(rows, codes, embedded, dtype, generator):
     chain = Chain.drawn(codes, embedded)
@@ -469,10 +475,11 @@ def test_numbers_are_of_single_precision_whatever_the_default_is(double_by_defau
     require_alike(losses_and_gradients(model, batch), wanted, TIGHT)
 
 
-@pytest.mark.parametrize(("row", "column", "code"), [(0, 0, 5), (2, 1, -1), (1, 1, 2**40)])
-def test_codes_that_the_model_does_not_have_are_refused(row, column, code, generator):
-    chain, state_RD = Chain.drawn([5, 4, 2], 2), torch.randn(3, 16, generator=generator)
-    code_RA = chosen_of(3, [5, 4, 2], generator)
+@pytest.mark.parametrize("codes", [[5, 4, 2], [20, 30, 40]])
+@pytest.mark.parametrize(("row", "column", "code"), [(0, 0, 40), (2, 1, -1), (1, 1, 2**40)])
+def test_codes_that_the_model_does_not_have_are_refused(row, column, code, codes, generator):
+    chain, state_RD = Chain.drawn(codes, 2), torch.randn(3, 16, generator=generator)
+    code_RA = chosen_of(3, codes, generator)
     wrong_RA = code_RA.clone()
     wrong_RA[row, column] = code
     for chosen_RA, embedded_RA in ((wrong_RA, code_RA), (code_RA, wrong_RA)):
