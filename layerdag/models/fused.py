@@ -6,7 +6,8 @@ products there are five. What lies between is one call into C here (``native/tra
 backward. Elsewhere it is what PyTorch's modules compute: on other devices, in other precisions,
 without gradients, under transforms of functions, for classes of users, and where hooks listen.
 
-Shape letters: D width of a state, F feature columns, K codes, R rows, V edges among rows.
+Shape letters: D width of a state, F feature columns, G groups of rows, K codes, R rows, V edges
+among rows.
 """
 
 import ctypes
@@ -45,6 +46,8 @@ _ARGUMENTS = {
     "reads_backward": "pppp",
     "windows_backward": "ppppp",
     "remaining": "ipppififp",
+    "pool": "iippp",
+    "pool_backward": "iippppp",
 }
 """Arguments of each kernel: pointers, integers and numbers of single precision."""
 
@@ -355,6 +358,36 @@ class _MessageSum(torch.autograd.Function):
         given = gradient_RD.contiguous()
         run_kernel("messages_backward", ctypes.byref(ctx.edges), given, of_maps_R3D, of_kinds)
         return None, None, of_maps_R3D, of_kinds
+
+
+def pool(x_RD: Float[Tensor, "R D"], ptr_G1: Int[Tensor, " G1"]) -> Float[Tensor, "G _"]:
+    """Return mean, maximum and log-sum-exp over the rows of each group side by side, (G, 3 D).
+
+    Args:
+        x_RD: The rows.
+        ptr_G1: Group g is the rows ``ptr_G1[g]:ptr_G1[g+1]``; every row is in one.
+    """
+    pooled_G3D: Tensor = _Pool.apply(x_RD.contiguous(), ptr_G1.long().contiguous())
+    return pooled_G3D
+
+
+class _Pool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_RD: Tensor, ptr_G1: Tensor) -> Tensor:
+        pooled_G3D = x_RD.new_empty(ptr_G1.shape[0] - 1, 3 * x_RD.shape[1])
+        run_kernel("pool", pooled_G3D.shape[0], x_RD.shape[1], ptr_G1, x_RD, pooled_G3D)
+        ctx.save_for_backward(x_RD, ptr_G1, pooled_G3D)
+        return pooled_G3D
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_G3D: Tensor) -> tuple[Tensor, None]:
+        x_RD, ptr_G1, pooled_G3D = ctx.saved_tensors
+        of_x_RD = torch.empty_like(x_RD)
+        sizes = pooled_G3D.shape[0], x_RD.shape[1]
+        given = ptr_G1, x_RD, pooled_G3D, gradient_G3D.contiguous()
+        run_kernel("pool_backward", *sizes, *given, of_x_RD)
+        return of_x_RD, None
 
 
 def product_rows(rows: int, dtype: torch.dtype) -> int:

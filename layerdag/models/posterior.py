@@ -30,6 +30,7 @@ from layerdag.dag.partial import Gap, Replacement
 from layerdag.errors import UsageError
 from layerdag.models.base import LossTerm, SampleRequest, SampleResult
 from layerdag.models.draws import gumbel
+from layerdag.models.fused import pool, product_dtype
 from layerdag.models.layers import (
     CountCode,
     CountEncoder,
@@ -177,6 +178,8 @@ def scale_gradient(
 
 def _pool(x_ND: Float[Tensor, "N D"], batch: DAGBatch) -> Float[Tensor, "B 3*D"]:
     """Return mean, maximum and log-sum-exp over the nodes of each graph, shape (B, 3 F)."""
+    if product_dtype(x_ND) == x_ND.dtype:
+        return pool(x_ND, batch.node_ptr)
     graph_N = batch.graph_of_node()
     max_BD = segment_max(x_ND, graph_N, batch.num_graphs)
     log_sum_BD = segment_log_sum_exp(x_ND, graph_N, max_BD)

@@ -321,8 +321,7 @@ class Heads(nn.Module):
         slot_KD, stub_KD, kind_KD, open_KD, degree_KD = (each.weight for each in tables)
         offset_3 = self.slot.offset_F
         sums = StateTables(slot_KD, offset_3, stub_KD, kind_KD, open_KD, degree_KD)
-        states = sums.states(projection_TK, targets)
-        return states, projection_TK[:, -key.out_features :]
+        return sums.states(projection_TK, targets)
 
     def chain(self, state_ND: Float[Tensor, "N D"]) -> ReadoutChain | None:
         """Return the readouts of further attributes and of out-degrees, where they are fused."""

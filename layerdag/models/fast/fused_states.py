@@ -3,8 +3,8 @@
 They are those of ``Heads``. Linear maps of a token's encoding are applied once to each token, and
 not to each edge that it is the parent of.
 
-Shape letters: A node attributes, D width of a state, E edges, K codes, N nodes, T tokens, q
-selected decisions.
+Shape letters: A node attributes, D width of a state, E edges, K codes, N nodes, T tokens, d width
+of a head or key, q selected decisions.
 """
 
 import ctypes
@@ -80,24 +80,28 @@ class StateTables:
     open_KD: Float[Tensor, "_ D"]
     degree_KD: Float[Tensor, "_ D"]
 
-    def states(self, projection_T4D: Float[Tensor, "T _"], targets: Targets) -> DecisionStates:
-        """Return the states of all decisions.
+    def states(
+        self, projection_TK: Float[Tensor, "T K"], targets: Targets
+    ) -> tuple[DecisionStates, Float[Tensor, "T d"]]:
+        """Return the states of all decisions, and the keys of tokens.
 
         Args:
-            projection_T4D: What each token's encoding is mapped to: context, first parent, last
-                parent and all parents, D columns each.
+            projection_TK: What each token's encoding is mapped to: context, first parent, last
+                parent and all parents, D columns each, then the key.
             targets: Of the batch.
         """
         tables = self.slot_KD, self.stub_KD, self.kind_KD, self.open_KD, self.degree_KD
         offset_3 = self.slot_offset_3
-        found = _StatesFunction.apply(targets, offset_3, projection_T4D.contiguous(), *tables)
-        return DecisionStates(*found)
+        *states, key_Td = _StatesFunction.apply(
+            targets, offset_3, projection_TK.contiguous(), *tables
+        )
+        return DecisionStates(*states), key_Td
 
 
 class _StatesFunction(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, targets: Targets, offset_3: Tensor, projection_T4D: Tensor, *tables: Tensor
+        ctx: Any, targets: Targets, offset_3: Tensor, projection_TK: Tensor, *tables: Tensor
     ) -> tuple[Tensor, ...]:
         nodes, edges, inner = (
             x.shape[0] for x in (targets.token_N, targets.parent_E, targets.inner_q)
@@ -127,33 +131,33 @@ class _StatesFunction(torch.autograd.Function):
             edges,
             inner,
             width,
-            projection_T4D.shape[1],
+            projection_TK.shape[1],
             targets.slot_codes_N3.shape[1],
             *(x.data_ptr() for x in of_nodes),
             targets.x_NA.shape[1],
             len(tables[2]),
             *(x.data_ptr() for x in of_edges),
         )
-        ctx.kept, ctx.shape = (targets, offset_3), projection_T4D.shape
+        ctx.kept, ctx.shape = (targets, offset_3), projection_TK.shape
         ctx.codes = [len(table) for table in tables]
-        kind, degree, other, context = (projection_T4D.new_empty(nodes, width) for _ in range(4))
-        after, before = (projection_T4D.new_empty(edges, width) for _ in range(2))
-        inner_qD = projection_T4D.new_empty(inner, width)
+        kind, degree, other, context = (projection_TK.new_empty(nodes, width) for _ in range(4))
+        after, before = (projection_TK.new_empty(edges, width) for _ in range(2))
+        inner_qD = projection_TK.new_empty(inner, width)
         decisions = kind, degree, other, after, before, inner_qD
         run_kernel(
             "states",
             ctypes.byref(ctx.structure),
             ctypes.byref(_Tables(*(x.data_ptr() for x in tables))),
-            projection_T4D,
+            projection_TK,
             context,
             ctypes.byref(_Decisions(*(x.data_ptr() for x in decisions))),
         )
-        return kind, other, after, before, inner_qD
+        return kind, other, after, before, inner_qD, projection_TK[:, 4 * width :].contiguous()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        kind, other, after, before, inner_qD = gradients
+        kind, other, after, before, inner_qD, key_Td = gradients
         # Copies without gaps, for the kernel adds to them.
         kind, after = (x.clone(memory_format=torch.contiguous_format) for x in (kind, after))
         degree, context = torch.zeros_like(kind), torch.empty_like(kind)
@@ -166,14 +170,15 @@ class _StatesFunction(torch.autograd.Function):
             inner_qD.contiguous(),
         )
         width = kind.shape[1]
-        of_projection_T4D = kind.new_zeros(ctx.shape)
+        of_projection_TK = kind.new_zeros(ctx.shape)
+        of_projection_TK[:, 4 * width :] = key_Td
         of_tables = kind.new_zeros(sum(ctx.codes), width).split(ctx.codes)
         run_kernel(
             "states_backward",
             ctypes.byref(ctx.structure),
             ctypes.byref(_Tables(*(x.data_ptr() for x in of_tables))),
-            of_projection_T4D,
+            of_projection_TK,
             context,
             ctypes.byref(_Decisions(*(x.data_ptr() for x in decisions))),
         )
-        return (None, None, of_projection_T4D, *of_tables)
+        return (None, None, of_projection_TK, *of_tables)

@@ -1,7 +1,7 @@
 """A linear map of activated rows is PyTorch's, with all gradients, wherever it is computed.
 
-Shape letters: D width of a row, F columns of codes, K width of an input, R rows, V edges among
-rows.
+Shape letters: D width of a row, F columns of codes, G groups of rows, K width of an input, R rows,
+V edges among rows.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,18 @@ from layerdag.models.fused import (
     activated_linear,
     embedding_sum,
     matrix,
+    pool,
     product_dtype,
     product_rows,
     rounded_size,
 )
-from layerdag.models.layers import MessagePassingLayer, SumEmbedding
+from layerdag.models.layers import (
+    MessagePassingLayer,
+    SumEmbedding,
+    segment_log_sum_exp,
+    segment_max,
+    segment_mean,
+)
 
 NORMS = ("none", "weight", "weight and bias")
 TIGHT, LOOSE = 3e-6, 2e-2  # of the largest number; eight bits of bfloat16 are 4e-3
@@ -490,3 +497,51 @@ def test_messages_along_edges_of_another_type_or_beyond_the_rows(generator):
             layer(rows, torch.tensor([[0, beyond], [2, 3]]), kinds)
         with pytest.raises(IndexError, match="cannot be chosen"):
             layer(rows, torch.tensor([[0, 1], [2, beyond]]), kinds)
+
+
+def pooled_by_pytorch(x_RD: Tensor, ptr_G1: Tensor) -> Tensor:
+    size_G = ptr_G1.diff()
+    group_R = torch.repeat_interleave(torch.arange(len(size_G)), size_G)
+    max_GD = segment_max(x_RD, group_R, len(size_G))
+    mean_GD = segment_mean(x_RD, group_R, size_G)
+    return torch.cat([mean_GD, max_GD, segment_log_sum_exp(x_RD, group_R, max_GD)], dim=1)
+
+
+@tried(60)
+@given(
+    st.lists(st.integers(1, 9), min_size=0, max_size=5),
+    st.sampled_from([8, 24]),
+    st.sampled_from([1e-3, 1.0, 100.0]),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_rows_are_pooled_as_by_pytorch_and_equal_largest_ones_share_a_gradient(
+    sizes, width, scale, rounds, seed
+):
+    generator = torch.Generator().manual_seed(seed)
+    ptr_G1 = torch.tensor([0, *sizes]).cumsum(0)
+    x_RD = scale * torch.randn(sum(sizes), width, generator=generator)
+    x_RD = (x_RD.round() if rounds else x_RD).requires_grad_()
+    exact_RD = x_RD.detach().double().requires_grad_()
+    gradient = torch.randn(len(sizes), 3 * width, generator=generator)
+    with kernels_run() as kernels:
+        found = pool(x_RD, ptr_G1)
+        (of_x,) = torch.autograd.grad(found, x_RD, gradient)
+    wanted = pooled_by_pytorch(exact_RD, ptr_G1)
+    (of_exact,) = torch.autograd.grad(wanted, exact_RD, gradient.double())
+    assert kernels == ["pool", "pool_backward"]
+    assert far_apart(found, wanted) < TIGHT
+    assert far_apart(of_x, of_exact) < TIGHT
+
+
+def test_a_group_without_rows_is_pooled_to_what_nothing_has():
+    found = pool(torch.ones(2, 8), torch.tensor([0, 2, 2]))
+    torch.testing.assert_close(found, pooled_by_pytorch(torch.ones(2, 8), torch.tensor([0, 2, 2])))
+
+
+def test_numbers_that_are_none_show_in_what_is_pooled():
+    x_RD = torch.ones(3, 8)
+    x_RD[1, 2], x_RD[2, 3] = torch.nan, torch.inf
+    mean_D, _, log_sum_D = pool(x_RD, torch.tensor([0, 3]))[0].chunk(3)
+    assert not mean_D[2:4].isfinite().any()
+    assert not log_sum_D[2:4].isfinite().any()

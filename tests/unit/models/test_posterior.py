@@ -1,10 +1,12 @@
 """Choosing among candidates follows their scores, and a graph depends on its own request alone."""
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 import torch
+from fused_kernels import far_apart, kernels_run
 from small_models import SIZES, collated, request, small_dags, small_model
 from torch import Tensor
 
@@ -293,3 +295,20 @@ def test_noise_drops_features_only_where_there_is_a_generator():
     assert found(None) == found(None)
     assert found(1) == found(1) != found(2)
     assert found(1) != found(None)
+
+
+def test_kernels_compute_the_posterior_and_its_gradients_in_training():
+    model, batch = small_model(small_dags()), collated(small_dags())
+    assert isinstance(model, FastLayerDAG)
+    posterior = model.posterior
+    assert posterior is not None
+    exact = deepcopy(posterior).double()
+    exact_batch, found = replace(batch, numeric_BC=batch.numeric_BC.double()), []
+    for module, given in ((posterior, batch), (exact, exact_batch)):
+        with kernels_run() as kernels:
+            log_likelihood_B = module.log_likelihood(given)
+            gradients = torch.autograd.grad(log_likelihood_B.sum(), list(module.parameters()))
+        assert ({"pool", "pool_backward", "messages"} <= set(kernels)) is (module is posterior)
+        found.append([log_likelihood_B, *gradients])
+    for one, wanted in zip(*found, strict=True):
+        assert far_apart(one, wanted) < 1e-5
