@@ -1,5 +1,5 @@
-/* Readouts of few codes (Readout in decisions.py): too few for matrix products of a thousand rows to
- * pay, which read and write states that otherwise stay in the cache. */
+/* Readouts of few codes (Readout in decisions.py), some rows after the others: matrix products of all
+ * rows would write and read what otherwise stays in the cache. */
 #include <stdlib.h>
 
 #include "rows.h"
@@ -18,30 +18,31 @@ typedef struct {
     float *state, *norm, *map, *bias;
 } gradients_t;
 
-/* Write the logits of a row. */
-INLINE void map_row(const readout_t *r, int64_t width, const float *row, float *logits) {
-    for (int64_t k = 0; k < r->codes; k++)
-        logits[k] = r->bias[k] + product_of(r->map + k * width, row, width);
-}
-
-/* Write the gradient of a row from that of its logits. */
-INLINE void unmap_row(const readout_t *r, int64_t width, const float *logits, float *row) {
-    for (int64_t i = 0; i < width; i += 8) {
-        eight_t sum = {0};
-        for (int64_t k = 0; k < r->codes; k++) sum += logits[k] * *(const eight_t *)(r->map + k * width + i);
-        *(eight_t *)(row + i) = sum;
+/* Write products of SOME rows, `apart` numbers apart, with a matrix (count, width); the width is a
+ * multiple of 16. Each addition waits for the one before: eight are made side by side. */
+INLINE void multiply(
+    const float *x, int64_t apart, const float *y, int64_t count, int64_t width, float *out) {
+    for (int64_t i = 0; i < width; i += 16) {
+        eight_t sum[SOME][2] = {{{0}}};
+        for (int64_t k = 0; k < count; k++)
+            for (int n = 0; n < SOME; n++)
+                for (int j = 0; j < 2; j++)
+                    sum[n][j] += x[n * apart + k] * *(const eight_t *)(y + k * width + i + 8 * j);
+        for (int n = 0; n < SOME; n++)
+            for (int j = 0; j < 2; j++) *(eight_t *)(out + n * width + i + 8 * j) = sum[n][j];
     }
 }
 
-/* Add the gradients of the map of some rows with their logits' gradients, `room` numbers apart. */
-INLINE void add_products(float *map, int64_t codes, int64_t width, int64_t some, const float *row,
+/* Add the gradients of a map from SOME rows, `wide` numbers apart, and their logits' gradients, `room`
+ * numbers apart. */
+INLINE void add_products(float *map, int64_t codes, int64_t width, const float *row, int64_t wide,
     const float *logits, int64_t room) {
     for (int64_t k = 0; k < codes; k++)
         for (int64_t i = 0; i < width; i += 8) {
-            eight_t sum = {0};
-            for (int64_t n = 0; n < some; n++)
-                sum += logits[n * room + k] * *(const eight_t *)(row + n * width + i);
-            *(eight_t *)(map + k * width + i) += sum;
+            eight_t sum = *(eight_t *)(map + k * width + i);
+            for (int n = 0; n < SOME; n++)
+                sum += logits[n * room + k] * *(const eight_t *)(row + n * wide + i);
+            *(eight_t *)(map + k * width + i) = sum;
         }
 }
 
@@ -52,10 +53,15 @@ FUSED EXPORT int64_t train_readout(
     const activation_t own = *a;
     const readout_t given = *readout;
     const gradients_t to = *of;
-    const int64_t width = own.width, codes = given.codes, room = (codes + 7) / 8 * 8;
-    float *hidden = malloc((size_t)(SOME * (3 * width + room)) * sizeof *hidden);
+    const int64_t width = own.width, codes = given.codes, room = (codes + 15) / 16 * 16;
+    const int64_t wide = (width + 15) / 16 * 16;
+    float *hidden = calloc((size_t)(SOME * (3 * wide + room) + room * width + codes * wide), sizeof *hidden);
     if (!hidden) return -1;
-    float *slope = hidden + SOME * width, *d = slope + SOME * width, *logits = d + SOME * width;
+    float *slope = hidden + SOME * wide, *d = slope + SOME * wide, *logits = d + SOME * wide;
+    float *across = logits + SOME * room, *map = across + room * width; /* the map, both ways */
+    for (int64_t k = 0; k < codes; k++)
+        for (int64_t i = 0; i < width; i++)
+            across[i * room + k] = map[k * wide + i] = given.map[k * width + i];
     int64_t status = 0;
     for (int64_t r = 0; r < given.rows && !status; r += SOME) {
         const int64_t some = least(given.rows - r, SOME);
@@ -63,8 +69,9 @@ FUSED EXPORT int64_t train_readout(
         moments_t moments[SOME];
         for (int64_t n = 0; n < some; n++) moments[n] = moments_of(&own, x + n * width);
         for (int64_t n = 0; n < some; n++)
-            forward(&own, moments[n], x + n * width, hidden + n * width, slope + n * width);
-        for (int64_t n = 0; n < some; n++) map_row(&given, width, hidden + n * width, logits + n * room);
+            forward(&own, moments[n], x + n * width, hidden + n * wide, slope + n * wide);
+        multiply(hidden, wide, across, width, room, logits);
+        memset(logits + some * room, 0, (size_t)((SOME - some) * room) * sizeof *logits);
         for (int64_t n = 0; n < some; n++) {
             const int64_t code = given.chosen[(r + n) * given.columns];
             if (!is_code(code, codes)) {
@@ -72,16 +79,17 @@ FUSED EXPORT int64_t train_readout(
                 continue;
             }
             float *row = logits + n * room;
+            for (int64_t k = 0; k < codes; k++) row[k] += given.bias[k];
             const int without_first = given.without_first && given.without_first[r + n];
             *loss += (double)cross_entropy_row(row, codes, code, without_first);
             for (int64_t k = 0; k < codes; k++) to.bias[k] += row[k];
         }
-        add_products(to.map, codes, width, some, hidden, logits, room);
-        for (int64_t n = 0; n < some; n++) unmap_row(&given, width, logits + n * room, d + n * width);
+        add_products(to.map, codes, width, hidden, wide, logits, room);
+        multiply(logits, room, map, codes, wide, d);
         for (int64_t n = 0; n < some; n++) {
             backward(
-                &own, moments[n], x + n * width, slope + n * width, d + n * width, (sums_t){to.norm, NULL});
-            add_to(to.state + (r + n) * width, d + n * width, width);
+                &own, moments[n], x + n * width, slope + n * wide, d + n * wide, (sums_t){to.norm, NULL});
+            add_to(to.state + (r + n) * width, d + n * wide, width);
         }
     }
     free(hidden);

@@ -87,17 +87,6 @@ INLINE void add_product(float *to, float factor, const float *row, int64_t width
     for (int64_t i = 0; i < width; i += 8) *(eight_t *)(to + i) += factor * *(const eight_t *)(row + i);
 }
 
-/* Product of two rows. Four sums side by side: each addition waits for the one before. */
-INLINE float product_of(const float *x, const float *y, int64_t width) {
-    eight_t sum[4] = {{0}};
-    int64_t i = 0;
-    for (; i + 32 <= width; i += 32)
-        for (int64_t k = 0; k < 4; k++)
-            sum[k] += *(const eight_t *)(x + i + 8 * k) * *(const eight_t *)(y + i + 8 * k);
-    for (; i < width; i += 8) sum[0] += *(const eight_t *)(x + i) * *(const eight_t *)(y + i);
-    return sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
-}
-
 /* Of one parent in the mean of all; edges that pad a batch may lead to a node without any. */
 INLINE float share(int64_t in_degree) { return 1 / (float)(in_degree > 1 ? in_degree : 1); }
 

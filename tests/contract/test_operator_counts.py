@@ -22,8 +22,8 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.run import TrainSettings
 
-TRAINING_STEP = {"operators": 924, "kernels": 645, "waits": 0.5, "host": 355}
-"""Of the model of the checkpoint ``pretrained``, in single precision: 917, 638, 0.4 (the loss is
+TRAINING_STEP = {"operators": 852, "kernels": 585, "waits": 0.5, "host": 355}
+"""Of the model of the checkpoint ``pretrained``, in single precision: 845, 578, 0.4 (the loss is
 read once in some steps) and 348 where this was written. "host" are those that make a batch.
 On a GPU a step is recorded and is then one launch (tests/integration/test_gpu.py)."""
 

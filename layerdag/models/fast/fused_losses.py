@@ -23,7 +23,7 @@ from layerdag.models.fused import Activation, matrix, product_rows, run_kernel
 
 _PAIRS = "token_decision token token_code block_decision block block_code softmax chosen padding"
 _SIZES = "softmaxes width columns token_codes block_codes"
-_FEW_CODES = 16
+_FEW_CODES = 48
 """Up to so many, a readout is computed row by row; beyond, matrix products are faster."""
 
 
