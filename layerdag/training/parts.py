@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
+from threading import Barrier
 from typing import TypeVar
 
 import numpy as np
@@ -61,6 +62,12 @@ def threads_for(numbers: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _use_one_processor() -> None:
+    """Let operators of this thread use one thread, whatever is set in another one from now on."""
+    torch.set_num_threads(1)
+    torch.get_num_threads()  # The first operator that asks would take what was set last.
+
+
 class SideBySide:
     """Threads on the processors that PyTorch may use, each with one of them."""
 
@@ -103,4 +110,9 @@ class SideBySide:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         threads = torch.get_num_threads()
-        return ThreadPoolExecutor(threads, "part", torch.set_num_threads, (1,))
+        pool = ThreadPoolExecutor(threads, "part", _use_one_processor)
+        # All begin now: one that began later would set the number of threads after ``map``.
+        begun = Barrier(threads)
+        for _ in range(threads):
+            pool.submit(begun.wait)
+        return pool

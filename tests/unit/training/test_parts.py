@@ -201,6 +201,20 @@ def test_threads_made_later_use_all_processors(two_threads):
     assert (counts, torch.get_num_threads(), later) == ([1, 1], 2, 2)
 
 
+def test_threads_that_begin_with_what_comes_later_change_no_number_of_threads():
+    with using(4):
+        side_by_side, found = SideBySide(), []
+
+        def meanwhile() -> None:
+            found.append(side_by_side.later(torch.get_num_threads))
+
+        assert list(side_by_side.map(abs, [-1, 2], meanwhile)) == [1, 2]
+        found += [side_by_side.later(torch.get_num_threads) for _ in range(8)]
+        assert {each.result() for each in found} == {1}
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 4
+
+
 def test_an_error_in_a_thread_is_raised(two_threads):
     def failing(item: int) -> float:
         return 1 / item
