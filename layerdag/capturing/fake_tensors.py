@@ -5,7 +5,7 @@ its own memory with a key of some thirty facts for each tensor. One program is r
 the same shapes, and one step calls an operator on few of them: a short key answers most calls.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -140,7 +140,7 @@ class RememberingFakeMode(FakeTensorMode):
             return args[0].fake_device
         if func is _NUMBER_OF and args[0].constant is not None:
             return args[0].constant.item()
-        if func is _LIFTED and type(args[0]) is Tensor and args[0].numel() == 1:
+        if func is _LIFTED and type(args[0]) is Tensor and not args[0].dim():
             return self._lifted(args[0])
         if func in _MARKS:
             return func(*args, **(kwargs or {}))
@@ -151,10 +151,10 @@ class RememberingFakeMode(FakeTensorMode):
         if not _on_lists(func) or any(kind is not FakeTensor for kind in types):
             return self._remembered(func, types, args, kwargs or {})
         parts = []  # few lists are equal, but most of what they hold
-        for at in range(len(args[0])):
+        for at, stays in enumerate(_overwrites_its_like(func, args)):
+            if stays and not kwargs:
+                continue
             alone = [_part(value, at) for value in args]
-            if not func._schema.returns and _alike(alone):
-                continue  # what is overwritten by its like stays as it is
             named = {name: _part(value, at) for name, value in (kwargs or {}).items()}
             parts.append(self._remembered(func, types, alone, named))
         return [part for (part,) in parts] if func._schema.returns else None
@@ -318,16 +318,31 @@ def _on_lists(func: Any) -> bool:
     return func._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))
 
 
-def _alike(lists: Sequence[Any]) -> bool:
-    """Return whether the tensors in lists, of which none knows its content, are of one kind."""
-    tensors = [part for each in lists if isinstance(each, list | tuple)
-               for part in each if not isinstance(part, int | float)]  # fmt: skip
+def _overwrites_its_like(func: Any, args: Sequence[Any]) -> Iterator[bool]:
+    """Yield of each place in the lists of an operator whether what is overwritten stays as it is.
+
+    So it does where its numbers are replaced by those of tensors of the same kind.
+    """
+    lists = [value for value in args if isinstance(value, list | tuple)]
+    others = [value for value in args if not isinstance(value, list | tuple)]
+    whole = (
+        not func._schema.returns
+        and all(len(each) == len(args[0]) for each in lists)
+        and all(type(value) in (int, float) for value in others)
+    )
+    for parts in zip(*lists, strict=True) if whole else [()] * len(args[0]):
+        yield bool(parts) and _alike([part for part in parts if type(part) not in (int, float)])
+
+
+def _alike(tensors: Sequence[Any]) -> bool:
+    """Return whether all are fake tensors of one kind, of real numbers that are not known."""
     first = tensors[0]
     return all(
         type(tensor) is FakeTensor
         and tensor.constant is None
-        and tensor.shape == first.shape
+        and tensor.dtype.is_floating_point
         and tensor.dtype is first.dtype
+        and tensor.shape == first.shape
         and tensor.fake_device == first.fake_device
         for tensor in tensors
     )

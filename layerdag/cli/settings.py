@@ -58,10 +58,9 @@ class RealData:
     @property
     def place(self) -> str:
         """The folder that is meant."""
-        if Path(self.source).exists():
-            return self.source
         embedded = {"corpus": embedded_corpus(), PROGRAMS: embedded_corpus() / PROGRAMS}
-        return str(embedded.get(self.source, self.source))
+        is_folder = Path(self.source).is_dir()
+        return self.source if is_folder else str(embedded.get(self.source, self.source))
 
     def alone(self) -> GraphDataset:
         """Return the data set by itself, with all its words, which the caller must not publish.

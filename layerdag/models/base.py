@@ -246,7 +246,8 @@ class DAGModel(nn.Module, ABC):
     def derived(self, batch: DAGBatch) -> DAGBatch:
         """Return a batch of the host with the indices and sizes that ``losses`` needs of it.
 
-        This one adds nothing. ``losses`` derives what a batch does not carry.
+        This one adds nothing. ``losses`` derives what a batch does not carry. It may depend on the
+        graphs alone: other threads call it while weights change.
         """
         return batch
 
@@ -264,7 +265,10 @@ class DAGModel(nn.Module, ABC):
         return False
 
     def prepared(self, batch: DAGBatch) -> DAGBatch:
-        """Return a batch of the host on the model's device, with what is derived from it."""
+        """Return a batch of the host on the model's device, with what is derived from it.
+
+        It may depend on the graphs alone, as ``derived``.
+        """
         return self.derived(batch).to(next(self.parameters()).device)
 
     @abstractmethod

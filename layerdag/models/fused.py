@@ -52,7 +52,7 @@ _ARGUMENTS = {
 """Arguments of each kernel: pointers, integers and numbers of single precision."""
 
 _NO_SUCH_CODE = -2  # train.h
-_EPSILON = 1e-5  # of normalizations, also in activate.c
+_EPSILON = 1e-5  # of normalizations, also in rows.h
 
 
 class Matrix(ctypes.Structure):

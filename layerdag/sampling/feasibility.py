@@ -214,7 +214,7 @@ SILENT = 10
 """Faults that a job of several ranks which exchange nothing counts as."""
 
 COPY = 100
-"""Faults that a program counts as which repeats one of the data, so that it is hardly chosen."""
+"""Faults of a program that repeats one of the data, so that it is hardly ever chosen."""
 
 USUAL = ("compute_without_cost", "collective_that_is_not_simulated")
 """Repairs that whole collections of real traces need, so that they are no fault of a sample."""
@@ -253,7 +253,9 @@ class FaultCounter:
             each: Candidates that have the same conditions.
         """
         if self.schema.kind == "program":
-            return [COPY * copied for copied in self.schema.are_copies(dags)]
+            return [
+                COPY * copied for copied in self.schema.are_copies([dag.to("cpu") for dag in dags])
+            ]
         if self.schema.kind != "trace":
             return [0] * len(dags)
         jobs = (dag.to("cpu").with_conditions(rows[i // each]) for i, dag in enumerate(dags))

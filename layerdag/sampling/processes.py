@@ -43,7 +43,7 @@ def sample_in_processes(
     processes = min(processes, len(parts))
     if processes < 2:
         return map(draw, parts)
-    drawing = _Drawing(draw, None, parts)
+    drawing = _Tasks(draw, None, parts)
     return (cast("Drawn", drawing.drawn[at]) for at in drawing.run(processes))
 
 
@@ -58,11 +58,8 @@ def sample_and_finish(
     Arguments and errors are those of ``sample_in_processes``; ``finish`` takes a part, the place of
     a graph in it, and the graph, and is called by any of the processes.
     """
-    processes = min(processes, len(parts))
-    if processes < 2:
-        return ([finish(part, at, g) for at, g in enumerate(draw(part))] for part in parts)
-    drawing = _Drawing(draw, finish, parts)
-    return (list(cast("list[Graph]", drawing.drawn[at])) for at in drawing.run(processes))
+    drawing = _Tasks(draw, finish, parts)
+    return (cast("list[Graph]", drawing.drawn[at]) for at in drawing.run(processes))
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class _Task:
 
 
 @final
-class _Drawing(Generic[Part]):
+class _Tasks(Generic[Part]):
     """Hands tasks to processes and collects what they make.
 
     Args:
@@ -124,7 +121,14 @@ class _Drawing(Generic[Part]):
                             doing[worker] = self._todo.popleft()
                             worker.send(pickle.dumps(self._arguments(doing[worker])))
                     for worker in wait_for_any(doing):
-                        self._take(doing.pop(worker), _received(worker), processes)
+                        try:
+                            found = worker.receive()
+                        except EOFError:
+                            workers.remove(worker)
+                            found = _ended_early()
+                        self._take(doing.pop(worker), found, processes)
+                    if not workers:
+                        raise _ended_early()
                 yield number
                 del self.drawn[number]
         finally:
@@ -162,16 +166,13 @@ class _Drawing(Generic[Part]):
             self._todo.extendleft(_Task(task.part, places) for places in reversed(shares))
 
 
-def _received(worker: Worker) -> Any:
-    """Return what a process has made, or why there is nothing."""
-    try:
-        return worker.receive()
-    except EOFError:
-        return LayerdagError(
-            "A process that draws samples ended early: it was killed, perhaps for lack of memory, "
-            "or failed as said above. Ask for fewer with 'processes'. A script that asks for "
-            "several must do so under 'if __name__ == \"__main__\":'."
-        )
+def _ended_early() -> LayerdagError:
+    """Return why a process has made nothing."""
+    return LayerdagError(
+        "A process that draws samples ended early: it was killed, perhaps for lack of memory, "
+        "or failed as said above. Ask for fewer with 'processes'. A script that asks for "
+        "several must do so under 'if __name__ == \"__main__\":'."
+    )
 
 
 def _work(connection: Connection) -> None:

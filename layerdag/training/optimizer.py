@@ -374,7 +374,7 @@ class Optimizer:
 
         Args:
             parts: Its graphs, on the host, in parts that are computed side by side; one part until
-                ``has_counts``. They may be ``prepared`` where that is the model's device.
+                ``has_counts``. On a processor they may have gone through ``prepared``.
             noise_seed: Of the noise.
             meanwhile: See ``SideBySide.map``.
         """

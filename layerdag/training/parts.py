@@ -113,6 +113,10 @@ class SideBySide:
         pool = ThreadPoolExecutor(threads, "part", _use_one_processor)
         # All begin now: one that began later would set the number of threads after ``map``.
         begun = Barrier(threads)
-        for _ in range(threads):
-            pool.submit(begun.wait)
+        try:
+            for _ in range(threads):
+                pool.submit(begun.wait)
+        except BaseException:  # no thread can be started: those that wait would wait for ever
+            begun.abort()
+            raise
         return pool

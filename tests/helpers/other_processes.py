@@ -56,3 +56,16 @@ def refused_at_three(part: int, at: int, number: int) -> int:
     if number == 3:
         raise UsageError("three is refused.")
     return number
+
+
+def numbers_or_death(part: int) -> list[int]:
+    """Return the whole numbers below a part after a second; die at once of 0."""
+    if not part:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1)
+    return numbers_below(part)
+
+
+def unchanged(part: int, at: int, number: int) -> int:
+    """Return the number."""
+    return number

@@ -123,7 +123,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
     settings = _settings(args)
     if ".py:" not in args.model and not args.model.endswith(".py"):
-        postpone_compiler()  # a module of the user's own may compile something
+        postpone_compiler()  # not where code of the user's own runs, which may compile something
         if args.model.endswith((".program.json", ".program.json.gz")):
             from layerdag.programs.forward_program import Program
 

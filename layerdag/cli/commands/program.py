@@ -172,7 +172,7 @@ def _program(source: str) -> "Program":
     from layerdag.programs.sources import program
 
     if ".py:" not in source and not source.endswith(".py"):
-        postpone_compiler()  # a module of the user's own may compile something
+        postpone_compiler()  # not where code of the user's own runs, which may compile something
         return program(source)
     made = load_program(source, nullcontext())
     if not isinstance(made.model, nn.Module):

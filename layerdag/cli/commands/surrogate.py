@@ -417,6 +417,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 def _fit_operators(args: argparse.Namespace) -> int:
     """Fit and save the times of single operators."""
+    from layerdag.cli.settings import RealData
     from layerdag.runtime.files import require_replaceable
     from layerdag.surrogates.data import fit_operators
     from layerdag.surrogates.files import SURROGATE, save_surrogate
@@ -427,7 +428,7 @@ def _fit_operators(args: argparse.Namespace) -> int:
             "--labels, --shared and --family."
         )
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    trees, errors, jobs = fit_operators(args.data, args.seed)
+    trees, errors, jobs = fit_operators(RealData(args.data).place, args.seed)
     notes = {"data": args.data, "seed": args.seed, "train": jobs}
     notes |= {"evaluation": errors.to_dict()} if errors else {}
     save_surrogate(trees, args.out, notes, overwrite=args.overwrite)

@@ -98,10 +98,23 @@ def test_a_number_is_itself_after_it_is_counted_up_and_unknown_after_it_is_overw
             steps.item()
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (5, 3, 4)])
-def test_a_list_that_cannot_be_overwritten_is_refused(shape):
-    with RememberingFakeMode(), pytest.raises(RuntimeError):
-        torch._foreach_add_([torch.empty(3, 4)], [torch.empty(shape)])
+REFUSED: dict[str, Callable[[Tensor], Any]] = {
+    "a shape that does not fit": lambda x: torch._foreach_add_([x], [x.t()]),
+    "a larger shape": lambda x: torch._foreach_add_([x], [torch.empty(5, 6, 4)]),
+    "a list that is too short": lambda x: torch._foreach_add_([x, x.clone()], [x.clone()]),
+    "a list that is too long": lambda x: torch._foreach_add_([x], [x.clone(), x.clone()]),
+    "too few numbers": lambda x: torch._foreach_add_([x, x.clone()], [1.0]),
+    "a tensor that is no number": lambda x: torch._foreach_mul_([x], torch.ones(4)),
+    "roots of whole numbers": lambda x: torch._foreach_sqrt_([x.long()]),
+    "whole numbers by halves": lambda x: torch._foreach_div_([x.long()], 2.5),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_list_that_cannot_be_overwritten_is_refused(name):
+    for mode in (FakeTensorMode(), RememberingFakeMode()):
+        with mode, pytest.raises(RuntimeError):
+            REFUSED[name](torch.empty(6, 4))
 
 
 def test_an_operator_that_refuses_does_so_again():

@@ -151,5 +151,7 @@ def test_what_is_embedded_has_a_name_unless_a_folder_is_called_so(tmp_path, monk
     assert RealData("corpus").place == str(embedded_corpus())
     assert RealData("programs").place == str(embedded_corpus() / "programs")
     assert RealData("mine").place == "mine"
+    (tmp_path / "programs").touch()
+    assert RealData("programs").place == str(embedded_corpus() / "programs")
     (tmp_path / "corpus").mkdir()
     assert RealData("corpus").place == "corpus"

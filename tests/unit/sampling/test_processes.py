@@ -13,8 +13,10 @@ from other_processes import (
     first_waits_for_last,
     killed_at_one,
     numbers_below,
+    numbers_or_death,
     refused_at_three,
     slow_at_first,
+    unchanged,
     whose,
 )
 
@@ -91,9 +93,12 @@ def test_graphs_of_one_part_are_finished_by_all_processes_and_come_in_order():
     assert nothing == []
 
 
-def test_one_process_finishes_what_it_draws():
-    (found,) = sample_and_finish(numbers_below, slow_at_first, [2], 4)
-    assert found == [(2, 0, 0, os.getpid()), (2, 1, 1, os.getpid())]
+@pytest.mark.usefixtures("ready_processes")
+def test_a_process_that_is_killed_takes_nothing_of_other_parts_with_it():
+    found = sample_and_finish(numbers_or_death, unchanged, [8, 0, 3, 3], 2)
+    assert next(found) == list(range(8))
+    with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
+        next(found)
 
 
 @pytest.mark.usefixtures("ready_processes")

@@ -338,3 +338,16 @@ def test_a_program_that_cannot_run_is_told_once(tmp_path, capsys):
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"error: [program-runs] {path}: node ")
     assert last == "1 workload or graph checked: 1 error, 0 warnings"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [([999], "[999] are no nodes"), ([], "program-loss"), ([3], "program-loss")],
+)
+def test_what_a_program_returns_is_checked(tmp_path, capsys, outputs, said):
+    path = ld.program(*language(layers=1)).save(tmp_path / "it.program.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "outputs": outputs}))
+    main(["validate", str(path)])
+    out = capsys.readouterr().out
+    assert said in out
+    assert "no finding" not in out
