@@ -59,8 +59,9 @@ class RealData:
     def place(self) -> str:
         """The folder that is meant."""
         embedded = {"corpus": embedded_corpus(), PROGRAMS: embedded_corpus() / PROGRAMS}
-        is_folder = Path(self.source).is_dir()
-        return self.source if is_folder else str(embedded.get(self.source, self.source))
+        if self.source in embedded and not Path(self.source).is_dir():
+            return str(embedded[self.source])
+        return self.source
 
     def alone(self) -> GraphDataset:
         """Return the data set by itself, with all its words, which the caller must not publish.
