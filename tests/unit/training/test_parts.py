@@ -231,3 +231,20 @@ def test_few_numbers_get_one_thread(numbers, inside):
         with threads_for(numbers):
             assert torch.get_num_threads() == inside
         assert torch.get_num_threads() == 3
+
+
+def test_where_a_thread_cannot_start_no_other_waits_for_it(two_threads, monkeypatch):
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with pytest.raises(RuntimeError, match="can't start"):
+        next(SideBySide().map(str, [1, 2]))
+    started[0].join(20)
+    assert not started[0].is_alive()
