@@ -80,7 +80,7 @@ def stages(watch: Stopwatch) -> Iterator[None]:
         (drawing, "sample_checked", "network"),
         (ExecutionCheck, "add", "running"),
         (drawing._Drawing, "_checked", "running"),
-        (NumberAssigner, "numbers", "numbers"),
+        (NumberAssigner, "assigned", "numbers"),
         (GraphSchema, "decode", "decoding"),
         (GraphSchema, "codes", "decoding"),
         (SampleFiles, "from_sample", "traces"),
