@@ -283,6 +283,7 @@ def capture_model(
     *,
     tensor_plan: TensorPlan | None = None,
     loss: Loss | None = None,
+    name: str | None = None,
     **settings: Any,
 ) -> CapturedStep:
     """Capture one step of a model without a device, weights or a cluster.
@@ -297,6 +298,7 @@ def capture_model(
         tensor_plan: Which modules of your own are split over the tensor ranks, by path.
         loss: The scalar that is differentiated, from the module's output; by default the output
             itself, its ``loss``, or else the mean of its first tensor.
+        name: For messages and summaries; by default the preset's, or that of the module's class.
         **settings: Fields of ``CapturePlan`` and ``CaptureStep``, such as ``tensor=8, data=2``.
 
     Returns:
@@ -310,14 +312,14 @@ def capture_model(
     notes: tuple[Note, ...] = ()
     _refuse_pipeline("ld.program(module, inputs).step(pipeline=2)", found)
     if isinstance(model, nn.Module):
-        name = type(model).__name__
+        name = name or type(model).__name__
         refuse_sizes(name, found.step)
     else:
         shape = model if isinstance(model, ModelShape) else shape_of(model)
         found = _of_preset(found)
         if found.step.layers:
             shape = replace(shape, layers=found.step.layers)
-        name, inputs, notes = shape.name, (), shape.notes
+        name, inputs, notes = name or shape.name, (), shape.notes
         _require_text(shape)
         _require_fit(shape, found)
     with fake_world(found.plan.degrees) as world:

@@ -6,7 +6,6 @@ long as one on 8.
 """
 
 import warnings
-from dataclasses import replace
 from typing import Any
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
@@ -45,5 +44,4 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
         if not overwrites_other_units(program):
             # It warns of what operators in place would do to views that units return.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
-        step = capture_model(module, inputs, tensor_plan=shared, **settings)
-    return replace(step, name=program.name)
+        return capture_model(module, inputs, tensor_plan=shared, name=program.name, **settings)

@@ -55,8 +55,15 @@ def sample_and_finish(
 ) -> Iterator[list[Graph]]:
     """Yield the graphs of each part, in order, each as ``finish`` leaves it.
 
-    Arguments and errors are those of ``sample_in_processes``; ``finish`` takes a part, the place of
-    a graph in it, and the graph, and is called by any of the processes.
+    Args:
+        draw: What pickles, as ``sample_in_processes`` takes it.
+        finish: Takes a part, the place of a graph in it, and the graph; what pickles, too. Any of
+            the processes calls it.
+        parts: What to draw.
+        processes: Processes beside this one, at least one.
+
+    Raises:
+        LayerdagError: If a process ends early, or what ``draw`` or ``finish`` raises.
     """
     drawing = _Tasks(draw, finish, parts)
     return (cast("list[Graph]", drawing.drawn[at]) for at in drawing.run(processes))
@@ -160,7 +167,7 @@ class _Tasks(Generic[Part]):
             self.drawn[task.part] = found
             count = 0 if self._finish is None else len(found)
             self._missing[task.part] = count
-            share = -(-count // (_SHARES_PER_PROCESS * processes)) or 1
+            share = max(1, -(-count // (_SHARES_PER_PROCESS * processes)))
             shares = [range(at, min(at + share, count)) for at in range(0, count, share)]
             # Ahead of further parts, so that few graphs wait to be finished.
             self._todo.extendleft(_Task(task.part, places) for places in reversed(shares))

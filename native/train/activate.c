@@ -9,11 +9,12 @@ FUSED EXPORT int64_t train_activate(const activation_t *a, int64_t rows, int64_t
     const matrix_t *out, const matrix_t *slope) {
     const activation_t own = *a; /* which no store can change */
     const int64_t width = own.width;
-    float *row = malloc((size_t)(2 * SOME * width) * sizeof *row), *s = row + SOME * width;
+    float *row = malloc((size_t)(2 * ROWS_AT_A_TIME * width) * sizeof *row),
+          *s = row + ROWS_AT_A_TIME * width;
     if (!row) return -1;
-    for (int64_t r = 0; r < rows; r += SOME) {
-        const int64_t some = least(rows - r, SOME), from = r * width, count = some * width;
-        moments_t moments[SOME];
+    for (int64_t r = 0; r < rows; r += ROWS_AT_A_TIME) {
+        const int64_t some = least(rows - r, ROWS_AT_A_TIME), from = r * width, count = some * width;
+        moments_t moments[ROWS_AT_A_TIME];
         load(*x, from, count, row);
         for (int64_t i = 0; i < some; i++) moments[i] = moments_of(&own, row + i * width);
         for (int64_t i = 0; i < some; i++)
@@ -32,12 +33,13 @@ FUSED EXPORT int64_t train_activate_backward(const activation_t *a, int64_t rows
     const matrix_t *slope, const matrix_t *gradient, const matrix_t *out, float *of_weight, float *of_bias) {
     const activation_t own = *a;
     const int64_t width = own.width;
-    float *row = malloc((size_t)(3 * SOME * width) * sizeof *row), *d = row + SOME * width;
-    float *s = row + 2 * SOME * width;
+    float *row = malloc((size_t)(3 * ROWS_AT_A_TIME * width) * sizeof *row),
+          *d = row + ROWS_AT_A_TIME * width;
+    float *s = row + 2 * ROWS_AT_A_TIME * width;
     if (!row) return -1;
-    for (int64_t r = 0; r < rows; r += SOME) {
-        const int64_t some = least(rows - r, SOME), from = r * width, count = some * width;
-        moments_t moments[SOME];
+    for (int64_t r = 0; r < rows; r += ROWS_AT_A_TIME) {
+        const int64_t some = least(rows - r, ROWS_AT_A_TIME), from = r * width, count = some * width;
+        moments_t moments[ROWS_AT_A_TIME];
         load(*x, from, count, row);
         load(*gradient, from, count, d);
         if (own.gelu) load(*slope, from, count, s);

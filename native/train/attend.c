@@ -127,14 +127,14 @@ FUSED EXPORT int64_t train_attend(const windows_t *w, int64_t later, const matri
     const int64_t blocks = later ? w->later : w->first, queries = later ? w->block : w->slots;
     const int64_t shift = later ? w->block : 0, near = queries + shift, seen = near + (later ? w->far : 0);
     const int64_t room = seen + 8;
-    float *row = malloc((size_t)(SOME * room) * sizeof *row);
+    float *row = malloc((size_t)(ROWS_AT_A_TIME * room) * sizeof *row);
     if (!row) return -1;
     for (int64_t zh = 0; zh < blocks * w->heads; zh++) {
         const int64_t means = means_seen(w, zh / w->heads, (int)later);
         const float slope = w->slope[zh % w->heads];
-        for (int64_t q = 0; q < queries; q += SOME) {
-            const int64_t some = least(queries - q, SOME);
-            float top[SOME], sum[SOME];
+        for (int64_t q = 0; q < queries; q += ROWS_AT_A_TIME) {
+            const int64_t some = least(queries - q, ROWS_AT_A_TIME);
+            float top[ROWS_AT_A_TIME], sum[ROWS_AT_A_TIME];
             for (int64_t k = 0; k < some; k++) {
                 const int64_t at = (zh * queries + q + k) * seen, own = q + k + shift;
                 float *x = row + k * room;

@@ -18,29 +18,29 @@ typedef struct {
     float *state, *norm, *map, *bias;
 } gradients_t;
 
-/* Write products of SOME rows, `apart` numbers apart, with a matrix (count, width); the width is a
+/* Write products of ROWS_AT_A_TIME rows, `apart` numbers apart, with a matrix (count, width); the width is a
  * multiple of 16. Each addition waits for the one before: eight are made side by side. */
 INLINE void multiply(
     const float *x, int64_t apart, const float *y, int64_t count, int64_t width, float *out) {
     for (int64_t i = 0; i < width; i += 16) {
-        eight_t sum[SOME][2] = {{{0}}};
+        eight_t sum[ROWS_AT_A_TIME][2] = {{{0}}};
         for (int64_t k = 0; k < count; k++)
-            for (int n = 0; n < SOME; n++)
+            for (int n = 0; n < ROWS_AT_A_TIME; n++)
                 for (int j = 0; j < 2; j++)
                     sum[n][j] += x[n * apart + k] * *(const eight_t *)(y + k * width + i + 8 * j);
-        for (int n = 0; n < SOME; n++)
+        for (int n = 0; n < ROWS_AT_A_TIME; n++)
             for (int j = 0; j < 2; j++) *(eight_t *)(out + n * width + i + 8 * j) = sum[n][j];
     }
 }
 
-/* Add the gradients of a map from SOME rows, `wide` numbers apart, and their logits' gradients, `room`
- * numbers apart. */
+/* Add the gradients of a map from ROWS_AT_A_TIME rows, `wide` numbers apart, and their logits' gradients,
+ * `room` numbers apart. */
 INLINE void add_products(float *map, int64_t codes, int64_t width, const float *row, int64_t wide,
     const float *logits, int64_t room) {
     for (int64_t k = 0; k < codes; k++)
         for (int64_t i = 0; i < width; i += 8) {
             eight_t sum = *(eight_t *)(map + k * width + i);
-            for (int n = 0; n < SOME; n++)
+            for (int n = 0; n < ROWS_AT_A_TIME; n++)
                 sum += logits[n * room + k] * *(const eight_t *)(row + n * wide + i);
             *(eight_t *)(map + k * width + i) = sum;
         }
@@ -55,23 +55,25 @@ FUSED EXPORT int64_t train_readout(
     const gradients_t to = *of;
     const int64_t width = own.width, codes = given.codes, room = (codes + 15) / 16 * 16;
     const int64_t wide = (width + 15) / 16 * 16;
-    float *hidden = calloc((size_t)(SOME * (3 * wide + room) + room * width + codes * wide), sizeof *hidden);
+    float *hidden = calloc(
+        (size_t)(ROWS_AT_A_TIME * (3 * wide + room) + room * width + codes * wide), sizeof *hidden);
     if (!hidden) return -1;
-    float *slope = hidden + SOME * wide, *d = slope + SOME * wide, *logits = d + SOME * wide;
-    float *across = logits + SOME * room, *map = across + room * width; /* the map, both ways */
+    float *slope = hidden + ROWS_AT_A_TIME * wide, *d = slope + ROWS_AT_A_TIME * wide,
+          *logits = d + ROWS_AT_A_TIME * wide;
+    float *across = logits + ROWS_AT_A_TIME * room, *map = across + room * width; /* the map, both ways */
     for (int64_t k = 0; k < codes; k++)
         for (int64_t i = 0; i < width; i++)
             across[i * room + k] = map[k * wide + i] = given.map[k * width + i];
     int64_t status = 0;
-    for (int64_t r = 0; r < given.rows && !status; r += SOME) {
-        const int64_t some = least(given.rows - r, SOME);
+    for (int64_t r = 0; r < given.rows && !status; r += ROWS_AT_A_TIME) {
+        const int64_t some = least(given.rows - r, ROWS_AT_A_TIME);
         const float *x = given.state + r * width;
-        moments_t moments[SOME];
+        moments_t moments[ROWS_AT_A_TIME];
         for (int64_t n = 0; n < some; n++) moments[n] = moments_of(&own, x + n * width);
         for (int64_t n = 0; n < some; n++)
             forward(&own, moments[n], x + n * width, hidden + n * wide, slope + n * wide);
         multiply(hidden, wide, across, width, room, logits);
-        memset(logits + some * room, 0, (size_t)((SOME - some) * room) * sizeof *logits);
+        memset(logits + some * room, 0, (size_t)((ROWS_AT_A_TIME - some) * room) * sizeof *logits);
         for (int64_t n = 0; n < some; n++) {
             const int64_t code = given.chosen[(r + n) * given.columns];
             if (!is_code(code, codes)) {

@@ -19,8 +19,8 @@
 
 enum { NO_SUCH_CODE = -2 }; /* what a kernel returns; fused.py */
 
-/* Rows at a time: each step of one waits for the step before, and not for those of other rows. */
-enum { SOME = 4 };
+/* Each step of one row waits for the step before, and not for those of other rows. */
+enum { ROWS_AT_A_TIME = 4 };
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
