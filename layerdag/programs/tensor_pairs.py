@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.experimental import register_sharding
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import fake_world
@@ -23,6 +24,7 @@ from layerdag.errors import UsageError
 from layerdag.programs.execution import quiet, run, run_node
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph, Leaf
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
 
 LINEAR = "aten.linear.default"
 
@@ -153,12 +155,10 @@ def _fault(
     program: ForwardGraph, pair: Pair, results: Sequence[Any], mesh: DeviceMesh
 ) -> str | None:
     """Return why ranks cannot share a pair, None if they can: its nodes are run, shared out."""
-    from torch.distributed.tensor.debug import CommDebugMode  # imports PyTorch's compiler
-
     at = pair.columns[0]
     made = {i: result for i, result in enumerate(results) if i not in pair.between}
     try:
-        with CommDebugMode() as messages:
+        with _Messages() as messages:
             for at in (*pair.columns, *pair.between, pair.row):
                 node = program.nodes[at]
 
@@ -170,11 +170,31 @@ def _fault(
                 made[at] = run_node(node, inputs, program.sizes, make)
                 if at != pair.row and not _is_split(made[at], mesh.size()):
                     return f"the result of {node.operator}{_place(program, at)} is not split evenly"
-        if messages.get_total_counts():
+        if messages.sent:
             return f"what is between needs the parts of other ranks{_place(program, pair.row)}"
     except Exception:  # DTensor's refusals are of many classes, and speak of meshes
         return f"{program.nodes[at].operator}{_place(program, at)} does not work on such parts"
     return None
+
+
+@final
+class _Messages(TorchDispatchMode):
+    """Notes whether ranks send anything, as PyTorch's ``CommDebugMode``, which needs the compiler.
+
+    Attributes:
+        sent: Whether they did.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run one operator."""
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # it dispatches again, on the part of this rank
+        self.sent |= func._schema.name in COMMUNICATION_OPERATORS
+        return func(*args, **(kwargs or {}))
 
 
 def _place(program: ForwardGraph, at: int) -> str:
