@@ -40,6 +40,7 @@ from layerdag.traces.pytorch.operators import (
     signature,
 )
 
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 _INDEX_PUT = torch.ops.aten.index_put.default
 _RECORDED = (OpRole.ALLOCATION, OpRole.COMPUTE, OpRole.COMMUNICATION)
 
@@ -130,7 +131,7 @@ class Recorder(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # it dispatches again, on the part of this rank
         self.last_operator = str(func)
-        result = func(*args, **(kwargs or {}))
+        result = _result(func, types, args, kwargs or {})
         known = _known(func)
         adds = func is _INDEX_PUT and len(args) > 3 and args[3]
         if adds and _current_autograd_node() is not None:
@@ -251,6 +252,21 @@ class Recorder(TorchDispatchMode):
 
     def _set_optimizer(self, inside: bool) -> None:
         self._in_optimizer = inside
+
+
+def _result(
+    func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Any:
+    """Return what an operator makes; a mode of fake tensors is asked without PyTorch's detour."""
+    fake = None
+    if all(kind is FakeTensor for kind in types):
+        fake = torch._C._unset_dispatch_mode(_FAKE)
+    if fake is None:
+        return func(*args, **kwargs)
+    try:
+        return fake.__torch_dispatch__(func, types, args, kwargs)
+    finally:
+        torch._C._set_dispatch_mode(fake)
 
 
 @lru_cache(maxsize=4096)
