@@ -65,14 +65,17 @@ class Worker:
 
     def receive(self) -> Any:
         """Wait for an answer and return it. Raises EOFError if the process ended without one."""
+        return pickle.loads(self.receive_bytes())
+
+    def receive_bytes(self) -> bytes:
+        """Wait for an answer and return it as it was sent. Raises as ``receive``."""
         wait([self.connection, self.process.sentinel])
         if not self.connection.poll():
             raise EOFError
         try:
-            sent = self.connection.recv_bytes()
+            return self.connection.recv_bytes()
         except OSError:  # it ended on the way
             raise EOFError from None
-        return pickle.loads(sent)
 
     def stop(self) -> None:
         """End the process."""
@@ -125,7 +128,8 @@ def in_any_order(
             ) from None
 
 
-def wait_for_any(workers: Collection[Worker]) -> list[Worker]:
-    """Wait until workers have answered or ended; return them."""
-    found = wait([end for one in workers for end in (one.connection, one.process.sentinel)])
+def wait_for_any(workers: Collection[Worker], timeout_s: float | None = None) -> list[Worker]:
+    """Wait until workers have answered or ended, or no longer than given; return them."""
+    ends = [end for one in workers for end in (one.connection, one.process.sentinel)]
+    found = wait(ends, timeout_s)
     return [one for one in workers if one.connection in found or one.process.sentinel in found]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,14 +122,12 @@ def generate_batched(
     rows = _requested(model, schema, settings)
     drawing = _Drawing.from_settings(model, schema, settings)
     drawing = replace(drawing, wanted=settings.conditions)
-    found: dict[int, GeneratedGraph] = {}
     batches = [
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
     ]
     drawing = drawing.making(ahead, len(batches))
-    drawn = drawing.batches(batches)
-    for batch, graphs in zip(batches, drawn, strict=True):
-        found |= zip(batch.numbers, graphs, strict=True)
+    numbers = [i for batch in batches for i in batch.numbers]
+    found = dict(zip(numbers, drawing.all_graphs(batches), strict=True))
     for i, row in enumerate(rows):
         yield _finished(model, schema, row, settings, found.pop(i))
 
@@ -210,9 +209,7 @@ def sample_like(
         _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
         for start in range(0, len(rows), size)
     ]
-    drawing = drawing.making(ahead, len(batches))
-    for graphs in drawing.batches(batches):
-        yield from graphs
+    yield from drawing.making(ahead, len(batches)).all_graphs(batches)
 
 
 @dataclass(frozen=True)
@@ -285,12 +282,13 @@ class _Drawing:
         several = min(self.settings.processes or 1, batches) > 1
         return replace(self, ahead=ahead if several and self.check is not None else None)
 
-    def batches(self, batches: Sequence[_Batch]) -> Iterator[list[GeneratedGraph]]:
-        """Yield the graphs of each batch, in order, with their files if it makes them."""
-        processes = self.settings.processes or 1
+    def all_graphs(self, batches: Sequence[_Batch]) -> Iterator[GeneratedGraph]:
+        """Yield the graphs of all batches, in order, with their files if it makes them."""
+        processes, schema = self.settings.processes or 1, self.schema
         if self.ahead is None:
-            return sample_in_processes(self.batch, batches, processes)
-        return sample_and_finish(self.batch, self.with_files, batches, processes)
+            drawn = sample_in_processes(self.batch, batches, processes, schema)
+            return chain.from_iterable(drawn)
+        return sample_and_finish(self.batch, self.with_files, batches, processes, schema)
 
     def batch(self, batch: _Batch) -> list[GeneratedGraph]:
         """Return the graphs of a batch."""

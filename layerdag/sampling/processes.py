@@ -1,9 +1,10 @@
 """Processes that draw samples side by side, and make their files.
 
 Parts are drawn whole, since graphs that are drawn together cost less. What is made of each graph
-afterwards is shared out among all processes, so that none waits for the one with the largest.
+afterwards is shared out among all processes one by one, so that none waits for another.
 """
 
+import io
 import pickle
 import signal
 from collections import deque
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, Generic, TypeVar, final
 
 import torch
 
@@ -22,12 +23,12 @@ Part = TypeVar("Part")
 Drawn = TypeVar("Drawn")
 Graph = TypeVar("Graph")
 
-_SHARES_PER_PROCESS = 4
-"""Shares of a part that each process finishes: more would carry the graphs to and fro."""
-
 
 def sample_in_processes(
-    draw: Callable[[Part], Drawn], parts: Sequence[Part], processes: int
+    draw: Callable[[Part], Drawn],
+    parts: Sequence[Part],
+    processes: int,
+    shared: object = None,
 ) -> Iterator[Drawn]:
     """Yield ``draw(part)`` for each part, in order.
 
@@ -36,6 +37,7 @@ def sample_in_processes(
         parts: What to draw.
         processes: Processes that draw. With 1 it is this one. Each has as many threads as this one,
             so that results do not depend on how many there are.
+        shared: An object to which ``draw`` and what it returns refer; each process gets it once.
 
     Raises:
         LayerdagError: If a process ends early, or what ``draw`` raises.
@@ -43,8 +45,7 @@ def sample_in_processes(
     processes = min(processes, len(parts))
     if processes < 2:
         return map(draw, parts)
-    drawing = _Tasks(draw, None, parts)
-    return (cast("Drawn", drawing.drawn[at]) for at in drawing.run(processes))
+    return _Tasks(draw, None, parts, shared).run(processes)
 
 
 def sample_and_finish(
@@ -52,8 +53,9 @@ def sample_and_finish(
     finish: Callable[[Part, int, Graph], Graph],
     parts: Sequence[Part],
     processes: int,
-) -> Iterator[list[Graph]]:
-    """Yield the graphs of each part, in order, each as ``finish`` leaves it.
+    shared: object = None,
+) -> Iterator[Graph]:
+    """Yield the graphs of all parts, in order, each as ``finish`` leaves it.
 
     Args:
         draw: What pickles, as ``sample_in_processes`` takes it.
@@ -61,12 +63,12 @@ def sample_and_finish(
             the processes calls it.
         parts: What to draw.
         processes: Processes beside this one, at least one.
+        shared: As ``sample_in_processes`` takes it; graphs may refer to it.
 
     Raises:
         LayerdagError: If a process ends early, or what ``draw`` or ``finish`` raises.
     """
-    drawing = _Tasks(draw, finish, parts)
-    return (cast("list[Graph]", drawing.drawn[at]) for at in drawing.run(processes))
+    return _Tasks(draw, finish, parts, shared).run(processes)
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,12 @@ class _Task:
     """What a process is to do.
 
     Attributes:
-        part: Number of the part that it draws, or of which it finishes some graphs.
-        places: Of those graphs in the part; None draws it.
+        part: Number of the part that it draws, or of which it finishes a graph.
+        place: Of that graph in the part; None draws it.
     """
 
     part: int
-    places: range | None = None
+    place: int | None = None
 
 
 @final
@@ -90,9 +92,7 @@ class _Tasks(Generic[Part]):
         draw: Draws a part.
         finish: Finishes a graph, None if nothing is left to do.
         parts: What to draw.
-
-    Attributes:
-        drawn: What each part consists of as far as it is known, by number.
+        shared: What each process gets once.
     """
 
     def __init__(
@@ -100,77 +100,92 @@ class _Tasks(Generic[Part]):
         draw: Callable[[Part], Any],
         finish: Callable[[Part, int, Any], Any] | None,
         parts: Sequence[Part],
+        shared: object,
     ) -> None:
-        self._draw, self._finish, self._parts = draw, finish, parts
-        self.drawn: dict[int, Any] = {}
-        self._missing: dict[int, int] = {}
-        self._failed: dict[int, LayerdagError] = {}
+        self._draw, self._finish, self._parts, self._shared = draw, finish, parts, shared
+        self._workers: list[Worker] = []
+        self._doing: dict[Worker, _Task] = {}
         self._todo = deque(map(_Task, range(len(parts))))
+        self._drawn: dict[int, Any] = {}
+        self._unfinished: set[_Task] = set()
+        self._failed: dict[_Task, LayerdagError] = {}
 
-    def run(self, processes: int) -> Iterator[int]:
-        """Yield the number of each part in order, as soon as all of it is drawn and finished.
+    def run(self, processes: int) -> Iterator[Any]:
+        """Yield each part as it is drawn, or its graphs one by one as they are finished, in order.
 
         Raises:
-            LayerdagError: If a process ends early, or what drawing raises.
+            LayerdagError: If a process ends early, or what drawing or finishing raises.
         """
-        workers: list[Worker] = []
-        doing: dict[Worker, _Task] = {}
-        sent = pickle.dumps((self._draw, self._finish, torch.get_num_threads()))
+        sent = pickle.dumps((self._draw, self._finish, self._shared, torch.get_num_threads()))
         try:
             # All start side by side; a large model is taken only when a process listens.
-            workers.extend(Worker.start(_work) for _ in range(processes))
-            for worker in workers:
+            self._workers.extend(Worker.start(_work) for _ in range(processes))
+            for worker in self._workers:
                 worker.send(sent)
-            for number in range(len(self._parts)):
-                while not self._is_done(number):
-                    for worker in workers:
-                        if self._todo and worker not in doing:
-                            doing[worker] = self._todo.popleft()
-                            worker.send(pickle.dumps(self._arguments(doing[worker])))
-                    for worker in wait_for_any(doing):
-                        try:
-                            found = worker.receive()
-                        except EOFError:
-                            workers.remove(worker)
-                            found = _ended_early()
-                        self._take(doing.pop(worker), found, processes)
-                    if not workers:
-                        raise _ended_early()
-                yield number
-                del self.drawn[number]
+            for part in range(len(self._parts)):
+                while part not in self._drawn:
+                    self._wait_for(_Task(part))
+                if self._finish is None:
+                    yield self._drawn[part]
+                else:
+                    yield from self._graphs(part)
+                del self._drawn[part]
         finally:
-            for worker in workers:
+            for worker in self._workers:
                 worker.stop()
 
-    def _is_done(self, number: int) -> bool:
-        """Return whether all of a part is there; raise what made it fail."""
-        if number in self._failed:
-            raise self._failed[number]
-        return self._missing.get(number) == 0
+    def _graphs(self, part: int) -> Iterator[Any]:
+        """Yield the graphs of a part that is drawn."""
+        for place in range(len(self._drawn[part])):
+            self._take_answers(timeout_s=0)  # none waits while the caller works on the last graph
+            while (task := _Task(part, place)) in self._unfinished:
+                self._wait_for(task)
+            yield self._drawn[part][place]
 
-    def _arguments(self, task: _Task) -> tuple[Any, ...]:
-        """Return what a process needs to know of a task."""
-        part = self._parts[task.part]
-        if task.places is None:
-            return (part,)
-        return part, task.places, [self.drawn[task.part][at] for at in task.places]
+    def _wait_for(self, task: _Task) -> None:
+        """Wait until some task is done; raise what made this one fail."""
+        if task in self._failed:
+            raise self._failed[task]
+        if not self._workers:
+            raise _ended_early()
+        self._take_answers()
 
-    def _take(self, task: _Task, found: Any, processes: int) -> None:
-        """Keep what a process made, and begin what follows."""
+    def _take_answers(self, timeout_s: float | None = None) -> None:
+        """Take what processes have made; give each that has nothing to do a task, as before."""
+        self._hand_out()
+        for worker in wait_for_any(self._doing, timeout_s):
+            task = self._doing.pop(worker)
+            try:
+                found = _loads(worker.receive_bytes(), self._shared)
+            except EOFError:
+                self._workers.remove(worker)
+                found = _ended_early()
+            self._take(task, found)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give each process that has nothing to do a task."""
+        for worker in self._workers:
+            if self._todo and worker not in self._doing:
+                task = self._doing[worker] = self._todo.popleft()
+                part = self._parts[task.part]
+                graphs = () if task.place is None else (self._drawn[task.part][task.place],)
+                worker.send(_dumps((part, task.place, *graphs), self._shared))
+
+    def _take(self, task: _Task, found: Any) -> None:
+        """Keep what a process made, and note what follows."""
         if isinstance(found, LayerdagError):
-            self._failed.setdefault(task.part, found)
-        elif task.places is not None:
-            for at, graph in zip(task.places, found, strict=True):
-                self.drawn[task.part][at] = graph
-            self._missing[task.part] -= len(task.places)
+            self._failed[task] = found
+        elif task.place is not None:
+            self._drawn[task.part][task.place] = found
+            self._unfinished.remove(task)
         else:
-            self.drawn[task.part] = found
-            count = 0 if self._finish is None else len(found)
-            self._missing[task.part] = count
-            share = max(1, -(-count // (_SHARES_PER_PROCESS * processes)))
-            shares = [range(at, min(at + share, count)) for at in range(0, count, share)]
-            # Ahead of further parts, so that few graphs wait to be finished.
-            self._todo.extendleft(_Task(task.part, places) for places in reversed(shares))
+            self._drawn[task.part] = found
+            if self._finish is not None:
+                graphs = [_Task(task.part, place) for place in range(len(found))]
+                self._unfinished.update(graphs)
+                # Ahead of further parts, so that few graphs wait to be finished.
+                self._todo.extendleft(reversed(graphs))
 
 
 def _ended_early() -> LayerdagError:
@@ -187,17 +202,54 @@ def _work(connection: Connection) -> None:
     # The process that reads the results is the one to interrupt; it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, ConnectionError):
-        draw, finish, threads = pickle.loads(connection.recv_bytes())
+        draw, finish, shared, threads = pickle.loads(connection.recv_bytes())
         torch.set_num_threads(threads)
         while True:
-            part, *graphs = pickle.loads(connection.recv_bytes())
+            part, place, *graphs = _loads(connection.recv_bytes(), shared)
             found: Any
             try:
-                found = (
-                    [finish(part, at, graph) for at, graph in zip(*graphs, strict=True)]
-                    if graphs
-                    else draw(part)
-                )
+                found = draw(part) if place is None else finish(part, place, *graphs)
             except LayerdagError as error:
                 found = error
-            connection.send_bytes(pickle.dumps(found))
+            connection.send_bytes(_dumps(found, shared))
+
+
+_SHARED = "shared"
+
+
+@final
+class _Pickler(pickle.Pickler):
+    """Leaves out what the other process has."""
+
+    def __init__(self, into: io.BytesIO, shared: object) -> None:
+        super().__init__(into)
+        self._shared = shared
+
+    def persistent_id(self, given: Any) -> str | None:
+        """Return the name of what is left out."""
+        return _SHARED if given is self._shared and given is not None else None
+
+
+@final
+class _Unpickler(pickle.Unpickler):
+    """Puts in what was left out."""
+
+    def __init__(self, sent: bytes, shared: object) -> None:
+        super().__init__(io.BytesIO(sent))
+        self._shared = shared
+
+    def persistent_load(self, name: Any) -> object:
+        """Return this process's own."""
+        return self._shared
+
+
+def _dumps(value: Any, shared: object) -> bytes:
+    """Return a value without what is shared, as another process of ours reads it."""
+    into = io.BytesIO()
+    _Pickler(into, shared).dump(value)
+    return into.getvalue()
+
+
+def _loads(sent: bytes, shared: object) -> Any:
+    """Return what a process of ours wrote with ``_dumps``."""
+    return _Unpickler(sent, shared).load()

@@ -45,6 +45,11 @@ def numbers_below(part: int) -> list[int]:
     return list(range(part))
 
 
+def with_what_is_shared(shared: object, part: int) -> list[tuple[object, int]]:
+    """Return what is shared, beside the part."""
+    return [(shared, part)]
+
+
 def slow_at_first(part: int, at: int, number: int) -> tuple[int, int, int, int]:
     """Return what is known of a number of a part, and the process; the first takes a second."""
     time.sleep(0 if at else 1)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import islice
 from multiprocessing import active_children
 
@@ -18,6 +19,7 @@ from other_processes import (
     slow_at_first,
     unchanged,
     whose,
+    with_what_is_shared,
 )
 
 from layerdag.errors import LayerdagError, UsageError
@@ -87,23 +89,36 @@ def test_no_process_stays_where_nobody_wants_the_rest():
 
 @pytest.mark.usefixtures("ready_processes")
 def test_graphs_of_one_part_are_finished_by_all_processes_and_come_in_order():
-    (found, nothing) = sample_and_finish(numbers_below, slow_at_first, [9, 0], 2)
-    assert [(part, at, number) for part, at, number, _ in found] == [(9, i, i) for i in range(9)]
+    found = list(sample_and_finish(numbers_below, slow_at_first, [9, 0, 1], 2))
+    asked = [*((9, i, i) for i in range(9)), (1, 0, 0)]
+    assert [(part, at, number) for part, at, number, _ in found] == asked
     assert len({worker for *_, worker in found}) == 2
-    assert nothing == []
 
 
 @pytest.mark.usefixtures("ready_processes")
 def test_a_process_that_is_killed_takes_nothing_of_other_parts_with_it():
     found = sample_and_finish(numbers_or_death, unchanged, [8, 0, 3, 3], 2)
-    assert next(found) == list(range(8))
+    assert list(islice(found, 8)) == list(range(8))
     with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
         next(found)
 
 
 @pytest.mark.usefixtures("ready_processes")
-def test_what_refuses_a_graph_is_told_where_its_part_would_come():
+def test_what_is_shared_goes_to_a_process_once_and_is_that_of_this_one_afterwards():
+    shared = {"words": "many " * 1000}
+    draw = partial(with_what_is_shared, shared)
+    found = list(sample_and_finish(draw, unchanged, [0, 1], 1, shared))
+    assert [part for _, part in found] == [0, 1]
+    assert all(given is shared for given, _ in found)
+    found = list(sample_in_processes(draw, [0, 1], 2, shared))
+    assert all(given is shared for graphs in found for given, _ in graphs)
+
+
+@pytest.mark.usefixtures("ready_processes")
+def test_what_refuses_a_graph_is_told_where_it_would_come():
     found = sample_and_finish(numbers_below, refused_at_three, [2, 9], 2)
-    assert next(found) == [0, 1]
+    assert list(islice(found, 2)) == [0, 1]
+    for expected in range(3):
+        assert next(found) == expected
     with pytest.raises(UsageError, match="three is refused"):
         next(found)
