@@ -309,36 +309,63 @@ def capture_model(
             step depends on the content of tensors, or if torch.distributed is in use.
     """
     found = Settings.from_dict(settings)
-    notes: tuple[Note, ...] = ()
     _refuse_pipeline("ld.program(module, inputs).step(pipeline=2)", found)
+    fake = RememberingFakeMode()
     if isinstance(model, nn.Module):
         name = name or type(model).__name__
         refuse_sizes(name, found.step)
-    else:
-        shape = model if isinstance(model, ModelShape) else shape_of(model)
-        found = _of_preset(found)
-        if found.step.layers:
-            shape = replace(shape, layers=found.step.layers)
-        name, inputs, notes = name or shape.name, (), shape.notes
-        _require_text(shape)
-        _require_fit(shape, found)
-    with fake_world(found.plan.degrees) as world:
-        fake = RememberingFakeMode()
-        if isinstance(model, nn.Module):
-            made = fake_copy(model, fake)
-            given = tuple(_fake(value, fake) for value in inputs)
-            autocast = found.step.precision == "bf16"
-        else:
-            made, given = _preset(shape, found, fake)
-            autocast = False  # its weights have that precision themselves
-        count = sum(parameter.numel() for parameter in made.parameters())
-        parallelize(made, found.plan, world, tensor_plan)
-        recorder = Recorder(made)
+        made, given = fake_copy(model, fake), tuple(_fake(value, fake) for value in inputs)
+        return capture_fake(made, given, found, fake, name=name, tensor_plan=tensor_plan, loss=loss)
+    shape = model if isinstance(model, ModelShape) else shape_of(model)
+    found = _of_preset(found)
+    if found.step.layers:
+        shape = replace(shape, layers=found.step.layers)
+    _require_text(shape)
+    _require_fit(shape, found)
+    made, given = _preset(shape, found, fake)
+    step = capture_fake(
+        made, given, found, fake, name=name or shape.name, tensor_plan=tensor_plan, loss=loss,
+        autocast=False,  # its weights have that precision themselves
+    )  # fmt: skip
+    return replace(step, notes=shape.notes)
+
+
+def capture_fake(
+    model: nn.Module,
+    inputs: Inputs,
+    settings: Settings,
+    fake: FakeTensorMode,
+    *,
+    name: str,
+    tensor_plan: TensorPlan | None = None,
+    loss: Loss | None = None,
+    autocast: bool = True,
+) -> CapturedStep:
+    """Capture one step of a module of fake tensors, which is split as the plan says.
+
+    Args:
+        model: The module. It is changed.
+        inputs: Fake tensors that one rank calls it with.
+        settings: Plan and step.
+        fake: The mode in which both were made.
+        name: For messages and summaries.
+        tensor_plan: As ``capture_model`` takes it.
+        loss: As ``capture_model`` takes it.
+        autocast: Whether a step in bfloat16 runs under autocast.
+
+    Raises:
+        UsageError: As ``capture_model``.
+    """
+    bf16 = autocast and settings.step.precision == "bf16"
+    count = sum(parameter.numel() for parameter in model.parameters())
+    with fake_world(settings.plan.degrees) as world:
+        parallelize(model, settings.plan, world, tensor_plan)
+        recorder = Recorder(model)
         with capture_errors(recorder, name):
-            _run(_Job(made, given, loss or loss_of, found, world, autocast), fake, recorder)
+            _run(_Job(model, inputs, loss or loss_of, settings, world, bf16), fake, recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
     elementwise = frozenset(recorder.elementwise)
-    return CapturedStep(name, (trace,), FakeWorld(world.degrees), found, count, elementwise, notes)
+    return CapturedStep(name, (trace,), FakeWorld(world.degrees), settings, count, elementwise)
 
 
 def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: Any) -> CapturedStep:

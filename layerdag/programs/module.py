@@ -74,7 +74,7 @@ class ProgramModule(nn.Module):
 
     Args:
         program: The program.
-        content: Whether parameters have numbers; not needed of fake tensors.
+        content: Whether parameters and inputs have numbers; not needed of fake tensors.
 
     Attributes:
         program: The program.
@@ -163,7 +163,7 @@ class ProgramModule(nn.Module):
 
     def example_inputs(self) -> list[Tensor]:
         """Return inputs of the right shapes: normal numbers, and zeros for indices and masks."""
-        generator = torch.Generator().manual_seed(_SEED)
+        generator = self._generator()
         return [
             _content(node.arguments[0], held[0].shape, generator)
             for node, held in zip(self.program.nodes, self._held, strict=True)
@@ -179,13 +179,17 @@ class ProgramModule(nn.Module):
         last = len(rank)
         return iter(sorted(found, key=lambda pair: rank.get(pair[0].rsplit(".", 1)[-1], last)))
 
+    def _generator(self) -> torch.Generator | None:
+        """Return what draws numbers; None if tensors have none."""
+        return torch.Generator().manual_seed(_SEED) if self._drawn else None
+
     def _owner(self, unit: int | None) -> nn.Module:
         return self if unit is None else self.units[unit]
 
     def _register(self, position: dict[str, int]) -> None:
         """Give every leaf a tensor."""
         order = {name: at for at, name in enumerate(self.program.order)}
-        generator = torch.Generator().manual_seed(_SEED) if self._drawn else None
+        generator = self._generator()
         todo: list[tuple[int, str, nn.Module, _Held]] = []
         for number, node in enumerate(self.program.nodes):
             if node.operator == "input":
@@ -323,16 +327,16 @@ def random_leaves() -> MakeLeaf:
 
 
 def _content(leaf: Leaf, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
-    """Return the numbers of a leaf, without a generator only those that the program gives.
+    """Return a leaf with numbers: the program's own or random ones; without a generator with none.
 
     Integers are zeros, which are valid indices for every table; booleans are true. Matrices are
     uniform as in PyTorch's layers, vectors are ones; a variance among the buffers may not be zero.
     """
     dtype = getattr(torch, leaf.dtype)
-    if leaf.content is not None:
-        return torch.tensor(leaf.content, dtype=dtype).reshape(shape).clone()  # no view
     if generator is None:
         return torch.empty(shape, dtype=dtype)
+    if leaf.content is not None:
+        return torch.tensor(leaf.content, dtype=dtype).reshape(shape).clone()  # no view
     if dtype is torch.bool or not (dtype.is_floating_point or dtype.is_complex):
         return torch.full(shape, dtype is torch.bool, dtype=dtype)
     if leaf.kind == "input":

@@ -11,7 +11,7 @@ from typing import Any
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.plan import Settings
-from layerdag.capturing.step import CapturedStep, capture_model
+from layerdag.capturing.step import CapturedStep, capture_fake, refuse_sizes
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule, overwrites_other_units
 from layerdag.programs.nodes import ForwardGraph
@@ -37,11 +37,13 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
         return capture_pipeline(program.name, stages, found, count_parameters(program))
     tensor, bf16 = found.plan.tensor, found.step.precision == "bf16"
     shared = split_pairs([program], tensor, bf16)[0] if tensor > 1 else None
-    with RememberingFakeMode():  # parameters of any size take no memory
+    refuse_sizes(program.name, found.step)
+    fake = RememberingFakeMode()
+    with fake:  # parameters of any size take no memory
         module = ProgramModule(program, content=False)
         inputs = module.example_inputs()
     with warnings.catch_warnings():
         if not overwrites_other_units(program):
             # It warns of what operators in place would do to views that units return.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
-        return capture_model(module, inputs, tensor_plan=shared, name=program.name, **settings)
+        return capture_fake(module, inputs, found, fake, name=program.name, tensor_plan=shared)
