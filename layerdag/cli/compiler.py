@@ -1,8 +1,9 @@
 """PyTorch's compiler, which a verb that compiles nothing does not import.
 
 Fake tensors and optimizers import all of ``torch._dynamo``, 0.7 s of processor time, to read its
-settings and to tell it what it is not to compile, or where tensors come from. Stand-ins take that,
-and make way for the real package as soon as anything else of it is asked for.
+settings and to tell it what it is not to compile, or where tensors come from; and sympy, 0.5 s, of
+which they use nothing. Stand-ins take that, and make way for the real package as soon as anything
+else of it is asked for.
 """
 
 import importlib
@@ -13,40 +14,48 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, final
 
-_NAME = "torch._dynamo"
+from layerdag.cli.symbolic_shapes import postpone_symbolic_shapes
+
+_NAME, _ALGEBRA = "torch._dynamo", "sympy"
 _SOURCE = f"{_NAME}.source"
-_SETTINGS, _PARTS, _OTHER_HALF = f"{_NAME}.config", f"{_NAME}.", "torch._inductor"
+_SETTINGS, _OTHER_HALF = f"{_NAME}.config", "torch._inductor"
 
 
 @final
 class _StandIn(ModuleType):
-    """A module before it is imported, with what can be had of it until then."""
+    """A module before it is imported, with what can be had of it until then.
 
-    def __init__(self, name: str, **known: Any) -> None:
+    Args:
+        name: Of the module.
+        package: That it belongs to.
+        **known: What can be had of it.
+    """
+
+    def __init__(self, name: str, package: str, **known: Any) -> None:
         super().__init__(name)
-        vars(self).update(known)
+        vars(self).update(known, package=package)
 
     def __getattr__(self, name: str) -> Any:
         """Import the package and return what this module of it has of that name."""
         if name.startswith("__"):
             raise AttributeError(name)
-        _import_compiler()
+        _import_package(self.package)
         return getattr(importlib.import_module(self.__name__), name)
 
 
 @final
 class _InOrder(MetaPathFinder, Loader):
-    """Imports the whole compiler first, where a part of it is imported.
+    """Imports a whole package first, where a part of it is imported.
 
     Its parts import each other in circles, which only some first one leads into.
     """
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Import the compiler, if this is a part of it, and hand out what was imported."""
-        part = fullname == _OTHER_HALF or (fullname.startswith(_PARTS) and fullname != _SETTINGS)
-        if not part or not isinstance(sys.modules.get(_NAME), _StandIn):
+        """Import the package, if this is a part of one, and hand out what was imported."""
+        package = _package_of(fullname)
+        if package is None or not isinstance(sys.modules.get(package), _StandIn):
             return None
-        _import_compiler()
+        _import_package(package)
         return ModuleSpec(fullname, self) if fullname in sys.modules else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -57,28 +66,47 @@ class _InOrder(MetaPathFinder, Loader):
         """Leave it as it is."""
 
 
-def _import_compiler() -> None:
-    """Import the real package in place of the stand-ins."""
-    if isinstance(sys.modules.get(_NAME), _StandIn):
-        del sys.modules[_NAME], sys.modules[_SOURCE]
-        delattr(sys.modules["torch"], "_dynamo")
-    importlib.import_module(_NAME)
+def _package_of(name: str) -> str | None:
+    """Return the package whose parts cannot be imported before it, for a part of one."""
+    if name == _OTHER_HALF:
+        return _NAME
+    parts = (package for package in (_NAME, _ALGEBRA) if name.startswith(f"{package}."))
+    return None if name == _SETTINGS else next(parts, None)
+
+
+def _import_package(package: str) -> None:
+    """Import the real package in place of its stand-ins."""
+    if isinstance(sys.modules.get(package), _StandIn):
+        del sys.modules[package]
+        if package == _NAME:
+            del sys.modules[_SOURCE], sys.modules["torch"]._dynamo
+    importlib.import_module(package)
 
 
 def postpone_compiler() -> None:
     """Let nothing import the compiler that can do without, in this process from here on.
 
     For a process of our own: what PyTorch told the stand-ins not to compile, the compiler never
-    hears of. It does nothing where the compiler is there.
+    hears of. It does nothing about what is there already.
     """
     import torch
 
-    spec = None if _NAME in sys.modules else importlib.util.find_spec(_NAME)
-    if spec is None or not spec.submodule_search_locations:
-        return
-    sys.modules[_NAME] = torch._dynamo = _package(spec)
-    sys.modules[_SOURCE] = torch._dynamo.source
-    sys.meta_path.insert(0, _InOrder())
+    postpone_symbolic_shapes()
+    compiler, algebra = _missing(_NAME), _missing(_ALGEBRA)
+    if algebra is not None:
+        # Shape functions ask whether a size is an expression.
+        sys.modules[_ALGEBRA] = _package(_ALGEBRA, algebra, Basic=type("Basic", (), {}))
+    if compiler is not None:
+        sys.modules[_NAME] = torch._dynamo = _compiler(compiler)
+        sys.modules[_SOURCE] = torch._dynamo.source
+    if compiler is not None or algebra is not None:
+        sys.meta_path.insert(0, _InOrder())
+
+
+def _missing(package: str) -> ModuleSpec | None:
+    """Return where a package is that was not imported yet; None if it is nowhere."""
+    spec = None if package in sys.modules else importlib.util.find_spec(package)
+    return spec if spec is not None and spec.submodule_search_locations else None
 
 
 def _left_alone(function: Any = None, *_: object, **__: object) -> Any:
@@ -86,18 +114,24 @@ def _left_alone(function: Any = None, *_: object, **__: object) -> Any:
     return _left_alone if function is None else function
 
 
-def _package(spec: ModuleSpec) -> _StandIn:
-    """Return the stand-in for the package, whose settings are those of its own file."""
+def _package(name: str, spec: ModuleSpec, **known: Any) -> _StandIn:
+    """Return the stand-in for a package; a part that it does not stand in for is its own file."""
+    parts = list(spec.submodule_search_locations or ())
+    return _StandIn(name, name, __path__=parts, __spec__=spec, **known)
+
+
+def _compiler(spec: ModuleSpec) -> _StandIn:
+    """Return the stand-in for the compiler, whose settings are those of its own file."""
     from torch._guards import Source
 
     # What calls them only tells where a tensor comes from.
     unknown = type("ConstantSource", (Source,), {"__init__": lambda *_: None})
     random = type("RandomValueSource", (Source,), {})
-    return _StandIn(
+    source = _StandIn(_SOURCE, _NAME, ConstantSource=unknown, RandomValueSource=random)
+    return _package(
         _NAME,
-        __path__=list(spec.submodule_search_locations or ()),
-        __spec__=spec,
-        source=_StandIn(_SOURCE, ConstantSource=unknown, RandomValueSource=random),
+        spec,
+        source=source,
         disable=_left_alone,
         graph_break=lambda *_: None,
         OptimizedModule=type("OptimizedModule", (), {}),  # of which there is none
