@@ -558,7 +558,7 @@ def derive_stage(
         for program, plan in real["train"] + real["test"]
     ]
     for sample in samples:
-        named = replace(sample.program, name=sample.name)
+        named = sample.program.named(sample.name)
         family, plans = str(sample.dag.conditions[FAMILY]), data.schema.plans
         work.append(partial(derive_drawn_job, named, family, plans, sample.seed, compute))
     jobs = _derived(work, settings.processes)

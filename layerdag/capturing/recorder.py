@@ -254,9 +254,7 @@ class Recorder(TorchDispatchMode):
         self._in_optimizer = inside
 
 
-def _result(
-    func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
-) -> Any:
+def _result(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Return what an operator makes; a mode of fake tensors is asked without PyTorch's detour."""
     fake = None
     if all(kind is FakeTensor for kind in types):

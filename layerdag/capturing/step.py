@@ -314,55 +314,63 @@ def capture_model(
     if isinstance(model, nn.Module):
         name = name or type(model).__name__
         refuse_sizes(name, found.step)
-        made, given = fake_copy(model, fake), tuple(_fake(value, fake) for value in inputs)
-        return capture_fake(made, given, found, fake, name=name, tensor_plan=tensor_plan, loss=loss)
+        given = tuple(_fake(value, fake) for value in inputs)
+        made = FakeModel(fake_copy(model, fake), given, fake)
+        return capture_fake(made, found, name, tensor_plan, loss)
     shape = model if isinstance(model, ModelShape) else shape_of(model)
     found = _of_preset(found)
     if found.step.layers:
         shape = replace(shape, layers=found.step.layers)
     _require_text(shape)
     _require_fit(shape, found)
-    made, given = _preset(shape, found, fake)
-    step = capture_fake(
-        made, given, found, fake, name=name or shape.name, tensor_plan=tensor_plan, loss=loss,
-        autocast=False,  # its weights have that precision themselves
-    )  # fmt: skip
+    made = _preset(shape, found, fake)
+    step = capture_fake(made, found, name or shape.name, tensor_plan, loss)
     return replace(step, notes=shape.notes)
 
 
+@final
+@dataclass(frozen=True)
+class FakeModel:
+    """A module of fake tensors, and what it is called with.
+
+    Attributes:
+        module: The module.
+        inputs: Fake tensors that one rank calls it with.
+        mode: The mode in which both were made.
+        autocast: Whether a step in bfloat16 runs under autocast.
+    """
+
+    module: nn.Module
+    inputs: Inputs
+    mode: FakeTensorMode
+    autocast: bool = True
+
+
 def capture_fake(
-    model: nn.Module,
-    inputs: Inputs,
+    model: FakeModel,
     settings: Settings,
-    fake: FakeTensorMode,
-    *,
     name: str,
     tensor_plan: TensorPlan | None = None,
     loss: Loss | None = None,
-    autocast: bool = True,
 ) -> CapturedStep:
     """Capture one step of a module of fake tensors, which is split as the plan says.
 
     Args:
         model: The module. It is changed.
-        inputs: Fake tensors that one rank calls it with.
         settings: Plan and step.
-        fake: The mode in which both were made.
         name: For messages and summaries.
         tensor_plan: As ``capture_model`` takes it.
         loss: As ``capture_model`` takes it.
-        autocast: Whether a step in bfloat16 runs under autocast.
 
     Raises:
         UsageError: As ``capture_model``.
     """
-    bf16 = autocast and settings.step.precision == "bf16"
-    count = sum(parameter.numel() for parameter in model.parameters())
+    count = sum(parameter.numel() for parameter in model.module.parameters())
     with fake_world(settings.plan.degrees) as world:
-        parallelize(model, settings.plan, world, tensor_plan)
-        recorder = Recorder(model)
+        parallelize(model.module, settings.plan, world, tensor_plan)
+        recorder = Recorder(model.module)
         with capture_errors(recorder, name):
-            _run(_Job(model, inputs, loss or loss_of, settings, world, bf16), fake, recorder)
+            _run(_Job(model, loss or loss_of, settings, world), recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
     elementwise = frozenset(recorder.elementwise)
     return CapturedStep(name, (trace,), FakeWorld(world.degrees), settings, count, elementwise)
@@ -435,9 +443,7 @@ def _of_preset(found: Settings) -> Settings:
     return replace(found, step=replace(found.step, precision="bf16"))
 
 
-def _preset(
-    shape: ModelShape, found: Settings, fake: FakeTensorMode
-) -> tuple[nn.Module, tuple[Tensor, ...]]:
+def _preset(shape: ModelShape, found: Settings, fake: FakeTensorMode) -> FakeModel:
     """Return a transformer and its inputs: tokens, and targets in training."""
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
@@ -452,7 +458,8 @@ def _preset(
             targets = torch.zeros_like(tokens)
     finally:
         torch.set_default_dtype(before)
-    return made, (tokens, targets) if step.training else (tokens,)
+    given = (tokens, targets) if step.training else (tokens,)
+    return FakeModel(made, given, fake, autocast=False)  # its weights have the precision themselves
 
 
 def _require_text(shape: ModelShape) -> None:
@@ -527,23 +534,20 @@ class _Job:
 
     Attributes:
         model: The module, split as the plan says.
-        inputs: What it is called with.
         loss: Scalar of its output.
         settings: Plan and step.
         world: The ranks.
-        autocast: Whether the forward pass runs under autocast.
     """
 
-    model: nn.Module
-    inputs: Inputs
+    model: FakeModel
     loss: Loss
     settings: Settings
     world: FakeWorld
-    autocast: bool
 
     def forward_pass(self) -> AbstractContextManager[None]:
         """Return what a forward pass and its loss run under."""
-        return forward_pass(self.settings.step, autocast=self.autocast)
+        step = self.settings.step
+        return forward_pass(step, autocast=self.model.autocast and step.precision == "bf16")
 
 
 @contextmanager
@@ -553,12 +557,12 @@ def forward_pass(step: CaptureStep, *, autocast: bool) -> Iterator[None]:
         yield
 
 
-def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
+def _run(job: _Job, recorder: Recorder) -> None:
     """Run the step on fake tensors."""
-    model, found = job.model, job.settings
+    model, inputs, fake, found = job.model.module, job.model.inputs, job.model.mode, job.settings
     if not found.step.training:
         with fake, recorder, torch.no_grad(), job.forward_pass():
-            model(*job.inputs)
+            model(*inputs)
         return
     optimizer = stepped_optimizer(model, found.step, fake)
     data = job.world.along("data")
@@ -568,7 +572,7 @@ def _run(job: _Job, fake: FakeTensorMode, recorder: Recorder) -> None:
             if number == found.step.accumulate - 1 and data is not None and found.plan.fsdp == 1:
                 replicas = ReplicaGradients(model, data, found.plan.bucket_bytes)
             with job.forward_pass():
-                scalar = job.loss(model(*job.inputs))
+                scalar = job.loss(model(*inputs))
             scalar.backward()
         if replicas is not None:
             replicas.finish()

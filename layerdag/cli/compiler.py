@@ -56,14 +56,21 @@ class _InOrder(MetaPathFinder, Loader):
         if package is None or not isinstance(sys.modules.get(package), _StandIn):
             return None
         _import_package(package)
-        return ModuleSpec(fullname, self) if fullname in sys.modules else None
+        module = sys.modules.get(fullname)
+        if module is None:
+            return None
+        # Python takes the spec of a module that was imported meanwhile, and would run it again.
+        module.__spec__ = ModuleSpec(fullname, self, loader_state=module.__spec__)
+        return module.__spec__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module as it was imported meanwhile."""
         return sys.modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave it as it is."""
+        """Leave it as it is, with its own spec."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
 
 
 def _package_of(name: str) -> str | None:
@@ -76,11 +83,12 @@ def _package_of(name: str) -> str | None:
 
 def _import_package(package: str) -> None:
     """Import the real package in place of its stand-ins."""
-    if isinstance(sys.modules.get(package), _StandIn):
+    stand_in = sys.modules.get(package)
+    if isinstance(stand_in, _StandIn):
         del sys.modules[package]
         if package == _NAME:
             del sys.modules[_SOURCE], sys.modules["torch"]._dynamo
-    importlib.import_module(package)
+        vars(stand_in).update(vars(importlib.import_module(package)))  # for whoever holds it
 
 
 def postpone_compiler() -> None:

@@ -83,8 +83,8 @@ class _UsedForSymbols:
         return getattr(getattr(_real(self._module), self._name), name)
 
 
-class _NeverRaised(RuntimeError):
-    """Of sizes that depend on content, which are no numbers."""
+class _UnknownSizeError(RuntimeError):
+    """Of sizes that depend on content, which are no numbers: nothing raises it."""
 
 
 def _truth(name: str) -> Callable[..., Any]:
@@ -197,7 +197,7 @@ _KNOWN: Mapping[str, Any] = MappingProxyType(
         "sym_and": _sym_and,
         "sym_or": _sym_or,
         "compute_unbacked_bindings": _bindings,
-        "GuardOnDataDependentSymNode": _NeverRaised,
+        "GuardOnDataDependentSymNode": _UnknownSizeError,
         "_ignore_fresh_unbacked_symbols_tls_context": nullcontext,
     }
 )

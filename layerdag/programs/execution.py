@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import Any, final
 
 import torch
@@ -173,8 +174,32 @@ def run_fake(program: ForwardGraph) -> list[Any]:
     Raises:
         NodeError: If a node cannot run.
     """
+    shapes: list[tuple[int, ...]] = []
+
+    def make(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
+        shapes.append(shape)
+        return fake_leaf(leaf, shape)
+
     with quiet(), RememberingFakeMode():
-        return list(run(program))
+        results = list(run(program, make))
+    vars(program)[_LEAF_SHAPES] = tuple(shapes)  # as a cached property: nothing changes them
+    return results
+
+
+_LEAF_SHAPES = "leaf_shapes"
+
+
+def leaf_shapes(program: ForwardGraph) -> Iterator[list[tuple[int, ...]]]:
+    """Yield the shapes of each node's leaves; the program is run for them unless it was before.
+
+    Raises:
+        NodeError: If a node cannot run.
+    """
+    if _LEAF_SHAPES not in vars(program):
+        run_fake(program)
+    shapes = iter(vars(program)[_LEAF_SHAPES])
+    for node in program.nodes:
+        yield list(islice(shapes, len(node.leaves)))
 
 
 def result_shapes(program: ForwardGraph) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ optimizer and all communication follow from running it (``layerdag.programs.step
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -227,6 +228,12 @@ class Program:
             content: Whether it is also run for real, unless its results are too large.
         """
         return check(self, training, content)
+
+    def named(self, name: str) -> "Program":
+        """Return the program under another name, with what is known of its sizes."""
+        found = copy(self)
+        object.__setattr__(found, "name", name)
+        return found
 
     def module(self) -> ProgramModule:
         """Return a module that runs the program for real; ``example_inputs()`` fit it.

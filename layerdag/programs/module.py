@@ -8,10 +8,9 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor, nn
 
-from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.errors import UsageError
-from layerdag.programs.execution import MakeLeaf, NodeError, quiet, run_node, switched
-from layerdag.programs.nodes import ForwardGraph, Leaf, Node
+from layerdag.programs.execution import MakeLeaf, leaf_shapes, run_node, switched
+from layerdag.programs.nodes import ForwardGraph, Leaf
 from layerdag.programs.operators import LEAVES, in_place
 
 _SEED = 0
@@ -282,38 +281,18 @@ def _segments(program: ForwardGraph, units: Sequence[int | None]) -> list[_Segme
 
 
 def _held_leaves(program: ForwardGraph) -> list[list[_Held]]:
-    """Return the leaves of each node with their shapes, found by a run on fake tensors.
+    """Return the leaves of each node with their shapes.
 
     Raises:
         NodeError: If a node cannot run.
     """
-    found: list[list[_Held]] = []
-    results: list[Any] = []
-    with quiet(), RememberingFakeMode():
-        for at, node in enumerate(program.nodes):
-            held: list[_Held] = []
-            try:
-                with switched(node.mode):
-                    results.append(_run_holding(at, node, results, program, held))
-            except Exception as error:  # an operator's own refusals are of many classes
-                lines = str(error).strip().splitlines() or [type(error).__name__]
-                raise NodeError(program, at, lines[0][:300]) from error
-            found.append(held)
-    return found
-
-
-def _run_holding(
-    at: int, node: Node, results: Sequence[Any], program: ForwardGraph, held: list[_Held]
-) -> Any:
-    """Run a node on fake tensors and note its leaves."""
-
-    def make(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
-        held.append(_Held(leaf, shape, f"node{at}_{len(held)}"))
-        tensor = torch.empty(shape, dtype=getattr(torch, leaf.dtype))
-        grows = leaf.kind == "parameter" and tensor.is_floating_point()
-        return nn.Parameter(tensor, requires_grad=leaf.trained) if grows else tensor
-
-    return run_node(node, [results[i] for i in node.inputs], program.sizes, make)
+    return [
+        [
+            _Held(leaf, shape, f"node{at}_{place}")
+            for place, (leaf, shape) in enumerate(zip(node.leaves, shapes, strict=True))
+        ]
+        for at, (node, shapes) in enumerate(zip(program.nodes, leaf_shapes(program), strict=True))
+    ]
 
 
 def random_leaves() -> MakeLeaf:

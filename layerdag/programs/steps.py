@@ -11,7 +11,7 @@ from typing import Any
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.plan import Settings
-from layerdag.capturing.step import CapturedStep, capture_fake, refuse_sizes
+from layerdag.capturing.step import CapturedStep, FakeModel, capture_fake, refuse_sizes
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule, overwrites_other_units
 from layerdag.programs.nodes import ForwardGraph
@@ -41,9 +41,9 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
     fake = RememberingFakeMode()
     with fake:  # parameters of any size take no memory
         module = ProgramModule(program, content=False)
-        inputs = module.example_inputs()
+        made = FakeModel(module, module.example_inputs(), fake)
     with warnings.catch_warnings():
         if not overwrites_other_units(program):
             # It warns of what operators in place would do to views that units return.
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
-        return capture_fake(module, inputs, found, fake, name=program.name, tensor_plan=shared)
+        return capture_fake(made, found, program.name, shared)

@@ -378,7 +378,7 @@ class GeneratedGraph:
                 "as the one that ships as 'programs'."
             )
         if self.checked is not None:
-            return replace(self.checked, name=self.name)
+            return self.checked.named(self.name)
         if self.is_copy:
             raise DataError(
                 f"{self.name}: every program drawn repeats one of the data; ask for other numbers "
@@ -455,7 +455,7 @@ class GeneratedGraph:
             DataError: If it is no program, or one that does not run.
             UsageError: If no plan that was drawn fits the program.
         """
-        named, family = replace(self.program, name=self.name), str(self.dag.conditions.get(FAMILY))
+        named, family = self.program.named(self.name), str(self.dag.conditions.get(FAMILY))
         if compute is None and self.schema.durations is not None:
             compute = DrawnTimes(self.schema.durations, self.seed)
         if ranks is None and not plan:

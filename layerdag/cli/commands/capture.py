@@ -118,12 +118,15 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
     """Capture what was named."""
     from torch import nn
 
-    from layerdag.capturing.step import capture_model, capture_step, load_program
     from layerdag.cli.compiler import postpone_compiler
 
+    is_code = ".py:" in args.model or args.model.endswith(".py")
+    if not is_code:  # of the user, which may compile something
+        postpone_compiler()
+    from layerdag.capturing.step import capture_model, capture_step, load_program
+
     settings = _settings(args)
-    if ".py:" not in args.model and not args.model.endswith(".py"):
-        postpone_compiler()  # not where code of the user's own runs, which may compile something
+    if not is_code:
         if args.model.endswith((".program.json", ".program.json.gz")):
             from layerdag.programs.forward_program import Program
 

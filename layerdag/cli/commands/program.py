@@ -167,12 +167,15 @@ def _program(source: str) -> "Program":
 
     from torch import nn
 
-    from layerdag.capturing.step import load_program
     from layerdag.cli.compiler import postpone_compiler
+
+    is_code = ".py:" in source or source.endswith(".py")
+    if not is_code:  # of the user, which may compile something
+        postpone_compiler()
+    from layerdag.capturing.step import load_program
     from layerdag.programs.sources import program
 
-    if ".py:" not in source and not source.endswith(".py"):
-        postpone_compiler()  # not where code of the user's own runs, which may compile something
+    if not is_code:
         return program(source)
     made = load_program(source, nullcontext())
     if not isinstance(made.model, nn.Module):
