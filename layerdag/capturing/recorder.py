@@ -255,9 +255,9 @@ class Recorder(TorchDispatchMode):
 
 
 def _result(func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Return what an operator makes; a mode of fake tensors is asked without PyTorch's detour."""
+    """Return what an operator makes; a mode of fake tensors that is on alone is called directly."""
     fake = None
-    if all(kind is FakeTensor for kind in types):
+    if all(kind is FakeTensor for kind in types) and torch._C._len_torch_dispatch_stack() == 1:
         fake = torch._C._unset_dispatch_mode(_FAKE)
     if fake is None:
         return func(*args, **kwargs)

@@ -1,9 +1,9 @@
 """PyTorch's compiler, which a verb that compiles nothing does not import.
 
 Fake tensors and optimizers import all of ``torch._dynamo``, 0.7 s of processor time, to read its
-settings and to tell it what it is not to compile, or where tensors come from; and sympy, 0.5 s, of
-which they use nothing. Stand-ins take that, and make way for the real package as soon as anything
-else of it is asked for.
+settings and to tell it what it is not to compile, or where tensors come from; and sympy, 0.5 s, to
+ask whether a size is an expression. Stand-ins take that, and make way for the real package as soon
+as anything else of it is asked for.
 """
 
 import importlib
@@ -33,13 +33,13 @@ class _StandIn(ModuleType):
 
     def __init__(self, name: str, package: str, **known: Any) -> None:
         super().__init__(name)
-        vars(self).update(known, package=package)
+        vars(self).update(known, _stands_in_for=package)
 
     def __getattr__(self, name: str) -> Any:
         """Import the package and return what this module of it has of that name."""
-        if name.startswith("__"):
+        if name.startswith("__") and name != "__version__":  # which Python looks for by itself
             raise AttributeError(name)
-        _import_package(self.package)
+        _import_package(self._stands_in_for)
         return getattr(importlib.import_module(self.__name__), name)
 
 

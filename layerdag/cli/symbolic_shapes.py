@@ -34,9 +34,16 @@ def postpone_symbolic_shapes() -> None:
     names = (_NAME, *_BESIDE)
     if any(name in sys.modules or importlib.util.find_spec(name) is None for name in names):
         return
-    sys.modules[_NAME] = _StandIn(_NAME, _KNOWN)
+    _put(_NAME, _KNOWN)
     for name, only in _BESIDE.items():
-        sys.modules[name] = _StandIn(name, {only: _UsedForSymbols(name, only)})
+        _put(name, {only: _UsedForSymbols(name, only)})
+
+
+def _put(name: str, known: Mapping[str, Any]) -> None:
+    """Put a stand-in where the module would be."""
+    stand_in = sys.modules[name] = _StandIn(name, known)
+    parent, _, own = name.rpartition(".")
+    setattr(sys.modules[parent], own, stand_in)
 
 
 @final
@@ -84,24 +91,26 @@ class _UsedForSymbols:
 
 
 class _UnknownSizeError(RuntimeError):
-    """Of sizes that depend on content, which are no numbers: nothing raises it."""
+    """Of sizes that depend on content, which no numbers do.
+
+    Who has imported it by then does not catch the real error, which only symbols raise.
+    """
 
 
 def _truth(name: str) -> Callable[..., Any]:
     """Return what a truth value is the answer of."""
 
-    def answer(asked: Any, *more: Any) -> Any:
-        return asked if type(asked) is bool else getattr(_real(), name)(asked, *more)
+    def answer(asked: Any, *more: Any, **named: Any) -> Any:
+        return asked if type(asked) is bool else getattr(_real(), name)(asked, *more, **named)
 
     return answer
 
 
-def _same(name: str) -> Callable[..., Any]:
-    """Return what a number is the answer of."""
+def _same(name: str, *kinds: type) -> Callable[..., Any]:
+    """Return what a number of some kinds is the answer of."""
 
     def answer(asked: Any, *more: Any, **named: Any) -> Any:
-        known = type(asked) in (int, bool)
-        return asked if known else getattr(_real(), name)(asked, *more, **named)
+        return asked if type(asked) in kinds else getattr(_real(), name)(asked, *more, **named)
 
     return answer
 
@@ -113,6 +122,15 @@ def _always(name: str, answer: object) -> Callable[..., Any]:
         return answer if _is_known(asked) else getattr(_real(), name)(asked)
 
     return answered
+
+
+def _concrete(name: str, kind: type) -> Callable[..., Any]:
+    """Return what tells that a number is one."""
+
+    def concrete(asked: Any) -> Any:
+        return type(asked) is kind or getattr(_real(), name)(asked)
+
+    return concrete
 
 
 def _none_in(name: str) -> Callable[..., Any]:
@@ -146,12 +164,12 @@ def _sym_eq(one: Any, other: Any) -> Any:
 
 
 def _sym_and(*asked: Any) -> Any:
-    known = all(type(one) is bool for one in asked)
+    known = bool(asked) and all(type(one) is bool for one in asked)
     return all(asked) if known else _real().sym_and(*asked)
 
 
 def _sym_or(*asked: Any) -> Any:
-    known = all(type(one) is bool for one in asked)
+    known = bool(asked) and all(type(one) is bool for one in asked)
     return any(asked) if known else _real().sym_or(*asked)
 
 
@@ -164,8 +182,8 @@ def _is_known(asked: Any) -> bool:
     import torch
 
     if isinstance(asked, torch.Tensor):
-        sparse = asked.layout is not torch.strided
-        return not sparse and not asked._has_symbolic_sizes_strides
+        plain = asked.layout is torch.strided and not asked.is_nested
+        return plain and not asked._has_symbolic_sizes_strides
     if isinstance(asked, list | tuple):
         return all(map(_is_known, asked))
     return type(asked) in _NUMBERS
@@ -177,14 +195,14 @@ _TRUTHS = (
 )  # fmt: skip
 _KNOWN: Mapping[str, Any] = MappingProxyType(
     {name: _truth(name) for name in _TRUTHS}
-    | {name: _same(name) for name in ("guarding_hint_or_throw", "optimization_hint")}
+    | {
+        f"is_concrete_{kind.__name__}": _concrete(f"is_concrete_{kind.__name__}", kind)
+        for kind in (bool, float, int)
+    }
     | {
         name: _always(name, answer)
         for name, answer in {
             "has_guarding_hint": True,
-            "is_concrete_bool": True,
-            "is_concrete_float": True,
-            "is_concrete_int": True,
             "is_nested_int": False,
             "has_free_symbols": False,
             "has_free_unbacked_symbols": False,
@@ -193,6 +211,8 @@ _KNOWN: Mapping[str, Any] = MappingProxyType(
     | {name: _none_in(name) for name in ("free_symbols", "free_unbacked_symbols")}
     | {name: _nothing_in(name) for name in ("_iterate_exprs", "_iterate_nodes")}
     | {
+        "guarding_hint_or_throw": _same("guarding_hint_or_throw", int, bool),
+        "optimization_hint": _same("optimization_hint", int),
         "sym_eq": _sym_eq,
         "sym_and": _sym_and,
         "sym_or": _sym_or,

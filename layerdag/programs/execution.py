@@ -8,8 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -174,32 +173,40 @@ def run_fake(program: ForwardGraph) -> list[Any]:
     Raises:
         NodeError: If a node cannot run.
     """
-    shapes: list[tuple[int, ...]] = []
+    results: list[Any] = []
+    made: list[tuple[Leaf, tuple[int, ...]]] = []
+    leaves: list[MadeLeaves] = []
 
     def make(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
-        shapes.append(shape)
+        made.append((leaf, shape))
         return fake_leaf(leaf, shape)
 
     with quiet(), RememberingFakeMode():
-        results = list(run(program, make))
-    vars(program)[_LEAF_SHAPES] = tuple(shapes)  # as a cached property: nothing changes them
+        for result in run(program, make):
+            results.append(result)
+            leaves.append(tuple(made))
+            made.clear()
+    vars(program)[_MADE] = dict(program.sizes), tuple(leaves)
     return results
 
 
-_LEAF_SHAPES = "leaf_shapes"
+MadeLeaves = tuple[tuple[Leaf, tuple[int, ...]], ...]
+"""Leaves that a node reads, in the order in which it does, each with its shape."""
+
+_MADE = "_made_leaves"
+"""Where a program keeps them, with the table of sizes that it was run with."""
 
 
-def leaf_shapes(program: ForwardGraph) -> Iterator[list[tuple[int, ...]]]:
-    """Yield the shapes of each node's leaves; the program is run for them unless it was before.
+def made_leaves(program: ForwardGraph) -> Sequence[MadeLeaves]:
+    """Return the leaves of each node; the program is run for them unless it was before.
 
     Raises:
         NodeError: If a node cannot run.
     """
-    if _LEAF_SHAPES not in vars(program):
+    known = vars(program)
+    if _MADE not in known or known[_MADE][0] != program.sizes:
         run_fake(program)
-    shapes = iter(vars(program)[_LEAF_SHAPES])
-    for node in program.nodes:
-        yield list(islice(shapes, len(node.leaves)))
+    return cast("tuple[MadeLeaves, ...]", known[_MADE][1])
 
 
 def result_shapes(program: ForwardGraph) -> tuple[str, ...]:

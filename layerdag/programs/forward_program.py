@@ -230,7 +230,7 @@ class Program:
         return check(self, training, content)
 
     def named(self, name: str) -> "Program":
-        """Return the program under another name, with what is known of its sizes."""
+        """Return the program under another name; what a run has found of its shapes stays known."""
         found = copy(self)
         object.__setattr__(found, "name", name)
         return found

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.errors import UsageError
-from layerdag.programs.execution import MakeLeaf, leaf_shapes, run_node, switched
+from layerdag.programs.execution import MakeLeaf, made_leaves, run_node, switched
 from layerdag.programs.nodes import ForwardGraph, Leaf
 from layerdag.programs.operators import LEAVES, in_place
 
@@ -287,11 +287,8 @@ def _held_leaves(program: ForwardGraph) -> list[list[_Held]]:
         NodeError: If a node cannot run.
     """
     return [
-        [
-            _Held(leaf, shape, f"node{at}_{place}")
-            for place, (leaf, shape) in enumerate(zip(node.leaves, shapes, strict=True))
-        ]
-        for at, (node, shapes) in enumerate(zip(program.nodes, leaf_shapes(program), strict=True))
+        [_Held(leaf, shape, f"node{at}_{place}") for place, (leaf, shape) in enumerate(leaves)]
+        for at, leaves in enumerate(made_leaves(program))
     ]
 
 

@@ -142,7 +142,7 @@ class Node:
 
 @runtime_checkable
 class ForwardGraph(Protocol):
-    """What running a program needs of it."""
+    """What running a program needs of it; it keeps what a run has found among its attributes."""
 
     @property
     def name(self) -> str:

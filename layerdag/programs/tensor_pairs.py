@@ -27,6 +27,8 @@ from layerdag.programs.nodes import ForwardGraph, Leaf
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
 
 LINEAR = "aten.linear.default"
+_RESHARDED = "_dtensor::shard_dim_alltoall"
+"""An exchange of DTensor's own, where the device has one."""
 
 
 @final
@@ -193,7 +195,8 @@ class _Messages(TorchDispatchMode):
         """Run one operator."""
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # it dispatches again, on the part of this rank
-        self.sent |= func._schema.name in COMMUNICATION_OPERATORS
+        name = func._schema.name
+        self.sent |= name in COMMUNICATION_OPERATORS or name == _RESHARDED
         return func(*args, **(kwargs or {}))
 
 

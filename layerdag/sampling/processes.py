@@ -137,7 +137,7 @@ class _Tasks(Generic[Part]):
     def _graphs(self, part: int) -> Iterator[Any]:
         """Yield the graphs of a part that is drawn."""
         for place in range(len(self._drawn[part])):
-            self._take_answers(timeout_s=0)  # none waits while the caller works on the last graph
+            self._take_answers(timeout_s=0)  # others go on while the caller works on this graph
             while (task := _Task(part, place)) in self._unfinished:
                 self._wait_for(task)
             yield self._drawn[part][place]
@@ -151,7 +151,7 @@ class _Tasks(Generic[Part]):
         self._take_answers()
 
     def _take_answers(self, timeout_s: float | None = None) -> None:
-        """Take what processes have made; give each that has nothing to do a task, as before."""
+        """Give each process that has nothing to do a task, and take what they have made."""
         self._hand_out()
         for worker in wait_for_any(self._doing, timeout_s):
             task = self._doing.pop(worker)
@@ -180,7 +180,7 @@ class _Tasks(Generic[Part]):
             self._drawn[task.part][task.place] = found
             self._unfinished.remove(task)
         else:
-            self._drawn[task.part] = found
+            self._drawn[task.part] = found if self._finish is None else list(found)
             if self._finish is not None:
                 graphs = [_Task(task.part, place) for place in range(len(found))]
                 self._unfinished.update(graphs)

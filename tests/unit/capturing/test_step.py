@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import layerdag as ld
 from layerdag.capturing.step import CapturedStep, capture_model, capture_step, load_program
@@ -351,3 +352,9 @@ def test_files_that_are_no_program_are_refused(tmp_path):
     note.write_text("hello")
     with pytest.raises(UsageError, match="no Python file"):
         load_program(f"{note}:make")
+
+
+def test_a_mode_around_a_capture_sees_its_operators():
+    with FlopCounterMode(display=False) as counter:
+        ld.capture_model(nn.Linear(8, 4), (torch.ones(3, 8),), data=2)
+    assert counter.get_total_flops() > 0

@@ -156,17 +156,28 @@ def test_the_search_is_off_inside_only():
     assert gc.isenabled()
 
 
-def test_the_search_goes_on_without_what_was_loaded():
+@pytest.fixture
+def thresholds():
+    """Python's own, which those of these tests are not."""
+    usual = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield gc.get_threshold()
+    gc.set_threshold(*usual)
+
+
+def test_the_search_goes_on_less_often_and_without_what_was_loaded(thresholds):
     before = gc.get_freeze_count()
     with gc_disabled():
         loaded: list[list[int]] = [[] for _ in range(1000)]
         resume_gc()
         assert gc.isenabled()
+        assert gc.get_threshold() > thresholds
         kept = gc.get_freeze_count()
         later: list[list[int]] = [[] for _ in range(1000)]
         resume_gc()
     assert kept >= before + len(loaded)
     assert gc.get_freeze_count() < kept + len(later)
+    assert gc.get_threshold() == thresholds
 
 
 ENVIRONMENT = (

@@ -38,11 +38,11 @@ def test_numbers_are_known_alike(asked):
         assert stand_in._KNOWN[name](asked) is getattr(real, name)(asked)
     kind = f"is_concrete_{type(asked).__name__}"
     assert stand_in._KNOWN[kind](asked) is getattr(real, kind)(asked)
-    if not isinstance(asked, float):
-        for name in ("guarding_hint_or_throw", "optimization_hint"):
-            if name == "optimization_hint" and isinstance(asked, bool):
-                continue  # the real one takes none
-            assert stand_in._KNOWN[name](asked) is getattr(real, name)(asked)
+
+
+@pytest.mark.parametrize("name", ["guarding_hint_or_throw", "optimization_hint"])
+def test_a_whole_number_is_its_own_hint(name):
+    assert stand_in._KNOWN[name](3) == getattr(real, name)(3) == 3
 
 
 @pytest.mark.parametrize("asked", [None, 3, [1, (2, 3)], torch.zeros(2, 3)])
@@ -55,11 +55,17 @@ def test_numbers_hold_no_symbols(asked):
 
 
 def test_what_the_real_module_refuses_is_refused():
-    for name in ("guard_or_false", "expect_true", "guarding_hint_or_throw"):
+    for name in ("guard_or_false", "expect_true", "guarding_hint_or_throw", "optimization_hint",
+                 "is_concrete_int", "is_concrete_bool"):  # fmt: skip
+        for function in (stand_in._KNOWN[name], getattr(real, name)):
+            with pytest.raises(AssertionError):
+                function("three")
+    for function in (stand_in._KNOWN["sym_eq"], real.sym_eq):
         with pytest.raises(AssertionError):
-            stand_in._KNOWN[name]("three")
-    with pytest.raises(AssertionError):
-        stand_in._KNOWN["sym_eq"]("three", 3)
+            function("three", 3)
+    for function in (stand_in._KNOWN["sym_and"], real.sym_and):
+        with pytest.raises(TypeError):
+            function()
 
 
 SCRIPT = """\
@@ -76,8 +82,9 @@ with FakeTensorMode():
     made.to(torch.bfloat16).softmax(-1)
 print(made.shape, "sympy.core" in sys.modules)
 if sys.argv[1] == "symbols":
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_true
-    size = ShapeEnv().create_unbacked_symint()
+    import torch.fx.experimental.symbolic_shapes
+    from torch.fx.experimental.symbolic_shapes import guard_or_true
+    size = torch.fx.experimental.symbolic_shapes.ShapeEnv().create_unbacked_symint()
     print(before(size == 3), guard_or_true(size == 3), Max(2, 3) == 3)
 else:
     import sympy.core.numbers

@@ -1,11 +1,18 @@
 """Programs that run for real."""
 
+import pickle
+from dataclasses import replace
+from typing import cast
+
 import pytest
 import torch
 from small_programs import images, language
 
 import layerdag as ld
 from layerdag.errors import UsageError
+from layerdag.programs import execution
+from layerdag.programs.execution import run_fake
+from layerdag.programs.nodes import Leaf
 
 
 @pytest.mark.parametrize("make", [language, images])
@@ -60,3 +67,33 @@ def test_a_tensor_of_a_number_can_be_detached_in_place_as_in_the_module_itself()
     module = program.module()
     module(*module.example_inputs()).backward()
     assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_shapes_of_leaves_are_those_of_the_table_whatever_was_run_before(monkeypatch):
+    program = ld.program(*language())
+    runs = []
+    monkeypatch.setattr(execution, "run_fake", lambda given: runs.append(given) or run_fake(given))
+    assert not program.check()
+    same = pickle.loads(pickle.dumps(program.named("another")))
+    assert same.name == "another"
+    assert [t.shape for t in same.module().example_inputs()] == [
+        t.shape for t in program.module().example_inputs()
+    ]
+    assert not runs  # the check knows them
+    larger = {name: 2 * size for name, size in program.sizes.items() if name.startswith("B")}
+    wanted = [torch.Size([2 * t.shape[0], *t.shape[1:]]) for t in program.module().example_inputs()]
+    other = replace(program, sizes={**program.sizes, **larger})
+    assert [t.shape for t in other.module().example_inputs()] == wanted
+    cast("dict[str, int]", program.sizes).update(larger)
+    assert [t.shape for t in program.module().example_inputs()] == wanted
+    assert len(runs) == 2
+
+
+def test_a_leaf_that_a_node_does_not_read_shifts_no_other():
+    program = ld.program(*language())
+    first = program.nodes[0]
+    assert first.operator == "input"
+    unread = replace(first, keywords=(("unread", Leaf("parameter", (7,), "float32")),))
+    odd = replace(program, nodes=(unread, *program.nodes[1:]))
+    expected = [p.shape for p in program.module().parameters()]
+    assert [p.shape for p in odd.module().parameters()] == expected
