@@ -92,7 +92,7 @@ def _import_package(package: str) -> None:
 
 
 def postpone_compiler() -> None:
-    """Let nothing import the compiler that can do without, in this process from here on.
+    """Let nothing import the compiler and sympy that can do without, in this process from here on.
 
     For a process of our own: what PyTorch told the stand-ins not to compile, the compiler never
     hears of. It does nothing about what is there already.
