@@ -121,7 +121,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
     from layerdag.cli.compiler import postpone_compiler
 
     is_code = ".py:" in args.model or args.model.endswith(".py")
-    if not is_code:  # of the user, which may compile something
+    if not is_code:  # code of a user may compile something
         postpone_compiler()
     from layerdag.capturing.step import capture_model, capture_step, load_program
 

@@ -170,7 +170,7 @@ def _program(source: str) -> "Program":
     from layerdag.cli.compiler import postpone_compiler
 
     is_code = ".py:" in source or source.endswith(".py")
-    if not is_code:  # of the user, which may compile something
+    if not is_code:  # code of a user may compile something
         postpone_compiler()
     from layerdag.capturing.step import load_program
     from layerdag.programs.sources import program
