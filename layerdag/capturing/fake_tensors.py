@@ -2,7 +2,8 @@
 
 PyTorch finds shapes, strides and aliases of results anew for each call of some operators, and asks
 its own memory with a key of some thirty facts for each tensor. One program is run several times on
-the same shapes, and one step calls an operator on few of them: a short key answers most calls.
+the same shapes, and one step calls an operator on few of them: a short key answers most calls. For
+operators whose results have the sizes of their arguments, the pattern of sizes answers the rest.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from torch._subclasses.fake_tensor import (
     in_kernel_invocation_manager,
 )
 
+from layerdag.capturing.size_patterns import Layout, Pattern, keeps_sizes
+
 aten = torch.ops.aten
 
 _MOST_ENTRIES = 100_000
@@ -33,8 +36,20 @@ DEVICE_OF = torch.ops.prim.device.default
 """Asked of a fake tensor several times a call."""
 _NUMBER_OF = aten._local_scalar_dense.default
 """Asked of the number of steps that an optimizer keeps of each parameter."""
+_COUNT_UP = aten._foreach_add_.Tensor
+"""Adds 1 to all of these."""
 _LIFTED = aten.lift_fresh.default
 """Makes such a number of a real tensor."""
+_CPU = torch.device("cpu")
+_FACTORIES = (
+    aten.empty.memory_format,
+    aten.empty_strided.default,
+    aten.new_empty.default,
+    aten.new_zeros.default,
+    aten.ones.default,
+    aten.zeros.default,
+)
+"""Make tensors of sizes alone."""
 _MARKS = (
     torch.ops.profiler._record_function_enter_new.default,
     torch.ops.profiler._record_function_exit._RecordFunction,
@@ -112,6 +127,50 @@ _memory: dict[tuple[Any, ...], _Results | None] = {}
 
 
 @final
+@dataclass(frozen=True)
+class _ResultPattern:
+    """One result of calls of the same pattern: a ``_Result`` that begins where its memory does.
+
+    Attributes:
+        argument: As there.
+        same: As there.
+        layout: Its sizes and their order in memory.
+        dtype: Its dtype.
+        device: What it pretends to lie on.
+    """
+
+    argument: int
+    same: bool
+    layout: Layout
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(
+        cls, found: _Result, pattern: Pattern, tensors: Sequence[Tensor]
+    ) -> "_ResultPattern | None":
+        """Return what a result says of all calls of its pattern; None if it does not."""
+        layout = pattern.layout(found.shape, found.stride)
+        if layout is None or found.offset != _begin(found.argument, tensors):
+            return None
+        return cls(found.argument, found.same, layout, found.dtype, found.device)
+
+    def in_call(self, numbers: Sequence[int], tensors: Sequence[Tensor]) -> _Result:
+        """Return the result of a call of tensors with these sizes."""
+        shape, stride = self.layout.with_numbers(numbers)
+        offset = _begin(self.argument, tensors)
+        return _Result(self.argument, self.same, shape, stride, offset, self.dtype, self.device)
+
+
+def _begin(argument: int, tensors: Sequence[Tensor]) -> int:
+    """Return where the tensor of an argument begins in its memory; 0 of new memory."""
+    return int(tensors[argument].storage_offset()) if argument >= 0 else 0
+
+
+_patterns: dict[tuple[Any, ...], tuple[type, tuple[_ResultPattern | None, ...]]] = {}
+
+
+@final
 class RememberingFakeMode(FakeTensorMode):
     """PyTorch's mode of fake tensors, which asks PyTorch once for each call of equal shapes.
 
@@ -136,18 +195,10 @@ class RememberingFakeMode(FakeTensorMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run one operator on fake tensors."""
-        if func is DEVICE_OF and isinstance(args[0], FakeTensor):
-            return args[0].fake_device
-        if func is _NUMBER_OF and args[0].constant is not None:
-            return args[0].constant.item()
-        if func is _LIFTED and type(args[0]) is Tensor and not args[0].dim():
-            return self._lifted(args[0])
-        if func in _MARKS:
-            return func(*args, **(kwargs or {}))
-        if func in _ON_GPUS_ALONE:
-            made = _ON_GPUS_ALONE[func](*args, **(kwargs or {}))
-            if made is not None:
-                return made
+        own = _OWN.get(func)
+        made = NotImplemented if own is None else own(self, func, args, kwargs or {})
+        if made is not NotImplemented:
+            return made
         if not _on_lists(func) or any(kind is not FakeTensor for kind in types):
             return self._remembered(func, types, args, kwargs or {})
         parts = []  # few lists are equal, but most of what they hold
@@ -159,9 +210,9 @@ class RememberingFakeMode(FakeTensorMode):
             parts.append(self._remembered(func, types, alone, named))
         return [part for (part,) in parts] if func._schema.returns else None
 
-    def _lifted(self, number: Tensor) -> Tensor:
+    def lift(self, number: Tensor) -> Tensor:
         """Return a number as a fake tensor that knows it."""
-        made = self._made(
+        made = self.make(
             _Result(-1, False, number.shape, number.stride(), 0, number.dtype, number.device), ()
         )
         assert isinstance(made, FakeTensor)
@@ -186,16 +237,27 @@ class RememberingFakeMode(FakeTensorMode):
         found = _memory.get(known)
         if found is not None:
             return self._results(found, tensors)
+        pattern = Pattern(key) if keeps_sizes(func) else None
+        if pattern is not None and pattern.key in _patterns:
+            found = _of_pattern(pattern, tensors)
+            self._keep(known, found)
+            return self._results(found, tensors)
         devices = {part for part in known if type(part) is torch.device}
         if tensors and len(devices) == 1 and _alike_everywhere(func):
             result = self._of_shapes(func, types, args, kwargs, *devices)
         else:
             result = self.dispatch(func, types, args, kwargs)
         if known not in _memory:
-            if len(_memory) >= _MOST_ENTRIES:
-                _memory.clear()
-            _memory[known] = self._noted(result, tensors)
+            found = self._noted(result, tensors)
+            self._keep(known, found)
+            if pattern is not None and found is not None:
+                _keep_pattern(pattern, found, tensors)
         return result
+
+    def _keep(self, known: tuple[Any, ...], found: _Results | None) -> None:
+        if len(_memory) >= _MOST_ENTRIES:
+            _memory.clear()
+        _memory[known] = found
 
     def _of_shapes(
         self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any],
@@ -269,10 +331,11 @@ class RememberingFakeMode(FakeTensorMode):
     def _results(self, found: _Results, tensors: Sequence[FakeTensor]) -> Any:
         """Return the results of a call that was noted."""
         kind, parts = found
-        made = [None if part is None else self._made(part, tensors) for part in parts]
+        made = [None if part is None else self.make(part, tensors) for part in parts]
         return made[0] if kind is type(None) else kind(made)
 
-    def _made(self, found: _Result, tensors: Sequence[FakeTensor]) -> Tensor:
+    def make(self, found: _Result, tensors: Sequence[FakeTensor]) -> Tensor:
+        """Return one result of a call of ``tensors``."""
         if found.same:
             return tensors[found.argument]
         bare = torch.empty_strided(found.shape, found.stride, dtype=found.dtype, device="meta")
@@ -290,6 +353,102 @@ class RememberingFakeMode(FakeTensorMode):
         torch._C._set_throw_on_mutable_data_ptr(made)
         made.__dict__.update(facts)
         return made
+
+
+def _device(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
+    """Return what a fake tensor pretends to lie on."""
+    return args[0].fake_device if isinstance(args[0], FakeTensor) else NotImplemented
+
+
+def _number(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
+    """Return a number that is known."""
+    return NotImplemented if args[0].constant is None else args[0].constant.item()
+
+
+def _count_up(
+    _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Add a number that is known to others."""
+    numbers, by = args
+    if any(type(part) is not FakeTensor or part.constant is None for part in (*numbers, by)):
+        return NotImplemented
+    for number in numbers:
+        number.constant.add_(by.constant, **kwargs)
+    return None
+
+
+def _lift(mode: RememberingFakeMode, func: Any, args: Sequence[Any], _: Mapping[str, Any]) -> Any:
+    """Return a number of a real tensor as a fake tensor."""
+    plain = type(args[0]) is Tensor and not args[0].dim()
+    return mode.lift(args[0]) if plain else NotImplemented
+
+
+def _mark(_: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Set a mark."""
+    return func(*args, **kwargs)
+
+
+def _as_on_gpus(
+    _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return what a processor refuses."""
+    made = _ON_GPUS_ALONE[func](*args, **kwargs)
+    return NotImplemented if made is None else made
+
+
+def _new(
+    mode: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Return a tensor of sizes alone."""
+    like = args[0] if isinstance(args[0], Tensor) else None
+    if like is not None and (type(like) is not FakeTensor or like.layout is not torch.strided):
+        return NotImplemented
+    asked = {name: value for name, value in kwargs.items() if value is not None}
+    usual = (torch.get_default_dtype(), _CPU) if like is None else (like.dtype, like.fake_device)
+    dtype, device = asked.pop("dtype", usual[0]), asked.pop("device", usual[1])
+    if asked.pop("layout", torch.strided) is not torch.strided or asked.pop("pin_memory", False):
+        return NotImplemented
+    sizes, *strides = args if like is None else args[1:]
+    plain = all(type(n) is int and n >= 0 for given in (sizes, *strides) for n in given)
+    if asked or not plain or (device.type != "cpu" and device.index is None):
+        return NotImplemented
+    stride = tuple(strides[0]) if strides else _contiguous(sizes)
+    return mode.make(_Result(-1, False, tuple(sizes), stride, 0, dtype, device), ())
+
+
+def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of new memory."""
+    found, step = [], 1
+    for size in reversed(shape):
+        found.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(found))
+
+
+_OWN: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+    {DEVICE_OF: _device, _NUMBER_OF: _number, _COUNT_UP: _count_up, _LIFTED: _lift}
+    | dict.fromkeys(_MARKS, _mark)
+    | dict.fromkeys(_ON_GPUS_ALONE, _as_on_gpus)
+    | dict.fromkeys(_FACTORIES, _new)
+)
+"""What answers an operator without PyTorch's mode, unless it returns ``NotImplemented``."""
+
+
+def _of_pattern(pattern: Pattern, tensors: Sequence[Tensor]) -> _Results:
+    """Return the results of a call whose pattern is known."""
+    assert pattern.key is not None
+    kind, parts = _patterns[pattern.key]
+    return kind, tuple(part and part.in_call(pattern.numbers, tensors) for part in parts)
+
+
+def _keep_pattern(pattern: Pattern, found: _Results, tensors: Sequence[Tensor]) -> None:
+    """Keep what the results of a call say of others of the same pattern."""
+    kind, parts = found
+    of_pattern = [part and _ResultPattern.of(part, pattern, tensors) for part in parts]
+    if pattern.key is not None and all(
+        held is not None or part is None for held, part in zip(of_pattern, parts, strict=True)
+    ):
+        _patterns[pattern.key] = kind, tuple(of_pattern)
 
 
 @lru_cache(maxsize=4096)

@@ -143,3 +143,45 @@ def test_whole_numbers_are_counted_as_on_a_gpu():
     with RememberingFakeMode():
         assert torch.histc(torch.zeros(9, dtype=torch.int32), bins=4, min=0, max=3).shape == (4,)
         assert torch.histc(torch.zeros(9), 4).dtype is torch.float32
+
+
+MADE: dict[str, Callable[[Tensor], Tensor]] = {
+    "zeros": lambda x: torch.zeros(2, 3),
+    "no dimension": lambda x: torch.ones(()),
+    "no element": lambda x: torch.empty(2, 0, 3),
+    "another dtype": lambda x: torch.zeros(2, dtype=torch.int64),
+    "another device": lambda x: torch.zeros(2, device="meta"),
+    "strides": lambda x: torch.empty_strided((2, 3), (1, 2)),
+    "channels last": lambda x: torch.empty(2, 3, 4, 5, memory_format=torch.channels_last),
+    "of the kind of another": lambda x: x.to(torch.float16).new_zeros(3),
+    "of its kind but whole": lambda x: x.new_empty((3, 1), dtype=torch.int32),
+    "of a tensor on another device": lambda x: torch.zeros(2, device="meta").new_zeros(3),
+}
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", MADE)
+def test_new_tensors_are_those_of_pytorch(name, default):
+    torch.set_default_dtype(default)
+    try:
+        assert told(MADE[name], RememberingFakeMode()) == told(MADE[name], FakeTensorMode())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (2, -3)])
+def test_sizes_below_zero_are_refused(shape):
+    with RememberingFakeMode(), pytest.raises(RuntimeError, match="negative"):
+        torch.zeros(shape)
+
+
+def test_numbers_are_counted_up_one_by_one():
+    with RememberingFakeMode():
+        steps = [torch.tensor(0.0), torch.tensor(5.0)]
+        torch._foreach_add_(steps, torch.tensor(2.0), alpha=3)
+        assert [step.item() for step in steps] == [6, 11]
+        unknown = torch.empty(())
+        torch._foreach_add_([steps[0], unknown], steps[1])
+        assert steps[0].item() == 17
+        with pytest.raises(DataDependentOutputException):
+            torch._foreach_add_(steps, unknown)
