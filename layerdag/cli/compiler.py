@@ -9,38 +9,18 @@ as anything else of it is asked for.
 import importlib
 import importlib.util
 import sys
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, final
 
+from layerdag.cli.stand_in import StandIn
 from layerdag.cli.symbolic_shapes import postpone_symbolic_shapes
 
 _NAME, _ALGEBRA = "torch._dynamo", "sympy"
 _SOURCE = f"{_NAME}.source"
 _SETTINGS, _OTHER_HALF = f"{_NAME}.config", "torch._inductor"
-
-
-@final
-class _StandIn(ModuleType):
-    """A module before it is imported, with what can be had of it until then.
-
-    Args:
-        name: Of the module.
-        package: That it belongs to.
-        **known: What can be had of it.
-    """
-
-    def __init__(self, name: str, package: str, **known: Any) -> None:
-        super().__init__(name)
-        vars(self).update(known, _stands_in_for=package)
-
-    def __getattr__(self, name: str) -> Any:
-        """Import the package and return what this module of it has of that name."""
-        if name.startswith("__") and name != "__version__":  # which Python looks for by itself
-            raise AttributeError(name)
-        _import_package(self._stands_in_for)
-        return getattr(importlib.import_module(self.__name__), name)
 
 
 @final
@@ -53,7 +33,7 @@ class _InOrder(MetaPathFinder, Loader):
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         """Import the package, if this is a part of one, and hand out what was imported."""
         package = _package_of(fullname)
-        if package is None or not isinstance(sys.modules.get(package), _StandIn):
+        if package is None or not isinstance(sys.modules.get(package), StandIn):
             return None
         _import_package(package)
         module = sys.modules.get(fullname)
@@ -84,7 +64,7 @@ def _package_of(name: str) -> str | None:
 def _import_package(package: str) -> None:
     """Import the real package in place of its stand-ins."""
     stand_in = sys.modules.get(package)
-    if isinstance(stand_in, _StandIn):
+    if isinstance(stand_in, StandIn):
         del sys.modules[package]
         if package == _NAME:
             del sys.modules[_SOURCE], sys.modules["torch"]._dynamo
@@ -122,20 +102,22 @@ def _left_alone(function: Any = None, *_: object, **__: object) -> Any:
     return _left_alone if function is None else function
 
 
-def _package(name: str, spec: ModuleSpec, **known: Any) -> _StandIn:
+def _package(name: str, spec: ModuleSpec, **known: Any) -> StandIn:
     """Return the stand-in for a package; a part that it does not stand in for is its own file."""
     parts = list(spec.submodule_search_locations or ())
-    return _StandIn(name, name, __path__=parts, __spec__=spec, **known)
+    known |= {"__path__": parts, "__spec__": spec}
+    return StandIn(name, known, partial(_import_package, name))
 
 
-def _compiler(spec: ModuleSpec) -> _StandIn:
+def _compiler(spec: ModuleSpec) -> StandIn:
     """Return the stand-in for the compiler, whose settings are those of its own file."""
     from torch._guards import Source
 
     # What calls them only tells where a tensor comes from.
     unknown = type("ConstantSource", (Source,), {"__init__": lambda *_: None})
     random = type("RandomValueSource", (Source,), {})
-    source = _StandIn(_SOURCE, _NAME, ConstantSource=unknown, RandomValueSource=random)
+    known = {"ConstantSource": unknown, "RandomValueSource": random}
+    source = StandIn(_SOURCE, known, partial(_import_package, _NAME))
     return _package(
         _NAME,
         spec,

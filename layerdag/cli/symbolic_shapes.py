@@ -13,6 +13,8 @@ from contextlib import nullcontext
 from types import MappingProxyType, ModuleType
 from typing import Any, final
 
+from layerdag.cli.stand_in import StandIn
+
 _NAME = "torch.fx.experimental.symbolic_shapes"
 _BESIDE: Mapping[str, str] = MappingProxyType(
     {
@@ -41,35 +43,16 @@ def postpone_symbolic_shapes() -> None:
 
 def _put(name: str, known: Mapping[str, Any]) -> None:
     """Put a stand-in where the module would be."""
-    stand_in = sys.modules[name] = _StandIn(name, known)
+    spec = {"__spec__": importlib.util.find_spec(name)}
+    stand_in = sys.modules[name] = StandIn(name, {**known, **spec}, _real)
     parent, _, own = name.rpartition(".")
     setattr(sys.modules[parent], own, stand_in)
-
-
-@final
-class _StandIn(ModuleType):
-    """A module before it is imported.
-
-    Args:
-        name: Of the module.
-        known: What can be had of it until then.
-    """
-
-    def __init__(self, name: str, known: Mapping[str, Any]) -> None:
-        super().__init__(name)
-        vars(self).update(known, __spec__=importlib.util.find_spec(name))
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the real module has of that name."""
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(_real(self.__name__), name)
 
 
 def _real(name: str = _NAME) -> ModuleType:
     """Import the real modules in place of all stand-ins, and return one."""
     for other in (_NAME, *_BESIDE):
-        if isinstance(sys.modules.get(other), _StandIn):
+        if isinstance(sys.modules.get(other), StandIn):
             del sys.modules[other]
     return importlib.import_module(name)
 

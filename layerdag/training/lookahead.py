@@ -16,6 +16,7 @@ from torch import Tensor
 from layerdag.dag.dag import DAGBatch
 from layerdag.models.base import BatchPadding, DAGModel
 from layerdag.training.batches import BatchSource
+from layerdag.training.parts import use_one_processor
 from layerdag.training.recorded_steps import PackedBatch, SizeClass, SizeClasses, pack
 
 
@@ -109,7 +110,7 @@ class Lookahead:
         self._batches, self._pinned = batches, pinned
         self._kept, self._classes = kept, SizeClasses()
         self._depth = 2 * threads
-        self._pool = ThreadPoolExecutor(threads, "batches", torch.set_num_threads, (1,))
+        self._pool = ThreadPoolExecutor(threads, "batches", use_one_processor)
         self._derived: deque[tuple[MicroBatch, Future[DAGBatch] | None]] = deque()
         self._packed: deque[tuple[MicroBatch, Future[PackedBatch]]] = deque()
 

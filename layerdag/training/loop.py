@@ -594,7 +594,7 @@ class _PlainSteps(_Steps):
         trainer = self._trainer
         if not trainer.divides:
             return
-        batch, later = next(self._batches), trainer.optimizer.side_by_side.later
+        batch, later = next(self._batches), trainer.optimizer.part_threads.later
 
         def parts() -> list[Future[DAGBatch]]:
             loaded = trainer.load_parts(batch.graphs_G)

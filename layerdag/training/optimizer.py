@@ -21,7 +21,7 @@ from layerdag.errors import TrainingError
 from layerdag.models.base import DAGModel, LossTerm
 from layerdag.runtime.rng import derive_seed
 from layerdag.training.batches import ProcessGroup
-from layerdag.training.parts import SideBySide
+from layerdag.training.parts import PartThreads
 from layerdag.training.recorded_steps import PackedBatch, RecordedSteps, Recorder
 from layerdag.training.run import LearningRateSchedule, TrainSettings
 
@@ -338,7 +338,7 @@ class Optimizer:
     W processes with K micro-batches each equal one process with W * K.
 
     Attributes:
-        side_by_side: Threads that compute the parts of a micro-batch.
+        part_threads: Threads that compute the parts of a micro-batch.
     """
 
     def __init__(
@@ -359,7 +359,7 @@ class Optimizer:
         decay = settings.optimizer.weight_decay
         self.adam = FusedAdamW(((matrices, decay), (others, 0.0)))
         self._norms: list[tuple[int, list[str], Tensor]] = []
-        self.side_by_side = SideBySide()
+        self.part_threads = PartThreads()
 
     def add_gradient(
         self,
@@ -376,7 +376,7 @@ class Optimizer:
             parts: Its graphs, on the host, in parts that are computed side by side; one part until
                 ``has_counts``. On a processor they may have gone through ``prepared``.
             noise_seed: Of the noise.
-            meanwhile: See ``SideBySide.map``.
+            meanwhile: See ``PartThreads.map``.
         """
         device, active = self._parameters[0].device, self._active()
         seeds = [noise_seed, *(derive_seed(noise_seed, n) for n in range(1, len(parts)))]
@@ -398,7 +398,7 @@ class Optimizer:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(noise_seed)
             found = []
-            for terms, gradients in self.side_by_side.map(computed, range(len(parts)), meanwhile):
+            for terms, gradients in self.part_threads.map(computed, range(len(parts)), meanwhile):
                 self._accumulate(gradients)
                 found.append(terms)
         sums = {name: reduce(add, (terms[name] for terms in found)) for name in active}

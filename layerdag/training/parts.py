@@ -62,13 +62,13 @@ def threads_for(numbers: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _use_one_processor() -> None:
+def use_one_processor() -> None:
     """Let operators of this thread use one thread, whatever is set in another one from now on."""
     torch.set_num_threads(1)
     torch.get_num_threads()  # The first operator that asks would take what was set last.
 
 
-class SideBySide:
+class PartThreads:
     """Threads on the processors that PyTorch may use, each with one of them."""
 
     def map(
@@ -110,7 +110,7 @@ class SideBySide:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         threads = torch.get_num_threads()
-        pool = ThreadPoolExecutor(threads, "part", _use_one_processor)
+        pool = ThreadPoolExecutor(threads, "part", use_one_processor)
         # All begin now: one that began later would set the number of threads after ``map``.
         begun = Barrier(threads)
         try:

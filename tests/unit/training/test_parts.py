@@ -20,7 +20,7 @@ from layerdag.training.batches import BucketedSource, ProcessGroup
 from layerdag.training.checkpoint import load_checkpoint
 from layerdag.training.loop import train
 from layerdag.training.optimizer import Optimizer, parameter_groups
-from layerdag.training.parts import SideBySide, parts_of, threads_for
+from layerdag.training.parts import PartThreads, parts_of, threads_for
 from layerdag.training.run import LearningRateSchedule, TrainingRun, TrainSettings
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1)
@@ -195,7 +195,7 @@ def test_a_model_or_encoder_of_ones_own_computes_batches_whole():
 
 
 def test_threads_made_later_use_all_processors(two_threads):
-    counts = list(SideBySide().map(lambda _: torch.get_num_threads(), [0, 1]))
+    counts = list(PartThreads().map(lambda _: torch.get_num_threads(), [0, 1]))
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(torch.get_num_threads).result()
     assert (counts, torch.get_num_threads(), later) == ([1, 1], 2, 2)
@@ -203,13 +203,13 @@ def test_threads_made_later_use_all_processors(two_threads):
 
 def test_threads_that_begin_with_what_comes_later_change_no_number_of_threads():
     with using(4):
-        side_by_side, found = SideBySide(), []
+        threads, found = PartThreads(), []
 
         def meanwhile() -> None:
-            found.append(side_by_side.later(torch.get_num_threads))
+            found.append(threads.later(torch.get_num_threads))
 
-        assert list(side_by_side.map(abs, [-1, 2], meanwhile)) == [1, 2]
-        found += [side_by_side.later(torch.get_num_threads) for _ in range(8)]
+        assert list(threads.map(abs, [-1, 2], meanwhile)) == [1, 2]
+        found += [threads.later(torch.get_num_threads) for _ in range(8)]
         assert {each.result() for each in found} == {1}
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(torch.get_num_threads).result() == 4
@@ -219,10 +219,10 @@ def test_an_error_in_a_thread_is_raised(two_threads):
     def failing(item: int) -> float:
         return 1 / item
 
-    side_by_side = SideBySide()
-    assert list(side_by_side.map(failing, [1, 2, 4])) == [1.0, 0.5, 0.25]
+    threads = PartThreads()
+    assert list(threads.map(failing, [1, 2, 4])) == [1.0, 0.5, 0.25]
     with pytest.raises(ZeroDivisionError):
-        list(side_by_side.map(failing, [1, 0]))
+        list(threads.map(failing, [1, 0]))
 
 
 @pytest.mark.parametrize(("numbers", "inside"), [(1000, 1), (1 << 24, 3)])
@@ -245,6 +245,6 @@ def test_where_a_thread_cannot_start_no_other_waits_for_it(two_threads, monkeypa
 
     monkeypatch.setattr(threading.Thread, "start", start_one)
     with pytest.raises(RuntimeError, match="can't start"):
-        next(SideBySide().map(str, [1, 2]))
+        next(PartThreads().map(str, [1, 2]))
     started[0].join(20)
     assert not started[0].is_alive()
