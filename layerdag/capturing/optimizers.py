@@ -9,6 +9,7 @@ the split parameters of ``fsdp`` and ``tensor`` ranks, too, and "foreach" elsewh
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, final
 
 import torch
@@ -133,6 +134,25 @@ def make_optimizer(name: str, groups: Sequence[Sequence[nn.Parameter]]) -> optim
             )
         kind, keywords = OPTIMIZERS[f"{plain}-foreach"]
     return kind([{"params": list(held)} for held in groups], lr=_LEARNING_RATE, **keywords)
+
+
+@torch.no_grad()
+def make_states(optimizer: optim.Optimizer) -> bool:
+    """Make the states of an optimizer as its first step would; return whether that was possible.
+
+    PyTorch's classes make them where they collect what a step works on, which is not documented.
+    Those that make them in the update itself, such as SGD the momentum, have none yet.
+
+    Args:
+        optimizer: Of parameters with gradients.
+    """
+    collect: Any = getattr(optimizer, "_init_group", None)
+    if collect is None:
+        return False
+    lists = len(signature(collect).parameters) - 1
+    for group in optimizer.param_groups:
+        collect(group, *([] for _ in range(lists)))
+    return all(optimizer.state[p] for group in optimizer.param_groups for p in group["params"])
 
 
 def clip_gradients(

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from layerdag.capturing.device_kernels import kernels_of
 from layerdag.capturing.fake_tensors import RememberingFakeMode
-from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer
+from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer, make_states
 from layerdag.capturing.parallel import (
     FakeWorld,
     Ranks,
@@ -605,7 +605,7 @@ def loss_of(output: Any) -> Tensor:
 def stepped_optimizer(
     model: nn.Module, step: CaptureStep, fake: FakeTensorMode
 ) -> torch.optim.Optimizer | None:
-    """Return the optimizer, with its states, as it is after a first step; None for no update.
+    """Return the optimizer with the states that its first step makes; None for no update.
 
     Raises:
         UsageError: If no parameter is trained.
@@ -623,7 +623,8 @@ def stepped_optimizer(
         for held in groups:
             for parameter in held:
                 parameter.grad = torch.zeros_like(parameter)
-        optimizer.step()
+        if not make_states(optimizer):
+            optimizer.step()
         optimizer.zero_grad()
     return optimizer
 

@@ -7,7 +7,7 @@ import torch
 from step_operators import operators, profiled
 from torch import nn, optim
 
-from layerdag.capturing.optimizers import OPTIMIZERS, RULES, require_optimizer
+from layerdag.capturing.optimizers import OPTIMIZERS, RULES, make_states, require_optimizer
 from layerdag.capturing.step import capture_model
 from layerdag.errors import ConfigError
 from layerdag.traces.trace import Trace
@@ -65,6 +65,24 @@ def real(kind: Any, given: dict[str, Any]) -> Trace:
 def test_operators_are_those_of_the_real_optimizer(name, kind, given):
     step = capture_model(model(), [torch.zeros(4, 5)], loss=torch.sum, optimizer=name)
     assert operators(step.program) == operators(real(kind, given))
+
+
+@pytest.mark.parametrize(("name", "kind", "given"), NAMES, ids=[name for name, *_ in NAMES])
+def test_states_are_those_of_a_first_step(name, kind, given):
+    def states(optimizer: optim.Optimizer) -> list[dict[str, torch.Size]]:
+        held = optimizer.param_groups[0]["params"]
+        return [{k: v.shape for k, v in optimizer.state[p].items()} for p in held]
+
+    made, stepped = (kind(model().parameters(), lr=0.01, **given) for _ in range(2))
+    for optimizer in (made, stepped):
+        for parameter in optimizer.param_groups[0]["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    weights = [p.clone() for p in made.param_groups[0]["params"]]
+    stepped.step()
+    assert make_states(made) == (kind is not optim.SGD)
+    if kind is not optim.SGD:
+        assert states(made) == states(stepped)
+    assert all(map(torch.equal, weights, made.param_groups[0]["params"]))
 
 
 def test_every_name_is_held_against_a_real_optimizer():
