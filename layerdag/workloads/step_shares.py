@@ -7,7 +7,7 @@ its spread, so that a few rows move only what they show (maximum a posteriori, l
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
@@ -286,10 +286,11 @@ def _fit_machine(shares: FittedShares, rows: StackedSteps) -> dict[str, float]:
     measured = np.log(rows.seconds)
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        values = base.copy()
-        values[free] *= np.exp(x * spread[free])
-        made = step_time(rows.demand, rows.sheet, Shares(*values)).total
-        return np.concatenate([_robust((np.log(made) - measured) / _ERROR), x])
+        values = np.broadcast_to(base, (*x.shape[:-1], len(base))).copy()
+        values[..., free] *= np.exp(x * spread[free])
+        shares_of_rows = Shares(*np.moveaxis(values, -1, 0)[..., None])
+        made = step_time(rows.demand, rows.sheet, shares_of_rows).total
+        return np.concatenate([_robust((np.log(made) - measured) / _ERROR), x], axis=-1)
 
     before = shares.machines.get(f"{step.sheet.name}|{step.software}", {})
     found = _least_squares(residuals, np.zeros(len(free)))
@@ -305,10 +306,24 @@ def _robust(residual: np.ndarray) -> np.ndarray:
     return np.sign(residual) * pulled
 
 
-def _least_squares(residuals: Any, start: np.ndarray) -> np.ndarray:
+def _least_squares(residuals: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> np.ndarray:
+    """Return where the sum of squared residuals is least.
+
+    Args:
+        residuals: Takes a point, or an array of points along the last dimension.
+        start: The first point.
+    """
     from scipy.optimize import least_squares
 
-    return np.asarray(least_squares(residuals, start, max_nfev=100).x)
+    def slopes(x: np.ndarray) -> np.ndarray:
+        """Return forward differences with SciPy's steps, all points at once."""
+        step = np.finfo(np.float64).eps ** 0.5 * np.where(x < 0, -1, 1) * np.maximum(1, abs(x))
+        points = x + np.diag(step)
+        moved = points.diagonal() - x  # as far as a number of double precision can move
+        slope: np.ndarray = (residuals(points) - residuals(x)) / moved[:, None]
+        return slope.T
+
+    return np.asarray(least_squares(residuals, start, jac=slopes, max_nfev=100).x)
 
 
 def fit_shares(rows: StackedSteps) -> FittedShares:
@@ -342,20 +357,22 @@ def fit_shares(rows: StackedSteps) -> FittedShares:
 
     def parts(x: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         at = len(_NAMES)
-        base, found = start + common * x[:at], {}
+        base, found = start + common * x[..., :at], {}
         for level, names in levels:
-            size = len(names) * len(free[level])
-            table = np.zeros((len(names) + 1, len(_NAMES)))  # the last row is of no software
-            chosen = x[at : at + size].reshape(len(names), -1) * spreads[level][free[level]]
-            table[:-1, free[level]] = chosen
+            size, points = len(names) * len(free[level]), x.shape[:-1]
+            # The last row is of no software.
+            table = np.zeros((*points, len(names) + 1, len(_NAMES)))
+            chosen = x[..., at : at + size].reshape(*points, len(names), -1)
+            table[..., :-1, free[level]] = chosen * spreads[level][free[level]]
             found[level], at = table, at + size
         return base, found
 
     def residuals(x: np.ndarray) -> np.ndarray:
         base, found = parts(x)
-        logs = base + found["device"][member["device"]] + found["software"][member["software"]]
-        made = step_time(rows.demand, rows.sheet, Shares(*np.exp(logs).T)).total
-        return np.concatenate([_robust((np.log(made) - measured) / _ERROR) * weight, x])
+        logs = base[..., None, :] + sum(found[level][..., member[level], :] for level, _ in levels)
+        shares_of_rows = Shares(*np.moveaxis(np.exp(logs), -1, 0))
+        made = step_time(rows.demand, rows.sheet, shares_of_rows).total
+        return np.concatenate([_robust((np.log(made) - measured) / _ERROR) * weight, x], axis=-1)
 
     size = len(_NAMES) + sum(len(names) * len(free[level]) for level, names in levels)
     base, found = parts(_least_squares(residuals, np.zeros(size)))
