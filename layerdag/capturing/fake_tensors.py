@@ -37,7 +37,7 @@ DEVICE_OF = torch.ops.prim.device.default
 _NUMBER_OF = aten._local_scalar_dense.default
 """Asked of the number of steps that an optimizer keeps of each parameter."""
 _COUNT_UP = aten._foreach_add_.Tensor
-"""Adds 1 to all of these."""
+"""How an optimizer counts the steps of all parameters."""
 _LIFTED = aten.lift_fresh.default
 """Makes such a number of a real tensor."""
 _CPU = torch.device("cpu")
@@ -50,6 +50,8 @@ _FACTORIES = (
     aten.zeros.default,
 )
 """Make tensors of sizes alone."""
+_MOST_ELEMENTS = 2**48  # beyond it PyTorch says what is too large
+_QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 _MARKS = (
     torch.ops.profiler._record_function_enter_new.default,
     torch.ops.profiler._record_function_exit._RecordFunction,
@@ -174,8 +176,9 @@ _patterns: dict[tuple[Any, ...], tuple[type, tuple[_ResultPattern | None, ...]]]
 class RememberingFakeMode(FakeTensorMode):
     """PyTorch's mode of fake tensors, which asks PyTorch once for each call of equal shapes.
 
-    What depends on content, and what is not of plain tensors, numbers and words, is PyTorch's. It
-    is asked by ``dispatch``, where nothing is told to a compiler.
+    Where the pattern of sizes decides (``keeps_sizes``), it asks once for each pattern. What
+    depends on content, and what is not of plain tensors, numbers and words, is PyTorch's. It is
+    asked by ``dispatch``, where nothing is told to a compiler.
     """
 
     def __init__(self) -> None:
@@ -199,7 +202,7 @@ class RememberingFakeMode(FakeTensorMode):
         made = NotImplemented if own is None else own(self, func, args, kwargs or {})
         if made is not NotImplemented:
             return made
-        if not _on_lists(func) or any(kind is not FakeTensor for kind in types):
+        if not _on_lists(func) or not args[0] or any(kind is not FakeTensor for kind in types):
             return self._remembered(func, types, args, kwargs or {})
         parts = []  # few lists are equal, but most of what they hold
         for at, stays in enumerate(_overwrites_its_like(func, args)):
@@ -240,7 +243,7 @@ class RememberingFakeMode(FakeTensorMode):
         pattern = Pattern(key) if keeps_sizes(func) else None
         if pattern is not None and pattern.key in _patterns:
             found = _of_pattern(pattern, tensors)
-            self._keep(known, found)
+            _keep(_memory, known, found)
             return self._results(found, tensors)
         devices = {part for part in known if type(part) is torch.device}
         if tensors and len(devices) == 1 and _alike_everywhere(func):
@@ -249,15 +252,10 @@ class RememberingFakeMode(FakeTensorMode):
             result = self.dispatch(func, types, args, kwargs)
         if known not in _memory:
             found = self._noted(result, tensors)
-            self._keep(known, found)
+            _keep(_memory, known, found)
             if pattern is not None and found is not None:
                 _keep_pattern(pattern, found, tensors)
         return result
-
-    def _keep(self, known: tuple[Any, ...], found: _Results | None) -> None:
-        if len(_memory) >= _MOST_ENTRIES:
-            _memory.clear()
-        _memory[known] = found
 
     def _of_shapes(
         self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any],
@@ -282,6 +280,8 @@ class RememberingFakeMode(FakeTensorMode):
             kind = type(value)
             if kind is FakeTensor:
                 if value.constant is not None or value.fake_mode is not self:
+                    return False
+                if value.is_neg() or value.dtype.is_complex:  # or it may be a conjugate
                     return False
                 tensors.append(value)
                 key += (
@@ -368,10 +368,12 @@ def _number(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[
 def _count_up(
     _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Add a number that is known to others."""
+    """Add a known number to known numbers."""
     numbers, by = args
     if any(type(part) is not FakeTensor or part.constant is None for part in (*numbers, by)):
         return NotImplemented
+    if not numbers or by.dim():
+        return NotImplemented  # PyTorch refuses it
     for number in numbers:
         number.constant.add_(by.constant, **kwargs)
     return None
@@ -401,7 +403,9 @@ def _new(
 ) -> Any:
     """Return a tensor of sizes alone."""
     like = args[0] if isinstance(args[0], Tensor) else None
-    if like is not None and (type(like) is not FakeTensor or like.layout is not torch.strided):
+    if like is not None and not (
+        type(like) is FakeTensor and like.fake_mode is mode and like.layout is torch.strided
+    ):
         return NotImplemented
     asked = {name: value for name, value in kwargs.items() if value is not None}
     usual = (torch.get_default_dtype(), _CPU) if like is None else (like.dtype, like.fake_device)
@@ -413,6 +417,10 @@ def _new(
     if asked or not plain or (device.type != "cpu" and device.index is None):
         return NotImplemented
     stride = tuple(strides[0]) if strides else _contiguous(sizes)
+    # Lists of different lengths are for PyTorch to refuse, too.
+    reach = sum(n * step for n, step in zip(sizes, stride, strict=False))
+    if len(sizes) != len(stride) or reach > _MOST_ELEMENTS or dtype in _QUANTIZED:
+        return NotImplemented
     return mode.make(_Result(-1, False, tuple(sizes), stride, 0, dtype, device), ())
 
 
@@ -448,13 +456,22 @@ def _keep_pattern(pattern: Pattern, found: _Results, tensors: Sequence[Tensor]) 
     if pattern.key is not None and all(
         held is not None or part is None for held, part in zip(of_pattern, parts, strict=True)
     ):
-        _patterns[pattern.key] = kind, tuple(of_pattern)
+        _keep(_patterns, pattern.key, (kind, tuple(of_pattern)))
+
+
+def _keep(memory: dict[tuple[Any, ...], Any], key: tuple[Any, ...], found: Any) -> None:
+    """Keep something in a memory of bounded size."""
+    if len(memory) >= _MOST_ENTRIES:
+        memory.clear()
+    memory[key] = found
 
 
 @lru_cache(maxsize=4096)
 def _shapes_decide(func: Any) -> bool:
     """Return whether results of an operator follow from the shapes of its arguments."""
-    return isinstance(func, torch._ops.OpOverload) and _UNSURE.isdisjoint(func.tags)
+    if not isinstance(func, torch._ops.OpOverload) or not _UNSURE.isdisjoint(func.tags):
+        return False
+    return not any(argument.is_out for argument in func._schema.arguments)  # which is resized
 
 
 _ALIKE = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.sum.dim_IntList,

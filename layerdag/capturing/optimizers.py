@@ -138,10 +138,11 @@ def make_optimizer(name: str, groups: Sequence[Sequence[nn.Parameter]]) -> optim
 
 @torch.no_grad()
 def make_states(optimizer: optim.Optimizer) -> bool:
-    """Make the states of an optimizer as its first step would; return whether that was possible.
+    """Make the states that an optimizer's first step makes; return whether that was possible.
 
     PyTorch's classes make them where they collect what a step works on, which is not documented.
-    Those that make them in the update itself, such as SGD the momentum, have none yet.
+    Those that make them in the update itself, such as SGD the momentum, have none yet. Numbers of
+    steps are 0 and not 1, on which no rule of the table depends in what it runs.
 
     Args:
         optimizer: Of parameters with gradients.

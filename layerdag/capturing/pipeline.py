@@ -38,8 +38,8 @@ from layerdag.capturing.step import (
     fake_copy,
     forward_pass,
     loss_of,
+    optimizer_with_states,
     refuse_sizes,
-    stepped_optimizer,
 )
 from layerdag.errors import UsageError
 from layerdag.traces.trace import Trace
@@ -280,7 +280,7 @@ class _Rank:
         with capture_errors(self.recorder, source):
             parallelize(module, self.settings.plan, self.world, self._tensor_plan())
             trained = step.training and any(p.requires_grad for p in module.parameters())
-            optimizer = stepped_optimizer(module, step, fake) if trained else None
+            optimizer = optimizer_with_states(module, step, fake) if trained else None
             with fake, _without_vote():
                 schedule = self._schedule(_Stage(self, module))
                 given = self._inputs()

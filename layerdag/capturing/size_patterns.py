@@ -50,14 +50,15 @@ _KEEP_SIZES = frozenset(
 """Operators beside those on each element whose results have sizes of their arguments, or 1."""
 
 
+_LISTS = ("aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad")
+"""Operators on each element of each tensor of a list, and norms of each."""
+
+
 @lru_cache(maxsize=4096)
 def keeps_sizes(func: Any) -> bool:
     """Return whether each size of a result is one of the arguments, or 1, whatever they are."""
-    if func in _KEEP_SIZES:
-        return True
-    if func._schema.name.startswith(("aten::_foreach_", "aten::_fused_")):
-        return True
-    return torch.Tag.pointwise in func.tags and "out" not in func._overloadname
+    on_elements = torch.Tag.pointwise in func.tags or func._schema.name.startswith(_LISTS)
+    return on_elements or func in _KEEP_SIZES
 
 
 @final

@@ -564,7 +564,7 @@ def _run(job: _Job, recorder: Recorder) -> None:
         with fake, recorder, torch.no_grad(), job.forward_pass():
             model(*inputs)
         return
-    optimizer = stepped_optimizer(model, found.step, fake)
+    optimizer = optimizer_with_states(model, found.step, fake)
     data = job.world.along("data")
     replicas = None
     with fake, recorder:
@@ -602,7 +602,7 @@ def loss_of(output: Any) -> Tensor:
     return output if output.ndim == 0 else output.float().mean()
 
 
-def stepped_optimizer(
+def optimizer_with_states(
     model: nn.Module, step: CaptureStep, fake: FakeTensorMode
 ) -> torch.optim.Optimizer | None:
     """Return the optimizer with the states that its first step makes; None for no update.

@@ -13,7 +13,7 @@ class StandIn(ModuleType):
     Args:
         name: Of the module.
         known: What can be had of it until then.
-        make_way: Takes the stand-ins away, so that the module can be imported.
+        make_way: Imports the real modules in place of the stand-ins.
     """
 
     def __init__(self, name: str, known: Mapping[str, Any], make_way: Callable[[], object]) -> None:

@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 from laws import tried
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from layerdag.capturing import fake_tensors
+from layerdag.capturing import fake_tensors, size_patterns
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 
 LAYOUTS: dict[str, Callable[..., Tensor]] = {
@@ -27,6 +28,9 @@ LAYOUTS: dict[str, Callable[..., Tensor]] = {
         -1, shape[-1], shape[-1]
     ),
     "every other row": lambda *shape: torch.empty((2 * shape[0], *shape[1:]))[::2],
+    "half precision": lambda *shape: torch.empty(shape, dtype=torch.float16),
+    "whole numbers": lambda *shape: torch.empty(shape, dtype=torch.int64),
+    "a size of 1 with a stride of its own": lambda *shape: torch.empty((*shape, 1)).squeeze(-1),
 }
 
 aten = torch.ops.aten
@@ -50,20 +54,40 @@ CALLS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
         ("abc",),
         lambda x: torch.zeros_like(x, memory_format=torch.contiguous_format),
     ),
+    "ones alike": (("abc",), torch.ones_like),
+    "numbers alike": (("abc",), lambda x: torch.full_like(x, 2)),
+    "memory alike": (("abc",), torch.empty_like),
+    "in another precision": (("abc",), lambda x: x.to(torch.float64)),
     "product": (("ab", "bc"), torch.mm),
     "product with a transposed one": (("ab", "cb"), lambda x, y: torch.mm(x, y.t())),
     "product and sum": (("c", "ab", "bc"), torch.addmm),
     "products": (("abc", "acb"), torch.bmm),
+    "products and sum": (("ac", "abc", "acc"), torch.baddbmm),
+    "sum": (("abc",), torch.sum),
+    "mean of all": (("abc",), torch.mean),
     "sum over a dimension": (("abc",), lambda x: x.sum(1)),
     "sum over dimensions that stay": (("abc",), lambda x: x.sum((0, 2), keepdim=True)),
     "mean": (("abc",), lambda x: x.mean(-1)),
     "variance": (("ab",), lambda x: list(aten.var_mean.correction(x, [1], keepdim=True))),
     "softmax": (("abc",), lambda x: torch.softmax(x, -1)),
     "log softmax": (("ab",), lambda x: torch.log_softmax(x, 1)),
+    "gradient of softmax": (
+        ("abc", "abc"),
+        lambda x, y: aten._softmax_backward_data(x, y, -1, torch.float32),
+    ),
+    "gradient of log softmax": (
+        ("ab", "ab"),
+        lambda x, y: aten._log_softmax_backward_data(x, y, 1, torch.float32),
+    ),
+    "gradient of likelihood": (
+        ("", "ab", "a", ""),
+        lambda g, x, y, w: aten.nll_loss_backward(g, x, y.long(), None, 1, -100, w),
+    ),
     "likelihood": (("ab", "a"), lambda x, y: torch.nn.functional.nll_loss(x, y.long())),
     "transposed": (("ab",), lambda x: x.t().t().transpose(0, 1)),
     "permuted": (("abc",), lambda x: x.permute(2, 0, 1)),
     "detached": (("ab",), lambda x: x.detach()),
+    "itself": (("ab",), aten.alias.default),
     "roots of a list": (("ab", "b"), lambda x, y: torch._foreach_sqrt([x, y])),
     "norms of a list": (("ab", "c"), lambda x, y: torch._foreach_norm([x, y])),
     "list in place": (("ab", "ab"), lambda x, y: [torch._foreach_mul_([x], [y]), x][1]),
@@ -99,7 +123,7 @@ NUMBERS = st.permutations(range(2, 12))
 
 @pytest.mark.parametrize("name", CALLS)
 @given(
-    layouts=st.tuples(*[st.sampled_from(sorted(LAYOUTS))] * 3),
+    layouts=st.tuples(*[st.sampled_from(sorted(LAYOUTS))] * 4),
     roles=ROLES,
     others=st.tuples(NUMBERS, NUMBERS),
 )
@@ -114,6 +138,25 @@ def test_other_sizes_of_a_pattern_have_the_results_of_pytorch(name, layouts, rol
         }
         own = told(name, layouts, sizes, FakeTensorMode())
         assert told(name, layouts, sizes, RememberingFakeMode()) == own
+
+
+class Seen(TorchDispatchMode):
+    """Notes the operators that are dispatched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: set[Any] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operators.add(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_every_operator_that_keeps_sizes_is_held_against_pytorch():
+    with RememberingFakeMode(), Seen() as seen:
+        for shapes, call in CALLS.values():
+            call(*(torch.empty([{"1": 1}.get(size, 4) for size in shape]) for shape in shapes))
+    assert seen.operators >= size_patterns._KEEP_SIZES
 
 
 def test_a_pattern_is_asked_for_once():

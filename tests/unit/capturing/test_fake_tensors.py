@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 import layerdag as ld
-from layerdag.capturing import step
+from layerdag.capturing import fake_tensors, step
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.traces.chakra.workload import encode_workload
 
@@ -58,6 +58,12 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "a list in place by its like": lambda x: [torch._foreach_mul_([x], [x.clone()]), x][1],
     "strides": lambda x: torch.empty_like(x.t()).exp(),
     "nothing": lambda x: x[:0].sum(),
+    "a negated view": lambda x: [torch._neg_view(x).detach(), torch._neg_view(x).t()],
+    "a conjugate": lambda x: torch.complex(x, x).conj().t(),
+    "into a tensor that is resized": lambda x: torch.add(x, x, out=torch.empty(0)),
+    "a gradient into a tensor that is resized": lambda x: torch.ops.aten.tanh_backward.grad_input(
+        x, x, grad_input=torch.empty(0)
+    ),
 }  # fmt: skip
 
 
@@ -70,7 +76,7 @@ def told(call: Callable[[Tensor], Any], mode: FakeTensorMode) -> list[Any]:
     memories = [part.untyped_storage()._cdata for part in (x, *parts)]
     return [
         (tuple(p.shape), p.stride(), p.storage_offset(), p.dtype, str(p.device),
-         p is x, memories.index(memory))
+         p.is_neg(), p.is_conj(), p is x, memories.index(memory))
         for p, memory in zip(parts, memories[1:], strict=True)
     ]  # fmt: skip
 
@@ -169,14 +175,41 @@ def test_new_tensors_are_those_of_pytorch(name, default):
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("shape", [(-1,), (2, -3)])
-def test_sizes_below_zero_are_refused(shape):
-    with RememberingFakeMode(), pytest.raises(RuntimeError, match="negative"):
-        torch.zeros(shape)
+UNMADE: dict[str, Callable[[], Any]] = {
+    "negative": lambda: torch.zeros(2, -3),
+    "overflow": lambda: torch.zeros(2**61),
+    "qint8": lambda: torch.zeros(2, dtype=torch.qint8),
+    "match": lambda: torch.empty_strided((2, 3), (1,)),
+}
+
+
+@pytest.mark.parametrize("reason", UNMADE)
+def test_tensors_that_pytorch_refuses_are_refused_alike(reason):
+    refusals = []
+    for mode in (FakeTensorMode(), RememberingFakeMode()):
+        with mode, pytest.raises((RuntimeError, NotImplementedError)) as refused:
+            UNMADE[reason]()
+        refusals.append(str(refused.value).splitlines()[0])
+    assert refusals[0] == refusals[1]
+
+
+def test_memories_are_bounded(monkeypatch):
+    monkeypatch.setattr(fake_tensors, "_MOST_ENTRIES", 5)
+    for memory in ("_memory", "_patterns"):
+        monkeypatch.setattr(fake_tensors, memory, {})
+    with RememberingFakeMode():
+        for number in range(20):
+            torch.empty(3) * (number + 0.5)
+    assert len(fake_tensors._memory) <= 5
+    assert len(fake_tensors._patterns) <= 5
 
 
 def test_numbers_are_counted_up_one_by_one():
     with RememberingFakeMode():
+        with pytest.raises(RuntimeError, match="at least one tensor"):
+            torch._foreach_add_([], torch.tensor(1.0))
+        with pytest.raises(RuntimeError, match="0 dim"):
+            torch._foreach_add_([torch.tensor(1.0)], torch.tensor([1.0]))
         steps = [torch.tensor(0.0), torch.tensor(5.0)]
         torch._foreach_add_(steps, torch.tensor(2.0), alpha=3)
         assert [step.item() for step in steps] == [6, 11]
