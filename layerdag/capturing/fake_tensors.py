@@ -279,13 +279,14 @@ class RememberingFakeMode(FakeTensorMode):
         for value in values:
             kind = type(value)
             if kind is FakeTensor:
+                dtype = value.dtype
                 if value.constant is not None or value.fake_mode is not self:
                     return False
-                if value.is_neg() or value.dtype.is_complex:  # or it may be a conjugate
+                if value.is_neg() or dtype.is_complex:  # or it may be a conjugate
                     return False
                 tensors.append(value)
                 key += (
-                    value.dtype, value.shape, value.stride(), value.storage_offset(),
+                    dtype, value.shape, value.stride(), value.storage_offset(),
                     value.layout, value.fake_device,
                 )  # fmt: skip
             elif kind in _PLAIN:
