@@ -4,8 +4,6 @@ Of a matrix product [n, k] x [k, m] PyTorch has to be asked once: the sizes of i
 those of its arguments, whichever these are. So it is of operators on each element, of sums over
 dimensions, and of permutations. A pattern tells which sizes are equal, which are 1, and in which
 order dimensions lie in memory, which decides the strides of results.
-
-Shapes of PyTorch's own symbolic sizes would do the same; to trace them takes longer than to ask.
 """
 
 from collections.abc import Sequence
@@ -49,7 +47,6 @@ _KEEP_SIZES = frozenset(
 )
 """Operators beside those on each element whose results have sizes of their arguments, or 1."""
 
-
 _LISTS = ("aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad")
 """Operators on each element of each tensor of a list, and norms of each."""
 
@@ -67,7 +64,7 @@ class Layout:
     """Sizes and the order in which they lie in memory, without numbers.
 
     Attributes:
-        sizes: Of each dimension 1, or 2 and more: which of the pattern's numbers it is.
+        sizes: Of each dimension 1, or 2 + i for the number i of the pattern.
         order: Dimensions from the outermost one in memory; those of stride 0 are left out.
         dense: Whether there are no gaps.
     """
@@ -85,7 +82,7 @@ class Layout:
         Args:
             shape: Of the tensor.
             stride: Of the tensor, elements.
-            numbers: Which number each size is; new ones are added.
+            numbers: 2 + i of the pattern's number i; sizes that are new are added.
         """
         if 0 in shape:
             return None
