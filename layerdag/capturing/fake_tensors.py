@@ -134,8 +134,8 @@ class _ResultPattern:
     """One result of calls of the same pattern: a ``_Result`` that begins where its memory does.
 
     Attributes:
-        argument: As there.
-        same: As there.
+        argument: As in ``_Result``.
+        same: As in ``_Result``.
         layout: Its sizes and their order in memory.
         dtype: Its dtype.
         device: What it pretends to lie on.
@@ -198,8 +198,8 @@ class RememberingFakeMode(FakeTensorMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run one operator on fake tensors."""
-        own = _OWN.get(func)
-        made = NotImplemented if own is None else own(self, func, args, kwargs or {})
+        answer = _ANSWERS.get(func)
+        made = NotImplemented if answer is None else answer(self, func, args, kwargs or {})
         if made is not NotImplemented:
             return made
         if not _on_lists(func) or not args[0] or any(kind is not FakeTensor for kind in types):
@@ -434,7 +434,7 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-_OWN: Mapping[Any, Callable[..., Any]] = MappingProxyType(
+_ANSWERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {DEVICE_OF: _device, _NUMBER_OF: _number, _COUNT_UP: _count_up, _LIFTED: _lift}
     | dict.fromkeys(_MARKS, _mark)
     | dict.fromkeys(_ON_GPUS_ALONE, _as_on_gpus)
