@@ -28,6 +28,8 @@ from layerdag.cli.main import limit_openmp_spin
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.loading import load_dataset
 from layerdag.models.base import DAGModel, ModelSpec, SampleRequest, SampleResult
+from layerdag.models.fast.device_sampler import PARENTS_PER_ROUND, DeviceSampler
+from layerdag.models.fast.model import FastLayerDAG
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (
@@ -236,6 +238,19 @@ def of_so_many_nodes(request: SampleRequest, nodes: int) -> SampleRequest:
     return replace(request, max_nodes=nodes, max_layers=nodes, min_layers=nodes + 1)
 
 
+def round_counts(model: FastLayerDAG, request: SampleRequest, rounds: int = 12) -> dict[str, float]:
+    """Return operators and waits of a round of the sampler for GPUs, counted on a processor.
+
+    On a GPU a round is recorded and is then one launch; the host looks at the rows between.
+    """
+    with torch.inference_mode():
+        sampler = DeviceSampler(model.sampler_modules, request)
+        with counted() as counts:
+            for _ in range(rounds):
+                sampler.steps.round(PARENTS_PER_ROUND)
+    return counts.per(rounds)
+
+
 def sampling_counts(
     model: DAGModel, request: SampleRequest, nodes: tuple[int, int] = (8, 24)
 ) -> dict[str, float]:
@@ -264,9 +279,11 @@ def main() -> int:
     spec = spec_for(data, "fast", {})
     checkpoint = load_checkpoint(pretrained_checkpoint("pretrained"))
     request = request_of(checkpoint, GenerationSettings(num=options.num))
+    assert isinstance(checkpoint.model, FastLayerDAG)
     found = {
         "training_step": training_counts(spec, data.batch("train"), TrainSettings()),
         "sampling_position": sampling_counts(checkpoint.model, request),
+        "sampling_round_on_a_gpu": round_counts(checkpoint.model, request),
     }
     json.dump(found, sys.stdout, indent=1)
     print()

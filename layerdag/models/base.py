@@ -304,6 +304,11 @@ class DAGModel(nn.Module, ABC):
         """Graphs drawn for each one kept where nothing else is asked for."""
         return 1
 
+    @property
+    def default_batch_size(self) -> int | None:
+        """Graphs drawn side by side where nothing else is asked for; None is whatever suits."""
+        return None
+
     def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse options of sampling that this model cannot honor.
 

@@ -15,7 +15,7 @@ and slot, for models that make the same decisions about every node.
 Draws without replacement from groups of candidates, all groups at once.
 
 Shape letters: A node attributes, B graphs, E edges, G groups of rows, K codes, N nodes, O options,
-R rows, U uniforms, n nodes of one graph.
+R rows, U uniforms, X selected graphs, n nodes of one graph.
 """
 
 from collections.abc import Sequence
@@ -108,6 +108,14 @@ def sample_from_logits(
     return sample_categorical(torch.softmax(logits_K.double(), dim=-1), uniform)
 
 
+def sample_if_possible(
+    logits_K: Float[Tensor, "*shape K"], uniform: Float[Tensor, "*drawn"]
+) -> Int[Tensor, "*drawn"]:
+    """Sample codes as ``sample_from_logits``; 0 where no code is possible."""
+    weight_K = torch.softmax(logits_K.double(), dim=-1).nan_to_num(0.0)
+    return sample_categorical(weight_K, uniform)
+
+
 def guided(
     conditional: Float[Tensor, "*shape"], unconditional: Float[Tensor, "*shape"], weight: float
 ) -> Float[Tensor, "*shape"]:
@@ -170,6 +178,28 @@ def slot_uniforms(
     slot_U = np.arange(slots.start, slots.stop, dtype=np.int64)
     word_BU = scrambled(word_B1 ^ scrambled((slot_U + 1) * GOLDEN_GAMMA))
     return torch.from_numpy(shifted_right(word_BU, 11).astype(np.float64) * _UNIT)
+
+
+def position_words(
+    seed_X: Int[Tensor, "*shape"], position_X: Int[Tensor, "*shape"]
+) -> Int[Tensor, "*shape"]:
+    """Return hashes of seed and position, the first step of ``slot_uniforms`` on any device.
+
+    Args:
+        seed_X: Seeds; those of 2^63 and more less 2^64.
+        position_X: Position of each node in its graph.
+    """
+    return scrambled(seed_X + (position_X + 1) * GOLDEN_GAMMA)
+
+
+def slot_words(slot_U: Int[Tensor, " U"]) -> Int[Tensor, " U"]:
+    """Return hashes of slots, the second step."""
+    return scrambled((slot_U + 1) * GOLDEN_GAMMA)
+
+
+def unit_interval(word: Int[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
+    """Return the uniforms of hashes of positions xor those of slots, the last step."""
+    return shifted_right(scrambled(word), 11).double() * _UNIT
 
 
 _FIRST = float("inf")

@@ -74,7 +74,8 @@ class GenerationSettings:
             nearer than a tenth is drawn again. None asks for nothing.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, of
-            programs 128, and of samples in parts as many as fit into about a gigabyte.
+            programs 128, on a GPU 1,024 of other graphs, and of samples in parts as many as fit
+            into about a gigabyte.
         processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
             here; ``layerdag sample`` takes as many as there are processors. A script that asks for
             several must do so under ``if __name__ == "__main__":``.
@@ -183,8 +184,16 @@ class GenerationSettings:
             deep = DEPTH in (self.conditions if asked is None else asked)
             if program and (deep or self.targets is not None):
                 redraws = PROGRAM_REDRAWS if self.targets is None else TARGET_REDRAWS
+        batch_size = self.batch_size
+        if batch_size is None and self.prefix is None and not program:
+            batch_size = model.default_batch_size
         return replace(
-            self, best_of=best_of, redraws=redraws, guidance=guidance, temperature=temperature
+            self,
+            best_of=best_of,
+            redraws=redraws,
+            guidance=guidance,
+            temperature=temperature,
+            batch_size=batch_size,
         )
 
 

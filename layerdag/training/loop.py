@@ -22,6 +22,7 @@ from torch import Tensor
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models.base import DAGModel, build_model
+from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.runtime.native import keep_compiled_products, set_openmp_passive
 from layerdag.runtime.reading import available_memory
 from layerdag.runtime.rng import derive_seed
@@ -53,7 +54,7 @@ from layerdag.training.optimizer import (
     parameter_groups,
 )
 from layerdag.training.parts import parts_of, threads_for
-from layerdag.training.recorded_steps import Recorder, record_cuda_graph
+from layerdag.training.recorded_steps import Recorder
 from layerdag.training.run import (
     Callback,
     CallbackResult,

@@ -9,7 +9,6 @@ it has met, and with every growth its step is recorded anew.
 """
 
 import math
-import threading
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -19,13 +18,12 @@ from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch, tensors_of, with_each
 from layerdag.models.base import BatchPadding, BatchSizes
+from layerdag.models.cuda_graphs import DEVICE_CALLS
 
 ROOM = 1.1
 """How much larger than what they have met the sizes of a class become when they grow."""
 
 _ALIGNMENT = 64
-# A call of CUDA by another thread, such as for pinned memory, spoils a recording.
-_DEVICE_CALLS = threading.Lock()
 
 T = TypeVar("T")
 
@@ -95,7 +93,7 @@ def pack(padding: BatchPadding, derived: DAGBatch, to: SizeClass, *, pinned: boo
     batch = padding.padded(derived, to.sizes)
     form = batch.to("meta")
     _, total = _places(_tensors(form))
-    with _DEVICE_CALLS:
+    with DEVICE_CALLS:
         data = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
     packed = PackedBatch(form, to, data, padding.counts(derived))
     for view, tensor in zip(_tensors(packed.batch_in(data)), _tensors(batch), strict=True):
@@ -204,20 +202,3 @@ class _Recording(Generic[T]):
     memory: Tensor
     result: T
     again: Callable[[], None]
-
-
-def record_cuda_graph(
-    work: Callable[[], T], generator: torch.Generator
-) -> tuple[T, Callable[[], None]]:
-    """Record work on a GPU as a CUDA graph."""
-    # Libraries set themselves up in a first run, which must not be recorded.
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(generator)
-    with _DEVICE_CALLS, torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        result = work()
-    return result, graph.replay

@@ -51,6 +51,7 @@ MEANINGS = {
     "d": "width of a head or key",
     "e": "edges of one graph",
     "n": "nodes of one graph",
+    "p": "parents of a node",
     "q": "selected decisions",
     "v": "visible keys",
     "w": "window",
@@ -59,7 +60,7 @@ MEANINGS = {
 # A DAG and its constructor take what users give, and ``DAG.check`` refuses it in a sentence.
 _CHECKED_BY_HAND = ("dag/dag.py: build", "dag/dag.py: DAG")
 _PLACES = ("models", "dag", "graph", "surrogates")
-_SUFFIX = re.compile(r"\b[a-z_][a-z0-9_]*_([A-Zbdenqvwz0-9]{0,4}[A-Z][A-Zbdenqvwz0-9]{0,4})\b")
+_SUFFIX = re.compile(r"\b[a-z_][a-z0-9_]*_([A-Zbdenpqvwz0-9]{0,4}[A-Z][A-Zbdenpqvwz0-9]{0,4})\b")
 _ENTRY = re.compile(r"^(\w) ([a-z ]+?)(?: \([^)]*\))?$")
 _LEGEND = re.compile(r"Shape letters: (.*?)\.(?:\n|$)", re.DOTALL)
 
@@ -235,7 +236,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def _letters(name: str) -> set[str]:
-    if re.fullmatch(r"x_[bdenqvwz]", name):
+    if re.fullmatch(r"x_[bdenpqvwz]", name):
         return {name[-1]}
     found = _SUFFIX.fullmatch(name)
     return {letter for letter in found.group(1) if letter.isalpha()} if found else set()

@@ -83,9 +83,20 @@ def small_model(
     return model.eval()
 
 
+_COMPILED = "layerdag.models.fast.compiled_sampler.CompiledSampler"
+_ON_DEVICE = "layerdag.models.fast.device_sampler.DeviceSampler"
+
+
 def sampling_in_torch(patch: Callable[..., object]) -> None:
     """Let models sample by the decisions of torch, which tests can watch."""
-    patch("layerdag.models.fast.model.supports", lambda modules, request: False)
+    patch(f"{_COMPILED}.supports", lambda modules, request: False)
+
+
+def sampling_as_on_a_gpu(patch: Callable[..., object], rows: int = 4) -> None:
+    """Let models sample with ``DeviceSampler``, so many graphs side by side."""
+    sampling_in_torch(patch)
+    patch(f"{_ON_DEVICE}.supports", lambda modules, request: True)
+    patch(f"{_ON_DEVICE}._rows_in_memory", lambda sampler: rows)
 
 
 def request(count: int, **changes: object) -> SampleRequest:

@@ -14,10 +14,11 @@ import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.dag.dag import DAGBatch
 from layerdag.models.base import DAGModel, LossTerm, build_model
+from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.training.batches import ProcessGroup, local_device, take_graphs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint, pretrained_checkpoint
 from layerdag.training.optimizer import Optimizer, matrix_precision, parameter_groups
-from layerdag.training.recorded_steps import RecordedSteps, SizeClasses, pack, record_cuda_graph
+from layerdag.training.recorded_steps import RecordedSteps, SizeClasses, pack
 from layerdag.training.run import TrainSettings
 from layerdag.training.weight_transfer import spec_for
 

@@ -291,7 +291,7 @@ def _padded(
     return padded_QO.index_put((pairs.decision_P, column_P), score_P)
 
 
-_CANDIDATE_STEP = 0xD1B54A32D192ED03
+CANDIDATE_STEP = 0xD1B54A32D192ED03 - 2**64
 """Between the seeds of two candidates; odd, and no multiple of the steps between positions."""
 
 
@@ -410,7 +410,7 @@ class CandidateSampler:
 
     def _seeds(self, count: int) -> UInt64[np.ndarray, " P"]:
         """Return the seed of each candidate; the first of a graph has the seed of the graph."""
-        step_O = np.arange(count, dtype=np.uint64) * np.uint64(_CANDIDATE_STEP)
+        step_O = (np.arange(count) * CANDIDATE_STEP).view(np.uint64)
         return (self.seed_B[:, None] + step_O).reshape(-1)
 
     def _uniforms(self, seed_P: UInt64[np.ndarray, " P"], slots: range) -> Float[Tensor, "P U"]:

@@ -28,18 +28,6 @@ from layerdag.models.fast.sampling_kernels import LAYER, LEFT, RowMemory
 from layerdag.models.fast.tokens import FRACTIONS, OCTAVES
 
 
-def supports(modules: SamplerModules, request: SampleRequest) -> bool:
-    """Return whether ``CompiledSampler`` can sample what is asked for."""
-    weight = modules.tokens.embedding.weight
-    return (
-        weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and request.guidance == 1.0
-        and request.prefix is None
-        and type(modules.encoder) is WindowEncoder  # a subclass may encode otherwise
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class LinearMap:
     """Linear maps side by side, made ready for products with few rows.
@@ -119,7 +107,7 @@ class EncoderLayer:
 
 @final
 class CompiledSampler(Sampler):
-    """Draws nodes by kernels in C; see ``supports``."""
+    """Draws nodes by kernels in C."""
 
     def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
         super().__init__(modules, request)
@@ -159,6 +147,18 @@ class CompiledSampler(Sampler):
         self._x_BA = modules.tokens.start_A.expand(self.rows, -1).contiguous()
         nothing = torch.zeros(0, dtype=torch.int64)
         self._newest = EdgesToParents(nothing, nothing, nothing)
+
+    @staticmethod
+    def supports(modules: SamplerModules, request: SampleRequest) -> bool:
+        """Return whether it can sample what is asked for."""
+        weight = modules.tokens.embedding.weight
+        return (
+            weight.device.type == "cpu"
+            and weight.dtype == torch.float32
+            and request.guidance == 1.0
+            and request.prefix is None
+            and type(modules.encoder) is WindowEncoder  # a subclass may encode otherwise
+        )
 
     def _call(self, kernel: str, *arguments: Any) -> int:
         return self._memory.call(kernel, self.sample_B, *arguments)

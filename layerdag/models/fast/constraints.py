@@ -425,7 +425,9 @@ class KindAutomaton(nn.Module):
         self.register_buffer("key_P", table_P2[:, 0].contiguous(), persistent=False)
         self.register_buffer("target_P", table_P2[:, 1].contiguous(), persistent=False)
 
-    def read(self, state_X: Int[Tensor, " X"], kind_X: Int[Tensor, " X"]) -> Int[Tensor, " X"]:
+    def read(
+        self, state_X: Int[Tensor, "*shape"], kind_X: Int[Tensor, "*shape"]
+    ) -> Int[Tensor, "*shape"]:
         """Return the state after one more neighbor of the kind ``kind_X``."""
         key_X = state_X * self.kinds + kind_X
         row_X = torch.searchsorted(self.key_P, key_X)

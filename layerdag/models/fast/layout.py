@@ -16,12 +16,13 @@ older block, and every earlier node can still be reached.
 
 A pending child of a node is a *stub* (half-edge), as in the configuration model of random graphs.
 
-Shape letters: B graphs, E edges, L layers, N nodes, P pairs, Q decisions, T tokens, Z attention
-blocks, b tokens of a block, w window, z pooled blocks.
+Shape letters: B graphs, E edges, K codes, L layers, N nodes, P pairs, Q decisions, T tokens, Z
+attention blocks, b tokens of a block, w window, z pooled blocks.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Int
@@ -324,8 +325,13 @@ def split_ranges(
 
 def log_code(count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return 0, 1, 2, 3, 4, 5-6, 7-9, 10-16, 17-32 and beyond as ``GAP_CODES`` codes."""
-    borders = torch.tensor([1, 2, 3, 4, 5, 7, 10, 17, 33], device=count.device)
-    return torch.searchsorted(borders, count.contiguous(), right=True)
+    return torch.searchsorted(_log_borders(count.device), count.contiguous(), right=True)
+
+
+@lru_cache(maxsize=8)  # a copy from the host may be no part of a recording
+def _log_borders(device: torch.device) -> Int[Tensor, " K"]:
+    with torch.inference_mode(mode=False):
+        return torch.tensor([1, 2, 3, 4, 5, 7, 10, 17, 33], device=device)
 
 
 def stub_code(

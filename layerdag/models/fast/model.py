@@ -26,7 +26,7 @@ from layerdag.models.base import (
     require_request,
 )
 from layerdag.models.config import HEAD_WIDTH, FastConfig
-from layerdag.models.fast.compiled_sampler import CompiledSampler, supports
+from layerdag.models.fast.compiled_sampler import CompiledSampler
 from layerdag.models.fast.constraints import (
     AllowedCodes,
     DegreeConstraints,
@@ -39,6 +39,7 @@ from layerdag.models.fast.decisions import (
     layer_size_loss,
     node_and_edge_losses,
 )
+from layerdag.models.fast.device_sampler import DeviceSampler
 from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder, build_encoder
 from layerdag.models.fast.padding import FastPadding
 from layerdag.models.fast.sampler import SamplerModules
@@ -247,6 +248,11 @@ class FastLayerDAG(DAGModel):
             return 4
         return 1 if self.posterior is None else 8
 
+    @property
+    def default_batch_size(self) -> int | None:
+        """1,024 on a GPU, where a batch takes about as long as its longest graph."""
+        return 1024 if self.constraints.source_K.device.type == "cuda" else None
+
     def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse denoising steps, which this model has none of, and no draw at all."""
         if not 0 < temperature < math.inf:
@@ -332,9 +338,10 @@ class FastLayerDAG(DAGModel):
         with torch.inference_mode():
             return self.posterior.means(batch)
 
-    def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
-        """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
-        modules = SamplerModules(
+    @property
+    def sampler_modules(self) -> SamplerModules:
+        """What samplers need of it."""
+        return SamplerModules(
             self.tokens,
             self.conditions,
             self.remaining,
@@ -347,9 +354,14 @@ class FastLayerDAG(DAGModel):
             self.type_sets,
             self.block,
         )
+
+    def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
+        """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
+        modules = self.sampler_modules
         with torch.inference_mode():
             once = replace(request, best_of=particles)
-            sampler = CompiledSampler if supports(modules, once) else TensorSampler
+            samplers = (CompiledSampler, DeviceSampler, TensorSampler)
+            sampler = next(each for each in samplers if each.supports(modules, once))
             return sampler(modules, once).run()
 
 

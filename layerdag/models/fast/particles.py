@@ -30,7 +30,7 @@ from layerdag.models.fast.encoder import PositionBuffer
 from layerdag.models.fast.sampler_state import RandomSlot
 from layerdag.runtime.rng import scrambled
 
-_OWN = 0x9E3779B97F4A7C15 - 2**64
+OWN_COLOR = 0x9E3779B97F4A7C15 - 2**64
 """Odd factor that tells a node's own color from those of its parents."""
 
 
@@ -85,7 +85,7 @@ class Ancestries:
         color_P = scrambled(candidates.kind_P + 1)
         colors = [color_P]
         for parents in (self.radius_0, self.radius_1):
-            color_P = color_P * _OWN
+            color_P = color_P * OWN_COLOR
             for edges in candidates.edges:
                 graph_X = candidates.graph_P[edges.candidate_X]
                 parent_X = scrambled(parents.at(graph_X, edges.parent_X))
@@ -177,23 +177,28 @@ class ParticleWeights:
         self.log_weight_B = self.log_weight_B[row_R]
 
 
-def surviving_particles(weight_O: Float[np.ndarray, " O"], uniform: float) -> Int[np.ndarray, " O"]:
-    """Return which particle each of P places goes on with: itself, or one of larger weight.
+def surviving_particles(
+    weight_GO: Float[np.ndarray, "G O"], uniform_G: Float[np.ndarray, " G"]
+) -> Int[np.ndarray, "G O"]:
+    """Return which of its particles each place of a graph goes on with: itself, or a heavier one.
 
-    Systematic resampling: the number of copies of a particle differs from P times its share of the
+    Systematic resampling: the number of copies of a particle differs from O times its share of the
     weight by less than 1, and is that in expectation. A particle with a copy stays in its place.
 
     Args:
-        weight_O: Non-negative, not all 0.
-        uniform: In [0, 1).
+        weight_GO: Non-negative; those of a graph are not all 0.
+        uniform_G: In [0, 1).
     """
-    count = weight_O.shape[0]
-    reach_O = np.cumsum(weight_O) / weight_O.sum() * count
-    reach_O[-1] = count
-    copies_O = np.diff(np.floor(reach_O + uniform), prepend=np.floor(uniform)).astype(np.int64)
-    source_O = np.arange(count)
-    source_O[copies_O == 0] = np.repeat(np.arange(count), np.maximum(copies_O - 1, 0))
-    return source_O
+    count, uniform_G1 = weight_GO.shape[1], uniform_G[:, None]
+    reach_GO = np.cumsum(weight_GO, axis=1) / weight_GO.sum(axis=1, keepdims=True) * count
+    reach_GO[:, -1] = count
+    copies_GO = np.diff(np.floor(reach_GO + uniform_G1), axis=1, prepend=np.floor(uniform_G1))
+    # The first place without a copy goes on with the first copy that is one too many, and so on.
+    spare_GO = np.cumsum(np.maximum(copies_GO - 1, 0), axis=1)
+    lacking_GO = copies_GO == 0
+    number_GO = np.cumsum(lacking_GO, axis=1) - 1
+    source_GO = (spare_GO[:, None, :] <= number_GO[:, :, None]).sum(axis=2)
+    return np.where(lacking_GO, source_GO, np.arange(count))
 
 
 def resampled_rows(
@@ -201,7 +206,7 @@ def resampled_rows(
     log_weight_B: Float[np.ndarray, " B"],
     particles: int,
     first_seed_G: np.ndarray,
-    position: int,
+    position_B: Int[np.ndarray, " B"],
 ) -> Int[np.ndarray, " B"]:
     """Return the row that each row goes on with.
 
@@ -210,19 +215,25 @@ def resampled_rows(
         log_weight_B: Of each row, nats.
         particles: Per graph.
         first_seed_G: Seed of the first particle of each graph.
-        position: Of the newest node.
+        position_B: Of each row's newest node, the same for all particles of a graph.
     """
     source_B = np.arange(sample_B.shape[0])
-    graph_B = sample_B // particles
-    slot = int(RandomSlot.RESAMPLING)
-    for graph in np.unique(graph_B):
-        row_O = np.flatnonzero(graph_B == graph)
-        most = log_weight_B[row_O].max()
-        if most == log_weight_B[row_O].min():
-            continue
-        weight_O = np.exp(log_weight_B[row_O] - most)
-        uniform = slot_uniforms(
-            first_seed_G[graph : graph + 1], np.array([position]), range(slot, slot + 1)
+    order_B = np.argsort(sample_B // particles, kind="stable")
+    graph_G, start_G, count_G = np.unique(
+        sample_B[order_B] // particles, return_index=True, return_counts=True
+    )
+    for count in np.unique(count_G):  # of a graph, particles may have ended
+        of_count = count_G == count
+        row_GO = order_B[start_G[of_count, None] + np.arange(count)]
+        log_weight_GO = log_weight_B[row_GO]
+        most_G = log_weight_GO.max(axis=1)
+        unequal_G = most_G > log_weight_GO.min(axis=1)
+        row_GO, graph_g = row_GO[unequal_G], graph_G[of_count][unequal_G]
+        weight_GO = np.exp(log_weight_GO[unequal_G] - most_G[unequal_G, None])
+        slot = int(RandomSlot.RESAMPLING)
+        uniform_G1 = slot_uniforms(
+            first_seed_G[graph_g], position_B[row_GO[:, 0]], range(slot, slot + 1)
         )
-        source_B[row_O] = row_O[surviving_particles(weight_O, float(uniform))]
+        source_GO = surviving_particles(weight_GO, uniform_G1.numpy()[:, 0])
+        source_B[row_GO] = np.take_along_axis(row_GO, source_GO, axis=1)
     return source_B

@@ -89,6 +89,19 @@ class NextLayers:
     size_B: Int[np.ndarray, " B"]
 
 
+def condition_vectors(
+    encoder: ConditionEncoder, request: SampleRequest, guidance: Guidance, device: torch.device
+) -> ConditionVectors:
+    """Return the condition vectors of each sample, under guidance then those without conditions."""
+    conditions = Conditions(
+        request.numeric_BC.to(device), request.category_BM.to(device), request.sizes_B2.to(device)
+    )
+    if guidance.has_pairs:
+        conditions = conditions.followed_by(conditions.unknown())
+    vectors: ConditionVectors = encoder(conditions)
+    return vectors
+
+
 class Sampler(ABC):
     """Sampler of the graphs of one request.
 
@@ -109,7 +122,7 @@ class Sampler(ABC):
         seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
         self.seed_B = np.array(seeds, dtype=np.uint64)
         self.sample_B = np.arange(self.rows)
-        self.vectors = self._conditions()
+        self.vectors = condition_vectors(modules.conditions, request, self.guidance, self.device)
         self.encoded_RD = self.vectors.after_BJD[:, 0]
         self.masks = CodeMasks.from_allowed(modules.allowed, request.possible, self.rows)
         self.output = OutputBuffer(self.seed_B, self.device)
@@ -167,19 +180,6 @@ class Sampler(ABC):
     def _reset_log_weights(self, row_X: Int[np.ndarray, " X"]) -> None:
         """Set the log weights of the rows ``row_X`` to 0."""
 
-    def _conditions(self) -> ConditionVectors:
-        """Return the condition vectors of each encoder row."""
-        request, device = self.request, self.device
-        conditions = Conditions(
-            request.numeric_BC.to(device),
-            request.category_BM.to(device),
-            request.sizes_B2.to(device),
-        )
-        if self.guidance.has_pairs:
-            conditions = conditions.followed_by(conditions.unknown())
-        vectors: ConditionVectors = self.modules.conditions(conditions)
-        return vectors
-
     def _must_resample(self, position: int) -> bool:
         """Return whether particles are to be replaced before the next node."""
         if self.request.best_of == 1:
@@ -197,7 +197,7 @@ class Sampler(ABC):
             np.where(self.valid_B, log_weight_B, -np.inf)[row_X],
             particles,
             self.seed_B[:-1:particles],
-            position,
+            np.full(row_X.shape[0], position),
         )
         self._reset_log_weights(row_X)
         source_B = np.arange(self.rows)

@@ -100,7 +100,7 @@ class Guidance:
     def merge(self, logits_RK: Float[Tensor, "R K"]) -> Float[Tensor, "X K"]:
         """Merge the logits of both rows of each pair, and divide by the temperature."""
         if not self.has_pairs:
-            return logits_RK / self.temperature
+            return logits_RK if self.temperature == 1 else logits_RK / self.temperature
         conditional, unconditional = torch.log_softmax(logits_RK, dim=1).chunk(2)
         return guided(conditional, unconditional, self.weight) / self.temperature
 

@@ -93,6 +93,11 @@ class TensorSampler(Sampler):
         self.newest = joined_edges((), self.device)
         self.given = None if request.prefix is None else GivenNodes(request.prefix, self.device)
 
+    @staticmethod
+    def supports(modules: SamplerModules, request: SampleRequest) -> bool:
+        """Return that it can sample whatever is asked for."""
+        return True
+
     def run(self) -> SampleResult:
         """Sample every graph to its end and return them in the order of the request."""
         result = super().run()

@@ -255,22 +255,23 @@ weights = st.lists(st.floats(0.001, 1.0), min_size=1, max_size=8).map(np.array)
 
 @given(weights, st.floats(0, 0.999))
 def test_a_particle_has_its_share_of_copies_to_less_than_one(weight_P, uniform):
-    source_P = surviving_particles(weight_P, uniform)
+    (source_P,) = surviving_particles(weight_P[None], np.array([uniform]))
     copies_P = np.bincount(source_P, minlength=weight_P.size)
     assert (np.abs(copies_P - weight_P.size * weight_P / weight_P.sum()) < 1 + 1e-9).all()
 
 
 @given(weights, st.floats(0, 0.999))
 def test_a_particle_with_a_copy_stays_in_its_place(weight_P, uniform):
-    source_P = surviving_particles(weight_P, uniform)
+    (source_P,) = surviving_particles(weight_P[None], np.array([uniform]))
     alive = np.unique(source_P)
     assert (source_P[alive] == alive).all()
 
 
 def test_copies_are_the_share_of_the_weight_in_expectation():
     weight_P = np.array([0.1, 0.2, 0.4, 0.3])
-    uniforms = (np.arange(1000) + 0.5) / 1000
-    copies = sum(np.bincount(surviving_particles(weight_P, u), minlength=4) for u in uniforms)
+    uniform_G = (np.arange(1000) + 0.5) / 1000
+    source_GP = surviving_particles(np.tile(weight_P, (1000, 1)), uniform_G)
+    copies = np.bincount(source_GP.flatten(), minlength=4)
     assert copies / 1000 == pytest.approx(4 * weight_P, abs=0.005)
 
 
@@ -278,9 +279,10 @@ def test_rows_go_on_with_rows_of_their_own_graph_whatever_the_batch():
     seeds = np.array([5, 6, 7], dtype=np.uint64)
     sample_B = np.array([0, 1, 2, 4, 5, 6, 7, 8])  # sample 3 has ended
     log_weight_B = np.array([0, -3, 0, 0, -3, -3, 0, 0.0])
-    source_B = resampled_rows(sample_B, log_weight_B, 3, seeds, position=8)
+    at = np.full(8, 8)
+    source_B = resampled_rows(sample_B, log_weight_B, 3, seeds, at)
     assert (sample_B[source_B] // 3 == sample_B // 3).all()
-    alone = resampled_rows(sample_B[3:5] - 3, log_weight_B[3:5], 3, seeds[1:], position=8)
+    alone = resampled_rows(sample_B[3:5] - 3, log_weight_B[3:5], 3, seeds[1:], at[:2])
     assert (alone + 3 == source_B[3:5]).all()
     assert source_B[4] == 3  # e^-3 of the weight is no whole copy unless the uniform is large
 

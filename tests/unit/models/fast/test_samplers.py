@@ -1,12 +1,20 @@
-"""The sampler in C draws what the one in torch draws."""
+"""The samplers in C, in torch and for a GPU draw the same graphs."""
 
 from dataclasses import replace
 from operator import eq
+from typing import Any
 
 import pytest
 import torch
 from operator_counts import request_of
-from small_models import SIZES, request, sampling_in_torch, small_dags, small_model
+from small_models import (
+    SIZES,
+    request,
+    sampling_as_on_a_gpu,
+    sampling_in_torch,
+    small_dags,
+    small_model,
+)
 
 from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import allowed_codes, edge_type_sets, neighbor_kinds
@@ -15,9 +23,11 @@ from layerdag.models.config import ConditioningConfig, HeadsConfig
 from layerdag.models.fast import sampling_kernels
 from layerdag.models.fast.compiled_sampler import CompiledSampler
 from layerdag.models.fast.constraints import AllowedCodes, EdgeTypeSets, NeighborKinds
+from layerdag.models.fast.device_sampler import DeviceSampler
 from layerdag.models.fast.encoder import ignore, read
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.sampler_state import OutputBuffer
+from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import SAMPLED, checkpoint_path, load_checkpoint
 
@@ -38,26 +48,33 @@ def content(result: SampleResult) -> list[tuple[object, ...]]:
     return list(zip(graphs, result.truncated, strict=True))
 
 
-def both_ways(
+def all_ways(
     model: FastLayerDAG, count: int, patch: pytest.MonkeyPatch, **changes: object
-) -> tuple[SampleResult, SampleResult]:
-    """Return what the sampler in C and the one in torch draw; the first one must be in C."""
-    runs = []
-    run = CompiledSampler.run
+) -> SampleResult:
+    """Return what the sampler in C draws, which must be what the others draw.
 
-    def watched(sampler: CompiledSampler) -> SampleResult:
-        runs.append(sampler)
-        return run(sampler)
+    The one for a GPU has room for fewer graphs than are asked for, unless a check is.
+    """
+    results, runs = [], []
+
+    def watched(sampler: Any) -> SampleResult:
+        runs.append(type(sampler))
+        return plain[type(sampler)](sampler)
 
     with patch.context() as inside:
-        inside.setattr(CompiledSampler, "run", watched)
-        compiled = model.sample(request(count, **changes))
-        assert runs
-        runs.clear()
+        plain = {each: each.run for each in (CompiledSampler, TensorSampler, DeviceSampler)}
+        for each in plain:
+            inside.setattr(each, "run", watched)
+        results.append(model.sample(request(count, **changes)))
         sampling_in_torch(inside.setattr)
-        in_torch = model.sample(request(count, **changes))
-        assert not runs
-    return compiled, in_torch
+        results.append(model.sample(request(count, **changes)))
+        sampling_as_on_a_gpu(inside.setattr, rows=6)
+        results.append(model.sample(request(count, **changes)))
+    assert runs == list(plain)
+    compiled, in_torch, as_on_a_gpu = map(content, results)
+    assert compiled == in_torch
+    assert compiled == as_on_a_gpu
+    return results[0]
 
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -74,15 +91,14 @@ VARIANTS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("best_of", [1, 3])
-def test_both_samplers_draw_the_same_graphs(variant, best_of, monkeypatch):
+def test_the_samplers_draw_the_same_graphs(variant, best_of, monkeypatch):
     model = small_model(DAGS, **VARIANTS[variant])
     sizes = {"nodes_B": torch.full((4,), 20.0), "layers_B": torch.tensor([torch.nan] * 4)}
-    compiled, in_torch = both_ways(with_lists(model), 4, monkeypatch, best_of=best_of, **sizes)
-    assert content(compiled) == content(in_torch)
-    assert max(dag.num_nodes for dag in compiled.dags) > 8
+    drawn = all_ways(with_lists(model), 4, monkeypatch, best_of=best_of, **sizes)
+    assert max(dag.num_nodes for dag in drawn.dags) > 8
 
 
-def test_both_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
+def test_they_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
     model = with_lists(small_model(DAGS))
     statistics = replace(
         model.statistics,
@@ -99,18 +115,16 @@ def test_both_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
         torch.rand((4, 12), generator=generator) < 0.8,
     )
     asked = {"best_of": 2, "possible": possible, "temperature": 0.7, "min_layers": 5}
-    compiled, in_torch = both_ways(model, 4, monkeypatch, **asked)
-    assert content(compiled) == content(in_torch)
+    all_ways(model, 4, monkeypatch, **asked)
 
 
 @pytest.mark.parametrize(("attention", "messages"), [("none", "mean"), ("window", "none")])
-def test_both_leave_out_what_the_encoder_does_not_read(attention, messages, monkeypatch):
+def test_they_leave_out_what_the_encoder_does_not_read(attention, messages, monkeypatch):
     model = small_model(DAGS)
     for block in model.encoder.encoder_blocks:
         block.attention = read if attention == "window" else ignore
         block.messages = read if messages == "mean" else ignore
-    compiled, in_torch = both_ways(model, 4, monkeypatch)
-    assert content(compiled) == content(in_torch)
+    all_ways(model, 4, monkeypatch)
 
 
 class OddKinds(PartialCheck):
@@ -131,13 +145,12 @@ class OddKinds(PartialCheck):
         self.kind_B, self.before_B = self.kind_B[row_R], self.before_B[row_R]
 
 
-def test_both_replace_particles_that_fail_a_check(monkeypatch):
+def test_they_replace_particles_that_fail_a_check(monkeypatch):
     model = with_lists(small_model(DAGS))
     branched = []
     branch = OutputBuffer.branch
     monkeypatch.setattr(OutputBuffer, "branch", lambda *a: (branched.append(1), branch(*a))[1])
-    compiled, in_torch = both_ways(model, 5, monkeypatch, best_of=4, check=OddKinds())
-    assert content(compiled) == content(in_torch)
+    all_ways(model, 5, monkeypatch, best_of=4, check=OddKinds())
     assert branched
 
 

@@ -1,0 +1,432 @@
+"""What the sampler for a GPU remembers of graphs, of their tokens and of candidates.
+
+All tensors have their shapes before the first node is drawn, so that the work of every round
+touches the same addresses and can be recorded once and repeated. Where a row has nothing to write,
+it writes to a last column that nobody reads.
+
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, K codes,
+L layers, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, Z attention blocks,
+d width of a head or key, p parents of a node, v visible keys.
+Pairs are candidates of graphs, decisions those of rows of the encoder, whose blocks are the layers.
+"""
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+
+from layerdag.models.base import SampleRequest
+from layerdag.models.fast.layout import NEVER
+from layerdag.models.fast.sampler import SamplerModules
+from layerdag.models.fast.sampler_state import CodeMasks, Guidance
+from layerdag.models.fast.tokens import ConditionVectors
+
+Rows = TypeVar("Rows", "GraphRows", "EncoderRows", "CandidateRows")
+
+
+class Phase(IntEnum):
+    """What a row does next."""
+
+    IDLE = 0
+    """Nothing: its graph is finished, or it has none."""
+
+    READY = 1
+    """Starts its next node."""
+
+    OPEN = 2
+    """Draws parents of the candidates for its newest node."""
+
+
+class Feature(IntEnum):
+    """Columns of the structural features, those of ``StructuralFeatures``."""
+
+    DEGREE = 0
+    OUT_DEGREE = 1
+    SIZE = 2
+    INDEX = 3
+    LEFT = 4
+    OPEN = 5
+    OPEN_LAYER = 6
+    OPEN_BEFORE = 7
+    POSITION = 8
+    LAYER = 9
+
+
+class Node(IntEnum):
+    """Columns of what later decisions see of a node.
+
+    Predicted children, children so far, how many more it may have, its last child, its layer, its
+    kind, the state of its children (``KindAutomaton``), hashes of its ancestry (``Ancestries``).
+    """
+
+    OUT_DEGREE = 0
+    USED = 1
+    ROOM = 2
+    LAST = 3
+    LAYER = 4
+    KIND = 5
+    CHILDREN = 6
+    COLOR_0 = 7
+    COLOR_1 = 8
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingTask:
+    """What rounds work on.
+
+    Attributes:
+        modules: Of the model.
+        request: What to sample.
+        guidance: Of the request.
+        vectors: Condition vectors of every sample, under guidance then without conditions.
+        masks: Codes that the nodes of each sample can have.
+        options: Candidates for each node.
+        most_parents: The largest in-degree that constraints let a node have.
+        hold_every: Nodes after which a row waits for the host; 0 is never.
+    """
+
+    modules: SamplerModules
+    request: SampleRequest
+    guidance: Guidance
+    vectors: ConditionVectors
+    masks: CodeMasks
+    options: int
+    most_parents: int
+    hold_every: int
+
+    @property
+    def pairs(self) -> int:
+        """Rows of the encoder per graph."""
+        return 2 if self.guidance.has_pairs else 1
+
+
+@dataclass(frozen=True)
+class Extent:
+    """For how much there is room.
+
+    Attributes:
+        rows: Graphs side by side.
+        tokens: Tokens of each, whole attention blocks.
+        edges: Edges of each.
+        block: Tokens of an attention block.
+    """
+
+    rows: int
+    tokens: int
+    edges: int
+    block: int
+
+    @property
+    def pooled(self) -> int:
+        """Attention blocks that can be seen as one mean: all but the newest two."""
+        return max(self.tokens // self.block - 2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class RowNumbers:
+    """Which rows belong together.
+
+    Attributes:
+        row_B: Number of each graph's row.
+        row_R: Number of each row of the encoder.
+        row_P: Row of each candidate's graph.
+        row_Q: Row of the encoder of each candidate's states.
+    """
+
+    row_B: Int[Tensor, " B"]
+    row_R: Int[Tensor, " R"]
+    row_P: Int[Tensor, " P"]
+    row_Q: Int[Tensor, " Q"]
+
+    @classmethod
+    def of(cls, task: SamplingTask, extent: Extent, device: torch.device) -> "RowNumbers":
+        """Return the numbers of so many rows."""
+        row_R = torch.arange(task.pairs * extent.rows, device=device)
+        row_Q = row_R.repeat_interleave(task.options)
+        candidates = extent.rows * task.options
+        return cls(row_R[: extent.rows], row_R, row_Q[:candidates], row_Q)
+
+
+def window(
+    position_B: Int[Tensor, " B"], block: int
+) -> tuple[Int[Tensor, "B v"], Int[Tensor, " B"]]:
+    """Return the positions of a token's attention block and of the one before, and the first.
+
+    Positions before the first block are negative.
+    """
+    start_B = (position_B // block - 1) * block
+    return start_B[:, None] + torch.arange(2 * block, device=start_B.device), start_B
+
+
+@dataclass(frozen=True, eq=False)
+class GraphRows:
+    """One row per graph that is drawn.
+
+    Attributes:
+        sample_B: Index of its sample.
+        seed_B: Seed of its sample.
+        phase_B: ``Phase``.
+        held_B: Whether it waits before its next node until the host lets it go on.
+        valid_B: Whether it can still become valid.
+        may_end_B: Whether it may end after its newest node.
+        truncated_B: Whether a limit ended it.
+        feature_BF: Structural features of the newest token (``Feature``).
+        layer_start_B: First position of the newest token's layer.
+        before_start_B: First position of the layer before.
+        sibling_B: First parent of the newest node, ``NEVER`` without one.
+        parent_Bp: Parents of the newest node, then zeros.
+        type_Bp: Types of the edges from these.
+        code_BA: Attribute codes of the newest token.
+        log_weight_B: Since the last resampling, nats.
+        edges_B: Number of edges.
+        node_BTF: What later decisions see of each node (``Node``).
+        ancestry_BT: Hash of each node's ancestry.
+        x_BTA: Attribute codes of each node.
+        parent_BE: Position of the parent of each edge.
+        child_BE: Position of its child.
+        type_BE: Its type.
+    """
+
+    sample_B: Int[Tensor, " B"]
+    seed_B: Int[Tensor, " B"]
+    phase_B: Int[Tensor, " B"]
+    held_B: Bool[Tensor, " B"]
+    valid_B: Bool[Tensor, " B"]
+    may_end_B: Bool[Tensor, " B"]
+    truncated_B: Bool[Tensor, " B"]
+    feature_BF: Int[Tensor, "B F"]
+    layer_start_B: Int[Tensor, " B"]
+    before_start_B: Int[Tensor, " B"]
+    sibling_B: Int[Tensor, " B"]
+    parent_Bp: Int[Tensor, "B p"]
+    type_Bp: Int[Tensor, "B p"]
+    code_BA: Int[Tensor, "B A"]
+    log_weight_B: Float[Tensor, " B"]
+    edges_B: Int[Tensor, " B"]
+    node_BTF: Int[Tensor, "B T _"]
+    ancestry_BT: Int[Tensor, "B T"]
+    x_BTA: Int[Tensor, "B T A"]
+    parent_BE: Int[Tensor, "B E"]
+    child_BE: Int[Tensor, "B E"]
+    type_BE: Int[Tensor, "B E"]
+
+    @classmethod
+    def idle(cls, modules: SamplerModules, extent: Extent, parents: int) -> "GraphRows":
+        """Return rows without graphs."""
+        start_A = modules.tokens.start_A
+        rows, tokens, edges = extent.rows, extent.tokens + 1, extent.edges + 1
+        zero_B = start_A.new_zeros(rows)
+        no_B = zero_B.bool()
+        edge_BE = start_A.new_zeros((rows, edges))
+        return cls(
+            sample_B=zero_B.clone(),
+            seed_B=zero_B.clone(),
+            phase_B=zero_B.clone(),
+            held_B=no_B.clone(),
+            valid_B=~no_B,
+            may_end_B=~no_B,
+            truncated_B=no_B.clone(),
+            feature_BF=start_A.new_zeros((rows, len(Feature))),
+            layer_start_B=zero_B.clone(),
+            before_start_B=zero_B.clone(),
+            sibling_B=zero_B.clone(),
+            parent_Bp=start_A.new_zeros((rows, parents)),
+            type_Bp=start_A.new_zeros((rows, parents)),
+            code_BA=start_A.expand(rows, -1).clone(),
+            log_weight_B=torch.zeros(rows, device=start_A.device),
+            edges_B=zero_B.clone(),
+            node_BTF=start_A.new_zeros((rows, tokens, len(Node))),
+            ancestry_BT=start_A.new_zeros((rows, tokens)),
+            x_BTA=start_A.new_zeros((rows, tokens, start_A.shape[0])),
+            parent_BE=edge_BE.clone(),
+            child_BE=edge_BE.clone(),
+            type_BE=edge_BE.clone(),
+        )
+
+    def start(
+        self,
+        row_X: Int[Tensor, " X"],
+        sample_X: Int[Tensor, " X"],
+        seed_X: Int[Tensor, " X"],
+        start_A: Int[Tensor, " A"],
+    ) -> None:
+        """Start the graphs of the samples ``sample_X`` in the rows ``row_X``.
+
+        Args:
+            row_X: Rows that are idle.
+            sample_X: Samples.
+            seed_X: Their seeds.
+            start_A: Codes of the start token.
+        """
+        self.sample_B[row_X], self.seed_B[row_X] = sample_X, seed_X
+        self.phase_B[row_X] = int(Phase.READY)
+        for flag_B, value in (
+            (self.held_B, False),
+            (self.valid_B, True),
+            (self.may_end_B, True),
+            (self.truncated_B, False),
+        ):
+            flag_B[row_X] = value
+        for number_B, start in (
+            (self.layer_start_B, 1),
+            (self.before_start_B, 1),
+            (self.sibling_B, NEVER),
+            (self.log_weight_B, 0),
+            (self.edges_B, 0),
+        ):
+            number_B[row_X] = start
+        self.parent_Bp[row_X] = 0
+        self.code_BA[row_X] = start_A
+        self.feature_BF[row_X] = 0
+        self.feature_BF[row_X, Feature.SIZE] = 1
+        self.node_BTF[row_X, 0] = 0
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderRows:
+    """One row per graph, or two under guidance: what the encoder and the pointer keep of tokens.
+
+    Attributes:
+        memory_RLTD: Key and value of each token in each encoder block.
+        pooled_RLZD: Their means over attention blocks.
+        key_RTd: Keys of tokens as parents.
+        block_key_RZd: Their means over attention blocks.
+        projection_RTK: What tokens add to states as parents.
+    """
+
+    memory_RLTD: Float[Tensor, "R L T _"]
+    pooled_RLZD: Float[Tensor, "R L Z _"]
+    key_RTd: Float[Tensor, "R T d"]
+    block_key_RZd: Float[Tensor, "R Z d"]
+    projection_RTK: Float[Tensor, "R T _"]
+
+    @classmethod
+    def empty(
+        cls, modules: SamplerModules, extent: Extent, rows: int, projections: int
+    ) -> "EncoderRows":
+        """Return rows without tokens."""
+        weight = modules.heads.context.weight
+        width, depth, tokens = weight.shape[0], modules.encoder.depth, extent.tokens
+        blocks, key_width = tokens // modules.block, modules.heads.pointer.key.out_features
+        return cls(
+            weight.new_zeros((rows, depth, tokens, 2 * width)),
+            weight.new_zeros((rows, depth, blocks, 2 * width)),
+            weight.new_zeros((rows, tokens, key_width)),
+            weight.new_zeros((rows, blocks, key_width)),
+            weight.new_zeros((rows, tokens, projections)),
+        )
+
+    def pool(self) -> None:
+        """Average over all attention blocks, which is left out while none is far from the newest.
+
+        Means of blocks that are not complete are written again before they are read.
+        """
+        blocks = self.block_key_RZd.shape[1]
+        self.pooled_RLZD.copy_(self.memory_RLTD.unflatten(2, (blocks, -1)).mean(3))
+        self.block_key_RZd.copy_(self.key_RTd.unflatten(1, (blocks, -1)).mean(2))
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateRows:
+    """Candidates for the newest node of each row, the same number for each.
+
+    Attributes:
+        word_P: Hash of its seed and position (``position_words``).
+        uniform_PU: Uniforms of the decisions that every node has, then of the choice.
+        rank_P: Number of parents that are settled.
+        first_P: First parent, 0 in layer 0.
+        kind_P: Kind.
+        degree_P: In-degree.
+        type_state_P: State of the edge types drawn so far (``EdgeTypeSets``).
+        last_P: Parent chosen last.
+        parent_Pp: Parents; the last column is for those that are none.
+        type_Pp: Types of the edges from these.
+        kind_state_QD: States before the in-degree.
+        total_QD: Sum of what the parents add to the states of further attributes.
+        chosen_QD: Sum of what the parents add to the states of the next parent.
+        weight_P: Log weight without the parents' own, nats.
+        parents_state_P: State of the parents' kinds so far (``KindAutomaton``).
+        color_P2: Sums of the parents' hashes at radius 0 and 1, which are kept scrambled.
+    """
+
+    word_P: Int[Tensor, " P"]
+    uniform_PU: Float64[Tensor, "P U"]
+    rank_P: Int[Tensor, " P"]
+    first_P: Int[Tensor, " P"]
+    kind_P: Int[Tensor, " P"]
+    degree_P: Int[Tensor, " P"]
+    type_state_P: Int[Tensor, " P"]
+    last_P: Int[Tensor, " P"]
+    parent_Pp: Int[Tensor, "P p"]
+    type_Pp: Int[Tensor, "P p"]
+    kind_state_QD: Float[Tensor, "Q D"]
+    total_QD: Float[Tensor, "Q D"]
+    chosen_QD: Float[Tensor, "Q D"]
+    weight_P: Float[Tensor, " P"]
+    parents_state_P: Int[Tensor, " P"]
+    color_P2: Int[Tensor, "P 2"]
+
+    @classmethod
+    def empty(
+        cls,
+        modules: SamplerModules,
+        candidates: int,
+        states: int,
+        parents: int,
+        uniforms: int,
+    ) -> "CandidateRows":
+        """Return rows in which nothing is drawn; arguments are numbers of rows and columns."""
+        start_A, weight = modules.tokens.start_A, modules.heads.context.weight
+        zero_P = start_A.new_zeros(candidates)
+        parent_Pp = start_A.new_zeros((candidates, parents + 1))
+        state_QD = weight.new_zeros((states, weight.shape[0]))
+        return cls(
+            word_P=zero_P.clone(),
+            uniform_PU=torch.zeros(
+                (candidates, uniforms), dtype=torch.float64, device=start_A.device
+            ),
+            rank_P=zero_P.clone(),
+            first_P=zero_P.clone(),
+            kind_P=zero_P.clone(),
+            degree_P=zero_P.clone(),
+            type_state_P=zero_P.clone(),
+            last_P=zero_P.clone(),
+            parent_Pp=parent_Pp.clone(),
+            type_Pp=parent_Pp.clone(),
+            kind_state_QD=state_QD.clone(),
+            total_QD=state_QD.clone(),
+            chosen_QD=state_QD.clone(),
+            weight_P=torch.zeros(candidates, device=start_A.device),
+            parents_state_P=zero_P.clone(),
+            color_P2=start_A.new_zeros((candidates, 2)),
+        )
+
+
+def copy_rows(rows: Rows, target_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:
+    """Replace the rows ``target_X`` by the rows ``source_X``."""
+    for field in fields(rows):
+        values: Tensor = getattr(rows, field.name)
+        values[target_X] = values[source_X]
+
+
+def moved(
+    rows: Rows, to: Rows, row_X: Int[Tensor, " X"], state_X: Int[Tensor, " X"] | None = None
+) -> None:
+    """Write the rows ``row_X`` into the first ones of ``to``, which may have room for more.
+
+    The last column of graphs' tokens and edges, which nobody reads, goes along to where it is
+    written over before it is read.
+
+    Args:
+        rows: To be moved.
+        to: Has the same fields.
+        row_X: Rows to keep.
+        state_X: Those of states, where there are more of these than of the rest.
+    """
+    for field in fields(rows):
+        kept_X = state_X if state_X is not None and field.name.endswith("_QD") else row_X
+        values, place = getattr(rows, field.name)[kept_X], getattr(to, field.name)
+        place[tuple(slice(size) for size in values.shape)] = values

@@ -1,0 +1,347 @@
+"""A sampler for GPUs: rounds of fixed shapes, recorded once, with new graphs for finished ones.
+
+As many graphs are drawn side by side as there is memory for. Each goes its own way through its
+nodes; where one ends, the next one of the request begins, so that none waits for the longest. The
+host looks at the rows every few rounds: it replaces particles, which wait for each other, takes
+finished graphs, starts others and makes room. A check of partial graphs runs on the host, node by
+node, and then all rows wait for each other.
+
+Shape letters: A node attributes, B graphs, E edges, F feature columns, K codes, N nodes, O options,
+P pairs, Q decisions, T tokens, X selected graphs, p parents of a node.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from layerdag.models.base import SampleRequest, SampleResult
+from layerdag.models.cuda_graphs import record_cuda_graph
+from layerdag.models.fast.device_rows import (
+    Extent,
+    Feature,
+    Node,
+    Phase,
+    SamplingTask,
+    copy_rows,
+    moved,
+)
+from layerdag.models.fast.device_steps import DeviceSteps
+from layerdag.models.fast.encoder import WindowEncoder
+from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
+from layerdag.models.fast.sampler import SamplerModules, condition_vectors
+from layerdag.models.fast.sampler_state import CodeMasks, Guidance, OutputBuffer
+from layerdag.runtime.reading import available_memory
+
+PARENTS_PER_ROUND = 3
+"""Parents that a candidate draws in a round. With 1, 2 and 3, a row of the corpus draws .42, .64
+and .76 nodes per round, which takes 1,190, 1,370 and 1,540 kernels."""
+
+_ROUNDS_PER_LOOK = 4
+"""Rounds after which the host looks at the rows."""
+
+_FEWER_ROWS = 0.5
+"""Share of rows still drawn at which the others are given up, once no graph is left to start."""
+
+_MEMORY_SHARE = 0.5
+"""Of the free memory of a device, what rows may take."""
+
+
+def launched(work: Callable[[], None]) -> Callable[[], None]:
+    """Do work, and return it, to be done again operator by operator."""
+    work()
+    return work
+
+
+def recorded(work: Callable[[], None]) -> Callable[[], None]:
+    """Do work on a GPU, and record it."""
+    return record_cuda_graph(work)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """What the host sees of the rows.
+
+    Attributes:
+        idle_B: Whether a row has nothing to do.
+        held_B: Whether it waits for the host.
+        position_B: Position of its newest node.
+        edges_B: Number of its edges.
+        truncated_B: Whether a limit ended its graph.
+    """
+
+    idle_B: Bool[np.ndarray, " B"]
+    held_B: Bool[np.ndarray, " B"]
+    position_B: Int[np.ndarray, " B"]
+    edges_B: Int[np.ndarray, " B"]
+    truncated_B: Bool[np.ndarray, " B"]
+
+
+@final
+class DeviceSampler:
+    """Sampler of the graphs of one request.
+
+    Consecutive ``request.best_of`` graphs are the particles of one graph.
+
+    Args:
+        modules: Of the model.
+        request: What to sample.
+    """
+
+    def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
+        self.device = modules.tokens.embedding.weight.device
+        self.request, self.check = request, request.check
+        guidance = Guidance(request.guidance, request.temperature)
+        samples, particles = len(request.seeds), request.best_of
+        weighs = particles > 1 and modules.neighbors.any_listed
+        self._weighs, self._particles = weighs, particles
+        every = 1 if request.check is not None else INTERVAL if weighs else 0
+        self.task = SamplingTask(
+            modules,
+            request,
+            guidance,
+            condition_vectors(modules.conditions, request, guidance, self.device),
+            CodeMasks.from_allowed(modules.allowed, request.possible, samples),
+            options=NODE_CANDIDATES if weighs else 1,
+            most_parents=max(int(modules.constraints.max_parents_K.max()), 1),
+            hold_every=every,
+        )
+        self._repeat = recorded if self.device.type == "cuda" else launched
+        self._again: Callable[[], None] | None = None
+        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
+        self.seed_B = np.array(seeds, dtype=np.uint64)
+        self.output = OutputBuffer(self.seed_B, torch.device("cpu"))
+        # Two attention blocks, beyond which there are pooled ones, and what one look needs.
+        tokens = max(2, -(-(_ROUNDS_PER_LOOK + 1) // modules.block)) * modules.block
+        edges = 2 * tokens + _ROUNDS_PER_LOOK * self.task.most_parents
+        rows = samples
+        if request.check is None:  # all rows wait for each other otherwise
+            rows = max(min(rows, self._rows_in_memory()) // particles, 1) * particles
+        self.steps = DeviceSteps(self.task, Extent(rows, tokens, edges, modules.block))
+        self.sample_B = np.full(rows, -1)
+        self._next_sample = 0
+        self._start(np.arange(rows))
+
+    @staticmethod
+    def supports(modules: SamplerModules, request: SampleRequest) -> bool:
+        """Return whether it is made for what is asked for."""
+        return (
+            modules.tokens.embedding.weight.device.type == "cuda"
+            and request.prefix is None
+            and type(modules.encoder) is WindowEncoder  # a subclass may encode otherwise
+        )
+
+    def run(self) -> SampleResult:
+        """Sample every graph to its end and return them in the order of the request."""
+        if self.check is not None:
+            self.check.start(self.sample_B.shape[0])
+        while (self.sample_B >= 0).any():
+            self._advance()
+            look = self._look()
+            self._let_go_on(look)
+            self._take_finished(look)
+            self._make_room(look)
+        return self.output.result()
+
+    def _rows_in_memory(self) -> int:
+        """Return for how many graphs of full size a device has memory."""
+        if self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+        else:
+            free = available_memory()
+        modules, pairs = self.task.modules, self.task.pairs
+        width = modules.heads.context.out_features
+        of_token = 4 * pairs * width * (2 * modules.encoder.depth + 5) + 8 * (len(Node) + 16)
+        of_row = of_token * (self.request.max_nodes + modules.block)
+        of_row += 64 * self.task.options * (pairs * width + self.task.most_parents)
+        return int(_MEMORY_SHARE * free) // of_row
+
+    def _advance(self) -> None:
+        """Do the rounds until the host looks again."""
+        rounds = 1 if self.check is not None else _ROUNDS_PER_LOOK
+        for _ in range(rounds):
+            if self._again is None:
+                self._again = self._repeat(partial(self.steps.round, PARENTS_PER_ROUND))
+            else:
+                self._again()
+
+    def _look(self) -> _Look:
+        """Wait for the device, and return what the host needs to know of the rows."""
+        graphs = self.steps.graphs
+        columns = (
+            graphs.phase_B == int(Phase.IDLE),
+            graphs.held_B,
+            graphs.feature_BF[:, Feature.POSITION],
+            graphs.edges_B,
+            graphs.truncated_B,
+        )
+        found = torch.stack([column.long() for column in columns]).cpu().numpy()
+        idle_B, held_B, position_B, edges_B, truncated_B = found
+        held_B = held_B.astype(bool) & ~idle_B.astype(bool)
+        return _Look(idle_B.astype(bool), held_B, position_B, edges_B, truncated_B.astype(bool))
+
+    # Particles and checks.
+
+    def _let_go_on(self, look: _Look) -> None:
+        """Replace particles of rows that wait for each other, and let these go on."""
+        group = self.sample_B.shape[0] if self.check is not None else self._particles
+        waits_B = look.held_B | look.idle_B
+        complete_B = waits_B.reshape(-1, group).all(axis=1).repeat(group)
+        row_X = np.flatnonzero(complete_B & look.held_B)
+        if row_X.shape[0] == 0:
+            return
+        graphs = self.steps.graphs
+        valid_B = np.ones(waits_B.shape[0], dtype=bool)
+        if self.check is not None:
+            found_B = self._checked(look)
+            valid_B = graphs.valid_B.cpu().numpy() & found_B.numpy() | look.idle_B
+        if self._particles > 1:
+            valid_B = self._replace_particles(look, row_X, valid_B)
+        if self.check is not None:
+            graphs.valid_B.copy_(torch.from_numpy(valid_B))
+            graphs.may_end_B.copy_(self.check.may_end())
+        graphs.held_B[torch.from_numpy(row_X).to(self.device)] = False
+
+    def _checked(self, look: _Look) -> Bool[Tensor, " B"]:
+        """Return which graphs can still become valid with their newest nodes."""
+        assert self.check is not None
+        graphs = self.steps.graphs
+        parent_Bp, code_BA = (
+            values.to("cpu", copy=True) for values in (graphs.parent_Bp, graphs.code_BA)
+        )
+        parent_Bp[torch.from_numpy(look.idle_B)] = 0
+        row_X, column_X = parent_Bp.nonzero().unbind(1)
+        type_X = graphs.type_Bp.cpu()[row_X, column_X]
+        return self.check.add(code_BA, row_X, parent_Bp[row_X, column_X] - 1, type_X)
+
+    def _replace_particles(
+        self, look: _Look, row_X: Int[np.ndarray, " X"], valid_B: Bool[np.ndarray, " B"]
+    ) -> Bool[np.ndarray, " B"]:
+        """Replace particles of little weight among the rows ``row_X``; return which are valid."""
+        graph_B, due_X = self.sample_B // self._particles, np.zeros(row_X.shape[0], dtype=bool)
+        if self._weighs:
+            due_X |= look.position_B[row_X] % INTERVAL == 0
+        due_X |= np.isin(graph_B[row_X], graph_B[~valid_B])
+        row_X = row_X[due_X]
+        if row_X.shape[0] == 0:
+            return valid_B
+        graphs, index_X = self.steps.graphs, torch.from_numpy(row_X).to(self.device)
+        log_weight_X = graphs.log_weight_B[index_X].double().cpu().numpy()
+        source_X = resampled_rows(
+            self.sample_B[row_X],
+            np.where(valid_B[row_X], log_weight_X, -np.inf),
+            self._particles,
+            self.seed_B[: -1 : self._particles],
+            look.position_B[row_X],
+        )
+        graphs.log_weight_B[index_X] = 0.0
+        changed_X = np.flatnonzero(source_X != np.arange(row_X.shape[0]))
+        target, source = row_X[changed_X], row_X[source_X[changed_X]]
+        self._copy(target, source)
+        row_B = np.arange(valid_B.shape[0])
+        row_B[target] = source
+        if self.check is not None:
+            self.check.select(torch.from_numpy(row_B))
+        return valid_B[row_B]
+
+    def _copy(self, target: Int[np.ndarray, " X"], source: Int[np.ndarray, " X"]) -> None:
+        """Let rows go on as copies of others, each with a sample and a seed of its own."""
+        steps, rows = self.steps, self.sample_B.shape[0]
+        if target.shape[0] == 0:
+            return
+        target_X, source_X = (torch.from_numpy(row_X).to(self.device) for row_X in (target, source))
+        own_sample_X, own_seed_X = steps.graphs.sample_B[target_X], steps.graphs.seed_B[target_X]
+        copy_rows(steps.graphs, target_X, source_X)
+        steps.graphs.sample_B[target_X], steps.graphs.seed_B[target_X] = own_sample_X, own_seed_X
+        encoder = self.task.guidance.rows
+        copy_rows(steps.tokens, encoder(target_X, rows), encoder(source_X, rows))
+
+    # Graphs that end, and others that begin.
+
+    def _take_finished(self, look: _Look) -> None:
+        """Put out graphs whose particles have all ended, and start others in their rows."""
+        ended_B = (look.idle_B & (self.sample_B >= 0)).reshape(-1, self._particles).all(axis=1)
+        if not ended_B.any():
+            return
+        row_X = np.flatnonzero(ended_B.repeat(self._particles))
+        self._put_out(row_X, look)
+        self.sample_B[row_X] = -1
+        self._start(row_X)
+
+    def _start(self, row_X: Int[np.ndarray, " X"]) -> None:
+        """Start the next samples in the rows ``row_X``, while there are any."""
+        sample_X = np.arange(self._next_sample, len(self.request.seeds))[: row_X.shape[0]]
+        row_X = row_X[: sample_X.shape[0]]
+        if row_X.shape[0] == 0:
+            return
+        self._next_sample += row_X.shape[0]
+        self.sample_B[row_X] = sample_X
+        seed_X = self.seed_B[sample_X].astype(np.int64)
+        index_X, samples_X, seeds_X = (
+            torch.from_numpy(values).to(self.device) for values in (row_X, sample_X, seed_X)
+        )
+        start_A = self.task.modules.tokens.start_A
+        self.steps.graphs.start(index_X, samples_X, seeds_X, start_A)
+
+    def _put_out(self, row_X: Int[np.ndarray, " X"], look: _Look) -> None:
+        """Hand the graphs in the rows ``row_X`` to the output."""
+        graphs, index_X = self.steps.graphs, torch.from_numpy(row_X).to(self.device)
+        sample_X = torch.from_numpy(self.sample_B[row_X])
+        self.output.truncate(self.sample_B[row_X][look.truncated_B[row_X]])
+        nodes_X, edges_X = (
+            torch.from_numpy(values[row_X]) for values in (look.position_B, look.edges_B)
+        )
+        nodes, edges = int(nodes_X.max()), int(edges_X.max())
+        is_node_XN = torch.arange(nodes) < nodes_X[:, None]
+        self.output.add_nodes(
+            torch.repeat_interleave(sample_X, nodes_X),
+            graphs.x_BTA[index_X, 1 : nodes + 1].cpu()[is_node_XN],
+            graphs.node_BTF[index_X, 1 : nodes + 1, Node.LAYER].cpu()[is_node_XN],
+        )
+        is_edge_XE = torch.arange(edges) < edges_X[:, None]
+        self.output.add_edges(
+            torch.repeat_interleave(sample_X, edges_X),
+            *(
+                values_BE[index_X, :edges].cpu()[is_edge_XE]
+                for values_BE in (graphs.parent_BE, graphs.child_BE, graphs.type_BE)
+            ),
+        )
+
+    def _make_room(self, look: _Look) -> None:
+        """Give up rows without graphs, and make room for longer ones."""
+        extent, particles = self.steps.extent, self._particles
+        wanted = extent
+        position, edges = int(look.position_B.max()), int(look.edges_B.max())
+        if position + _ROUNDS_PER_LOOK >= extent.tokens:
+            wanted = replace(wanted, tokens=2 * extent.tokens)
+        if edges + _ROUNDS_PER_LOOK * self.task.most_parents > extent.edges:
+            wanted = replace(wanted, edges=2 * extent.edges)
+        row_B = np.arange(extent.rows)
+        drawn_B = (self.sample_B >= 0).reshape(-1, particles).any(axis=1).repeat(particles)
+        if 0 < drawn_B.sum() <= _FEWER_ROWS * extent.rows:
+            row_B = np.flatnonzero(drawn_B)
+            wanted = replace(wanted, rows=row_B.shape[0])
+        if wanted != extent:
+            self._move(row_B, wanted)
+
+    def _move(self, row_B: Int[np.ndarray, " B"], extent: Extent) -> None:
+        """Keep the rows ``row_B`` in memory of another extent."""
+        before, rows, options = self.steps, self.sample_B.shape[0], self.task.options
+        self._again, encoder = None, self.task.guidance.rows
+        self.steps = DeviceSteps(self.task, extent)
+        row_X = torch.from_numpy(row_B).to(self.device)
+        option_O = torch.arange(options, device=self.device)
+        candidate_P = (row_X[:, None] * options + option_O).flatten()
+        moved(before.graphs, self.steps.graphs, row_X)
+        moved(before.tokens, self.steps.tokens, encoder(row_X, rows))
+        self.steps.tokens.pool()
+        state_Q = encoder(candidate_P, rows * options)
+        moved(before.candidates, self.steps.candidates, candidate_P, state_Q)
+        self.sample_B = self.sample_B[row_B]
+        if self.check is not None:
+            self.check.select(torch.from_numpy(row_B))

@@ -1,0 +1,219 @@
+"""Rounds of the sampler for GPUs need no host and can be recorded; rows are used again."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+from operator_counts import counted
+from small_models import request, sampling_as_on_a_gpu, sampling_in_torch, small_dags, small_model
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from layerdag.dag.dag import DAG
+from layerdag.models.draws import sample_if_possible
+from layerdag.models.fast import device_sampler
+from layerdag.models.fast.device_rows import Extent, Feature, Phase, SamplingTask
+from layerdag.models.fast.device_sampler import DeviceSampler
+from layerdag.models.fast.device_steps import DeviceSteps
+from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.tensor_sampler import TensorSampler
+
+DAGS = small_dags(8)
+
+
+def content(dags: tuple[DAG, ...]) -> list[tuple[object, ...]]:
+    return [(d.x_NA.tolist(), d.edge_index_2E.tolist(), d.edge_type_E.tolist()) for d in dags]
+
+
+def task_of(model: FastLayerDAG, **changes: Any) -> SamplingTask:
+    with torch.inference_mode():
+        return DeviceSampler(model.sampler_modules, request(6, **changes)).task
+
+
+def without_content(value: Any) -> Any:
+    """Return a dataclass with tensors of the same shapes on the device "meta"."""
+    tensors = {f.name: getattr(value, f.name) for f in fields(value)}
+    return replace(
+        value, **{name: x.to("meta") for name, x in tensors.items() if isinstance(x, Tensor)}
+    )
+
+
+class HostTensors(TorchDispatchMode):
+    """Notes operators of which a tensor lies on the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        tensors = [x for x in (*args, out) if isinstance(x, Tensor)]
+        if any(x.device.type == "cpu" for x in tensors):
+            self.names.append(str(func))
+        return out
+
+
+@pytest.mark.parametrize("guidance", [1.0, 1.5])
+@pytest.mark.parametrize("options", [1, 4])
+def test_a_round_needs_nothing_from_the_host(guidance, options):
+    """Tensors without content can be read by nobody, and a copy from the host would be noted."""
+    model = small_model(DAGS)
+    task = task_of(model, guidance=guidance)
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, nn.Parameter(parameter.to("meta"), requires_grad=False))
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to("meta"))
+    task = replace(
+        task,
+        vectors=without_content(task.vectors),
+        masks=without_content(task.masks),
+        options=options,
+        hold_every=8,
+    )
+    with torch.inference_mode():
+        steps = DeviceSteps(task, Extent(rows=6, tokens=16, edges=40, block=4))
+        with HostTensors() as noted:
+            steps.round(2)
+    assert noted.names == []
+
+
+class Recording(TorchDispatchMode):
+    """Repeats operators on the same memory, as a CUDA graph does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.calls.append((func, args, kwargs or {}, out))
+        return out
+
+    def again(self) -> None:
+        with torch.inference_mode():
+            for func, args, kwargs, out in self.calls:
+                found = func(*args, **kwargs)
+                for old, new in zip(_tensors(out), _tensors(found), strict=True):
+                    if old.data_ptr() != new.data_ptr():
+                        old.copy_(new)
+
+
+def _tensors(out: Any) -> list[Tensor]:
+    return [out] if isinstance(out, Tensor) else [x for x in out if isinstance(x, Tensor)]
+
+
+@pytest.mark.parametrize("guidance", [1.0, 1.5])
+def test_a_round_that_was_recorded_can_be_repeated(guidance, monkeypatch):
+    recordings = []
+
+    def recorded(work: Callable[[], None]) -> Callable[[], None]:
+        with Recording() as recording:
+            work()
+        recordings.append(recording)
+        return recording.again
+
+    model = small_model(DAGS)
+    asked = request(8, guidance=guidance, best_of=2, max_nodes=40)
+    plain = model.sample(asked)
+    sampling_as_on_a_gpu(monkeypatch.setattr, rows=6)
+    monkeypatch.setattr(device_sampler, "launched", recorded)
+    repeated = model.sample(asked)
+    assert content(repeated.dags) == content(plain.dags)
+    assert repeated.truncated == plain.truncated
+    assert 2 < len(recordings) < 12  # anew for longer graphs and for fewer rows
+
+
+def test_rows_of_finished_graphs_take_the_next_ones(monkeypatch):
+    started = []
+    start = DeviceSampler._start
+
+    def watched(sampler: DeviceSampler, row_X: Any) -> None:
+        first = sampler._next_sample
+        start(sampler, row_X)
+        started.append(sampler._next_sample - first)
+
+    monkeypatch.setattr(DeviceSampler, "_start", watched)
+    sampling_as_on_a_gpu(monkeypatch.setattr, rows=5)
+    model = small_model(DAGS)
+    assert len(model.sample(request(12)).dags) == 12
+    assert started[0] == 5
+    assert sum(started) == 12
+    assert max(started[1:]) < 5  # not one batch after the other
+
+
+def test_a_graph_does_not_depend_on_those_beside_it(monkeypatch):
+    model = small_model(DAGS)
+    sampling_as_on_a_gpu(monkeypatch.setattr, rows=100)
+    together = content(model.sample(request(9)).dags)
+    sampling_as_on_a_gpu(monkeypatch.setattr, rows=2)
+    assert content(model.sample(request(9)).dags) == together
+
+
+def test_an_idle_row_stays_as_it_is():
+    model = small_model(DAGS)
+    task = task_of(model)
+    with torch.inference_mode():
+        steps = DeviceSteps(task, Extent(rows=3, tokens=16, edges=60, block=4))
+        row_X = torch.tensor([0, 2])
+        steps.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
+        for _ in range(6):
+            steps.round(2)
+    graphs = steps.graphs
+    assert graphs.feature_BF[1].tolist() == [0] * len(Feature)
+    assert int(graphs.phase_B[1]) == Phase.IDLE
+    assert int(graphs.edges_B[1]) == 0
+    assert graphs.x_BTA[1, :-1].count_nonzero() == 0
+    assert (graphs.feature_BF[row_X, Feature.POSITION] > 0).all()
+
+
+def test_a_node_with_many_parents_holds_up_its_own_row_alone():
+    model = small_model(DAGS)
+    task = task_of(model)
+    with torch.inference_mode():
+        steps = DeviceSteps(task, Extent(rows=2, tokens=16, edges=60, block=4))
+        row_X = torch.arange(2)
+        steps.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
+        for _ in range(4):
+            steps.round(2)
+        before_B = steps.graphs.feature_BF[:, Feature.POSITION].clone()
+        steps.graphs.phase_B[0] = int(Phase.OPEN)
+        steps.candidates.rank_P[0], steps.candidates.degree_P[0] = 0, 100
+        steps.candidates.last_P[0] = 1
+        for _ in range(2):
+            steps.round(1)
+        after_B = steps.graphs.feature_BF[:, Feature.POSITION]
+    assert after_B[0] == before_B[0]
+    assert after_B[1] > before_B[1] or steps.graphs.phase_B[1] == Phase.IDLE
+
+
+def test_a_code_is_drawn_even_where_none_is_possible():
+    logits_XK = torch.tensor([[-torch.inf] * 3, [torch.nan] * 3, [-torch.inf, -torch.inf, 0.0]])
+    assert sample_if_possible(logits_XK, torch.full((3, 2), 0.99)).tolist() == [
+        [0, 0],
+        [0, 0],
+        [2, 2],
+    ]
+
+
+def test_given_nodes_and_processors_are_left_to_others(monkeypatch):
+    model = small_model(DAGS)
+    assert not DeviceSampler.supports(model.sampler_modules, request(1))
+    runs = []
+    monkeypatch.setattr(DeviceSampler, "run", lambda sampler: pytest.fail("for a GPU"))
+    run = TensorSampler.run
+    monkeypatch.setattr(TensorSampler, "run", lambda s: (runs.append(1), run(s))[1])
+    sampling_in_torch(monkeypatch.setattr)
+    assert len(model.sample(request(2)).dags) == 2
+    assert runs
+
+
+def test_the_host_waits_for_no_operator_of_a_round():
+    model = small_model(DAGS)
+    with torch.inference_mode():
+        steps = DeviceSteps(task_of(model), Extent(rows=6, tokens=16, edges=60, block=4))
+        with counted() as counts:
+            steps.round(2)
+    assert counts.waits == {}
