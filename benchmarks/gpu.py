@@ -72,7 +72,7 @@ def gpu_parts(tests: bool) -> list[Part]:
         Part("wider", 40, [on_gpu("fast", arguments=WIDER, batch_nodes=64_000)]),
         Part("sampling", 90, [
             *(drawn("fast", graphs=n, device="cuda") for n in (64, 1024, 4096)),
-            *(_shipped(num=n, device="cuda") for n in (32, 128)),
+            *(_shipped(num=n, device="cuda") for n in (32, 128, 1024)),
         ]),
         Part("jobs", 60, [jobs(best_of=n, device="cuda") for n in (1, None)]),
         Part("sampling, cpu", 90, [

@@ -48,8 +48,11 @@ _ROUNDS_PER_LOOK = 4
 _FEWER_ROWS = 0.5
 """Share of rows still drawn at which the others are given up, once no graph is left to start."""
 
-_MEMORY_SHARE = 0.5
-"""Of the free memory of a device, what rows may take."""
+_MEMORY_SHARE = 0.25
+"""Of the free memory of a device, what rows may take; where they grow, there are two of each."""
+
+_USUAL_NODES = 512.0
+"""Of a graph of which no number of nodes is asked for."""
 
 
 def launched(work: Callable[[], None]) -> Callable[[], None]:
@@ -141,7 +144,7 @@ class DeviceSampler:
         if self.check is not None:
             self.check.start(self.sample_B.shape[0])
         while (self.sample_B >= 0).any():
-            self._advance()
+            self.rounds(1 if self.check is not None else _ROUNDS_PER_LOOK)
             look = self._look()
             self._let_go_on(look)
             self._take_finished(look)
@@ -149,22 +152,25 @@ class DeviceSampler:
         return self.output.result()
 
     def _rows_in_memory(self) -> int:
-        """Return for how many graphs of full size a device has memory."""
+        """Return for how many graphs there is memory, with room for some to become larger."""
         if self.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(self.device)
         else:
             free = available_memory()
-        modules, pairs = self.task.modules, self.task.pairs
-        width = modules.heads.context.out_features
-        of_token = 4 * pairs * width * (2 * modules.encoder.depth + 5) + 8 * (len(Node) + 16)
-        of_row = of_token * (self.request.max_nodes + modules.block)
-        of_row += 64 * self.task.options * (pairs * width + self.task.most_parents)
+        task, modules, request = self.task, self.task.modules, self.request
+        asked_B = request.sizes_B2[:, 0].nan_to_num(_USUAL_NODES)
+        nodes = min(request.max_nodes, 2 * int(asked_B.max())) + 2 * modules.block
+        width = task.pairs * modules.heads.context.out_features
+        of_token = 4 * width * (2 * modules.encoder.depth + 5) + 8 * (len(Node) + 16)
+        # A window of keys and values, and of features of candidate parents, at several stages.
+        of_window = 2 * modules.block * (32 * width + 128 * task.options)
+        of_candidate = 16 * width + 32 * task.most_parents
+        of_row = nodes * of_token + of_window + task.options * of_candidate
         return int(_MEMORY_SHARE * free) // of_row
 
-    def _advance(self) -> None:
-        """Do the rounds until the host looks again."""
-        rounds = 1 if self.check is not None else _ROUNDS_PER_LOOK
-        for _ in range(rounds):
+    def rounds(self, count: int) -> None:
+        """Do so many rounds, for which there must be room."""
+        for _ in range(count):
             if self._again is None:
                 self._again = self._repeat(partial(self.steps.round, PARENTS_PER_ROUND))
             else:
@@ -330,10 +336,20 @@ class DeviceSampler:
             self._move(row_B, wanted)
 
     def _move(self, row_B: Int[np.ndarray, " B"], extent: Extent) -> None:
-        """Keep the rows ``row_B`` in memory of another extent."""
+        """Keep the rows ``row_B`` in memory of another extent.
+
+        Raises:
+            MemoryError: If the device has too little.
+        """
         before, rows, options = self.steps, self.sample_B.shape[0], self.task.options
         self._again, encoder = None, self.task.guidance.rows
-        self.steps = DeviceSteps(self.task, extent)
+        try:
+            self.steps = DeviceSteps(self.task, extent)
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(
+                f"no memory on {self.device} for {extent.rows} graphs of {extent.tokens} nodes; "
+                "ask for a smaller batch_size or max_nodes"
+            ) from error
         row_X = torch.from_numpy(row_B).to(self.device)
         option_O = torch.arange(options, device=self.device)
         candidate_P = (row_X[:, None] * options + option_O).flatten()

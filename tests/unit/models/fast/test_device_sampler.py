@@ -210,6 +210,20 @@ def test_given_nodes_and_processors_are_left_to_others(monkeypatch):
     assert runs
 
 
+def test_too_little_memory_for_longer_graphs_is_an_error_that_says_what_to_do(monkeypatch):
+    made = DeviceSteps.__init__
+
+    def refused(steps: DeviceSteps, task: SamplingTask, extent: Extent) -> None:
+        if extent.tokens > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        made(steps, task, extent)
+
+    sampling_as_on_a_gpu(monkeypatch.setattr)
+    monkeypatch.setattr(DeviceSteps, "__init__", refused)
+    with pytest.raises(MemoryError, match=r"graphs of 16 nodes; ask for a smaller batch_size"):
+        small_model(DAGS).sample(request(4, min_layers=30))
+
+
 def test_the_host_waits_for_no_operator_of_a_round():
     model = small_model(DAGS)
     with torch.inference_mode():
