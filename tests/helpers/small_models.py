@@ -8,7 +8,7 @@ from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import SampleRequest
+from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
 from layerdag.models.config import ConditioningConfig, EncoderConfig, FastConfig, HeadsConfig
 from layerdag.models.fast.encoder import AttentionContext, TokenGraphs, attention_biases
 from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
@@ -107,3 +107,28 @@ def request(count: int, **changes: object) -> SampleRequest:
         "max_nodes": 30,
     }
     return SampleRequest(**(plain | changes))
+
+
+def content(result: SampleResult) -> list[tuple[object, ...]]:
+    """Return all that was drawn, to be compared."""
+    names = ("x_NA", "u_NA", "edge_index_2E", "edge_type_E", "layer_N")
+    graphs = [tuple(getattr(dag, name).tolist() for name in names) for dag in result.dags]
+    return list(zip(graphs, result.truncated, strict=True))
+
+
+class OddKinds(PartialCheck):
+    """Refuses every third kind after two of the same, and graphs that end with kind 0."""
+
+    def start(self, rows: int) -> None:
+        self.kind_B, self.before_B = torch.zeros(2, rows, dtype=torch.int64)
+
+    def add(self, x_BA, row_X, parent_X, type_X) -> torch.Tensor:
+        assert (parent_X >= 0).all()
+        self.kind_B, self.before_B = x_BA[:, 0], self.kind_B
+        return ~((self.kind_B == self.before_B) & (self.kind_B % 3 == 0))
+
+    def may_end(self) -> torch.Tensor:
+        return self.kind_B != 0
+
+    def select(self, row_R: torch.Tensor) -> None:
+        self.kind_B, self.before_B = self.kind_B[row_R], self.before_B[row_R]

@@ -39,8 +39,7 @@ from layerdag.models.fast.sampler_state import CodeMasks, Guidance, OutputBuffer
 from layerdag.runtime.reading import available_memory
 
 PARENTS_PER_ROUND = 3
-"""Parents that a candidate draws in a round. With 1, 2 and 3, a row of the corpus draws .42, .64
-and .76 nodes per round, which takes 1,190, 1,370 and 1,540 kernels."""
+"""Parents that a candidate draws in a round; a node with more takes several rounds."""
 
 _ROUNDS_PER_LOOK = 4
 """Rounds after which the host looks at the rows."""

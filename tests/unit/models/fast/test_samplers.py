@@ -9,6 +9,8 @@ import torch
 from operator_counts import request_of
 from small_models import (
     SIZES,
+    OddKinds,
+    content,
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
@@ -18,7 +20,7 @@ from small_models import (
 
 from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import allowed_codes, edge_type_sets, neighbor_kinds
-from layerdag.models.base import JointCodeMasks, PartialCheck, SampleResult
+from layerdag.models.base import JointCodeMasks, SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
 from layerdag.models.fast import sampling_kernels
 from layerdag.models.fast.compiled_sampler import CompiledSampler
@@ -40,12 +42,6 @@ def with_lists(model: FastLayerDAG) -> FastLayerDAG:
     statistics = replace(model.statistics, parents=parents, children=children)
     model.neighbors = NeighborKinds(statistics)
     return model
-
-
-def content(result: SampleResult) -> list[tuple[object, ...]]:
-    names = ("x_NA", "u_NA", "edge_index_2E", "edge_type_E", "layer_N")
-    graphs = [tuple(getattr(dag, name).tolist() for name in names) for dag in result.dags]
-    return list(zip(graphs, result.truncated, strict=True))
 
 
 def all_ways(
@@ -125,24 +121,6 @@ def test_they_leave_out_what_the_encoder_does_not_read(attention, messages, monk
         block.attention = read if attention == "window" else ignore
         block.messages = read if messages == "mean" else ignore
     all_ways(model, 4, monkeypatch)
-
-
-class OddKinds(PartialCheck):
-    """Refuses every third kind after two of the same, and graphs that end with kind 0."""
-
-    def start(self, rows: int) -> None:
-        self.kind_B, self.before_B = torch.zeros(2, rows, dtype=torch.int64)
-
-    def add(self, x_BA, row_X, parent_X, type_X) -> torch.Tensor:
-        assert (parent_X >= 0).all()
-        self.kind_B, self.before_B = x_BA[:, 0], self.kind_B
-        return ~((self.kind_B == self.before_B) & (self.kind_B % 3 == 0))
-
-    def may_end(self) -> torch.Tensor:
-        return self.kind_B != 0
-
-    def select(self, row_R: torch.Tensor) -> None:
-        self.kind_B, self.before_B = self.kind_B[row_R], self.before_B[row_R]
 
 
 def test_they_replace_particles_that_fail_a_check(monkeypatch):

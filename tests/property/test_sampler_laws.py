@@ -1,0 +1,83 @@
+"""The sampler for GPUs draws what the sampler in C draws, or under guidance the one in torch."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+from laws import tried
+from small_models import (
+    SIZES,
+    OddKinds,
+    content,
+    request,
+    sampling_as_on_a_gpu,
+    small_dags,
+    small_model,
+)
+
+from layerdag.dag.statistics import neighbor_kinds
+from layerdag.models.base import SampleResult
+from layerdag.models.config import ConditioningConfig, HeadsConfig
+from layerdag.models.fast.constraints import NeighborKinds
+from layerdag.models.fast.model import FastLayerDAG
+
+MODELS: tuple[dict[str, Any], ...] = (
+    {},
+    {"predict_out_degree": False},
+    {"heads": HeadsConfig(chosen_parents="all")},
+    {"heads": HeadsConfig(parent_features="none", attributes="independent")},
+    {"conditioning": ConditioningConfig(remaining_sizes="encoded")},
+)
+
+
+def model_of(options: dict[str, Any], block: int, seed: int, listed: bool) -> FastLayerDAG:
+    dags = small_dags(6, seed=seed)
+    model = small_model(dags, block=block, **options)
+    if listed:
+        parents, children = neighbor_kinds(dags, SIZES.attributes[0], 1)
+        statistics = replace(model.statistics, parents=parents, children=children)
+        model.neighbors = NeighborKinds(statistics)
+    return model
+
+
+models = st.builds(
+    model_of,
+    st.sampled_from(MODELS),
+    block=st.sampled_from([2, 3, 4, 8, 64]),
+    seed=st.integers(0, 50),
+    listed=st.booleans(),
+)
+requests = st.fixed_dictionaries(
+    {
+        "max_nodes": st.sampled_from([1, 5, 17, 40]),
+        "max_layers": st.sampled_from([1, 4, 10_000]),
+        "min_layers": st.sampled_from([0, 0, 3, 9]),
+        "guidance": st.sampled_from([1.0, 1.0, 0.0, 1.5, 3.0]),
+        "temperature": st.sampled_from([1.0, 0.5, 2.0]),
+        "best_of": st.sampled_from([1, 1, 2, 5]),
+        "check": st.sampled_from([False, False, True]),
+    }
+)
+
+
+@tried(8)
+@given(
+    models,
+    requests,
+    st.integers(1, 4),
+    st.integers(-(2**62), 2**64 - 2**40),
+    st.sampled_from([1, 4, 100]),
+)
+def test_rounds_draw_the_same_graphs(model, asked, count, seed, rows):
+    seeds = tuple(seed + number * 7919 for number in range(count))
+
+    def drawn() -> SampleResult:
+        check = OddKinds() if asked["check"] else None
+        return model.sample(request(count, **{**asked, "seeds": seeds, "check": check}))
+
+    with torch.random.fork_rng(), pytest.MonkeyPatch.context() as patch:
+        expected = content(drawn())
+        sampling_as_on_a_gpu(patch.setattr, rows=rows)
+        assert content(drawn()) == expected
