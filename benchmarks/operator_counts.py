@@ -241,10 +241,12 @@ def of_so_many_nodes(request: SampleRequest, nodes: int) -> SampleRequest:
 def round_counts(model: FastLayerDAG, request: SampleRequest, rounds: int = 12) -> dict[str, float]:
     """Return operators and waits of a round of the sampler for GPUs, counted on a processor.
 
-    On a GPU a round is recorded and is then one launch; the host looks at the rows between.
+    On a GPU a round is recorded and is then one launch; the host looks at the rows between, which
+    it does not here, so that there must be room for all rounds.
     """
     with torch.inference_mode():
         sampler = DeviceSampler(model.sampler_modules, request)
+        assert rounds < sampler.steps.extent.tokens
         with counted() as counts:
             for _ in range(rounds):
                 sampler.steps.round(PARENTS_PER_ROUND)

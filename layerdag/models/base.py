@@ -22,7 +22,7 @@ import importlib
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -177,6 +177,19 @@ class SampleRequest:
         unknown_B = torch.full((len(self.seeds),), torch.nan)
         sizes = (self.nodes_B, self.layers_B)
         return torch.stack([unknown_B if s_B is None else s_B.float().cpu() for s_B in sizes], 1)
+
+    def part(self, of: slice) -> "SampleRequest":
+        """Return what is asked for of some of the graphs."""
+        possible = self.possible
+        return replace(
+            self,
+            numeric_BC=self.numeric_BC[of],
+            category_BM=self.category_BM[of],
+            seeds=self.seeds[of],
+            nodes_B=None if self.nodes_B is None else self.nodes_B[of],
+            layers_B=None if self.layers_B is None else self.layers_B[of],
+            possible=possible and JointCodeMasks(possible.pairs_FF, possible.graph_BF[of]),
+        )
 
 
 @dataclass(frozen=True, eq=False)

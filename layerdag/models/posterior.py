@@ -16,8 +16,9 @@ feature columns, K codes, M categorical conditions, N nodes, O options, P pairs.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -321,8 +322,7 @@ def resample(
         possible=None if request.possible is None else request.possible.repeated(count),
     )
     sampled = sample(repeated)
-    batch = DAGBatch.from_dags(sampled.dags, repeated.numeric_BC, repeated.category_BM)
-    score_P = score(batch, request).cpu().double()
+    score_P = _scores(score, request, repeated, sampled.dags)
     if sampled.log_weights:
         score_P += torch.tensor(sampled.log_weights, dtype=torch.float64)
     if request.faults is not None:
@@ -338,6 +338,29 @@ def resample(
     return SampleResult(
         tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)
     )
+
+
+_SCORED_NODES = 1 << 18
+"""About how many nodes are scored at once: a GPU draws more side by side than its memory scores."""
+
+
+def _scores(
+    score: Callable[[DAGBatch, SampleRequest], Tensor],
+    request: SampleRequest,
+    repeated: SampleRequest,
+    dags: Sequence[DAG],
+) -> Float[Tensor, " P"]:
+    """Return the score of every candidate; those of one graph are scored together."""
+    count = request.best_of
+    nodes_B = np.array([dag.num_nodes for dag in dags]).reshape(-1, count).sum(axis=1)
+    part_B = (np.cumsum(nodes_B) - nodes_B) // _SCORED_NODES
+    starts = [*np.unique(part_B, return_index=True)[1].tolist(), len(part_B)]
+    found = []
+    for start, end in pairwise(starts):
+        of = slice(start * count, end * count)
+        batch = DAGBatch.from_dags(dags[of], repeated.numeric_BC[of], repeated.category_BM[of])
+        found.append(score(batch, request.part(slice(start, end))).cpu().double())
+    return torch.cat(found)
 
 
 def _candidate_seed(seed: int, number: int) -> int:

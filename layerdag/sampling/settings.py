@@ -73,9 +73,9 @@ class GenerationSettings:
             A depth is a condition. Sizes that are free are chosen so; a program that comes no
             nearer than a tenth is drawn again. None asks for nothing.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
-        batch_size: Graphs sampled side by side; changes speed, never a graph. None is 32, of
-            programs 128, on a GPU 1,024 of other graphs, and of samples in parts as many as fit
-            into about a gigabyte.
+        batch_size: Graphs sampled side by side; changes speed, and on a processor never a graph.
+            None is 32, of programs 128, and of samples in parts as many as fit into about a
+            gigabyte; on a GPU it is 1,024, except for programs and after a prefix.
         processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
             here; ``layerdag sample`` takes as many as there are processors. A script that asks for
             several must do so under ``if __name__ == "__main__":``.

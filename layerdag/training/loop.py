@@ -617,7 +617,9 @@ class _RecordedSteps(_Steps):
 
 def recorder_for(model: DAGModel, device: torch.device) -> Recorder[LossGradients] | None:
     """Return what records steps; None where that is not possible."""
-    return record_cuda_graph if device.type == "cuda" and model.padding is not None else None
+    if device.type != "cuda" or model.padding is None:
+        return None
+    return partial(record_cuda_graph, device=device)
 
 
 def _require_same_graphs(checkpoint: Path, run: TrainingRun) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(corp
     made = [model.derived(take_graphs(data, torch.arange(n, n + 4))) for n in (0, 4)]
     for derived in made:
         classes.holding(padding.sizes(derived))
-    steps = RecordedSteps(optimizer._loss_gradients, 8, GPU, record_cuda_graph)
+    steps = RecordedSteps(optimizer._loss_gradients, 8, GPU, partial(record_cuda_graph, device=GPU))
     for seed, derived in enumerate([*made, *made]):
         packed = pack(padding, derived, classes.holding(padding.sizes(derived)), pinned=True)
         numbers = [*packed.counts.values(), *packed.counts.values()]

@@ -26,9 +26,16 @@ from layerdag.models.fast.device_rows import (
     Node,
     RowNumbers,
     SamplingTask,
-    window,
 )
-from layerdag.models.fast.layout import BLOCK_CODES, NEVER, TOKEN_CODES, log_code, stub_code
+from layerdag.models.fast.layout import (
+    BLOCK_CODES,
+    NEVER,
+    TOKEN_CODES,
+    log_code,
+    no_token_codes,
+    offset_code,
+    stub_code,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +51,28 @@ class ParentSpan:
     low_X: Int[Tensor, " X"]
     high_X: Int[Tensor, " X"]
     reference_X: Int[Tensor, " X"]
+
+    def repeated(self, times: int) -> "ParentSpan":
+        """Return each decision so many times."""
+        fields = (self.low_X, self.high_X, self.reference_X)
+        return ParentSpan(*(value_X.repeat_interleave(times) for value_X in fields))
+
+
+@dataclass(frozen=True, eq=False)
+class SeenTokens:
+    """Tokens that groups of decisions see one by one, and what all decisions see of them alike.
+
+    Attributes:
+        slot_Gv: Their positions; those below 0 are none.
+        key_Rvd: Their keys, for each row of the encoder of a group.
+        codes: Codes of pending children, of the last child and of layers between.
+        has_room_Gv: Whether they may have another child.
+    """
+
+    slot_Gv: Int[Tensor, "G v"]
+    key_Rvd: Float[Tensor, "R v d"]
+    codes: tuple[Int[Tensor, "G v"], ...]
+    has_room_Gv: Bool[Tensor, "G v"]
 
 
 @final
@@ -76,125 +105,156 @@ class ParentDraws:
             self.pointer.block_scores,
         )
 
+    def window(self) -> SeenTokens:
+        """Return the tokens that decisions on the newest node of each row see one by one."""
+        return self._seen(self.numbers.row_B, self._start()[:, None] + self._slots(2))
+
+    def _start(self) -> Int[Tensor, " B"]:
+        """Return the first position of the window; below 0 where there is one block only."""
+        position_B = self.graphs.feature_BF[:, Feature.POSITION] - 1
+        return (position_B // self.block - 1) * self.block
+
+    def _slots(self, blocks: int) -> Int[Tensor, " v"]:
+        return torch.arange(blocks * self.block, device=self.numbers.row_B.device)
+
+    def _seen(self, row_G: Int[Tensor, " G"], slot_Gv: Int[Tensor, "G v"]) -> SeenTokens:
+        """Return what is seen of some positions of each group's row."""
+        held_Gv = slot_Gv.clamp(min=0)
+        node_GvF = self.graphs.node_BTF[row_G[:, None], held_Gv]
+        feature_GF = self.graphs.feature_BF[row_G]
+        last_Gv = node_GvF[..., Node.LAST]
+        gap_Gv = (feature_GF[:, Feature.POSITION, None] - last_Gv) * (last_Gv != NEVER)
+        back_Gv = feature_GF[:, Feature.LAYER, None] - node_GvF[..., Node.LAYER]
+        none_P = torch.zeros_like(held_Gv).flatten()
+        codes_P4 = self.pointer.token_codes(
+            stub_code(node_GvF[..., Node.USED], node_GvF[..., Node.OUT_DEGREE]).flatten(),
+            none_P,
+            none_P > 0,
+            gap_Gv.flatten(),
+            back_Gv.flatten(),
+        )
+        code_Gv4 = (codes_P4 + self.pointer.offset_F).view(*held_Gv.shape, -1)
+        stub_Gv, _, used_Gv, layers_Gv = code_Gv4.unbind(2)
+        encoder_R = self.guidance.rows(row_G, self.extent.rows)
+        return SeenTokens(
+            slot_Gv,
+            self.tokens.key_RTd[encoder_R[:, None], self.guidance.duplicate(held_Gv)],
+            (stub_Gv, used_Gv, layers_Gv),
+            node_GvF[..., Node.ROOM] > 0,
+        )
+
     def draw(
-        self, state_QD: Float[Tensor, "_ D"], span: ParentSpan, uniform_PU: Float[Tensor, "P _"]
+        self,
+        state_QD: Float[Tensor, "_ D"],
+        near: SeenTokens,
+        span: ParentSpan,
+        uniform_PU: Float[Tensor, "P _"],
     ) -> Int[Tensor, " P"]:
         """Draw one parent for each candidate: a token, or a block and then a token inside.
 
-        Decisions are one per row, from which all of its candidates draw, or one per candidate. The
-        first two uniforms are used.
+        Args:
+            state_QD: States of the decisions: one per row, from which all of its candidates draw,
+                or one per candidate.
+            near: From ``window``, since the newest node was started.
+            span: The decisions.
+            uniform_PU: Of which the first two are used.
         """
-        pointer, duplicate = self.pointer, self.guidance.duplicate
-        rows, decisions = self.extent.rows, span.low_X.shape[0]
-        draws = self.numbers.row_P.shape[0] // decisions
-        projected_QK = self._of_decisions(pointer.activate(state_QD))
-        position_B = self.graphs.feature_BF[:, Feature.POSITION]
-        slot_Bv, start_B = window(position_B - 1, self.block)
-        row_X = self.numbers.row_B if decisions == rows else self.numbers.row_P
-        in_block_XZ = None
-        elsewhere_X = torch.zeros_like(span.low_X, dtype=torch.bool)
-        if self.extent.pooled:
-            number_Z = torch.arange(self.extent.pooled, device=slot_Bv.device)
-            end_X = torch.minimum(
-                (span.high_X - 1) // self.block + 1, (start_B // self.block)[row_X]
-            )
-            in_block_XZ = (number_Z >= (span.low_X // self.block)[:, None]) & (
-                number_Z < end_X[:, None]
-            )
-            elsewhere_X = in_block_XZ.any(1)
-        logits_QO = self._token_scores(projected_QK, self.numbers.row_B, slot_Bv, span, elsewhere_X)
-        if in_block_XZ is not None:
-            block_QZ = self._block_scores(projected_QK, row_X)
-            block_QZ = block_QZ.masked_fill(~duplicate(in_block_XZ), -math.inf)
-            logits_QO = torch.cat([logits_QO, block_QZ], dim=1)
+        row_P, decisions = self.numbers.row_P, span.low_X.shape[0]
+        draws = row_P.shape[0] // decisions
+        projected_QK = self._of_decisions(self.pointer.activate(state_QD))
+        start_B, columns = self._start(), near.slot_Gv.shape[1]
         uniform_XU = uniform_PU[:, 0].reshape(decisions, draws)
-        column_P = sample_if_possible(self.guidance.merge(logits_QO), uniform_XU).flatten()
-        token_P = start_B[self.numbers.row_P] + column_P
         if not self.extent.pooled:
-            return token_P.clamp(min=0)
-        near = slot_Bv.shape[1]
-        first_P = (column_P - near).clamp(min=0) * self.block
-        slot_Pv = first_P[:, None] + torch.arange(self.block, device=first_P.device)
-        own = ParentSpan(
-            *(
-                v.repeat_interleave(draws, output_size=first_P.shape[0])
-                for v in (span.low_X, span.high_X, span.reference_X)
-            )
-        )
+            nowhere_X = torch.zeros_like(span.low_X, dtype=torch.bool)
+            logits_Qv = self._token_scores(projected_QK, near, span, nowhere_X)
+            column_P = sample_if_possible(self.guidance.merge(logits_Qv), uniform_XU).flatten()
+            return (start_B[row_P] + column_P).clamp(min=0)
+        row_X = row_P if draws == 1 else self.numbers.row_B
+        block_QZ, elsewhere_X = self._block_scores(projected_QK, span, row_X, start_B)
+        near_Qv = self._token_scores(projected_QK, near, span, elsewhere_X)
+        logits_QK = self.guidance.merge(torch.cat([near_Qv, block_QZ], dim=1))
+        column_P = sample_if_possible(logits_QK, uniform_XU).flatten()
+        first_P = (column_P - columns).clamp(min=0) * self.block
+        inside = self._seen(row_P, first_P[:, None] + self._slots(1))
         if draws > 1:
             projected_QK = projected_QK[self.numbers.row_Q]
+            span = span.repeated(draws)
         nowhere_P = torch.zeros_like(first_P, dtype=torch.bool)
-        inside_Qv = self._token_scores(projected_QK, self.numbers.row_P, slot_Pv, own, nowhere_P)
-        inside_P = sample_if_possible(self.guidance.merge(inside_Qv), uniform_PU[:, 1])
-        return torch.where(column_P >= near, first_P + inside_P, token_P).clamp(min=0)
+        logits_Qv = self._token_scores(projected_QK, inside, span, nowhere_P)
+        inside_P = sample_if_possible(self.guidance.merge(logits_Qv), uniform_PU[:, 1])
+        near_P = start_B[row_P] + column_P
+        return torch.where(column_P >= columns, first_P + inside_P, near_P).clamp(min=0)
 
     def _token_scores(
         self,
         projected_QK: Float[Tensor, "_ K"],
-        row_G: Int[Tensor, " G"],
-        slot_Gv: Int[Tensor, "G v"],
+        seen: SeenTokens,
         span: ParentSpan,
         elsewhere_X: Bool[Tensor, " X"],
     ) -> Float[Tensor, "_ v"]:
         """Return the scores of tokens as parents, those that are out ruled out.
 
+        Others than those of the span are out, and those without room while there are other
+        candidates.
+
         Args:
             projected_QK: Queries and scores of features.
-            row_G: Row of each group; its decisions follow one another.
-            slot_Gv: Positions that the decisions of a group see; others than those of the span, and
-                without room while there are other candidates, are out.
+            seen: The tokens; the decisions of a group follow one another.
             span: The decisions.
             elsewhere_X: Whether there are other candidates.
         """
-        pointer, tokens = self.pointer, self.tokens
-        duplicate, rows = self.guidance.duplicate, self.extent.rows
-        groups, width = slot_Gv.shape
+        groups = seen.slot_Gv.shape[0]
         each = span.low_X.shape[0] // groups
-        held_Gv = slot_Gv.clamp(min=0)
-        node_GvF = self.graphs.node_BTF[row_G[:, None], held_Gv]
-        reference_GO1 = span.reference_X.view(groups, each, 1)
-        position_G = self.graphs.feature_BF[row_G, Feature.POSITION][:, None]
-        layer_G = self.graphs.feature_BF[row_G, Feature.LAYER][:, None]
-        last_Gv = node_GvF[..., Node.LAST]
-        stub_Gv = stub_code(node_GvF[..., Node.USED], node_GvF[..., Node.OUT_DEGREE])
-        gap_Gv = (position_G - last_Gv) * (last_Gv != NEVER)
-        back_Gv = layer_G - node_GvF[..., Node.LAYER]
-        full = (groups, each, width)
-        codes_P4 = pointer.token_codes(
-            stub_Gv[:, None].expand(full).flatten(),
-            (held_Gv[:, None] - reference_GO1).flatten(),
-            (reference_GO1 != NEVER).expand(full).flatten(),
-            gap_Gv[:, None].expand(full).flatten(),
-            back_Gv[:, None].expand(full).flatten(),
+        duplicate, d = self.guidance.duplicate, seen.key_Rvd.shape[2]
+        query_ROd = projected_QK[:, :d].unflatten(0, (-1, each))
+        score_ROv = (query_ROd @ seen.key_Rvd.transpose(1, 2)) * d**-0.5
+        feature_ROK = projected_QK[:, 2 * d : 2 * d + sum(TOKEN_CODES)].unflatten(0, (-1, each))
+        for code_Gv in seen.codes:
+            code_ROv = duplicate(code_Gv)[:, None].expand(-1, each, -1)
+            score_ROv = score_ROv + feature_ROK.gather(2, code_ROv)
+        slot_G1v = seen.slot_Gv[:, None]
+        low_GO1, high_GO1, reference_GO1 = (
+            value_X.view(groups, each, 1) for value_X in (span.low_X, span.high_X, span.reference_X)
         )
-        d = tokens.key_RTd.shape[2]
-        code_X4 = (codes_P4 + pointer.offset_F).view(groups * each, width * len(TOKEN_CODES))
-        feature_QK = projected_QK[:, 2 * d : 2 * d + sum(TOKEN_CODES)]
-        score_Qv = feature_QK.gather(1, duplicate(code_X4)).unflatten(1, (width, -1)).sum(2)
-        key_Gvd = tokens.key_RTd[self.guidance.rows(row_G, rows)[:, None], duplicate(held_Gv)]
-        query_GOd = projected_QK[:, :d].unflatten(0, (-1, each))
-        dot_Qv = (query_GOd @ key_Gvd.transpose(1, 2)).flatten(0, 1)
-        score_Qv = score_Qv + dot_Qv * d**-0.5
-        slot_GOv = slot_Gv[:, None].expand(full)
-        low_GO1, high_GO1 = (v.view(groups, each, 1) for v in (span.low_X, span.high_X))
-        inside_Xv = ((slot_GOv >= low_GO1) & (slot_GOv < high_GO1)).flatten(0, 1)
-        room_Gv = node_GvF[..., Node.ROOM] > 0
-        room_Xv = room_Gv[:, None].expand(full).flatten(0, 1) & inside_Xv
-        others_X = elsewhere_X | room_Xv.any(1)
-        possible_Xv = room_Xv | (inside_Xv & ~others_X[:, None])
-        return score_Qv.masked_fill(~duplicate(possible_Xv), -math.inf)
+        offset_ROv = duplicate(self._offset_codes(slot_G1v, reference_GO1))
+        score_ROv = score_ROv + feature_ROK.gather(2, offset_ROv)
+        inside_GOv = (slot_G1v >= low_GO1) & (slot_G1v < high_GO1)
+        room_GOv = inside_GOv & seen.has_room_Gv[:, None]
+        others_GO = elsewhere_X.view(groups, each) | room_GOv.any(2)
+        possible_GOv = room_GOv | (inside_GOv & ~others_GO[:, :, None])
+        return score_ROv.masked_fill(~duplicate(possible_GOv), -math.inf).flatten(0, 1)
+
+    def _offset_codes(
+        self, slot_G1v: Int[Tensor, "G 1 v"], reference_GO1: Int[Tensor, "G O 1"]
+    ) -> Int[Tensor, "G O v"]:
+        """Return the codes of distances from the references of decisions."""
+        offset_GOv = slot_G1v - reference_GO1
+        if self.pointer.token_codes is no_token_codes:
+            return torch.zeros_like(offset_GOv) + self.pointer.offset_F[1]
+        has_reference_GOv = (reference_GO1 != NEVER).expand_as(offset_GOv)
+        return offset_code(offset_GOv, has_reference_GOv) + self.pointer.offset_F[1]
 
     def _block_scores(
-        self, projected_QK: Float[Tensor, "_ K"], row_X: Int[Tensor, " X"]
-    ) -> Float[Tensor, "_ Z"]:
-        """Return the scores of attention blocks."""
-        node_BTF, tokens = self.graphs.node_BTF[:, : self.extent.pooled * self.block], self.tokens
+        self,
+        projected_QK: Float[Tensor, "_ K"],
+        span: ParentSpan,
+        row_X: Int[Tensor, " X"],
+        start_B: Int[Tensor, " B"],
+    ) -> tuple[Float[Tensor, "_ Z"], Bool[Tensor, " X"]]:
+        """Return the scores of older blocks, and whether a decision may choose one at all."""
+        blocks, d = self.extent.pooled, self.tokens.key_RTd.shape[2]
+        node_BTF = self.graphs.node_BTF[:, : blocks * self.block]
         pending_BT = node_BTF[..., Node.OUT_DEGREE] - node_BTF[..., Node.USED]
-        pending_BZ = pending_BT.unflatten(1, (self.extent.pooled, -1)).sum(2).clamp(min=0)
+        pending_BZ = pending_BT.unflatten(1, (blocks, -1)).sum(2).clamp(min=0)
         code_QZ = self.guidance.duplicate(log_code(pending_BZ)[row_X])
-        d = tokens.key_RTd.shape[2]
         query_ROd = projected_QK[:, d : 2 * d].unflatten(0, (self.numbers.row_R.shape[0], -1))
-        dot_QZ = (
-            query_ROd @ tokens.block_key_RZd[:, : self.extent.pooled].transpose(1, 2)
-        ).flatten(0, 1)
-        return dot_QZ * d**-0.5 + projected_QK[:, -BLOCK_CODES:].gather(1, code_QZ)
+        key_RZd = self.tokens.block_key_RZd[:, :blocks]
+        score_QZ = (query_ROd @ key_RZd.transpose(1, 2)).flatten(0, 1) * d**-0.5
+        score_QZ = score_QZ + projected_QK[:, -BLOCK_CODES:].gather(1, code_QZ)
+        number_Z = torch.arange(blocks, device=row_X.device)
+        end_X = (span.high_X - 1) // self.block + 1
+        end_X = torch.minimum(end_X, (start_B // self.block)[row_X])
+        inside_XZ = number_Z >= (span.low_X // self.block)[:, None]
+        inside_XZ = inside_XZ & (number_Z < end_X[:, None])
+        masked_QZ = score_QZ.masked_fill(~self.guidance.duplicate(inside_XZ), -math.inf)
+        return masked_QZ, inside_XZ.any(1)

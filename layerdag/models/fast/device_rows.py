@@ -4,8 +4,8 @@ All tensors have their shapes before the first node is drawn, so that the work o
 touches the same addresses and can be recorded once and repeated. Where a row has nothing to write,
 it writes to a last column that nobody reads.
 
-Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, K codes,
-L layers, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, Z attention blocks,
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, H heads,
+K codes, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, Z attention blocks,
 d width of a head or key, p parents of a node, v visible keys.
 Pairs are candidates of graphs, decisions those of rows of the encoder, whose blocks are the layers.
 """
@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from layerdag.models.base import SampleRequest
+from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.sampler import SamplerModules
 from layerdag.models.fast.sampler_state import CodeMasks, Guidance
@@ -150,17 +151,6 @@ class RowNumbers:
         return cls(row_R[: extent.rows], row_R, row_Q[:candidates], row_Q)
 
 
-def window(
-    position_B: Int[Tensor, " B"], block: int
-) -> tuple[Int[Tensor, "B v"], Int[Tensor, " B"]]:
-    """Return the positions of a token's attention block and of the one before, and the first.
-
-    Positions before the first block are negative.
-    """
-    start_B = (position_B // block - 1) * block
-    return start_B[:, None] + torch.arange(2 * block, device=start_B.device), start_B
-
-
 @dataclass(frozen=True, eq=False)
 class GraphRows:
     """One row per graph that is drawn.
@@ -169,7 +159,8 @@ class GraphRows:
         sample_B: Index of its sample.
         seed_B: Seed of its sample.
         phase_B: ``Phase``.
-        held_B: Whether it waits before its next node until the host lets it go on.
+        held_B: Whether a row that is ready waits until the host lets it go on. Until then it
+            encodes the same token in every round.
         valid_B: Whether it can still become valid.
         may_end_B: Whether it may end after its newest node.
         truncated_B: Whether a limit ended it.
@@ -286,19 +277,55 @@ class GraphRows:
 
 
 @dataclass(frozen=True, eq=False)
-class EncoderRows:
-    """One row per graph, or two under guidance: what the encoder and the pointer keep of tokens.
+class LayerRows:
+    """What a layer of the encoder keeps of the tokens of each of its rows.
+
+    Keys and values of the newest two attention blocks lie in rings, position t at t modulo their
+    length, so that nothing is gathered to be attended to.
 
     Attributes:
-        memory_RLTD: Key and value of each token in each encoder block.
-        pooled_RLZD: Their means over attention blocks.
+        key_RHvd: Keys of the newest two attention blocks.
+        value_RHvd: Their values.
+        pooled_key_RHZd: Mean key of each attention block.
+        pooled_value_RHZd: Its mean value.
+        value_RTD: Values of all tokens, of which those of parents are read.
+    """
+
+    key_RHvd: Float[Tensor, "R H v d"]
+    value_RHvd: Float[Tensor, "R H v d"]
+    pooled_key_RHZd: Float[Tensor, "R H Z d"]
+    pooled_value_RHZd: Float[Tensor, "R H Z d"]
+    value_RTD: Float[Tensor, "R T D"]
+
+    @classmethod
+    def empty(cls, like_RHd: Float[Tensor, "R H d"], extent: Extent) -> "LayerRows":
+        """Return rows without tokens; ``like_RHd`` has their type and device."""
+        rows, heads, width = like_RHd.shape
+        ring = like_RHd.new_zeros((rows, heads, 2 * extent.block, width))
+        pooled = like_RHd.new_zeros((rows, heads, extent.tokens // extent.block, width))
+        values = like_RHd.new_zeros((rows, extent.tokens, heads * width))
+        return cls(ring, ring.clone(), pooled, pooled.clone(), values)
+
+    def halves(self) -> tuple[Float[Tensor, "R H 2 d"], Float[Tensor, "R H 2 d"]]:
+        """Return the mean key and value of both halves of the rings, an attention block each."""
+        key, value = (
+            ring.unflatten(2, (2, -1)).mean(3) for ring in (self.key_RHvd, self.value_RHvd)
+        )
+        return key, value
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderRows:
+    """One row per graph, or two under guidance: what encoder and pointer keep of tokens.
+
+    Attributes:
+        layers: Of each layer of the encoder.
         key_RTd: Keys of tokens as parents.
         block_key_RZd: Their means over attention blocks.
         projection_RTK: What tokens add to states as parents.
     """
 
-    memory_RLTD: Float[Tensor, "R L T _"]
-    pooled_RLZD: Float[Tensor, "R L Z _"]
+    layers: tuple[LayerRows, ...]
     key_RTd: Float[Tensor, "R T d"]
     block_key_RZd: Float[Tensor, "R Z d"]
     projection_RTK: Float[Tensor, "R T _"]
@@ -308,24 +335,25 @@ class EncoderRows:
         cls, modules: SamplerModules, extent: Extent, rows: int, projections: int
     ) -> "EncoderRows":
         """Return rows without tokens."""
-        weight = modules.heads.context.weight
-        width, depth, tokens = weight.shape[0], modules.encoder.depth, extent.tokens
-        blocks, key_width = tokens // modules.block, modules.heads.pointer.key.out_features
+        weight, encoder = modules.heads.context.weight, modules.encoder
+        assert isinstance(encoder, WindowEncoder)
+        like_RHd = weight.new_zeros((rows, encoder.heads, weight.shape[0] // encoder.heads))
+        key_width = modules.heads.pointer.key.out_features
         return cls(
-            weight.new_zeros((rows, depth, tokens, 2 * width)),
-            weight.new_zeros((rows, depth, blocks, 2 * width)),
-            weight.new_zeros((rows, tokens, key_width)),
-            weight.new_zeros((rows, blocks, key_width)),
-            weight.new_zeros((rows, tokens, projections)),
+            tuple(LayerRows.empty(like_RHd, extent) for _ in range(encoder.depth)),
+            weight.new_zeros((rows, extent.tokens, key_width)),
+            weight.new_zeros((rows, extent.tokens // extent.block, key_width)),
+            weight.new_zeros((rows, extent.tokens, projections)),
         )
 
     def pool(self) -> None:
-        """Average over all attention blocks, which is left out while none is far from the newest.
+        """Average over the first two attention blocks, which was left out while there were no more.
 
-        Means of blocks that are not complete are written again before they are read.
+        Means of a block that is not complete are written again before they are read.
         """
+        for layer in self.layers:
+            layer.pooled_key_RHZd[:, :, :2], layer.pooled_value_RHZd[:, :, :2] = layer.halves()
         blocks = self.block_key_RZd.shape[1]
-        self.pooled_RLZD.copy_(self.memory_RLTD.unflatten(2, (blocks, -1)).mean(3))
         self.block_key_RZd.copy_(self.key_RTd.unflatten(1, (blocks, -1)).mean(2))
 
 
@@ -407,8 +435,7 @@ class CandidateRows:
 
 def copy_rows(rows: Rows, target_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:
     """Replace the rows ``target_X`` by the rows ``source_X``."""
-    for field in fields(rows):
-        values: Tensor = getattr(rows, field.name)
+    for values in _tensors(rows).values():
         values[target_X] = values[source_X]
 
 
@@ -426,7 +453,22 @@ def moved(
         row_X: Rows to keep.
         state_X: Those of states, where there are more of these than of the rest.
     """
+    places = _tensors(to)
+    for name, values in _tensors(rows).items():
+        kept_X = state_X if state_X is not None and name.endswith("_QD") else row_X
+        kept = values[kept_X]
+        places[name][tuple(slice(size) for size in kept.shape)] = kept
+
+
+def _tensors(rows: Rows | LayerRows) -> dict[str, Tensor]:
+    """Return the tensors of rows by name, those of layers among them."""
+    found: dict[str, Tensor] = {}
     for field in fields(rows):
-        kept_X = state_X if state_X is not None and field.name.endswith("_QD") else row_X
-        values, place = getattr(rows, field.name)[kept_X], getattr(to, field.name)
-        place[tuple(slice(size) for size in values.shape)] = values
+        value = getattr(rows, field.name)
+        if isinstance(value, Tensor):
+            found[field.name] = value
+            continue
+        for number, layer in enumerate(value):
+            of_layer = _tensors(layer).items()
+            found |= {f"layer {number} {name}": tensor for name, tensor in of_layer}
+    return found

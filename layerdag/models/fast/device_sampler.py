@@ -47,22 +47,26 @@ _ROUNDS_PER_LOOK = 4
 _FEWER_ROWS = 0.5
 """Share of rows still drawn at which the others are given up, once no graph is left to start."""
 
+_LOOKS_WITHOUT_NODES = 8
+"""Looks of the host between which nothing may have changed."""
+
 _MEMORY_SHARE = 0.25
-"""Of the free memory of a device, what rows may take; where they grow, there are two of each."""
+"""Of the free memory of a device, what rows may take; where they grow, there are two of each, and
+a copy of a part."""
 
 _USUAL_NODES = 512.0
-"""Of a graph of which no number of nodes is asked for."""
+"""Nodes for which there is room in a graph of which no number is asked for."""
 
 
-def launched(work: Callable[[], None]) -> Callable[[], None]:
+def launched(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """Do work, and return it, to be done again operator by operator."""
     work()
     return work
 
 
-def recorded(work: Callable[[], None]) -> Callable[[], None]:
+def recorded(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """Do work on a GPU, and record it."""
-    return record_cuda_graph(work)[1]
+    return record_cuda_graph(work, None, device)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +75,7 @@ class _Look:
 
     Attributes:
         idle_B: Whether a row has nothing to do.
-        held_B: Whether it waits for the host.
+        held_B: Whether it is ready and waits for the host.
         position_B: Position of its newest node.
         edges_B: Number of its edges.
         truncated_B: Whether a limit ended its graph.
@@ -131,7 +135,7 @@ class DeviceSampler:
 
     @staticmethod
     def supports(modules: SamplerModules, request: SampleRequest) -> bool:
-        """Return whether it is made for what is asked for."""
+        """Return whether it can sample what is asked for, on a GPU."""
         return (
             modules.tokens.embedding.weight.device.type == "cuda"
             and request.prefix is None
@@ -142,9 +146,15 @@ class DeviceSampler:
         """Sample every graph to its end and return them in the order of the request."""
         if self.check is not None:
             self.check.start(self.sample_B.shape[0])
+        before, same = -1, 0
         while (self.sample_B >= 0).any():
             self.rounds(1 if self.check is not None else _ROUNDS_PER_LOOK)
             look = self._look()
+            done = int(look.position_B.sum()) + int(look.idle_B.sum())
+            before, same = done, same + 1 if done == before else 0
+            # A node with all parents that there can be takes so long, but none takes longer.
+            if same > _LOOKS_WITHOUT_NODES + self.task.most_parents:
+                raise RuntimeError(f"rounds of sampling on {self.device} draw no nodes")
             self._let_go_on(look)
             self._take_finished(look)
             self._make_room(look)
@@ -153,6 +163,7 @@ class DeviceSampler:
     def _rows_in_memory(self) -> int:
         """Return for how many graphs there is memory, with room for some to become larger."""
         if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # what earlier samplers had counts as taken otherwise
             free, _ = torch.cuda.mem_get_info(self.device)
         else:
             free = available_memory()
@@ -160,7 +171,7 @@ class DeviceSampler:
         asked_B = request.sizes_B2[:, 0].nan_to_num(_USUAL_NODES)
         nodes = min(request.max_nodes, 2 * int(asked_B.max())) + 2 * modules.block
         width = task.pairs * modules.heads.context.out_features
-        of_token = 4 * width * (2 * modules.encoder.depth + 5) + 8 * (len(Node) + 16)
+        of_token = 4 * width * (modules.encoder.depth + 5) + 8 * (len(Node) + 16)
         # A window of keys and values, and of features of candidate parents, at several stages.
         of_window = 2 * modules.block * (32 * width + 128 * task.options)
         of_candidate = 16 * width + 32 * task.most_parents
@@ -171,7 +182,9 @@ class DeviceSampler:
         """Do so many rounds, for which there must be room."""
         for _ in range(count):
             if self._again is None:
-                self._again = self._repeat(partial(self.steps.round, PARENTS_PER_ROUND))
+                self._again = self._repeat(
+                    partial(self.steps.round, PARENTS_PER_ROUND), self.device
+                )
             else:
                 self._again()
 
@@ -321,7 +334,10 @@ class DeviceSampler:
         """Give up rows without graphs, and make room for longer ones."""
         extent, particles = self.steps.extent, self._particles
         wanted = extent
-        position, edges = int(look.position_B.max()), int(look.edges_B.max())
+        # Rows that were idle have no graph, a new one, or one that does not grow.
+        position, edges = (
+            int(value_B[~look.idle_B].max(initial=0)) for value_B in (look.position_B, look.edges_B)
+        )
         if position + _ROUNDS_PER_LOOK >= extent.tokens:
             wanted = replace(wanted, tokens=2 * extent.tokens)
         if edges + _ROUNDS_PER_LOOK * self.task.most_parents > extent.edges:
@@ -335,26 +351,17 @@ class DeviceSampler:
             self._move(row_B, wanted)
 
     def _move(self, row_B: Int[np.ndarray, " B"], extent: Extent) -> None:
-        """Keep the rows ``row_B`` in memory of another extent.
-
-        Raises:
-            MemoryError: If the device has too little.
-        """
+        """Keep the rows ``row_B`` in memory of another extent."""
         before, rows, options = self.steps, self.sample_B.shape[0], self.task.options
         self._again, encoder = None, self.task.guidance.rows
-        try:
-            self.steps = DeviceSteps(self.task, extent)
-        except torch.OutOfMemoryError as error:
-            raise MemoryError(
-                f"no memory on {self.device} for {extent.rows} graphs of {extent.tokens} nodes; "
-                "ask for a smaller batch_size or max_nodes"
-            ) from error
+        self.steps = DeviceSteps(self.task, extent)
         row_X = torch.from_numpy(row_B).to(self.device)
         option_O = torch.arange(options, device=self.device)
         candidate_P = (row_X[:, None] * options + option_O).flatten()
         moved(before.graphs, self.steps.graphs, row_X)
         moved(before.tokens, self.steps.tokens, encoder(row_X, rows))
-        self.steps.tokens.pool()
+        if not before.extent.pooled:
+            self.steps.tokens.pool()
         state_Q = encoder(candidate_P, rows * options)
         moved(before.candidates, self.steps.candidates, candidate_P, state_Q)
         self.sample_B = self.sample_B[row_B]

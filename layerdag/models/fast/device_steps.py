@@ -93,6 +93,7 @@ class DeviceSteps:
         self._word_U = slot_words(torch.tensor(fixed, device=device))
         self._parent_p = torch.arange(parents, device=device)
         self._weighs = task.options > 1
+        self._window = self.parents.window()
 
     def round(self, parents: int) -> None:
         """Do a round in which candidates draw up to so many parents."""
@@ -194,7 +195,9 @@ class DeviceSteps:
         is_child_P = (graphs.feature_BF[:, Feature.LAYER] > 0)[self._row_P]
         span = ParentSpan(graphs.before_start_B, graphs.layer_start_B, graphs.sibling_B)
         slot = int(RandomSlot.FIRST_PARENT)
-        first_P = self.parents.draw(context_RD, span, candidates.uniform_PU[:, slot : slot + 2])
+        self._window = self.parents.window()
+        uniform_P2 = candidates.uniform_PU[:, slot : slot + 2]
+        first_P = self.parents.draw(context_RD, self._window, span, uniform_P2)
         first_P = first_P.where(is_child_P, 0)
         node_PF = self._nodes(first_P)
         stub_P = stub_code(node_PF[:, Node.USED], node_PF[:, Node.OUT_DEGREE]).where(is_child_P, 0)
@@ -282,7 +285,7 @@ class DeviceSteps:
         if self._weighs:
             self._weigh_parents(adds_P, parent_P)
         span = ParentSpan(left_P, parent_P, parent_P)
-        next_P = self.parents.draw(state_QD, span, uniform_P3)
+        next_P = self.parents.draw(state_QD, self._window, span, uniform_P3)
         candidates.last_P.copy_(next_P.where(adds_P & (left_P > 0), parent_P))
         candidates.rank_P.add_(adds_P)
 

@@ -341,6 +341,13 @@ def stub_code(
     return used.clamp(max=3) * 4 + (out_degree - used).clamp(0, 3)
 
 
+def offset_code(
+    offset: Int[Tensor, "*shape"], has_reference: Bool[Tensor, "*shape"]
+) -> Int[Tensor, "*shape"]:
+    """Return one of 9 codes for the distance from a reference, or the last one without any."""
+    return (offset.clamp(-4, 4) + 4).masked_fill(~has_reference, OFFSET_CODES - 1)
+
+
 TokenCodes = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """Features of candidate tokens; the choices of ``HeadsConfig.parent_features``."""
 
@@ -361,7 +368,7 @@ def token_codes(
         gap_P: Tokens since the last use, 0 for never used.
         layers_P: Layers between candidate and child.
     """
-    offset_P = (offset_P.clamp(-4, 4) + 4).masked_fill(~has_reference_P, OFFSET_CODES - 1)
+    offset_P = offset_code(offset_P, has_reference_P)
     return torch.stack([stub_P, offset_P, log_code(gap_P), log_code(layers_P)], dim=1)
 
 

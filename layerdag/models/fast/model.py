@@ -250,8 +250,9 @@ class FastLayerDAG(DAGModel):
 
     @property
     def default_batch_size(self) -> int | None:
-        """1,024 on a GPU, where a batch takes about as long as its longest graph."""
-        return 1024 if self.constraints.source_K.device.type == "cuda" else None
+        """1,024 on a GPU, where rows of finished graphs take the next ones; None elsewhere."""
+        on_gpu = self.constraints.source_K.device.type == "cuda"
+        return 1024 if on_gpu and type(self.encoder) is WindowEncoder else None
 
     def require_options(self, *, steps: int | None, best_of: int, temperature: float = 1.0) -> None:
         """Refuse denoising steps, which this model has none of, and no draw at all."""
@@ -266,7 +267,7 @@ class FastLayerDAG(DAGModel):
             raise UsageError(f"'best_of' must be at least 1, found {best_of}.")
 
     def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample one graph per seed, one node of every graph per step.
+        """Sample one graph per seed, node by node, many graphs side by side.
 
         With several candidates, one is chosen by its ``_score``.
 

@@ -4,9 +4,10 @@ All graphs of a request are at the same position, so that caches are sliced and 
 row of a finished graph is assigned to the padding sample, which is dropped, until enough rows are
 inactive that compacting the caches pays off.
 
-Here is what every sampler does: ends of graphs, replacement of particles, checks, output. How a
+Here is what two samplers share: ends of graphs, replacement of particles, checks, output. How a
 node is encoded and drawn is that of ``TensorSampler``, in torch on any device, or of
-``CompiledSampler``, in C between matrix products.
+``CompiledSampler``, in C between matrix products. On a GPU each graph goes its own way
+(``DeviceSampler``).
 
 Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, J position
 buckets, K codes, M categorical conditions, R rows, U uniforms, X selected graphs.

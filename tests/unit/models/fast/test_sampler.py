@@ -15,7 +15,7 @@ from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics, neighbor_kinds
 from layerdag.errors import UsageError
-from layerdag.models.base import PartialCheck, SampleResult
+from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
 from layerdag.models.draws import slot_uniforms
 from layerdag.models.fast import compiled_sampler
 from layerdag.models.fast.candidates import NodeCandidates
@@ -437,3 +437,24 @@ def test_a_graph_that_may_not_end_where_it_does_is_truncated():
     result = model.sample(request(12, best_of=4, check=Forbidding(-1, least=6)))
     for dag, cut in zip(result.dags, result.truncated, strict=True):
         assert cut or dag.num_nodes >= 6
+
+
+def test_candidates_are_scored_in_parts_of_whole_graphs(monkeypatch):
+    model = small_model(small_dags(8))
+    asked = request(6, best_of=3, nodes_B=torch.arange(6) + 4.0)
+    scored = []
+    score = FastLayerDAG._score
+
+    def watched(self: FastLayerDAG, batch: DAGBatch, part: SampleRequest) -> torch.Tensor:
+        scored.append((batch.num_graphs, len(part.seeds)))
+        return score(self, batch, part)
+
+    monkeypatch.setattr(FastLayerDAG, "_score", watched)
+    whole = model.sample(asked).dags
+    monkeypatch.setattr("layerdag.models.posterior._SCORED_NODES", 40)
+    parts = model.sample(asked).dags
+    assert scored[0] == (18, 6)
+    assert len(scored) > 2
+    assert sum(graphs for graphs, _ in scored[1:]) == 18
+    assert all(graphs == 3 * asked_for for graphs, asked_for in scored)
+    assert all(map(same, whole, parts))
