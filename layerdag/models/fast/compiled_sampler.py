@@ -26,31 +26,7 @@ from layerdag.models.fast.particles import NODE_CANDIDATES
 from layerdag.models.fast.sampler import NextLayers, Sampler, SamplerModules
 from layerdag.models.fast.sampling_kernels import LAYER, LEFT, RowMemory
 from layerdag.models.fast.tokens import FRACTIONS, OCTAVES
-
-
-@dataclass(frozen=True, eq=False)
-class LinearMap:
-    """Linear maps side by side, made ready for products with few rows.
-
-    Attributes:
-        weight_DK: Transposed weights.
-        bias_K: Their biases.
-    """
-
-    weight_DK: Float[Tensor, "D K"]
-    bias_K: Float[Tensor, " K"]
-
-    @classmethod
-    def of(cls, *linear: nn.Linear) -> "LinearMap":
-        """Return the maps of some modules, end to end."""
-        weight_KD = torch.cat([each.weight.detach() for each in linear])
-        biases = [each.bias.detach() for each in linear if each.bias is not None]
-        bias_K = torch.cat(biases) if biases else weight_KD.new_zeros(weight_KD.shape[0])
-        return cls(weight_KD.T.contiguous(), bias_K)
-
-    def __call__(self, x_RD: Float[Tensor, "R D"]) -> Float[Tensor, "R K"]:
-        """Return what the maps make of some rows."""
-        return torch.addmm(self.bias_K, x_RD, self.weight_DK)
+from layerdag.models.layers import LinearMap
 
 
 @dataclass(frozen=True, eq=False)

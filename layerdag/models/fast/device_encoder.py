@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from layerdag.models.fast.compiled_sampler import LinearMap
 from layerdag.models.fast.device_rows import (
     EncoderRows,
     Extent,
@@ -28,6 +27,7 @@ from layerdag.models.fast.device_rows import (
     SamplingTask,
 )
 from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder, alibi_slopes
+from layerdag.models.layers import LinearMap
 
 
 @final

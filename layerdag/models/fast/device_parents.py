@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_if_possible
-from layerdag.models.fast.compiled_sampler import LinearMap
 from layerdag.models.fast.device_rows import (
     EncoderRows,
     Extent,
@@ -36,6 +35,7 @@ from layerdag.models.fast.layout import (
     offset_code,
     stub_code,
 )
+from layerdag.models.layers import LinearMap
 
 
 @dataclass(frozen=True, eq=False)
