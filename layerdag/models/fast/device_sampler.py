@@ -48,7 +48,7 @@ _FEWER_ROWS = 0.5
 """Share of rows still drawn at which the others are given up, once no graph is left to start."""
 
 _LOOKS_WITHOUT_NODES = 8
-"""Looks of the host between which nothing may have changed."""
+"""Looks of the host in a row that may find no new node, where nodes have few parents."""
 
 _MEMORY_SHARE = 0.25
 """Of the free memory of a device, what rows may take; where they grow, there are two of each, and
@@ -152,7 +152,7 @@ class DeviceSampler:
             look = self._look()
             done = int(look.position_B.sum()) + int(look.idle_B.sum())
             before, same = done, same + 1 if done == before else 0
-            # A node with all parents that there can be takes so long, but none takes longer.
+            # A node with many parents takes several looks; a recording that does nothing, for ever.
             if same > _LOOKS_WITHOUT_NODES + self.task.most_parents:
                 raise RuntimeError(f"rounds of sampling on {self.device} draw no nodes")
             self._let_go_on(look)
