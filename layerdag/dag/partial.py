@@ -105,9 +105,12 @@ class Prefix:
             )
 
     def kept_in(self, dag: DAG) -> DAG:
-        """Return a completed graph whose given nodes have their own positions inside bins."""
-        drawn_NA = dag.u_NA[self.num_nodes :]
-        return dag.with_columns(dag.x_NA, torch.cat([self.dag.u_NA, drawn_NA]))
+        """Return a completed graph whose given nodes have their own positions inside bins.
+
+        One that a check ended early may have fewer nodes than are given.
+        """
+        own_NA, drawn_NA = self.dag.u_NA[: dag.num_nodes], dag.u_NA[self.num_nodes :]
+        return dag.with_columns(dag.x_NA, torch.cat([own_NA, drawn_NA]))
 
 
 def require_layers(given: int, layers: int) -> None:

@@ -75,7 +75,7 @@ class GenerationSettings:
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, and on a processor never a graph.
             None is 32, of programs 128, and of samples in parts as many as fit into about a
-            gigabyte; on a GPU it is 1,024, except for programs and after a prefix.
+            gigabyte; on a GPU it is 1,024, except for programs.
         processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
             here; ``layerdag sample`` takes as many as there are processors. A script that asks for
             several must do so under ``if __name__ == "__main__":``.
@@ -185,7 +185,7 @@ class GenerationSettings:
             if program and (deep or self.targets is not None):
                 redraws = PROGRAM_REDRAWS if self.targets is None else TARGET_REDRAWS
         batch_size = self.batch_size
-        if batch_size is None and self.prefix is None and not program:
+        if batch_size is None and not program:
             batch_size = model.default_batch_size
         return replace(
             self,

@@ -1,4 +1,4 @@
-"""The sampler for GPUs draws what the sampler in C draws, or under guidance the one in torch."""
+"""The sampler for GPUs draws what another one does: in C, or in torch where that cannot."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ from small_models import (
     small_model,
 )
 
+from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import neighbor_kinds
 from layerdag.models.base import SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
@@ -58,11 +59,12 @@ requests = st.fixed_dictionaries(
         "temperature": st.sampled_from([1.0, 0.5, 2.0]),
         "best_of": st.sampled_from([1, 1, 2, 5]),
         "check": st.sampled_from([False, False, True]),
+        "given": st.sampled_from([0, 0, 1, 2, 3]),
     }
 )
 
 
-@tried(8)
+@tried(12)
 @given(
     models,
     requests,
@@ -72,10 +74,20 @@ requests = st.fixed_dictionaries(
 )
 def test_rounds_draw_the_same_graphs(model, asked, count, seed, rows):
     seeds = tuple(seed + number * 7919 for number in range(count))
+    layers, has_check = asked.pop("given"), asked.pop("check")
+    prefix = None
+    if layers:
+        (whole,) = small_dags(1, seed=seed % 100)
+        prefix = Prefix.from_dag(whole, layers)
+        reserved = tuple(number % 2 for number in range(prefix.num_nodes))
+        prefix = replace(prefix, reserved=reserved if seed % 2 else ())
+        fits = prefix.num_nodes < asked["max_nodes"] and layers < asked["max_layers"]
+        prefix = prefix if fits else None
 
     def drawn() -> SampleResult:
-        check = OddKinds() if asked["check"] else None
-        return model.sample(request(count, **{**asked, "seeds": seeds, "check": check}))
+        check = OddKinds() if has_check else None
+        plain = {"seeds": seeds, "check": check, "prefix": prefix}
+        return model.sample(request(count, **asked, **plain))
 
     with torch.random.fork_rng(), pytest.MonkeyPatch.context() as patch:
         expected = content(drawn())

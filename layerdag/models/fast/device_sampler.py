@@ -25,6 +25,7 @@ from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.models.fast.device_rows import (
     Extent,
     Feature,
+    GivenTables,
     Node,
     Phase,
     SamplingTask,
@@ -106,6 +107,9 @@ class DeviceSampler:
         samples, particles = len(request.seeds), request.best_of
         weighs = particles > 1 and modules.neighbors.any_listed
         self._weighs, self._particles = weighs, particles
+        prefix = request.prefix
+        in_degrees = [] if prefix is None else [len(edges) for edges in prefix.parents]
+        most = max(int(modules.constraints.max_parents_K.max()), 1, *in_degrees)
         every = 1 if request.check is not None else INTERVAL if weighs else 0
         self.task = SamplingTask(
             modules,
@@ -113,8 +117,9 @@ class DeviceSampler:
             guidance,
             condition_vectors(modules.conditions, request, guidance, self.device),
             CodeMasks.from_allowed(modules.allowed, request.possible, samples),
+            None if prefix is None else GivenTables.of(prefix, most, self.device),
             options=NODE_CANDIDATES if weighs else 1,
-            most_parents=max(int(modules.constraints.max_parents_K.max()), 1),
+            most_parents=most,
             hold_every=every,
         )
         self._repeat = recorded if self.device.type == "cuda" else launched
@@ -138,7 +143,6 @@ class DeviceSampler:
         """Return whether it can sample what is asked for, on a GPU."""
         return (
             modules.tokens.embedding.weight.device.type == "cuda"
-            and request.prefix is None
             and type(modules.encoder) is WindowEncoder  # a subclass may encode otherwise
         )
 
@@ -158,7 +162,11 @@ class DeviceSampler:
             self._let_go_on(look)
             self._take_finished(look)
             self._make_room(look)
-        return self.output.result()
+        result = self.output.result()
+        prefix = self.request.prefix
+        if prefix is None:
+            return result
+        return replace(result, dags=tuple(prefix.kept_in(dag) for dag in result.dags))
 
     def _rows_in_memory(self) -> int:
         """Return for how many graphs there is memory, with room for some to become larger."""

@@ -47,10 +47,6 @@ def test_a_model_may_say_how_many_graphs_it_draws_side_by_side(flow, monkeypatch
     monkeypatch.setattr(type(flow.model), "default_batch_size", 1024)
     assert settled(flow).batch_size == 1024
     assert settled(flow, batch_size=7).batch_size == 7
-    schema = checkpoint_schema(flow)
-    (given,) = generate(flow.model, schema, GenerationSettings(num=1, max_nodes=20))
-    completed = settled(flow, prefix=given.graph)
-    assert completed.batch_size is None  # samplers of given nodes do not look at memory
 
 
 @pytest.mark.parametrize("name", ["best_of", "redraws"])

@@ -199,7 +199,7 @@ def test_a_code_is_drawn_even_where_none_is_possible():
     ]
 
 
-def test_given_nodes_and_processors_are_left_to_others(monkeypatch):
+def test_processors_are_left_to_others(monkeypatch):
     model = small_model(DAGS)
     assert not DeviceSampler.supports(model.sampler_modules, request(1))
     runs = []

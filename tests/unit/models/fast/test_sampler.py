@@ -420,6 +420,18 @@ def test_particles_that_a_check_refuses_are_replaced():
     assert kind not in {int(k) for dag in whole for k in dag.x_NA[:, 0]}
 
 
+def test_a_graph_that_a_check_ends_among_given_nodes_keeps_what_it_has():
+    model, (given, *_) = small_model(small_dags(8)), small_dags(8)
+    prefix = Prefix.from_dag(given, given.num_layers)
+    kind = int(prefix.dag.x_NA[1, 0])
+    first = int((prefix.dag.x_NA[:, 0] == kind).nonzero()[0]) + 1
+    asked = request(2, prefix=prefix, check=Forbidding(kind), max_nodes=60)
+    result = model.sample(asked)
+    assert result.truncated == (True, True)
+    for dag in result.dags:
+        assert torch.equal(dag.u_NA, prefix.dag.u_NA[:first])
+
+
 def test_a_graph_of_which_no_particle_is_left_is_truncated():
     model = small_model(small_dags(8))
     kinds = range(model.sizes.attributes[0])
