@@ -28,7 +28,7 @@ CHECKS = ("-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitiz
 COVERAGE = "-fsanitize-coverage=trace-pc"
 TESTS = (
     "tests/unit/graph",
-    "tests/unit/models/fast/test_compiled_sampler.py",
+    "tests/unit/models/fast/test_samplers.py",
     "tests/unit/models/fast/test_fused_attention.py",
     "tests/unit/models/fast/test_fused_losses.py",
     "tests/unit/models/fast/test_targets.py",
