@@ -17,15 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from layerdag.models.fast.device_rows import (
-    EncoderRows,
-    Extent,
-    Feature,
-    GraphRows,
-    LayerRows,
-    RowNumbers,
-    SamplingTask,
-)
+from layerdag.models.fast.device_rows import EncoderRows, Feature, GraphRows, LayerRows
+from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder, alibi_slopes
 from layerdag.models.layers import LinearMap
 

@@ -17,15 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_if_possible
-from layerdag.models.fast.device_rows import (
-    EncoderRows,
-    Extent,
-    Feature,
-    GraphRows,
-    Node,
-    RowNumbers,
-    SamplingTask,
-)
+from layerdag.models.fast.device_rows import EncoderRows, Feature, GraphRows, Node
+from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
     NEVER,

@@ -22,17 +22,9 @@ from torch import Tensor
 
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.cuda_graphs import record_cuda_graph
-from layerdag.models.fast.device_rows import (
-    Extent,
-    Feature,
-    GivenTables,
-    Node,
-    Phase,
-    SamplingTask,
-    copy_rows,
-    moved,
-)
+from layerdag.models.fast.device_rows import Feature, Node, Phase, copy_rows, moved
 from layerdag.models.fast.device_steps import DeviceSteps
+from layerdag.models.fast.device_task import Extent, GivenTables, SamplingTask
 from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
 from layerdag.models.fast.sampler import SamplerModules, condition_vectors

@@ -33,16 +33,8 @@ from layerdag.models.fast.constraints import NATS_PER_VIOLATION, UNSEEN
 from layerdag.models.fast.decisions import Heads
 from layerdag.models.fast.device_encoder import DeviceEncoder
 from layerdag.models.fast.device_parents import ParentDraws, ParentSpan
-from layerdag.models.fast.device_rows import (
-    CandidateRows,
-    Extent,
-    Feature,
-    GraphRows,
-    Node,
-    Phase,
-    RowNumbers,
-    SamplingTask,
-)
+from layerdag.models.fast.device_rows import CandidateRows, Feature, GraphRows, Node, Phase
+from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.layout import NEVER, stub_code
 from layerdag.models.fast.particles import NATS_PER_FIRST, OWN_COLOR
 from layerdag.models.fast.sampler_state import (

@@ -15,9 +15,10 @@ from torch.utils._pytree import tree_leaves
 from layerdag.dag.dag import DAG
 from layerdag.models.draws import sample_if_possible
 from layerdag.models.fast import device_sampler
-from layerdag.models.fast.device_rows import Extent, Feature, Phase, SamplingTask
+from layerdag.models.fast.device_rows import Feature, Phase
 from layerdag.models.fast.device_sampler import DeviceSampler
 from layerdag.models.fast.device_steps import DeviceSteps
+from layerdag.models.fast.device_task import Extent, SamplingTask
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.tensor_sampler import TensorSampler
 
