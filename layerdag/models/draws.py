@@ -15,7 +15,7 @@ and slot, for models that make the same decisions about every node.
 Draws without replacement from groups of candidates, all groups at once.
 
 Shape letters: A node attributes, B graphs, E edges, G groups of rows, K codes, N nodes, O options,
-R rows, U uniforms, X selected graphs, n nodes of one graph.
+R rows, U uniforms, n nodes of one graph.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,14 @@ from jaxtyping import Bool, Float, Float64, Int, UInt64
 from torch import Tensor
 
 from layerdag.dag.dag import DAG
-from layerdag.runtime.rng import GOLDEN_GAMMA, derive_seed, scrambled, shifted_right
+from layerdag.runtime.rng import (
+    GOLDEN_GAMMA,
+    derive_seed,
+    position_words,
+    scrambled,
+    shifted_right,
+    slot_words,
+)
 
 
 def bin_positions(uniform: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -173,32 +180,14 @@ def slot_uniforms(
         position_B: Position of the node in its graph.
         slots: Slots of the decisions about that node.
     """
-    step_B = (position_B.astype(np.int64) + 1) * GOLDEN_GAMMA
-    word_B1 = scrambled(seed_B.astype(np.int64) + step_B)[:, None]
+    word_B1 = position_words(seed_B.astype(np.int64), position_B.astype(np.int64))[:, None]
     slot_U = np.arange(slots.start, slots.stop, dtype=np.int64)
-    word_BU = scrambled(word_B1 ^ scrambled((slot_U + 1) * GOLDEN_GAMMA))
+    word_BU = scrambled(word_B1 ^ slot_words(slot_U))
     return torch.from_numpy(shifted_right(word_BU, 11).astype(np.float64) * _UNIT)
 
 
-def position_words(
-    seed_X: Int[Tensor, "*shape"], position_X: Int[Tensor, "*shape"]
-) -> Int[Tensor, "*shape"]:
-    """Return hashes of seed and position, the first step of ``slot_uniforms`` on any device.
-
-    Args:
-        seed_X: Seeds; those of 2^63 and more less 2^64.
-        position_X: Position of each node in its graph.
-    """
-    return scrambled(seed_X + (position_X + 1) * GOLDEN_GAMMA)
-
-
-def slot_words(slot_U: Int[Tensor, " U"]) -> Int[Tensor, " U"]:
-    """Return hashes of slots, the second step."""
-    return scrambled((slot_U + 1) * GOLDEN_GAMMA)
-
-
 def unit_interval(word: Int[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
-    """Return the uniforms of hashes of positions xor those of slots, the last step."""
+    """Return uniforms as ``slot_uniforms``, of hashes of positions xor those of slots."""
     return shifted_right(scrambled(word), 11).double() * _UNIT
 
 

@@ -32,6 +32,21 @@ def shifted_right(word: Words, bits: int) -> Words:
     return (word >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def position_words(seed: Words, position: Words) -> Words:
+    """Return hashes of seeds and positions, the first part of a uniform's word.
+
+    Args:
+        seed: int64; seeds of 2^63 and more less 2^64.
+        position: int64, of a node in its graph.
+    """
+    return scrambled(seed + (position + 1) * GOLDEN_GAMMA)
+
+
+def slot_words(slot: Words) -> Words:
+    """Return hashes of the slots of decisions, the second part, which is mixed in by xor."""
+    return scrambled((slot + 1) * GOLDEN_GAMMA)
+
+
 def derive_seed(seed: int, *names: str | int) -> int:
     """Return a 63-bit seed that depends on ``seed`` and on every name, in order.
 

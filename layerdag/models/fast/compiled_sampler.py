@@ -24,8 +24,8 @@ from layerdag.models.fast.decisions import Readout
 from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder
 from layerdag.models.fast.particles import NODE_CANDIDATES
 from layerdag.models.fast.sampler import NextLayers, Sampler, SamplerModules
-from layerdag.models.fast.sampling_kernels import LAYER, LEFT, RowMemory
-from layerdag.models.fast.tokens import FRACTIONS, OCTAVES
+from layerdag.models.fast.sampling_kernels import RowMemory
+from layerdag.models.fast.tokens import FRACTIONS, OCTAVES, Feature
 from layerdag.models.layers import LinearMap
 
 
@@ -204,8 +204,8 @@ class CompiledSampler(Sampler):
         logits_BK = self._read(self._size, self.encoded_RD, self.rows)
         self._call("sizes", logits_BK, self.request.min_layers, size_B)
         features_BF = self._memory.features_BF[: self.rows]
-        number_B = features_BF[:, LAYER] + int(position > 1)
-        return NextLayers(features_BF[:, LEFT] == 0, number_B, size_B)
+        number_B = features_BF[:, Feature.LAYER] + int(position > 1)
+        return NextLayers(features_BF[:, Feature.LEFT] == 0, number_B, size_B)
 
     def _begin_nodes(self, position: int, size_B: Int[np.ndarray, " B"]) -> None:
         """Start the next node; where a layer is complete, a new layer of ``size_B`` nodes."""
@@ -244,7 +244,7 @@ class CompiledSampler(Sampler):
             self._call("attribute", index, logits_BK, table, x_BA, allowed_BF, state_BD)
         out_degree_B = self._out_degrees(position, state_BD, x_BA[:, 0])
         self._x_BA, self._newest = x_BA, EdgesToParents(*edge_3E[:, :kept])
-        layer_B = torch.from_numpy(self._memory.features_BF[: self.rows, LAYER].copy())
+        layer_B = torch.from_numpy(self._memory.features_BF[: self.rows, Feature.LAYER].copy())
         self._finish_nodes(position, x_BA, layer_B, self._newest, out_degree_B)
 
     def _set_out_degrees(

@@ -17,9 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from layerdag.models.fast.device_rows import EncoderRows, Feature, GraphRows, LayerRows
+from layerdag.models.fast.device_rows import EncoderRows, GraphRows, LayerRows
 from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder, alibi_slopes
+from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import LinearMap
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_if_possible
-from layerdag.models.fast.device_rows import EncoderRows, Feature, GraphRows, Node
+from layerdag.models.fast.device_rows import EncoderRows, GraphRows, Node
 from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
@@ -28,6 +28,7 @@ from layerdag.models.fast.layout import (
     offset_code,
     stub_code,
 )
+from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import LinearMap
 
 

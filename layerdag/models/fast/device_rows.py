@@ -22,6 +22,7 @@ from layerdag.models.fast.device_task import Extent
 from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.sampler import SamplerModules
+from layerdag.models.fast.tokens import Feature
 
 Rows = TypeVar("Rows", "GraphRows", "EncoderRows", "CandidateRows")
 
@@ -37,21 +38,6 @@ class Phase(IntEnum):
 
     OPEN = 2
     """Draws parents of the candidates for its newest node."""
-
-
-class Feature(IntEnum):
-    """Columns of the structural features, those of ``StructuralFeatures``."""
-
-    DEGREE = 0
-    OUT_DEGREE = 1
-    SIZE = 2
-    INDEX = 3
-    LEFT = 4
-    OPEN = 5
-    OPEN_LAYER = 6
-    OPEN_BEFORE = 7
-    POSITION = 8
-    LAYER = 9
 
 
 class Node(IntEnum):

@@ -22,13 +22,14 @@ from torch import Tensor
 
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.cuda_graphs import record_cuda_graph
-from layerdag.models.fast.device_rows import Feature, Node, Phase, copy_rows, moved
+from layerdag.models.fast.device_rows import Node, Phase, copy_rows, moved
 from layerdag.models.fast.device_steps import DeviceSteps
 from layerdag.models.fast.device_task import Extent, GivenTables, SamplingTask
 from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
 from layerdag.models.fast.sampler import SamplerModules, condition_vectors
 from layerdag.models.fast.sampler_state import CodeMasks, Guidance, OutputBuffer
+from layerdag.models.fast.tokens import Feature
 from layerdag.runtime.reading import available_memory
 
 PARENTS_PER_ROUND = 3
@@ -150,7 +151,10 @@ class DeviceSampler:
             before, same = done, same + 1 if done == before else 0
             # A node with many parents takes several looks; a recording that does nothing, for ever.
             if same > _LOOKS_WITHOUT_NODES + self.task.most_parents:
-                raise RuntimeError(f"rounds of sampling on {self.device} draw no nodes")
+                raise RuntimeError(
+                    f"rounds of sampling on {self.device} draw no nodes, a fault of layerdag or of "
+                    "the driver; sample on the processor (device=cpu)"
+                )
             self._let_go_on(look)
             self._take_finished(look)
             self._make_room(look)

@@ -22,18 +22,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from layerdag.models.draws import (
-    position_words,
-    sample_if_possible,
-    slot_words,
-    unit_interval,
-)
+from layerdag.models.draws import sample_if_possible, unit_interval
 from layerdag.models.fast.candidates import CANDIDATE_STEP
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, UNSEEN
 from layerdag.models.fast.decisions import Heads
 from layerdag.models.fast.device_encoder import DeviceEncoder
 from layerdag.models.fast.device_parents import ParentDraws, ParentSpan
-from layerdag.models.fast.device_rows import CandidateRows, Feature, GraphRows, Node, Phase
+from layerdag.models.fast.device_rows import CandidateRows, GraphRows, Node, Phase
 from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.layout import NEVER, stub_code
 from layerdag.models.fast.particles import NATS_PER_FIRST, OWN_COLOR
@@ -41,8 +36,9 @@ from layerdag.models.fast.sampler_state import (
     SLOTS_PER_PARENT,
     RandomSlot,
 )
+from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import CountEncoder
-from layerdag.runtime.rng import scrambled
+from layerdag.runtime.rng import position_words, scrambled, slot_words
 
 _FIRST, _LAST, _ALL, _CHOSEN = range(4)  # what a token adds to states as a parent
 

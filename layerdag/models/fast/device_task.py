@@ -110,7 +110,7 @@ class SamplingTask:
         masks: Codes that the nodes of each sample can have.
         given: Nodes that stand in place of drawn ones; None without a prefix.
         options: Candidates for each node.
-        most_parents: The largest in-degree that constraints let a node have.
+        most_parents: The largest in-degree that a drawn node may have, or a given one has.
         hold_every: Nodes after which a row waits for the host; 0 is never.
     """
 

@@ -19,16 +19,12 @@ from layerdag.models.fast.layout import NEVER, token_codes
 from layerdag.models.fast.particles import NATS_PER_FIRST
 from layerdag.models.fast.sampler import SamplerModules
 from layerdag.models.fast.sampler_state import CodeMasks
+from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.native import library
 
 RESERVED_NUMBERS = 1 << 28
 """Numbers for which address space is reserved at once; more positions are copied when they come."""
-
-FEATURES = 10
-"""Structural features of a row: the columns of ``StructuralFeatures``."""
-SIZE, LEFT, LAYER = 2, 4, 9
-"""Columns of the size of the newest layer, of its nodes to come, and of its number."""
 
 _MOST_OPTIONS = 64  # for which kernels have room
 
@@ -262,8 +258,8 @@ class RowMemory:
             )
             for block in encoder.encoder_blocks
         ]
-        self.features_BF = np.zeros((rows, FEATURES), dtype=np.int64)
-        self.features_BF[:, SIZE] = 1
+        self.features_BF = np.zeros((rows, len(Feature)), dtype=np.int64)
+        self.features_BF[:, Feature.SIZE] = 1
         self.log_weight_B = np.zeros(rows)
         self._of_rows = {
             "structure": self.features_BF,
@@ -289,7 +285,7 @@ class RowMemory:
     @property
     def _numbers_per_position(self) -> int:
         width = self._model.projections + 2 * len(self.layers)
-        return self._model.width * width + self._model.key_width + 2 * FEATURES
+        return self._model.width * width + self._model.key_width + 2 * len(Feature)
 
     def call(self, kernel: str, sample_B: Int[np.ndarray, " B"], *arguments: Any) -> int:
         """Call a kernel on tensors, arrays and numbers, and return what it returns.

@@ -19,6 +19,7 @@ feature columns, J position buckets, M categorical conditions, N nodes, R rows, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import IntEnum
 
 import torch
 from jaxtyping import Float, Int
@@ -315,6 +316,21 @@ class StructuralFeatures:
     def stacked(self) -> Int[Tensor, "T F"]:
         """Return the features as one matrix, shape (T, F)."""
         return torch.stack([getattr(self, field.name) for field in fields(self)], dim=1)
+
+
+class Feature(IntEnum):
+    """Columns of ``StructuralFeatures.stacked``, which samplers keep for each row."""
+
+    DEGREE = 0
+    OUT_DEGREE = 1
+    SIZE = 2
+    INDEX = 3
+    LEFT = 4
+    OPEN = 5
+    OPEN_LAYER = 6
+    OPEN_BEFORE = 7
+    POSITION = 8
+    LAYER = 9
 
 
 class TokenEmbedding(nn.Module):

@@ -34,6 +34,7 @@ from layerdag.models.fast.layout import BatchLayout, Edges
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.tokens import (
     ConditionEncoder,
+    Feature,
     RemainingSizes,
     StructuralFeatures,
     TokenEmbedding,
@@ -367,6 +368,11 @@ def test_counts_at_each_token_of_a_small_graph():
     }
     for name, row in expected.items():
         assert getattr(structure, name).tolist() == row * 2, name
+
+
+def test_columns_of_structural_features_are_its_fields_in_order():
+    names = [field.name.removesuffix("_T").upper() for field in fields(StructuralFeatures)]
+    assert [feature.name for feature in Feature] == names
 
 
 def features(*dags: DAG, plans: bool = True) -> tuple[BatchLayout, StructuralFeatures]:
