@@ -28,8 +28,8 @@ from layerdag.cli.main import limit_openmp_spin
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.loading import load_dataset
 from layerdag.models.base import DAGModel, ModelSpec, SampleRequest, SampleResult
-from layerdag.models.fast.device_sampler import PARENTS_PER_ROUND, DeviceSampler
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.tensor_sampler import PARENTS_PER_ROUND, TensorSampler
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (
@@ -239,13 +239,13 @@ def of_so_many_nodes(request: SampleRequest, nodes: int) -> SampleRequest:
 
 
 def round_counts(model: FastLayerDAG, request: SampleRequest, rounds: int = 12) -> dict[str, float]:
-    """Return operators and waits of a round of the sampler for GPUs, counted on a processor.
+    """Return operators and waits of a round as on a GPU, counted on a processor.
 
     On a GPU a round is recorded and is then one launch; the host looks at the rows between, which
     it does not here, so that there must be room for all rounds.
     """
     with torch.inference_mode():
-        sampler = DeviceSampler(model.sampler_modules, request)
+        sampler = TensorSampler(model.sampler_modules, request)
         assert rounds < sampler.steps.extent.tokens
         with counted() as counts:
             for _ in range(rounds):

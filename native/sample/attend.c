@@ -52,8 +52,8 @@ VECTORIZED static void attend(const float *query, const float *const *at, int64_
     }
 }
 
-/* Append keys and values of the newest tokens, and write what these read: (rows, 2 * width), attended
- * values and then the mean of the parents' values. Edges lie in the order of rows.
+/* Append keys and values of the newest tokens, and write what these read in each pass: (rows, passes,
+ * 2 * width), attended values and then the mean of the parents' values. Edges lie in the order of rows.
  *
  * Returns 0, or -1 without memory. */
 EXPORT int64_t sample_attend(const model_t *m, const rows_t *r, const layer_t *l, const float *projected,
@@ -65,29 +65,33 @@ EXPORT int64_t sample_attend(const model_t *m, const rows_t *r, const layer_t *l
     float *weight = calloc((size_t)(count + 8), sizeof *weight);
     float *query = malloc((size_t)width * sizeof *query);
     const float **at = malloc((size_t)count * sizeof *at);
-    int64_t e = 0;
-    for (int64_t row = 0; weight && query && at && row < r->rows; row++) {
-        const float *from = projected + row * 3 * width;
-        float *to = out + row * 2 * width, *newest = l->memory + place(r, row, t) * 2 * width;
+    int64_t first = 0, end = 0; /* edges of a row */
+    for (int64_t i = 0; weight && query && at && i < r->rows * r->passes; i++) {
+        const int64_t row = i / r->passes, pass = i % r->passes;
+        const float *from = projected + i * 3 * width;
+        float *to = out + i * 2 * width, *newest = l->memory + token_place(r, row, pass, t) * 2 * width;
         memcpy(newest, from + width, (size_t)(2 * width) * sizeof *newest);
         memset(to, 0, (size_t)(2 * width) * sizeof *to);
         if (l->attends) {
-            for (int64_t i = 0; i < width; i++) query[i] = from[i] * scale;
-            for (int64_t i = 0; i < near; i++) at[i] = l->memory + place(r, row, low + i) * 2 * width;
-            for (int64_t i = 0; i < pooled; i++)
-                at[near + i] = l->pooled + (i * r->memory_rows + row) * 2 * width;
+            for (int64_t k = 0; k < width; k++) query[k] = from[k] * scale;
+            for (int64_t k = 0; k < near; k++)
+                at[k] = l->memory + token_place(r, row, pass, low + k) * 2 * width;
+            for (int64_t k = 0; k < pooled; k++)
+                at[near + k] = l->pooled + block_place(r, row, pass, k) * 2 * width;
             attend(query, at, count, near, l->heads, l->slope, weight, to);
         }
-        int64_t degree = 0;
-        for (; e < edges && edge_row[e] == row; e++, degree++)
-            if (l->passes)
-                add_row(l->memory + (place(r, row, edge_parent[e]) * 2 + 1) * width, width, to + width);
-        for (int64_t i = width; i < 2 * width; i++) to[i] /= (float)most(degree, 1);
+        if (!pass)
+            for (first = end; end < edges && edge_row[end] == row;) end++;
+        if (l->passes)
+            for (int64_t e = first; e < end; e++)
+                add_row(l->memory + (token_place(r, row, pass, edge_parent[e]) * 2 + 1) * width, width,
+                    to + width);
+        for (int64_t k = width; k < 2 * width; k++) to[k] /= (float)most(end - first, 1);
         if (t % block != block - 1) continue;
-        float *mean = l->pooled + (t / block * r->memory_rows + row) * 2 * width;
+        float *mean = l->pooled + block_place(r, row, pass, t / block) * 2 * width;
         memset(mean, 0, (size_t)(2 * width) * sizeof *mean);
-        for (int64_t i = 0; i < block; i++) add_row(newest - i * 2 * width, 2 * width, mean);
-        for (int64_t i = 0; i < 2 * width; i++) mean[i] /= (float)block;
+        for (int64_t k = 0; k < block; k++) add_row(newest - k * 2 * width, 2 * width, mean);
+        for (int64_t k = 0; k < 2 * width; k++) mean[k] /= (float)block;
     }
     int64_t rc = weight && query && at ? 0 : -1;
     free(weight);

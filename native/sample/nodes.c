@@ -14,8 +14,10 @@ static void keep(float *logit, const uint8_t *fits, int64_t count) {
         if (!fits[k]) logit[k] = -INFINITY;
 }
 
-static void cool(float *logit, const float *from, int64_t count, float temperature) {
-    for (int64_t k = 0; k < count; k++) logit[k] = from[k] / temperature;
+/* Write the logits of a row or group; `logits` has those of all passes. */
+static void merge(const rows_t *r, const float *logits, int64_t group, int64_t count, float *logit) {
+    const float *from = logits + group * r->passes * count;
+    for (int64_t k = 0; k < count; k++) logit[k] = merged(r, from + k, count);
 }
 
 static const uint8_t *possible_codes(const model_t *m, const rows_t *r, int64_t row) {
@@ -30,7 +32,7 @@ EXPORT int64_t sample_sizes(
     const int fine = reserve_draw(&d, count);
     for (int64_t row = 0; fine && row < r->rows; row++) {
         const int64_t *s = structure_of(r, row), candidate = row * r->options;
-        cool(d.logit, logits + row * count, count, r->temperature);
+        merge(r, logits, row, count, d.logit);
         if (!s[POSITION] || s[LAYER] + (r->position > 1) < fewest) d.logit[0] = -INFINITY;
         cumulate(d.logit, count, d.reach);
         int64_t code = drawn_code(d.reach, count, drawn(r, candidate, SLOT_SIZE));
@@ -54,7 +56,7 @@ EXPORT int64_t sample_kinds(
                 const int64_t g = r->group[p], first = r->first[p];
                 if (g <= done) continue;
                 done = g;
-                cool(d.logit, logits + g * count, count, r->temperature);
+                merge(r, logits, g, count, d.logit);
                 for (int64_t k = 0; k < count; k++)
                     d.fits[k] = first ? m->min_parents[k] <= first : m->source[k];
                 int any = 0;
@@ -73,8 +75,10 @@ EXPORT int64_t sample_kinds(
                 r->kind_group[p] = g;
                 if (g < from) continue;
                 from = g + 1;
-                add_rows(state + r->base[g] * m->width, m->kind_table + r->kind_P[p] * m->width, m->width,
-                    after + g * m->width);
+                for (int64_t s = 0; s < r->passes; s++)
+                    add_rows(state + (r->base[g] * r->passes + s) * m->width,
+                        m->kind_table + r->kind_P[p] * m->width, m->width,
+                        after + (g * r->passes + s) * m->width);
             }
         }
     }
@@ -115,7 +119,7 @@ EXPORT int64_t sample_in_degrees(const model_t *m, rows_t *r, const float *logit
             done = g;
             int64_t low, high;
             degree_range(m, kind, r->first[p], &low, &high);
-            cool(d.logit, logits + g * count, count, r->temperature);
+            merge(r, logits, g, count, d.logit);
             for (int64_t k = 0; k < count; k++)
                 if (m->in_degree.lows[k] > high || m->in_degree.lows[k + 1] <= low) d.logit[k] = -INFINITY;
             keep_listed_degrees(m, kind, d.logit, d.fits);
@@ -169,7 +173,7 @@ EXPORT int64_t sample_edge_types(
                 if (r->group[p] != old || r->type_state[p] != state) {
                     old = r->group[p], state = r->type_state[p];
                     const int64_t *next = m->next_state + state * count;
-                    cool(d.logit, logits + old * count, count, r->temperature);
+                    merge(r, logits, old, count, d.logit);
                     for (int64_t k = 0; k < count; k++)
                         if (next[k] < 0) d.logit[k] = -INFINITY;
                     cumulate(d.logit, count, d.reach);
@@ -185,9 +189,10 @@ EXPORT int64_t sample_edge_types(
             groups = split_row(r, row, r->degree, groups);
             for (int64_t g = from; g < groups; g++) {
                 if (r->base[g] == g) continue;
-                memcpy(after + g * m->width, after + r->base[g] * m->width, (size_t)m->width * sizeof *after);
+                const int64_t wide = r->passes * m->width;
+                memcpy(after + g * wide, after + r->base[g] * wide, (size_t)wide * sizeof *after);
                 if (m->projections > MAP_CHOSEN)
-                    memcpy(sum + g * m->width, sum + r->base[g] * m->width, (size_t)m->width * sizeof *sum);
+                    memcpy(sum + g * wide, sum + r->base[g] * wide, (size_t)wide * sizeof *sum);
             }
         }
     }
@@ -205,7 +210,7 @@ EXPORT int64_t sample_attribute(const model_t *m, const rows_t *r, int64_t index
     const int fine = reserve_draw(&d, count);
     for (int64_t row = 0; fine && row < r->rows; row++) {
         uint8_t *codes = allowed + row * m->codes;
-        cool(d.logit, logits + row * count, count, r->temperature);
+        merge(r, logits, row, count, d.logit);
         for (int64_t k = 0; k < count; k++)
             if (!m->observed[start + k]) d.logit[k] = -INFINITY;
         keep(d.logit, codes + start, count);
@@ -214,7 +219,8 @@ EXPORT int64_t sample_attribute(const model_t *m, const rows_t *r, int64_t index
         const uint8_t *given = m->pairs + (start + code) * m->codes;
         x[row * m->attributes + index] = code;
         for (int64_t f = 0; f < m->codes; f++) codes[f] &= given[f];
-        if (table) add_row(table + code * m->width, m->width, state + row * m->width);
+        for (int64_t s = 0; table && s < r->passes; s++)
+            add_row(table + code * m->width, m->width, state + (row * r->passes + s) * m->width);
     }
     release_draw(&d);
     return fine ? 0 : -1;

@@ -45,17 +45,24 @@ static float dot(const float *a, const float *b, int64_t width) {
     return ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
 }
 
+/* Score of a token as a parent in one pass: its key, at `at`, and its codes. */
+static float score_token(const model_t *m, const rows_t *r, const float *projected, int64_t at,
+    const int64_t code[4]) {
+    const float *codes = projected + 2 * m->key_width;
+    const float score = dot(projected, r->key + at * m->key_width, m->key_width) * r->scale;
+    return score + (codes[code[0]] + codes[STUB_CODES + code[1]] +
+        codes[STUB_CODES + OFFSET_CODES + code[2]] +
+        codes[STUB_CODES + OFFSET_CODES + GAP_CODES + code[3]]);
+}
+
 /* Score the tokens [low, high) of one row; those without room for another child are out unless
  * there is no other candidate. */
 static void score_tokens(const model_t *m, const rows_t *r, const decision_t *d, int64_t low, int64_t high,
     int elsewhere, float *logit) {
-    const int64_t layer = structure_of(r, d->row)[LAYER];
-    const float *codes = d->projected + 2 * m->key_width;
+    const int64_t layer = structure_of(r, d->row)[LAYER], wide = projected_width(m);
     int others = elsewhere;
     for (int64_t t = low; t < high; t++) {
         const int64_t at = place(r, d->row, t);
-        const float *key = r->key + at * m->key_width;
-        float score = dot(d->projected, key, m->key_width) * r->scale;
         int64_t code[4] = {0, 0, 0, 0};
         if (m->dynamic) {
             code[0] = stub_code(r->used[at], r->out_degree[at]);
@@ -63,10 +70,10 @@ static void score_tokens(const model_t *m, const rows_t *r, const decision_t *d,
             code[2] = gap_code(r->position, r->last[at]);
             code[3] = log_code(layer - r->layer[at]);
         }
-        score += codes[code[0]] + codes[STUB_CODES + code[1]] +
-            codes[STUB_CODES + OFFSET_CODES + code[2]] +
-            codes[STUB_CODES + OFFSET_CODES + GAP_CODES + code[3]];
-        logit[t - low] = score / r->temperature;
+        float score[2];
+        for (int64_t s = 0; s < r->passes; s++)
+            score[s] = score_token(m, r, d->projected + s * wide, token_place(r, d->row, s, t), code);
+        logit[t - low] = merged(r, score, 1);
         others |= r->room[at] > 0;
     }
     if (!others) return;
@@ -75,12 +82,17 @@ static void score_tokens(const model_t *m, const rows_t *r, const decision_t *d,
 }
 
 static float score_block(const model_t *m, const rows_t *r, const decision_t *d, int64_t number) {
-    const int64_t at = place(r, d->row, number * r->block);
+    const int64_t at = place(r, d->row, number * r->block), wide = projected_width(m);
     int64_t pending = 0;
     for (int64_t i = 0; i < r->block; i++) pending += r->out_degree[at + i] - r->used[at + i];
-    const float *key = r->block_key + (number * r->memory_rows + d->row) * m->key_width;
-    float score = dot(d->projected + m->key_width, key, m->key_width) * r->scale;
-    return (score + d->projected[2 * m->key_width + TOKEN_CODES + log_code(pending)]) / r->temperature;
+    float score[2];
+    for (int64_t s = 0; s < r->passes; s++) {
+        const float *projected = d->projected + s * wide;
+        const float *key = r->block_key + block_place(r, d->row, s, number) * m->key_width;
+        score[s] = dot(projected + m->key_width, key, m->key_width) * r->scale +
+            projected[2 * m->key_width + TOKEN_CODES + log_code(pending)];
+    }
+    return merged(r, score, 1);
 }
 
 /* Draw one parent for each of some candidates of a group: a token in the window, or an older block
@@ -163,7 +175,7 @@ int64_t split_row(rows_t *r, int64_t row, const int64_t *code, int64_t groups) {
 EXPORT int64_t sample_first_parents(
     const model_t *m, rows_t *r, const float *projected, const float *context, float *state) {
     scratch_t s;
-    const int64_t width = 2 * m->key_width + TOKEN_CODES + BLOCK_CODES;
+    const int64_t wide = r->passes * projected_width(m);
     int64_t groups = 0;
     if (!reserve(&s, r)) {
         release(&s);
@@ -176,7 +188,7 @@ EXPORT int64_t sample_first_parents(
             r->parent[p] = 0;
         }
         if (inner) {
-            decision_t d = {projected + row * width, row, r->before_start[row], r->layer_start[row],
+            decision_t d = {projected + row * wide, row, r->before_start[row], r->layer_start[row],
                 r->sibling[row]};
             collect(r, row, row, &s.members);
             draw_parents_of(
@@ -193,9 +205,12 @@ EXPORT int64_t sample_first_parents(
                 int64_t at = place(r, row, r->parent[p]), used = r->used[at];
                 stub = least(used, 3) * 4 + least(most(r->out_degree[at] - used, 0), 3);
             }
-            float *out = state + g * m->width;
-            add_rows(context + row * m->width, m->stub_table + stub * m->width, m->width, out);
-            if (inner) add_row(projection_of(m, r, row, r->parent[p], MAP_FIRST), m->width, out);
+            for (int64_t s = 0; s < r->passes; s++) {
+                float *out = state + (g * r->passes + s) * m->width;
+                add_rows(context + (row * r->passes + s) * m->width, m->stub_table + stub * m->width,
+                    m->width, out);
+                if (inner) add_row(projection_of(m, r, row, s, r->parent[p], MAP_FIRST), m->width, out);
+            }
         }
     }
     release(&s);
@@ -215,18 +230,20 @@ int64_t after_parents(const model_t *m, rows_t *r, int64_t rank, const float *ki
             int64_t g = r->group[p];
             if (g < from) continue;
             from = g + 1;
-            float *out = after + g * m->width;
             int64_t open = code_of(&m->in_degree, r->degree[p] - rank - 1);
-            add_rows(kind_state + r->kind_group[p] * m->width,
-                projection_of(m, r, row, r->parent[p], MAP_LAST), m->width, out);
-            add_row(m->open_table + open * m->width, m->width, out);
-            if (m->projections <= MAP_CHOSEN) continue;
-            const float *chosen = projection_of(m, r, row, r->parent[p], MAP_CHOSEN);
-            float *total = sum + g * m->width;
-            if (rank) add_rows(old_sum + r->base[g] * m->width, chosen, m->width, total);
-            else
-                for (int64_t i = 0; i < m->width; i++) total[i] = chosen[i];
-            add_row(total, m->width, out);
+            for (int64_t s = 0; s < r->passes; s++) {
+                float *out = after + (g * r->passes + s) * m->width;
+                add_rows(kind_state + (r->kind_group[p] * r->passes + s) * m->width,
+                    projection_of(m, r, row, s, r->parent[p], MAP_LAST), m->width, out);
+                add_row(m->open_table + open * m->width, m->width, out);
+                if (m->projections <= MAP_CHOSEN) continue;
+                const float *chosen = projection_of(m, r, row, s, r->parent[p], MAP_CHOSEN);
+                float *total = sum + (g * r->passes + s) * m->width;
+                if (rank) add_rows(old_sum + (r->base[g] * r->passes + s) * m->width, chosen, m->width, total);
+                else
+                    for (int64_t i = 0; i < m->width; i++) total[i] = chosen[i];
+                add_row(total, m->width, out);
+            }
         }
     }
     return groups;
@@ -237,7 +254,7 @@ int64_t after_parents(const model_t *m, rows_t *r, int64_t rank, const float *ki
 EXPORT int64_t sample_further_parents(const model_t *m, rows_t *r, int64_t rank, const float *projected,
     const float *kind_state, const float *old_sum, float *sum, float *after) {
     scratch_t s;
-    const int64_t width = 2 * m->key_width + TOKEN_CODES + BLOCK_CODES;
+    const int64_t wide = r->passes * projected_width(m);
     const int64_t slot = SLOT_FURTHER_PARENT + SLOTS_PER_PARENT * (rank - 1);
     if (!reserve(&s, r)) {
         release(&s);
@@ -250,7 +267,7 @@ EXPORT int64_t sample_further_parents(const model_t *m, rows_t *r, int64_t rank,
             if (g <= done) continue;
             done = g;
             collect(r, row, g, &s.members);
-            decision_t d = {projected + g * width, row, r->degree[p] - rank, r->parent[p], r->parent[p]};
+            decision_t d = {projected + g * wide, row, r->degree[p] - rank, r->parent[p], r->parent[p]};
             draw_parents_of(m, r, &d, s.members.candidate, s.members.count, slot, s.draw.logit, s.draw.reach);
         }
     }

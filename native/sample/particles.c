@@ -5,9 +5,9 @@
 
 #include "sample.h"
 
-static const uint64_t OWN = 0x9E3779B97F4A7C15u; /* Sampler's factor of a node's own color */
+static const uint64_t OWN = 0x9E3779B97F4A7C15u; /* OWN_COLOR */
 
-/* Log weight of a candidate, nats (ParticleWeights.of_candidates). */
+/* Log weight of a candidate, nats (particles.py). */
 static double weight_of(const model_t *m, const rows_t *r, int64_t p) {
     const int64_t row = p / r->options, kind = r->kind_P[p];
     int64_t state = m->of_parents.start[kind];
@@ -21,7 +21,7 @@ static double weight_of(const model_t *m, const rows_t *r, int64_t p) {
     return m->of_parents.final[state] ? weight : weight - r->per_violation;
 }
 
-/* Hashes of a candidate's ancestry at radius 0, 1 and 2 (Ancestries). */
+/* Hashes of a candidate's ancestry at radius 0, 1 and 2 (particles.py). */
 static void colors_of(const rows_t *r, int64_t p, int64_t color[3]) {
     const int64_t row = p / r->options, plane = r->pages * r->memory_rows * r->block;
     uint64_t word = scrambled((uint64_t)r->kind_P[p] + 1);
@@ -99,18 +99,21 @@ EXPORT int64_t sample_choose(const model_t *m, rows_t *r, const float *kind_stat
     for (int64_t row = 0; row < r->rows; row++) {
         const int64_t p = r->weighted ? choice(m, r, row, logit, reach) : row * r->options;
         const int64_t degree = r->degree[p], kind = r->kind_P[p];
-        float *out = state + row * m->width;
-        memset(out, 0, (size_t)m->width * sizeof *out);
         for (int64_t e = r->edge_start[p]; e < r->edge_start[p] + degree; e++) {
             connect(r, row, r->edge_parent[e]);
-            add_row(projection_of(m, r, row, r->edge_parent[e], MAP_ALL), m->width, out);
             edge_row[edges] = row;
             edge_parent[edges] = r->edge_parent[e];
             edge_type[edges++] = r->edge_type[e];
         }
-        for (int64_t i = 0; i < m->width; i++) out[i] /= (float)most(degree, 1);
-        add_row(kind_state + r->kind_group[p] * m->width, m->width, out);
-        add_row(m->degree_table + code_of(&m->in_degree, degree) * m->width, m->width, out);
+        for (int64_t s = 0; s < r->passes; s++) {
+            float *out = state + (row * r->passes + s) * m->width;
+            memset(out, 0, (size_t)m->width * sizeof *out);
+            for (int64_t e = edges - degree; e < edges; e++)
+                add_row(projection_of(m, r, row, s, edge_parent[e], MAP_ALL), m->width, out);
+            for (int64_t i = 0; i < m->width; i++) out[i] /= (float)most(degree, 1);
+            add_row(kind_state + (r->kind_group[p] * r->passes + s) * m->width, m->width, out);
+            add_row(m->degree_table + code_of(&m->in_degree, degree) * m->width, m->width, out);
+        }
         if (r->weighted) enter(m, r, row, p);
         r->sibling[row] = r->first[p] ? r->first[p] : NEVER;
         x[row * m->attributes] = kind;
@@ -119,4 +122,19 @@ EXPORT int64_t sample_choose(const model_t *m, rows_t *r, const float *kind_stat
         for (int64_t f = 0; f < m->codes; f++) allowed[row * m->codes + f] = possible[f] & given[f];
     }
     return edges;
+}
+
+/* Add a given node, the same to every row; the positions of its parents begin with the last one. */
+EXPORT int64_t sample_give(const model_t *m, rows_t *r, int64_t kind, int64_t degree, const int64_t *parent) {
+    memcpy(r->edge_parent, parent, (size_t)degree * sizeof *parent);
+    for (int64_t row = 0; row < r->rows; row++) {
+        const int64_t p = row * r->options;
+        r->kind_P[p] = kind;
+        r->degree[p] = degree;
+        r->edge_start[p] = 0;
+        for (int64_t e = 0; e < degree; e++) connect(r, row, parent[e]);
+        if (r->weighted) enter(m, r, row, p);
+        r->sibling[row] = degree ? parent[0] : NEVER;
+    }
+    return 0;
 }

@@ -46,17 +46,20 @@ EXPORT int64_t sample_set_out_degrees(
     return 0;
 }
 
-/* Write the sum of the embeddings of every row's newest token; x holds the codes of its attributes. */
+/* Write the sum of the embeddings of every row's newest token, the same for all passes; x holds the codes
+ * of its attributes. */
 EXPORT int64_t sample_embed(const model_t *m, const rows_t *r, const int64_t *x, float *out) {
     for (int64_t row = 0; row < r->rows; row++) {
         const int64_t *s = structure_of(r, row);
-        float *sum = out + row * m->width;
+        float *sum = out + row * r->passes * m->width;
         memset(sum, 0, (size_t)m->width * sizeof *sum);
         for (int64_t f = 0; f < m->token_features; f++) {
             int64_t code = f < m->attributes ? x[row * m->attributes + f]
                                              : code_of(&m->token_count, most(s[f - m->attributes], 0));
             add_row(m->token_table + (m->token_offset[f] + code) * m->width, m->width, sum);
         }
+        for (int64_t pass = 1; pass < r->passes; pass++)
+            memcpy(sum + pass * m->width, sum, (size_t)m->width * sizeof *sum);
     }
     return 0;
 }
@@ -68,14 +71,16 @@ EXPORT int64_t sample_add_place(const model_t *m, const rows_t *r, float *contex
         const int64_t count[3] = {s[SIZE], s[INDEX], s[SIZE] - s[INDEX]};
         for (int64_t i = 0; i < 3; i++) {
             int64_t code = i * m->size.codes + code_of(&m->size, count[i]);
-            add_row(m->slot_table + code * m->width, m->width, context + row * m->width);
+            for (int64_t pass = 0; pass < r->passes; pass++)
+                add_row(m->slot_table + code * m->width, m->width,
+                    context + (row * r->passes + pass) * m->width);
         }
     }
     return 0;
 }
 
-/* Write the radial basis functions of RemainingSizes, (rows, 2 * (octaves + fractions + 1)). Returns 0,
- * or -1 without memory. */
+/* Write the radial basis functions of RemainingSizes, (rows, passes, 2 * (octaves + fractions + 1)).
+ * Returns 0, or -1 without memory. */
 VECTORIZED EXPORT int64_t sample_remaining(const model_t *m, const rows_t *r, const float *asked,
     int64_t octaves, float octave, int64_t fractions, float fraction, float *out) {
     (void)m;
@@ -83,8 +88,8 @@ VECTORIZED EXPORT int64_t sample_remaining(const model_t *m, const rows_t *r, co
     const int64_t columns = columns_of(centers);
     float *row = malloc((size_t)(columns + ROOM_BEHIND) * sizeof *row);
     if (!row) return -1;
-    for (int64_t i = 0; i < 2 * r->rows; i++) {
-        const float done = (float)structure_of(r, i / 2)[i % 2 ? LAYER : POSITION];
+    for (int64_t i = 0; i < 2 * r->rows * r->passes; i++) {
+        const float done = (float)structure_of(r, i / 2 / r->passes)[i % 2 ? LAYER : POSITION];
         remaining_row(centers, done, asked[i], row);
         memcpy(out + i * columns, row, (size_t)columns * sizeof *out);
     }
@@ -96,17 +101,18 @@ VECTORIZED EXPORT int64_t sample_remaining(const model_t *m, const rows_t *r, co
 EXPORT int64_t sample_append(const model_t *m, rows_t *r, const float *projected) {
     const int64_t wide = m->projections * m->width, columns = m->key_width + wide;
     const int64_t last = r->block - 1, number = r->position / r->block;
-    for (int64_t row = 0; row < r->rows; row++) {
-        const float *from = projected + row * columns;
-        const int64_t at = place(r, row, r->position);
+    for (int64_t i = 0; i < r->rows * r->passes; i++) {
+        const float *from = projected + i * columns;
+        const int64_t row = i / r->passes, pass = i % r->passes;
+        const int64_t at = token_place(r, row, pass, r->position);
         float *key = r->key + at * m->key_width;
         memcpy(key, from, (size_t)m->key_width * sizeof *key);
         memcpy(r->projection + at * wide, from + m->key_width, (size_t)wide * sizeof *from);
         if (r->position % r->block != last) continue;
-        float *mean = r->block_key + (number * r->memory_rows + row) * m->key_width;
+        float *mean = r->block_key + block_place(r, row, pass, number) * m->key_width;
         memset(mean, 0, (size_t)m->key_width * sizeof *mean);
-        for (int64_t i = 0; i < r->block; i++) add_row(key - i * m->key_width, m->key_width, mean);
-        for (int64_t i = 0; i < m->key_width; i++) mean[i] /= (float)r->block;
+        for (int64_t k = 0; k < r->block; k++) add_row(key - k * m->key_width, m->key_width, mean);
+        for (int64_t k = 0; k < m->key_width; k++) mean[k] /= (float)r->block;
     }
     return 0;
 }

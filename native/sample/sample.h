@@ -2,9 +2,11 @@
  *
  * Rows are graphs; each draws the same number of candidates (options) for its next node, of which
  * one is kept. Candidates of a row that agree so far are one group, whose states and logits are
- * computed once. layerdag/models/fast/compiled_sampler.py drives it, and
- * layerdag/models/fast/sampler.py is the same in torch. Shape letters as there: B rows, P candidates,
- * G groups, D width of a state, K codes, F codes of all attributes. */
+ * computed once. Under guidance a row has two passes of the encoder, with its conditions and without,
+ * and whatever comes of the encoder has as many rows for each row or group, which follow each other.
+ * layerdag/models/fast/compiled_sampler.py drives it, and layerdag/models/fast/sampling_rounds.py is the
+ * same in torch. Shape letters as there: B rows, P candidates, G groups, D width of a state, K codes, F
+ * codes of all attributes. */
 #ifndef LAYERDAG_SAMPLE_H
 #define LAYERDAG_SAMPLE_H
 
@@ -19,7 +21,7 @@ enum { DEGREE, OUT_DEGREE, SIZE, INDEX, LEFT, OPEN, OPEN_LAYER, OPEN_BEFORE, POS
 
 enum { UNSEEN = 1, MOST_OPTIONS = 64 };
 
-/* First uniforms of the decisions about a node: RandomSlot in sampler_state.py. */
+/* First uniforms of the decisions about a node: RandomSlot in sampler.py. */
 enum { SLOT_SIZE = 0, SLOT_FIRST_PARENT = 2, SLOT_KIND = 4, SLOT_IN_DEGREE = 5, SLOT_ATTRIBUTE = 9,
     SLOT_FURTHER_PARENT = 1 << 16, SLOT_CHOICE = 0x7fffffff, SLOTS_PER_PARENT = 3 };
 
@@ -52,10 +54,11 @@ typedef struct {
 } model_t;
 
 /* Kept in step with _Rows in sampling_kernels.py. What every position of every row has lies in pages of
- * one attention block: (pages, memory_rows, block, ...), so that memory is taken page by page. */
+ * one attention block: (pages, memory_rows, block, ...), so that memory is taken page by page; what it has
+ * in every pass, in (pages, memory_rows, passes, block, ...). */
 typedef struct {
-    int64_t rows, options, memory_rows, block, pages, position, weighted;
-    float temperature, scale;
+    int64_t rows, options, passes, memory_rows, block, pages, position, weighted;
+    float temperature, guidance, scale;
     double per_violation, per_first;
     const uint64_t *seed;    /* of each sample */
     const uint8_t *possible; /* codes that the nodes of each sample can have */
@@ -92,6 +95,23 @@ static inline double drawn(const rows_t *r, int64_t candidate, int64_t slot) {
 /* Where position t of a row lies. */
 static inline int64_t place(const rows_t *r, int64_t row, int64_t t) {
     return (t / r->block * r->memory_rows + row) * r->block + t % r->block;
+}
+
+/* Where it lies in one of its passes. */
+static inline int64_t token_place(const rows_t *r, int64_t row, int64_t pass, int64_t t) {
+    return ((t / r->block * r->memory_rows + row) * r->passes + pass) * r->block + t % r->block;
+}
+
+/* Where the mean over a block lies. */
+static inline int64_t block_place(const rows_t *r, int64_t row, int64_t pass, int64_t number) {
+    return (number * r->memory_rows + row) * r->passes + pass;
+}
+
+/* A logit of both passes pushed away from that without conditions, over the temperature (Guidance). */
+static inline float merged(const rows_t *r, const float *logit, int64_t stride) {
+    if (r->passes == 1) return *logit / r->temperature;
+    const float without = logit[stride];
+    return (without + r->guidance * (*logit - without)) / r->temperature;
 }
 
 static inline const int64_t *structure_of(const rows_t *r, int64_t row) {
@@ -156,15 +176,20 @@ int64_t after_parents(const model_t *m, rows_t *r, int64_t rank, const float *ki
 
 /* One decision on a parent; see parents.c. */
 typedef struct {
-    const float *projected; /* query, far query, scores of token codes, scores of block codes */
+    const float *projected; /* of each pass: query, far query, scores of token codes, of block codes */
     int64_t row, low, high, reference;
 } decision_t;
 
 enum { MAP_FIRST, MAP_LAST, MAP_ALL, MAP_CHOSEN };
 
+/* Numbers that a decision is projected to. */
+static inline int64_t projected_width(const model_t *m) {
+    return 2 * m->key_width + TOKEN_CODES + BLOCK_CODES;
+}
+
 static inline const float *projection_of(
-    const model_t *m, const rows_t *r, int64_t row, int64_t position, int64_t map) {
-    return r->projection + (place(r, row, position) * m->projections + map) * m->width;
+    const model_t *m, const rows_t *r, int64_t row, int64_t pass, int64_t position, int64_t map) {
+    return r->projection + (token_place(r, row, pass, position) * m->projections + map) * m->width;
 }
 
 #endif

@@ -10,7 +10,12 @@ from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
 from layerdag.models.config import ConditioningConfig, EncoderConfig, FastConfig, HeadsConfig
-from layerdag.models.fast.encoder import AttentionContext, TokenGraphs, attention_biases
+from layerdag.models.fast.encoder import (
+    AttentionContext,
+    TokenGraphs,
+    WindowEncoder,
+    attention_biases,
+)
 from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
 from layerdag.models.fast.model import FastLayerDAG
 
@@ -84,19 +89,29 @@ def small_model(
 
 
 _COMPILED = "layerdag.models.fast.compiled_sampler.CompiledSampler"
-_ON_DEVICE = "layerdag.models.fast.device_sampler.DeviceSampler"
+_IN_TORCH = "layerdag.models.fast.tensor_sampler"
 
 
 def sampling_in_torch(patch: Callable[..., object]) -> None:
-    """Let models sample by the decisions of torch, which tests can watch."""
+    """Let models sample in torch, whose decisions tests can watch."""
     patch(f"{_COMPILED}.supports", lambda modules, request: False)
 
 
-def sampling_as_on_a_gpu(patch: Callable[..., object], rows: int = 4) -> None:
-    """Let models sample with ``DeviceSampler``, so many graphs side by side."""
+def sampling_side_by_side(patch: Callable[..., object]) -> None:
+    """Let models sample in torch as with an encoder that has one position for all rows."""
     sampling_in_torch(patch)
-    patch(f"{_ON_DEVICE}.supports", lambda modules, request: True)
-    patch(f"{_ON_DEVICE}._rows_in_memory", lambda sampler: rows)
+    for part in (_IN_TORCH, "layerdag.models.fast.row_encoder"):
+        patch(f"{part}.has_own_positions", lambda encoder: False)
+
+
+def sampling_as_on_a_gpu(patch: Callable[..., object], rows: int = 4) -> None:
+    """Let models sample in whole rounds, so many graphs side by side."""
+    sampling_in_torch(patch)
+    for part in (_IN_TORCH, "layerdag.models.fast.row_encoder"):
+        patch(f"{part}.has_own_positions", lambda encoder: type(encoder) is WindowEncoder)
+    patch(f"{_IN_TORCH}.is_recorded", lambda encoder, device: type(encoder) is WindowEncoder)
+    patch(f"{_IN_TORCH}.record_cuda_graph", lambda work, generator, device: (work(), work))
+    patch(f"{_IN_TORCH}.TensorSampler._rows_in_memory", lambda sampler: rows)
 
 
 def request(count: int, **changes: object) -> SampleRequest:

@@ -18,8 +18,8 @@ from layerdag.cli.main import main
 from layerdag.dag.dag import DAGBatch
 from layerdag.models.base import DAGModel, LossTerm, build_model
 from layerdag.models.cuda_graphs import record_cuda_graph
-from layerdag.models.fast import device_sampler
-from layerdag.models.fast.device_sampler import DeviceSampler
+from layerdag.models.fast import tensor_sampler
+from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.training.batches import ProcessGroup, local_device, take_graphs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint, pretrained_checkpoint
 from layerdag.training.optimizer import Optimizer, matrix_precision, parameter_groups
@@ -196,9 +196,11 @@ def test_the_same_seeds_give_the_same_graphs_on_a_gpu_again(shipped):
 @pytest.mark.parametrize("guidance", [1.0, 1.5])
 def test_recorded_rounds_give_what_launched_ones_give(shipped, guidance, monkeypatch):
     """With fewer rows than graphs, so that rows are used again."""
-    monkeypatch.setattr(DeviceSampler, "_rows_in_memory", lambda sampler: 24)
+    monkeypatch.setattr(TensorSampler, "_rows_in_memory", lambda sampler: 24)
     recorded = ld.sample(shipped[GPU], 8, max_nodes=200, best_of=8, guidance=guidance)
-    monkeypatch.setattr(device_sampler, "recorded", device_sampler.launched)
+    monkeypatch.setattr(
+        tensor_sampler, "record_cuda_graph", lambda work, generator, device: (work(), work)
+    )
     launched = ld.sample(shipped[GPU], 8, max_nodes=200, best_of=8, guidance=guidance)
     for a, b in zip(recorded, launched, strict=True):
         assert torch.equal(a.dag.x_NA, b.dag.x_NA)
@@ -209,7 +211,7 @@ def test_a_round_is_one_launch(shipped):
     """The host launches the recording, and copies what it looks at."""
     request = request_of(shipped[GPU], ld.GenerationSettings(num=32, max_nodes=60))
     with torch.inference_mode():
-        sampler = DeviceSampler(shipped[GPU].model.sampler_modules, request)
+        sampler = TensorSampler(shipped[GPU].model.sampler_modules, request)
         sampler.rounds(2)  # recorded
         with profiled() as calls:
             sampler.rounds(8)

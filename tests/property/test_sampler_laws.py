@@ -1,10 +1,9 @@
-"""The sampler for GPUs draws what another one does: in C, or in torch where that cannot."""
+"""The sampler in torch draws what the one in C does, in each of its ways."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, strategies as st
 from laws import tried
 from small_models import (
@@ -13,6 +12,8 @@ from small_models import (
     content,
     request,
     sampling_as_on_a_gpu,
+    sampling_in_torch,
+    sampling_side_by_side,
     small_dags,
     small_model,
 )
@@ -23,6 +24,7 @@ from layerdag.models.base import SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
 from layerdag.models.fast.constraints import NeighborKinds
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.tensor_sampler import TensorSampler
 
 MODELS: tuple[dict[str, Any], ...] = (
     {},
@@ -64,15 +66,16 @@ requests = st.fixed_dictionaries(
 )
 
 
-@tried(12)
+@tried(16)
 @given(
     models,
     requests,
     st.integers(1, 4),
     st.integers(-(2**62), 2**64 - 2**40),
     st.sampled_from([1, 4, 100]),
+    st.sampled_from([sampling_in_torch, sampling_side_by_side, sampling_as_on_a_gpu]),
 )
-def test_rounds_draw_the_same_graphs(model, asked, count, seed, rows):
+def test_both_samplers_draw_the_same_graphs(model, asked, count, seed, rows, way):
     seeds = tuple(seed + number * 7919 for number in range(count))
     layers, has_check = asked.pop("given"), asked.pop("check")
     prefix = None
@@ -89,7 +92,8 @@ def test_rounds_draw_the_same_graphs(model, asked, count, seed, rows):
         plain = {"seeds": seeds, "check": check, "prefix": prefix}
         return model.sample(request(count, **asked, **plain))
 
-    with torch.random.fork_rng(), pytest.MonkeyPatch.context() as patch:
-        expected = content(drawn())
-        sampling_as_on_a_gpu(patch.setattr, rows=rows)
+    expected = content(drawn())
+    with pytest.MonkeyPatch.context() as patch:
+        way(patch.setattr)
+        patch.setattr(TensorSampler, "_rows_in_memory", lambda sampler: rows)
         assert content(drawn()) == expected

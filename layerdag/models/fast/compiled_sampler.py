@@ -1,16 +1,22 @@
-"""A sampler whose steps are in C between matrix products: on a processor, without guidance.
+"""A sampler whose steps are in C between matrix products: on a processor.
 
 It draws what ``TensorSampler`` draws, by the same uniforms, several times as fast: a node needs
 hundreds of small operations on ragged lists, each of which costs torch more to start than to run.
 Linear maps of parents are applied once, when a node is encoded, and not whenever it is chosen.
 
-Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, G groups
-of rows, J position buckets, K codes, R rows, X selected graphs.
+All graphs of a request are at the same position, so that memory is sliced and never padded. The row
+of a finished graph is assigned to the padding sample, which is dropped, until enough rows are
+inactive that compacting the memory pays off.
+
+Under guidance a graph has two rows of the encoder, its passes, and so has a group of candidates.
+
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, J
+position buckets, K codes, N nodes, R rows, X selected graphs.
 """
 
 import ctypes
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, final
 
 import numpy as np
@@ -18,15 +24,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layerdag.models.base import SampleRequest
-from layerdag.models.fast.candidates import EdgesToParents
+from layerdag.dag.partial import Prefix
+from layerdag.models.base import SampleRequest, SampleResult
+from layerdag.models.draws import sample_from_logits, slot_uniforms
 from layerdag.models.fast.decisions import Readout
 from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder
-from layerdag.models.fast.particles import NODE_CANDIDATES
-from layerdag.models.fast.sampler import NextLayers, Sampler, SamplerModules
+from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
+from layerdag.models.fast.sampler import (
+    CodeMasks,
+    Guidance,
+    OutputBuffer,
+    RandomSlot,
+    SamplerModules,
+    condition_vectors,
+)
 from layerdag.models.fast.sampling_kernels import RowMemory
 from layerdag.models.fast.tokens import FRACTIONS, OCTAVES, Feature
 from layerdag.models.layers import LinearMap
+
+_ACTIVE_FRACTION = 0.8
+"""Share of rows still drawn at which memory is compacted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +98,51 @@ class EncoderLayer:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class EdgesToParents:
+    """Edges to the newest nodes.
+
+    Attributes:
+        row_X: Row of the graph.
+        parent_X: Position of the parent.
+        type_X: Type of the edge.
+    """
+
+    row_X: Int[Tensor, " X"]
+    parent_X: Int[Tensor, " X"]
+    type_X: Int[Tensor, " X"]
+
+
 @final
-class CompiledSampler(Sampler):
-    """Draws nodes by kernels in C."""
+class CompiledSampler:
+    """Draws nodes by kernels in C.
+
+    Consecutive ``request.best_of`` graphs are the particles of one graph.
+
+    Args:
+        modules: Of the model.
+        request: What to sample.
+    """
 
     def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
-        super().__init__(modules, request)
+        self.modules, self.request = modules, request
+        self.rows = len(request.seeds)
+        self.weighs = request.best_of > 1 and modules.neighbors.any_listed
+        self.padding_sample = self.rows
+        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
+        self.seed_B = np.array(seeds, dtype=np.uint64)
+        self.sample_B = np.arange(self.rows)
+        self.guidance = Guidance(request.guidance, request.temperature)
+        vectors = condition_vectors(modules.conditions, request, self.guidance, torch.device("cpu"))
+        # Passes of a row follow each other here.
+        row_R = torch.arange(self.guidance.passes * self.rows)
+        self.vectors = vectors.select(row_R.view(-1, self.rows).T.flatten())
+        self.encoded_RD = self.vectors.after_BJD[:, 0]
+        self.masks = CodeMasks.from_allowed(modules.allowed, request.possible, self.rows)
+        self.output = OutputBuffer(self.seed_B)
+        self.check, self.valid_B = request.check, np.ones(self.rows, dtype=bool)
+        if self.check is not None:
+            self.check.start(self.rows)
         options = NODE_CANDIDATES if self.weighs else 1
         self._memory = RowMemory(
             modules,
@@ -94,7 +150,7 @@ class CompiledSampler(Sampler):
             self.seed_B,
             options=options,
             weighted=self.weighs,
-            temperature=request.temperature,
+            guidance=self.guidance,
             positions=request.max_nodes + 1,
         )
         assert isinstance(modules.encoder, WindowEncoder)
@@ -117,9 +173,9 @@ class CompiledSampler(Sampler):
         )
         self._others = [ActivatedMap.of(cast(Readout, each)) for each in heads.other_readouts]
         # States of groups: by first parent and kind, after a parent, and sums of chosen parents.
-        width = self.encoded_RD.shape[1]
-        self._states = [torch.empty(self.rows * options, width) for _ in range(5)]
-        self._activated_GD = torch.empty(self.rows * options, width)
+        shape = (self.rows * options * self.guidance.passes, self.encoded_RD.shape[1])
+        self._states = [torch.empty(shape) for _ in range(5)]
+        self._activated_RD = torch.empty(shape)
         self._x_BA = modules.tokens.start_A.expand(self.rows, -1).contiguous()
         nothing = torch.zeros(0, dtype=torch.int64)
         self._newest = EdgesToParents(nothing, nothing, nothing)
@@ -131,61 +187,78 @@ class CompiledSampler(Sampler):
         return (
             weight.device.type == "cpu"
             and weight.dtype == torch.float32
-            and request.guidance == 1.0
-            and request.prefix is None
             and type(modules.encoder) is WindowEncoder  # a subclass may encode otherwise
         )
+
+    def run(self) -> SampleResult:
+        """Sample every graph to its end and return them in the order of the request."""
+        position, prefix = 0, self.request.prefix
+        while self.rows:
+            self.encoded_RD = self._encode(position)
+            if position and self._must_resample(position):
+                self._resample(position)
+            position += 1
+            self._start_nodes(position)
+            if self.rows and prefix is not None and position <= prefix.num_nodes:
+                self._add_given_nodes(position, prefix)
+            elif self.rows:
+                self._add_nodes(position)
+        result = self.output.result()
+        if prefix is None:
+            return result
+        return replace(result, dags=tuple(prefix.kept_in(dag) for dag in result.dags))
 
     def _call(self, kernel: str, *arguments: Any) -> int:
         return self._memory.call(kernel, self.sample_B, *arguments)
 
     def _read(
-        self, readout: ActivatedMap, state_GD: Float[Tensor, "_ D"], groups: int
-    ) -> Float[Tensor, "G K"]:
-        """Return the logits of the first groups."""
-        self._call("activate", groups, state_GD, readout.scale_D, self._activated_GD)
-        return readout.linear(self._activated_GD[:groups])
+        self, readout: ActivatedMap, state_RD: Float[Tensor, "_ D"], groups: int
+    ) -> Float[Tensor, "R K"]:
+        """Return the logits of the first groups, in each pass."""
+        states = groups * self.guidance.passes
+        self._call("activate", states, state_RD, readout.scale_D, self._activated_RD)
+        return readout.linear(self._activated_RD[:states])
 
     def _encode(self, position: int) -> Float[Tensor, "R D"]:
         """Encode the newest token of every graph and remember it."""
         modules, newest = self.modules, self._newest
         self._memory.go_to(position)
         bucket = bisect_right(modules.conditions.position_buckets, position)
-        before_BD, after_BD = self.vectors.before_BJD[:, bucket], self.vectors.after_BJD[:, bucket]
+        before_RD, after_RD = self.vectors.before_BJD[:, bucket], self.vectors.after_BJD[:, bucket]
         if modules.remaining is not None:
-            remaining_BD = modules.remaining.lift(self._remaining_sizes()).chunk(2, dim=1)
-            before_BD, after_BD = before_BD + remaining_BD[0], after_BD + remaining_BD[1]
-        x_BD = torch.empty_like(self.encoded_RD)
-        self._call("embed", self._x_BA, x_BD)
-        x_BD += before_BD
-        read_BD = torch.empty(self.rows, 2 * x_BD.shape[1])  # attended, and from the parents
-        normed_BD = self._activated_GD[: self.rows]
+            remaining_RD = modules.remaining.lift(self._remaining_sizes()).chunk(2, dim=1)
+            before_RD, after_RD = before_RD + remaining_RD[0], after_RD + remaining_RD[1]
+        x_RD, rows = torch.empty_like(self.encoded_RD), self.encoded_RD.shape[0]
+        self._call("embed", self._x_BA, x_RD)
+        x_RD += before_RD
+        read_RD = torch.empty(rows, 2 * x_RD.shape[1])  # attended, and from the parents
+        normed_RD = self._activated_RD[:rows]
         for layer, memory in zip(self._encoder, self._memory.layers, strict=True):
-            self._call("normalize", self.rows, x_BD, layer.scale_D, normed_BD)
+            self._call("normalize", rows, x_RD, layer.scale_D, normed_RD)
             self._call(
                 "attend",
                 ctypes.addressof(memory),
-                layer.query_key_value(normed_BD),
-                newest.candidate_X.shape[0],
-                newest.candidate_X,
+                layer.query_key_value(normed_RD),
+                newest.row_X.shape[0],
+                newest.row_X,
                 newest.parent_X,
-                read_BD,
+                read_RD,
             )
-            x_BD = x_BD.addmm_(read_BD, layer.mix.weight_DK)
-            self._call("normalize", self.rows, x_BD, layer.feed_scale_D, normed_BD)
-            wide_BK = layer.widen(normed_BD)
-            self._call("gelu", wide_BK.numel(), wide_BK)
-            x_BD = x_BD.addmm_(wide_BK, layer.narrow.weight_DK).add_(layer.narrow.bias_K)
-        self._call("normalize", self.rows, x_BD, self._last_scale_D, normed_BD)
-        encoded_BD = normed_BD + after_BD
-        self._call("append", self._of_parents(encoded_BD))
-        return encoded_BD
+            x_RD = x_RD.addmm_(read_RD, layer.mix.weight_DK)
+            self._call("normalize", rows, x_RD, layer.feed_scale_D, normed_RD)
+            wide_RK = layer.widen(normed_RD)
+            self._call("gelu", wide_RK.numel(), wide_RK)
+            x_RD = x_RD.addmm_(wide_RK, layer.narrow.weight_DK).add_(layer.narrow.bias_K)
+        self._call("normalize", rows, x_RD, self._last_scale_D, normed_RD)
+        encoded_RD = normed_RD + after_RD
+        self._call("append", self._of_parents(encoded_RD))
+        return encoded_RD
 
-    def _remaining_sizes(self) -> Float[Tensor, "B F"]:
+    def _remaining_sizes(self) -> Float[Tensor, "R F"]:
         """Return the features of ``RemainingSizes``."""
         remaining = self.modules.remaining
         assert remaining is not None
-        features_BF = torch.empty(self.rows, remaining.lift.in_features)
+        features_RF = torch.empty(self.encoded_RD.shape[0], remaining.lift.in_features)
         self._call(
             "remaining",
             self.vectors.sizes_B2.contiguous(),
@@ -193,76 +266,180 @@ class CompiledSampler(Sampler):
             OCTAVES,
             remaining.fraction_F.shape[0],
             FRACTIONS,
-            features_BF,
+            features_RF,
         )
-        return features_BF
-
-    def _next_layers(self, position: int) -> NextLayers:
-        """Draw the size of the next layer of every graph."""
-        self._memory.go_to(position)
-        size_B = np.empty(self.rows, dtype=np.int64)
-        logits_BK = self._read(self._size, self.encoded_RD, self.rows)
-        self._call("sizes", logits_BK, self.request.min_layers, size_B)
-        features_BF = self._memory.features_BF[: self.rows]
-        number_B = features_BF[:, Feature.LAYER] + int(position > 1)
-        return NextLayers(features_BF[:, Feature.LEFT] == 0, number_B, size_B)
-
-    def _begin_nodes(self, position: int, size_B: Int[np.ndarray, " B"]) -> None:
-        """Start the next node; where a layer is complete, a new layer of ``size_B`` nodes."""
-        self._call("start_nodes", size_B)
+        return features_RF
 
     def _add_nodes(self, position: int) -> None:
         """Draw candidates for the next node of every graph, and keep one of each."""
         heads = self.modules.heads
-        first_GD, kind_GD, after_GD, sum_GD, other_GD = self._states
-        context_BD = self._context(self.encoded_RD)
-        self._call("add_place", context_BD)
-        scores_GK = self._read(self._pointer, context_BD, self.rows)
-        groups = self._call("first_parents", scores_GK, context_BD, first_GD)
-        groups = self._call("kinds", self._read(self._kind, first_GD, groups), first_GD, kind_GD)
-        edges = self._call("in_degrees", self._read(self._degree, kind_GD, groups))
+        first_RD, kind_RD, after_RD, sum_RD, other_RD = self._states
+        context_RD = self._context(self.encoded_RD)
+        self._call("add_place", context_RD)
+        scores_RK = self._read(self._pointer, context_RD, self.rows)
+        groups = self._call("first_parents", scores_RK, context_RD, first_RD)
+        groups = self._call("kinds", self._read(self._kind, first_RD, groups), first_RD, kind_RD)
+        edges = self._call("in_degrees", self._read(self._degree, kind_RD, groups))
         self._memory.reserve_edges(edges)
-        groups, rank = self._call("start_parents", kind_GD, sum_GD, after_GD), 0
+        groups, rank = self._call("start_parents", kind_RD, sum_RD, after_RD), 0
         while groups:
-            logits_GK = self._read(self._type, after_GD, groups)
-            groups = self._call("edge_types", rank, logits_GK, after_GD, sum_GD)
+            logits_RK = self._read(self._type, after_RD, groups)
+            groups = self._call("edge_types", rank, logits_RK, after_RD, sum_RD)
             if groups:
                 rank += 1
-                scores_GK = self._read(self._pointer, after_GD, groups)
+                scores_RK = self._read(self._pointer, after_RD, groups)
                 groups = self._call(
-                    "further_parents", rank, scores_GK, kind_GD, sum_GD, other_GD, after_GD
+                    "further_parents", rank, scores_RK, kind_RD, sum_RD, other_RD, after_RD
                 )
-                sum_GD, other_GD = other_GD, sum_GD
-        state_BD, edge_3E = first_GD[: self.rows], torch.empty(3, edges, dtype=torch.int64)
+                sum_RD, other_RD = other_RD, sum_RD
+        state_RD = first_RD[: self.rows * self.guidance.passes]
+        edge_3E = torch.empty(3, edges, dtype=torch.int64)
         x_BA = torch.empty_like(self._x_BA[: self.rows])
         allowed_BF = torch.empty(self.rows, self.masks.pairs_FF.shape[0], dtype=torch.bool)
-        kept = self._call("choose", kind_GD, x_BA, allowed_BF, state_BD, *edge_3E)
+        kept = self._call("choose", kind_RD, x_BA, allowed_BF, state_RD, *edge_3E)
         for index, readout in enumerate(self._others, start=1):
             chained = index <= heads.num_chained
             table = heads.other_embeddings[index - 1].weight if chained else None
-            logits_BK = self._read(readout, state_BD, self.rows)
-            self._call("attribute", index, logits_BK, table, x_BA, allowed_BF, state_BD)
-        out_degree_B = self._out_degrees(position, state_BD, x_BA[:, 0])
+            logits_RK = self._read(readout, state_RD, self.rows)
+            self._call("attribute", index, logits_RK, table, x_BA, allowed_BF, state_RD)
+        out_degree_B = self._out_degrees(position, state_RD, x_BA[:, 0])
         self._x_BA, self._newest = x_BA, EdgesToParents(*edge_3E[:, :kept])
-        layer_B = torch.from_numpy(self._memory.features_BF[: self.rows, Feature.LAYER].copy())
-        self._finish_nodes(position, x_BA, layer_B, self._newest, out_degree_B)
+        self._finish_nodes(position, x_BA, out_degree_B)
 
-    def _set_out_degrees(
-        self, position: int, out_degree_B: Int[Tensor, " B"], capacity_B: Int[Tensor, " B"]
-    ) -> None:
-        """Set the number of children that the newest node is to have, and may have at most."""
-        self._call("set_out_degrees", out_degree_B, capacity_B)
+    def _add_given_nodes(self, position: int, prefix: Prefix) -> None:
+        """Add the next node of the prefix to every graph."""
+        node, rows = position - 1, self.rows
+        edge_E2 = torch.tensor(prefix.parents[node], dtype=torch.int64).view(-1, 2)
+        parent_E, type_E = edge_E2[:, 0] + 1, edge_E2[:, 1]
+        degree = parent_E.shape[0]
+        self._memory.reserve_edges(degree)
+        self._call("give", int(prefix.dag.x_NA[node, 0]), degree, parent_E)
+        row_X = torch.arange(rows).repeat_interleave(degree)
+        self._newest = EdgesToParents(row_X, parent_E.repeat(rows), type_E.repeat(rows))
+        self._x_BA = prefix.dag.x_NA[node].expand(rows, -1).contiguous()
+        out_degree_B = torch.full((rows,), prefix.out_degrees[node])
+        if self.modules.heads.out_degree is None:
+            out_degree_B.zero_()
+        reserved = prefix.reserved[node] if prefix.reserved else 0
+        self._finish_nodes(position, self._x_BA, out_degree_B, reserved)
 
-    def _select_rows(self, row_B: Int[np.ndarray, " B"]) -> None:
-        """Keep the rows ``row_B`` of what is known about graphs."""
+    def _must_resample(self, position: int) -> bool:
+        """Return whether particles are to be replaced before the next node."""
+        if self.request.best_of == 1:
+            return False
+        return not self.valid_B.all() or (self.weighs and position % INTERVAL == 0)
+
+    def _resample(self, position: int) -> None:
+        """Replace particles of little weight by copies of others of the same graph."""
+        particles, row_X = self.request.best_of, self._due_rows(position)
+        log_weight_B = np.zeros(self.rows)
+        if self.weighs:
+            log_weight_B = self._memory.log_weight_B[: self.rows]
+        source_X = resampled_rows(
+            self.sample_B[row_X],
+            np.where(self.valid_B, log_weight_B, -np.inf)[row_X],
+            particles,
+            self.seed_B[:-1:particles],
+            np.full(row_X.shape[0], position),
+        )
+        if self.weighs:
+            log_weight_B[row_X] = 0.0
+        source_B = np.arange(self.rows)
+        source_B[row_X] = row_X[source_X]
+        if not np.array_equal(row_X[source_X], row_X):
+            self.output.branch(self.sample_B[row_X], self.sample_B[source_B[row_X]])
+            self._select(source_B)
+
+    def _due_rows(self, position: int) -> Int[np.ndarray, " X"]:
+        """Return the rows of the graphs that are resampled now.
+
+        Between the intervals, these are the graphs of which a particle became invalid: a graph does
+        not depend on those that are drawn beside it.
+        """
+        active_B = self.sample_B < self.padding_sample
+        if not self.weighs or position % INTERVAL:
+            graph_B = self.sample_B // self.request.best_of
+            active_B &= np.isin(graph_B, graph_B[~self.valid_B])
+        return np.flatnonzero(active_B)
+
+    def _select(self, row_B: Int[np.ndarray, " B"]) -> None:
+        """Keep the rows ``row_B``: one keeps its place, moves up, or is copied over another one."""
         self._memory.select(row_B)
+        index_B, passes = torch.from_numpy(row_B), self.guidance.passes
+        row_R = (index_B[:, None] * passes + torch.arange(passes)).flatten()
         if row_B.shape[0] < self.rows:  # particles of a graph have the same conditions
-            self.vectors = self.vectors.select(torch.from_numpy(row_B))
+            self.vectors = self.vectors.select(row_R)
+        self.encoded_RD, self.valid_B = self.encoded_RD[row_R], self.valid_B[row_B]
+        if self.check is not None:
+            self.check.select(index_B)
 
-    def _log_weights(self) -> Float[np.ndarray, " B"] | None:
-        """Return the log weight of each row since it was last set to 0, nats; None: no weights."""
-        return self._memory.log_weight_B[: self.rows] if self.weighs else None
+    def _start_nodes(self, position: int) -> None:
+        """Sample the sizes of new layers, retire finished graphs, and start the next node."""
+        self._memory.go_to(position)
+        size_B = np.empty(self.rows, dtype=np.int64)
+        logits_RK = self._read(self._size, self.encoded_RD, self.rows)
+        self._call("sizes", logits_RK, self.request.min_layers, size_B)
+        prefix = self.request.prefix
+        if prefix is not None and position <= prefix.num_nodes:
+            size_B.fill(prefix.layer_sizes[int(prefix.dag.layer_N[position - 1])])
+        features_BF = self._memory.features_BF[: self.rows]
+        number_B = features_BF[:, Feature.LAYER] + int(position > 1)
+        complete_B = features_BF[:, Feature.LEFT] == 0
+        ended_B = complete_B & (size_B == 0)
+        too_deep_B = complete_B & (number_B >= self.request.max_layers)
+        truncated_B = (too_deep_B | (position > self.request.max_nodes)) & ~ended_B
+        if self.check is not None:
+            truncated_B |= ~self.valid_B | (ended_B & ~self.check.may_end().numpy())
+        self.output.truncate(self.sample_B[truncated_B])
+        self.sample_B = np.where(ended_B | truncated_B, self.padding_sample, self.sample_B)
+        size_B = size_B.clip(min=1)
+        keep_X = np.flatnonzero(self.sample_B < self.padding_sample)
+        if keep_X.shape[0] <= _ACTIVE_FRACTION * self.rows:
+            self._select(keep_X)
+            self.sample_B, size_B = self.sample_B[keep_X], size_B[keep_X]
+            self.rows = keep_X.shape[0]
+        self._call("start_nodes", size_B)
 
-    def _reset_log_weights(self, row_X: Int[np.ndarray, " X"]) -> None:
-        """Set the log weights of the rows ``row_X`` to 0."""
-        self._memory.log_weight_B[row_X] = 0.0
+    def _finish_nodes(
+        self,
+        position: int,
+        x_BA: Int[Tensor, "B A"],
+        out_degree_B: Int[Tensor, " B"],
+        reserved: int = 0,
+    ) -> None:
+        """Set the children of the newest node of every graph, check it and put it out.
+
+        Args:
+            position: Of the node.
+            x_BA: Codes of its attributes.
+            out_degree_B: Number of children, if it is predicted.
+            reserved: Number of children that are not drawn.
+        """
+        edges, constraints = self._newest, self.modules.constraints
+        predicted = self.modules.heads.out_degree is not None
+        capacity_B = constraints.capacity(x_BA[:, 0], out_degree_B if predicted else None)
+        capacity_B = capacity_B - reserved
+        self._call("set_out_degrees", out_degree_B, capacity_B)
+        if self.check is not None:
+            columns = (edges.row_X, edges.parent_X - 1, edges.type_X)
+            valid_B = self.check.add(x_BA, *columns).numpy()
+            self.valid_B = (self.valid_B & valid_B) | (self.sample_B == self.padding_sample)
+        sample_B = torch.from_numpy(self.sample_B)
+        layer_B = torch.from_numpy(self._memory.features_BF[: self.rows, Feature.LAYER].copy())
+        self.output.add_nodes(sample_B, x_BA, layer_B)
+        child_X = torch.full_like(edges.parent_X, position)
+        self.output.add_edges(sample_B[edges.row_X], edges.parent_X, child_X, edges.type_X)
+
+    def _out_degrees(
+        self, position: int, state_RD: Float[Tensor, "R D"], kind_B: Int[Tensor, " B"]
+    ) -> Int[Tensor, " B"]:
+        """Sample the out-degree of each node; 0 in a model without out-degree prediction."""
+        heads = self.modules.heads
+        if heads.out_degree is None or heads.plan_readout is None:
+            return torch.zeros_like(kind_B)
+        passes = self.guidance.passes
+        logits_RK = heads.plan_readout(state_RD).unflatten(0, (-1, passes)).transpose(0, 1)
+        logits_BK = self.guidance.merge(logits_RK.flatten(0, 1))
+        slot, seed_B = int(RandomSlot.OUT_DEGREE), self.seed_B[self.sample_B]
+        u_B2 = slot_uniforms(seed_B, np.full(self.rows, position), range(slot, slot + 2))
+        return heads.out_degree.decode(sample_from_logits(logits_BK, u_B2[:, 0]), u_B2[:, 1])

@@ -39,7 +39,6 @@ from layerdag.models.fast.decisions import (
     layer_size_loss,
     node_and_edge_losses,
 )
-from layerdag.models.fast.device_sampler import DeviceSampler
 from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder, build_encoder
 from layerdag.models.fast.padding import FastPadding
 from layerdag.models.fast.sampler import SamplerModules
@@ -361,9 +360,9 @@ class FastLayerDAG(DAGModel):
         modules = self.sampler_modules
         with torch.inference_mode():
             once = replace(request, best_of=particles)
-            samplers = (CompiledSampler, DeviceSampler, TensorSampler)
-            sampler = next(each for each in samplers if each.supports(modules, once))
-            return sampler(modules, once).run()
+            if CompiledSampler.supports(modules, once):
+                return CompiledSampler(modules, once).run()
+            return TensorSampler(modules, once).run()
 
 
 def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:

@@ -12,87 +12,20 @@ Weisfeiler-Lehman refinement along the edges' direction, as far as a graph is kn
 drawn. Programs repeat (layers, micro-batches, one optimizer step per tensor): of the nodes of
 training jobs half have an ancestry that an earlier node of their job has.
 
-Shape letters: B graphs, G groups of rows, K codes, N nodes, O options, P pairs, R rows, X selected
-graphs.
+The weights of graphs are those of ``NeighborKinds.log_weight``, except that a node which lacks
+children costs nothing, since later nodes may become its children.
+
+Shape letters: B graphs, G groups of rows, O options.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Float, Int
 
 from layerdag.models.draws import slot_uniforms
-from layerdag.models.fast.candidates import NodeCandidates
-from layerdag.models.fast.constraints import NATS_PER_VIOLATION, UNSEEN, NeighborKinds
-from layerdag.models.fast.encoder import PositionBuffer
-from layerdag.models.fast.sampler_state import RandomSlot
-from layerdag.runtime.rng import scrambled
+from layerdag.models.fast.sampler import RandomSlot
 
 OWN_COLOR = 0x9E3779B97F4A7C15 - 2**64
 """Odd factor that tells a node's own color from those of its parents."""
-
-
-@dataclass(eq=False)
-class Ancestries:
-    """Hashes of the ancestries of all nodes so far.
-
-    Attributes:
-        radius_0: Hash of the kind of each position.
-        radius_1: Hash of it and of those of its parents.
-        radius_2: Hash of both and of the parents' at radius 1.
-        positions: Number of positions that are known; the first one is no node.
-    """
-
-    radius_0: PositionBuffer
-    radius_1: PositionBuffer
-    radius_2: PositionBuffer
-    positions: int = 1
-
-    @classmethod
-    def start(cls, rows: int, device: torch.device) -> "Ancestries":
-        """Return the state before the first node."""
-        first, second, third = (PositionBuffer(rows, (), torch.int64, device) for _ in range(3))
-        return cls(first, second, third)
-
-    def occurred(self, candidates: NodeCandidates) -> Bool[Tensor, " P"]:
-        """Return whether an earlier node of the graph has the ancestry of each candidate."""
-        *_, color_P = self._colors(candidates)
-        known_BN = self.radius_2.data[:, 1 : self.positions]
-        color_BO = color_P.unflatten(0, (known_BN.shape[0], -1))
-        return (color_BO[:, :, None] == known_BN[:, None]).any(2).flatten()
-
-    def add_nodes(self, position: int, nodes: NodeCandidates) -> None:
-        """Add the newest node of every graph."""
-        colors = self._colors(nodes)
-        for buffer, color_B in zip(self._buffers, colors, strict=True):
-            buffer.write(position, color_B)
-        self.positions = position + 1
-
-    def select(self, row_R: Int[Tensor, " R"]) -> None:
-        """Keep the rows ``row_R``."""
-        for buffer in self._buffers:
-            buffer.select(row_R)
-
-    @property
-    def _buffers(self) -> tuple[PositionBuffer, PositionBuffer, PositionBuffer]:
-        """Hashes by radius."""
-        return self.radius_0, self.radius_1, self.radius_2
-
-    def _colors(self, candidates: NodeCandidates) -> tuple[Int[Tensor, " P"], ...]:
-        """Return the hashes of each candidate at radius 0, 1 and 2."""
-        color_P = scrambled(candidates.kind_P + 1)
-        colors = [color_P]
-        for parents in (self.radius_0, self.radius_1):
-            color_P = color_P * OWN_COLOR
-            for edges in candidates.edges:
-                graph_X = candidates.graph_P[edges.candidate_X]
-                parent_X = scrambled(parents.at(graph_X, edges.parent_X))
-                color_P = color_P.index_add(0, edges.candidate_X, parent_X)
-            color_P = scrambled(color_P)
-            colors.append(color_P)
-        return tuple(colors)
 
 
 NODE_CANDIDATES = 8
@@ -104,77 +37,6 @@ part of no graph's weight: graphs that repeat one layer for ever would have the 
 
 INTERVAL = 8
 """Nodes between two resamplings. Copying a particle costs about as much as drawing a node."""
-
-
-@dataclass(eq=False)
-class ParticleWeights:
-    """The weights of graphs by the neighbors of their nodes, as they are drawn.
-
-    They are those of ``NeighborKinds.log_weight``, except that a node which lacks children costs
-    nothing, since later nodes may become its children.
-
-    Attributes:
-        neighbors: What training graphs have.
-        kind: Kind of each position.
-        children: State of each position's children.
-        ancestries: Of all nodes so far.
-        log_weight_B: Of each graph since the last resampling, nats.
-    """
-
-    neighbors: NeighborKinds
-    kind: PositionBuffer
-    children: PositionBuffer
-    ancestries: Ancestries
-    log_weight_B: Float[Tensor, " B"]
-
-    @classmethod
-    def start(cls, neighbors: NeighborKinds, rows: int, device: torch.device) -> "ParticleWeights":
-        """Return the state before the first node."""
-        kind, children = (PositionBuffer(rows, (), torch.int64, device) for _ in range(2))
-        ancestries = Ancestries.start(rows, device)
-        return cls(neighbors, kind, children, ancestries, torch.zeros(rows, device=device))
-
-    def of_candidates(self, candidates: NodeCandidates) -> Float[Tensor, " P"]:
-        """Return the log weight of each candidate for the next node of its graph, nats."""
-        parents, children = self.neighbors.of_parents, self.neighbors.of_children
-        kind_P = candidates.kind_P
-        state_P, weight_P = parents.start_K[kind_P], self.neighbors.offset_K[kind_P]
-        for edges in candidates.edges:
-            index_X, parent_X = edges.candidate_X, edges.parent_X
-            graph_X = candidates.graph_P[index_X]
-            state_P[index_X] = parents.read(state_P[index_X], self.kind.at(graph_X, parent_X))
-            before_X = self.children.at(graph_X, parent_X)
-            after_X = children.read(before_X, kind_P[index_X])
-            broken_X = (after_X == UNSEEN) & (before_X != UNSEEN)
-            weight_P = weight_P.index_add(0, index_X, broken_X.float(), alpha=-NATS_PER_VIOLATION)
-        return weight_P - NATS_PER_VIOLATION * ~parents.final_R[state_P]
-
-    def add_nodes(
-        self, position: int, nodes: NodeCandidates, log_weight_B: Float[Tensor, " B"]
-    ) -> None:
-        """Add the newest node of every graph.
-
-        Args:
-            position: Of the newest nodes.
-            nodes: One per graph.
-            log_weight_B: What they add to the weights of the graphs, nats.
-        """
-        children = self.neighbors.of_children
-        self.log_weight_B = self.log_weight_B + log_weight_B
-        self.ancestries.add_nodes(position, nodes)
-        self.kind.write(position, nodes.kind_P)
-        self.children.write(position, children.start_K[nodes.kind_P])
-        for edges in nodes.edges:
-            row_X, parent_X = edges.candidate_X, edges.parent_X
-            before_X = self.children.at(row_X, parent_X)
-            self.children.data[row_X, parent_X] = children.read(before_X, nodes.kind_P[row_X])
-
-    def select(self, row_R: Int[Tensor, " R"]) -> None:
-        """Keep the rows ``row_R``."""
-        self.kind.select(row_R)
-        self.children.select(row_R)
-        self.ancestries.select(row_R)
-        self.log_weight_B = self.log_weight_B[row_R]
 
 
 def surviving_particles(

@@ -1,29 +1,28 @@
-"""One node of every graph per step, each encoded once; particles of a graph, of which one is kept.
+"""What both samplers take from a model and a request, and where they put what they draw.
 
-All graphs of a request are at the same position, so that caches are sliced and never padded. The
-row of a finished graph is assigned to the padding sample, which is dropped, until enough rows are
-inactive that compacting the caches pays off.
+``CompiledSampler`` draws in C between matrix products, ``TensorSampler`` in torch: on any device,
+with guidance, from given nodes and with encoders of users. Decisions, their order and their
+uniforms are the same.
 
-Here is what two samplers share: ends of graphs, replacement of particles, checks, output. How a
-node is encoded and drawn is that of ``TensorSampler``, in torch on any device, or of
-``CompiledSampler``, in C between matrix products. On a GPU each graph goes its own way
-(``DeviceSampler``).
+Under guidance every graph has two rows of the encoder, the first half of all rows conditional and
+the second half unconditional, which share the discrete decisions.
 
-Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, J position
-buckets, K codes, M categorical conditions, R rows, U uniforms, X selected graphs.
+Shape letters: A node attributes, B graphs, C numeric conditions, E edges, F feature columns, K
+codes, M categorical conditions, N nodes, R rows, X selected graphs.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from layerdag.models.base import Conditions, PartialCheck, SampleRequest, SampleResult
-from layerdag.models.draws import sample_from_logits, slot_uniforms
-from layerdag.models.fast.candidates import EdgesToParents
+from layerdag.graph.topology import expand_ranges
+from layerdag.models.base import Conditions, JointCodeMasks, SampleRequest, SampleResult
+from layerdag.models.draws import assemble_dags, bin_positions, guided, slot_uniforms
 from layerdag.models.fast.constraints import (
     AllowedCodes,
     DegreeConstraints,
@@ -32,16 +31,12 @@ from layerdag.models.fast.constraints import (
 )
 from layerdag.models.fast.decisions import Heads
 from layerdag.models.fast.encoder import Encoder
-from layerdag.models.fast.particles import INTERVAL, resampled_rows
-from layerdag.models.fast.sampler_state import CodeMasks, Guidance, OutputBuffer, RandomSlot
 from layerdag.models.fast.tokens import (
     ConditionEncoder,
     ConditionVectors,
     RemainingSizes,
     TokenEmbedding,
 )
-
-_ACTIVE_FRACTION = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +70,42 @@ class SamplerModules:
     block: int
 
 
-@dataclass(frozen=True, eq=False)
-class NextLayers:
-    """What is known of every graph before its next node, on the host.
+@dataclass(frozen=True)
+class Guidance:
+    """Classifier-free guidance and temperature of one request.
 
     Attributes:
-        complete_B: Whether the newest layer is complete, so that a new one would begin.
-        number_B: Number of the new layer.
-        size_B: Its size; 0 ends the graph.
+        weight: Of guidance; with 1 there are no unconditional rows.
+        temperature: Divides the logits.
     """
 
-    complete_B: Bool[np.ndarray, " B"]
-    number_B: Int[np.ndarray, " B"]
-    size_B: Int[np.ndarray, " B"]
+    weight: float
+    temperature: float
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are unconditional rows."""
+        return self.weight != 1.0
+
+    @property
+    def passes(self) -> int:
+        """Rows of the encoder per graph."""
+        return 2 if self.has_pairs else 1
+
+    def duplicate(self, value_X: Shaped[Tensor, "X ..."]) -> Shaped[Tensor, "R ..."]:
+        """Repeat the values for both rows of each pair."""
+        return torch.cat([value_X, value_X]) if self.has_pairs else value_X
+
+    def rows(self, index_X: Int[Tensor, " X"], count: int) -> Int[Tensor, " R"]:
+        """Return the rows of the graphs (or candidates) ``index_X`` of ``count``."""
+        return torch.cat([index_X, index_X + count]) if self.has_pairs else index_X
+
+    def merge(self, logits_RK: Float[Tensor, "R K"]) -> Float[Tensor, "X K"]:
+        """Merge the logits of both rows of each pair, and divide by the temperature."""
+        if not self.has_pairs:
+            return logits_RK if self.temperature == 1 else logits_RK / self.temperature
+        conditional, unconditional = torch.log_softmax(logits_RK, dim=1).chunk(2)
+        return guided(conditional, unconditional, self.weight) / self.temperature
 
 
 def condition_vectors(
@@ -103,207 +121,192 @@ def condition_vectors(
     return vectors
 
 
-class Sampler(ABC):
-    """Sampler of the graphs of one request.
+@dataclass(frozen=True, eq=False)
+class CodeMasks:
+    """The codes that nodes can have, by training and by the meaning of the codes.
 
-    Consecutive ``request.best_of`` graphs are the particles of one graph.
-
-    Args:
-        modules: Of the model.
-        request: What to sample.
+    Attributes:
+        allowed: The attributes that go together in training graphs.
+        pairs_FF: Codes that one node can have together.
+        graph_BF: Codes that the nodes of each sample can have; the last row is for padding.
     """
 
-    def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
-        self.modules, self.request = modules, request
-        self.device = modules.tokens.embedding.weight.device
-        self.rows = len(request.seeds)
-        self.guidance = Guidance(request.guidance, request.temperature)
-        self.weighs = request.best_of > 1 and modules.neighbors.any_listed
-        self.padding_sample = self.rows
-        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
-        self.seed_B = np.array(seeds, dtype=np.uint64)
-        self.sample_B = np.arange(self.rows)
-        self.vectors = condition_vectors(modules.conditions, request, self.guidance, self.device)
-        self.encoded_RD = self.vectors.after_BJD[:, 0]
-        self.masks = CodeMasks.from_allowed(modules.allowed, request.possible, self.rows)
-        self.output = OutputBuffer(self.seed_B, self.device)
-        self.check, self.valid_B = request.check, np.ones(self.rows, dtype=bool)
-        if self.check is not None:
-            self.check.start(self.rows)
+    allowed: AllowedCodes
+    pairs_FF: Bool[Tensor, "F F"]
+    graph_BF: Bool[Tensor, "B F"]
 
-    def run(self) -> SampleResult:
-        """Sample every graph to its end and return them in the order of the request."""
-        position = 0
-        while self.rows:
-            self.encoded_RD = self._encode(position)
-            if position and self._must_resample(position):
-                self._resample(position)
-            position += 1
-            self._start_nodes(position)
-            if self.rows:
-                self._add_nodes(position)
-        return self.output.result()
+    @classmethod
+    def from_allowed(
+        cls, allowed: AllowedCodes, possible: JointCodeMasks | None, samples: int
+    ) -> "CodeMasks":
+        """Return the masks of a request for so many samples."""
+        observed_FF = allowed.allowed_FF
+        if possible is None:
+            graph_BF = observed_FF.new_ones((samples + 1, observed_FF.shape[0]))
+            return cls(allowed, observed_FF, graph_BF)
+        padded_BF = torch.nn.functional.pad(possible.graph_BF, (0, 0, 0, 1), value=True)
+        pairs_FF = observed_FF & possible.pairs_FF.to(observed_FF.device)
+        return cls(allowed, pairs_FF, padded_BF.to(observed_FF.device))
 
-    @abstractmethod
-    def _encode(self, position: int) -> Float[Tensor, "R D"]:
-        """Encode the newest token of every graph and remember it."""
+    def given(self, attribute: int, code_B: Int[Tensor, " B"]) -> Bool[Tensor, "B F"]:
+        """Return what nodes with these codes of an attribute may have in all attributes."""
+        return self.pairs_FF[self.allowed.starts[attribute] + code_B]
 
-    @abstractmethod
-    def _next_layers(self, position: int) -> "NextLayers":
-        """Draw the size of the next layer of every graph."""
+    def limit(
+        self, logits_BK: Float[Tensor, "B K"], allowed_BF: Bool[Tensor, "B F"], attribute: int
+    ) -> Float[Tensor, "B K"]:
+        """Rule out codes of an attribute; see ``AllowedCodes.limit``."""
+        return self.allowed.limit(logits_BK, allowed_BF, attribute)
 
-    @abstractmethod
-    def _begin_nodes(self, position: int, size_B: Int[np.ndarray, " B"]) -> None:
-        """Start the next node; where a layer is complete, a new layer of ``size_B`` nodes."""
 
-    @abstractmethod
-    def _add_nodes(self, position: int) -> None:
-        """Draw the next node of every graph, and hand it to ``_finish_nodes``."""
+class RandomSlot(IntEnum):
+    """Number of the first uniform of each decision about one node.
 
-    @abstractmethod
-    def _set_out_degrees(
-        self, position: int, out_degree_B: Int[Tensor, " B"], capacity_B: Int[Tensor, " B"]
+    Counts and parents use two consecutive slots (bin and position in the bin; block and token),
+    attribute number i uses ``ATTRIBUTE + i``.
+    """
+
+    LAYER_SIZE = 0
+    FIRST_PARENT = 2
+    KIND = 4
+    IN_DEGREE = 5
+    OUT_DEGREE = 7
+    ATTRIBUTE = 9
+    FURTHER_PARENT = 1 << 16
+    """First slot of ``SLOTS_PER_PARENT`` for each parent: its edge type, and the next parent."""
+
+    CHOICE = (1 << 31) - 1
+    """Which candidate for the node is kept."""
+
+    RESAMPLING = 1 << 31
+    """Which particles go on; only the first particle's is used."""
+
+    POSITION_IN_BIN = 1 << 32
+    """First slot of the positions of numeric attributes in their bins, one per attribute."""
+
+
+SLOTS_PER_PARENT = 3
+
+CANDIDATE_STEP = 0xD1B54A32D192ED03 - 2**64
+"""Between the seeds of two candidates; odd, and no multiple of the steps between positions."""
+
+
+Columns = tuple[Tensor, ...]
+"""Rows of nodes or edges by columns; the first is the sample of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Generation:
+    """What was drawn before a branching.
+
+    Attributes:
+        nodes: Sample, attribute codes and layer of each node.
+        edges: Sample, parent, child and type of each edge.
+        source_B: The sample that each sample descends from.
+    """
+
+    nodes: Columns
+    edges: Columns
+    source_B: Int[Tensor, " B"]
+
+
+class OutputBuffer:
+    """Nodes and edges of all samples, in the order of sampling, on the host.
+
+    The last sample is the *padding sample*: rows of finished graphs write to it, and it is dropped.
+    """
+
+    def __init__(self, seed_B: np.ndarray) -> None:
+        self.seed_B = seed_B
+        self.truncated_B = np.zeros(seed_B.shape[0], dtype=bool)
+        empty = torch.zeros(0, dtype=torch.int64)
+        self.nodes: list[tuple[Tensor, ...]] = []
+        self.edges: list[tuple[Tensor, ...]] = [(empty, empty, empty, empty)]
+        self.generations: list[_Generation] = []
+
+    def add_nodes(
+        self, sample_B: Int[Tensor, " B"], x_BA: Int[Tensor, "B A"], layer_B: Int[Tensor, " B"]
     ) -> None:
-        """Set the number of children that the newest node is to have, and may have at most."""
+        """Append the newest node of the samples ``sample_B``."""
+        self.nodes.append((sample_B, x_BA, layer_B))
 
-    @abstractmethod
-    def _select_rows(self, row_B: Int[np.ndarray, " B"]) -> None:
-        """Keep the rows ``row_B`` of what is known about graphs.
-
-        A row keeps its place, moves to the front, or is copied over another one.
-        """
-
-    @abstractmethod
-    def _log_weights(self) -> Float[np.ndarray, " B"] | None:
-        """Return the log weight of each row since it was last set to 0, nats; None: no weights."""
-
-    @abstractmethod
-    def _reset_log_weights(self, row_X: Int[np.ndarray, " X"]) -> None:
-        """Set the log weights of the rows ``row_X`` to 0."""
-
-    def _must_resample(self, position: int) -> bool:
-        """Return whether particles are to be replaced before the next node."""
-        if self.request.best_of == 1:
-            return False
-        return not self.valid_B.all() or (self.weighs and position % INTERVAL == 0)
-
-    def _resample(self, position: int) -> None:
-        """Replace particles of little weight by copies of others of the same graph."""
-        particles, row_X = self.request.best_of, self._due_rows(position)
-        log_weight_B = self._log_weights()
-        if log_weight_B is None:
-            log_weight_B = np.zeros(self.rows)
-        source_X = resampled_rows(
-            self.sample_B[row_X],
-            np.where(self.valid_B, log_weight_B, -np.inf)[row_X],
-            particles,
-            self.seed_B[:-1:particles],
-            np.full(row_X.shape[0], position),
-        )
-        self._reset_log_weights(row_X)
-        source_B = np.arange(self.rows)
-        source_B[row_X] = row_X[source_X]
-        if not np.array_equal(row_X[source_X], row_X):
-            self.output.branch(self.sample_B[row_X], self.sample_B[source_B[row_X]])
-            self._select(source_B)
-
-    def _due_rows(self, position: int) -> Int[np.ndarray, " X"]:
-        """Return the rows of the graphs that are resampled now.
-
-        Between the intervals, these are the graphs of which a particle became invalid: a graph does
-        not depend on those that are drawn beside it.
-        """
-        active_B = self.sample_B < self.padding_sample
-        if not self.weighs or position % INTERVAL:
-            graph_B = self.sample_B // self.request.best_of
-            active_B &= np.isin(graph_B, graph_B[~self.valid_B])
-        return np.flatnonzero(active_B)
-
-    def _select(self, row_B: Int[np.ndarray, " B"]) -> None:
-        """Keep the rows ``row_B``."""
-        self._select_rows(row_B)
-        index_B = torch.from_numpy(row_B)
-        self.encoded_RD = self.encoded_RD[self.guidance.rows(index_B, self.rows).to(self.device)]
-        self.valid_B = self.valid_B[row_B]
-        if self.check is not None:
-            self.check.select(index_B)
-
-    def _seeds(self) -> UInt64[np.ndarray, " B"]:
-        """Return the seed of the graph in each row."""
-        return self.seed_B[self.sample_B]
-
-    def _uniforms(self, position: int, slots: range) -> Float[Tensor, "B U"]:
-        """Return uniforms for decisions at ``position``, shape (rows, slots)."""
-        seed_B = self._seeds()
-        uniform_BU = slot_uniforms(seed_B, np.full(seed_B.shape, position), slots)
-        return uniform_BU.to(self.device)
-
-    def _start_nodes(self, position: int) -> None:
-        """Sample the sizes of new layers, retire finished graphs, and start the next node."""
-        layers = self._next_layers(position)
-        ended_B = layers.complete_B & (layers.size_B == 0)
-        too_deep_B = layers.complete_B & (layers.number_B >= self.request.max_layers)
-        truncated_B = (too_deep_B | (position > self.request.max_nodes)) & ~ended_B
-        if self.check is not None:
-            truncated_B |= ~self.valid_B | (ended_B & ~self.check.may_end().numpy())
-        self.output.truncate(self.sample_B[truncated_B])
-        self.sample_B = np.where(ended_B | truncated_B, self.padding_sample, self.sample_B)
-        size_B = layers.size_B.clip(min=1)
-        keep_X = np.flatnonzero(self.sample_B < self.padding_sample)
-        if keep_X.shape[0] <= _ACTIVE_FRACTION * self.rows:
-            self._select(keep_X)
-            self.sample_B, size_B = self.sample_B[keep_X], size_B[keep_X]
-            self.rows = keep_X.shape[0]
-        self._begin_nodes(position, size_B)
-
-    def _finish_nodes(
+    def add_edges(
         self,
-        position: int,
-        x_BA: Int[Tensor, "B A"],
-        layer_B: Int[Tensor, " B"],
-        edges: EdgesToParents,
-        out_degree_B: Int[Tensor, " B"],
-        reserved: int = 0,
+        sample_X: Int[Tensor, " X"],
+        parent_X: Int[Tensor, " X"],
+        child_X: Int[Tensor, " X"],
+        type_X: Int[Tensor, " X"],
     ) -> None:
-        """Set the children of the newest node of every graph, check it and put it out.
+        """Append one edge for each of the samples ``sample_X``; positions count from 1."""
+        self.edges.append((sample_X, parent_X - 1, child_X - 1, type_X))
 
-        Args:
-            position: Of the node.
-            x_BA: Codes of its attributes.
-            layer_B: Layer of each node.
-            edges: To all nodes from their parents.
-            out_degree_B: Number of children, if it is predicted.
-            reserved: Number of children that are not drawn.
+    def branch(self, sample_X: Int[np.ndarray, " X"], source_X: Int[np.ndarray, " X"]) -> None:
+        """Replace all of the samples ``sample_X`` by what the samples ``source_X`` have so far."""
+        if not self.nodes:
+            return
+        source_B = torch.arange(self.seed_B.shape[0])
+        source_B.numpy()[sample_X] = source_X
+        nodes, edges = _joined(self.nodes), _joined(self.edges)
+        self.generations.append(_Generation(nodes, edges, source_B))
+        self.nodes, self.edges = [], [tuple(column[:0] for column in self.edges[0])]
+
+    def truncate(self, sample_X: Int[np.ndarray, " X"]) -> None:
+        """Mark the samples ``sample_X`` as truncated by a limit of the request."""
+        self.truncated_B[sample_X] = True
+
+    def result(self) -> SampleResult:
+        """Return the graphs without the padding sample; positions inside bins are uniform.
+
+        Raises:
+            ValueError: If a graph has no node, as when weights overflow.
         """
-        predicted = self.modules.heads.out_degree is not None
-        capacity_B = self.modules.constraints.capacity(
-            x_BA[:, 0], out_degree_B if predicted else None
+        count = self.seed_B.shape[0] - 1
+        if not (self.nodes or self.generations):
+            raise ValueError("no graph has a node, as where every probability is NaN")
+        nodes, edges = self._histories()
+        sample_N = nodes[0]
+        layer_N = nodes[2]
+        order_N = torch.argsort(sample_N, stable=True)
+        nodes_B = torch.bincount(sample_N, minlength=count)[:count]
+        if not nodes_B.all():
+            raise ValueError("a graph has no node, as where every probability is NaN")
+        order_N = order_N[: int(nodes_B.sum())]
+        x_NA = nodes[1][order_N]
+        start_B = nodes_B.cumsum(0) - nodes_B
+        position_N = torch.arange(order_N.shape[0]) - torch.repeat_interleave(start_B, nodes_B)
+        slots = range(RandomSlot.POSITION_IN_BIN, RandomSlot.POSITION_IN_BIN + x_NA.shape[1])
+        u_NA = slot_uniforms(self.seed_B[sample_N[order_N].numpy()], position_N.numpy() + 1, slots)
+        columns = torch.stack(edges)
+        sample_E, parent_E, child_E, type_E = columns[:, columns[0] < count]
+        edge_index_2E = torch.stack([parent_E, child_E]) + start_B[sample_E]
+        dags = assemble_dags(
+            x_NA, bin_positions(u_NA), nodes_B, edge_index_2E, type_E, layer_N[order_N]
         )
-        self._set_out_degrees(position, out_degree_B, capacity_B - reserved)
-        if self.check is not None:
-            valid_B = _checked(self.check, x_BA, edges).numpy()
-            self.valid_B = (self.valid_B & valid_B) | (self.sample_B == self.padding_sample)
-        sample_B = torch.from_numpy(self.sample_B).to(self.device)
-        self.output.add_nodes(sample_B, x_BA, layer_B)
-        sample_X, child_X = sample_B[edges.candidate_X], torch.full_like(edges.parent_X, position)
-        self.output.add_edges(sample_X, edges.parent_X, child_X, edges.type_X)
+        return SampleResult(dags, tuple(self.truncated_B[:count].tolist()))
 
-    def _out_degrees(
-        self, position: int, state_RD: Float[Tensor, "R D"], kind_B: Int[Tensor, " B"]
-    ) -> Int[Tensor, " B"]:
-        """Sample the out-degree of each node; 0 in a model without out-degree prediction."""
-        heads = self.modules.heads
-        if heads.out_degree is None or heads.plan_readout is None:
-            return torch.zeros_like(kind_B)
-        logits_BK = self.guidance.merge(heads.plan_readout(state_RD))
-        slot = int(RandomSlot.OUT_DEGREE)
-        u_B2 = self._uniforms(position, range(slot, slot + 2))
-        return heads.out_degree.decode(sample_from_logits(logits_BK, u_B2[:, 0]), u_B2[:, 1])
+    def _histories(self) -> tuple[Columns, Columns]:
+        """Return nodes and edges of all samples, those of replaced samples left out."""
+        nodes = [_joined(self.nodes)] if self.nodes else []
+        edges = [_joined(self.edges)]
+        source_B = torch.arange(self.seed_B.shape[0])
+        for generation in reversed(self.generations):
+            source_B = generation.source_B[source_B]
+            nodes.append(_copies(generation.nodes, source_B))
+            edges.append(_copies(generation.edges, source_B))
+        return _joined(nodes[::-1]), _joined(edges[::-1])
 
 
-def _checked(
-    check: PartialCheck, x_BA: Int[Tensor, "B A"], edges: EdgesToParents
-) -> Bool[Tensor, " B"]:
-    """Return which graphs can still become valid with their newest node."""
-    columns = (edges.candidate_X, edges.parent_X - 1, edges.type_X)
-    return check.add(x_BA.cpu(), *(column.cpu() for column in columns))
+def _joined(parts: Sequence[Columns]) -> Columns:
+    """Return the rows of all parts, end to end."""
+    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+
+def _copies(columns: Columns, source_B: Int[Tensor, " B"]) -> Columns:
+    """Return, for each sample, the rows of the sample that it descends from."""
+    order_N = torch.argsort(columns[0], stable=True)
+    end_B = torch.bincount(columns[0], minlength=source_B.shape[0]).cumsum(0)
+    start_B = torch.cat([end_B.new_zeros(1), end_B[:-1]])
+    start_B, end_B = start_B[source_B], end_B[source_B]
+    row_N = order_N[torch.from_numpy(expand_ranges(start_B.numpy(), end_B.numpy()))]
+    sample_N = torch.repeat_interleave(torch.arange(source_B.shape[0]), end_B - start_B)
+    return (sample_N, *(column[row_N] for column in columns[1:]))

@@ -17,8 +17,7 @@ from layerdag.models.fast.constraints import NATS_PER_VIOLATION, KindAutomaton
 from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, read
 from layerdag.models.fast.layout import NEVER, token_codes
 from layerdag.models.fast.particles import NATS_PER_FIRST
-from layerdag.models.fast.sampler import SamplerModules
-from layerdag.models.fast.sampler_state import CodeMasks
+from layerdag.models.fast.sampler import CodeMasks, Guidance, SamplerModules
 from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.native import library
@@ -48,6 +47,7 @@ _ARGUMENTS = {
     "further_parents": "ippppp",
     "choose": "ppppppp",
     "attribute": "ippppp",
+    "give": "iip",
     "set_out_degrees": "pp",
 }
 """Arguments of each kernel after the model and the rows: pointers, integers and floats."""
@@ -93,8 +93,8 @@ _Layer = _structure(
 _OF_CANDIDATES = "group first kind_P degree kind_group type_state parent edge_start base"
 _Rows = _structure(
     "_Rows",
-    **_named("rows options memory_rows block pages position weighted", ctypes.c_int64),
-    **_named("temperature scale", ctypes.c_float),
+    **_named("rows options passes memory_rows block pages position weighted", ctypes.c_int64),
+    **_named("temperature guidance scale", ctypes.c_float),
     **_named("per_violation per_first", ctypes.c_double),
     **_named(
         "seed possible sample layer_start before_start sibling structure out_degree used room last "
@@ -215,7 +215,7 @@ class RowMemory:
         seed_B: Seed of each sample.
         options: Candidates for each node of a row.
         weighted: Whether candidates are weighed by their neighbors.
-        temperature: Divides logits.
+        guidance: Of the request.
         positions: For which there is room at first.
     """
 
@@ -227,7 +227,7 @@ class RowMemory:
         *,
         options: int,
         weighted: bool,
-        temperature: float,
+        guidance: Guidance,
         positions: int,
     ) -> None:
         encoder, rows = modules.encoder, seed_B.shape[0] - 1
@@ -239,10 +239,12 @@ class RowMemory:
         self._structure = _Rows(
             rows=rows,
             options=options,
+            passes=guidance.passes,
             memory_rows=rows,
             block=modules.block,
             weighted=weighted,
-            temperature=temperature,
+            temperature=guidance.temperature,
+            guidance=guidance.weight,
             scale=self._model.key_width**-0.5,
             per_violation=NATS_PER_VIOLATION,
             per_first=NATS_PER_FIRST,
@@ -285,7 +287,8 @@ class RowMemory:
     @property
     def _numbers_per_position(self) -> int:
         width = self._model.projections + 2 * len(self.layers)
-        return self._model.width * width + self._model.key_width + 2 * len(Feature)
+        of_pass = self._model.width * width + self._model.key_width
+        return self._structure.passes * of_pass + 2 * len(Feature)
 
     def call(self, kernel: str, sample_B: Int[np.ndarray, " B"], *arguments: Any) -> int:
         """Call a kernel on tensors, arrays and numbers, and return what it returns.
@@ -325,7 +328,7 @@ class RowMemory:
     def reserve_positions(self, positions: int) -> None:
         """Make room for so many positions of every row, in pages of one attention block each."""
         rows, block, model = self._structure.memory_rows, self._structure.block, self._model
-        pages = -(-positions // block)
+        pages, passes = -(-positions // block), self._structure.passes
         at_positions = {
             name: ((pages, rows, block), np.int64)
             for name in ["out_degree", "used", "room", "last", "layer", "kind", "children"]
@@ -333,13 +336,19 @@ class RowMemory:
         shapes: dict[str, tuple[tuple[int, ...], Any]] = {
             **at_positions,
             "color": ((3, pages, rows, block), np.int64),
-            "key": ((pages, rows, block, model.key_width), np.float32),
-            "block_key": ((pages, rows, model.key_width), np.float32),
-            "projection": ((pages, rows, block, model.projections * model.width), np.float32),
+            "key": ((pages, rows, passes * block, model.key_width), np.float32),
+            "block_key": ((pages, rows, passes * model.key_width), np.float32),
+            "projection": (
+                (pages, rows, passes * block, model.projections * model.width),
+                np.float32,
+            ),
         }
         for number in range(len(self.layers)):
-            shapes[f"memory {number}"] = ((pages, rows, block, 2 * model.width), np.float32)
-            shapes[f"pooled {number}"] = ((pages, rows, 2 * model.width), np.float32)
+            shapes[f"memory {number}"] = (
+                (pages, rows, passes * block, 2 * model.width),
+                np.float32,
+            )
+            shapes[f"pooled {number}"] = ((pages, rows, passes * 2 * model.width), np.float32)
         for name, (shape, kind) in shapes.items():
             larger = np.zeros(shape, dtype=kind)  # takes memory where it is written
             if name in self._of_positions:
@@ -359,17 +368,19 @@ class RowMemory:
         source_X = row_B[target_X]
         for values in self._of_rows.values():
             values[target_X] = values[source_X]
-        page, last = divmod(self._structure.position, self._structure.block)
+        block = self._structure.block
+        page, last = divmod(self._structure.position, block)
         for name, values in self._of_positions.items():
             for plane in _planes(name, values):
                 _, row_bytes, *inner = plane.strides
-                of_blocks = name.startswith(("block_key", "pooled"))
+                # Of the newest page, what is written: of one pass, the positions so far.
+                whole = name.startswith(("block_key", "pooled")) or plane.shape[2] > block
                 _kernels().sample_copy_rows(
                     plane.ctypes.data,
                     self._structure.memory_rows,
                     page + 1,
                     row_bytes,
-                    row_bytes if of_blocks else (last + 1) * inner[0],
+                    row_bytes if whole else (last + 1) * inner[0],
                     target_X.shape[0],
                     target_X.ctypes.data,
                     source_X.ctypes.data,

@@ -1,283 +1,354 @@
-"""A sampler in torch: on any device, with guidance, and from given nodes.
+"""A sampler in torch: rounds of fixed shapes, with new graphs in the rows of finished ones.
 
-Nodes of a prefix stand in place of drawn ones, the same in every graph of a request.
+As many graphs are drawn side by side as there is memory for. Each goes its own way through its
+nodes; where one ends, the next one of the request begins, so that none waits for the longest. The
+host looks at the rows every few rounds: it replaces particles, which wait for each other, takes
+finished graphs, starts others and makes room. All rows wait for each other where a check of partial
+graphs runs on the host, node by node, and with an encoder that has one position for all rows.
 
-Shape letters: A node attributes, B graphs, D width of a state, F feature columns, J position
-buckets, K codes, N nodes, O options, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected
-graphs.
+On a GPU a round is recorded once and then launched as a whole.
+
+Shape letters: A node attributes, B graphs, E edges, F feature columns, K codes, N nodes, T tokens,
+X selected graphs, p parents of a node.
 """
 
-import math
-from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import final
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from layerdag.dag.partial import Prefix
 from layerdag.models.base import SampleRequest, SampleResult
-from layerdag.models.draws import sample_from_logits
-from layerdag.models.fast.candidates import CandidateSampler, EdgesToParents, NodeCandidates
-from layerdag.models.fast.encoder import ParentList
-from layerdag.models.fast.layout import NEVER
-from layerdag.models.fast.particles import NATS_PER_FIRST, NODE_CANDIDATES, ParticleWeights
-from layerdag.models.fast.sampler import NextLayers, Sampler, SamplerModules
-from layerdag.models.fast.sampler_state import EncoderCache, RandomSlot, SamplerState
+from layerdag.models.cuda_graphs import record_cuda_graph
+from layerdag.models.fast.encoder import Encoder
+from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
+from layerdag.models.fast.row_encoder import has_own_positions
+from layerdag.models.fast.sampler import (
+    CodeMasks,
+    Guidance,
+    OutputBuffer,
+    SamplerModules,
+    condition_vectors,
+)
+from layerdag.models.fast.sampling_rounds import SamplingRounds
+from layerdag.models.fast.sampling_rows import Node, Phase
+from layerdag.models.fast.sampling_task import Extent, GivenTables, SamplingTask
+from layerdag.models.fast.tokens import Feature
+from layerdag.runtime.reading import available_memory
+
+PARENTS_PER_ROUND = 3
+"""Parents that a candidate draws in a round; a node with more takes several rounds."""
+
+_ROUNDS_PER_LOOK = 4
+"""Recorded rounds after which the host looks at the rows."""
+
+_FEWER_ROWS = 0.8
+"""Share of rows still drawn at which the others are given up, once no graph is left to start."""
+
+_FEWER_RECORDED_ROWS = 0.5
+"""The same where a round has to be recorded anew."""
+
+_LOOKS_WITHOUT_NODES = 8
+"""Looks of the host in a row that may find no new node, where nodes have few parents."""
+
+_MEMORY_SHARE = 0.25
+"""Of the free memory of a device, what rows may take; where they grow, there are two of each, and
+a copy of a part."""
+
+_USUAL_NODES = 512.0
+"""Nodes for which there is room in a graph of which no number is asked for."""
+
+
+def is_recorded(encoder: Encoder, device: torch.device) -> bool:
+    """Return whether rounds are recorded once and repeated."""
+    return device.type == "cuda" and has_own_positions(encoder)
 
 
 @dataclass(frozen=True, eq=False)
-class GivenNodes:
-    """The nodes of a prefix by their positions, which count from 1.
+class _Look:
+    """What the host sees of the rows.
 
     Attributes:
-        prefix: First layers of every graph.
-        device: Of the sampler.
+        idle_B: Whether a row has nothing to do.
+        held_B: Whether it is ready and waits for the host.
+        position_B: Position of its newest node.
+        edges_B: Number of its edges.
+        truncated_B: Whether a limit ended its graph.
     """
 
-    prefix: Prefix
-    device: torch.device
-
-    def covers(self, position: int) -> bool:
-        """Return whether the node at ``position`` is given."""
-        return position <= self.prefix.num_nodes
-
-    def layer_size(self, position: int) -> int:
-        """Return the number of nodes of the layer of the node at ``position``."""
-        return self.prefix.layer_sizes[int(self.prefix.dag.layer_N[position - 1])]
-
-    def codes(self, position: int, rows: int) -> Int[Tensor, "B A"]:
-        """Return the attribute codes of the node at ``position``, once for each graph."""
-        return self.prefix.dag.x_NA[position - 1].to(self.device).expand(rows, -1)
-
-    def reserved(self, position: int) -> int:
-        """Return the number of given children after the drawn nodes of the node at ``position``."""
-        return self.prefix.reserved[position - 1] if self.prefix.reserved else 0
-
-    def node(self, position: int, rows: int) -> NodeCandidates:
-        """Return the node at ``position`` as the one candidate of each graph, without states."""
-        graph_B = torch.arange(rows, device=self.device)
-        parents = self.prefix.parents[position - 1]
-        edges = tuple(
-            EdgesToParents(
-                graph_B, torch.full_like(graph_B, parent + 1), torch.full_like(graph_B, edge_type)
-            )
-            for parent, edge_type in parents
-        )
-        first_B = edges[0].parent_X if edges else torch.zeros_like(graph_B)
-        kind_B = self.codes(position, rows)[:, 0]
-        nothing = torch.zeros((0, 0), device=self.device)
-        degree_B = torch.full_like(graph_B, len(parents))
-        return NodeCandidates(graph_B, first_B, kind_B, degree_B, edges, nothing, nothing)
-
-    def kept_in(self, result: SampleResult) -> SampleResult:
-        """Return completed graphs whose given nodes have their own positions inside bins."""
-        return replace(result, dags=tuple(self.prefix.kept_in(dag) for dag in result.dags))
+    idle_B: Bool[np.ndarray, " B"]
+    held_B: Bool[np.ndarray, " B"]
+    position_B: Int[np.ndarray, " B"]
+    edges_B: Int[np.ndarray, " B"]
+    truncated_B: Bool[np.ndarray, " B"]
 
 
 @final
-class TensorSampler(Sampler):
-    """Draws nodes by operations of torch."""
+class TensorSampler:
+    """Sampler of the graphs of one request.
+
+    Consecutive ``request.best_of`` graphs are the particles of one graph.
+
+    Args:
+        modules: Of the model.
+        request: What to sample.
+    """
 
     def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
-        super().__init__(modules, request)
-        self.state = SamplerState.start(self.rows, self.device)
-        key_width = modules.heads.pointer.key.out_features
-        self.cache = EncoderCache(modules.encoder, modules.block, key_width, self.encoded_RD)
-        self.weights: ParticleWeights | None = None
-        if self.weighs:
-            self.weights = ParticleWeights.start(modules.neighbors, self.rows, self.device)
-        self.x_BA = modules.tokens.start_A.expand(self.rows, -1)
-        self.newest = joined_edges((), self.device)
-        self.given = None if request.prefix is None else GivenNodes(request.prefix, self.device)
-
-    @staticmethod
-    def supports(modules: SamplerModules, request: SampleRequest) -> bool:
-        """Return that it can sample whatever is asked for."""
-        return True
+        self.device = modules.tokens.embedding.weight.device
+        self.request, self.check = request, request.check
+        guidance = Guidance(request.guidance, request.temperature)
+        samples, particles = len(request.seeds), request.best_of
+        weighs = particles > 1 and modules.neighbors.any_listed
+        self._weighs, self._particles = weighs, particles
+        prefix = request.prefix
+        in_degrees = [] if prefix is None else [len(edges) for edges in prefix.parents]
+        most = max(int(modules.constraints.max_parents_K.max()), 1, *in_degrees)
+        self._lockstep = request.check is not None or not has_own_positions(modules.encoder)
+        every = 1 if self._lockstep else INTERVAL if weighs else 0
+        self.task = SamplingTask(
+            modules,
+            request,
+            guidance,
+            condition_vectors(modules.conditions, request, guidance, self.device),
+            CodeMasks.from_allowed(modules.allowed, request.possible, samples),
+            None if prefix is None else GivenTables.of(prefix, most, self.device),
+            options=NODE_CANDIDATES if weighs else 1,
+            most_parents=most,
+            hold_every=every,
+        )
+        self._recorded = is_recorded(modules.encoder, self.device)
+        self._per_look = _ROUNDS_PER_LOOK if self._recorded and not self._lockstep else 1
+        self._again: Callable[[], None] | None = None
+        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
+        self.seed_B = np.array(seeds, dtype=np.uint64)
+        self.output = OutputBuffer(self.seed_B)
+        # Two attention blocks, beyond which there are pooled ones, and what one look needs.
+        tokens = max(2, -(-(_ROUNDS_PER_LOOK + 1) // modules.block)) * modules.block
+        edges = 2 * tokens + _ROUNDS_PER_LOOK * self.task.most_parents
+        rows = samples
+        if not self._lockstep:
+            rows = max(min(rows, self._rows_in_memory()) // particles, 1) * particles
+        self.steps = SamplingRounds(self.task, Extent(rows, tokens, edges, modules.block))
+        self.sample_B = np.full(rows, -1)
+        self._next_sample = 0
+        self._start(np.arange(rows))
 
     def run(self) -> SampleResult:
         """Sample every graph to its end and return them in the order of the request."""
-        result = super().run()
-        return result if self.given is None else self.given.kept_in(result)
-
-    def _encode(self, position: int) -> Float[Tensor, "R D"]:
-        """Encode the newest token of every graph and append it to the cache."""
-        modules, structure = self.modules, self.state.structure
-        bucket = bisect_right(modules.conditions.position_buckets, position)
-        before_RD, after_RD = self.vectors.before_BJD[:, bucket], self.vectors.after_BJD[:, bucket]
-        if modules.remaining is not None:
-            remaining_RD = modules.remaining(
-                self.guidance.duplicate(structure.position_T),
-                self.guidance.duplicate(structure.layer_T),
-                self.vectors.sizes_B2,
-            )
-            before_RD, after_RD = before_RD + remaining_RD[0], after_RD + remaining_RD[1]
-        x_RD = self.guidance.duplicate(modules.tokens(self.x_BA, structure)) + before_RD
-        x_RD = self.cache.encode(x_RD, position, self._parents())
-        encoded_RD: Tensor = modules.last_norm(x_RD) + after_RD
-        self.cache.append(position, encoded_RD, modules.heads.pointer.key(encoded_RD))
-        return encoded_RD
-
-    def _parents(self) -> ParentList:
-        """Return the parents of the newest nodes, for every encoder row."""
-        row_P, parent_P = self.newest.candidate_X, self.newest.parent_X
-        degree_R = self.guidance.duplicate(self.state.structure.degree_T)
-        return ParentList(
-            self.guidance.rows(row_P, self.rows), self.guidance.duplicate(parent_P), degree_R
-        )
-
-    def _next_layers(self, position: int) -> NextLayers:
-        """Draw the size of the next layer of every graph, or take it from the prefix."""
-        heads, structure = self.modules.heads, self.state.structure
-        number_B = structure.layer_T + int(position > 1)
-        if self.given is not None and self.given.covers(position):
-            size_B = torch.full_like(number_B, self.given.layer_size(position))
-        else:
-            logits_BK = self.guidance.merge(
-                heads.size_logits(
-                    self.encoded_RD, self.guidance.duplicate(structure.position_T == 0)
+        if self.check is not None:
+            self.check.start(self.sample_B.shape[0])
+        before, same = -1, 0
+        while (self.sample_B >= 0).any():
+            self.rounds(self._per_look)
+            look = self._look()
+            done = int(look.position_B.sum()) + int(look.idle_B.sum())
+            before, same = done, same + 1 if done == before else 0
+            # A node with many parents takes several looks; a recording that does nothing, for ever.
+            if same > _LOOKS_WITHOUT_NODES + self.task.most_parents:
+                raise RuntimeError(
+                    f"rounds of sampling on {self.device} draw no nodes, a fault of layerdag or of "
+                    "the driver; sample on the processor (device=cpu)"
                 )
-            )
-            # Code 0 is a size of 0, which ends the graph.
-            logits_BK[number_B < self.request.min_layers, 0] = -torch.inf
-            slot = int(RandomSlot.LAYER_SIZE)
-            u_B2 = self._uniforms(position, range(slot, slot + 2))
-            size_B = heads.size.decode(sample_from_logits(logits_BK, u_B2[:, 0]), u_B2[:, 1])
-        left_B, number_B, size_B = torch.stack([structure.left_T, number_B, size_B]).cpu()
-        return NextLayers(left_B.numpy() == 0, number_B.numpy(), size_B.numpy())
+            self._let_go_on(look)
+            self._take_finished(look)
+            self._make_room(look)
+        result = self.output.result()
+        prefix = self.request.prefix
+        if prefix is None:
+            return result
+        return replace(result, dags=tuple(prefix.kept_in(dag) for dag in result.dags))
 
-    def _begin_nodes(self, position: int, size_B: Int[np.ndarray, " B"]) -> None:
-        """Start the next node; where a layer is complete, a new layer of ``size_B`` nodes."""
-        self.state.start_node(position, torch.from_numpy(size_B).to(self.device))
+    def _rows_in_memory(self) -> int:
+        """Return for how many graphs there is memory, with room for some to become larger."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # what earlier samplers had counts as taken otherwise
+            free, _ = torch.cuda.mem_get_info(self.device)
+        else:
+            free = available_memory()
+        task, modules, request = self.task, self.task.modules, self.request
+        asked_B = request.sizes_B2[:, 0].nan_to_num(_USUAL_NODES)
+        nodes = min(request.max_nodes, 2 * int(asked_B.max())) + 2 * modules.block
+        width = task.guidance.passes * modules.heads.context.out_features
+        of_token = 4 * width * (modules.encoder.depth + 5) + 8 * (len(Node) + 16)
+        # A window of keys and values, and of features of candidate parents, at several stages.
+        of_window = 2 * modules.block * (32 * width + 128 * task.options)
+        of_candidate = 16 * width + 32 * task.most_parents
+        of_row = nodes * of_token + of_window + task.options * of_candidate
+        return int(_MEMORY_SHARE * free) // of_row
 
-    def _select_rows(self, row_B: Int[np.ndarray, " B"]) -> None:
-        """Keep the rows ``row_B``."""
-        index_B = torch.from_numpy(row_B).to(self.device)
-        encoder_R = self.guidance.rows(index_B, self.rows)
-        self.state.select(index_B)
-        self.cache.select(encoder_R)
-        if row_B.shape[0] < self.rows:  # particles of a graph have the same conditions
-            self.vectors = self.vectors.select(encoder_R)
-        if self.weights is not None:
-            self.weights.select(index_B)
+    def rounds(self, count: int) -> None:
+        """Do so many rounds, for which there must be room."""
+        for _ in range(count):
+            if not self._recorded:
+                self.steps.round_as_needed(PARENTS_PER_ROUND)
+            elif self._again is None:
+                work = partial(self.steps.round, PARENTS_PER_ROUND)
+                self._again = record_cuda_graph(work, None, self.device)[1]
+            else:
+                self._again()
 
-    def _log_weights(self) -> Float[np.ndarray, " B"] | None:
-        """Return the log weight of each row since it was last set to 0, nats; None: no weights."""
-        return None if self.weights is None else self.weights.log_weight_B.cpu().numpy()
+    def _look(self) -> _Look:
+        """Wait for the device, and return what the host needs to know of the rows."""
+        graphs = self.steps.graphs
+        columns = (
+            graphs.phase_B == int(Phase.IDLE),
+            graphs.held_B,
+            graphs.feature_BF[:, Feature.POSITION],
+            graphs.edges_B,
+            graphs.truncated_B,
+        )
+        found = torch.stack([column.long() for column in columns]).cpu().numpy()
+        idle_B, held_B, position_B, edges_B, truncated_B = found
+        held_B = held_B.astype(bool) & ~idle_B.astype(bool)
+        return _Look(idle_B.astype(bool), held_B, position_B, edges_B, truncated_B.astype(bool))
 
-    def _reset_log_weights(self, row_X: Int[np.ndarray, " X"]) -> None:
-        """Set the log weights of the rows ``row_X`` to 0."""
-        if self.weights is not None:
-            index_X = torch.from_numpy(row_X).to(self.device)
-            self.weights.log_weight_B = self.weights.log_weight_B.index_fill(0, index_X, 0.0)
+    # Particles and checks.
 
-    def _add_nodes(self, position: int) -> None:
-        """Take the next node from the prefix, or sample it decision by decision."""
-        if self.given is not None and self.given.covers(position):
-            self._add_given_nodes(position, self.given)
+    def _let_go_on(self, look: _Look) -> None:
+        """Replace particles of rows that wait for each other, and let these go on."""
+        group = self.sample_B.shape[0] if self._lockstep else self._particles
+        waits_B = look.held_B | look.idle_B
+        complete_B = waits_B.reshape(-1, group).all(axis=1).repeat(group)
+        row_X = np.flatnonzero(complete_B & look.held_B)
+        if row_X.shape[0] == 0:
             return
-        heads, state = self.modules.heads, self.state
-        slot_codes_B3 = heads.count_codes.slots(state.structure.size_T, state.structure.index_T)
-        context_RD = heads.context_state(self.encoded_RD, self.guidance.duplicate(slot_codes_B3))
-        node = self._sample_nodes(position, context_RD)
-        self._connect(node)
-        degree_code_B = heads.in_degree.encode(node.degree_P)
-        state_RD = heads.other_state(
-            node.state_QD, self.guidance.duplicate(degree_code_B), node.parents_QD
+        graphs = self.steps.graphs
+        valid_B = np.ones(waits_B.shape[0], dtype=bool)
+        if self.check is not None:
+            found_B = self._checked(look)
+            valid_B = graphs.valid_B.cpu().numpy() & found_B.numpy() | look.idle_B
+        if self._particles > 1:
+            valid_B = self._replace_particles(look, row_X, valid_B)
+        if self.check is not None:
+            graphs.valid_B.copy_(torch.from_numpy(valid_B))
+            graphs.may_end_B.copy_(self.check.may_end())
+        graphs.held_B[torch.from_numpy(row_X).to(self.device)] = False
+
+    def _checked(self, look: _Look) -> Bool[Tensor, " B"]:
+        """Return which graphs can still become valid with their newest nodes."""
+        assert self.check is not None
+        graphs = self.steps.graphs
+        parent_Bp, code_BA = (
+            values.to("cpu", copy=True) for values in (graphs.parent_Bp, graphs.code_BA)
         )
-        codes, masks = [node.kind_P], self.masks
-        allowed_BF = masks.graph_BF[self._samples()] & masks.given(0, node.kind_P)
-        slot = int(RandomSlot.ATTRIBUTE)
-        u_BU = self._uniforms(position, range(slot, slot + len(heads.other_readouts)))
-        for index, readout in enumerate(heads.other_readouts):
-            logits_BK = self.modules.constraints.limit_attributes(
-                self.guidance.merge(readout(state_RD)), index
-            )
-            logits_BK = masks.limit(logits_BK, allowed_BF, index + 1)
-            code_B = sample_from_logits(logits_BK, u_BU[:, index])
-            state_RD = heads.after_other(state_RD, index, self.guidance.duplicate(code_B))
-            allowed_BF = allowed_BF & masks.given(index + 1, code_B)
-            codes.append(code_B)
-        self.x_BA = torch.stack(codes, dim=1)
-        out_degree_B = self._out_degrees(position, state_RD, node.kind_P)
-        self._finish_nodes(position, self.x_BA, state.structure.layer_T, self.newest, out_degree_B)
+        parent_Bp[torch.from_numpy(look.idle_B)] = 0
+        row_X, column_X = parent_Bp.nonzero().unbind(1)
+        type_X = graphs.type_Bp.cpu()[row_X, column_X]
+        return self.check.add(code_BA, row_X, parent_Bp[row_X, column_X] - 1, type_X)
 
-    def _add_given_nodes(self, position: int, given: GivenNodes) -> None:
-        """Add the next node of the prefix to every graph."""
-        node = given.node(position, self.rows)
-        self._connect(node)
-        if self.weights is not None:
-            self.weights.add_nodes(position, node, torch.zeros_like(self.weights.log_weight_B))
-        out_degree_B = torch.zeros_like(node.kind_P)
-        if self.modules.heads.out_degree is not None:
-            out_degree_B = out_degree_B + given.prefix.out_degrees[position - 1]
-        self.x_BA = given.codes(position, self.rows)
-        self._finish_nodes(
-            position,
-            self.x_BA,
-            self.state.structure.layer_T,
-            self.newest,
-            out_degree_B,
-            given.reserved(position),
+    def _replace_particles(
+        self, look: _Look, row_X: Int[np.ndarray, " X"], valid_B: Bool[np.ndarray, " B"]
+    ) -> Bool[np.ndarray, " B"]:
+        """Replace particles of little weight among the rows ``row_X``; return which are valid."""
+        graph_B, due_X = self.sample_B // self._particles, np.zeros(row_X.shape[0], dtype=bool)
+        if self._weighs:
+            due_X |= look.position_B[row_X] % INTERVAL == 0
+        due_X |= np.isin(graph_B[row_X], graph_B[~valid_B])
+        row_X = row_X[due_X]
+        if row_X.shape[0] == 0:
+            return valid_B
+        graphs, index_X = self.steps.graphs, torch.from_numpy(row_X).to(self.device)
+        log_weight_X = graphs.log_weight_B[index_X].double().cpu().numpy()
+        source_X = resampled_rows(
+            self.sample_B[row_X],
+            np.where(valid_B[row_X], log_weight_X, -np.inf),
+            self._particles,
+            self.seed_B[: -1 : self._particles],
+            look.position_B[row_X],
+        )
+        graphs.log_weight_B[index_X] = 0.0
+        changed_X = np.flatnonzero(source_X != np.arange(row_X.shape[0]))
+        target, source = row_X[changed_X], row_X[source_X[changed_X]]
+        if target.shape[0]:
+            both_2X = torch.from_numpy(np.stack([target, source])).to(self.device)
+            self.steps.copy_rows(both_2X[0], both_2X[1])
+        row_B = np.arange(valid_B.shape[0])
+        row_B[target] = source
+        if self.check is not None:
+            self.check.select(torch.from_numpy(row_B))
+        return valid_B[row_B]
+
+    # Graphs that end, and others that begin.
+
+    def _take_finished(self, look: _Look) -> None:
+        """Put out graphs whose particles have all ended, and start others in their rows."""
+        ended_B = (look.idle_B & (self.sample_B >= 0)).reshape(-1, self._particles).all(axis=1)
+        if not ended_B.any():
+            return
+        row_X = np.flatnonzero(ended_B.repeat(self._particles))
+        self._put_out(row_X, look)
+        self.sample_B[row_X] = -1
+        self._start(row_X)
+
+    def _start(self, row_X: Int[np.ndarray, " X"]) -> None:
+        """Start the next samples in the rows ``row_X``, while there are any."""
+        sample_X = np.arange(self._next_sample, len(self.request.seeds))[: row_X.shape[0]]
+        row_X = row_X[: sample_X.shape[0]]
+        if row_X.shape[0] == 0:
+            return
+        self._next_sample += row_X.shape[0]
+        self.sample_B[row_X] = sample_X
+        seed_X = self.seed_B[sample_X].astype(np.int64)
+        index_X, samples_X, seeds_X = (
+            torch.from_numpy(values).to(self.device) for values in (row_X, sample_X, seed_X)
+        )
+        start_A = self.task.modules.tokens.start_A
+        self.steps.graphs.start(index_X, samples_X, seeds_X, start_A)
+
+    def _put_out(self, row_X: Int[np.ndarray, " X"], look: _Look) -> None:
+        """Hand the graphs in the rows ``row_X`` to the output."""
+        graphs, index_X = self.steps.graphs, torch.from_numpy(row_X).to(self.device)
+        sample_X = torch.from_numpy(self.sample_B[row_X])
+        self.output.truncate(self.sample_B[row_X][look.truncated_B[row_X]])
+        nodes_X, edges_X = (
+            torch.from_numpy(values[row_X]) for values in (look.position_B, look.edges_B)
+        )
+        nodes, edges = int(nodes_X.max()), int(edges_X.max())
+        is_node_XN = torch.arange(nodes) < nodes_X[:, None]
+        self.output.add_nodes(
+            torch.repeat_interleave(sample_X, nodes_X),
+            graphs.x_BTA[index_X, 1 : nodes + 1].cpu()[is_node_XN],
+            graphs.node_BTF[index_X, 1 : nodes + 1, Node.LAYER].cpu()[is_node_XN],
+        )
+        is_edge_XE = torch.arange(edges) < edges_X[:, None]
+        self.output.add_edges(
+            torch.repeat_interleave(sample_X, edges_X),
+            *(
+                values_BE[index_X, :edges].cpu()[is_edge_XE]
+                for values_BE in (graphs.parent_BE, graphs.child_BE, graphs.type_BE)
+            ),
         )
 
-    def _connect(self, node: NodeCandidates) -> None:
-        """Connect the newest node of every graph with its parents."""
-        self.state.sibling_B = node.first_P.masked_fill(node.first_P == 0, NEVER)
-        for edges in node.edges:
-            self.state.connect(edges.candidate_X, edges.parent_X)
-        self.newest = joined_edges(node.edges, self.device)
-
-    def _samples(self) -> Int[Tensor, " B"]:
-        """Return the index of each row's sample."""
-        return torch.from_numpy(self.sample_B).to(self.device)
-
-    def _set_out_degrees(
-        self, position: int, out_degree_B: Int[Tensor, " B"], capacity_B: Int[Tensor, " B"]
-    ) -> None:
-        """Set the number of children that the newest node is to have, and may have at most."""
-        self.state.set_out_degree(position, out_degree_B, capacity_B)
-
-    def _sample_nodes(self, position: int, context_RD: Float[Tensor, "R D"]) -> NodeCandidates:
-        """Draw candidates for the next node of every graph, and keep one of each."""
-        modules, weights = self.modules, self.weights
-        sampler = CandidateSampler(
-            modules.heads,
-            modules.constraints,
-            modules.type_sets,
-            self.masks,
-            self.cache,
-            self.state,
-            self.guidance,
-            self._samples(),
-            self._seeds(),
-            position,
+    def _make_room(self, look: _Look) -> None:
+        """Give up rows without graphs, and make room for longer ones."""
+        extent, particles = self.steps.extent, self._particles
+        wanted = extent
+        # Rows that were idle have no graph, a new one, or one that does not grow.
+        position, edges = (
+            int(value_B[~look.idle_B].max(initial=0)) for value_B in (look.position_B, look.edges_B)
         )
-        if weights is None:
-            return sampler.draw(context_RD, 1)
-        candidates = sampler.draw(context_RD, NODE_CANDIDATES)
-        weight_BO = weights.of_candidates(candidates).unflatten(0, (-1, NODE_CANDIDATES))
-        first_BO = ~weights.ancestries.occurred(candidates).view_as(weight_BO)
-        slot = int(RandomSlot.CHOICE)
-        option_B = sample_from_logits(
-            weight_BO - NATS_PER_FIRST * first_BO,
-            self._uniforms(position, range(slot, slot + 1))[:, 0],
-        )
-        first_B = torch.arange(self.rows, device=option_B.device) * NODE_CANDIDATES
-        node = candidates.select(first_B + option_B, self.guidance)
-        weights.add_nodes(position, node, weight_BO.logsumexp(1) - math.log(NODE_CANDIDATES))
-        return node
+        if position + _ROUNDS_PER_LOOK >= extent.tokens:
+            wanted = replace(wanted, tokens=2 * extent.tokens)
+        if edges + _ROUNDS_PER_LOOK * self.task.most_parents > extent.edges:
+            wanted = replace(wanted, edges=2 * extent.edges)
+        row_B = np.arange(extent.rows)
+        drawn_B = (self.sample_B >= 0).reshape(-1, particles).any(axis=1).repeat(particles)
+        fewer = _FEWER_RECORDED_ROWS if self._recorded else _FEWER_ROWS
+        if 0 < drawn_B.sum() <= fewer * extent.rows:
+            row_B = np.flatnonzero(drawn_B)
+            wanted = replace(wanted, rows=row_B.shape[0])
+        if wanted != extent:
+            self._move(row_B, wanted)
 
-
-def joined_edges(parts: tuple[EdgesToParents, ...], device: torch.device) -> EdgesToParents:
-    """Return the edges of all parts, end to end."""
-    empty = torch.zeros(0, dtype=torch.int64, device=device)
-    return EdgesToParents(
-        *(
-            torch.cat([empty, *(getattr(edges, name) for edges in parts)])
-            for name in ("candidate_X", "parent_X", "type_X")
-        )
-    )
+    def _move(self, row_B: Int[np.ndarray, " B"], extent: Extent) -> None:
+        """Keep the rows ``row_B`` in memory of another extent."""
+        self._again = None
+        self.steps = self.steps.moved(torch.from_numpy(row_B).to(self.device), extent)
+        self.sample_B = self.sample_B[row_B]
+        if self.check is not None:
+            self.check.select(torch.from_numpy(row_B))

@@ -16,8 +16,8 @@ from torch import Tensor
 from layerdag.dag.dag import DAG, DAGBatch, graph_hash, graph_hashes, layers_of, node_colors
 from layerdag.errors import GraphError
 from layerdag.graph.topology import neighborhood_colors, union_layers
-from layerdag.models.draws import sample_from_logits
-from layerdag.models.fast import candidates, sampler, tensor_sampler
+from layerdag.models.draws import sample_if_possible
+from layerdag.models.fast import parent_draws, sampling_rounds
 from layerdag.models.fast.model import FastLayerDAG
 
 
@@ -398,21 +398,22 @@ def recorded(
     seen = []
 
     def keep(logits_BK: Tensor, u_B: Tensor) -> Tensor:
-        code_B = sample_from_logits(logits_BK, u_B)
+        code_B = sample_if_possible(logits_BK, u_B)
         seen.append((logits_BK.double().log_softmax(1), code_B))
         return code_B
 
     sampling_in_torch(patch)
-    for part in (candidates, sampler, tensor_sampler):
-        patch(part, "sample_from_logits", keep)
+    for part in (parent_draws, sampling_rounds):
+        patch(part, "sample_if_possible", keep)
     first_nodes(model, **changes)
     return seen
 
 
 def test_every_decision_about_the_first_node_is_drawn_in_proportion(model, monkeypatch):
     """All graphs are alike so far, but for what was drawn before: the counts are a sum of draws."""
-    # Layer size, kind, in-degree, two attributes, out-degree; the last size is cut by the limit.
-    decided = recorded(model, monkeypatch.setattr)[:6]
+    # Layer size, first parent (there is none), kind, in-degree, two attributes, out-degree.
+    decided = recorded(model, monkeypatch.setattr)[:7]
+    assert decided.pop(1)[0].isnan().all()
     assert len(decided) == 6
     for log_prob_BK, code_B in decided:
         expected_K = log_prob_BK.exp().sum(0)

@@ -1,4 +1,4 @@
-"""Graphs that begin with given nodes."""
+"""Graphs that models sample: given nodes, guidance, limits, particles, checks."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
-from single_nodes import node_of
 from small_models import SIZES, collated, request, small_dags, small_model
 
 from layerdag.dag.dag import DAG, DAGBatch
@@ -18,16 +17,10 @@ from layerdag.errors import UsageError
 from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
 from layerdag.models.draws import slot_uniforms
 from layerdag.models.fast import compiled_sampler
-from layerdag.models.fast.candidates import NodeCandidates
-from layerdag.models.fast.constraints import NATS_PER_VIOLATION, DegreeConstraints, NeighborKinds
+from layerdag.models.fast.constraints import DegreeConstraints, NeighborKinds
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.fast.particles import (
-    Ancestries,
-    ParticleWeights,
-    resampled_rows,
-    surviving_particles,
-)
-from layerdag.models.fast.sampler_state import OutputBuffer, RandomSlot
+from layerdag.models.fast.particles import resampled_rows, surviving_particles
+from layerdag.models.fast.sampler import SLOTS_PER_PARENT, Guidance, OutputBuffer, RandomSlot
 
 
 def given_half_of(dag: DAG) -> Prefix:
@@ -204,52 +197,6 @@ def test_a_node_without_capacity_is_a_parent_only_if_there_is_no_other_candidate
     assert chosen > 10 * full > 0
 
 
-def ancestry(dag: DAG, node: int, radius: int) -> tuple:
-    """Return kind and parents' ancestries, written out."""
-    source_E, target_E = dag.edge_index_2E
-    parents = source_E[target_E == node].tolist() if radius else []
-    return (int(dag.x_NA[node, 0]), *sorted(ancestry(dag, p, radius - 1) for p in parents))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_an_ancestry_has_occurred_if_an_earlier_node_has_it(seed):
-    (dag,) = small_dags(1, seed=seed)
-    dag.x_NA[:, 0] %= 2
-    batch, known = collated([dag]), Ancestries.start(1, torch.device("cpu"))
-    before: set[tuple] = set()
-    for node in range(batch.num_nodes):
-        candidate = node_of(batch, node)
-        expected = ancestry(dag, node, 2) in before
-        assert known.occurred(candidate).tolist() == [expected]
-        known.add_nodes(node + 1, candidate)
-        before.add(ancestry(dag, node, 2))
-    assert len(before) < batch.num_nodes  # something occurs twice, or nothing was tested
-
-
-def test_candidates_are_compared_with_their_own_graph_alone():
-    known = Ancestries.start(2, torch.device("cpu"))
-    first, second = (roots(torch.tensor(kinds)) for kinds in ((3, 4), (3, 3)))
-    known.add_nodes(1, first)
-    assert known.occurred(second).tolist() == [True, False]
-    known.select(torch.tensor([1, 0]))
-    assert known.occurred(second).tolist() == [False, True]
-
-
-def test_of_several_candidates_of_a_graph_each_is_looked_up():
-    known = Ancestries.start(1, torch.device("cpu"))
-    known.add_nodes(1, roots(torch.tensor([2])))
-    three = roots(torch.tensor([1, 2, 0]), graphs=1)
-    assert known.occurred(three).tolist() == [False, True, False]
-
-
-def roots(kind_P: torch.Tensor, graphs: int | None = None) -> NodeCandidates:
-    """Return candidates without parents, the same number for each graph."""
-    count = kind_P.shape[0]
-    none_P, states = torch.zeros(count, dtype=torch.int64), torch.zeros(0, 0)
-    graph_P = torch.arange(count) // (count // (graphs or count))
-    return NodeCandidates(graph_P, none_P, kind_P, none_P, (), states, states)
-
-
 weights = st.lists(st.floats(0.001, 1.0), min_size=1, max_size=8).map(np.array)
 
 
@@ -285,40 +232,6 @@ def test_rows_go_on_with_rows_of_their_own_graph_whatever_the_batch():
     alone = resampled_rows(sample_B[3:5] - 3, log_weight_B[3:5], 3, seeds[1:], at[:2])
     assert (alone + 3 == source_B[3:5]).all()
     assert source_B[4] == 3  # e^-3 of the weight is no whole copy unless the uniform is large
-
-
-def weighed(neighbors: NeighborKinds, batch: DAGBatch) -> ParticleWeights:
-    """Return the weights after all nodes of a graph, each the only candidate."""
-    weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
-    for node in range(batch.num_nodes):
-        candidate = node_of(batch, node)
-        weights.add_nodes(node + 1, candidate, weights.of_candidates(candidate))
-    return weights
-
-
-def test_graphs_are_weighed_as_when_they_are_finished():
-    """All but those of nodes that lack children, which only the end shows."""
-    dags, known = small_dags(6, seed=3), small_dags(2)
-    neighbors = with_lists(small_model(known), known).neighbors
-    for dag in dags:
-        batch = collated([dag])
-        weights = weighed(neighbors, batch)
-        state_N = weights.children.data[0, 1 : batch.num_nodes + 1]
-        lacking = int(((state_N > 1) & ~neighbors.of_children.final_R[state_N]).sum())
-        finished = float(weights.log_weight_B) - NATS_PER_VIOLATION * lacking
-        assert finished == pytest.approx(float(neighbors.log_weight(batch)), abs=1e-4)
-
-
-def test_equal_candidates_weigh_the_same_and_change_nothing_until_one_is_added():
-    known = small_dags(2)
-    neighbors = with_lists(small_model(known), known).neighbors
-    batch = collated([small_dags(1, seed=3)[0]])
-    weights = ParticleWeights.start(neighbors, 1, torch.device("cpu"))
-    for node in range(batch.num_nodes):
-        single = node_of(batch, node)
-        weight_P = weights.of_candidates(node_of(batch, node, copies=3))
-        assert weight_P.tolist() == [float(weights.of_candidates(single))] * 3
-        weights.add_nodes(node + 1, single, weight_P[:1])
 
 
 def with_lists(model: FastLayerDAG, dags: list) -> FastLayerDAG:
@@ -368,7 +281,7 @@ def test_a_graph_does_not_depend_on_its_batch(guidance):
 
 
 def test_a_sample_that_branched_has_the_history_of_its_source_and_goes_on_by_itself():
-    buffer = OutputBuffer(np.arange(4, dtype=np.uint64), torch.device("cpu"))
+    buffer = OutputBuffer(np.arange(4, dtype=np.uint64))
     one = torch.tensor([1])
 
     def add(sample: int, code: int) -> None:
@@ -470,3 +383,83 @@ def test_candidates_are_scored_in_parts_of_whole_graphs(monkeypatch):
     assert sum(graphs for graphs, _ in scored[1:]) == 18
     assert all(graphs == 3 * asked_for for graphs, asked_for in scored)
     assert all(map(same, whole, parts))
+
+
+SEEDS = np.array([11, 12, 0], dtype=np.uint64)
+"""Of two samples and the padding sample."""
+
+
+def rows(*values: int) -> torch.Tensor:
+    return torch.tensor(values)
+
+
+def filled() -> OutputBuffer:
+    """Sample 0 has nodes 5 -> 7, sample 1 node 6 alone; the padding sample is written to, too."""
+    output = OutputBuffer(SEEDS)
+    output.add_nodes(rows(0, 1), torch.tensor([[5], [6]]), rows(0, 0))
+    output.add_nodes(rows(0, 2), torch.tensor([[7], [9]]), rows(1, 1))
+    output.add_edges(rows(0, 2), rows(1, 1), rows(2, 2), rows(3, 0))
+    return output
+
+
+def test_every_sample_gets_its_own_nodes_and_edges():
+    first, second = filled().result().dags
+    assert first.x_NA.tolist() == [[5], [7]]
+    assert first.edge_index_2E.tolist() == [[0], [1]]
+    assert first.edge_type_E.tolist() == [3]
+    assert second.x_NA.tolist() == [[6]]
+    assert second.num_edges == 0
+    assert [dag.check().layer_N.tolist() for dag in (first, second)] == [[0, 1], [0]]
+
+
+def test_rows_in_any_order_are_sorted_out():
+    output = OutputBuffer(SEEDS)
+    output.add_nodes(rows(1, 0), torch.tensor([[6], [5]]), rows(0, 0))
+    output.add_nodes(rows(0), torch.tensor([[7]]), rows(1))
+    output.add_edges(rows(0), rows(1), rows(2), rows(3))
+    for found, wanted in zip(output.result().dags, filled().result().dags, strict=True):
+        assert torch.equal(found.x_NA, wanted.x_NA)
+        assert torch.equal(found.u_NA, wanted.u_NA)
+        assert torch.equal(found.edge_index_2E, wanted.edge_index_2E)
+
+
+def test_the_truncated_samples_are_told():
+    output = filled()
+    assert output.result().truncated == (False, False)
+    output.truncate(np.array([1]))
+    assert output.result().truncated == (False, True)
+
+
+def test_nothing_at_all_and_a_graph_without_a_node_are_errors():
+    with pytest.raises(ValueError, match="no graph has a node, as where every probability is NaN"):
+        OutputBuffer(SEEDS).result()
+    output = OutputBuffer(SEEDS)
+    output.add_nodes(rows(0, 2), torch.tensor([[5], [5]]), rows(0, 0))
+    with pytest.raises(ValueError, match="a graph has no node"):
+        output.result()
+
+
+def test_no_two_decisions_about_a_node_take_the_same_uniform():
+    pairs = ("LAYER_SIZE", "FIRST_PARENT", "IN_DEGREE", "OUT_DEGREE")
+    taken = [RandomSlot[name] + i for name in pairs for i in range(2)]
+    # A thousand attributes and 20 000 parents are more than a graph may have.
+    taken += [RandomSlot.KIND, *range(RandomSlot.ATTRIBUTE, RandomSlot.ATTRIBUTE + 1000)]
+    parents = range(
+        RandomSlot.FURTHER_PARENT, RandomSlot.FURTHER_PARENT + 20_000 * SLOTS_PER_PARENT
+    )
+    assert len(taken) == len(set(taken))
+    assert max(taken) < parents.start
+    assert parents.stop < RandomSlot.POSITION_IN_BIN
+
+
+@pytest.mark.parametrize(("weight", "rows"), [(1.0, 2), (1.5, 4)])
+def test_only_guidance_has_pairs_of_rows(weight, rows):
+    guidance = Guidance(weight, 0.5)
+    assert guidance.duplicate(torch.arange(2)).shape[0] == rows
+    assert guidance.rows(torch.tensor([1]), 2).tolist() == [1, 3][: rows // 2]
+    assert guidance.merge(torch.zeros(rows, 3)).shape == (2, 3)
+
+
+def test_without_guidance_the_temperature_divides_the_logits():
+    logits_RK = torch.tensor([[1.0, 2.0]])
+    assert Guidance(1.0, 0.5).merge(logits_RK).tolist() == [[2.0, 4.0]]

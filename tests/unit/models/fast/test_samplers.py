@@ -1,4 +1,4 @@
-"""The samplers in C, in torch and for a GPU draw the same graphs."""
+"""The samplers in C and in torch draw the same graphs, in torch in each of its ways."""
 
 from dataclasses import replace
 from operator import eq
@@ -14,6 +14,7 @@ from small_models import (
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
+    sampling_side_by_side,
     small_dags,
     small_model,
 )
@@ -25,10 +26,9 @@ from layerdag.models.config import ConditioningConfig, HeadsConfig
 from layerdag.models.fast import sampling_kernels
 from layerdag.models.fast.compiled_sampler import CompiledSampler
 from layerdag.models.fast.constraints import AllowedCodes, EdgeTypeSets, NeighborKinds
-from layerdag.models.fast.device_sampler import DeviceSampler
 from layerdag.models.fast.encoder import ignore, read
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.fast.sampler_state import OutputBuffer
+from layerdag.models.fast.sampler import OutputBuffer
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import SAMPLED, checkpoint_path, load_checkpoint
@@ -47,9 +47,9 @@ def with_lists(model: FastLayerDAG) -> FastLayerDAG:
 def all_ways(
     model: FastLayerDAG, count: int, patch: pytest.MonkeyPatch, **changes: object
 ) -> SampleResult:
-    """Return what the sampler in C draws, which must be what the others draw.
+    """Return what the sampler in C draws, which must be what torch draws.
 
-    The one for a GPU has room for fewer graphs than are asked for, unless a check is.
+    On a GPU there is room for fewer graphs than are asked for, unless a check is.
     """
     results, runs = [], []
 
@@ -58,18 +58,16 @@ def all_ways(
         return plain[type(sampler)](sampler)
 
     with patch.context() as inside:
-        plain = {each: each.run for each in (CompiledSampler, TensorSampler, DeviceSampler)}
+        plain = {each: each.run for each in (CompiledSampler, TensorSampler)}
         for each in plain:
             inside.setattr(each, "run", watched)
         results.append(model.sample(request(count, **changes)))
-        sampling_in_torch(inside.setattr)
-        results.append(model.sample(request(count, **changes)))
-        sampling_as_on_a_gpu(inside.setattr, rows=6)
-        results.append(model.sample(request(count, **changes)))
-    assert runs == list(plain)
-    compiled, in_torch, as_on_a_gpu = map(content, results)
-    assert compiled == in_torch
-    assert compiled == as_on_a_gpu
+        for way in (sampling_in_torch, sampling_side_by_side, sampling_as_on_a_gpu):
+            way(inside.setattr)
+            results.append(model.sample(request(count, **changes)))
+    assert runs == [CompiledSampler, *[TensorSampler] * 3]
+    compiled, *in_torch = map(content, results)
+    assert in_torch == [compiled] * 3
     return results[0]
 
 
@@ -141,14 +139,20 @@ def test_memory_for_more_positions_comes_when_they_do(monkeypatch):
     assert max(len(graph[4]) for graph, _ in whole) > 64
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"guidance": 2.0}, {"prefix": Prefix.from_dag(DAGS[0], 1)}],
-    ids=lambda c: next(iter(c)),
-)
-def test_guidance_and_given_nodes_are_left_to_torch(changes, monkeypatch):
-    monkeypatch.setattr(CompiledSampler, "run", lambda sampler: pytest.fail("in C"))
-    assert len(small_model(DAGS).sample(request(2, **changes)).dags) == 2
+@pytest.mark.parametrize("guidance", [0.0, 1.5])
+@pytest.mark.parametrize("best_of", [1, 3])
+def test_they_draw_the_same_graphs_under_guidance(guidance, best_of, monkeypatch):
+    model = with_lists(small_model(DAGS, block=2))
+    all_ways(model, 4, monkeypatch, guidance=guidance, best_of=best_of)
+
+
+@pytest.mark.parametrize("guidance", [1.0, 1.5])
+def test_they_go_on_from_given_nodes_alike(guidance, monkeypatch):
+    model = with_lists(small_model(DAGS))
+    prefix = Prefix.from_dag(DAGS[3], 3)
+    reserved = tuple(number % 2 for number in range(prefix.num_nodes))
+    prefix = replace(prefix, reserved=reserved)
+    all_ways(model, 4, monkeypatch, guidance=guidance, best_of=3, prefix=prefix)
 
 
 def test_programs_of_the_shipped_checkpoint_are_the_same(monkeypatch):

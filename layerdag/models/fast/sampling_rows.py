@@ -1,13 +1,13 @@
-"""What the sampler for a GPU remembers of graphs, of their tokens and of candidates.
+"""What sampling in torch remembers of graphs, of their tokens and of candidates.
 
 All tensors have their shapes before the first node is drawn, so that the work of every round
 touches the same addresses and can be recorded once and repeated. Where a row has nothing to write,
 it writes to a last column that nobody reads.
 
-Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, H heads,
-K codes, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, Z attention blocks,
-d width of a head or key, p parents of a node, v visible keys.
-Pairs are candidates of graphs, decisions those of rows of the encoder, whose blocks are the layers.
+Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, K codes,
+P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, Z attention blocks, d width
+of a head or key, p parents of a node.
+Pairs are candidates of graphs, decisions those of rows of the encoder.
 """
 
 from dataclasses import dataclass, fields
@@ -18,13 +18,12 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from layerdag.models.fast.device_task import Extent
-from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.sampler import SamplerModules
+from layerdag.models.fast.sampling_task import Extent
 from layerdag.models.fast.tokens import Feature
 
-Rows = TypeVar("Rows", "GraphRows", "EncoderRows", "CandidateRows")
+Rows = TypeVar("Rows", "GraphRows", "TokenRows", "CandidateRows")
 
 
 class Phase(IntEnum):
@@ -44,7 +43,7 @@ class Node(IntEnum):
     """Columns of what later decisions see of a node.
 
     Predicted children, children so far, how many more it may have, its last child, its layer, its
-    kind, the state of its children (``KindAutomaton``), hashes of its ancestry (``Ancestries``).
+    kind, the state of its children (``KindAutomaton``), hashes of its ancestry (``particles``).
     """
 
     OUT_DEGREE = 0
@@ -184,55 +183,15 @@ class GraphRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LayerRows:
-    """What a layer of the encoder keeps of the tokens of each of its rows.
-
-    Keys and values of the newest two attention blocks lie in rings, position t at t modulo their
-    length, so that nothing is gathered to be attended to.
+class TokenRows:
+    """One row per graph, or two under guidance: what decisions on parents keep of tokens.
 
     Attributes:
-        key_RHvd: Keys of the newest two attention blocks.
-        value_RHvd: Their values.
-        pooled_key_RHZd: Mean key of each attention block.
-        pooled_value_RHZd: Its mean value.
-        value_RTD: Values of all tokens, of which those of parents are read.
-    """
-
-    key_RHvd: Float[Tensor, "R H v d"]
-    value_RHvd: Float[Tensor, "R H v d"]
-    pooled_key_RHZd: Float[Tensor, "R H Z d"]
-    pooled_value_RHZd: Float[Tensor, "R H Z d"]
-    value_RTD: Float[Tensor, "R T D"]
-
-    @classmethod
-    def empty(cls, like_RHd: Float[Tensor, "R H d"], extent: Extent) -> "LayerRows":
-        """Return rows without tokens; ``like_RHd`` has their type and device."""
-        rows, heads, width = like_RHd.shape
-        ring = like_RHd.new_zeros((rows, heads, 2 * extent.block, width))
-        pooled = like_RHd.new_zeros((rows, heads, extent.tokens // extent.block, width))
-        values = like_RHd.new_zeros((rows, extent.tokens, heads * width))
-        return cls(ring, ring.clone(), pooled, pooled.clone(), values)
-
-    def halves(self) -> tuple[Float[Tensor, "R H 2 d"], Float[Tensor, "R H 2 d"]]:
-        """Return the mean key and value of both halves of the rings, an attention block each."""
-        key, value = (
-            ring.unflatten(2, (2, -1)).mean(3) for ring in (self.key_RHvd, self.value_RHvd)
-        )
-        return key, value
-
-
-@dataclass(frozen=True, eq=False)
-class EncoderRows:
-    """One row per graph, or two under guidance: what encoder and pointer keep of tokens.
-
-    Attributes:
-        layers: Of each layer of the encoder.
         key_RTd: Keys of tokens as parents.
         block_key_RZd: Their means over attention blocks.
         projection_RTK: What tokens add to states as parents.
     """
 
-    layers: tuple[LayerRows, ...]
     key_RTd: Float[Tensor, "R T d"]
     block_key_RZd: Float[Tensor, "R Z d"]
     projection_RTK: Float[Tensor, "R T _"]
@@ -240,14 +199,11 @@ class EncoderRows:
     @classmethod
     def empty(
         cls, modules: SamplerModules, extent: Extent, rows: int, projections: int
-    ) -> "EncoderRows":
+    ) -> "TokenRows":
         """Return rows without tokens."""
-        weight, encoder = modules.heads.context.weight, modules.encoder
-        assert isinstance(encoder, WindowEncoder)
-        like_RHd = weight.new_zeros((rows, encoder.heads, weight.shape[0] // encoder.heads))
+        weight = modules.heads.context.weight
         key_width = modules.heads.pointer.key.out_features
         return cls(
-            tuple(LayerRows.empty(like_RHd, extent) for _ in range(encoder.depth)),
             weight.new_zeros((rows, extent.tokens, key_width)),
             weight.new_zeros((rows, extent.tokens // extent.block, key_width)),
             weight.new_zeros((rows, extent.tokens, projections)),
@@ -258,8 +214,6 @@ class EncoderRows:
 
         Means of a block that is not complete are written again before they are read.
         """
-        for layer in self.layers:
-            layer.pooled_key_RHZd[:, :, :2], layer.pooled_value_RHZd[:, :, :2] = layer.halves()
         blocks = self.block_key_RZd.shape[1]
         self.block_key_RZd.copy_(self.key_RTd.unflatten(1, (blocks, -1)).mean(2))
 
@@ -346,7 +300,7 @@ def copy_rows(rows: Rows, target_X: Int[Tensor, " X"], source_X: Int[Tensor, " X
         values[target_X] = values[source_X]
 
 
-def moved(
+def move_rows(
     rows: Rows, to: Rows, row_X: Int[Tensor, " X"], state_X: Int[Tensor, " X"] | None = None
 ) -> None:
     """Write the rows ``row_X`` into the first ones of ``to``, which may have room for more.
@@ -367,15 +321,6 @@ def moved(
         places[name][tuple(slice(size) for size in kept.shape)] = kept
 
 
-def _tensors(rows: Rows | LayerRows) -> dict[str, Tensor]:
-    """Return the tensors of rows by name, those of layers among them."""
-    found: dict[str, Tensor] = {}
-    for field in fields(rows):
-        value = getattr(rows, field.name)
-        if isinstance(value, Tensor):
-            found[field.name] = value
-            continue
-        for number, layer in enumerate(value):
-            of_layer = _tensors(layer).items()
-            found |= {f"layer {number} {name}": tensor for name, tensor in of_layer}
-    return found
+def _tensors(rows: Rows) -> dict[str, Tensor]:
+    """Return the tensors of rows by name."""
+    return {field.name: getattr(rows, field.name) for field in fields(rows)}

@@ -1,25 +1,35 @@
-"""Rounds of the sampler for GPUs need no host and can be recorded; rows are used again."""
+"""Rounds of sampling need no host and can be recorded; rows are used again."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from operator_counts import counted
-from small_models import request, sampling_as_on_a_gpu, sampling_in_torch, small_dags, small_model
+from small_models import (
+    request,
+    sampling_as_on_a_gpu,
+    sampling_in_torch,
+    sampling_side_by_side,
+    small_dags,
+    small_model,
+)
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from layerdag.dag.dag import DAG
+from layerdag.models.config import EncoderConfig
 from layerdag.models.draws import sample_if_possible
-from layerdag.models.fast import device_sampler
-from layerdag.models.fast.device_rows import Feature, Phase
-from layerdag.models.fast.device_sampler import DeviceSampler
-from layerdag.models.fast.device_steps import DeviceSteps
-from layerdag.models.fast.device_task import Extent, SamplingTask
+from layerdag.models.fast import tensor_sampler
+from layerdag.models.fast.encoder import NewestTokens, WindowEncoder
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.sampling_rounds import SamplingRounds
+from layerdag.models.fast.sampling_rows import Feature, Phase
+from layerdag.models.fast.sampling_task import Extent, SamplingTask
 from layerdag.models.fast.tensor_sampler import TensorSampler
 
 DAGS = small_dags(8)
@@ -31,7 +41,7 @@ def content(dags: tuple[DAG, ...]) -> list[tuple[object, ...]]:
 
 def task_of(model: FastLayerDAG, **changes: Any) -> SamplingTask:
     with torch.inference_mode():
-        return DeviceSampler(model.sampler_modules, request(6, **changes)).task
+        return TensorSampler(model.sampler_modules, request(6, **changes)).task
 
 
 def without_content(value: Any) -> Any:
@@ -76,7 +86,7 @@ def test_a_round_needs_nothing_from_the_host(guidance, options):
         hold_every=8,
     )
     with torch.inference_mode():
-        steps = DeviceSteps(task, Extent(rows=6, tokens=16, edges=40, block=4))
+        steps = SamplingRounds(task, Extent(rows=6, tokens=16, edges=40, block=4))
         with HostTensors() as noted:
             steps.round(2)
     assert noted.names == []
@@ -111,17 +121,17 @@ def _tensors(out: Any) -> list[Tensor]:
 def test_a_round_that_was_recorded_can_be_repeated(guidance, monkeypatch):
     recordings = []
 
-    def recorded(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    def recorded(work: Callable[[], None], *_: Any) -> tuple[None, Callable[[], None]]:
         with Recording() as recording:
             work()
         recordings.append(recording)
-        return recording.again
+        return None, recording.again
 
     model = small_model(DAGS)
     asked = request(8, guidance=guidance, best_of=2, max_nodes=40)
     plain = model.sample(asked)
     sampling_as_on_a_gpu(monkeypatch.setattr, rows=6)
-    monkeypatch.setattr(device_sampler, "launched", recorded)
+    monkeypatch.setattr(tensor_sampler, "record_cuda_graph", recorded)
     repeated = model.sample(asked)
     assert content(repeated.dags) == content(plain.dags)
     assert repeated.truncated == plain.truncated
@@ -130,14 +140,14 @@ def test_a_round_that_was_recorded_can_be_repeated(guidance, monkeypatch):
 
 def test_rows_of_finished_graphs_take_the_next_ones(monkeypatch):
     started = []
-    start = DeviceSampler._start
+    start = TensorSampler._start
 
-    def watched(sampler: DeviceSampler, row_X: Any) -> None:
+    def watched(sampler: TensorSampler, row_X: Any) -> None:
         first = sampler._next_sample
         start(sampler, row_X)
         started.append(sampler._next_sample - first)
 
-    monkeypatch.setattr(DeviceSampler, "_start", watched)
+    monkeypatch.setattr(TensorSampler, "_start", watched)
     sampling_as_on_a_gpu(monkeypatch.setattr, rows=5)
     model = small_model(DAGS)
     assert len(model.sample(request(12)).dags) == 12
@@ -158,7 +168,7 @@ def test_an_idle_row_stays_as_it_is():
     model = small_model(DAGS)
     task = task_of(model)
     with torch.inference_mode():
-        steps = DeviceSteps(task, Extent(rows=3, tokens=16, edges=60, block=4))
+        steps = SamplingRounds(task, Extent(rows=3, tokens=16, edges=60, block=4))
         row_X = torch.tensor([0, 2])
         steps.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
         for _ in range(6):
@@ -175,7 +185,7 @@ def test_a_node_with_many_parents_holds_up_its_own_row_alone():
     model = small_model(DAGS)
     task = task_of(model)
     with torch.inference_mode():
-        steps = DeviceSteps(task, Extent(rows=2, tokens=16, edges=60, block=4))
+        steps = SamplingRounds(task, Extent(rows=2, tokens=16, edges=60, block=4))
         row_X = torch.arange(2)
         steps.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
         for _ in range(4):
@@ -200,21 +210,78 @@ def test_a_code_is_drawn_even_where_none_is_possible():
     ]
 
 
-def test_processors_are_left_to_others(monkeypatch):
-    model = small_model(DAGS)
-    assert not DeviceSampler.supports(model.sampler_modules, request(1))
-    runs = []
-    monkeypatch.setattr(DeviceSampler, "run", lambda sampler: pytest.fail("for a GPU"))
-    run = TensorSampler.run
-    monkeypatch.setattr(TensorSampler, "run", lambda s: (runs.append(1), run(s))[1])
+def test_rounds_are_recorded_on_a_gpu_with_the_window_encoder_alone():
+    encoder, gpu = small_model(DAGS).encoder, torch.device("cuda")
+    assert tensor_sampler.is_recorded(encoder, gpu)
+    assert not tensor_sampler.is_recorded(encoder, torch.device("cpu"))
+
+    class Other(WindowEncoder):
+        pass
+
+    assert not tensor_sampler.is_recorded(Other(32, 1, EncoderConfig()), gpu)
+
+
+def test_a_round_leaves_out_what_no_row_needs(monkeypatch):
+    """With nodes of many parents there are rounds in which no row encodes a token."""
     sampling_in_torch(monkeypatch.setattr)
-    assert len(model.sample(request(2)).dags) == 2
-    assert runs
+    monkeypatch.setattr(tensor_sampler, "PARENTS_PER_ROUND", 1)
+    calls = Counter()
+    for name in ("start_nodes", "add_parents", "keep_candidates", "round_as_needed"):
+        method = getattr(SamplingRounds, name)
+
+        def watched(*args: Any, name: str = name, method: Any = method) -> Any:
+            calls[name] += 1
+            return method(*args)
+
+        monkeypatch.setattr(SamplingRounds, name, watched)
+    (dag,) = small_model(DAGS).sample(request(1, min_layers=12)).dags
+    assert calls["start_nodes"] == dag.num_nodes + 1
+    assert calls["keep_candidates"] == dag.num_nodes
+    assert calls["add_parents"] == dag.num_edges
+    assert calls["round_as_needed"] > calls["start_nodes"]
+
+
+def test_an_encoder_that_has_one_position_takes_one_step_for_each(monkeypatch):
+    sampling_side_by_side(monkeypatch.setattr)
+    positions = []
+    step = WindowEncoder.step
+
+    def watched(encoder: WindowEncoder, x_RD: Tensor, newest: NewestTokens, memory: Any) -> Any:
+        positions.append(newest.position)
+        return step(encoder, x_RD, newest, memory)
+
+    monkeypatch.setattr(WindowEncoder, "step", watched)
+    longest = max(dag.num_nodes for dag in small_model(DAGS).sample(request(4)).dags)
+    assert positions == list(range(longest + 1))
+
+
+@pytest.mark.parametrize("guidance", [1.0, 1.5])
+def test_the_first_candidate_is_the_node_that_is_drawn_alone(guidance, monkeypatch):
+    model, asked = small_model(DAGS), request(4, guidance=guidance, max_nodes=25)
+    sampling_in_torch(monkeypatch.setattr)
+    alone = content(model.sample(asked).dags)
+    plain, kinds = TensorSampler.__init__, []
+
+    def with_five(self: TensorSampler, *args: Any) -> None:
+        plain(self, *args)
+        self.task = replace(self.task, options=5)
+        self.steps = SamplingRounds(self.task, self.steps.extent)
+        self._next_sample = 0
+        self._start(np.arange(4))
+
+    def first(rounds: SamplingRounds, done_B: Tensor, ancestry_P: Tensor) -> Tensor:
+        kinds.append(rounds.candidates.kind_P.view(-1, 5).unique(dim=1).shape[1])
+        return torch.zeros_like(done_B, dtype=torch.int64)
+
+    monkeypatch.setattr(TensorSampler, "__init__", with_five)
+    monkeypatch.setattr(SamplingRounds, "_choices", first)
+    assert content(model.sample(asked).dags) == alone
+    assert max(kinds) > 1  # the others are no copies of the first
 
 
 def test_a_recording_that_does_nothing_is_an_error_and_no_endless_loop(monkeypatch):
     sampling_as_on_a_gpu(monkeypatch.setattr)
-    monkeypatch.setattr(device_sampler, "launched", lambda work, device: lambda: None)
+    monkeypatch.setattr(tensor_sampler, "record_cuda_graph", lambda *_: (None, lambda: None))
     with pytest.raises(RuntimeError, match="rounds of sampling on cpu draw no nodes"):
         small_model(DAGS).sample(request(4))
 
@@ -222,7 +289,7 @@ def test_a_recording_that_does_nothing_is_an_error_and_no_endless_loop(monkeypat
 def test_the_host_waits_for_no_operator_of_a_round():
     model = small_model(DAGS)
     with torch.inference_mode():
-        steps = DeviceSteps(task_of(model), Extent(rows=6, tokens=16, edges=60, block=4))
+        steps = SamplingRounds(task_of(model), Extent(rows=6, tokens=16, edges=60, block=4))
         with counted() as counts:
             steps.round(2)
     assert counts.waits == {}

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from layerdag.dag.partial import Prefix
 from layerdag.models.base import SampleRequest
-from layerdag.models.fast.sampler import SamplerModules
-from layerdag.models.fast.sampler_state import CodeMasks, Guidance
+from layerdag.models.fast.sampler import CodeMasks, Guidance, SamplerModules
 from layerdag.models.fast.tokens import ConditionVectors
 
 
@@ -124,11 +123,6 @@ class SamplingTask:
     most_parents: int
     hold_every: int
 
-    @property
-    def pairs(self) -> int:
-        """Rows of the encoder per graph."""
-        return 2 if self.guidance.has_pairs else 1
-
 
 @dataclass(frozen=True)
 class Extent:
@@ -171,7 +165,7 @@ class RowNumbers:
     @classmethod
     def of(cls, task: SamplingTask, extent: Extent, device: torch.device) -> "RowNumbers":
         """Return the numbers of so many rows."""
-        row_R = torch.arange(task.pairs * extent.rows, device=device)
+        row_R = torch.arange(task.guidance.passes * extent.rows, device=device)
         row_Q = row_R.repeat_interleave(task.options)
         candidates = extent.rows * task.options
         return cls(row_R[: extent.rows], row_R, row_Q[:candidates], row_Q)

@@ -1,12 +1,11 @@
-"""One round of sampling with fixed shapes: no list, no wait for the device, no Python per node.
+"""Rounds of sampling with fixed shapes: no list, no Python per node.
 
 Every row goes its own way. In a round, rows that are ready encode their newest token and start
 their next node, candidates that lack parents draw some, and rows whose candidates lack none keep
 one of them. A node with many parents holds up its own row alone. What a row does not do is
-computed all the same and thrown away: on a GPU a round is one recording, whose time hardly depends
-on how much of it is used.
-
-Decisions, their order and their uniforms are those of ``TensorSampler`` and ``CompiledSampler``.
+computed all the same and thrown away: on a GPU a round is one recording, in which nothing waits for
+the host and whose time hardly depends on how much of it is used. Elsewhere, steps that no row needs
+are left out.
 
 Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, K codes,
 O options, P pairs, Q decisions, R rows, T tokens, U uniforms, X selected graphs, p parents of a
@@ -23,19 +22,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_if_possible, unit_interval
-from layerdag.models.fast.candidates import CANDIDATE_STEP
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, UNSEEN
 from layerdag.models.fast.decisions import Heads
-from layerdag.models.fast.device_encoder import DeviceEncoder
-from layerdag.models.fast.device_parents import ParentDraws, ParentSpan
-from layerdag.models.fast.device_rows import CandidateRows, GraphRows, Node, Phase
-from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.layout import NEVER, stub_code
+from layerdag.models.fast.parent_draws import ParentDraws, ParentSpan
 from layerdag.models.fast.particles import NATS_PER_FIRST, OWN_COLOR
-from layerdag.models.fast.sampler_state import (
-    SLOTS_PER_PARENT,
-    RandomSlot,
+from layerdag.models.fast.row_encoder import EncoderMemory, RowEncoder, empty_memory
+from layerdag.models.fast.sampler import CANDIDATE_STEP, SLOTS_PER_PARENT, RandomSlot
+from layerdag.models.fast.sampling_rows import (
+    CandidateRows,
+    GraphRows,
+    Node,
+    Phase,
+    copy_rows,
+    move_rows,
 )
+from layerdag.models.fast.sampling_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.rng import position_words, scrambled, slot_words
@@ -49,15 +51,18 @@ def _fixed_slots(heads: Heads) -> int:
 
 
 @final
-class DeviceSteps:
+class SamplingRounds:
     """The rounds of some rows.
 
     Args:
         task: What is sampled.
         extent: For how much there is room.
+        memory: What the encoder keeps of the rows' tokens; None where there are none yet.
     """
 
-    def __init__(self, task: SamplingTask, extent: Extent) -> None:
+    def __init__(
+        self, task: SamplingTask, extent: Extent, memory: EncoderMemory | None = None
+    ) -> None:
         modules, heads = task.modules, task.modules.heads
         self.task, self.extent, self.guidance = task, extent, task.guidance
         self.options, parents = task.options, task.most_parents
@@ -66,7 +71,11 @@ class DeviceSteps:
         self._row_B, self._row_P = self.numbers.row_B, self.numbers.row_P
         self._row_Q = self.numbers.row_Q
         self.graphs = GraphRows.idle(modules, extent, parents)
-        self.encoder = DeviceEncoder(task, extent, self.numbers, self.graphs)
+        if memory is None:
+            shape = (self.numbers.row_R.shape[0], heads.context.in_features)
+            like_RD = heads.context.weight.new_zeros(shape)
+            memory = empty_memory(modules.encoder, like_RD, extent.tokens)
+        self.encoder = RowEncoder(task, extent, self.numbers, self.graphs, memory)
         self.tokens = self.encoder.tokens
         self.parents = ParentDraws(task, extent, self.numbers, self.graphs, self.tokens)
         candidates, states = self._row_P.shape[0], self._row_Q.shape[0]
@@ -83,12 +92,67 @@ class DeviceSteps:
         self._weighs = task.options > 1
         self._window = self.parents.window()
 
+    def copy_rows(self, target_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:
+        """Let rows go on as copies of others that are ready, each with its own sample and seed."""
+        own_sample_X, own_seed_X = self.graphs.sample_B[target_X], self.graphs.seed_B[target_X]
+        copy_rows(self.graphs, target_X, source_X)
+        self.graphs.sample_B[target_X], self.graphs.seed_B[target_X] = own_sample_X, own_seed_X
+        target_R, source_R = (
+            self.guidance.rows(row_X, self.extent.rows) for row_X in (target_X, source_X)
+        )
+        copy_rows(self.tokens, target_R, source_R)
+        self.encoder.memory.copy_rows(target_R, source_R)
+
+    def moved(self, row_X: Int[Tensor, " X"], extent: Extent) -> "SamplingRounds":
+        """Return the rounds of the rows ``row_X``, with room for another extent."""
+        rows, options = self.extent.rows, self.options
+        option_O = torch.arange(options, device=row_X.device)
+        candidate_P = (row_X[:, None] * options + option_O).flatten()
+        row_R, state_Q = (
+            self.guidance.rows(row_X, rows),
+            self.guidance.rows(candidate_P, rows * options),
+        )
+        new = SamplingRounds(self.task, extent, self.encoder.memory.moved(row_R, extent.tokens))
+        move_rows(self.graphs, new.graphs, row_X)
+        move_rows(self.tokens, new.tokens, row_R)
+        if not self.extent.pooled:
+            new.tokens.pool()
+        move_rows(self.candidates, new.candidates, candidate_P, state_Q)
+        new._window = new.parents.window()
+        return new
+
     def round(self, parents: int) -> None:
         """Do a round in which candidates draw up to so many parents."""
         self.start_nodes(self.encoder.encode())
         for _ in range(parents):
             self.add_parents()
         self.keep_candidates()
+
+    def round_as_needed(self, parents: int) -> None:
+        """Do such a round without the steps that no row needs; the host waits to know which."""
+        if bool(self._ready_rows().any()):
+            self.start_nodes(self.encoder.encode())
+        for _ in range(parents):
+            if not bool(self._adding_candidates().any()):
+                break
+            self.add_parents()
+        if bool(self._complete_rows().any()):
+            self.keep_candidates()
+
+    def _ready_rows(self) -> Bool[Tensor, " B"]:
+        """Return which rows start their next node, or end."""
+        return (self.graphs.phase_B == int(Phase.READY)) & ~self.graphs.held_B
+
+    def _adding_candidates(self) -> Bool[Tensor, " P"]:
+        """Return which candidates lack parents."""
+        open_B = self.graphs.phase_B == int(Phase.OPEN)
+        return open_B[self._row_P] & (self.candidates.rank_P < self.candidates.degree_P)
+
+    def _complete_rows(self) -> Bool[Tensor, " B"]:
+        """Return the rows with candidates of which none lacks parents."""
+        lacks_P = self.candidates.rank_P < self.candidates.degree_P
+        open_B = self.graphs.phase_B == int(Phase.OPEN)
+        return open_B & ~lacks_P.view(-1, self.options).any(1)
 
     # The next node.
 
@@ -132,7 +196,7 @@ class DeviceSteps:
         ended_B = complete_B & (size_B == 0)
         cut_B = (complete_B & (number_B >= request.max_layers)) | (position_B >= request.max_nodes)
         cut_B = (cut_B & ~ended_B) | ~graphs.valid_B | (ended_B & ~graphs.may_end_B)
-        ready_B = (graphs.phase_B == int(Phase.READY)) & ~graphs.held_B
+        ready_B = self._ready_rows()
         graphs.truncated_B.logical_or_(ready_B & cut_B)
         stops_B = ready_B & (ended_B | cut_B)
         graphs.phase_B.copy_(graphs.phase_B.masked_fill(stops_B, int(Phase.IDLE)))
@@ -256,8 +320,7 @@ class DeviceSteps:
         """Settle one more parent of candidates that lack some, and draw the next one."""
         candidates, modules, duplicate = self.candidates, self.task.modules, self.guidance.duplicate
         heads, rank_P, parent_P = modules.heads, candidates.rank_P, candidates.last_P
-        open_B = self.graphs.phase_B == int(Phase.OPEN)
-        adds_P = open_B[self._row_P] & (rank_P < candidates.degree_P)
+        adds_P = self._adding_candidates()
         adds_Q1 = duplicate(adds_P)[:, None]
         left_P = (candidates.degree_P - rank_P - 1).clamp(min=0)
         parent_Q = duplicate(parent_P)
@@ -318,8 +381,7 @@ class DeviceSteps:
         """Keep one candidate of every row of which none lacks parents: the newest node."""
         graphs, candidates, heads = self.graphs, self.candidates, self.task.modules.heads
         duplicate = self.guidance.duplicate
-        lacks_P = candidates.rank_P < candidates.degree_P
-        done_B = (graphs.phase_B == int(Phase.OPEN)) & ~lacks_P.view(-1, self.options).any(1)
+        done_B = self._complete_rows()
         chosen_B = self._row_B * self.options
         colors = self._colors() if self._weighs else None
         if colors is not None:

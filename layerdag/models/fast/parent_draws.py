@@ -17,8 +17,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_if_possible
-from layerdag.models.fast.device_rows import EncoderRows, GraphRows, Node
-from layerdag.models.fast.device_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
     NEVER,
@@ -28,6 +26,8 @@ from layerdag.models.fast.layout import (
     offset_code,
     stub_code,
 )
+from layerdag.models.fast.sampling_rows import GraphRows, Node, TokenRows
+from layerdag.models.fast.sampling_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import LinearMap
 
@@ -87,7 +87,7 @@ class ParentDraws:
         extent: Extent,
         numbers: RowNumbers,
         graphs: GraphRows,
-        tokens: EncoderRows,
+        tokens: TokenRows,
     ) -> None:
         self.pointer, self.block = task.modules.heads.pointer, task.modules.block
         self.guidance, self.extent = task.guidance, extent
