@@ -292,7 +292,7 @@ class ParentDecisionRows:
 
 @dataclass(frozen=True, eq=False)
 class CandidatePairs:
-    """CandidatePairs of many decisions as one flat list of pairs.
+    """Candidate tokens or blocks of many decisions as one flat list of pairs.
 
     Attributes:
         decision_P: Decision of each pair.
@@ -301,15 +301,6 @@ class CandidatePairs:
 
     decision_P: Int[Tensor, " P"]
     candidate_P: Int[Tensor, " P"]
-
-    @classmethod
-    def ranges(cls, low_Q: Int[Tensor, " Q"], high_Q: Int[Tensor, " Q"]) -> "CandidatePairs":
-        """Pair each decision with the integers of its range [low, high)."""
-        length_Q = (high_Q - low_Q).clamp(min=0)
-        decision_P = torch.repeat_interleave(length_Q)
-        start_Q = length_Q.cumsum(0) - length_Q
-        number_P = torch.arange(decision_P.shape[0], device=low_Q.device)
-        return cls(decision_P, number_P - start_Q[decision_P] + low_Q[decision_P])
 
 
 def split_ranges(
@@ -381,8 +372,3 @@ def no_token_codes(
 ) -> Int[Tensor, "P 4"]:
     """Return the same codes for every candidate, shape (P, 4); arguments as ``token_codes``."""
     return stub_P.new_zeros(stub_P.shape[0], len(TOKEN_CODES))
-
-
-def visible_range(position: int, block: int) -> tuple[int, int]:
-    """Return the first position of a token's window, and the number of earlier (pooled) blocks."""
-    return max(position // block - 1, 0) * block, max(position // block - 1, 0)

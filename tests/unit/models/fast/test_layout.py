@@ -13,7 +13,6 @@ from layerdag.models.fast.layout import (
     TOKEN_CODES,
     AttentionBlocks,
     BatchLayout,
-    CandidatePairs,
     Edges,
     ParentDecisionRows,
     log_code,
@@ -175,12 +174,6 @@ def test_the_true_parent_is_always_a_candidate_and_enough_of_them_remain():
     assert still[further].max() > 0
     before = edges.parent_E - layout.start_B[layout.graph_T[edges.child_E]] - 1
     assert (before >= still).all()
-
-
-def test_ranges_pair_each_decision_with_every_integer_of_its_range():
-    pairs = CandidatePairs.ranges(torch.tensor([3, 5, 0, 7]), torch.tensor([6, 5, 2, 4]))
-    assert pairs.decision_P.tolist() == [0, 0, 0, 2, 2]
-    assert pairs.candidate_P.tolist() == [3, 4, 5, 0, 1]
 
 
 def test_codes_of_counts_widen_and_those_of_stubs_tell_pending_children():

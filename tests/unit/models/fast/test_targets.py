@@ -19,7 +19,6 @@ from layerdag.models.fast.layout import (
     no_token_codes,
     stub_code,
     token_codes,
-    visible_range,
 )
 from layerdag.models.fast.targets import TrainingCandidates
 
@@ -49,7 +48,7 @@ class SlowCandidates:
 
     def decide(self, e: int, parent: int, child: int, low: int, high: int, reference: int) -> None:
         start = int(self.layout.start_B[self.layout.graph_T[child]])
-        window = start + visible_range(child - 1 - start, self.block)[0]
+        window = start + max((child - 1 - start) // self.block - 1, 0) * self.block
         self.stubs.append(self.codes(parent, child, reference)[0])
         for t in range(max(low, window), high):
             self.window.append((e, e, t, t == parent, self.codes(t, child, reference)))
