@@ -101,10 +101,13 @@ class Guidance:
         return torch.cat([index_X, index_X + count]) if self.has_pairs else index_X
 
     def merge(self, logits_RK: Float[Tensor, "R K"]) -> Float[Tensor, "X K"]:
-        """Merge the logits of both rows of each pair, and divide by the temperature."""
+        """Merge the logits of both rows of each pair, and divide by the temperature.
+
+        They are not normalized, which would add the same to the logits of all codes.
+        """
         if not self.has_pairs:
             return logits_RK if self.temperature == 1 else logits_RK / self.temperature
-        conditional, unconditional = torch.log_softmax(logits_RK, dim=1).chunk(2)
+        conditional, unconditional = logits_RK.chunk(2)
         return guided(conditional, unconditional, self.weight) / self.temperature
 
 
