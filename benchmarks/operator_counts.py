@@ -246,10 +246,10 @@ def round_counts(model: FastLayerDAG, request: SampleRequest, rounds: int = 12) 
     """
     with torch.inference_mode():
         sampler = TensorSampler(model.sampler_modules, request)
-        assert rounds < sampler.steps.extent.tokens
+        assert rounds < sampler.rounds.extent.tokens
         with counted() as counts:
             for _ in range(rounds):
-                sampler.steps.round(PARENTS_PER_ROUND)
+                sampler.rounds.round(PARENTS_PER_ROUND)
     return counts.per(rounds)
 
 

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from layerdag.dag.dag import DAG
+from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics, ListedNeighbors
 from layerdag.errors import UsageError
 
@@ -103,6 +103,36 @@ class Prefix:
                 f"may have {max_nodes} nodes and {max_layers} layers: nothing is left to complete; "
                 "raise max_nodes, or give fewer layers."
             )
+
+    def require_known(self, sizes: GraphSizes) -> None:
+        """Refuse nodes and edges that a model of these sizes does not know.
+
+        Raises:
+            UsageError: If attributes, codes or edge types are others, or an edge points back.
+        """
+        x_NA, (source_E, target_E) = self.dag.x_NA, self.dag.edge_index_2E
+        known = len(sizes.attributes)
+        if x_NA.shape[1] != known:
+            raise UsageError(
+                f"The given nodes have {x_NA.shape[1]} attributes and the model's have {known}; "
+                "encode them with the schema of its checkpoint."
+            )
+        wrong_X2 = ((x_NA < 0) | (x_NA >= torch.tensor(sizes.attributes))).nonzero().tolist()
+        if wrong_X2:
+            node, attribute = wrong_X2[0]
+            raise UsageError(
+                f"Attribute {attribute} of given node {node} has the code "
+                f"{int(x_NA[node, attribute])}; the model knows 0 to "
+                f"{sizes.attributes[attribute] - 1}."
+            )
+        type_E = self.dag.edge_type_E
+        if ((type_E < 0) | (type_E >= sizes.edge_types)).any():
+            raise UsageError(
+                f"Types of given edges are from {int(type_E.min())} to {int(type_E.max())}; the "
+                f"model knows 0 to {sizes.edge_types - 1}."
+            )
+        if ((source_E < 0) | (source_E >= target_E)).any():
+            raise UsageError("Given nodes must be in layer order, each after its parents.")
 
     def kept_in(self, dag: DAG) -> DAG:
         """Return a completed graph whose given nodes have their own positions inside bins.

@@ -6,10 +6,7 @@ Compute-cost models as the command line, sweeps and ``simulate(compute=...)`` na
 """
 
 import glob
-import re
 from pathlib import Path
-
-import numpy as np
 
 from layerdag.errors import ConfigError, LayerdagError
 from layerdag.runtime.settings import did_you_mean
@@ -19,27 +16,9 @@ from layerdag.simulator.compute import (
     PredictedCompute,
     ReferenceCompute,
 )
+from layerdag.simulator.compute_arguments import arguments_of, number
 from layerdag.simulator.config import SystemConfig
 from layerdag.simulator.data_sheets import shares_of
-from layerdag.simulator.learned import ElementwiseLatency, read_columns
-from layerdag.simulator.measured_kernels import MeasuredKernels
-from layerdag.simulator.systolic import (
-    TPU_V4_BATCH,
-    TPU_V4_RANGES,
-    TPU_V4_REGIONS,
-    TPU_V4_ROOF,
-    TPU_V6E_BATCH,
-    TPU_V6E_RANGES,
-    TPU_V6E_ROOF,
-    BatchReduction,
-    Clock,
-    CyclesToTime,
-    Dataflow,
-    Gemm,
-    SystolicArray,
-    SystolicCompute,
-    fit_roof,
-)
 
 CHOICES = """\
 reference                        ASTRA-sim's: the roofline of system.json, or recorded durations
@@ -65,106 +44,6 @@ surrogate:FOLDER                 the same fitted once on many traces, by 'layerd
 MODELS = ("reference", "measured", "systolic", "learned", "surrogate")
 
 
-def number(model: str, options: dict[str, str], key: str, default: float) -> float:
-    """Take a number out of the options.
-
-    Raises:
-        ConfigError: If it is not one.
-    """
-    text = options.pop(key, None)
-    if text is None:
-        return default
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(
-            f"compute model '{model}': {key} is '{text}'; give a number, such as {key}={default:g}."
-        ) from None
-
-
-MAPS: dict[str, tuple[CyclesToTime, BatchReduction]] = {
-    "tpu-v4": (TPU_V4_ROOF, TPU_V4_BATCH),
-    "tpu-v4-regions": (TPU_V4_REGIONS, TPU_V4_BATCH),
-    "tpu-v4-ranges": (TPU_V4_RANGES, TPU_V4_BATCH),
-    "tpu-v6e": (TPU_V6E_ROOF, TPU_V6E_BATCH),
-    "tpu-v6e-ranges": (TPU_V6E_RANGES, TPU_V6E_BATCH),
-}
-"""Published maps, with the reduction for batches; both were fitted to a 128 x 128 array, ws."""
-
-_FITTED_ON = SystolicArray(128, 128, Dataflow.WEIGHT_STATIONARY)
-_SIZE = re.compile(r"(\d{1,6})x(\d{1,6})")
-
-
-def systolic_model(size: str, options: dict[str, str]) -> SystolicCompute:
-    """Return the array ``ROWSxCOLUMNS``; takes the options that it knows out of ``options``.
-
-    Raises:
-        ConfigError: If the size or an option is not of its form, or a published map is asked of an
-            array that it was not fitted to.
-    """
-    match = _SIZE.fullmatch(size)
-    if not match:
-        raise ConfigError(
-            f"compute model 'systolic': '{size}' is no size; write ROWSxCOLUMNS, such as "
-            "systolic:128x128."
-        )
-    array = SystolicArray(int(match[1]), int(match[2]), _dataflow(options.pop("dataflow", "ws")))
-    if "clock" in options and "map" in options:
-        raise ConfigError("compute model 'systolic': give a clock or a map, not both.")
-    to_time, batch = _to_time(array, options)
-    bandwidth = number("systolic", options, "bandwidth", 0.0) if "bandwidth" in options else None
-    learned = options.pop("elementwise", None)
-    elementwise = ElementwiseLatency.from_csv(learned) if learned else None
-    return SystolicCompute(
-        array, to_time, batch=batch, bytes_per_ns=bandwidth, elementwise=elementwise
-    )
-
-
-def _dataflow(name: str) -> Dataflow:
-    try:
-        return Dataflow(name)
-    except ValueError:
-        raise ConfigError(
-            f"compute model 'systolic': dataflow is '{name}'; it is ws (weight stationary), os "
-            "(output stationary) or is (input stationary)."
-        ) from None
-
-
-def _to_time(
-    array: SystolicArray, options: dict[str, str]
-) -> tuple[CyclesToTime, BatchReduction | None]:
-    """Return the map from cycles to time, and how batches reduce it."""
-    name = options.pop("map", None)
-    if name is None:
-        return Clock(number("systolic", options, "clock", 1.0)), None
-    if name.endswith(".csv"):
-        return _fitted(array, name), None
-    if name not in MAPS:
-        raise ConfigError(
-            f"compute model 'systolic': unknown map '{name}'.{did_you_mean(name, MAPS)} "
-            f"Known are {', '.join(MAPS)}, and a CSV of your own."
-        )
-    if array != _FITTED_ON:
-        raise ConfigError(
-            f"compute model 'systolic': the map {name} was fitted to systolic:128x128,dataflow=ws; "
-            "use that array, a clock, or a CSV of your own measurements."
-        )
-    return MAPS[name]
-
-
-def _fitted(array: SystolicArray, path: str) -> CyclesToTime:
-    """Return a map fitted to measured products."""
-    table_S4 = read_columns(path, ("m", "n", "k", "latency_us"))
-    if not (np.isfinite(table_S4) & (table_S4 > 0)).all():
-        raise ConfigError(f"{path}: sizes and latencies must all be positive numbers.")
-    gemms = [Gemm(*row) for row in table_S4[:, :3].astype(np.int64).tolist()]
-    cycles_S = np.array([array.run(gemm).cycles for gemm in gemms])
-    try:
-        return fit_roof(cycles_S, gemms, table_S4[:, 3])
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
 def compute_model(name: str, system: SystemConfig) -> ComputeModel:
     """Return the model that ``name`` describes, such as "measured" or "systolic:128x128".
 
@@ -177,7 +56,7 @@ def compute_model(name: str, system: SystemConfig) -> ComputeModel:
         return _learned(rest)
     if word == "surrogate":
         return _surrogate(rest)
-    positional, options = _arguments(name, rest) if colon else ("", {})
+    positional, options = arguments_of(name, rest, CHOICES) if colon else ("", {})
     model = _model(word, positional, options, system)
     if options:
         raise ConfigError(
@@ -206,6 +85,8 @@ def _model(
 ) -> ComputeModel:
     """Return the model; takes the options that it knows out of ``options``."""
     if word == "systolic":
+        from layerdag.simulator.systolic_choice import systolic_model
+
         return systolic_model(positional, options)
     if word == "measured" and positional:
         return _measured_kernels(positional, options)
@@ -235,8 +116,10 @@ def _model(
     )
 
 
-def _measured_kernels(device: str, options: dict[str, str]) -> MeasuredKernels:
+def _measured_kernels(device: str, options: dict[str, str]) -> ComputeModel:
     """Return the kernels of a device, fitted to operators of the user's where these are named."""
+    from layerdag.simulator.measured_kernels import MeasuredKernels
+
     tf32 = bool(number("measured", options, "tf32", 0.0))
     path = options.pop("operators", None)
     if path is None:
@@ -273,20 +156,3 @@ def _surrogate(folder: str) -> ComputeModel:
     from layerdag.simulator.learned import OperatorTrees
 
     return PredictedCompute(OperatorTrees.load(folder).microseconds)
-
-
-def _arguments(name: str, rest: str) -> tuple[str, dict[str, str]]:
-    """Return the argument without a name, "" if there is none, and the others."""
-    positional, options = "", {}
-    for position, part in enumerate(rest.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals and position == 0:
-            positional = part
-        elif not equals or not value or key in options:
-            raise ConfigError(
-                f"compute model '{name}': '{part}' is given twice or is not of the form "
-                f"NAME=VALUE. Models:\n{CHOICES}"
-            )
-        else:
-            options[key] = value
-    return positional, options

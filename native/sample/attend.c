@@ -8,7 +8,7 @@
 
 /* Keys, then values, of each position of each row, and their means over complete blocks. */
 typedef struct {
-    int64_t heads, attends, passes;
+    int64_t heads, attends, messages;
     const float *slope;
     float *memory, *pooled;
 } layer_t;
@@ -82,7 +82,7 @@ EXPORT int64_t sample_attend(const model_t *m, const rows_t *r, const layer_t *l
         }
         if (!pass)
             for (first = end; end < edges && edge_row[end] == row;) end++;
-        if (l->passes)
+        if (l->messages)
             for (int64_t e = first; e < end; e++)
                 add_row(l->memory + (token_place(r, row, pass, edge_parent[e]) * 2 + 1) * width, width,
                     to + width);

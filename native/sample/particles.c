@@ -7,7 +7,7 @@
 
 static const uint64_t OWN = 0x9E3779B97F4A7C15u; /* OWN_COLOR */
 
-/* Log weight of a candidate, nats (particles.py). */
+/* Log weight of a candidate, nats (SamplingRounds in sampling_rounds.py). */
 static double weight_of(const model_t *m, const rows_t *r, int64_t p) {
     const int64_t row = p / r->options, kind = r->kind_P[p];
     int64_t state = m->of_parents.start[kind];
@@ -21,7 +21,7 @@ static double weight_of(const model_t *m, const rows_t *r, int64_t p) {
     return m->of_parents.final[state] ? weight : weight - r->per_violation;
 }
 
-/* Hashes of a candidate's ancestry at radius 0, 1 and 2 (particles.py). */
+/* Hashes of a candidate's ancestry at radius 0, 1 and 2 (SamplingRounds). */
 static void colors_of(const rows_t *r, int64_t p, int64_t color[3]) {
     const int64_t row = p / r->options, plane = r->pages * r->memory_rows * r->block;
     uint64_t word = scrambled((uint64_t)r->kind_P[p] + 1);
@@ -126,7 +126,7 @@ EXPORT int64_t sample_choose(const model_t *m, rows_t *r, const float *kind_stat
 
 /* Add a given node, the same to every row; the positions of its parents begin with the last one. */
 EXPORT int64_t sample_give(const model_t *m, rows_t *r, int64_t kind, int64_t degree, const int64_t *parent) {
-    memcpy(r->edge_parent, parent, (size_t)degree * sizeof *parent);
+    for (int64_t e = 0; e < degree; e++) r->edge_parent[e] = parent[e];
     for (int64_t row = 0; row < r->rows; row++) {
         const int64_t p = row * r->options;
         r->kind_P[p] = kind;

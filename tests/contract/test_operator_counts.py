@@ -39,7 +39,7 @@ that wait replace particles or come at the end. A processor that rounds otherwis
 graphs, whose nodes have other parents."""
 
 SAMPLING_ROUND = {"operators": 2150, "kernels": 1580, "waits": 0, "host": 0}
-"""Of the sampler for GPUs, where a round is recorded and is then one launch: 2,036 and 1,497 where
+"""Of a round as on a GPU, where it is recorded and is then one launch: 2,036 and 1,497 where
 this was written."""
 
 ASKED: dict[str, Condition] = {

@@ -94,7 +94,7 @@ _IN_TORCH = "layerdag.models.fast.tensor_sampler"
 
 def sampling_in_torch(patch: Callable[..., object]) -> None:
     """Let models sample in torch, whose decisions tests can watch."""
-    patch(f"{_COMPILED}.supports", lambda modules, request: False)
+    patch(f"{_COMPILED}.supports", lambda modules: False)
 
 
 def sampling_side_by_side(patch: Callable[..., object]) -> None:

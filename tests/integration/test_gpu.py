@@ -212,9 +212,9 @@ def test_a_round_is_one_launch(shipped):
     request = request_of(shipped[GPU], ld.GenerationSettings(num=32, max_nodes=60))
     with torch.inference_mode():
         sampler = TensorSampler(shipped[GPU].model.sampler_modules, request)
-        sampler.rounds(2)  # recorded
+        sampler.advance(2)  # recorded
         with profiled() as calls:
-            sampler.rounds(8)
+            sampler.advance(8)
     assert calls.per(8)["launches"] <= 1
 
 

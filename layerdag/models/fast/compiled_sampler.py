@@ -1,8 +1,8 @@
 """A sampler whose steps are in C between matrix products: on a processor.
 
-It draws what ``TensorSampler`` draws, by the same uniforms, several times as fast: a node needs
-hundreds of small operations on ragged lists, each of which costs torch more to start than to run.
-Linear maps of parents are applied once, when a node is encoded, and not whenever it is chosen.
+It draws what ``TensorSampler`` draws, by the same uniforms. A node needs hundreds of small
+operations, each of which costs torch more to start than to run; here candidates that agree so far
+are computed once, and rows that lack nothing are passed over.
 
 All graphs of a request are at the same position, so that memory is sliced and never padded. The row
 of a finished graph is assigned to the padding sample, which is dropped, until enough rows are
@@ -143,12 +143,12 @@ class CompiledSampler:
         self.check, self.valid_B = request.check, np.ones(self.rows, dtype=bool)
         if self.check is not None:
             self.check.start(self.rows)
-        options = NODE_CANDIDATES if self.weighs else 1
+        self.options = NODE_CANDIDATES if self.weighs else 1
         self._memory = RowMemory(
             modules,
             self.masks,
             self.seed_B,
-            options=options,
+            options=self.options,
             weighted=self.weighs,
             guidance=self.guidance,
             positions=request.max_nodes + 1,
@@ -173,7 +173,7 @@ class CompiledSampler:
         )
         self._others = [ActivatedMap.of(cast(Readout, each)) for each in heads.other_readouts]
         # States of groups: by first parent and kind, after a parent, and sums of chosen parents.
-        shape = (self.rows * options * self.guidance.passes, self.encoded_RD.shape[1])
+        shape = (self.rows * self.options * self.guidance.passes, self.encoded_RD.shape[1])
         self._states = [torch.empty(shape) for _ in range(5)]
         self._activated_RD = torch.empty(shape)
         self._x_BA = modules.tokens.start_A.expand(self.rows, -1).contiguous()
@@ -181,8 +181,8 @@ class CompiledSampler:
         self._newest = EdgesToParents(nothing, nothing, nothing)
 
     @staticmethod
-    def supports(modules: SamplerModules, request: SampleRequest) -> bool:
-        """Return whether it can sample what is asked for."""
+    def supports(modules: SamplerModules) -> bool:
+        """Return whether it can sample with a model."""
         weight = modules.tokens.embedding.weight
         return (
             weight.device.type == "cpu"

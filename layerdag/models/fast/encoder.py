@@ -147,7 +147,8 @@ class Encoder(nn.Module, ABC):
             return memory.index_select(0, row_R)
         if isinstance(memory, dict):
             return {name: self.select(part, row_R) for name, part in memory.items()}
-        return type(memory)(self.select(part, row_R) for part in memory)
+        parts = [self.select(part, row_R) for part in memory]
+        return type(memory)(*parts) if hasattr(memory, "_fields") else type(memory)(parts)
 
 
 def _check_encoder(name: str, value: Any) -> None:
@@ -462,7 +463,10 @@ class WindowEncoder(Encoder):
         if newest.position >= memory.tokens:
             memory = memory.moved(memory.row_R, 2 * memory.tokens)
         position_R = torch.full_like(memory.row_R, newest.position)
-        return self.step_rows(x_RD, position_R, newest.parents.padded(), memory), memory
+        x_RD = self.step_rows(x_RD, position_R, newest.parents.padded(), memory)
+        if (newest.position + 1) % self.config.block == 0:
+            memory.pool(position_R)
+        return x_RD, memory
 
     def step_rows(
         self,
@@ -472,6 +476,8 @@ class WindowEncoder(Encoder):
         memory: WindowMemory,
     ) -> Float[Tensor, "R D"]:
         """Return the state of the newest token of every row; the memory is written in place.
+
+        Whoever calls it lets the memory average over attention blocks when they are complete.
 
         Args:
             x_RD: The tokens.

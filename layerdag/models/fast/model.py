@@ -358,9 +358,11 @@ class FastLayerDAG(DAGModel):
     def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
         modules = self.sampler_modules
+        if request.prefix is not None:
+            request.prefix.require_known(self.sizes)
         with torch.inference_mode():
             once = replace(request, best_of=particles)
-            if CompiledSampler.supports(modules, once):
+            if CompiledSampler.supports(modules):
                 return CompiledSampler(modules, once).run()
             return TensorSampler(modules, once).run()
 

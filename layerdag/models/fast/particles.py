@@ -1,4 +1,4 @@
-"""Particles of a graph: their weights while they are drawn, and which of them go on.
+"""Particles of a graph: why there are some, and which of them go on.
 
 Sequential Monte Carlo: the graphs drawn for one that is kept are the particles of a filter. While
 they are drawn, they are weighed by the neighbors of their nodes (``NeighborKinds``), and now and
@@ -12,8 +12,8 @@ Weisfeiler-Lehman refinement along the edges' direction, as far as a graph is kn
 drawn. Programs repeat (layers, micro-batches, one optimizer step per tensor): of the nodes of
 training jobs half have an ancestry that an earlier node of their job has.
 
-The weights of graphs are those of ``NeighborKinds.log_weight``, except that a node which lacks
-children costs nothing, since later nodes may become its children.
+Both samplers weigh graphs by ``NeighborKinds.log_weight``, except that a node which lacks children
+costs nothing, since later nodes may become its children, and look ancestries up by their hashes.
 
 Shape letters: B graphs, G groups of rows, O options.
 """

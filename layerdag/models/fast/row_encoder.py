@@ -49,7 +49,7 @@ class OwnPositions(EncoderMemory):
     """The window encoder, with rows that each have a position of their own.
 
     Args:
-        encoder: The encoder; a subclass may encode otherwise.
+        encoder: The encoder.
         memory: Of its tokens.
     """
 
@@ -63,7 +63,9 @@ class OwnPositions(EncoderMemory):
         parent_Rp: Int[Tensor, "R p"],
     ) -> Float[Tensor, "R D"]:
         """Return the states of newest tokens; parents end with zeros."""
-        return self.encoder.step_rows(x_RD, position_R, parent_Rp, self.memory)
+        x_RD = self.encoder.step_rows(x_RD, position_R, parent_Rp, self.memory)
+        self.memory.pool(position_R)
+        return x_RD
 
     def copy_rows(self, target_R: Int[Tensor, " R"], source_R: Int[Tensor, " R"]) -> None:
         """Replace the rows ``target_R`` by the rows ``source_R``."""
@@ -112,7 +114,7 @@ class OnePosition(EncoderMemory):
 
 
 def has_own_positions(encoder: Encoder) -> bool:
-    """Return whether rows can have positions of their own; not in a subclass of users."""
+    """Return whether rows can have positions of their own: a subclass may encode otherwise."""
     return type(encoder) is WindowEncoder
 
 

@@ -1,11 +1,12 @@
 """What both samplers take from a model and a request, and where they put what they draw.
 
-``CompiledSampler`` draws in C between matrix products, ``TensorSampler`` in torch: on any device,
-with guidance, from given nodes and with encoders of users. Decisions, their order and their
-uniforms are the same.
+``CompiledSampler`` draws in C between matrix products, on a processor. ``TensorSampler`` draws in
+torch, on any device and with encoders of users. Decisions, their order and their uniforms are the
+same.
 
-Under guidance every graph has two rows of the encoder, the first half of all rows conditional and
-the second half unconditional, which share the discrete decisions.
+Under guidance every graph has two rows of the encoder, a conditional and an unconditional one,
+which share the discrete decisions. Here, as in ``TensorSampler``, the first half of all rows is
+conditional; in ``CompiledSampler`` both rows of a graph follow each other.
 
 Shape letters: A node attributes, B graphs, C numeric conditions, E edges, F feature columns, K
 codes, M categorical conditions, N nodes, R rows, X selected graphs.

@@ -87,7 +87,7 @@ _Model = _structure(
 )
 _Layer = _structure(
     "_Layer",
-    **_named("heads attends passes", ctypes.c_int64),
+    **_named("heads attends messages", ctypes.c_int64),
     **_named("slope memory pooled", ctypes.c_void_p),
 )
 _OF_CANDIDATES = "group first kind_P degree kind_group type_state parent edge_start base"
@@ -255,7 +255,7 @@ class RowMemory:
             _Layer(
                 heads=encoder.heads,
                 attends=block.attention is read,
-                passes=block.messages is read,
+                messages=block.messages is read,
                 slope=self._slope_H.data_ptr(),
             )
             for block in encoder.encoder_blocks

@@ -133,7 +133,7 @@ class TensorSampler:
         rows = samples
         if not self._lockstep:
             rows = max(min(rows, self._rows_in_memory()) // particles, 1) * particles
-        self.steps = SamplingRounds(self.task, Extent(rows, tokens, edges, modules.block))
+        self.rounds = SamplingRounds(self.task, Extent(rows, tokens, edges, modules.block))
         self.sample_B = np.full(rows, -1)
         self._next_sample = 0
         self._start(np.arange(rows))
@@ -144,7 +144,7 @@ class TensorSampler:
             self.check.start(self.sample_B.shape[0])
         before, same = -1, 0
         while (self.sample_B >= 0).any():
-            self.rounds(self._per_look)
+            self.advance(self._per_look)
             look = self._look()
             done = int(look.position_B.sum()) + int(look.idle_B.sum())
             before, same = done, same + 1 if done == before else 0
@@ -181,20 +181,20 @@ class TensorSampler:
         of_row = nodes * of_token + of_window + task.options * of_candidate
         return int(_MEMORY_SHARE * free) // of_row
 
-    def rounds(self, count: int) -> None:
+    def advance(self, count: int) -> None:
         """Do so many rounds, for which there must be room."""
         for _ in range(count):
             if not self._recorded:
-                self.steps.round_as_needed(PARENTS_PER_ROUND)
+                self.rounds.round_as_needed(PARENTS_PER_ROUND)
             elif self._again is None:
-                work = partial(self.steps.round, PARENTS_PER_ROUND)
+                work = partial(self.rounds.round, PARENTS_PER_ROUND)
                 self._again = record_cuda_graph(work, None, self.device)[1]
             else:
                 self._again()
 
     def _look(self) -> _Look:
         """Wait for the device, and return what the host needs to know of the rows."""
-        graphs = self.steps.graphs
+        graphs = self.rounds.graphs
         columns = (
             graphs.phase_B == int(Phase.IDLE),
             graphs.held_B,
@@ -217,7 +217,7 @@ class TensorSampler:
         row_X = np.flatnonzero(complete_B & look.held_B)
         if row_X.shape[0] == 0:
             return
-        graphs = self.steps.graphs
+        graphs = self.rounds.graphs
         valid_B = np.ones(waits_B.shape[0], dtype=bool)
         if self.check is not None:
             found_B = self._checked(look)
@@ -232,7 +232,7 @@ class TensorSampler:
     def _checked(self, look: _Look) -> Bool[Tensor, " B"]:
         """Return which graphs can still become valid with their newest nodes."""
         assert self.check is not None
-        graphs = self.steps.graphs
+        graphs = self.rounds.graphs
         parent_Bp, code_BA = (
             values.to("cpu", copy=True) for values in (graphs.parent_Bp, graphs.code_BA)
         )
@@ -252,7 +252,7 @@ class TensorSampler:
         row_X = row_X[due_X]
         if row_X.shape[0] == 0:
             return valid_B
-        graphs, index_X = self.steps.graphs, torch.from_numpy(row_X).to(self.device)
+        graphs, index_X = self.rounds.graphs, torch.from_numpy(row_X).to(self.device)
         log_weight_X = graphs.log_weight_B[index_X].double().cpu().numpy()
         source_X = resampled_rows(
             self.sample_B[row_X],
@@ -266,7 +266,7 @@ class TensorSampler:
         target, source = row_X[changed_X], row_X[source_X[changed_X]]
         if target.shape[0]:
             both_2X = torch.from_numpy(np.stack([target, source])).to(self.device)
-            self.steps.copy_rows(both_2X[0], both_2X[1])
+            self.rounds.copy_rows(both_2X[0], both_2X[1])
         row_B = np.arange(valid_B.shape[0])
         row_B[target] = source
         if self.check is not None:
@@ -298,11 +298,11 @@ class TensorSampler:
             torch.from_numpy(values).to(self.device) for values in (row_X, sample_X, seed_X)
         )
         start_A = self.task.modules.tokens.start_A
-        self.steps.graphs.start(index_X, samples_X, seeds_X, start_A)
+        self.rounds.graphs.start(index_X, samples_X, seeds_X, start_A)
 
     def _put_out(self, row_X: Int[np.ndarray, " X"], look: _Look) -> None:
         """Hand the graphs in the rows ``row_X`` to the output."""
-        graphs, index_X = self.steps.graphs, torch.from_numpy(row_X).to(self.device)
+        graphs, index_X = self.rounds.graphs, torch.from_numpy(row_X).to(self.device)
         sample_X = torch.from_numpy(self.sample_B[row_X])
         self.output.truncate(self.sample_B[row_X][look.truncated_B[row_X]])
         nodes_X, edges_X = (
@@ -326,7 +326,7 @@ class TensorSampler:
 
     def _make_room(self, look: _Look) -> None:
         """Give up rows without graphs, and make room for longer ones."""
-        extent, particles = self.steps.extent, self._particles
+        extent, particles = self.rounds.extent, self._particles
         wanted = extent
         # Rows that were idle have no graph, a new one, or one that does not grow.
         position, edges = (
@@ -348,7 +348,7 @@ class TensorSampler:
     def _move(self, row_B: Int[np.ndarray, " B"], extent: Extent) -> None:
         """Keep the rows ``row_B`` in memory of another extent."""
         self._again = None
-        self.steps = self.steps.moved(torch.from_numpy(row_B).to(self.device), extent)
+        self.rounds = self.rounds.moved(torch.from_numpy(row_B).to(self.device), extent)
         self.sample_B = self.sample_B[row_B]
         if self.check is not None:
             self.check.select(torch.from_numpy(row_B))

@@ -135,17 +135,20 @@ class WindowMemory:
             ring_RHvd.flatten(0, 2).index_copy_(0, place_RH.flatten(), head_RHd.flatten(0, 1))
         place_R = self.row_R * self.tokens + position_R
         layer.value_RTD.flatten(0, 1).index_copy_(0, place_R, value_RD)
-        if self.pooled:
-            self._pool(layer, position_R)
 
-    def _pool(self, layer: LayerMemory, position_R: Int[Tensor, " R"]) -> None:
-        """Average over the newest attention block, right once it is complete."""
+    def pool(self, position_R: Int[Tensor, " R"]) -> None:
+        """Average over the attention blocks of the newest tokens, right once these are complete."""
+        if not self.pooled:
+            return
         number_R = position_R // self.block
-        place_RH = self.head_RH * layer.pooled_key_RHZd.shape[2] + number_R[:, None]
-        pooled = (layer.pooled_key_RHZd, layer.pooled_value_RHZd)
-        for pooled_RHZd, half_RH2d in zip(pooled, layer.halves(), strict=True):
-            newest_RHd = half_RH2d[self.row_R, :, number_R % 2]
-            pooled_RHZd.flatten(0, 2).index_copy_(0, place_RH.flatten(), newest_RHd.flatten(0, 1))
+        place_RH = self.head_RH * (self.tokens // self.block) + number_R[:, None]
+        for layer in self.layers:
+            pooled = (layer.pooled_key_RHZd, layer.pooled_value_RHZd)
+            for pooled_RHZd, half_RH2d in zip(pooled, layer.halves(), strict=True):
+                newest_RHd = half_RH2d[self.row_R, :, number_R % 2]
+                pooled_RHZd.flatten(0, 2).index_copy_(
+                    0, place_RH.flatten(), newest_RHd.flatten(0, 1)
+                )
 
     def attended(
         self, number: int, query_RD: Float[Tensor, "R D"], bias_RHv: Float[Tensor, "R H _"]

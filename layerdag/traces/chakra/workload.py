@@ -112,19 +112,19 @@ class _Form:
             and len(ends) == row_E.size
             and (table.wire_A[row_C] == Wire.STRING).all()
             and (table.wire_A[row_E] == Wire.INT32).all()
-            and not np.isin(text_C, _other_texts(trace, row_C)).any()
+            and set(text_C.tolist()).isdisjoint(_other_texts(trace, row_C).tolist())
         ):
             row_E, text_C, groups, ends = row_E[:0], text_C[:0], [], []  # equal files only
         at_C2 = np.array(groups, dtype=np.int64).reshape(-1, 2)
         self._texts = {
             int(text): _spans(at_C2[text_C == text, 0], int(at_C2[text_C == text, 1][0]))
-            for text in np.unique(text_C)
+            for text in set(text_C.tolist())
         }
         span_E2 = np.array(ends, dtype=np.int64).reshape(-1, 2)
         bytes_E = span_E2[:, 1] - span_E2[:, 0]
         self._ends = [
             (row_E[bytes_E == width], _spans(span_E2[bytes_E == width, 0], int(width)))
-            for width in np.unique(bytes_E)
+            for width in sorted(set(bytes_E.tolist()))
         ]
         self._others = {t for i, t in enumerate(trace.strings) if i not in self._texts}
         positions = [

@@ -4,13 +4,23 @@ import math
 from copy import deepcopy
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import pytest
 import torch
 from fused_kernels import far_apart, kernels_run
 from hypothesis import given, strategies as st
 from laws import tried
-from small_models import SIZES as MODEL_SIZES, collated, context_of, request, small_dags, tokens_of
+from small_models import (
+    SIZES as MODEL_SIZES,
+    OddKinds,
+    collated,
+    context_of,
+    request,
+    small_dags,
+    small_model,
+    tokens_of,
+)
 from torch import Tensor, nn
 
 import layerdag as ld
@@ -497,6 +507,50 @@ def test_memory_of_tensors_tuples_and_dicts_is_selected_by_rows():
     kept = encoder.select({"a": a, "b": (a, [2 * a])}, rows)
     assert kept["a"].tolist() == [2, 0]
     assert kept["b"][1][0].tolist() == [4, 0]
+
+
+class Steps(NamedTuple):
+    """A memory that counts steps."""
+
+    count_R: Tensor
+    state: dict[str, Tensor]
+
+
+class Counting(Recurrent):
+    """Notes the position of each step, which is that of all rows."""
+
+    positions: ClassVar[list[int]] = []
+
+    def start(self, like_RD: Tensor) -> Steps:
+        state = {"hidden": super().start(like_RD)}
+        return Steps(torch.zeros(like_RD.shape[0], dtype=torch.int64), state)
+
+    def step(self, x_RD: Tensor, newest: NewestTokens, memory: Steps) -> tuple[Tensor, Steps]:
+        assert memory.count_R.tolist() == [newest.position] * x_RD.shape[0]
+        self.positions.append(newest.position)
+        found, hidden = super().step(x_RD, newest, memory.state["hidden"])
+        return found, Steps(memory.count_R + 1, {"hidden": hidden})
+
+
+@pytest.mark.parametrize("best_of", [1, 3])
+def test_an_encoder_takes_one_step_for_each_position_of_all_graphs(best_of):
+    """With particles, guidance and a check, while graphs end one after the other."""
+    model = small_model(small_dags())
+    torch.manual_seed(0)
+    model.encoder = Counting(32, 1, EncoderConfig()).eval()
+    with torch.no_grad():
+        model.heads.size_readout.project.bias[0] += 2.5  # most graphs end before the limit
+    asked = request(24, best_of=best_of, guidance=1.5, check=OddKinds(), max_nodes=60)
+    together = model.sample(asked).dags
+    assert Counting.positions == list(range(len(Counting.positions)))
+    for index in (0, 7, 23):
+        one = request(1, best_of=best_of, guidance=1.5, check=OddKinds(), max_nodes=60)
+        Counting.positions.clear()
+        (alone,) = model.sample(replace(one, seeds=(100 + index,))).dags
+        assert torch.equal(alone.x_NA, together[index].x_NA)
+        assert torch.equal(alone.edge_index_2E, together[index].edge_index_2E)
+    assert len({dag.num_nodes for dag in together}) > 3
+    Counting.positions.clear()
 
 
 def test_the_model_samples_valid_graphs_whatever_the_seeds_beside_them(recurrent):

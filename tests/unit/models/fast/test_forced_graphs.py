@@ -16,13 +16,15 @@ from layerdag.models.fast import parent_draws, sampling_rounds, tensor_sampler
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, DegreeConstraints, NeighborKinds
 from layerdag.models.fast.layout import NEVER, BatchLayout, Edges
 from layerdag.models.fast.model import GRAPH_OBJECTIVES, FastLayerDAG
+from layerdag.models.fast.particles import NATS_PER_FIRST, NODE_CANDIDATES
 from layerdag.models.fast.row_encoder import RowEncoder
 from layerdag.models.fast.sampling_rows import GraphRows, Node
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.models.fast.tokens import StructuralFeatures
 
-Decision = tuple[int, bool]
-"""A code, and whether its probability is part of that of the graph."""
+Decision = tuple[int, bool | None]
+"""A code, and whether its probability is part of that of the graph; None: of no decision on it, but
+the choice of a candidate."""
 
 
 class Script:
@@ -62,7 +64,7 @@ class Script:
             yield edge_type, True
             yield from self._parent(position, pairs[rank][0] if rank < len(pairs) else None)
         if self.weighs:
-            yield 0, False  # which candidate: all are the same
+            yield 0, None  # all candidates are the same
         for code in others:
             yield code, True
         if self.plans:
@@ -87,11 +89,15 @@ class Forced:
         log_likelihood: Nats.
         feature_TF: Structural features of each token.
         graphs: The rows at the end.
+        logit_NO: Of each node, the logits by which a candidate of the first row was chosen.
+        log_weight_N: The weight of the first row's graph with each node.
     """
 
     log_likelihood: float
     feature_TF: Tensor
     graphs: GraphRows
+    logit_NO: list[Tensor]
+    log_weight_N: list[float]
 
 
 def forced(
@@ -99,13 +105,16 @@ def forced(
 ) -> Forced:
     plans, weighs = model.heads.out_degree is not None, particles > 1
     script = Script(dag, model.block, plans=plans, weighs=weighs).draws()
-    total, columns, features = 0.0, None, []
+    total, columns, features, logits, weights = 0.0, None, [], [], []
     encode = RowEncoder.encode
 
     def follow(logits_XK: Tensor, uniform: Tensor) -> Tensor:
         nonlocal total, columns
         code, counts = script.send(columns)
         columns = logits_XK.shape[1]
+        if counts is None:
+            logits.append(logits_XK[0])
+            weights.append(float(sampler.rounds.graphs.log_weight_B[0]))
         if counts:
             total += torch.log_softmax(logits_XK.double(), dim=1)[0, code].item()
         return torch.full(uniform.shape, code)
@@ -136,7 +145,7 @@ def forced(
     assert next(script, None) is None
     assert torch.equal(drawn.x_NA, dag.x_NA)
     assert sorted(drawn.edge_index_2E.T.tolist()) == sorted(dag.edge_index_2E.T.tolist())
-    return Forced(total, torch.stack(features), sampler.steps.graphs)
+    return Forced(total, torch.stack(features), sampler.rounds.graphs, logits, weights)
 
 
 @pytest.mark.parametrize(
@@ -209,16 +218,24 @@ def ancestry(dag: DAG, node: int, radius: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ancestries_of_nodes_are_equal_where_their_hashes_are(seed, monkeypatch):
+def test_ancestries_are_known_again_by_their_hashes(seed, monkeypatch):
     (dag,) = small_dags(1, seed=seed)
     dag.x_NA[:, 0] %= 2
     known = small_dags(2)
     model = with_lists(small_model(known), known)
-    hashes = forced(model, dag, monkeypatch, particles=2).graphs.ancestry_BT
-    hash_N = hashes[0, 1 : dag.num_nodes + 1].tolist()
+    found = forced(model, dag, monkeypatch, particles=2)
+    hash_N = found.graphs.ancestry_BT[0, 1 : dag.num_nodes + 1].tolist()
     written = [ancestry(dag, node, 2) for node in range(dag.num_nodes)]
     assert [hash_N.index(one) for one in hash_N] == [written.index(one) for one in written]
     assert len(set(hash_N)) < dag.num_nodes  # something occurs twice, or nothing was tested
+    # A candidate costs more if no earlier node has its ancestry, which is part of no weight.
+    before = [0.0, *found.log_weight_N[:-1]]
+    for node, logit_O in enumerate(found.logit_NO):
+        of_node = found.log_weight_N[node] - before[node]
+        is_first = written.index(written[node]) == node
+        assert logit_O.tolist() == pytest.approx(
+            [of_node - NATS_PER_FIRST * is_first] * NODE_CANDIDATES, abs=1e-4
+        )
 
 
 def test_graphs_are_weighed_as_when_they_are_finished(monkeypatch):

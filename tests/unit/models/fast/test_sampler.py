@@ -68,6 +68,28 @@ def test_a_prefix_that_fills_the_graph_is_refused():
         small_model(dags).sample(request(1, prefix=prefix, max_nodes=prefix.num_nodes))
 
 
+ONE = torch.zeros(1, 3, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("x_NA", "edges", "types", "told"),
+    [
+        (ONE[:, :2], [[], []], [], "have 2 attributes and the model's have 3"),
+        (ONE + 10**9, [[], []], [], "Attribute 0 of given node 0 has the code 1000000000"),
+        (ONE - 1, [[], []], [], "the model knows 0 to 4"),
+        (ONE.repeat(2, 1), [[0], [1]], [7], "are from 7 to 7; the model knows 0 to 1"),
+        (ONE.repeat(2, 1), [[1], [0]], [0], "in layer order, each after its parents"),
+    ],
+)
+def test_given_nodes_that_the_model_does_not_know_are_refused(x_NA, edges, types, told):
+    dag = DAG.build(
+        x_NA, torch.tensor(edges, dtype=torch.int64), edge_type_E=torch.tensor(types).long()
+    )
+    prefix = Prefix(dag, (1,) * dag.num_nodes)
+    with pytest.raises(UsageError, match=told):
+        small_model(small_dags()).sample(request(2, prefix=prefix))
+
+
 def test_children_that_are_given_are_not_drawn():
     """Nodes whose children are all given get new ones only where there is no other parent."""
     model = small_model(small_dags(8), predict_out_degree=False, block=64)

@@ -1,6 +1,7 @@
 """The samplers in C and in torch draw the same graphs, in torch in each of its ways."""
 
 from dataclasses import replace
+from functools import partial
 from operator import eq
 from typing import Any
 
@@ -62,7 +63,8 @@ def all_ways(
         for each in plain:
             inside.setattr(each, "run", watched)
         results.append(model.sample(request(count, **changes)))
-        for way in (sampling_in_torch, sampling_side_by_side, sampling_as_on_a_gpu):
+        as_on_a_gpu = partial(sampling_as_on_a_gpu, rows=3)
+        for way in (sampling_in_torch, sampling_side_by_side, as_on_a_gpu):
             way(inside.setattr)
             results.append(model.sample(request(count, **changes)))
     assert runs == [CompiledSampler, *[TensorSampler] * 3]
@@ -153,6 +155,16 @@ def test_they_go_on_from_given_nodes_alike(monkeypatch):
     reserved = tuple(number % 2 for number in range(prefix.num_nodes))
     prefix = replace(prefix, reserved=reserved)
     all_ways(model, 4, monkeypatch, best_of=3, prefix=prefix, max_nodes=20)
+
+
+@pytest.mark.parametrize(("listed", "options"), [(False, 1), (True, 8)])
+def test_there_are_several_candidates_for_a_node_where_neighbors_are_listed(listed, options):
+    model = small_model(DAGS)
+    modules, asked = (with_lists(model) if listed else model).sampler_modules, request(2, best_of=2)
+    with torch.inference_mode():
+        assert TensorSampler(modules, asked).task.options == options
+        assert CompiledSampler(modules, asked).options == options
+        assert TensorSampler(modules, replace(asked, best_of=1)).task.options == 1
 
 
 def test_programs_of_the_shipped_checkpoint_are_the_same(monkeypatch):

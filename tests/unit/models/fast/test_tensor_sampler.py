@@ -86,9 +86,9 @@ def test_a_round_needs_nothing_from_the_host(guidance, options):
         hold_every=8,
     )
     with torch.inference_mode():
-        steps = SamplingRounds(task, Extent(rows=6, tokens=16, edges=40, block=4))
+        rounds = SamplingRounds(task, Extent(rows=6, tokens=16, edges=40, block=4))
         with HostTensors() as noted:
-            steps.round(2)
+            rounds.round(2)
     assert noted.names == []
 
 
@@ -168,12 +168,12 @@ def test_an_idle_row_stays_as_it_is():
     model = small_model(DAGS)
     task = task_of(model)
     with torch.inference_mode():
-        steps = SamplingRounds(task, Extent(rows=3, tokens=16, edges=60, block=4))
+        rounds = SamplingRounds(task, Extent(rows=3, tokens=16, edges=60, block=4))
         row_X = torch.tensor([0, 2])
-        steps.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
+        rounds.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
         for _ in range(6):
-            steps.round(2)
-    graphs = steps.graphs
+            rounds.round(2)
+    graphs = rounds.graphs
     assert graphs.feature_BF[1].tolist() == [0] * len(Feature)
     assert int(graphs.phase_B[1]) == Phase.IDLE
     assert int(graphs.edges_B[1]) == 0
@@ -185,20 +185,20 @@ def test_a_node_with_many_parents_holds_up_its_own_row_alone():
     model = small_model(DAGS)
     task = task_of(model)
     with torch.inference_mode():
-        steps = SamplingRounds(task, Extent(rows=2, tokens=16, edges=60, block=4))
+        rounds = SamplingRounds(task, Extent(rows=2, tokens=16, edges=60, block=4))
         row_X = torch.arange(2)
-        steps.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
+        rounds.graphs.start(row_X, row_X, row_X + 100, task.modules.tokens.start_A)
         for _ in range(4):
-            steps.round(2)
-        before_B = steps.graphs.feature_BF[:, Feature.POSITION].clone()
-        steps.graphs.phase_B[0] = int(Phase.OPEN)
-        steps.candidates.rank_P[0], steps.candidates.degree_P[0] = 0, 100
-        steps.candidates.last_P[0] = 1
+            rounds.round(2)
+        before_B = rounds.graphs.feature_BF[:, Feature.POSITION].clone()
+        rounds.graphs.phase_B[0] = int(Phase.OPEN)
+        rounds.candidates.rank_P[0], rounds.candidates.degree_P[0] = 0, 100
+        rounds.candidates.last_P[0] = 1
         for _ in range(2):
-            steps.round(1)
-        after_B = steps.graphs.feature_BF[:, Feature.POSITION]
+            rounds.round(1)
+        after_B = rounds.graphs.feature_BF[:, Feature.POSITION]
     assert after_B[0] == before_B[0]
-    assert after_B[1] > before_B[1] or steps.graphs.phase_B[1] == Phase.IDLE
+    assert after_B[1] > before_B[1] or rounds.graphs.phase_B[1] == Phase.IDLE
 
 
 def test_a_code_is_drawn_even_where_none_is_possible():
@@ -265,7 +265,7 @@ def test_the_first_candidate_is_the_node_that_is_drawn_alone(guidance, monkeypat
     def with_five(self: TensorSampler, *args: Any) -> None:
         plain(self, *args)
         self.task = replace(self.task, options=5)
-        self.steps = SamplingRounds(self.task, self.steps.extent)
+        self.rounds = SamplingRounds(self.task, self.rounds.extent)
         self._next_sample = 0
         self._start(np.arange(4))
 
@@ -289,7 +289,7 @@ def test_a_recording_that_does_nothing_is_an_error_and_no_endless_loop(monkeypat
 def test_the_host_waits_for_no_operator_of_a_round():
     model = small_model(DAGS)
     with torch.inference_mode():
-        steps = SamplingRounds(task_of(model), Extent(rows=6, tokens=16, edges=60, block=4))
+        rounds = SamplingRounds(task_of(model), Extent(rows=6, tokens=16, edges=60, block=4))
         with counted() as counts:
-            steps.round(2)
+            rounds.round(2)
     assert counts.waits == {}

@@ -53,6 +53,7 @@ def test_rows_go_on_at_positions_of_their_own(block):
             x_RD = x_RTD[torch.arange(2), position_R]
             none_Rp = torch.zeros((2, 1), dtype=torch.int64)
             found.append(encoder.step_rows(x_RD, position_R, none_Rp, memory)[1:])
+            memory.pool(position_R)
             position_R = position_R + torch.tensor([1, step % 2])
     torch.testing.assert_close(torch.cat(found[1::2]), torch.cat(alone))
 
