@@ -13,8 +13,8 @@ from layerdag.models.config import ConditioningConfig, EncoderConfig, FastConfig
 from layerdag.models.fast.encoder import (
     AttentionContext,
     TokenGraphs,
-    WindowEncoder,
     attention_biases,
+    has_own_positions,
 )
 from layerdag.models.fast.layout import AttentionBlocks, BatchLayout, Edges
 from layerdag.models.fast.model import FastLayerDAG
@@ -90,6 +90,7 @@ def small_model(
 
 _COMPILED = "layerdag.models.fast.compiled_sampler.CompiledSampler"
 _IN_TORCH = "layerdag.models.fast.tensor_sampler"
+_ENCODING = ("compiled_sampler", "row_encoder", "sampling_kernels", "tensor_sampler")
 
 
 def sampling_in_torch(patch: Callable[..., object]) -> None:
@@ -98,18 +99,21 @@ def sampling_in_torch(patch: Callable[..., object]) -> None:
 
 
 def sampling_side_by_side(patch: Callable[..., object]) -> None:
-    """Let models sample in torch as with an encoder that has one position for all rows."""
+    """Let models sample as with an encoder of users, by ``Encoder.step`` for all rows at once."""
+    for part in _ENCODING:
+        patch(f"layerdag.models.fast.{part}.has_own_positions", lambda encoder: False)
+
+
+def sampling_in_torch_side_by_side(patch: Callable[..., object]) -> None:
+    """Let models sample so in torch."""
     sampling_in_torch(patch)
-    for part in (_IN_TORCH, "layerdag.models.fast.row_encoder"):
-        patch(f"{part}.has_own_positions", lambda encoder: False)
+    sampling_side_by_side(patch)
 
 
 def sampling_as_on_a_gpu(patch: Callable[..., object], rows: int = 4) -> None:
     """Let models sample in whole rounds, so many graphs side by side."""
     sampling_in_torch(patch)
-    for part in (_IN_TORCH, "layerdag.models.fast.row_encoder"):
-        patch(f"{part}.has_own_positions", lambda encoder: type(encoder) is WindowEncoder)
-    patch(f"{_IN_TORCH}.is_recorded", lambda encoder, device: type(encoder) is WindowEncoder)
+    patch(f"{_IN_TORCH}.is_recorded", lambda encoder, device: has_own_positions(encoder))
     patch(f"{_IN_TORCH}.record_cuda_graph", lambda work, generator, device: (work(), work))
     patch(f"{_IN_TORCH}.TensorSampler._rows_in_memory", lambda sampler: rows)
 

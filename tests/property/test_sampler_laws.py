@@ -1,4 +1,4 @@
-"""The sampler in torch draws what the one in C does, in each of its ways."""
+"""The samplers in C and in torch draw the same, with encoders of users, too."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,6 +13,7 @@ from small_models import (
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
+    sampling_in_torch_side_by_side,
     sampling_side_by_side,
     small_dags,
     small_model,
@@ -26,6 +27,12 @@ from layerdag.models.fast.constraints import NeighborKinds
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.tensor_sampler import TensorSampler
 
+WAYS = (
+    sampling_side_by_side,
+    sampling_in_torch,
+    sampling_in_torch_side_by_side,
+    sampling_as_on_a_gpu,
+)
 MODELS: tuple[dict[str, Any], ...] = (
     {},
     {"predict_out_degree": False},
@@ -73,9 +80,9 @@ requests = st.fixed_dictionaries(
     st.integers(1, 4),
     st.integers(-(2**62), 2**64 - 2**40),
     st.sampled_from([1, 4, 100]),
-    st.sampled_from([sampling_in_torch, sampling_side_by_side, sampling_as_on_a_gpu]),
+    st.sampled_from(WAYS),
 )
-def test_both_samplers_draw_the_same_graphs(model, asked, count, seed, rows, way):
+def test_samplers_draw_the_same_graphs_in_every_way(model, asked, count, seed, rows, way):
     seeds = tuple(seed + number * 7919 for number in range(count))
     layers, has_check = asked.pop("given"), asked.pop("check")
     prefix = None

@@ -14,7 +14,6 @@ Shape letters: A node attributes, B graphs, D width of a state, E edges, F featu
 position buckets, K codes, N nodes, R rows, X selected graphs.
 """
 
-import ctypes
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import Any, cast, final
@@ -22,13 +21,19 @@ from typing import Any, cast, final
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from layerdag.dag.partial import Prefix
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.draws import sample_from_logits, slot_uniforms
+from layerdag.models.fast.compiled_encoder import (
+    EdgesToParents,
+    KernelLayers,
+    OwnSteps,
+    RowEncoding,
+)
 from layerdag.models.fast.decisions import Readout
-from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder
+from layerdag.models.fast.encoder import WindowEncoder, has_own_positions
 from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
 from layerdag.models.fast.sampler import (
     CodeMasks,
@@ -62,55 +67,6 @@ class ActivatedMap:
     def of(cls, readout: Readout) -> "ActivatedMap":
         """Return the readout of a module."""
         return cls(readout.norm.weight.detach(), LinearMap.of(readout.project))
-
-
-@dataclass(frozen=True, eq=False)
-class EncoderLayer:
-    """The maps of an encoder block.
-
-    Attributes:
-        scale_D: Of the normalization before attention.
-        query_key_value: Of attention.
-        mix: Of what attention and messages bring.
-        feed_scale_D: Of the normalization before the feed-forward network.
-        widen: Its first map.
-        narrow: Its second one.
-    """
-
-    scale_D: Float[Tensor, " D"]
-    query_key_value: LinearMap
-    mix: LinearMap
-    feed_scale_D: Float[Tensor, " D"]
-    widen: LinearMap
-    narrow: LinearMap
-
-    @classmethod
-    def of(cls, block: EncoderBlock) -> "EncoderLayer":
-        """Return the maps of a module."""
-        norm, widen, _, narrow = block.feed
-        return cls(
-            block.norm.weight.detach(),
-            LinearMap.of(block.query_key_value),
-            LinearMap.of(block.mix),
-            cast(nn.LayerNorm, norm).weight.detach(),
-            LinearMap.of(cast(nn.Linear, widen)),
-            LinearMap.of(cast(nn.Linear, narrow)),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class EdgesToParents:
-    """Edges to the newest nodes.
-
-    Attributes:
-        row_X: Row of the graph.
-        parent_X: Position of the parent.
-        type_X: Type of the edge.
-    """
-
-    row_X: Int[Tensor, " X"]
-    parent_X: Int[Tensor, " X"]
-    type_X: Int[Tensor, " X"]
 
 
 @final
@@ -153,8 +109,11 @@ class CompiledSampler:
             guidance=self.guidance,
             positions=request.max_nodes + 1,
         )
-        assert isinstance(modules.encoder, WindowEncoder)
-        self._encoder = [EncoderLayer.of(block) for block in modules.encoder.encoder_blocks]
+        self._encoder: RowEncoding
+        if isinstance(modules.encoder, WindowEncoder) and has_own_positions(modules.encoder):
+            self._encoder = KernelLayers(modules.encoder, self._memory)
+        else:
+            self._encoder = OwnSteps(modules.encoder, self.encoded_RD, self.guidance.passes)
         heads, pointer = modules.heads, modules.heads.pointer
         # What is linear in a parent is computed once: its key, and what it adds to states.
         of_parents = [pointer.key, heads.first_parent, heads.last_parent, heads.all_parents]
@@ -184,11 +143,7 @@ class CompiledSampler:
     def supports(modules: SamplerModules) -> bool:
         """Return whether it can sample with a model."""
         weight = modules.tokens.embedding.weight
-        return (
-            weight.device.type == "cpu"
-            and weight.dtype == torch.float32
-            and type(modules.encoder) is WindowEncoder  # a subclass may encode otherwise
-        )
+        return weight.device.type == "cpu" and weight.dtype == torch.float32
 
     def run(self) -> SampleResult:
         """Sample every graph to its end and return them in the order of the request."""
@@ -231,24 +186,8 @@ class CompiledSampler:
         x_RD, rows = torch.empty_like(self.encoded_RD), self.encoded_RD.shape[0]
         self._call("embed", self._x_BA, x_RD)
         x_RD += before_RD
-        read_RD = torch.empty(rows, 2 * x_RD.shape[1])  # attended, and from the parents
         normed_RD = self._activated_RD[:rows]
-        for layer, memory in zip(self._encoder, self._memory.layers, strict=True):
-            self._call("normalize", rows, x_RD, layer.scale_D, normed_RD)
-            self._call(
-                "attend",
-                ctypes.addressof(memory),
-                layer.query_key_value(normed_RD),
-                newest.row_X.shape[0],
-                newest.row_X,
-                newest.parent_X,
-                read_RD,
-            )
-            x_RD = x_RD.addmm_(read_RD, layer.mix.weight_DK)
-            self._call("normalize", rows, x_RD, layer.feed_scale_D, normed_RD)
-            wide_RK = layer.widen(normed_RD)
-            self._call("gelu", wide_RK.numel(), wide_RK)
-            x_RD = x_RD.addmm_(wide_RK, layer.narrow.weight_DK).add_(layer.narrow.bias_K)
+        x_RD = self._encoder.step(x_RD, position, self.sample_B, newest).contiguous()
         self._call("normalize", rows, x_RD, self._last_scale_D, normed_RD)
         encoded_RD = normed_RD + after_RD
         self._call("append", self._of_parents(encoded_RD))
@@ -369,6 +308,7 @@ class CompiledSampler:
         row_R = (index_B[:, None] * passes + torch.arange(passes)).flatten()
         if row_B.shape[0] < self.rows:  # particles of a graph have the same conditions
             self.vectors = self.vectors.select(row_R)
+        self._encoder.select(row_R)
         self.encoded_RD, self.valid_B = self.encoded_RD[row_R], self.valid_B[row_B]
         if self.check is not None:
             self.check.select(index_B)

@@ -503,3 +503,8 @@ class WindowEncoder(Encoder):
     def select(self, memory: WindowMemory, row_R: Int[Tensor, " R"]) -> WindowMemory:
         """Return the memory of the rows ``row_R``."""
         return memory.moved(row_R, memory.tokens)
+
+
+def has_own_positions(encoder: Encoder) -> bool:
+    """Return whether rows can have positions of their own: a subclass may encode otherwise."""
+    return type(encoder) is WindowEncoder

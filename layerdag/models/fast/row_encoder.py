@@ -15,7 +15,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerdag.models.fast.encoder import Encoder, NewestTokens, ParentList, WindowEncoder
+from layerdag.models.fast.encoder import (
+    Encoder,
+    NewestTokens,
+    ParentList,
+    WindowEncoder,
+    has_own_positions,
+)
 from layerdag.models.fast.sampling_rows import GraphRows, TokenRows
 from layerdag.models.fast.sampling_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.tokens import Feature
@@ -111,11 +117,6 @@ class OnePosition(EncoderMemory):
     def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "OnePosition":
         """Return the rows ``row_R`` with room for so many tokens, not fewer."""
         return OnePosition(self.encoder, self.encoder.select(self.memory, row_R), row_R.shape[0])
-
-
-def has_own_positions(encoder: Encoder) -> bool:
-    """Return whether rows can have positions of their own: a subclass may encode otherwise."""
-    return type(encoder) is WindowEncoder
 
 
 def empty_memory(encoder: Encoder, like_RD: Float[Tensor, "R D"], tokens: int) -> EncoderMemory:

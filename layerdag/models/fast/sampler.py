@@ -1,8 +1,7 @@
 """What both samplers take from a model and a request, and where they put what they draw.
 
-``CompiledSampler`` draws in C between matrix products, on a processor. ``TensorSampler`` draws in
-torch, on any device and with encoders of users. Decisions, their order and their uniforms are the
-same.
+``CompiledSampler`` draws in C between matrix products, on a processor and in single precision,
+``TensorSampler`` in torch, elsewhere. Decisions, their order and their uniforms are the same.
 
 Under guidance every graph has two rows of the encoder, a conditional and an unconditional one,
 which share the discrete decisions. Here, as in ``TensorSampler``, the first half of all rows is

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from layerdag.models.fast.constraints import NATS_PER_VIOLATION, KindAutomaton
-from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, read
+from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, has_own_positions, read
 from layerdag.models.fast.layout import NEVER, token_codes
 from layerdag.models.fast.particles import NATS_PER_FIRST
 from layerdag.models.fast.sampler import CodeMasks, Guidance, SamplerModules
@@ -210,7 +210,7 @@ class RowMemory:
     """What is known of every row, of its positions and of its candidates.
 
     Args:
-        modules: Of the model, whose encoder is a ``WindowEncoder``.
+        modules: Of the model. An encoder of users keeps its own memory.
         masks: The codes that nodes can have.
         seed_B: Seed of each sample.
         options: Candidates for each node of a row.
@@ -231,11 +231,9 @@ class RowMemory:
         positions: int,
     ) -> None:
         encoder, rows = modules.encoder, seed_B.shape[0] - 1
-        assert isinstance(encoder, WindowEncoder)
         assert masks.graph_BF.shape[0] == seed_B.shape[0]
         assert options <= _MOST_OPTIONS
         self.tables, self._seed_B = ModelTables(modules, masks), seed_B
-        self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
         self._structure = _Rows(
             rows=rows,
             options=options,
@@ -251,15 +249,18 @@ class RowMemory:
             seed=seed_B.ctypes.data,
             possible=self.tables.possible,
         )
-        self.layers = [
-            _Layer(
-                heads=encoder.heads,
-                attends=block.attention is read,
-                messages=block.messages is read,
-                slope=self._slope_H.data_ptr(),
-            )
-            for block in encoder.encoder_blocks
-        ]
+        self.layers: list[ctypes.Structure] = []
+        if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
+            self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
+            self.layers = [
+                _Layer(
+                    heads=encoder.heads,
+                    attends=block.attention is read,
+                    messages=block.messages is read,
+                    slope=self._slope_H.data_ptr(),
+                )
+                for block in encoder.encoder_blocks
+            ]
         self.features_BF = np.zeros((rows, len(Feature)), dtype=np.int64)
         self.features_BF[:, Feature.SIZE] = 1
         self.log_weight_B = np.zeros(rows)

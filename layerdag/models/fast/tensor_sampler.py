@@ -24,9 +24,8 @@ from torch import Tensor
 
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.cuda_graphs import record_cuda_graph
-from layerdag.models.fast.encoder import Encoder
+from layerdag.models.fast.encoder import Encoder, has_own_positions
 from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
-from layerdag.models.fast.row_encoder import has_own_positions
 from layerdag.models.fast.sampler import (
     CodeMasks,
     Guidance,

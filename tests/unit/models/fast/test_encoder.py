@@ -17,6 +17,7 @@ from small_models import (
     collated,
     context_of,
     request,
+    sampling_in_torch,
     small_dags,
     small_model,
     tokens_of,
@@ -533,8 +534,11 @@ class Counting(Recurrent):
 
 
 @pytest.mark.parametrize("best_of", [1, 3])
-def test_an_encoder_takes_one_step_for_each_position_of_all_graphs(best_of):
+@pytest.mark.parametrize("in_torch", [False, True])
+def test_an_encoder_takes_one_step_for_each_position_of_all_graphs(best_of, in_torch, monkeypatch):
     """With particles, guidance and a check, while graphs end one after the other."""
+    if in_torch:
+        sampling_in_torch(monkeypatch.setattr)
     model = small_model(small_dags())
     torch.manual_seed(0)
     model.encoder = Counting(32, 1, EncoderConfig()).eval()

@@ -13,7 +13,7 @@ from small_models import (
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
-    sampling_side_by_side,
+    sampling_in_torch_side_by_side,
     small_dags,
     small_model,
 )
@@ -242,7 +242,7 @@ def test_a_round_leaves_out_what_no_row_needs(monkeypatch):
 
 
 def test_an_encoder_that_has_one_position_takes_one_step_for_each(monkeypatch):
-    sampling_side_by_side(monkeypatch.setattr)
+    sampling_in_torch_side_by_side(monkeypatch.setattr)
     positions = []
     step = WindowEncoder.step
 
