@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from layerdag.errors import UsageError
 from layerdag.models.fast.encoder import (
     Encoder,
     EncoderBlock,
@@ -54,7 +55,7 @@ class RowEncoding(ABC):
         sample_B: Int[np.ndarray, " B"],
         newest: EdgesToParents,
     ) -> Float[Tensor, "R D"]:
-        """Return the states of newest tokens, before the last normalization.
+        """Return the states of newest tokens, before the last normalization; contiguous.
 
         Args:
             x_RD: The tokens, written over.
@@ -176,8 +177,13 @@ class OwnSteps(RowEncoding):
         parent_X = newest.parent_X.repeat_interleave(self.passes)
         degree_R = torch.bincount(row_X, minlength=x_RD.shape[0])
         tokens = NewestTokens(position, ParentList(row_X, parent_X, degree_R))
-        x_RD, self.memory = self.encoder.step(x_RD, tokens, self.memory)
-        return x_RD
+        found_RD, self.memory = self.encoder.step(x_RD, tokens, self.memory)
+        if found_RD.shape != x_RD.shape:
+            raise UsageError(
+                f"step() of the encoder {type(self.encoder).__name__} must return one state for "
+                f"each row, shape {tuple(x_RD.shape)}; it returned {tuple(found_RD.shape)}."
+            )
+        return found_RD.to(x_RD.dtype).contiguous()
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R`` of the encoder."""

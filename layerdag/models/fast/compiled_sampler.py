@@ -187,7 +187,7 @@ class CompiledSampler:
         self._call("embed", self._x_BA, x_RD)
         x_RD += before_RD
         normed_RD = self._activated_RD[:rows]
-        x_RD = self._encoder.step(x_RD, position, self.sample_B, newest).contiguous()
+        x_RD = self._encoder.step(x_RD, position, self.sample_B, newest)
         self._call("normalize", rows, x_RD, self._last_scale_D, normed_RD)
         encoded_RD = normed_RD + after_RD
         self._call("append", self._of_parents(encoded_RD))

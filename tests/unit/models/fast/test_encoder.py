@@ -557,6 +557,19 @@ def test_an_encoder_takes_one_step_for_each_position_of_all_graphs(best_of, in_t
     Counting.positions.clear()
 
 
+class Wider(Recurrent):
+    def step(self, x_RD: Tensor, newest: NewestTokens, memory: Tensor) -> tuple[Tensor, Tensor]:
+        found, memory = super().step(x_RD, newest, memory)
+        return torch.cat([found, found], dim=1), memory
+
+
+def test_states_of_another_shape_are_refused():
+    model = small_model(small_dags())
+    model.encoder = Wider(32, 1, EncoderConfig()).eval()
+    with pytest.raises(UsageError, match=r"encoder Wider must return .* \(2, 32\); it returned"):
+        model.sample(request(2))
+
+
 def test_the_model_samples_valid_graphs_whatever_the_seeds_beside_them(recurrent):
     dags = small_dags()
     config = FastConfig(width=32, depth=1, encoder=EncoderConfig(kind=recurrent))
