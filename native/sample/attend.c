@@ -18,33 +18,37 @@ enum { HEAD = 32 };
 
 /* Attention of one query over `count` tokens, each with a key and then a value in `at`.
  *
- * Args: query times the scale, distance penalty `slope` of each head for the first `near` tokens, room for
- * `count` weights, rounded up to eight. */
+ * Tokens are read one after the other, all heads of a key and then of a value, so that memory is read in
+ * order. Args: query times the scale, distance penalty `slope` of each head for the first `near` tokens,
+ * room for heads * `stride` weights, where `stride` is `count` rounded up to eight. */
 VECTORIZED static void attend(const float *query, const float *const *at, int64_t count, int64_t near,
-    int64_t heads, const float *slope, float *weight, float *out) {
+    int64_t heads, const float *slope, float *weight, int64_t stride, float *out) {
     const int64_t width = heads * HEAD;
-    for (int64_t h = 0; h < heads; h++) {
-        const eight_t *q = (const eight_t *)(query + h * HEAD);
-        const eight_t q0 = q[0], q1 = q[1], q2 = q[2], q3 = q[3];
-        eight_t s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, total = {0};
-        float top = -INFINITY;
-        for (int64_t i = 0; i < count; i++) {
-            const eight_t *k = (const eight_t *)(at[i] + h * HEAD);
-            const eight_t p = (q0 * k[0] + q1 * k[1]) + (q2 * k[2] + q3 * k[3]);
-            const float score = sum_of(p);
-            weight[i] = i < near ? score - slope[h] * (float)(near - 1 - i) : score;
-            top = weight[i] > top ? weight[i] : top;
+    for (int64_t i = 0; i < count; i++) {
+        const float distance = i < near ? (float)(near - 1 - i) : 0;
+        for (int64_t h = 0; h < heads; h++) {
+            const eight_t *q = (const eight_t *)(query + h * HEAD), *k = (const eight_t *)(at[i] + h * HEAD);
+            const eight_t p = (q[0] * k[0] + q[1] * k[1]) + (q[2] * k[2] + q[3] * k[3]);
+            weight[h * stride + i] = sum_of(p) - slope[h] * distance;
         }
-        for (int64_t i = 0; i < count; i++) weight[i] = weight[i] - top < -87 ? -87 : weight[i] - top;
+    }
+    for (int64_t h = 0; h < heads; h++) {
+        float *w = weight + h * stride, top = -INFINITY;
+        for (int64_t i = 0; i < count; i++) top = w[i] > top ? w[i] : top;
+        for (int64_t i = 0; i < count; i++) w[i] = w[i] - top < -87 ? -87 : w[i] - top;
         for (int64_t i = 0; i < count; i += 8) {
-            eight_t *x = (eight_t *)(weight + i);
+            eight_t *x = (eight_t *)(w + i);
             *x = exp_of(*x);
         }
-        for (int64_t i = count; i % 8; i++) weight[i] = 0;
-        for (int64_t i = 0; i < count; i += 8) total += *(const eight_t *)(weight + i);
+        for (int64_t i = count; i < stride; i++) w[i] = 0;
+    }
+    for (int64_t h = 0; h < heads; h++) {
+        const float *w = weight + h * stride;
+        eight_t s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, total = {0};
+        for (int64_t i = 0; i < count; i += 8) total += *(const eight_t *)(w + i);
         for (int64_t i = 0; i < count; i++) {
             const eight_t *v = (const eight_t *)(at[i] + width + h * HEAD);
-            s0 += weight[i] * v[0], s1 += weight[i] * v[1], s2 += weight[i] * v[2], s3 += weight[i] * v[3];
+            s0 += w[i] * v[0], s1 += w[i] * v[1], s2 += w[i] * v[2], s3 += w[i] * v[3];
         }
         const float all = sum_of(total);
         eight_t *to = (eight_t *)(out + h * HEAD);
@@ -62,7 +66,8 @@ EXPORT int64_t sample_attend(const model_t *m, const rows_t *r, const layer_t *l
     const int64_t low = most(t / block - 1, 0) * block, pooled = low / block, near = t + 1 - low;
     const int64_t count = near + pooled;
     const float scale = 1 / sqrtf((float)HEAD);
-    float *weight = calloc((size_t)(count + 8), sizeof *weight);
+    const int64_t stride = (count + 7) / 8 * 8;
+    float *weight = calloc((size_t)(l->heads * stride), sizeof *weight);
     float *query = malloc((size_t)width * sizeof *query);
     const float **at = malloc((size_t)count * sizeof *at);
     int64_t first = 0, end = 0; /* edges of a row */
@@ -78,7 +83,7 @@ EXPORT int64_t sample_attend(const model_t *m, const rows_t *r, const layer_t *l
                 at[k] = l->memory + token_place(r, row, pass, low + k) * 2 * width;
             for (int64_t k = 0; k < pooled; k++)
                 at[near + k] = l->pooled + block_place(r, row, pass, k) * 2 * width;
-            attend(query, at, count, near, l->heads, l->slope, weight, to);
+            attend(query, at, count, near, l->heads, l->slope, weight, stride, to);
         }
         if (!pass)
             for (first = end; end < edges && edge_row[end] == row;) end++;
