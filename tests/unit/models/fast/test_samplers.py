@@ -95,7 +95,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 def test_the_samplers_draw_the_same_graphs(variant, best_of, monkeypatch):
     model = small_model(DAGS, **VARIANTS[variant])
     sizes = {"nodes_B": torch.full((4,), 20.0), "layers_B": torch.tensor([torch.nan] * 4)}
-    asked = sizes | {"best_of": best_of, "max_nodes": 16}
+    asked = sizes | {"best_of": best_of, "max_nodes": 12}
     drawn = all_ways(with_lists(model), 4, monkeypatch, **asked)
     assert max(dag.num_nodes for dag in drawn.dags) > 8
 
@@ -117,7 +117,7 @@ def test_they_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
         torch.rand((4, 12), generator=generator) < 0.8,
     )
     asked = {"best_of": 2, "possible": possible, "temperature": 0.7, "min_layers": 5}
-    asked["max_nodes"] = 20
+    asked["max_nodes"] = 14
     all_ways(model, 4, monkeypatch, **asked)
 
 
@@ -151,7 +151,7 @@ def test_memory_for_more_positions_comes_when_they_do(monkeypatch):
 @pytest.mark.parametrize(("guidance", "best_of"), [(0.0, 1), (1.5, 3)])
 def test_they_draw_the_same_graphs_under_guidance(guidance, best_of, monkeypatch):
     model = with_lists(small_model(DAGS, block=2))
-    all_ways(model, 4, monkeypatch, guidance=guidance, best_of=best_of, max_nodes=20)
+    all_ways(model, 4, monkeypatch, guidance=guidance, best_of=best_of, max_nodes=12)
 
 
 def test_they_go_on_from_given_nodes_alike(monkeypatch):
@@ -159,7 +159,7 @@ def test_they_go_on_from_given_nodes_alike(monkeypatch):
     prefix = Prefix.from_dag(DAGS[3], 3)
     reserved = tuple(number % 2 for number in range(prefix.num_nodes))
     prefix = replace(prefix, reserved=reserved)
-    all_ways(model, 4, monkeypatch, best_of=3, prefix=prefix, max_nodes=20)
+    all_ways(model, 4, monkeypatch, best_of=3, prefix=prefix, max_nodes=14)
 
 
 @pytest.mark.parametrize(("listed", "options"), [(False, 1), (True, 8)])
