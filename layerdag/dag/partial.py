@@ -123,16 +123,23 @@ class Prefix:
             raise UsageError(
                 f"Attribute {attribute} of given node {node} has the code "
                 f"{int(x_NA[node, attribute])}; the model knows 0 to "
-                f"{sizes.attributes[attribute] - 1}."
+                f"{sizes.attributes[attribute] - 1}. Encode them with the schema of its checkpoint."
             )
         type_E = self.dag.edge_type_E
         if ((type_E < 0) | (type_E >= sizes.edge_types)).any():
             raise UsageError(
                 f"Types of given edges are from {int(type_E.min())} to {int(type_E.max())}; the "
-                f"model knows 0 to {sizes.edge_types - 1}."
+                f"model knows 0 to {sizes.edge_types - 1}. Encode them with the schema of its "
+                "checkpoint."
             )
-        if ((source_E < 0) | (source_E >= target_E)).any():
-            raise UsageError("Given nodes must be in layer order, each after its parents.")
+        wrong_E = (source_E < 0) | (source_E >= target_E) | (target_E >= self.num_nodes)
+        if wrong_E.any():
+            edge = int(wrong_E.nonzero()[0])
+            raise UsageError(
+                f"Given nodes must be in layer order, each after its parents; found an edge from "
+                f"{int(source_E[edge])} to {int(target_E[edge])} of {self.num_nodes} nodes. "
+                "Prefix.from_dag brings them into order."
+            )
 
     def kept_in(self, dag: DAG) -> DAG:
         """Return a completed graph whose given nodes have their own positions inside bins.

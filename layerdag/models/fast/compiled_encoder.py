@@ -10,17 +10,17 @@ Shape letters: B graphs, D width of a state, K codes, R rows, X selected graphs.
 import ctypes
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layerdag.errors import UsageError
 from layerdag.models.fast.encoder import (
     Encoder,
     EncoderBlock,
+    EncoderSteps,
     NewestTokens,
     ParentList,
     WindowEncoder,
@@ -161,8 +161,7 @@ class OwnSteps(RowEncoding):
     """
 
     def __init__(self, encoder: Encoder, like_RD: Float[Tensor, "R D"], passes: int) -> None:
-        self.encoder, self.passes = encoder, passes
-        self.memory: Any = encoder.start(like_RD)
+        self.steps, self.passes = EncoderSteps(encoder, like_RD), passes
 
     def step(
         self,
@@ -176,15 +175,8 @@ class OwnSteps(RowEncoding):
         row_X = newest.row_X.repeat_interleave(self.passes) * self.passes + pass_X
         parent_X = newest.parent_X.repeat_interleave(self.passes)
         degree_R = torch.bincount(row_X, minlength=x_RD.shape[0])
-        tokens = NewestTokens(position, ParentList(row_X, parent_X, degree_R))
-        found_RD, self.memory = self.encoder.step(x_RD, tokens, self.memory)
-        if found_RD.shape != x_RD.shape:
-            raise UsageError(
-                f"step() of the encoder {type(self.encoder).__name__} must return one state for "
-                f"each row, shape {tuple(x_RD.shape)}; it returned {tuple(found_RD.shape)}."
-            )
-        return found_RD.to(x_RD.dtype).contiguous()
+        return self.steps.step(x_RD, NewestTokens(position, ParentList(row_X, parent_X, degree_R)))
 
     def select(self, row_R: Int[Tensor, " R"]) -> None:
         """Keep the rows ``row_R`` of the encoder."""
-        self.memory = self.encoder.select(self.memory, row_R)
+        self.steps.select(row_R)

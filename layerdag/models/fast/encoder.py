@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, final
 
 import torch
 from jaxtyping import Float, Int
@@ -149,6 +149,37 @@ class Encoder(nn.Module, ABC):
             return {name: self.select(part, row_R) for name, part in memory.items()}
         parts = [self.select(part, row_R) for part in memory]
         return type(memory)(*parts) if hasattr(memory, "_fields") else type(memory)(parts)
+
+
+@final
+class EncoderSteps:
+    """The steps of an encoder, one for each position, with what it keeps between them.
+
+    Args:
+        encoder: The encoder.
+        like_RD: Has the rows, type and device of its states.
+    """
+
+    def __init__(self, encoder: Encoder, like_RD: Float[Tensor, "R D"]) -> None:
+        self.encoder, self.memory = encoder, encoder.start(like_RD)
+
+    def step(self, x_RD: Float[Tensor, "R D"], newest: NewestTokens) -> Float[Tensor, "R D"]:
+        """Return the state of the newest token of every row, contiguous.
+
+        Raises:
+            UsageError: If the encoder returns another shape.
+        """
+        found_RD, self.memory = self.encoder.step(x_RD, newest, self.memory)
+        if found_RD.shape != x_RD.shape:
+            raise UsageError(
+                f"step() of the encoder {type(self.encoder).__name__} must return one state for "
+                f"each row, shape {tuple(x_RD.shape)}; it returned {tuple(found_RD.shape)}."
+            )
+        return found_RD.to(x_RD.dtype).contiguous()
+
+    def select(self, row_R: Int[Tensor, " R"]) -> None:
+        """Keep the rows ``row_R``: some are dropped, some occur several times."""
+        self.memory = self.encoder.select(self.memory, row_R)
 
 
 def _check_encoder(name: str, value: Any) -> None:

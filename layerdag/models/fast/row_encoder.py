@@ -9,7 +9,7 @@ a block, d width of a head or key, p parents of a node.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from layerdag.models.fast.encoder import (
     Encoder,
+    EncoderSteps,
     NewestTokens,
     ParentList,
     WindowEncoder,
@@ -87,13 +88,12 @@ class OnePosition(EncoderMemory):
     """Any encoder: all rows whose graphs are not finished have the same position.
 
     Args:
-        encoder: The encoder.
-        memory: Whatever it keeps.
+        steps: Of the encoder.
         rows: Number of rows.
     """
 
-    def __init__(self, encoder: Encoder, memory: Any, rows: int) -> None:
-        self.encoder, self.memory, self.rows = encoder, memory, rows
+    def __init__(self, steps: EncoderSteps, rows: int) -> None:
+        self.steps, self.rows = steps, rows
 
     def step(
         self,
@@ -104,26 +104,26 @@ class OnePosition(EncoderMemory):
         """Return the states of newest tokens; parents end with zeros."""
         row_P, column_P = parent_Rp.nonzero().unbind(1)
         parents = ParentList(row_P, parent_Rp[row_P, column_P], (parent_Rp > 0).sum(1))
-        newest = NewestTokens(int(position_R.max()), parents)  # finished rows are behind
-        x_RD, self.memory = self.encoder.step(x_RD, newest, self.memory)
-        return x_RD
+        # Finished rows are behind.
+        return self.steps.step(x_RD, NewestTokens(int(position_R.max()), parents))
 
     def copy_rows(self, target_R: Int[Tensor, " R"], source_R: Int[Tensor, " R"]) -> None:
         """Replace the rows ``target_R`` by the rows ``source_R``."""
         row_R = torch.arange(self.rows, device=source_R.device)
         row_R[target_R] = source_R
-        self.memory = self.encoder.select(self.memory, row_R)
+        self.steps.select(row_R)
 
     def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "OnePosition":
         """Return the rows ``row_R`` with room for so many tokens, not fewer."""
-        return OnePosition(self.encoder, self.encoder.select(self.memory, row_R), row_R.shape[0])
+        self.steps.select(row_R)
+        return OnePosition(self.steps, row_R.shape[0])
 
 
 def empty_memory(encoder: Encoder, like_RD: Float[Tensor, "R D"], tokens: int) -> EncoderMemory:
     """Return a memory of R rows without tokens, and with room for so many."""
     if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
         return OwnPositions(encoder, encoder.memory(like_RD, tokens))
-    return OnePosition(encoder, encoder.start(like_RD), like_RD.shape[0])
+    return OnePosition(EncoderSteps(encoder, like_RD), like_RD.shape[0])
 
 
 @final

@@ -563,7 +563,10 @@ class Wider(Recurrent):
         return torch.cat([found, found], dim=1), memory
 
 
-def test_states_of_another_shape_are_refused():
+@pytest.mark.parametrize("in_torch", [False, True])
+def test_states_of_another_shape_are_refused(in_torch, monkeypatch):
+    if in_torch:
+        sampling_in_torch(monkeypatch.setattr)
     model = small_model(small_dags())
     model.encoder = Wider(32, 1, EncoderConfig()).eval()
     with pytest.raises(UsageError, match=r"encoder Wider must return .* \(2, 32\); it returned"):

@@ -78,7 +78,7 @@ ONE = torch.zeros(1, 3, dtype=torch.int64)
         (ONE + 10**9, [[], []], [], "Attribute 0 of given node 0 has the code 1000000000"),
         (ONE - 1, [[], []], [], "the model knows 0 to 4"),
         (ONE.repeat(2, 1), [[0], [1]], [7], "are from 7 to 7; the model knows 0 to 1"),
-        (ONE.repeat(2, 1), [[1], [0]], [0], "in layer order, each after its parents"),
+        (ONE.repeat(2, 1), [[1], [0]], [0], "found an edge from 1 to 0 of 2 nodes"),
     ],
 )
 def test_given_nodes_that_the_model_does_not_know_are_refused(x_NA, edges, types, told):
