@@ -134,7 +134,6 @@ def submit_in_background(work: Callable[[], Found]) -> Callable[[], Found]:
 
 
 def _answer(there: Connection) -> None:
-    """Do in this process what another one sends, and send the result back."""
     work, threads = pickle.loads(there.recv_bytes())
     torch.set_num_threads(threads)
     there.send_bytes(pickle.dumps(work()))
@@ -344,7 +343,6 @@ def training(
 
 
 def _start(warm: WarmStart | None) -> str:
-    """Say what training started from."""
     if warm is None:
         return (
             "random weights, for the shipped checkpoint was not trained on the same split of these "
@@ -448,7 +446,6 @@ def report(settings: DemoSettings) -> tuple[ReportContent, Path]:
 
 
 def _content(settings: DemoSettings) -> ReportContent:
-    """Run the stages in order and gather what the report shows."""
     seconds: dict[str, float] = {}
     now = time.perf_counter()
     data, warm = load_stage(settings)
@@ -567,7 +564,6 @@ def derive_stage(
 
 
 def _operator_times(settings: DemoSettings, data: GraphDataset) -> OperatorTrees:
-    """Return how long operators took in the collected runs of training programs."""
     names = set(data.names["train"])
     records = [record for record in read_index(settings.data) if record.run in names]
     runs = read_runs(settings.data, records)
@@ -655,7 +651,6 @@ def _labeled(job: DerivedJob) -> AttributedGraph:
 def _write_samples(
     settings: DemoSettings, samples: Sequence[GeneratedGraph], jobs: JobSets
 ) -> None:
-    """Write each sample: its program, and the traces of its step."""
     with atomic_folder(settings.out / SAMPLES, DEMO_SAMPLES, overwrite=True) as folder:
         for job in jobs.made:
             name = job.program.name
@@ -665,8 +660,6 @@ def _write_samples(
 
 @dataclass(frozen=True, eq=False)
 class _JudgedPrograms:
-    """What the validator says of sampled programs."""
-
     structure: StructureReport
     real_structure: StructureReport
     novelty: Novelty
@@ -676,8 +669,6 @@ class _JudgedPrograms:
 
 @dataclass(frozen=True, eq=False)
 class _ComparedJobs:
-    """How like those of held-out programs the steps of samples are."""
-
     similarity: QualityReport
     depth: tuple[DepthSimilarity, ...]
     distributions: tuple[Distribution, ...]
@@ -686,8 +677,6 @@ class _ComparedJobs:
 
 @dataclass(frozen=True, eq=False)
 class _Simulation:
-    """What the simulator says of real and of synthetic jobs."""
-
     rows: tuple[SummaryRow, ...]
     distributions: tuple[Distribution, ...]
     times: SystemTimes | None
@@ -696,7 +685,6 @@ class _Simulation:
 def _judged_programs(
     data: GraphDataset, samples: Sequence[GeneratedGraph], checkpoint: LoadedCheckpoint
 ) -> _JudgedPrograms:
-    """Check structure and copying of sampled programs."""
     train, test = data.graphs["train"], data.graphs["test"]
     dags = tuple(sample.dag for sample in samples)
     statistics = GraphStatistics.measure(train, data.schema.sizes())
@@ -711,7 +699,6 @@ def _judged_programs(
 
 
 def _compared_jobs(jobs: JobSets) -> _ComparedJobs:
-    """Compare the steps of samples with those of held-out programs."""
     train, test = jobs.data.graphs["train"], jobs.data.graphs["test"]
     dags = tuple(sample.dag for sample in jobs.samples)
     views = attribute_views(jobs.data.schema)
@@ -725,7 +712,6 @@ def _compared_jobs(jobs: JobSets) -> _ComparedJobs:
 
 
 def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
-    """Draw a real test graph of middling size and the sample nearest to it in size."""
     sizes_B = np.array([dag.num_nodes for dag in data.graphs["test"]])
     real = data.graphs["test"][int(np.argsort(sizes_B)[sizes_B.size // 3])]
     nearest = min(dags, key=lambda dag: abs(dag.num_nodes - real.num_nodes))
@@ -736,7 +722,6 @@ def _pictures(data: GraphDataset, dags: tuple[DAG, ...]) -> tuple[Picture, ...]:
 
 
 def _trained_row(settings: DemoSettings, samples: Sequence[GeneratedGraph]) -> SummaryRow:
-    """Make a training step of each sampled program, with real numbers."""
     trains = [_makes_a_step(sample.program) for sample in track(samples, "running", len(samples))]
     return SummaryRow(
         "programs that run: training step with a finite loss",
@@ -746,7 +731,6 @@ def _trained_row(settings: DemoSettings, samples: Sequence[GeneratedGraph]) -> S
 
 
 def _makes_a_step(program: Program) -> bool:
-    """Return whether a program's loss is finite and every parameter gets a gradient."""
     module = program.module()
     loss = module(*module.example_inputs())
     loss.backward()
@@ -755,7 +739,6 @@ def _makes_a_step(program: Program) -> bool:
 
 
 def _trace_row(jobs: JobSets) -> SummaryRow:
-    """Check the traces by the rules of their consumers."""
     made, real = ([job.workload for job in part] for part in (jobs.made, jobs.test))
     return SummaryRow(
         "jobs whose traces keep every rule", percent(_rule_share(made)), percent(_rule_share(real))
@@ -763,12 +746,10 @@ def _trace_row(jobs: JobSets) -> SummaryRow:
 
 
 def _rule_share(workloads: list[Workload]) -> float:
-    """Return the share of jobs without an error by the rules on traces."""
     return float(np.mean([not has_errors(check_workload(workload)) for workload in workloads]))
 
 
 def _simulated(jobs: JobSets) -> _Simulation:
-    """Simulate the steps of held-out programs and of samples on small clusters."""
     real = [job.workload for job in jobs.test]
     synthetic = [job.workload for job in jobs.made]
     simulated = simulate_stage(real, "simulating real jobs")

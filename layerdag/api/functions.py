@@ -110,7 +110,6 @@ Renamed = Mapping[str, Mapping[str, str]]
 def _in_codes(
     train: Read, test: Read, made: Read
 ) -> tuple[GraphSchema, tuple[list[DAG], list[DAG], list[DAG]]]:
-    """Return the three sets in codes of one schema."""
     schema, renamed = _common_schema((train, test, made))
     coded = (
         _dags(train, "train", schema, renamed),
@@ -121,7 +120,6 @@ def _in_codes(
 
 
 def _three_sets(real: Graphs, second: Graphs, third: Graphs | None) -> tuple[Read, Read, Read]:
-    """Return training, test and generated graphs."""
     first = _read_set(real)
     if third is not None:
         return first, _read_set(second), _read_set(third)
@@ -136,7 +134,6 @@ def _three_sets(real: Graphs, second: Graphs, third: Graphs | None) -> tuple[Rea
 
 
 def _read_set(graphs: Graphs) -> Read:
-    """Return a set of graphs that may be a folder of samples, or the name of a data set."""
     if isinstance(graphs, str | Path):
         folder = Path(graphs)
         if (folder / "manifest.json").is_file() or is_run(folder):
@@ -150,7 +147,6 @@ def _read_set(graphs: Graphs) -> Read:
 
 
 def _common_schema(sets: Sequence[Read]) -> tuple[GraphSchema | None, Renamed]:
-    """Return the schema of the first set that has one, and the words that it has for others."""
     for graphs in sets:
         if isinstance(graphs, GraphDataset):
             return graphs.schema, graphs.renamed
@@ -173,7 +169,6 @@ def _dags(graphs: Read, split: Split, schema: GraphSchema | None, renamed: Renam
 
 
 def _in_words_of(graph: GraphLike, schema: GraphSchema, renamed: Renamed) -> GraphLike:
-    """Return a graph without codes with the attributes and in the words of a data set."""
     if isinstance(graph, GeneratedGraph | DAG | Workload | Trace) or is_pyg(graph):
         return graph
     raw = attributed_graph(graph)
@@ -190,7 +185,6 @@ def _in_words_of(graph: GraphLike, schema: GraphSchema, renamed: Renamed) -> Gra
 def _learned(
     sets: tuple[list[GraphLike], list[GraphLike], list[GraphLike]],
 ) -> tuple[GraphSchema, tuple[list[DAG], list[DAG], list[DAG]]]:
-    """Return a schema of all graphs, and their codes."""
     raws = attributed_graphs([graph for graphs in sets for graph in graphs])
     schema = GraphSchema.fit("flow", raws)
     dags = iter([schema.encode(raw) for raw in raws])
@@ -218,7 +212,6 @@ def validate(thing: GraphLike | Iterable[GraphLike]) -> tuple[Finding, ...]:
 
 
 def _is_one_graph(thing: object) -> bool:
-    """Return whether something that can be iterated over is one graph."""
     return is_networkx(thing) or is_pyg(thing)
 
 
@@ -241,7 +234,6 @@ def fix(thing: Workload | Trace | str | Path) -> FixedWorkload:
 
 
 def _findings(thing: Any) -> Iterable[Finding]:
-    """Return the findings on one thing."""
     if isinstance(thing, str | Path):
         return _findings(read(thing))
     if isinstance(thing, GeneratedGraph):
@@ -294,7 +286,6 @@ def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:
 
 
 def _write_all(things: Sequence[Any], folder: Path, *, overwrite: bool) -> None:
-    """Write samples, or a file or prefix for each of other things, into a folder."""
     if things and all(isinstance(one, GeneratedGraph) for one in things):
         kind = "auto" if all(one.schema.kind == "trace" for one in things) else "graphml"
         write_sample_list(things, folder, file_format=kind, overwrite=overwrite)
@@ -312,7 +303,6 @@ def _write_all(things: Sequence[Any], folder: Path, *, overwrite: bool) -> None:
 
 
 def _write_job(job: Workload, path: Path, *, overwrite: bool) -> None:
-    """Write the traces of all ranks."""
     write_file = writer_of(path, Content.TRACES)
     if write_file is not None:
         write_file(path, job)
@@ -328,7 +318,6 @@ def _write_job(job: Workload, path: Path, *, overwrite: bool) -> None:
 
 
 def _write_trace(trace: Trace, path: Path) -> None:
-    """Write one trace as Chakra."""
     if path.suffix != ".et":
         raise UsageError(f"{path}: a trace is written as .et; name such a file.")
     write_trace(trace, path)

@@ -336,7 +336,6 @@ def _told(path: Path, num: int) -> Path:
 def _generation(
     num: int | None, options: Mapping[str, Any], settings: GenerationSettings | None = None
 ) -> GenerationSettings:
-    """Return settings of sampling. Raises UsageError if there is no such setting."""
     _refuse_guesses(options, _SAMPLE_GUESSES, "sample")
     known = [field.name for field in fields(GenerationSettings)]
     for name in options:
@@ -350,13 +349,12 @@ def _generation(
 
 
 def _refuse_guesses(options: Mapping[str, Any], guesses: Mapping[str, str], call: str) -> None:
-    """Raise UsageError for a setting that other libraries have, and name the one here."""
     for name in options:
         if name in guesses:
             raise UsageError(f"{call} has no setting '{name}'; use {guesses[name]}.")
 
 
-def train(  # noqa: PLR0913 - what to train, from what, where to, how
+def train(
     data: Trainable,
     model: str | None = None,
     *,
@@ -441,7 +439,6 @@ def train(  # noqa: PLR0913 - what to train, from what, where to, how
 
 
 def _kept(out: str | Path | None, make: Callable[[Path], LoadedCheckpoint]) -> LoadedCheckpoint:
-    """Return what ``make`` leaves in a folder: ``out``, or one that lasts as long as the result."""
     if out is not None:
         return make(Path(out))
     directory = Path(tempfile.mkdtemp(prefix="layerdag-"))
@@ -460,7 +457,6 @@ def _trained(
     device: torch.device | str,
     loggers: Sequence[Logger],
 ) -> LoadedCheckpoint:
-    """Train in the folder of the run, which no other process may use, and read the best weights."""
     with run_lock(run.directory):
         require_free(run.directory, overwrite=run.overwrite)
         clear_run(run.directory)
@@ -558,7 +554,6 @@ def private_run(
 def _tuned(
     run: PrivateRun, folder: Path, device: torch.device | str, loggers: Sequence[Logger]
 ) -> LoadedCheckpoint:
-    """Tune in a folder, which no other process may use, and read the weights."""
     with run_lock(folder):
         require_free(folder, overwrite=run.overwrite)
         clear_run(folder)

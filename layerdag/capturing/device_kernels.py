@@ -68,8 +68,6 @@ class _DeviceKernels(SchemaCheckMode):
 @final
 @dataclass(frozen=True, eq=False)
 class _Attention:
-    """A call of ``scaled_dot_product_attention``, with its own names of arguments."""
-
     query: Tensor
     key: Tensor
     value: Tensor
@@ -125,8 +123,6 @@ class _Attention:
 @final
 @dataclass(frozen=True, eq=False)
 class _BatchNorm:
-    """A call of ``batch_norm``, with its own names of arguments."""
-
     input: Tensor
     weight: Tensor | None
     bias: Tensor | None
@@ -152,30 +148,25 @@ class _BatchNorm:
 
 
 def _result(found: Sequence[Any]) -> Tensor:
-    """Return the result proper of a kernel that also returns what its backward pass needs."""
     result: Tensor = found[0]
     return result
 
 
 def _drops(tensor: Tensor, chance: float, train: bool) -> bool:
-    """Return whether dropout is a kernel of its own, and no copy or product."""
     return train and 0 < chance < 1 and tensor.numel() > 0
 
 
 def _as_autocast(tensor: Tensor) -> Tensor:
-    """Return a tensor in the dtype to which autocast brings what attention takes."""
     if not torch.is_autocast_enabled("cpu") or tensor.dtype is not torch.float32:
         return tensor
     return tensor.to(torch.get_autocast_dtype("cpu"))
 
 
 def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask of what may be attended to as numbers that are added to scores."""
     zero, never = (mask.new_full((), number, dtype=dtype) for number in (0.0, float("-inf")))
     return torch.where(mask, zero, never)
 
 
 def _padded(tensor: Tensor) -> Tensor:
-    """Return a tensor with heads of a multiple of eight elements, as flash attention takes them."""
     missing = -tensor.shape[-1] % 8
     return torch.nn.functional.pad(tensor, (0, missing)) if missing else tensor

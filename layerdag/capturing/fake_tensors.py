@@ -227,7 +227,6 @@ class RememberingFakeMode(FakeTensorMode):
     def _remembered(
         self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run an operator that was not run on such arguments before, and remember what it makes."""
         key: list[Any] = [func, torch.get_default_dtype()]
         tensors: list[FakeTensor] = []
         plain = _shapes_decide(func) and self._describe(args, key, tensors)
@@ -330,7 +329,6 @@ class RememberingFakeMode(FakeTensorMode):
         return kind, tuple(found)
 
     def _results(self, found: _Results, tensors: Sequence[FakeTensor]) -> Any:
-        """Return the results of a call that was noted."""
         kind, parts = found
         made = [None if part is None else self.make(part, tensors) for part in parts]
         return made[0] if kind is type(None) else kind(made)
@@ -357,19 +355,16 @@ class RememberingFakeMode(FakeTensorMode):
 
 
 def _device(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
-    """Return what a fake tensor pretends to lie on."""
     return args[0].fake_device if isinstance(args[0], FakeTensor) else NotImplemented
 
 
 def _number(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
-    """Return a number that is known."""
     return NotImplemented if args[0].constant is None else args[0].constant.item()
 
 
 def _count_up(
     _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Add a known number to known numbers."""
     numbers, by = args
     if any(type(part) is not FakeTensor or part.constant is None for part in (*numbers, by)):
         return NotImplemented
@@ -381,20 +376,17 @@ def _count_up(
 
 
 def _lift(mode: RememberingFakeMode, func: Any, args: Sequence[Any], _: Mapping[str, Any]) -> Any:
-    """Return a number of a real tensor as a fake tensor."""
     plain = type(args[0]) is Tensor and not args[0].dim()
     return mode.lift(args[0]) if plain else NotImplemented
 
 
 def _mark(_: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Set a mark."""
     return func(*args, **kwargs)
 
 
 def _as_on_gpus(
     _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what a processor refuses."""
     made = _ON_GPUS_ALONE[func](*args, **kwargs)
     return NotImplemented if made is None else made
 
@@ -402,7 +394,6 @@ def _as_on_gpus(
 def _new(
     mode: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return a tensor of sizes alone."""
     like = args[0] if isinstance(args[0], Tensor) else None
     if like is not None and not (
         type(like) is FakeTensor and like.fake_mode is mode and like.layout is torch.strided
@@ -426,7 +417,6 @@ def _new(
 
 
 def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of new memory."""
     found, step = [], 1
     for size in reversed(shape):
         found.append(step)
@@ -444,14 +434,12 @@ _ANSWERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
 
 
 def _of_pattern(pattern: Pattern, tensors: Sequence[Tensor]) -> _Results:
-    """Return the results of a call whose pattern is known."""
     assert pattern.key is not None
     kind, parts = _patterns[pattern.key]
     return kind, tuple(part and part.in_call(pattern.numbers, tensors) for part in parts)
 
 
 def _keep_pattern(pattern: Pattern, found: _Results, tensors: Sequence[Tensor]) -> None:
-    """Keep what the results of a call say of others of the same pattern."""
     kind, parts = found
     of_pattern = [part and _ResultPattern.of(part, pattern, tensors) for part in parts]
     if pattern.key is not None and all(
@@ -461,7 +449,6 @@ def _keep_pattern(pattern: Pattern, found: _Results, tensors: Sequence[Tensor]) 
 
 
 def _keep(memory: dict[tuple[Any, ...], Any], key: tuple[Any, ...], found: Any) -> None:
-    """Keep something in a memory of bounded size."""
     if len(memory) >= _MOST_ENTRIES:
         memory.clear()
     memory[key] = found
@@ -489,7 +476,6 @@ def _alike_everywhere(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _on_lists(func: Any) -> bool:
-    """Return whether an operator does the same to each part of its lists, as optimizers call it."""
     if not isinstance(func, torch._ops.OpOverload) or len(func._schema.returns) > 1:
         return False
     return func._schema.name.startswith(("aten::_foreach_", "aten::_fused_"))
@@ -512,7 +498,6 @@ def _overwrites_its_like(func: Any, args: Sequence[Any]) -> Iterator[bool]:
 
 
 def _alike(tensors: Sequence[Any]) -> bool:
-    """Return whether all are fake tensors of one kind, of real numbers that are not known."""
     first = tensors[0]
     return all(
         type(tensor) is FakeTensor
@@ -526,7 +511,6 @@ def _alike(tensors: Sequence[Any]) -> bool:
 
 
 def _part(value: Any, at: int) -> Any:
-    """Return what an operator on lists takes beside one of their parts."""
     return value[at : at + 1] if isinstance(value, list | tuple) else value
 
 
@@ -541,7 +525,6 @@ def _is_plain(part: Any) -> bool:
 
 
 def _extent(tensor: Tensor) -> int:
-    """Return the bytes from the first to the last element of a tensor."""
     if not tensor.numel():
         return 0
     last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))

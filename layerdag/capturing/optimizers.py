@@ -61,7 +61,6 @@ Recipe = tuple[Callable[..., optim.Optimizer], Mapping[str, Any]]
 
 
 def _recipes() -> Iterator[tuple[str, Recipe]]:
-    """Yield each name with its class and keywords."""
     for name, rule in _RULES.items():
         for variant in rule.variants:
             chosen: dict[str, Any] = {}

@@ -67,7 +67,6 @@ class Attention(nn.Module):
 
 
 def _rotated(x: Tensor) -> Tensor:
-    """Return queries or keys (sequences, heads, tokens, width) with rotary positions."""
     half = x.shape[-1] // 2
     angle = torch.ones(x.shape[-2], half, dtype=x.dtype, device=x.device)
     cos, sin = angle.cos(), angle.sin()
@@ -270,7 +269,6 @@ def fake_world(
 
 
 def _forget_meshes() -> None:
-    """Empty DTensor's caches, which hold this mesh: an equal one would find dead groups there."""
     # As torch.distributed.tensor.debug does it, which imports PyTorch's compiler.
     DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
     torch._C._clear_DTensor_sharding_propagator_cache()
@@ -320,7 +318,6 @@ def parallelize(
 def _split_tensors(
     model: nn.Module, mesh: DeviceMesh, plan: CapturePlan, given: TensorPlan | None
 ) -> None:
-    """Split matrices over the tensor ranks."""
     if given is not None and plan.sequence_parallel:
         raise UsageError(
             "sequence_parallel belongs to known models; with a tensor plan of your own, give norms "
@@ -346,7 +343,6 @@ def _split_tensors(
 
 
 def _require_even(model: nn.Module, ranks: int) -> None:
-    """Refuse parameters of which ranks would hold different parts."""
     for name, parameter in model.named_parameters():
         for placement in parameter.placements if isinstance(parameter, DTensor) else ():
             if isinstance(placement, Shard) and parameter.shape[placement.dim] % ranks:
@@ -357,7 +353,6 @@ def _require_even(model: nn.Module, ranks: int) -> None:
 
 
 def _style(name: str, style: ParallelStyle | str) -> ParallelStyle:
-    """Return a style by its word."""
     styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel, "sequence": SequenceParallel}
     if isinstance(style, ParallelStyle):
         return style
@@ -459,7 +454,6 @@ class ReplicaGradients:
             hook.remove()
 
     def _send(self, bucket: list[nn.Parameter]) -> None:
-        """Average the gradients of a bucket."""
         grads = [_local(parameter.grad) for parameter in bucket if parameter.grad is not None]
         if not grads:
             return
@@ -485,10 +479,8 @@ def _buckets(model: nn.Module, limit: int) -> list[list[nn.Parameter]]:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """Return the part of this rank."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _first(error: Exception) -> str:
-    """Return the first line of an error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

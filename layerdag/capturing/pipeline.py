@@ -158,7 +158,6 @@ def micro_batches(settings: Settings) -> int:
 
 
 def _sharing(stages: Sequence[StageModule], settings: Settings) -> dict[str, np.ndarray]:
-    """Return the groups of ranks that hold the same parameters, by the stages as a role."""
     rank_SD = np.arange(settings.plan.ranks).reshape(len(stages), -1)
     sets = {held for stage in stages for _, held in stage.shared}
     return {_role(held): rank_SD[list(held)].T for held in sorted(sets)}
@@ -179,8 +178,6 @@ def _peers(trace: Trace, rank: int) -> Trace:
 
 @final
 class _Called(nn.Module):
-    """Calls a stage's module as PyTorch's stages do: what is received, and inputs by name."""
-
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
         self.body = body
@@ -292,7 +289,6 @@ class _Rank:
         return captured_trace(self.recorder, self.world, group_ranks(), source, self._tasks)
 
     def _tensor_plan(self) -> TensorPlan | None:
-        """Return how tensor ranks share the module that calls the stage's."""
         plan = self.stage.tensor_plan
         if plan is None or isinstance(plan, Mapping):
             return plan and {f"body.{path}": style for path, style in plan.items()}
@@ -311,12 +307,10 @@ class _Rank:
         )
 
     def _inputs(self) -> dict[str, Tensor]:
-        """Return the inputs of all micro-batches that this stage reads itself."""
         count = micro_batches(self.settings)
         return {f"input{at}": form.of_all(count) for at, form in enumerate(self.stage.inputs)}
 
     def _call(self, schedule: Any, given: Mapping[str, Tensor]) -> None:
-        """Run all micro-batches."""
         args = tuple(given.values()) if self.number == 0 else ()
         keywords = given if self.number else {}
         if not self.settings.step.training:
@@ -328,7 +322,6 @@ class _Rank:
         schedule.step(*args, target=target, losses=[], return_outputs=False, **keywords)
 
     def _update(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-        """Sum gradients of shared parameters, clip, and update."""
         mesh, largest = self.world.along("pipeline"), self.settings.step.clip
         with self.recorder.updating():
             for path, held in self.stage.shared:
@@ -344,7 +337,6 @@ class _Rank:
             optimizer.step()
 
     def _label_messages(self) -> None:
-        """Label messages of gradients "backward": they run outside of autograd."""
         operations = self.recorder.operations
         for at, op in enumerate(operations):
             if op.name not in ("c10d::send", "c10d::recv_") or op.values is None:

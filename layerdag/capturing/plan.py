@@ -201,7 +201,6 @@ class Settings:
 
 
 def _whole(where: str, name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number of at least ``least``."""
     if type(value) is not int or value < least:
         raise ConfigError(
             f"{where}: {name} is {value!r}; it must be a whole number, at least {least}."
@@ -209,7 +208,6 @@ def _whole(where: str, name: str, value: Any, least: int) -> None:
 
 
 def _known(where: str, name: str, value: Any, known: tuple[str, ...]) -> None:
-    """Refuse a word that is not known."""
     if value not in known:
         raise ConfigError(
             f"{where}: {name} is {value!r}.{did_you_mean(str(value), known)} Known: "

@@ -148,7 +148,6 @@ class Recorder(TorchDispatchMode):
     def _record(
         self, func: Any, known: _Known, call: tuple[Sequence[Any], dict[str, Any]], result: Any
     ) -> None:
-        """Append the operation of one call."""
         args, kwargs = call
         values = (*args, *(kwargs.get(name) for name in known.arguments[len(args) :]))
         inputs = [(at, self._view(t)) for at, value in enumerate(values) for t in _tensors(value)]
@@ -201,7 +200,6 @@ class Recorder(TorchDispatchMode):
         return self._origin.get(storage._cdata, storage._cdata)
 
     def _follow(self, args: Sequence[Any], result: Any) -> None:
-        """Note that some results are their argument: fake waits return a storage of their own."""
         source = next(_tensors(args), None)
         if source is None:
             return
@@ -211,7 +209,6 @@ class Recorder(TorchDispatchMode):
                 self._origin[tensor.untyped_storage()._cdata] = origin
 
     def _phase(self) -> str:
-        """Return what part of the step runs."""
         if self._in_optimizer:
             return "optimizer"
         return "forward" if _current_autograd_node() is None else "backward"
@@ -280,14 +277,12 @@ def _layout(
 
 @lru_cache(maxsize=4096)
 def _known(func: Any) -> _Known:
-    """Return what the schema of an operator says."""
     schema = func._schema
     names = tuple(argument.name for argument in schema.arguments)
     return _Known(schema.name, signature(schema.name, str(schema)), names)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors with elements in an argument or result."""
     if isinstance(value, torch.Tensor):
         if value.numel():
             yield value
@@ -302,12 +297,10 @@ def _device(tensor: torch.Tensor) -> torch.device:
 
 
 def _storages(views: Sequence[TensorView]) -> set[int]:
-    """Return the storages of some tensors."""
     return {view.storage for view in views}
 
 
 def _group_name(values: Sequence[Any], at: int) -> str | None:
-    """Return PyTorch's name of the process group among the arguments of a communication."""
     if 0 <= at < len(values) and isinstance(values[at], str):
         return str(values[at])
     for value in values:

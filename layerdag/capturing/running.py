@@ -142,7 +142,6 @@ def _staged(place: Path) -> Path:
 
 
 def _meet(world_size: int) -> None:
-    """Wait for all ranks."""
     if world_size > 1:
         distributed.all_gather_object([None] * world_size, None)
 
@@ -183,7 +182,6 @@ def record(kept: str | Path | None = None) -> Iterator[Capture]:
 
 
 def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[str, Ranks]]:
-    """Return what every rank declares: a rank declares only the groups that it belongs to."""
     if world_size == 1:
         return [groups]
     gathered: list[Mapping[str, Ranks]] = [{}] * world_size
@@ -192,14 +190,12 @@ def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[
 
 
 def _activities() -> list[ProfilerActivity]:
-    """Return what there is to profile on this machine."""
     if torch.cuda.is_available():
         return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     return [ProfilerActivity.CPU]
 
 
 def _place() -> tuple[int, int]:
-    """Return rank and world size."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
@@ -236,8 +232,6 @@ class _Done(BaseException):
 
 
 class _StepHook:
-    """Counts optimizer steps and captures what lies between two of them."""
-
     def __init__(self, start: StartCapture, step: int, repeats: int, keep_going: bool) -> None:
         self.start = start
         self.step = step
@@ -271,14 +265,12 @@ class _StepHook:
 
 
 def _now() -> float:
-    """Return the time at which all work handed to the device is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def _of_slowest_rank(times: Sequence[float]) -> list[float]:
-    """Return the longest time of each step over all ranks, which end a step together."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return list(times)
     gathered: list[list[float]] = [[]] * distributed.get_world_size()
@@ -352,7 +344,6 @@ def _run_script(script: Path, arguments: list[str]) -> dict[str, object]:
 
 
 def _line(error: Exception, script: Path) -> str:
-    """Return " at line N" of the last place in the script that the error passed."""
     if isinstance(error, SyntaxError):
         return "" if error.lineno is None else f" at line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -361,6 +352,5 @@ def _line(error: Exception, script: Path) -> str:
 
 
 def _say(error: Exception) -> str:
-    """Return kind and first line of an error."""
     first = str(error).strip().splitlines()[:1]
     return ": ".join([type(error).__name__, *first])

@@ -41,8 +41,6 @@ def module_scopes() -> Iterator[None]:
 
 @final
 class _Scopes:
-    """Keeps the scopes of the modules that run now."""
-
     def __init__(self) -> None:
         self._open: list[ExitStack] = []
         self._paths: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
@@ -70,7 +68,6 @@ class _Scopes:
             self._open.pop().close()
 
     def _name(self, root: nn.Module) -> None:
-        """Name the parts of a module that is called from outside of all."""
         whole = root.module if isinstance(root, DistributedDataParallel) else root
         owns = any(True for _ in whole.parameters())
         prefix = f"{type(whole).__name__}." if self._roots and owns else ""
@@ -106,7 +103,6 @@ def unit_paths(model: nn.Module) -> tuple[str, ...]:
 
 
 def _called(container: nn.Module) -> Iterator[nn.Module]:
-    """Yield the nearest modules with a forward pass inside a container."""
     for child in container.children():
         if type(child).forward is nn.Module.forward:
             yield from _called(child)

@@ -142,13 +142,11 @@ class CapturedStep:
         return figures
 
     def _work(self, trace: Trace) -> dict[str, int]:
-        """Return the operations of a rank, all and those of products."""
         flops_N = trace.integers("num_ops")[0]
         matrix_N = np.isin(self._kinds(trace), ("gemm", "attention", "convolution"))
         return {"flops": int(flops_N.sum()), "matrix_flops": int(flops_N[matrix_N].sum())}
 
     def _kinds(self, trace: Trace) -> np.ndarray:
-        """Return the kind of each node, one of ``_KINDS`` or "communication"."""
         of_name = {name: _kind(name, self.elementwise) for name in set(trace.names())}
         kind_N = np.array([of_name[name] for name in trace.names()], dtype=object)
         kind_N[trace.type_N != NodeType.COMP] = "communication"
@@ -156,7 +154,6 @@ class CapturedStep:
 
     @property
     def _collectives(self) -> dict[str, dict[str, int]]:
-        """Nodes and bytes of each kind of collective in each role."""
         kind_N = self.program.integers("comm_type")[0]
         size_N = self.program.integers("comm_size")[0]
         roles, _ = self.program.texts("pg_name")
@@ -170,7 +167,6 @@ class CapturedStep:
 
 
 def _timed(trace: Trace, compute: ComputeModel) -> Trace:
-    """Return a trace whose operators have times."""
     rows = np.flatnonzero(trace.type_N == NodeType.COMP)
     on_cpu_N = trace.integers("is_cpu_op")[0] != 0
     time_ns = compute.durations_ns(trace, rows, on_cpu_N[rows])
@@ -179,7 +175,6 @@ def _timed(trace: Trace, compute: ComputeModel) -> Trace:
 
 
 def _sent(trace: Trace) -> dict[str, int]:
-    """Return number and bytes of the messages that a rank sends."""
     size_N = trace.integers("comm_size")[0][trace.type_N == NodeType.COMM_SEND]
     return {"messages": len(size_N), "sent_bytes": int(size_N.sum())}
 
@@ -193,7 +188,6 @@ _OF_KIND = {
 
 
 def _kind(name: str, elementwise: frozenset[str]) -> str:
-    """Return the kind of an operator."""
     kind = operator_kind(name)
     if kind in _OF_KIND:
         return _OF_KIND[kind]
@@ -268,7 +262,6 @@ def _chained(trace: Trace, tasks: Sequence[int]) -> Ragged:
 
 
 def _roles(trace: Trace) -> list[str]:
-    """Return the roles of the groups of a trace."""
     return [text for text in trace.strings if text.startswith(_ROLE)]
 
 
@@ -422,7 +415,6 @@ def fake_copy(model: nn.Module, fake: FakeTensorMode) -> nn.Module:
 
 
 def _fake(value: Any, fake: FakeTensorMode) -> Any:
-    """Return an input with its tensors, in lists and dictionaries, too, without content."""
     if isinstance(value, Tensor):
         with fake:
             empty = torch.empty_strided(
@@ -437,14 +429,12 @@ def _fake(value: Any, fake: FakeTensorMode) -> Any:
 
 
 def _of_preset(found: Settings) -> Settings:
-    """Return settings with the precision that a preset has by default."""
     if found.step.precision != "auto":
         return found
     return replace(found, step=replace(found.step, precision="bf16"))
 
 
 def _preset(shape: ModelShape, found: Settings, fake: FakeTensorMode) -> FakeModel:
-    """Return a transformer and its inputs: tokens, and targets in training."""
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
     before = torch.get_default_dtype()
@@ -463,7 +453,6 @@ def _preset(shape: ModelShape, found: Settings, fake: FakeTensorMode) -> FakeMod
 
 
 def _require_text(shape: ModelShape) -> None:
-    """Refuse models of images, which are no modules here."""
     if shape.image:
         raise UsageError(
             f"{shape.name}: reads images, which only 'layerdag workload' knows by name; capture a "
@@ -477,7 +466,6 @@ def _require_text(shape: ModelShape) -> None:
 
 
 def _require_fit(shape: ModelShape, found: Settings) -> None:
-    """Refuse a preset that the plan cannot split, with the sentences of ``layerdag workload``."""
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
     if plan.sequence_parallel and plan.tensor == 1:
@@ -500,7 +488,6 @@ def _require_fit(shape: ModelShape, found: Settings) -> None:
 
 
 def _refuse_pipeline(instead: str, found: Settings) -> None:
-    """Refuse to cut what is no program."""
     if found.plan.pipeline > 1:
         raise UsageError(
             f"plan: pipeline is {found.plan.pipeline}, but only programs are cut into stages; use "
@@ -558,7 +545,6 @@ def forward_pass(step: CaptureStep, *, autocast: bool) -> Iterator[None]:
 
 
 def _run(job: _Job, recorder: Recorder) -> None:
-    """Run the step on fake tensors."""
     model, inputs, fake, found = job.model.module, job.model.inputs, job.model.mode, job.settings
     if not found.step.training:
         with fake, recorder, torch.no_grad(), job.forward_pass():
@@ -695,7 +681,6 @@ def load_program(text: str, mode: AbstractContextManager[Any] | None = None) -> 
 
 
 def _function(path: Path, name: str) -> Callable[[], Any]:
-    """Run a file and return one of its functions."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file; give FILE.py:FUNCTION.")
@@ -717,7 +702,6 @@ def _function(path: Path, name: str) -> Callable[[], Any]:
 
 
 def _program(text: str, made: Any) -> UserProgram:
-    """Return what a function made, checked."""
     if isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module):
         inputs = made[1] if isinstance(made[1], list | tuple) else (made[1],)
         plan = made[2] if len(made) == 3 else None

@@ -54,7 +54,6 @@ class _InOrder(MetaPathFinder, Loader):
 
 
 def _package_of(name: str) -> str | None:
-    """Return the package whose parts cannot be imported before it, for a part of one."""
     if name == _OTHER_HALF:
         return _NAME
     parts = (package for package in (_NAME, _ALGEBRA) if name.startswith(f"{package}."))
@@ -62,7 +61,6 @@ def _package_of(name: str) -> str | None:
 
 
 def _import_package(package: str) -> None:
-    """Import the real package in place of its stand-ins."""
     stand_in = sys.modules.get(package)
     if isinstance(stand_in, StandIn):
         del sys.modules[package]
@@ -98,7 +96,6 @@ def _missing(package: str) -> ModuleSpec | None:
 
 
 def _left_alone(function: Any = None, *_: object, **__: object) -> Any:
-    """Return a function as it is, and without one what returns it."""
     return _left_alone if function is None else function
 
 
@@ -110,7 +107,6 @@ def _package(name: str, spec: ModuleSpec, **known: Any) -> StandIn:
 
 
 def _compiler(spec: ModuleSpec) -> StandIn:
-    """Return the stand-in for the compiler, whose settings are those of its own file."""
     from torch._guards import Source
 
     # What calls them only tells where a tensor comes from.

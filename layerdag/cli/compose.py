@@ -94,7 +94,6 @@ def in_hydras_words(name: str, words: Sequence[str]) -> list[str]:
 
 
 def _kind_of_data(name: str, words: Sequence[str]) -> list[str]:
-    """Return ``data=...`` for a folder whose kind nothing else says."""
     folder = value_in(words, "data.folder", "folder")
     if name != "train" or folder is None or value_in(words, "data", "experiment", "resume"):
         return []
@@ -105,7 +104,6 @@ def _kind_of_data(name: str, words: Sequence[str]) -> list[str]:
 
 
 def _chosen(name: str, words: Sequence[str]) -> dict[str, str]:
-    """Return the file of each group that is in force: named, of an experiment, or of a run."""
     run_words = [f"resume={value_in(words, 'resume')}"] if value_in(words, "resume") else []
     groups = [w for w in with_own_settings(run_words) if w.partition("=")[0] in _GROUPS_OF_RUNS]
     named = {group: value_in(words, group) for group in GROUPS[name]}
@@ -227,7 +225,6 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
 
 @functools.lru_cache(maxsize=64)
 def _defaults(name: str, groups: tuple[str, ...]) -> DictConfig:
-    """Return the config ``name`` with a choice of groups, which is not to be changed."""
     config = _compose(name, list(groups))
     OmegaConf.set_readonly(config, value=True)
     return config
@@ -248,7 +245,6 @@ def _is_group(override: Override) -> bool:
 
 
 def _check_groups(parsed: list[Override]) -> None:
-    """Refuse a group option that has no file."""
     for override in parsed:
         if not _is_group(override):
             continue
@@ -262,7 +258,6 @@ def _check_groups(parsed: list[Override]) -> None:
 
 
 def _check_key(key: str, known: list[str], prefix: str = "") -> None:
-    """Refuse a key that is not known, with the nearest one."""
     if key not in known:
         groups = [p.name for p in config_dir().iterdir() if p.is_dir()] if not prefix else []
         raise ConfigError(
@@ -272,7 +267,6 @@ def _check_key(key: str, known: list[str], prefix: str = "") -> None:
 
 
 def _flat_keys(config: DictConfig) -> list[str]:
-    """Return every key and group of keys of ``config`` in dotted form."""
     found: list[str] = []
 
     def walk(node: Mapping[Any, Any], prefix: str) -> None:
@@ -392,7 +386,6 @@ def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _public(value: Any) -> Any:
-    """Return a setting without the texts in it that are absolute paths."""
     if isinstance(value, Mapping):
         return {name: _public(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -447,7 +440,6 @@ def resumed_run_file(directory: Path) -> Iterator[None]:
 
 
 def _write_for_the_owner(file: Path, text: str) -> None:
-    """Write a file that nobody else may read."""
     write_text(file, text)
     file.chmod(0o600)
 
@@ -516,13 +508,11 @@ def _kept(directory: Path) -> dict[str, Any]:
 
 
 def _is_option(group: str, settings: object) -> bool:
-    """Return whether a group of settings names one of the files of its group."""
     name = settings.get("name") if isinstance(settings, Mapping) else None
     return isinstance(name, str) and (config_dir() / group / f"{name}.yaml").is_file()
 
 
 def _word(value: Any) -> str:
-    """Return a value as Hydra's grammar of overrides writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

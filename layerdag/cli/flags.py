@@ -84,7 +84,6 @@ def settings_of(file: Path, prefix: str = "") -> list[Setting]:
 
 
 def _kind_of(default: str) -> str:
-    """Return what a setting takes, by its default."""
     if default in ("true", "false"):
         return "bool"
     if default[0] in "[{":
@@ -133,7 +132,6 @@ def flag_of(setting: Setting, settings: Sequence[Setting]) -> str:
 
 
 def _spelled(name: str) -> str:
-    """Return a name of a setting as a flag."""
     return "--" + name.replace("_", "-")
 
 
@@ -229,17 +227,14 @@ class Grammar:
         raise UsageError(self._unknown(flag, name))
 
     def _is_condition_first(self, name: str, setting: str) -> bool:
-        """Return whether a checkpoint has a condition of the name of what is asked of programs."""
         return setting.startswith(("wanted.", "plan.")) and name in {*self.conditions()} - {setting}
 
     def _is_open(self, name: str) -> bool:
-        """Return whether samples are asked for by a name: a condition, or a size of programs."""
         if self.verb != "sample":
             return False
         return name.startswith(("conditions.", "sizes.")) or name in self.conditions()
 
     def _plain(self, word: str) -> str:
-        """Return a word with the group that it may lack: ``family=gpt``."""
         key, equals, value = word.partition("=")
         if self.verb != "sample" or not equals or not re.fullmatch(r"\w+(\.\w+)?", key):
             return word
@@ -259,7 +254,6 @@ class Grammar:
         )
 
     def _unknown(self, flag: str, name: str) -> str:
-        """Return what is wrong with a flag that means nothing, and what may have been meant."""
         elsewhere = [
             f"{group}={option}"
             for group in GROUPS[self.verb]
@@ -282,7 +276,6 @@ class Grammar:
         )
 
     def _whole_tree(self) -> Iterator[Setting]:
-        """Yield the settings of every file of every group."""
         every = {group: ",".join(options_of(group)) for group in GROUPS[self.verb]}
         yield from settings_of_verb(self.verb, every)
 
@@ -305,14 +298,12 @@ def value_in(words: Sequence[str], *names: str) -> str | None:
 
 
 def _asked_instead(name: str, conditions: Sequence[str]) -> str:
-    """Return what is asked of programs in place of a condition of jobs, as a sentence, or ""."""
     from layerdag.schema.plan_tables import asked_instead  # heavy, and needed for a mistake only
 
     return asked_instead(name, conditions)
 
 
 def _open_key(name: str) -> str:
-    """Return the full name of a condition, or of a size of programs, which says so."""
     return name if name.startswith(("conditions.", "sizes.")) else f"conditions.{name}"
 
 
@@ -355,7 +346,6 @@ def _value(kind: str, text: str, *, sweeps: bool) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as it is if it is plain, else in quotes."""
     return text if re.fullmatch(r"[\w./:+-]+", text) else quoted(text)
 
 
@@ -365,7 +355,6 @@ def quoted(text: str) -> str:
 
 
 def _escaped(end: "re.Match[str]") -> str:
-    """Return backslashes before a quote, or before the end, doubled, and the quote escaped."""
     return end[1] * 2 + ("\\'" if end[2] else "")
 
 
@@ -377,8 +366,6 @@ _LONGEST_DEFAULT = 16
 
 @dataclass(frozen=True)
 class _Verb:
-    """What the help of a verb says beside its settings."""
-
     summary: str
     example: str
     notes: str
@@ -432,7 +419,6 @@ def help_text(verb: str) -> str:
 
 
 def _sections(verb: str) -> Iterator[str]:
-    """Yield the settings of the main file, and those of each choice of each group."""
     usual = usual_choices(verb)
     yield from _own_sections(verb, settings_of_verb(verb, usual))
     for group in usual:
@@ -474,18 +460,15 @@ def flags_of_verb(verb: str) -> list[str]:
 
 
 def _file(group: str, option: str) -> Path:
-    """Return the file of a choice."""
     return config_dir() / group / f"{option}.yaml"
 
 
 def _about(group: str, option: str) -> str:
-    """Return what the first lines of the file of a choice say."""
     lines = _file(group, option).read_text(encoding="utf-8").splitlines()
     return " ".join(line[2:] for line in lines if line[:1] == "#" and not line.startswith("# @"))
 
 
 def _title(group: str, option: str, *, is_default: bool, of: int) -> str:
-    """Return what stands over the settings of a choice ("--model fast (default): ...")."""
     about = _about(group, option)
     if of == 1:
         return f"{group}: {about}"
@@ -516,7 +499,6 @@ def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def _flag(setting: Setting, every: Sequence[Setting]) -> str:
-    """Return the flag of a setting with what it takes: ``--max-steps N``, ``--[no-]console``."""
     flag = flag_of(setting, every)
     if setting.kind == "bool":
         return f"--[no-]{flag[2:]}"
@@ -524,7 +506,6 @@ def _flag(setting: Setting, every: Sequence[Setting]) -> str:
 
 
 def _shown(default: str) -> str:
-    """Return a default as the help shows it: long lists are cut, what is composed is left out."""
     if default == "???":
         return "required"
     if len(default) > _LONGEST_DEFAULT and default.startswith("["):

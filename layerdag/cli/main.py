@@ -59,7 +59,6 @@ def report_error(error: Exception) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what is wrong and what to do about it."""
     if isinstance(error, LayerdagError):
         return str(error)
     if isinstance(error, OSError):
@@ -86,7 +85,6 @@ def _sentence(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the kind of an error with the first line of its text."""
     first = (str(error).strip().splitlines() or [""])[0].rstrip(".")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
@@ -311,7 +309,6 @@ def _exit_code_of(arguments: list[str]) -> int:
 
 
 def _check_verb(arguments: Sequence[str]) -> None:
-    """Refuse an unknown verb with the nearest one."""
     word = arguments[0] if arguments else "--help"
     if word not in ROOM_OF and not word.startswith("-"):
         raise UsageError(
@@ -321,7 +318,6 @@ def _check_verb(arguments: Sequence[str]) -> None:
 
 
 def _run(verb: str, arguments: list[str]) -> int:
-    """Import the verb, parse its flags (Hydra verbs parse their own) and run it."""
     has_settings = verb in VERBS_WITH_SETTINGS
     if has_settings and {"-h", "--help"} & set(arguments):
         sys.stdout.write(help_text(verb))
@@ -344,13 +340,11 @@ def _module_of(verb: str) -> ModuleType:
 
 
 def _command_of(name: Sequence[str]) -> Any:
-    """Return the module of a verb, or what its module has for a mode of the verb."""
     module = _module_of(name[0])
     return module.MODES[name[1]] if name[1:] else module
 
 
 def _parser_of(name: Sequence[str], command: Any) -> argparse.ArgumentParser:
-    """Return the parser of a verb with its flags."""
     parser = argparse.ArgumentParser(
         prog=f"layerdag {' '.join(name)}",
         description=textwrap.fill(command.SUMMARY, WIDTH),
@@ -375,7 +369,6 @@ def words_of_verb(verb: str) -> list[str]:
 
 
 def _words_of(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the long flags of a parser, the words of its positional choices, and their flags."""
     for action in parser._actions:
         yield from (flag for flag in action.option_strings if flag.startswith("--"))
         if not action.option_strings:

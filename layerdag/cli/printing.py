@@ -33,7 +33,6 @@ def alike(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Sequence[Any]]]:
 
 
 def _spans(ranks: Sequence[int]) -> str:
-    """Return ascending ranks as spans, the first two of many."""
     spans: list[list[int]] = []
     for rank in ranks:
         if spans and rank == spans[-1][1] + 1:

@@ -66,12 +66,10 @@ def sample_config(config: DictConfig) -> SampleCommand:
 
 
 def _taken(plain: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """Take those settings out that a dataclass has."""
     return {each.name: plain.pop(each.name) for each in fields(cls) if each.name in plain}
 
 
 def _generation(plain: dict[str, Any]) -> GenerationSettings:
-    """Return what to sample: a label is a condition, and a prefix is read."""
     limits = build_settings(Limits, _taken(plain, Limits))
     label, prefix = plain.pop("label"), plain.pop("prefix")
     conditions = plain["conditions"] if label is None else {**plain["conditions"], LABEL: label}

@@ -178,7 +178,6 @@ class RealData:
         return _built(self.source, chosen)
 
     def _jobs(self, settings: Mapping[str, Any]) -> GraphDataset:
-        """Read the training steps of a corpus, of whose programs a model was trained."""
         folder = Path(self.place) / PROGRAMS
         if not folder.is_dir():
             raise UsageError(
@@ -254,7 +253,6 @@ class RealData:
 
 
 def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
-    """Return the data set of recorded settings. Raises DataError if they cannot be used."""
     from omegaconf import OmegaConf
 
     from layerdag.cli.compose import build_dataset
@@ -335,7 +333,6 @@ class TrainConfig:
 
 
 def _manifest(samples: str) -> dict[str, Any]:
-    """Return the manifest of samples."""
     from layerdag.surrogates.data import read_manifest  # evaluation, slow to import, comes with it
 
     return read_manifest(samples)

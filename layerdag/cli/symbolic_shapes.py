@@ -50,7 +50,6 @@ def _put(name: str, known: Mapping[str, Any]) -> None:
 
 
 def _real(name: str = _NAME) -> ModuleType:
-    """Import the real modules in place of all stand-ins, and return one."""
     for other in (_NAME, *_BESIDE):
         if isinstance(sys.modules.get(other), StandIn):
             del sys.modules[other]
@@ -59,8 +58,6 @@ def _real(name: str = _NAME) -> ModuleType:
 
 @final
 class _UsedForSymbols:
-    """Stands for a function or a class that numbers do not need."""
-
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
@@ -81,8 +78,6 @@ class _UnknownSizeError(RuntimeError):
 
 
 def _truth(name: str) -> Callable[..., Any]:
-    """Return what a truth value is the answer of."""
-
     def answer(asked: Any, *more: Any, **named: Any) -> Any:
         return asked if type(asked) is bool else getattr(_real(), name)(asked, *more, **named)
 
@@ -90,8 +85,6 @@ def _truth(name: str) -> Callable[..., Any]:
 
 
 def _same(name: str, *kinds: type) -> Callable[..., Any]:
-    """Return what a number of some kinds is the answer of."""
-
     def answer(asked: Any, *more: Any, **named: Any) -> Any:
         return asked if type(asked) in kinds else getattr(_real(), name)(asked, *more, **named)
 
@@ -99,8 +92,6 @@ def _same(name: str, *kinds: type) -> Callable[..., Any]:
 
 
 def _always(name: str, answer: object) -> Callable[..., Any]:
-    """Return what has one answer for all that is made of numbers."""
-
     def answered(asked: Any) -> Any:
         return answer if _is_known(asked) else getattr(_real(), name)(asked)
 
@@ -108,8 +99,6 @@ def _always(name: str, answer: object) -> Callable[..., Any]:
 
 
 def _concrete(name: str, kind: type) -> Callable[..., Any]:
-    """Return what tells that a number is one."""
-
     def concrete(asked: Any) -> Any:
         return type(asked) is kind or getattr(_real(), name)(asked)
 
@@ -117,8 +106,6 @@ def _concrete(name: str, kind: type) -> Callable[..., Any]:
 
 
 def _none_in(name: str) -> Callable[..., Any]:
-    """Return what collects symbols, of which numbers have none."""
-
     def collected(asked: Any) -> Any:
         from torch.utils._ordered_set import OrderedSet
 
@@ -128,8 +115,6 @@ def _none_in(name: str) -> Callable[..., Any]:
 
 
 def _nothing_in(name: str) -> Callable[..., Any]:
-    """Return what goes through symbols, of which numbers have none."""
-
     def passed(asked: Any) -> Iterator[Any]:
         return iter(()) if _is_known(asked) else getattr(_real(), name)(asked)
 
@@ -161,7 +146,6 @@ def _bindings(shapes: Any, *more: Any, **named: Any) -> Any:
 
 
 def _is_known(asked: Any) -> bool:
-    """Return whether something is made of numbers alone."""
     import torch
 
     if isinstance(asked, torch.Tensor):

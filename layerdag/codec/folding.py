@@ -194,7 +194,6 @@ def _messages(
     sends: dict[tuple[int, int, int], list[Node]],
     receives: dict[tuple[int, int, int], list[Node]],
 ) -> Iterator[Merge]:
-    """Pair the sends and receives of each (sender, receiver, tag)."""
     for key in sorted(sends.keys() | receives.keys()):
         if len(sends[key]) != len(receives[key]):
             raise TraceError(
@@ -208,7 +207,6 @@ def _messages(
 def _collectives(
     name: str, group: str, lists: dict[int, list[Node]], groups: JobGroups
 ) -> Iterator[Merge]:
-    """Join the collectives that the classes issue in one group."""
     wanted = groups.classes_of(group)
     joint = len(wanted) == groups.num_classes
     if not joint and len(wanted) > 2:
@@ -341,7 +339,6 @@ _NAMELESS = frozenset({"", OTHER, *(kind.name for kind in NodeType)})
 
 
 def _unknown_operators(trace: Trace, op_N: Sequence[str]) -> Sequence[Note]:
-    """Return the notes of the operators of a trace that are not public."""
     if OTHER not in op_N:
         return ()
     found = NoteCollector(trace.source)
@@ -362,7 +359,6 @@ def _unknown_operators(trace: Trace, op_N: Sequence[str]) -> Sequence[Note]:
 
 
 def _joined(parts: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
-    """Return the columns of all parts end to end."""
     whole: dict[str, list[T]] = {}
     for part in parts:
         for key, values in part.items():
@@ -385,7 +381,6 @@ def _numbers(trace: Trace) -> dict[str, list[float]]:
 def _categories(
     stage: int, trace: Trace, groups: JobGroups, op_N: list[str]
 ) -> dict[str, list[str]]:
-    """Return the words of each categorical attribute of a class, before merging."""
     collective_N, _ = trace.integers("comm_type")
     group_N, _ = group_names(trace)
     on_host_N, _ = trace.integers("is_cpu_op")
@@ -414,13 +409,11 @@ def _categories(
 
 
 def _known(code_N: np.ndarray) -> np.ndarray:
-    """Return codes of collectives, with those that Chakra does not define as INVALID."""
     known = np.isin(code_N, [int(kind) for kind in CollectiveType])
     return np.where(known, code_N, int(CollectiveType.INVALID))
 
 
 def _mark_merged(columns: dict[str, list[str]], node: int, merge: Merge) -> None:
-    """Write who takes part in a merged node."""
     if columns["type"][node] != NodeType.COMM_COLL.name:
         columns["type"][node] = MESSAGE
     if merge.joint:
@@ -520,7 +513,6 @@ def _refined(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _meeting_places(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> Iterator[object]:
-    """Yield for each rank its class and how far away in their classes its peers are."""
     order_R = np.argsort(class_R, kind="stable")
     size_C = np.bincount(class_R)
     position_R = np.empty_like(class_R)
@@ -532,13 +524,11 @@ def _meeting_places(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> Iterato
 
 
 def _numbered(keys: Iterable[object]) -> np.ndarray:
-    """Return a number for each key, equal for equal keys, in the order of their first places."""
     number: dict[object, int] = {}
     return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
 
 def _program(trace: Trace) -> Iterator[bytes]:
-    """Yield what ranks of a class share whatever their place."""
     edges_2E, kind_E = dependency_edges(trace)
     yield "\n".join(trace.names()).encode()
     yield trace.type_N.tobytes()
@@ -557,7 +547,6 @@ def _group_shapes(trace: Trace, groups: JobGroups) -> bytes:
 
 
 def _peers(trace: Trace, num_ranks: int) -> np.ndarray:
-    """Return the ranks at the other ends of a rank's messages, sends first."""
     found = []
     for name, kind in (("comm_dst", NodeType.COMM_SEND), ("comm_src", NodeType.COMM_RECV)):
         peer_M = trace.integers(name)[0][trace.type_N == kind].astype(np.int64)

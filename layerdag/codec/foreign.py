@@ -91,7 +91,6 @@ def foreign_format(data: bytes) -> str:
 
 
 def _by_pattern(start: bytes) -> str:
-    """Tell what has no magic number of its own at its beginning."""
     if start[_TAR_AT : _TAR_AT + 5] == b"ustar":
         return "is a tar archive; unpack it and name a file in it, or the folder of its samples"
     if re.match(rb"\x80[\x02-\x05][\x28-\x95]", start):
@@ -104,13 +103,11 @@ def _by_pattern(start: bytes) -> str:
 
 
 def _text(start: bytes) -> str:
-    """Tell graphs of other tools that are text."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     return next((what for pattern, what in _TEXTS if pattern.match(text)), "")
 
 
 def _zip(data: bytes) -> str:
-    """Tell what ``torch.save`` writes from other archives."""
     if any(name in data for name in _OF_TORCH):
         return (
             "is a file of torch.save or torch.export, which holds weights or a program; layerdag "
@@ -120,7 +117,6 @@ def _zip(data: bytes) -> str:
 
 
 def _protobuf(start: bytes) -> str:
-    """Tell the protobufs of other tools by their first fields, which Chakra's do not have."""
     if re.match(rb"\x08[\x01-\x14](?:\x12.[\x20-\x7e]{2,}|\x1a|\x22|\x3a)", start, re.DOTALL):
         return f"looks like an ONNX model; export its graph as {GRAPHS}"
     plane = re.match(

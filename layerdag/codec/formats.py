@@ -200,13 +200,11 @@ _OF_TRACES = (b'"traceEvents"', b'"workload_graph"', b'"schema"')
 
 
 def _is_own_graph(found: Candidate) -> bool:
-    """Return whether a file is layerdag's JSON of a graph."""
     named = found.suffix == _JSON_SUFFIX and found.start[:1] == b"{"
     return named and b'"layerdag-graph-' in found.start[:200]
 
 
 def _has_keys_of_graph(found: Candidate, *keys: bytes) -> bool:
-    """Return whether a file is JSON with all of some keys, and holds no traces."""
     if found.suffix != _JSON_SUFFIX or found.start[:1] != b"{":
         return False
     if any(key in found.start for key in _OF_TRACES) or b'"layerdag-trace' in found.start[:200]:
@@ -215,20 +213,17 @@ def _has_keys_of_graph(found: Candidate, *keys: bytes) -> bool:
 
 
 def _is_forward_program(found: Candidate) -> bool:
-    """Return whether a file is a forward program of layerdag."""
     named = found.suffix == _JSON_SUFFIX and found.start[:1] == b"{"
     return named and PROGRAM_FORMAT.encode() in found.start[:200]
 
 
 def _is_wfformat(found: Candidate) -> bool:
-    """Return whether a file is a workflow of WfCommons."""
     return _has_keys_of_graph(found, b'"workflow"') and any(
         key in found.start for key in (b'"schemaVersion"', b'"specification"')
     )
 
 
 def _is_node_link(found: Candidate) -> bool:
-    """Return whether a file is a graph as networkx writes it, or other tools in its manner."""
     if not _has_keys_of_graph(found):
         return False
     if b'"nodes"' in found.start and (b'"directed"' in found.start or _LINKS.search(found.start)):
@@ -240,17 +235,14 @@ _FORMAT_OF_TRACES = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode())
 
 
 def _is_trace_json(found: Candidate) -> bool:
-    """Return whether a file is layerdag's JSON of traces."""
     return found.is_json and _FORMAT_OF_TRACES.search(found.start[:_WORDS]) is not None
 
 
 def _is_feeder_json(found: Candidate) -> bool:
-    """Return whether a file is JSON of Chakra's feeder."""
     return found.is_json and b'"workload_graph"' in found.data
 
 
 def _is_pytorch(kind: PyTorchFile) -> Callable[[Candidate], bool]:
-    """Recognize JSON that PyTorch wrote."""
     return lambda found: found.is_json and pytorch_kind(found.data) is kind
 
 
@@ -258,43 +250,34 @@ _TEXT_START = re.compile(rb"\s*(" + "|".join(PARALLELISMS).encode() + rb")\b[^\n
 
 
 def _is_text_workload(found: Candidate) -> bool:
-    """Return whether a file is a text workload of ASTRA-sim."""
     return _TEXT_START.match(found.data) is not None
 
 
 def _is_program(found: Candidate) -> bool:
-    """Return whether a file holds StableHLO or HLO text."""
     return begins_program(found.data)
 
 
 def _is_parts(found: Candidate) -> bool:
-    """Return whether a folder holds samples in parts."""
     return is_run(found.path)
 
 
 def _are_pytorch(found: Candidate) -> bool:
-    """Return whether a folder or prefix has PyTorch traces, and none of Chakra."""
     return found.rank_files is not None
 
 
 def _any(found: Candidate) -> bool:
-    """Leave it to the reader to say what is missing."""
     return True
 
 
 def _is_chakra(found: Candidate) -> bool:
-    """Return whether a file may be Chakra's, whose reader says what is wrong with any other."""
     return not (found.is_json or found.is_text)
 
 
 def _of_path(read: Callable[[Path], AttributedGraph]) -> Reader:
-    """Return the reader of a format that needs no more than a path."""
     return lambda found, options: read(found.path)
 
 
 def _of_content(decode: Callable[[bytes, str, ReadOptions], Workload]) -> Reader:
-    """Return a reader that decodes the whole content and takes groups from another file."""
-
     def read(found: Candidate, options: ReadOptions) -> Workload:
         data = read_whole(found.path, error=TraceError)
         return _with_groups(decode(data, str(found.path), options), options)
@@ -303,7 +286,6 @@ def _of_content(decode: Callable[[bytes, str, ReadOptions], Workload]) -> Reader
 
 
 def _with_groups(workload: Workload, options: ReadOptions) -> Workload:
-    """Return the workload with the communicator groups of a file, if one is given."""
     if not options.groups_file:
         return workload
     groups = read_groups(options.groups_file, workload.num_ranks)
@@ -311,30 +293,25 @@ def _with_groups(workload: Workload, options: ReadOptions) -> Workload:
 
 
 def _with_undescribed(workload: Workload) -> Workload:
-    """Return the workload with notes on groups that its traces use and no file describes."""
     notes = undescribed_groups(workload)
     return replace(workload, job_notes=(*workload.job_notes, *notes)) if notes else workload
 
 
 def _decode_chakra(data: bytes, source: str, options: ReadOptions) -> Workload:
-    """Return the one rank of a Chakra file."""
     return Workload((decode_trace(data, source),), {}, source)
 
 
 def _decode_feeder(data: bytes, source: str, options: ReadOptions) -> Workload:
-    """Return the one rank of a feeder's JSON."""
     require_parsable(data, source, TraceError)
     return Workload((decode_feeder_json(data, source),), {}, source)
 
 
 def _decode_trace_json(data: bytes, source: str, options: ReadOptions) -> Workload:
-    """Return all ranks of layerdag's JSON."""
     require_parsable(data, source, TraceError)
     return decode_trace_json(data, source)
 
 
 def _decode_text(data: bytes, source: str, options: ReadOptions) -> Workload:
-    """Return the traces of ASTRA-sim's text."""
     require_parsable(data, source, TraceError)
     return text_to_workload(parse_text(data, source), options.num_ranks, source)
 
@@ -346,13 +323,11 @@ def _read_host_trace(found: Candidate, options: ReadOptions) -> Workload:
 
 
 def _read_kineto(found: Candidate, options: ReadOptions) -> Workload:
-    """Import a profile as a stream."""
     result = import_pytorch(None, found.path)
     return _with_groups(Workload((result.trace,), result.groups, str(found.path)), options)
 
 
 def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
-    """Import a folder or prefix of host traces and profiles."""
     assert found.rank_files is not None
     files = found.rank_files
     job = import_ranks(files.hosts, files.devices, files.notes)
@@ -361,12 +336,10 @@ def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
 
 
 def _read_rank_files(found: Candidate, options: ReadOptions) -> Workload:
-    """Read ``PREFIX.<rank>.et``, or say that there are none."""
     return read_workload(found.path, options.groups_file)
 
 
 def _read_program(found: Candidate, options: ReadOptions) -> Workload:
-    """Read a compiled program with times by the rates of a device."""
     if options.compute is None:
         raise TraceError(
             f"{found.path}: is a compiled program, whose operations have no times; make traces of "
@@ -376,7 +349,6 @@ def _read_program(found: Candidate, options: ReadOptions) -> Workload:
 
 
 def _refuse_samples(found: Candidate, options: ReadOptions) -> Workload:
-    """Say how samples in parts are read."""
     raise TraceError(
         f"{found.path}: holds samples in parts, which are many graphs; read them one after the "
         "other with layerdag.iter_samples."
@@ -384,12 +356,10 @@ def _refuse_samples(found: Candidate, options: ReadOptions) -> Workload:
 
 
 def _write_ranks(path: str | Path, workload: Workload) -> None:
-    """Write the files of all ranks in place of older ones."""
     write_workload(workload, path, overwrite=True)
 
 
 def _write_trace_json(path: str | Path, workload: Workload) -> None:
-    """Write layerdag's JSON of traces."""
     write_bytes(path, encode_trace_json(workload))
 
 
@@ -544,7 +514,6 @@ def recognize(location: str | Path) -> Recognized:
 
 
 def _recognized(found: Candidate) -> Recognized:
-    """Look for the format by the start of a file, and for keys of JSON in all of it after that."""
     for candidate in (found, replace(found, whole=True)):
         kind = next((each for each in FORMATS if each.fits(candidate)), None)
         if kind is not None:
@@ -747,7 +716,6 @@ def read_inputs(found: Recognized, inputs: Inputs, tell: Callable[[str], None]) 
 
 
 def _compiled(inputs: Inputs) -> Workload:
-    """Read a compiled program."""
     options = inputs.options
     if not options.compute or len(inputs.paths) > 1:
         raise UsageError(
@@ -773,7 +741,6 @@ def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
 
 
 def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> Workload:
-    """Tell what the import found and return the workload."""
     for rank, result in enumerate(job.results):
         nodes, known = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
         found = (
@@ -794,7 +761,6 @@ def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> 
 
 
 def _gaps(trace: Trace) -> str:
-    """Say how much of the measured span the path through the nodes does not explain."""
     summary = summarize_trace(trace)
     if summary.span_us is None or summary.span_us <= summary.critical_path_us:
         return ""
@@ -808,7 +774,6 @@ def _gaps(trace: Trace) -> str:
 
 
 def _alone(job: ImportedJob, tell: Callable[[str], None]) -> Workload:
-    """Take one rank alone and tell what is lost."""
     workload, lost = import_single_rank(job)
     tell(
         f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "

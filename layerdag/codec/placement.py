@@ -147,7 +147,6 @@ def fitting_ranks(graph: AttributedGraph, wanted: int) -> int:
 
 
 def _stage_words(graph: AttributedGraph) -> list[str]:
-    """Return the stages that occur, in the order of their numbers."""
     words = {word for word in graph.categories["stage"] if word.isascii() and word.isdigit()}
     return sorted(words, key=int)
 
@@ -267,11 +266,9 @@ class JobPlan:
         return self._at(self.stage_N[node], self._place(rank) - self.is_ring(node))
 
     def _place(self, rank: int) -> int:
-        """Return the position of a rank in its stage."""
         return rank - self.ranks_of(self.stage_of(rank)).start
 
     def _at(self, stage: int | None, position: int) -> int:
-        """Return the rank of a stage at a place, counted around."""
         assert stage is not None, "a placed message has two ends"
         ranks = self.ranks_of(stage)
         return ranks[position % len(ranks)]
@@ -326,7 +323,6 @@ class JobPlan:
         self.collective_N[node] = STAND_INS.get(kind, kind)
 
     def _become_work(self, node: int, repair: str) -> None:
-        """Turn communication of a single rank into compute of the same duration."""
         self.kind_N[node], self.peer_N[node], self._role_N[node] = COMPUTE, None, ""
         self.repairs[repair] += 1
 
@@ -347,7 +343,6 @@ class JobPlan:
         return SEND if collective is None else COLLECTIVE_NAMES[collective.name]
 
     def _ordered_parents(self) -> list[list[tuple[int, str]]]:
-        """Return the parents of each node, with those that put communication in order."""
         names = self.graph.edge_type_names
         parents: list[list[tuple[int, str]]] = [[] for _ in range(self.graph.num_nodes)]
         for source, target, code in zip(
@@ -371,7 +366,6 @@ class JobPlan:
         return parents
 
     def _missing_order(self, parents: Sequence[Sequence[int]]) -> dict[tuple[int, int], None]:
-        """Return the edges that stages lack to issue their communication in order, each once."""
         mine_S = [self.takes_part(stage) for stage in range(self.num_stages)]
         prompt_N = [
             kind == MESSAGE and peer is not None and not any(mine_S[peer][n] for n in found)
@@ -402,7 +396,6 @@ def _check_words(graph: AttributedGraph) -> None:
 
 
 def _topological(graph: AttributedGraph) -> AttributedGraph:
-    """Return the graph with its nodes in the order of their layers."""
     order_N = np.argsort(graph.layer_N, kind="stable")
     rank_N = np.empty_like(order_N)
     rank_N[order_N] = np.arange(len(order_N))
@@ -602,7 +595,6 @@ class _FileForm:
 def _numbered(
     members_GM: Mapping[str, np.ndarray], num_ranks: int, numbers: Mapping[str, int]
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, np.ndarray]]:
-    """Return the ranks of each group by its number, and each rank's number by role."""
     groups: dict[str, tuple[int, ...]] = {}
     names: dict[str, np.ndarray] = {}
     free = 1
@@ -616,7 +608,6 @@ def _numbered(
 
 
 def _varint(value: int) -> bytes:
-    """Return a number as protobuf writes it."""
     done = bytearray()
     while value > 0x7F:
         done.append(value & 0x7F | 0x80)

@@ -191,7 +191,6 @@ class SampleRun:
         return found if isinstance(found, PartIndex) else None
 
     def _index_or_doubt(self, folder: Path, part: int) -> PartIndex | str:
-        """Return the index of a part, or why its samples are not there."""
         file, name = self.file_of(part), f"{part_name(part)}.json"
         if not (folder / name).exists():
             return f"{name} is missing" if (folder / file).exists() else "not there yet"
@@ -241,7 +240,6 @@ class SampleRun:
         return len(self._listed(folder))
 
     def _listed(self, folder: Path) -> list[int]:
-        """Return the numbers of the parts whose indices are there, whatever ``num`` claims."""
         found = (_INDEX.fullmatch(path.name) for path in folder.glob(f"{_PART}*.json"))
         return sorted(part for name in found if name and (part := int(name[1])) < self.num_parts)
 
@@ -458,7 +456,6 @@ def read_tar(path: str | Path) -> Iterator[StoredSample]:
 
 
 def _members(stream: Unpacked, path: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file of an archive."""
     while header := stream.read_full(_BLOCK):
         if not header.strip(b"\x00"):
             return
@@ -483,12 +480,10 @@ def _members(stream: Unpacked, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _limit() -> int:
-    """Return how many bytes of a sample are held."""
     return min(MAX_SAMPLE_BYTES, available_memory() // 2)
 
 
 def _stored(files: dict[str, bytes], name: str, path: str | Path) -> StoredSample:
-    """Return a sample of these files."""
     source = f"{path}:{name}"
     meta = files.pop(f"{name}.{META}", None)
     if meta is None:

@@ -247,7 +247,6 @@ def needed_repairs(graph: AttributedGraph, num_ranks: int) -> dict[str, int]:
 
 
 def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
-    """Write the traces of all ranks."""
     writer = _Writer(plan, numbers)
     traces: list[Trace] = []
     for stage in range(plan.num_stages):
@@ -272,8 +271,6 @@ def _needed(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class _Writer:
-    """Writes the trace of one rank after the other, and names the groups that they use."""
-
     def __init__(self, plan: JobPlan, numbers: NodeNumbers) -> None:
         self.plan = plan
         self._numbers = numbers
@@ -296,7 +293,6 @@ class _Writer:
         return build_trace(nodes, source=f"{plan.graph.name}.{rank}")
 
     def _ends(self, node: int, rank: int) -> tuple[NodeType, ...]:
-        """Return the type of each node that the rank runs for a node of the graph."""
         plan = self.plan
         if plan.kind_N[node] != MESSAGE:
             return (NodeType[plan.kind_N[node]],)
@@ -320,7 +316,6 @@ class _Writer:
         )
 
     def _parents(self, node: int, mine_N: list[bool], *, control: bool) -> tuple[int, ...]:
-        """Return the ids of the parents of one kind that the rank runs."""
         found = self.plan.parents[node]
         return tuple(
             number
@@ -330,7 +325,6 @@ class _Writer:
         )
 
     def _attributes(self, node: int, kind: NodeType, rank: int) -> Iterator[Attribute]:
-        """Yield the attributes that consumers of Chakra traces rely on, with their wire types."""
         communicates = NodeType.COMM_SEND <= kind <= NodeType.COMM_COLL
         device = self.plan.column("device")[node]
         yield Attribute("is_cpu_op", Wire.BOOL, device == HOST and not communicates)
@@ -403,7 +397,6 @@ class _OtherRanks:
         self._word_A[self._group_row_C] = [len(first.strings) + place[kind] for kind in kinds]
 
     def _rows(self, name: str) -> np.ndarray:
-        """Return the rows of an attribute, in order of nodes."""
         strings, table = self._first.strings, self._first.attributes
         if name not in strings:
             return np.zeros(0, dtype=np.int64)

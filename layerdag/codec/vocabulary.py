@@ -123,13 +123,11 @@ def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
 
 
 def _priorities(workload: Workload) -> dict[int, int]:
-    """Return the place of each priority among all of the workload: their order is all they say."""
     known = {int(value) for trace in workload.traces for value in _values(trace, "comm_priority")}
     return {value: index for index, value in enumerate(sorted(known))}
 
 
 def _values(trace: Trace, name: str) -> Iterator[int]:
-    """Yield the integers that nodes carry under a name."""
     codes = [code for code, text in enumerate(trace.strings) if text == name]
     for row in np.flatnonzero(np.isin(trace.attributes.name_A, codes)).tolist():
         value = attribute_at(trace.attributes, row, trace.strings).value
@@ -138,8 +136,6 @@ def _values(trace: Trace, name: str) -> Iterator[int]:
 
 
 class _Scrubber:
-    """Scrubs traces, keeps new group names and tags the same on all ranks, and counts."""
-
     def __init__(self, groups: dict[str, str], priorities: Mapping[int, int]) -> None:
         self.groups = groups
         self._priorities = priorities
@@ -189,7 +185,6 @@ class _Scrubber:
         return build_trace(nodes, metadata=metadata, source=_SOURCE)
 
     def _name(self, trace: Trace, row: int) -> str:
-        """Return the operator by its public name, else the node type."""
         name = "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]]
         word = public_name(_CALL_NUMBER.sub("", name))
         is_public = word != OTHER
@@ -197,7 +192,6 @@ class _Scrubber:
         return word if is_public else NodeType(int(trace.type_N[row])).name
 
     def _public_attributes(self, trace: Trace, row: int) -> tuple[Attribute, ...]:
-        """Return the attributes of a node that may stay."""
         table = trace.attributes
         kept = []
         for at in range(int(table.ptr_N1[row]), int(table.ptr_N1[row + 1])):
@@ -347,7 +341,6 @@ def operator_name(name: str) -> str:
 
 
 def _allowed_name(name: str, words: frozenset[str], *, every: bool) -> str:
-    """Return the operator under which a user keeps a name, ``<other>`` if under none."""
     short = operator_name(name)
     if every:
         return short or OTHER
@@ -377,7 +370,6 @@ def require_operators(graphs: Iterable[AttributedGraph], source: str) -> None:
 
 
 def _communication_name(kind: int, collective: int) -> str:
-    """Return the public name of communication by what it does."""
     if kind != NodeType.COMM_COLL:
         return SEND if kind == NodeType.COMM_SEND else RECEIVE
     known = collective in list(CollectiveType) and collective != CollectiveType.INVALID
@@ -447,7 +439,6 @@ def private_strings(workload: Workload) -> set[str]:
 
 
 def _is_public(word: str) -> bool:
-    """Return whether a word that scrubbing took out with its place is one that anybody knows."""
     return word in _NAMES | _DTYPES | _OF_CAPTURES or public_name(word) == word
 
 
@@ -514,7 +505,6 @@ def _texts(content: bytes, path: Path) -> Iterator[str]:
 
 
 def _is_phrase(word: str) -> bool:
-    """Return whether a string is looked for as a whole: text with other signs, no list of sizes."""
     return not _TOKEN.fullmatch(word) and sum(letter.isalpha() for letter in word) >= 6
 
 
@@ -532,7 +522,6 @@ def _in_trace(path: Path, wanted: set[str]) -> set[str] | None:
 
 
 def _strings(traces: Iterable[Trace]) -> set[str]:
-    """Return all words of traces."""
     found: set[str] = set()
     for trace in {id(trace): trace for trace in traces}.values():
         found.update(trace.strings)
@@ -545,7 +534,6 @@ def _strings(traces: Iterable[Trace]) -> set[str]:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield the words of a text: whole, and every run of their parts between separators."""
     for token in {match[0] for match in _TOKEN.finditer(text)}:
         pieces = _SEPARATOR.split(token)  # parts at even places, separators at odd ones
         for begin in range(0, len(pieces), 2):

@@ -193,11 +193,9 @@ class DAG:
 
     @property
     def _known_layer_N(self) -> Tensor | None:
-        """The layers if they were given or found already."""
         return self.__dict__.get("layer_N")
 
     def _carrying(self, layer_N: Tensor | None) -> "DAG":
-        """Return self, just made, with its layers if they are known."""
         if layer_N is not None:
             self.__dict__["layer_N"] = layer_N
         return self
@@ -301,7 +299,6 @@ class DAG:
 
 
 def _of_pyg(data: "Data") -> DAG:
-    """Return PyG ``Data`` as a DAG that may have cycles."""
     if data.x is None or data.edge_index is None:
         raise GraphError(
             "PyG data without x or edge_index cannot be read as a DAG; where nodes have no "
@@ -368,7 +365,6 @@ def layers_of(dags: Sequence[DAG]) -> list[Tensor]:
 
 
 def _name_the_cyclic(dags: Sequence[DAG]) -> None:
-    """Raise GraphError for the first graph without layers."""
     for number, dag in enumerate(dags):
         try:
             dag.layer_N  # noqa: B018
@@ -558,7 +554,6 @@ def graph_hashes(dags: Iterable[DAG], rounds: int = 3) -> Iterator[str]:
 
 
 def _hashes(dags: Sequence[DAG], rounds: int) -> list[str]:
-    """Return the hash of each graph."""
     *_, color_N = color_rounds(dags, rounds)
     ptr = pointers([dag.num_nodes for dag in dags])
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(color_N, dtype=np.uint64)])

@@ -70,7 +70,6 @@ class GraphSet:
             first = last
 
     def _between(self, first: int, last: int) -> "GraphSet":
-        """Return the graphs from ``first`` up to but without ``last``."""
         nodes = slice(self.node_ptr[first], self.node_ptr[last])
         edges = slice(self.edge_ptr[first], self.edge_ptr[last])
         return GraphSet(

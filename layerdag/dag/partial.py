@@ -306,7 +306,6 @@ class Replacement:
     def _likeness(
         self, gap: Gap, begun: DAG, removed_R: np.ndarray, row_P: np.ndarray, target_P: np.ndarray
     ) -> Float[np.ndarray, "R W"]:
-        """Return how well each new node fits in the place of each removed one, nats."""
         x_NA, new_WA = gap.dag.x_NA.numpy(), begun.x_NA[gap.start :].numpy()
         old_NA = x_NA[gap.start : gap.end]
         same_RWA = x_NA[removed_R][:, None] == new_WA[None]
@@ -325,7 +324,6 @@ class Replacement:
     def _chosen(
         self, gap: Gap, begun: DAG, score_RW: np.ndarray, row_P: np.ndarray, target_P: np.ndarray
     ) -> Int[np.ndarray, " R"]:
-        """Return a new node for each removed one, the best pair first."""
         kind_W = begun.x_NA[gap.start :, 0].numpy()
         source_E = begun.edge_index_2E[0].numpy()
         children_W = np.bincount(source_E, minlength=begun.num_nodes)[gap.start :]
@@ -346,7 +344,6 @@ class Replacement:
     def _degree_gain(
         self, kind: np.ndarray, children: np.ndarray, further: np.ndarray
     ) -> Float[np.ndarray, "..."]:
-        """Return how much likelier so many further children make the degree of nodes, nats."""
         most = self._log_degrees_KD.shape[1] - 1
         after = self._log_degrees_KD[kind, np.minimum(children + further, most)]
         before = self._log_degrees_KD[kind, np.minimum(children, most)]
@@ -354,7 +351,6 @@ class Replacement:
 
     @cached_property
     def _log_degrees_KD(self) -> Float[np.ndarray, "K D"]:
-        """Log of the share of each number of children among the training nodes of a kind."""
         most = self.statistics.max_out_degree
         count_KD = np.full((len(self.statistics.out_degrees), most + 2), _SMOOTHING)
         for kind, pairs in enumerate(self.statistics.out_degrees):
@@ -365,7 +361,6 @@ class Replacement:
 
     @cached_property
     def _known_pairs_KK(self) -> Bool[np.ndarray, "K K"]:
-        """Whether nodes of the second kind are children of the first kind in training graphs."""
         of_parents = _known_neighbors(self.statistics.parents)
         known_KK: np.ndarray = _known_neighbors(self.statistics.children) & of_parents.T
         return known_KK
@@ -417,7 +412,6 @@ def _without_doubles(
 
 
 def _sharing(row_P: np.ndarray, target_P: np.ndarray) -> Bool[np.ndarray, "R R"]:
-    """Return which removed nodes have a kept child in common."""
     _, child_P = np.unique(target_P, return_inverse=True)
     has_RC = np.zeros((row_P.max() + 1, child_P.max() + 1), dtype=np.float32)
     has_RC[row_P, child_P] = 1

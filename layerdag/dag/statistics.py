@@ -170,7 +170,6 @@ class _Tally:
 
 
 def _capped(ascending: Sequence[int]) -> tuple[int, ...]:
-    """Return the members of a multiset, at most ``MANY`` equal ones."""
     return tuple(
         member for i, member in enumerate(ascending) if i < MANY or ascending[i - MANY] != member
     )
@@ -279,8 +278,6 @@ class GraphStatistics:
 
 
 class _StatisticsTally:
-    """The running counts behind ``GraphStatistics.measure``."""
-
     def __init__(self, sizes: GraphSizes) -> None:
         self.graphs = 0
         self.attributes = [np.zeros(size, np.int64) for size in sizes.attributes]
@@ -381,7 +378,6 @@ def _check_counts(*tables: Sequence[int]) -> None:
 
 
 def _count_degrees(degrees: list[Counter[int]], kind_N: np.ndarray, end_E: np.ndarray) -> None:
-    """Count how often nodes of each kind stand at so many ends of edges."""
     degree_N = np.bincount(end_E, minlength=kind_N.size)
     pairs_P2, counts_P = np.unique(np.stack([kind_N, degree_N]), axis=1, return_counts=True)
     for (kind, degree), count in zip(pairs_P2.T.tolist(), counts_P.tolist(), strict=True):
@@ -399,7 +395,6 @@ def _histogram(code_N: np.ndarray, size: int, what: str) -> np.ndarray:
 
 
 def _frozen(value: Any) -> Any:
-    """Turn nested lists into nested tuples."""
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
 
 
@@ -507,7 +502,6 @@ _RARE = 0.01
 
 
 def _is_capped(multiset: Sequence[int]) -> bool:
-    """Return whether one type may stand for more than ``MANY``."""
     return max(Counter(multiset).values(), default=0) >= MANY
 
 
@@ -544,7 +538,6 @@ def _hold(holders: set[int], graph: int) -> None:
 
 
 def _by_kind(exact: Sequence[Pairs], holders: Mapping[int, Holders], cap: int) -> tuple[Pairs, ...]:
-    """Return the merged values of each kind with the number of nodes, rounded up."""
     capped = {kind: _capped_counts(table, cap) for kind, table in holders.items()}
     most = max(len(graphs) for table in capped.values() for graphs in table.values())
     positions = {kind: _positions(t, min(SHARED_BY, most), cap) for kind, t in capped.items()}
@@ -644,7 +637,6 @@ def all_distinct(graphs: Sequence[AttributedGraph]) -> np.ndarray:
 
 
 def _digest(graph: AttributedGraph, codes: dict[str, int]) -> bytes:
-    """Return a hash of the nodes and edges of a graph."""
     node_N = np.zeros(graph.num_nodes, np.uint64)
     with np.errstate(over="ignore"):
         for name in sorted(graph.categories):
@@ -664,7 +656,6 @@ def _digest(graph: AttributedGraph, codes: dict[str, int]) -> bytes:
 
 
 def _mixed(hash_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:
-    """Return hashes of pairs of a hash and a value."""
     mixed_N = (hash_N ^ (value_N + _SPREAD)) * _MIX
     found_N: np.ndarray = mixed_N ^ (mixed_N >> np.uint64(29))
     return found_N

@@ -130,7 +130,6 @@ def attributed_graphs(
 
 
 def _named(graph: GraphLike, name: str) -> AttributedGraph:
-    """Return a graph that has words."""
     if isinstance(graph, AttributedGraph):
         return graph
     if isinstance(graph, Trace):
@@ -147,7 +146,6 @@ def _named(graph: GraphLike, name: str) -> AttributedGraph:
 
 
 def _numbers_of_codes(dags: Sequence[DAG]) -> dict[str, int]:
-    """Return how many codes each column of x and the edge types have."""
     sizes: dict[str, int] = {}
     for dag in dags:
         for name, column_N in zip(_columns(dag), dag.x_NA.T, strict=True):
@@ -158,7 +156,6 @@ def _numbers_of_codes(dags: Sequence[DAG]) -> dict[str, int]:
 
 
 def _columns(dag: DAG) -> list[str]:
-    """Return a name for each column of x."""
     count = dag.x_NA.shape[1]
     return ["x"] if count == 1 else [f"x{i}" for i in range(count)]
 
@@ -170,7 +167,6 @@ def _words(count: int) -> tuple[str, ...]:
 
 
 def _with_words(dag: DAG, name: str, sizes: Mapping[str, int]) -> AttributedGraph:
-    """Return a graph whose codes are words."""
     words = {column: _words(sizes[column]) for column in _columns(dag)}
     edge_types = sizes.get("edge", 1)
     return AttributedGraph(

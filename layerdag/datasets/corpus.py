@@ -74,12 +74,10 @@ def load_corpus(
 
 
 def _files_of(records: Sequence[RunRecord]) -> list[str]:
-    """Return the files of a corpus folder that these runs are read from."""
     return [INDEX, *sorted({record.shard for record in records})]
 
 
 def _built(folders: _Folders, selection: _Selection, num_bins: int, blocks: Blocks) -> GraphDataset:
-    """Read and encode the runs that are asked for."""
     parts, left_out = _read_parts(folders, *selection)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
@@ -117,7 +115,6 @@ def _read_parts(
     families: tuple[str, ...],
     strategies: tuple[str, ...],
 ) -> tuple[Parts, list[str]]:
-    """Read the runs of some corpora that are asked for."""
     parts: Parts = {"train": [], "val": [], "test": []}
     left_out: list[str] = []
     for folder, found in folders:

@@ -201,12 +201,11 @@ class GraphDataset:
         self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
 
     def _fill(self, **values: Any) -> None:
-        """Set the attributes of a new data set."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of_splits(  # noqa: PLR0913 - the attributes
+    def of_splits(
         cls,
         name: str,
         schema: GraphSchema,
@@ -268,7 +267,6 @@ class GraphDataset:
         return self._part("test")
 
     def _part(self, split: Split) -> GraphSplit:
-        """Return one split."""
         return GraphSplit(self.schema, self.graphs[split], self.names[split], split)
 
     def __len__(self) -> int:
@@ -503,14 +501,12 @@ def split_named(name: str) -> Split:
 
 
 def _is_job(graph: GraphLike) -> bool:
-    """Return whether a graph comes from traces."""
     if isinstance(graph, Workload | Trace):
         return True
     return isinstance(graph, CodedGraph) and graph.schema.kind == "trace"
 
 
 def _distinct(graphs: Sequence[GraphLike]) -> list[AttributedGraph]:
-    """Return graphs in names and numbers, each with a name of its own."""
     split = isinstance(graphs, GraphSplit)
     raws = graphs.attributed() if isinstance(graphs, GraphSplit) else attributed_graphs(graphs)
     if split or len({raw.name for raw in raws}) == len(raws):
@@ -521,7 +517,6 @@ def _distinct(graphs: Sequence[GraphLike]) -> list[AttributedGraph]:
 def _with_targets(
     graphs: Sequence[AttributedGraph], targets: Sequence[float] | None
 ) -> list[AttributedGraph]:
-    """Return graphs with their labels. Raises UsageError if there is not one for each."""
     if targets is None:
         return list(graphs)
     if len(targets) != len(graphs):
@@ -537,7 +532,6 @@ def _with_targets(
 def _divided(
     graphs: Sequence[AttributedGraph], split: Splits, seed: int
 ) -> dict[Split, list[AttributedGraph]]:
-    """Return the graphs of each split. Raises UsageError if there is no such split."""
     if isinstance(split, Mapping):
         numbers = {split_named(name): tuple(found) for name, found in split.items()}
         wrong = [i for found in numbers.values() for i in found if not 0 <= i < len(graphs)]
@@ -559,7 +553,6 @@ _Coded = tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]
 
 
 def _encoded(schema: GraphSchema, raws: Sequence[AttributedGraph]) -> _Coded:
-    """Return the encoded graphs with their names, and the names of the others with the reason."""
     encoded: list[tuple[str, DAG]] = []
     refused: list[tuple[str, DataError]] = []
     for raw in raws:
@@ -586,7 +579,6 @@ def _in_layer_order(encoded: list[tuple[str, DAG]], refused: list[tuple[str, Dat
 
 
 def _conditioned_on(dags: Sequence[DAG], names: Sequence[str]) -> Sequence[DAG]:
-    """Return graphs with these conditions alone."""
     if isinstance(dags, StoredGraphs):
         return dags.conditioned_on(names)
     return tuple(
@@ -595,7 +587,6 @@ def _conditioned_on(dags: Sequence[DAG], names: Sequence[str]) -> Sequence[DAG]:
 
 
 def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:
-    """Return the conditions that the schema can encode."""
     kept = {}
     for name, value in conditions.items():
         try:

@@ -204,7 +204,6 @@ def _read_time(folder: Path, label: str, seed: int) -> dict[Split, list[Attribut
 
 
 def _timing_graph(circuit: Path, folder: Path, label: str) -> AttributedGraph:
-    """Return the pins of a circuit, with edges along nets and through cells."""
     edge_E2, node_NC = _tables(circuit)
     if node_NC.shape[1] != len(TIME_PINS):
         raise DataError(
@@ -258,7 +257,6 @@ def _tables(circuit: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _column(circuit: Path, name: str, num_nodes: int) -> np.ndarray:
-    """Return a number for each node, the least of its row."""
     value_NC = read_table(circuit, name, np.float64, num_nodes)
     if len(value_NC) != num_nodes:
         raise DataError(
@@ -389,7 +387,6 @@ def _graph(
 
 
 def _goes_forward(folder: Path, num_edges: int) -> np.ndarray:
-    """Return which edges are not marked as going back, by the second column of ``edge-feat``."""
     if not any(folder.glob("edge-feat.csv*")):
         return np.ones(num_edges, dtype=bool)
     feature_EF = read_table(folder, "edge-feat", np.float64, num_edges)
@@ -499,7 +496,6 @@ def read_networks(
 
 
 def _read(folder: Path, labels: Mapping[str, str], num_graphs: int | None) -> list[AttributedGraph]:
-    """Read the graphs, every column of a node as a number, and labels by condition."""
     for label in labels.values():
         if label not in LABELS:
             raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
@@ -544,7 +540,6 @@ def _read_labels(folder: Path, label: str) -> np.ndarray:
 
 
 def _columns(graphs: list[AttributedGraph]) -> dict[str, bool]:
-    """Return the columns with more than one value, and for each whether its values are words."""
     counts = {
         name: len(np.unique(np.concatenate([graph.numbers[name] for graph in graphs])))
         for name in COLUMNS
@@ -553,7 +548,6 @@ def _columns(graphs: list[AttributedGraph]) -> dict[str, bool]:
 
 
 def _with_columns(graph: AttributedGraph, as_words_of: dict[str, bool]) -> AttributedGraph:
-    """Return the graph with the chosen columns, as words or as numbers."""
     categorical = {
         name: [f"{value:g}" for value in graph.numbers[name].tolist()]
         for name, as_words in as_words_of.items()

@@ -110,7 +110,6 @@ def _rank_of_file(path: Path) -> tuple[int, str]:
 
 
 def _read(path: Path, folder: Path | None, notes: NoteCollector) -> dict[str, dict[str, Condition]]:
-    """Return the conditions in one file, by names below ``folder``."""
     if path.name.endswith(STEP_TIMES):
         rows: Mapping[str, Mapping[str, Condition]] = _measured(path)
     elif path.suffix == ".jsonl":
@@ -125,12 +124,10 @@ def _read(path: Path, folder: Path | None, notes: NoteCollector) -> dict[str, di
 
 
 def _measured(path: Path) -> dict[str, dict[str, Condition]]:
-    """Return the least step time that was measured for one job."""
     return {path.name.removesuffix(STEP_TIMES): {LABEL: read_step_time(path)}}
 
 
 def _listed(path: Path, notes: NoteCollector) -> Iterator[tuple[str, dict[str, Condition]]]:
-    """Yield name and conditions of each line that names a job and its time."""
     lines = read_parsed(path).decode("utf-8", errors="replace").split("\n")
     for number, line in enumerate(lines, start=1):
         try:
@@ -149,7 +146,6 @@ def _listed(path: Path, notes: NoteCollector) -> Iterator[tuple[str, dict[str, C
 
 
 def _conditions(row: Mapping[str, Any], notes: NoteCollector, where: str) -> dict[str, Condition]:
-    """Return the label and what kind of job it is."""
     for key in _TIMES:
         if row.get(key) is not None and _number(row[key]) is None:
             notes.add(
@@ -280,8 +276,6 @@ def operators_of(graph: AttributedGraph) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One job that was read: its graph, the format of its files and its private words."""
-
     graph: AttributedGraph
     format: str
     words: frozenset[str]
@@ -377,7 +371,6 @@ def _found(
 
 
 def _of_corpus(folder: Path, left_out: list[str]) -> Iterator[_Job]:
-    """Yield the runs of a corpus folder."""
     records = read_index(folder)
     for run in track(read_runs(folder, records), "reading traces", len(records)):
         try:
@@ -388,7 +381,6 @@ def _of_corpus(folder: Path, left_out: list[str]) -> Iterator[_Job]:
 
 
 def _parts_of(folder: Path) -> dict[str, Split]:
-    """Return the part of each run of a corpus."""
     return {
         record.run: split
         for record in read_index(folder)
@@ -436,7 +428,6 @@ def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]
 
 
 def _told(error: BaseException) -> str:
-    """Return an error as one line."""
     if isinstance(error, MemoryError):
         return "needs more memory than there is."
     return str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -465,7 +456,6 @@ def _of_one_kind(jobs: list[_Job], left_out: list[str]) -> list[_Job]:
 def _labeled(
     graph: AttributedGraph, labels: Mapping[str, Mapping[str, Condition]]
 ) -> AttributedGraph:
-    """Return a graph with what label files say of it, by its name or the last part of it."""
     known = labels.get(graph.name) or labels.get(graph.name.rpartition("/")[2]) or {}
     stated = {**graph.conditions, **known}
     return replace(graph, conditions={name: stated[name] for name in CONDITIONS if name in stated})
@@ -476,7 +466,6 @@ def _is_labeled(graph: AttributedGraph) -> bool:
 
 
 def _program(graph: AttributedGraph) -> AttributedGraph:
-    """Return a graph without what was measured."""
     numbers = {name: v for name, v in graph.numbers.items() if name not in MEASURED}
     return replace(graph, numbers=numbers)
 

@@ -56,7 +56,6 @@ def have_same_vocabulary(one: GraphSchema, other: GraphSchema) -> bool:
 
 
 def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
-    """Return one graph as codes of ``schema``."""
     dag = as_dag(graph)
     if dag is not None:
         return dag
@@ -119,7 +118,6 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
 
 
 def _config_of(data: str | Path) -> DataConfig:
-    """Return the settings of the embedded corpus, or of what lies in a folder."""
     if str(data) == "corpus":
         return CorpusConfig()
     folder = Path(data)
@@ -190,7 +188,6 @@ def _coded(
     schema: GraphSchema | None,
     renamed: Mapping[str, Mapping[str, str]],
 ) -> DAG:
-    """Return one graph in codes of a schema, nodes in layer order."""
     if graph is None:
         raise DataError(f"{name}: is no graph.")
     dag = as_dag(graph)

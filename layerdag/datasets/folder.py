@@ -152,7 +152,6 @@ def words_of(graph: AttributedGraph) -> dict[str, set[str]]:
 
 
 def _new_words(name: str, private: list[str], known: set[str]) -> dict[str, str]:
-    """Return a new word for each private one, none of which is in use."""
     free = (f"{name}-{i}" for i in range(len(private) + len(known)))
     unused = [word for word in free if word not in known]
     return dict(zip(private, unused, strict=False))
@@ -176,7 +175,6 @@ def with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _normal(word: str) -> str:
-    """Return a word without case and separators."""
     return _SEPARATORS.sub("", word).lower()
 
 
@@ -194,7 +192,7 @@ def _public_words() -> frozenset[str]:
 MAX_WORDS = 512
 
 
-def load_folder(  # noqa: PLR0913
+def load_folder(
     folder: str | Path,
     *,
     labels: str | Path | None = None,
@@ -258,7 +256,6 @@ def load_folder(  # noqa: PLR0913
 
 
 def _unused_labels(config: FolderConfig) -> tuple[Note, ...]:
-    """Return a note on a label file in the folder that was not named."""
     notes = NoteCollector(str(config.folder))
     for name in LABEL_FILES if config.labels is None else ():
         if (config.folder / name).is_file():
@@ -450,7 +447,6 @@ def as_job(graph: AttributedGraph) -> AttributedGraph:
 
 
 def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:
-    """Return the step time that was measured when a job was traced, nothing if there is none."""
     if not path.is_file():
         return {}
     try:
@@ -530,7 +526,6 @@ def _graphs_in(
 
 
 def _of_one_kind(folder: Path, sources: Sequence[JobSource]) -> Sequence[JobSource]:
-    """Return the jobs or graphs of a folder. Raises DataError if it holds both."""
     traces = [source.name for source in sources if source.is_trace]
     graphs = [source.name for source in sources if not source.is_trace]
     if traces and graphs:
@@ -543,7 +538,6 @@ def _of_one_kind(folder: Path, sources: Sequence[JobSource]) -> Sequence[JobSour
 
 
 def _read(source: JobSource, public_words: PublicWords) -> AttributedGraph:
-    """Read a job, all of its ranks as one graph, or a flow graph."""
     found = source.read()
     if isinstance(found, Workload):
         return _job(source.name, found, public_words)
@@ -551,7 +545,6 @@ def _read(source: JobSource, public_words: PublicWords) -> AttributedGraph:
 
 
 def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
-    """Return the graph of a sample without what was requested of it: that is no measurement."""
     if sample.is_job:
         return _job(sample.name, sample.workload(), public_words)
     return _sized(sample.graph, sample.name)
@@ -562,7 +555,6 @@ def _job(name: str, workload: Workload, public_words: PublicWords) -> Attributed
 
 
 def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
-    """Return a flow graph under its name in the folder, with its sizes as conditions."""
     conditions = {**graph.conditions, **size_conditions(graph.layer_N)}
     return replace(graph, name=name, conditions=conditions)
 

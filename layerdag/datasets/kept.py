@@ -79,12 +79,10 @@ def kept_statistics(dags: Sequence[DAG], sizes: GraphSizes) -> GraphStatistics:
 
 
 def _key(settings: Mapping[str, object]) -> str:
-    """Return the hash of settings and code."""
     return hashlib.sha256((code_hash() + json.dumps(settings, sort_keys=True)).encode()).hexdigest()
 
 
 def _encoded(data: GraphDataset) -> bytes:
-    """Return a data set as one file."""
     dags = [dag for split in SPLITS for dag in data.graphs[split]]
     columns = {
         "x": [dag.x_NA.numpy().astype(np.int32) for dag in dags],
@@ -115,7 +113,6 @@ def _encoded(data: GraphDataset) -> bytes:
 
 
 def _decoded(content: bytes, load: Callable[[], GraphDataset]) -> GraphDataset:
-    """Return the data set of ``_encoded``."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in _COLUMNS}
         sizes = file["nodes"], file["edge_counts"]
@@ -150,8 +147,6 @@ def _decoded(content: bytes, load: Callable[[], GraphDataset]) -> GraphDataset:
 
 
 class _JobsOnDemand(Mapping[Split, tuple[AttributedGraph, ...]]):
-    """The jobs of each split, read when the first one is asked for."""
-
     def __init__(self, splits: tuple[Split, ...], load: Callable[[], GraphDataset]) -> None:
         self._splits, self._load = splits, load
         self._jobs: Mapping[Split, tuple[AttributedGraph, ...]] | None = None

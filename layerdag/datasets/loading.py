@@ -225,7 +225,6 @@ def find_label_file(folder: Path) -> dict[str, Path]:
 
 
 def _holds_graphs(folder: Path) -> bool:
-    """Return whether traces or flow graphs lie in or below a folder."""
     return any(next(folder.rglob(pattern), None) for pattern in _GRAPH_FILES)
 
 

@@ -146,7 +146,6 @@ class PackedHeader:
 
 
 def _checked(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a header as a header holds them. Raises ValueError."""
     splits = {split: data["splits"][split] for split in SPLITS}
     if min(*splits.values(), data["learned_from"]) < 0:
         raise ValueError("numbers of graphs are whole numbers from 0 on")
@@ -283,7 +282,6 @@ class PackedGraphs(StoredGraphs):
         return (self._graph(i) for i in range(len(self)))
 
     def _graph(self, i: int) -> DAG:
-        """Return one graph."""
         nodes = slice(int(self.node_ptr[i]), int(self.node_ptr[i + 1]))
         edges = slice(int(self.edge_ptr[i]), int(self.edge_ptr[i + 1]))
         edges_E2 = self.columns["edges"][edges].astype(np.int64) - nodes.start
@@ -341,7 +339,6 @@ class PackedGraphs(StoredGraphs):
 
 
 def _int64(values: np.ndarray) -> torch.Tensor:
-    """Return whole numbers as models and data sets have them."""
     return torch.from_numpy(values.astype(np.int64))
 
 
@@ -445,7 +442,6 @@ def _check_sizes(
 
 
 def _parts(arrays: Mapping[str, np.ndarray], header: PackedHeader) -> dict[Split, PackedGraphs]:
-    """Return the graphs of each split."""
     parts, first = {}, 0
     for split in SPLITS:
         last = first + header.splits[split]
@@ -492,7 +488,6 @@ def _check_content(graphs: PackedGraphs, schema: GraphSchema) -> None:
 
 
 def _falls_inside(layer_N: np.ndarray, first_of_graph: np.ndarray) -> bool:
-    """Return whether a layer follows a later one inside a graph."""
     falls_N = np.flatnonzero(np.diff(layer_N) < 0) + 1
     return bool(np.setdiff1d(falls_N, first_of_graph).size)
 
@@ -500,7 +495,6 @@ def _falls_inside(layer_N: np.ndarray, first_of_graph: np.ndarray) -> bool:
 def _names(
     folder: Path, header: PackedHeader
 ) -> tuple[dict[Split, tuple[str, ...]], dict[Split, tuple[str, ...]]]:
-    """Return names and content hashes of the graphs of each split. Raises ValueError."""
     data = parse_json(read_parsed(folder / NAMES))
     found = []
     for key in ("names", "contents"):

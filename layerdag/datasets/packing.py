@@ -133,7 +133,6 @@ class Spool:
         self._number_through(target, node_ptr[:-1] - first_B, edge_ptr)
 
     def _lay(self, target: Path, name: str, order: np.ndarray) -> None:
-        """Write one array in the order of the graphs."""
         sizes = np.array(self.nodes if name in _PER_NODE else self.edges)
         raw = self._raw(name, int(sizes.sum()))
         kind = raw.dtype
@@ -151,7 +150,6 @@ class Spool:
         made.flush()
 
     def _raw(self, name: str, rows: int) -> np.ndarray:
-        """Return a raw file as an array."""
         width = {"x": (self.attributes,), "u": (self.attributes,), "edges": (2,)}.get(name, ())
         if not rows:
             return np.zeros((0, *width), _TYPES[name])
@@ -159,7 +157,6 @@ class Spool:
         return np.memmap(path, dtype=_TYPES[name], mode="r", shape=(rows, *width))
 
     def _number_through(self, target: Path, shift_B: np.ndarray, edge_ptr: np.ndarray) -> None:
-        """Let edges count nodes from the first one of their split."""
         if not edge_ptr[-1]:
             return
         edges = np.load(target / "edges.npy", mmap_mode="r+")
@@ -175,7 +172,6 @@ class Spool:
 
 
 def _chunks(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield first and last graph of runs of graphs of bounded size."""
     ptr, first = pointers(sizes), 0
     while first < len(sizes):
         last = int(np.searchsorted(ptr, ptr[first] + _ROWS_AT_ONCE, side="right")) - 1
@@ -254,7 +250,6 @@ class FirstPassStatistics:
             self._nodes -= heapq.heappop(self._kept)[2].num_nodes
 
     def _may_train(self, name: str) -> bool:
-        """Return whether a graph is not named as one for validation or test."""
         return not self.named or self.named.get(name, "train") == "train"
 
     @property
@@ -390,7 +385,6 @@ def _write_renamed(out: str | Path, tables: Mapping[str, Any]) -> None:
 
 
 def _of_data(data: GraphDataset) -> Iterator[Ready]:
-    """Yield the graphs of a data set in memory."""
     for split in SPLITS:
         lines = zip(data.names[split], data.contents[split], data.graphs[split], strict=True)
         for place, (name, content, dag) in enumerate(lines):

@@ -95,7 +95,6 @@ def load_programs(
 def _built(
     folder: Path, files: Sequence[Path], seed: int, avoid_copies: bool, operator_times: bool
 ) -> GraphDataset:
-    """Read and encode the programs of some files of a folder."""
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     steps = measured_steps(folder)
     for path in track(files, "reading programs", len(files)):
@@ -168,7 +167,6 @@ def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000
 
 
 def _measured(graph: AttributedGraph, step: MeasuredStep | None) -> AttributedGraph:
-    """Return the graph of a program with what was measured of its step."""
     if step is None:
         return graph
     found = {LABEL: step.step_time_s, PEAK_BYTES: float(step.peak_bytes)}
@@ -178,7 +176,6 @@ def _measured(graph: AttributedGraph, step: MeasuredStep | None) -> AttributedGr
 def _with_plans(
     data: GraphDataset, train: Sequence[AttributedGraph], plan_of: Mapping[str, PlannedStep]
 ) -> GraphDataset:
-    """Return the data set with the plans of training programs, as far as they are known."""
     numbers = program_numbers(train)
     known = [(plan_of[g.name], n) for g, n in zip(train, numbers, strict=True) if g.name in plan_of]
     if not known:
@@ -206,7 +203,6 @@ def program_rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the place and the JSON data of each program of one family."""
     for number, line in enumerate(read_parsed(path).splitlines(), start=1):
         where = f"{path}: line {number}"
         try:
@@ -216,7 +212,6 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read(path: Path) -> Iterator[AttributedGraph]:
-    """Yield the graphs of the programs of one family."""
     family = path.name.partition(".")[0]
     for where, data in _rows(path):
         graph = program_graph(data, where)

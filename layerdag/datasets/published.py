@@ -68,8 +68,6 @@ _LONGEST_LINE = 1 << 16
 
 @dataclass(frozen=True)
 class _Task:
-    """A task of a job: number, letters of its kind, parents, whether it ended, its figures."""
-
     number: int
     kind: str
     parents: tuple[int, ...]
@@ -129,7 +127,6 @@ def load_alibaba(
 
 
 def _file(folder: Path) -> Path:
-    """Return the file of the tasks."""
     found = (folder / f"{FILE}{packed}" for packed in ("", ".gz", ".xz"))
     path = next((path for path in found if path.is_file()), None)
     if path is None:
@@ -141,7 +138,6 @@ def _file(folder: Path) -> Path:
 
 
 def _jobs(path: Path, notes: NoteCollector) -> Iterator[tuple[str, list[_Task]]]:
-    """Yield the tasks of each job."""
     job, tasks = "", list[_Task]()
     for number, row in enumerate(_rows(path), start=1):
         if len(row) != COLUMNS:
@@ -167,7 +163,6 @@ def _rows(path: Path) -> Iterator[list[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file that may be packed, never more than a piece of it at a time."""
     rest = b""
     with open_unpacked(path, DataError) as stream:
         while piece := stream.read(_PIECE):
@@ -360,7 +355,6 @@ def _predecessors(
     in_last_O: np.ndarray,
     num_new: int,
 ) -> np.ndarray:
-    """Return (old node, new node) edges of one layer: weighted choice without replacement."""
     noise_WO = rng.gumbel(size=(num_new, value_O.size)) + log_odds_O
     rows_W = np.arange(num_new)
     # The best of the layer before comes first among its value, whatever else is drawn.
@@ -384,7 +378,6 @@ def _counts(
     have_2: np.ndarray,
     num_new: int,
 ) -> np.ndarray:
-    """Draw how many predecessors of each value each new node gets, within rule and supply."""
     most = min(settings.max_in_degree // 2, int(have_2.min()))
     rare_W = rng.integers(1, most + 1, num_new)
     common = rng.integers(0, 2, num_new)
@@ -451,7 +444,6 @@ def _read(path: Path, split: str) -> list[AttributedGraph]:
 def _tpu_tile_graph(
     name: str, source_E: Any, target_E: Any, kind_N: Any, label: Any
 ) -> AttributedGraph:
-    """Return one graph of the file."""
     edges_2E = np.stack([_numbers(source_E), _numbers(target_E)]).astype(np.int64)
     edges_2E = np.unique(edges_2E, axis=1)
     kinds = _numbers(kind_N).reshape(-1).astype(np.int64).tolist()
@@ -467,7 +459,6 @@ def _tpu_tile_graph(
 
 
 def _label(seconds: float) -> dict[str, Condition]:
-    """Return a measured time as the label, nothing if it is none."""
     return {LABEL: seconds} if math.isfinite(seconds) else {}
 
 
@@ -487,7 +478,6 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def _split(folder: Path, graphs: list[AttributedGraph]) -> dict[Split, list[AttributedGraph]]:
-    """Split the graphs of the only file by ``split.json``."""
     path = folder / "split.json"
     if not path.is_file():
         raise DataError(

@@ -104,7 +104,6 @@ def measured_steps(folder: Path) -> dict[str, MeasuredStep]:
 
 
 def _measured_step(data: Any) -> tuple[str, MeasuredStep]:
-    """Return the run and the step of one line. Raises ValueError if it is none."""
     require_shape(data, _STEP)
     require_known(data, _STEP)
     require_known(data["settings"], _STEP["settings"])
@@ -131,7 +130,6 @@ def _plan(record: RunRecord) -> PlannedStep | None:
 
 
 def _settings(record: RunRecord) -> Iterator[tuple[str, Setting]]:
-    """Yield the settings of a run's step."""
     hyper = record.hyper
     # Runs of the corpus were collected before the setting got its American spelling.
     yield "optimizer", OPTIMIZERS[str(hyper.get("optimizer", hyper.get("optimiser")))]

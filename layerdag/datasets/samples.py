@@ -96,7 +96,6 @@ def part_samples(path: str | Path) -> Iterator[StoredSample]:
 
 
 def _checked(folder: Path, index: PartIndex) -> Iterator[StoredSample]:
-    """Yield the samples of a part whose content is the one that was written."""
     path = folder / index.file
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -109,7 +108,6 @@ def _checked(folder: Path, index: PartIndex) -> Iterator[StoredSample]:
 
 
 def _one_by_one(folder: Path) -> Iterator[StoredSample]:
-    """Yield the samples of a folder with a folder or file for each."""
     manifest = folder / _MANIFEST
     try:
         content = parse_json(read_parsed(manifest))
@@ -213,7 +211,6 @@ def sample_table(rows: Sequence[Row], schema: GraphSchema) -> Any:
 
 
 def _lists(sizes: Sequence[int], values: Any) -> Any:
-    """Return ``values`` cut into lists of these sizes."""
     import pyarrow as pa
 
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
@@ -221,7 +218,6 @@ def _lists(sizes: Sequence[int], values: Any) -> Any:
 
 
 def _nodes(graphs: Sequence[AttributedGraph], wanted: Any) -> Any:
-    """Return the attributes of all nodes."""
     import pyarrow as pa
 
     fields = list(wanted.field("nodes").type.value_type)
@@ -235,7 +231,6 @@ def _nodes(graphs: Sequence[AttributedGraph], wanted: Any) -> Any:
 
 
 def _edges(graphs: Sequence[AttributedGraph], wanted: Any) -> Any:
-    """Return ends and types of all edges."""
     import pyarrow as pa
 
     ends_2E = np.concatenate([graph.edge_index_2E for graph in graphs], axis=1).astype(np.int32)
@@ -310,7 +305,6 @@ def read_parquet(path: str | Path) -> Iterator[StoredSample]:
 
 
 def _require_small_groups(metadata: Any, path: str | Path) -> None:
-    """Refuse a file whose groups of rows do not fit into half of the memory that is left."""
     sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
     if max(sizes, default=0) > available_memory() // 2:
         raise DataError(f"{path}: a group of rows does not fit into memory; write smaller ones.")
@@ -355,7 +349,6 @@ class _Table:
             yield StoredSample(name, seed, row["conditions"], row, source, row=graph)
 
     def _graph(self, row: Mapping[str, Any], nodes: Any, edges: Any) -> AttributedGraph:
-        """Return the graph of a row."""
         import pyarrow as pa
 
         fields = list(nodes.type)

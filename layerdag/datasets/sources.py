@@ -53,8 +53,6 @@ _RankedFiles = dict[PyTorchFile, dict[int, Path]]
 
 @dataclass(frozen=True)
 class _PyTorchTrace:
-    """A file of PyTorch, its name without endings and role, and the rank that this may say."""
-
     path: Path
     kind: PyTorchFile
     stem: str
@@ -126,8 +124,6 @@ def find_sources(
 
 
 class _Search:
-    """Sorts files into jobs."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.found: dict[str, JobSource] = {}
@@ -181,7 +177,6 @@ class _Search:
         return Sources(ordered, tuple(self.faulty), dict(self.others))
 
     def _add_program(self, name: str, path: Path) -> None:
-        """Enter a forward program, with the trace that it was recorded with if that is there."""
         same = self.found.get(name)
         if same is not None and same.is_trace:
             self.found[name] = replace(same, program=path)
@@ -215,7 +210,6 @@ class _Search:
         return found
 
     def _chakra(self, path: Path) -> None:
-        """Enter a Chakra file: ``PREFIX.<rank>.et``, or a job of one rank."""
         of_rank = RankFile.from_name(path.name)
         if of_rank is None:
             self._add(path.parent / _stem(path), partial(read_any, path), "Chakra")
@@ -239,7 +233,6 @@ class _Search:
             self._add(path.parent / stem, partial(_read_graph, path), what, is_trace=False)
 
     def _json(self, path: Path) -> None:
-        """Enter a JSON file: PyTorch's by job and rank, a graph, or a job of ours."""
         kind = pytorch_format(path)
         if kind is not None:
             self._pytorch(path, kind)
@@ -257,14 +250,12 @@ class _Search:
             self._other(path, "".join(path.suffixes[-3:]))
 
     def _other(self, path: Path, ending: str) -> None:
-        """Count a file that is no trace, or say what graph of another tool it is."""
         what = foreign_format(_start(path))
         if GRAPHS in what or "is packed" in what:
             raise DataError(f"{path}: {what}.")
         self.others[ending] += 1
 
     def _pytorch(self, path: Path, kind: PyTorchFile) -> None:
-        """Enter a host trace or a profile under its job and rank, as its name says."""
         match = _JSON.fullmatch(path.name)
         stem = _ROLE.sub("", match["stem"] if match else path.stem)
         named = _RANK.fullmatch(stem)
@@ -300,7 +291,6 @@ def _communicates(path: Path) -> bool:
 
 
 def _stem(path: Path) -> str:
-    """Return the name of a Chakra file without its endings."""
     match = _TRACE.fullmatch(path.name)
     assert match is not None
     return match["stem"]
@@ -309,8 +299,6 @@ def _stem(path: Path) -> str:
 def _pytorch_reader(
     job: Path, hosts: Mapping[int, Path], devices: Mapping[int, Path], ranks: Sequence[int]
 ) -> Read:
-    """Return what imports the files of one job."""
-
     def read() -> Workload:
         missing = sorted(set(range(len(ranks))) ^ set(ranks))
         for what, of_rank in (("host traces", hosts), ("profiles", devices)):
@@ -331,13 +319,11 @@ def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, .
 
 
 def _read_graph(path: Path) -> AttributedGraph:
-    """Return a flow graph with its sizes as conditions."""
     graph = read_flow(path)
     return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
 
 
 def _is_astra(path: Path) -> bool:
-    """Return whether a text begins like a workload of ASTRA-sim."""
     lines = path.read_bytes()[:4096].split(b"\n")
     return len(lines) > 2 and lines[1].strip().isdigit() and b"\x00" not in lines[0]
 
@@ -351,5 +337,4 @@ def _start(path: Path) -> bytes:
 
 
 def _without(error: Exception, path: Path) -> str:
-    """Return a message without the path that its line begins with anyway."""
     return str(error).removeprefix(f"{path}: ")

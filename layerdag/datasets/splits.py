@@ -120,7 +120,6 @@ def _word_code(word: str) -> int:
 
 
 def _digest(part: str, contents: Sequence[str]) -> str:
-    """Return the slow hash of a part's graphs, sorted."""
     if not contents:
         return ""
     salt = f"layerdag split {part}".encode()

@@ -70,14 +70,12 @@ def common_subsequence(
 
 
 def _equal_start(a: np.ndarray, b: np.ndarray) -> int:
-    """Return how many elements are equal from the start."""
     size = min(len(a), len(b))
     differs = np.flatnonzero(a[:size] != b[:size])
     return int(differs[0]) if differs.size else size
 
 
 def _of_middles(a: np.ndarray, b: np.ndarray, most: int) -> tuple[np.ndarray, bool]:
-    """Return the common subsequence of sequences that begin and end differently."""
     if not a.size or not b.size:
         return np.zeros((2, 0), np.int64), True
     # Elements of only one side can be in no pair: without them there is less to search.
@@ -90,7 +88,6 @@ def _of_middles(a: np.ndarray, b: np.ndarray, most: int) -> tuple[np.ndarray, bo
 
 
 def _of_halves(a: np.ndarray, b: np.ndarray, most: int) -> np.ndarray:
-    """Return the pairs inside the first halves and inside the second halves."""
     half_a, half_b = len(a) // 2, len(b) // 2
     first_2P, _ = common_subsequence(a[:half_a], b[:half_b], most)
     second_2P, _ = common_subsequence(a[half_a:], b[half_b:], most)
@@ -133,7 +130,6 @@ def _steps(
 
 
 def _back(history: list[np.ndarray], n: int, m: int) -> np.ndarray:
-    """Walk from the end to the start and return the pairs on the way."""
     x, y = n, m
     pieces: list[np.ndarray] = []
     for edits in range(len(history) - 1, 0, -1):
@@ -148,14 +144,11 @@ def _back(history: list[np.ndarray], n: int, m: int) -> np.ndarray:
 
 
 def _run(start: int, stop: int, diagonal: int) -> np.ndarray:
-    """Return the pairs of a run of equal elements."""
     x = np.arange(start, stop)
     return np.stack([x, x - diagonal])
 
 
 class _Prefixes:
-    """Hashes of prefixes of two sequences, to see how long they agree from any two places."""
-
     def __init__(self, a: np.ndarray, b: np.ndarray) -> None:
         with np.errstate(over="ignore"):
             power = np.cumprod(np.full(max(len(a), len(b)) + 1, _BASE | np.uint64(1)))
@@ -239,7 +232,6 @@ def align(
 
 
 def _anchors(color_a: np.ndarray, color_b: np.ndarray) -> list[tuple[int, int]]:
-    """Return the longest rising sequence of pairs of nodes whose colors are unique in A and B."""
     once_a, once_b = (_positions_of_unique(color) for color in (color_a, color_b))
     common = np.intersect1d(color_a[once_a], color_b[once_b])
     at_a = once_a[np.isin(color_a[once_a], common)]
@@ -250,13 +242,11 @@ def _anchors(color_a: np.ndarray, color_b: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _positions_of_unique(color_N: np.ndarray) -> np.ndarray:
-    """Return the places of colors that occur once, rising."""
     _, first, count = np.unique(color_N, return_index=True, return_counts=True)
     return np.sort(first[count == 1])
 
 
 def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return a longest subsequence of pairs (first ends rising) whose second ends rise, too."""
     tops: list[int] = []
     top_of: list[int] = []
     before: list[int] = []
@@ -276,7 +266,6 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _stretches(
     anchors: list[tuple[int, int]], label_a: np.ndarray, label_b: np.ndarray
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the stretches that begin with each anchor, as bounds in A and in B."""
     ends = [*anchors, (len(label_a), len(label_b))]
     if not anchors or anchors[0] != (0, 0):
         ends = [(0, 0), *ends]
@@ -287,7 +276,6 @@ def _stretches(
 def _moved(
     only_a: np.ndarray, only_b: np.ndarray, color_a: np.ndarray, color_b: np.ndarray
 ) -> np.ndarray:
-    """Pair what is left on both sides with the same color, in order."""
     waiting: dict[int, list[int]] = defaultdict(list)
     for row, color in zip(only_b[::-1].tolist(), color_b[only_b[::-1]].tolist(), strict=True):
         waiting[color].append(row)
@@ -369,7 +357,6 @@ def kinds_of_ranks(workload: Workload) -> list[RankKind]:
 
 
 def _program_of(trace: Trace) -> OperatorSequence:
-    """Return the program of a trace."""
     order_N = program_order(trace)
     position_N = np.empty_like(order_N)
     position_N[order_N] = np.arange(order_N.size)

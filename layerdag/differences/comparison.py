@@ -76,7 +76,6 @@ def compare_aligned(
 
 
 def _require_ranks(workload: Workload, which: str) -> None:
-    """Refuse a job without traces."""
     if not workload.num_ranks:
         raise TraceError(
             f"{workload.source}: the {which} job has no ranks; give the traces of one at least."
@@ -86,7 +85,6 @@ def _require_ranks(workload: Workload, which: str) -> None:
 def _of_workloads(
     a: Workload, b: Workload, ignore: tuple[str, ...], makespans_ns: tuple[int, int] | None
 ) -> Difference:
-    """Compare two jobs, rank by rank."""
     kinds_a, kinds_b = kinds_of_ranks(a), kinds_of_ranks(b)
     pairs = list(_pairs(kinds_a, kinds_b, min(a.num_ranks, b.num_ranks)))
     aligned = [AlignedPair.from_sequences(*pair) for pair in track(pairs, "aligning", len(pairs))]
@@ -104,7 +102,6 @@ def _of_workloads(
 
 
 def _of_graphs(a: AttributedGraph, b: AttributedGraph, ignore: tuple[str, ...]) -> Difference:
-    """Compare two graphs."""
     edge_types = tuple(dict.fromkeys((*a.edge_type_names, *b.edge_type_names)))
     pair = AlignedPair.from_sequences(
         "graph", *(program_of_graph(graph, edge_types) for graph in (a, b))
@@ -118,12 +115,10 @@ def _of_graphs(a: AttributedGraph, b: AttributedGraph, ignore: tuple[str, ...]) 
 
 
 def _same(a: float | str | None, b: float | str | None) -> bool:
-    """Return whether two graph-level values are equal, or not a number both."""
     return a == b or (a != a and b != b)
 
 
 def _aligned(a: str, b: str, aligned: Sequence[AlignedPair]) -> Difference:
-    """Return what jobs and graphs share: operators and structure."""
     stretches = [stretch for pair in aligned for stretch in pair.stretches()]
     blocks = [block for pair in aligned for block in pair.blocks()]
     return Difference(
@@ -141,7 +136,6 @@ def _aligned(a: str, b: str, aligned: Sequence[AlignedPair]) -> Difference:
 
 
 def _notes(aligned: Sequence[AlignedPair]) -> Iterator[str]:
-    """Yield what a reader should know."""
     rough = [pair.name for pair in aligned if not pair.alignment.exact]
     if rough:
         which = rough[0] + (f" and {len(rough) - 1} more" if len(rough) > 1 else "")
@@ -151,7 +145,6 @@ def _notes(aligned: Sequence[AlignedPair]) -> Iterator[str]:
 def _pairs(
     kinds_a: Sequence[RankKind], kinds_b: Sequence[RankKind], shared: int
 ) -> Iterator[tuple[str, OperatorSequence, OperatorSequence]]:
-    """Yield each pair of programs that some rank of both jobs runs, then those of no such rank."""
     of_a, of_b = (
         {rank: number for number, kind in enumerate(kinds) for rank in kind.ranks}
         for kinds in (kinds_a, kinds_b)
@@ -170,7 +163,6 @@ def _pairs(
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """Return ranks in words."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     consecutive = ranks[-1] - ranks[0] + 1 == len(ranks)
@@ -180,7 +172,6 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _operators(aligned: Sequence[AlignedPair]) -> list[Operator]:
-    """Return the figures of each operator that is no communication, the most different first."""
     columns = list(dict.fromkeys(n for p in aligned for s in (p.a, p.b) for n in s.columns))
     timeless = [name for name in columns if name not in TIMES]
     sums: list[dict[str, Counter[str]]] = [
@@ -206,7 +197,6 @@ def _operators(aligned: Sequence[AlignedPair]) -> list[Operator]:
 
 
 def _add(program: OperatorSequence, sums: Mapping[str, Counter[str]]) -> None:
-    """Add the figures of one program by operator."""
     own_N = ~program.is_communication_N
     rows = np.flatnonzero(own_N).tolist()
     sums["count"].update(program.operators[row] for row in rows)
@@ -230,18 +220,15 @@ def _times(aligned: Sequence[AlignedPair]) -> Iterator[PairedValue]:
 
 
 def _duration(program: OperatorSequence, communication: bool) -> float:
-    """Return the sum of the durations of communication, or of everything else."""
     return float(program.columns["duration_us"][program.is_communication_N == communication].sum())
 
 
 def _critical_path(program: OperatorSequence) -> float:
-    """Return the longest path by duration."""
     durations_N = program.columns["duration_us"]
     return float(longest_path(program.layer_N, program.edges_2E, durations_N).length)
 
 
 def _communication(a: Workload, b: Workload) -> list[CommunicationDelta]:
-    """Return collectives and messages of both jobs, the largest difference first."""
     of_a, of_b = _events(a), _events(b)
     rows = [
         CommunicationDelta(kind, ranks, (first[0], second[0]), (first[1], second[1]))
@@ -252,7 +239,6 @@ def _communication(a: Workload, b: Workload) -> list[CommunicationDelta]:
 
 
 def _events(workload: Workload) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return number and bytes of communication by its kind and the ranks of a group."""
     events = gather_communication(workload)
     sizes = np.array([0, workload.num_ranks, *map(len, workload.groups.values())])
     found: dict[tuple[str, int], tuple[int, int]] = {}

@@ -235,7 +235,6 @@ class AlignedPair:
         return self._same_kinds_of_edges(label_N[:count_a], label_N[count_a:])
 
     def _same_kinds_of_edges(self, color_a: np.ndarray, color_b: np.ndarray) -> bool:
-        """Return whether edges join the same colors by the same kinds in both."""
         keys_a, keys_b = (
             np.sort(self._keys(color[program.edges_2E], program.kind_E))
             for color, program in ((color_a, self.a), (color_b, self.b))
@@ -243,7 +242,6 @@ class AlignedPair:
         return np.array_equal(keys_a, keys_b)
 
     def _keys(self, ends_2E: np.ndarray, kind_E: np.ndarray) -> np.ndarray:
-        """Return a number for each edge whose ends are known, the same one in both programs."""
         kinds = 1 + max(int(program.kind_E.max(initial=0)) for program in (self.a, self.b))
         known_E = (ends_2E >= 0).all(axis=0)
         source_E, target_E = ends_2E[:, known_E]
@@ -264,7 +262,6 @@ class AlignedPair:
         )
 
     def _runs(self) -> Iterator[tuple[int, int, int]]:
-        """Yield what is aligned in a row, and what only one has."""
         at_a, at_b = self.alignment.in_order_2P
         cuts = np.flatnonzero((np.diff(at_a) != 1) | (np.diff(at_b) != 1)) + 1
         for part in np.split(np.arange(at_a.size), cuts) if at_a.size else ():
@@ -305,7 +302,6 @@ class AlignedPair:
 
 
 def _consecutive(rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield first place and length of each run of consecutive places."""
     if not rows.size:
         return
     for part in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
@@ -313,14 +309,12 @@ def _consecutive(rows: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _counts(operators: Sequence[str]) -> Mapping[str, int]:
-    """Return operators and counts, the most frequent first."""
     return dict(sorted(Counter(operators).items(), key=lambda item: (-item[1], item[0])))
 
 
 def _blocks(
     program: OperatorSequence, label_N: np.ndarray
 ) -> dict[tuple[tuple[str, int], ...], int]:
-    """Return how often each block of at least two nodes occurs in a row, by its operators."""
     found: Counter[tuple[tuple[str, int], ...]] = Counter()
     for run in repeated_runs(label_N):
         if run.period > 1:
@@ -441,7 +435,6 @@ def _shortened(title: str, rows: list[str], most: int | None) -> list[str]:
 
 
 def _aligned(found: Difference) -> str:
-    """Return how much was compared."""
     nodes = _counted(sum(program.nodes[0] for program in found.programs), "node")
     ranks = f"{_counted(found.ranks[0], 'rank')} of " if found.ranks else ""
     kinds = f"{len(found.programs)} kinds, " if len(found.programs) > 1 else ""
@@ -453,7 +446,6 @@ def _counted(count: int, word: str) -> str:
 
 
 def _structure(found: Difference) -> Iterator[str]:
-    """Yield the lines about ranks, nodes and dependencies."""
     if found.ranks and found.ranks[0] != found.ranks[1]:
         yield f"  {'ranks':<14}{found.ranks[0]:,} -> {found.ranks[1]:,}"
     total = [sum(program.nodes[side] for program in found.programs) for side in (0, 1)]
@@ -504,7 +496,6 @@ def _operators(found: Difference) -> Iterator[str]:
 
 
 def _changes(operator: Operator) -> Iterator[str]:
-    """Yield what changed of an operator."""
     if operator.count[0] != operator.count[1]:
         yield f"{operator.count[0]:,} -> {operator.count[1]:,} nodes"
     for name, pair in operator.numbers.items():
@@ -564,7 +555,6 @@ def figure_text(name: str, value: float | int) -> str:
 
 
 def _percent(before: float | None, after: float | None) -> str:
-    """Return the change in percent."""
     if not before or after is None:
         return ""
     return f" ({100 * (after / before - 1):+.1f} %)"

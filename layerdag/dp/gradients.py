@@ -77,7 +77,6 @@ def code_scales(
 
 
 def _by_code(counter: CountEncoder, pairs: Pairs) -> list[int]:
-    """Return how often each code of a count occurs."""
     table_V2 = torch.tensor(list(pairs), dtype=torch.int64).view(-1, 2)
     code_V = counter.encode(table_V2[:, 0].to(counter.lows_K1.device)).cpu()
     found_K = torch.zeros(counter.num_codes, dtype=torch.int64)
@@ -238,7 +237,6 @@ class Adapters:
 
 
 def _adapted(model: FastLayerDAG, rank: int, generator: torch.Generator) -> Iterator[Adapted]:
-    """Make the linear maps of readouts tunable, and yield them."""
     for linear, scale_K in code_scales(model.heads, model.statistics).items():
         change = None
         if rank:
@@ -364,7 +362,6 @@ def clipped(gradient_UP: Float[Tensor, "U P"], clip: float) -> Float[Tensor, "U 
 
 
 def _rows(adapters: Adapters, batch: DAGBatch, unit_G: Int[Tensor, " G"]) -> list[_Rows]:
-    """Return the rows of each map for the graphs of a micro-batch."""
     linears = [one.linear for one in adapters.adapted]
     with _recorded(linears) as calls:
         nats = graph_nats(adapters.model, batch)
@@ -378,7 +375,6 @@ def _rows(adapters: Adapters, batch: DAGBatch, unit_G: Int[Tensor, " G"]) -> lis
 
 @contextlib.contextmanager
 def _recorded(linears: Sequence[nn.Linear]) -> Iterator[dict[nn.Linear, tuple[Tensor, Tensor]]]:
-    """Record what linear maps are given and make, each called once inside the block."""
     calls: dict[nn.Linear, tuple[Tensor, Tensor]] = {}
 
     def record(module: nn.Module, given: tuple[Any, ...], made: Tensor) -> None:

@@ -100,7 +100,6 @@ def require_accountant() -> None:
 
 
 def _library() -> Any:
-    """Return the library."""
     try:
         importlib.import_module("dp_accounting.pld")
         return importlib.import_module("dp_accounting")
@@ -120,7 +119,6 @@ def _accountant(library: Any) -> Any:
 
 
 def _event(library: Any, multiplier: float, steps: int, rate: float) -> Any:
-    """Return what a whole run does with the data."""
     step = library.PoissonSampledDpEvent(rate, library.GaussianDpEvent(multiplier))
     return library.SelfComposedDpEvent(step, steps)
 
@@ -280,7 +278,6 @@ def read_owners(file: Path, names: Sequence[str]) -> list[str]:
 
 
 def _owners(file: Path) -> Mapping[str, str]:
-    """Return the owner by the graph's name."""
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             reader = csv.DictReader(lines)

@@ -138,7 +138,6 @@ def _random_node(statistics: GraphStatistics, rng: np.random.Generator) -> list[
 
 
 def _allowed(statistics: GraphStatistics, row: Sequence[int], attribute: int) -> np.ndarray:
-    """Return which codes of an attribute go with those of all earlier ones, bool (K,)."""
     allowed_K = np.ones(len(statistics.attributes[attribute]), bool)
     for earlier, later in enumerate(statistics.allowed_codes[: len(row)]):
         lists = later[attribute - earlier - 1]
@@ -325,7 +324,6 @@ def scores(
 
 
 def _others(canaries: Canaries, decisions: UnitDecisions, clip: float) -> Float[Tensor, "U P"]:
-    """Return the clipped gradient of each unit but canaries, at the present weights."""
     count = len(decisions.nodes_U) - int(canaries.took_part_M.sum())
     is_other_U = np.arange(len(decisions.nodes_U)) < count
     gradient_UP, _ = decisions.gradients(is_other_U)
@@ -481,7 +479,6 @@ class _Tuner:
         return sum_P / (privacy.steps - first)
 
     def _noisy_sum(self, step: int) -> Float[Tensor, " P"]:
-        """Return the sum of the clipped gradients of a Poisson sample of the units, with noise."""
         privacy = self.privacy
         chosen_U = self.generator.coins(len(self.decisions.nodes_U), privacy.sampling_rate)
         gradient_UP, nats = self.decisions.gradients(chosen_U)

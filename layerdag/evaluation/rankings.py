@@ -121,7 +121,6 @@ def _positive(value_N: np.ndarray) -> np.ndarray:
 
 
 def _pools(graphs: Sequence[AttributedGraph]) -> dict[str, np.ndarray]:
-    """Return the positive values of every number of all nodes."""
     columns = {
         name: np.concatenate([graph.numbers[name] for graph in graphs])
         for name in graphs[0].numbers
@@ -132,7 +131,6 @@ def _pools(graphs: Sequence[AttributedGraph]) -> dict[str, np.ndarray]:
 def _exchanged(
     graph: AttributedGraph, pools: Mapping[str, np.ndarray], rng: np.random.Generator
 ) -> AttributedGraph:
-    """Return the graph with positive numbers drawn from pools."""
     numbers = dict(graph.numbers)
     for name, pool in pools.items():
         if pool.size:
@@ -157,7 +155,6 @@ def _messages_at_random(graph: AttributedGraph, rng: np.random.Generator) -> Att
 
 
 def _rewired(graph: AttributedGraph, rng: np.random.Generator) -> AttributedGraph:
-    """Return the graph with as many edges, each from a node to a later one, drawn at random."""
     place_N = np.argsort(graph.layer_N, kind="stable")  # edges along it close no cycle
     count, size = graph.edge_index_2E.shape[1], graph.num_nodes
     pairs: set[tuple[int, int]] = set()

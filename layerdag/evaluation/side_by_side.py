@@ -168,7 +168,6 @@ class SideBySide:
         return "\n".join(lines)
 
     def _shares(self) -> Iterable[tuple[str, ...]]:
-        """Yield the rows of V.U.N. under the names of the sets."""
         yield "", "real", *(cell for score in self.scores for cell in (score.name, "ratio"))
         yield (
             "graphs",
@@ -182,7 +181,6 @@ class SideBySide:
         yield from self._kept_rules()
 
     def _kept_rules(self) -> Iterable[tuple[str, ...]]:
-        """Yield how many jobs keep the rules of whole programs, if that is known of any set."""
         name = JOB_METRICS[0].name
         rows = [
             next((row for row in score.report.rows if row.metric.name == name), None)
@@ -198,7 +196,6 @@ class SideBySide:
             yield "keep all whole-program rules", _counts(known.reference), *cells
 
     def _distances(self) -> Iterable[tuple[str, ...]]:
-        """Yield a row for each metric, then the mean ratio."""
         reports = [score.report for score in self.scores]
         first = next((report for report in reports if report is not None), None)
         for place, row in enumerate(() if first is None else first.rows):
@@ -227,7 +224,6 @@ def _counts(found: MetricResult | None) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows of cells as lines, the first column to the left."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(
@@ -244,7 +240,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def score_generators(  # noqa: PLR0913
+def score_generators(
     data: GraphDataset,
     sets: Mapping[str, Iterable[Any]],
     *,
@@ -310,7 +306,6 @@ def score_generators(  # noqa: PLR0913
 
 
 def _drawn(dags: Sequence[Any], most: int | None, seed: int, label: str) -> list[Any]:
-    """Return all graphs, or so many drawn at random, in order."""
     if most is None or len(dags) <= most:
         return list(dags)
     order = numpy_generator(seed, "graphs", label).permutation(len(dags))[:most]

@@ -97,12 +97,10 @@ def _cells(row: SimilarityRow) -> tuple[str, ...]:
 
 
 def _number(value: float | None) -> str:
-    """Return three significant digits, a dash for no number."""
     return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
 
 
 def _plain(value: object) -> object:
-    """Return nested data without enums, tuples and numbers that JSON does not have."""
     if isinstance(value, Declaration):
         return _plain(value.to_dict())
     if is_dataclass(value):
@@ -260,7 +258,7 @@ class QualityReport:
         return as_table(self)
 
 
-def compare(  # noqa: PLR0913 - three sets, what they are in codes and exactly, what to compute
+def compare(
     train: Sequence[DAG],
     test: Sequence[DAG],
     generated: Sequence[DAG],
@@ -435,7 +433,6 @@ def compare_by_depth(
 
 
 def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> DescriptorMetric:
-    """Return the metric of the nodes, or layers, of one depth bin alone."""
     depth_bin_of = _depth_bin_of_layer if descriptor.name in BY_LAYER else _depth_bin_of_node
 
     def items(graphs: GraphSet) -> Iterator[Items]:
@@ -447,12 +444,10 @@ def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> Descr
 
 
 def _depth_bin_of_node(graphs: GraphSet, depth_bins: int) -> np.ndarray:
-    """Return the depth bin of each node."""
     return graphs.layer_N * depth_bins // graphs.layers_B[graphs.graph_N]
 
 
 def _depth_bin_of_layer(graphs: GraphSet, depth_bins: int) -> np.ndarray:
-    """Return the depth bin of each layer."""
     layer_L = np.arange(len(graphs.graph_L)) - graphs.layer_ptr[graphs.graph_L]
     return layer_L * depth_bins // graphs.layers_B[graphs.graph_L]
 

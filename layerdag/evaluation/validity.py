@@ -272,7 +272,6 @@ class StructureTally:
 
 
 def _valid(bad_graphs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return which graphs break no rule of severity ERROR."""
     valid_B: np.ndarray = ~np.any(
         [bad_B for name, bad_B in bad_graphs.items() if _is_error(name)], axis=0
     )
@@ -332,7 +331,6 @@ def _layers(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _drifted(graphs: GraphSet, layer_N: np.ndarray) -> np.ndarray:
-    """Return whether a node listed before each node of its graph has a greater layer."""
     # One running maximum over the union: each graph is lifted above all layers of those before it.
     lift = int(layer_N.max(initial=0)) + 2
     lifted_N = layer_N + graphs.graph_N * lift
@@ -340,7 +338,6 @@ def _drifted(graphs: GraphSet, layer_N: np.ndarray) -> np.ndarray:
 
 
 def _double_edges(graphs: GraphSet) -> np.ndarray:
-    """Return the number of repeated edges of each graph."""
     key_E = graphs.edge_index_2E[0] * max(graphs.num_nodes, 1) + graphs.edge_index_2E[1]
     _, first = np.unique(key_E, return_index=True)
     distinct_B = np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
@@ -348,7 +345,6 @@ def _double_edges(graphs: GraphSet) -> np.ndarray:
 
 
 def _parts(graphs: GraphSet) -> np.ndarray:
-    """Return the number of weakly connected parts of each graph."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -364,7 +360,6 @@ def _parts(graphs: GraphSet) -> np.ndarray:
 
 
 def _against_training(graphs: GraphSet, training: GraphStatistics) -> dict[str, np.ndarray]:
-    """Return, for each rule on training limits, whether each node breaks it."""
     codes_A = np.array([len(counts) for counts in training.attributes])
     outside_N = ((graphs.x_NA < 0) | (graphs.x_NA >= codes_A)).any(axis=1)
     most_K = np.array([max((d for d, _ in pairs), default=0) for pairs in training.in_degrees])
@@ -384,7 +379,6 @@ def _findings(
     bad_nodes: dict[str, np.ndarray],
     names: Sequence[str],
 ) -> list[Finding]:
-    """Return one finding for each broken rule and graph."""
     found = []
     for name, bad_B in bad_graphs.items():
         for graph in np.flatnonzero(bad_B).tolist():
@@ -557,7 +551,6 @@ def vun_of_codes(
 
 
 def _columns(schema: GraphSchema | None, without: Sequence[str]) -> list[int]:
-    """Return the columns of the attributes that do not count."""
     names = [attribute.name for attribute in schema.attributes] if schema else []
     for name in without:
         if name not in names:
@@ -569,7 +562,6 @@ def _columns(schema: GraphSchema | None, without: Sequence[str]) -> list[int]:
 
 
 def _hashes(dags: Sequence[DAG], columns: Sequence[int]) -> list[str]:
-    """Return the hash of each graph without some columns."""
     if not columns:
         return list(graph_hashes(dags))
     return list(graph_hashes(dag.without_columns(columns) for dag in dags))
@@ -581,7 +573,6 @@ def _keeps_rules(
     train: Sequence[DAG],
     schema: GraphSchema | None,
 ) -> np.ndarray:
-    """Return which graphs keep the rules."""
     errors = [name for name, rule in GRAPH_RULES.items() if rule.severity is Severity.ERROR]
     chosen = list(errors if rules is None else rules)
     names = [rule for rule in chosen if isinstance(rule, str)]

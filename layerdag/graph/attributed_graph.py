@@ -263,7 +263,6 @@ J = TypeVar("J")
 
 
 def _member(data: Mapping[str, Any], key: str, kind: type[J]) -> J:
-    """Return a value of an object. Raises ValueError if it is missing or of another type."""
     if key not in data:
         raise ValueError(f"'{key}' is missing")
     value = data[key]
@@ -273,7 +272,6 @@ def _member(data: Mapping[str, Any], key: str, kind: type[J]) -> J:
 
 
 def _texts(column: Any, where: str) -> list[str]:
-    """Return a column of words. Raises ValueError if it is none."""
     if not isinstance(column, list) or not set(map(type, column)) <= {str}:
         raise ValueError(f"'{where}' must be a list of texts")
     return column
@@ -298,7 +296,6 @@ def _pairs(edges: list[Any]) -> np.ndarray:
 
 
 def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
-    """Return the position of each edge's type in the names of all."""
     for word in types:
         if word not in names:
             raise ValueError(f"edge_types has {json.dumps(word):.40}, which edge_type_names lacks")
@@ -306,7 +303,6 @@ def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
 
 
 def _conditions(data: Mapping[str, Any], notes: NoteCollector) -> dict[str, Condition]:
-    """Keep numbers and strings."""
     found: dict[str, Condition] = {}
     for name, value in data.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -408,8 +404,6 @@ def read_labels(path: str | Path) -> Labels:
 
 @dataclass
 class _Table:
-    """A label file: the cells that are not empty by name and column, and the place of each row."""
-
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
@@ -450,7 +444,6 @@ def _values(
 
 
 def _csv_table(path: Path, text: str) -> _Table:
-    """Return the cells of a CSV."""
     reader, table = csv.reader(io.StringIO(text, newline="")), _Table()
     try:
         header = next(reader, [])
@@ -480,7 +473,6 @@ def _csv_table(path: Path, text: str) -> _Table:
 
 
 def _json_table(path: Path, text: str) -> _Table:
-    """Return the values of a JSON as text."""
     try:
         data = parse_json(text)
     except (ValueError, RecursionError) as error:
@@ -500,14 +492,12 @@ def _json_table(path: Path, text: str) -> _Table:
 
 
 def _new(path: Path, name: str, rows: Mapping[str, object]) -> str:
-    """Return the name, or raise DataError if it occurs twice."""
     if name in rows:
         raise DataError(f"{path}: graph '{name}' occurs twice; keep one line for each.")
     return name
 
 
 def _split(path: Path, name: str, word: str) -> Split:
-    """Return the split that a word names."""
     for split in SPLITS:
         if word.strip() == split:
             return split

@@ -73,7 +73,6 @@ def nested_runs(color_N: np.ndarray) -> tuple[Run, ...]:
 
 
 def _longest(color_N: np.ndarray) -> Run | None:
-    """Return the run that covers most nodes, with the smallest period that does."""
     best: Run | None = None
     for period in _periods(color_N):
         same = np.concatenate(([False], color_N[:-period] == color_N[period:], [False]))
@@ -218,7 +217,6 @@ class RepeatedProgram:
         return Unrolled(row_N, depth_N, table_E3[:, [1, 0]].T.copy(), table_E3[:, 2].copy())
 
     def _rows(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the original node and the depth of each node of ``count`` copies."""
         rows, depths, after = [], [], 0
         for run, back in zip(self.runs, self.backward, strict=True):
             depth_C = np.arange(max(run.count + count - self.count, 0))
@@ -236,7 +234,6 @@ class RepeatedProgram:
     def _positions(
         self, row_N: np.ndarray, depth_N: np.ndarray
     ) -> dict[tuple[BlockNode, int], int]:
-        """Return the new number of each place at each depth."""
         position_N, _ = _places(self.num_nodes, self.runs, self.backward)
         pairs = zip(row_N.tolist(), depth_N.tolist(), strict=True)
         return {(position_N[row], depth): at for at, (row, depth) in enumerate(pairs)}
@@ -244,7 +241,6 @@ class RepeatedProgram:
     def _edges(
         self, pattern: Pattern, count: int, at: dict[tuple[BlockNode, int], int]
     ) -> Iterator[tuple[int, int]]:
-        """Yield the edges of a pattern between so many copies."""
         inner, outer = pattern.source.run >= 0, pattern.target.run >= 0
         for depth in self._depths(pattern, count):
             source = (pattern.source, depth - pattern.deeper if inner else -1)
@@ -272,7 +268,6 @@ class RepeatedProgram:
 
 
 def _origin(depth_C: np.ndarray, before: int) -> np.ndarray:
-    """Return the copy that each copy is made from: the middle one is repeated or left out."""
     count = len(depth_C)
     first = min((before + 1) // 2, (count + 1) // 2)
     last_C = depth_C + before - count
@@ -283,7 +278,6 @@ def _origin(depth_C: np.ndarray, before: int) -> np.ndarray:
 def _places(
     num_nodes: int, runs: Sequence[Run], backward: Sequence[bool]
 ) -> tuple[list[BlockNode], list[int]]:
-    """Return the place and the depth of each node."""
     nodes = [BlockNode(-1, row) for row in range(num_nodes)]
     depths = [-1] * num_nodes
     for number, (run, back) in enumerate(zip(runs, backward, strict=True)):
@@ -296,7 +290,6 @@ def _places(
 
 
 def _ranges(depths: list[int]) -> tuple[tuple[int, int], ...]:
-    """Return consecutive depths as ranges."""
     ordered = np.unique(np.array(depths))
     cuts = np.flatnonzero(np.diff(ordered) > 1) + 1
     return tuple((int(part[0]), int(part[-1]) + 1) for part in np.split(ordered, cuts))

@@ -216,7 +216,6 @@ def _apart(runs: Sequence[Run]) -> list[Run]:
 
 
 def _is_acyclic(num_nodes: int, edge_index_2E: np.ndarray) -> bool:
-    """Return whether edges form no cycle."""
     try:
         longest_path_layers(num_nodes, edge_index_2E)
     except GraphError:
@@ -225,7 +224,6 @@ def _is_acyclic(num_nodes: int, edge_index_2E: np.ndarray) -> bool:
 
 
 def _representable(graph: AttributedGraph, runs: list[Run], count: int) -> "_Rolling | None":
-    """Return the graph with these runs rolled up, but for those whose edges no words can tell."""
     while runs:
         found = _Rolling.from_runs(graph, runs, count)
         if not found.odd_P.any():
@@ -329,7 +327,6 @@ class _Rolling:
 
     @property
     def _cost(self) -> tuple[int, int]:
-        """How badly words fit the edges: odd ones, then the number of different ones."""
         return int(self.odd_P.sum()), len(self.kind_P)
 
     @property
@@ -352,7 +349,6 @@ class _Rolling:
         return self.place_2P[:, self.step_P == 0]
 
     def _extent(self, number: int) -> CopyOffset:
-        """Return between which copies the edges of an edge of the rolled graph run."""
         step, edges = int(self.step_P[number]), int(self.edges_P[number])
         if step:
             return CopyOffset.DEEPER if step > 0 else CopyOffset.SHALLOWER

@@ -150,7 +150,6 @@ def union_layers(sizes: Sequence[int], edges: Sequence[np.ndarray]) -> list[np.n
 
 
 def _raise_cycle(stuck: np.ndarray, source_E: np.ndarray, target_E: np.ndarray) -> None:
-    """Walk backwards among the unreachable nodes until one repeats, and name that cycle."""
     among = np.isin(source_E, stuck) & np.isin(target_E, stuck)
     parent_of = dict(zip(target_E[among].tolist(), source_E[among].tolist(), strict=True))
     walk: list[int] = []

@@ -706,7 +706,6 @@ _SHAPE = {
 
 
 def _counts(values: Any) -> tuple[int, ...]:
-    """Return a list of positive integers as a tuple."""
     counts = tuple(int(value) for value in values)
     if any(count < 1 for count in counts):
         raise ValueError(f"counts must be positive, found {counts}")
@@ -714,7 +713,6 @@ def _counts(values: Any) -> tuple[int, ...]:
 
 
 def _plain(values: Any) -> dict[str, Any]:
-    """Return a mapping of names to numbers, strings, booleans, or lists or groups of them."""
     for name, value in dict(values).items():
         if isinstance(value, Mapping):
             _plain(value)

@@ -396,7 +396,6 @@ def product_rows(rows: int, dtype: torch.dtype) -> int:
 
 
 def _with_rows(x_RD: Float[Tensor, "R D"], rows: int, dtype: torch.dtype) -> Float[Tensor, "_ D"]:
-    """Return a matrix in a precision, with rows of zeros behind its own."""
     if rows == x_RD.shape[0]:
         return x_RD.to(dtype)
     out_RD = x_RD.new_empty((rows, x_RD.shape[1]), dtype=dtype)

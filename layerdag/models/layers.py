@@ -171,7 +171,6 @@ class SegmentAttention(nn.Module):
     def _attend(
         self, projected_Gw3D: Float[Tensor, "G w _"], valid_Gw: Bool[Tensor, "G w"]
     ) -> Float[Tensor, "G w D"]:
-        """Return attention over the second dimension."""
         split = projected_Gw3D.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         query, key, value = split.unbind(0)
         mask_G11w = valid_Gw[:, None, None, :]

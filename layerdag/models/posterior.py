@@ -123,7 +123,6 @@ class Posterior(nn.Module):
     def _outputs(
         self, batch: DAGBatch, generator: torch.Generator | None
     ) -> tuple[Float[Tensor, "B _"], ...]:
-        """Return (means and raw standard deviations, logits of each categorical condition, ...)."""
         x_ND = dropout(self.codes(self._codes(batch)), self.rate, generator)
         for layer in self.rounds:
             x_ND = x_ND + layer(x_ND, batch.edge_index_2E, batch.edge_type_E)
@@ -133,7 +132,6 @@ class Posterior(nn.Module):
         return self.answer(inputs_BD).split(widths, dim=1)
 
     def _codes(self, batch: DAGBatch) -> Int[Tensor, "N F"]:
-        """Return attributes, degrees and layer of each node as codes."""
         source_E, target_E = batch.edge_index_2E
         ones_E, zero_N = torch.ones_like(source_E), torch.zeros_like(batch.layer_N)
         degrees = (zero_N.index_add(0, end_E, ones_E) for end_E in (source_E, target_E))
@@ -144,7 +142,6 @@ class Posterior(nn.Module):
     def _numbers(
         output_BF: Float[Tensor, "B F"], numeric_BC: Float[Tensor, "B C"]
     ) -> Float[Tensor, " B"]:
-        """Return the log-density of the known numbers of each graph."""
         mean_BC, raw_BC = output_BF.chunk(2, dim=1)
         std_BC = _MIN_STD + (_MAX_STD - _MIN_STD) * raw_BC.sigmoid()
         known_BC = ~numeric_BC.isnan()
@@ -269,8 +266,6 @@ class GapFilling:
         numeric_BC: Float[Tensor, "1 C"],
         category_BM: Int[Tensor, "1 M"],
     ) -> tuple[DAG, float]:
-        """Return new layers with all that follows, and the log-likelihood of that, nats."""
-
         def log_likelihood(dag: DAG, out_degree_N: Tensor | None = None) -> float:
             batch = DAGBatch.from_dags([dag], numeric_BC.cpu(), category_BM.cpu())
             return self.log_likelihood(batch.to(numeric_BC.device), out_degree_N)

@@ -120,7 +120,6 @@ class Reconstruction:
         return best_G
 
     def _bounds(self, real_G: np.ndarray, sample_K: np.ndarray) -> np.ndarray:
-        """Return the fractions if order did not matter, which no alignment exceeds."""
         common_GK = np.zeros((real_G.size, sample_K.size), dtype=np.int64)
         for count_P in self._count_PC.T:
             of_real_G, of_sample_K = count_P[real_G], count_P[sample_K]
@@ -130,7 +129,6 @@ class Reconstruction:
         return common_GK / np.maximum(larger_GK, 1)
 
     def _aligned(self, real: int, sample: int) -> float:
-        """Return the fraction of one pair, computed once."""
         key = (real, sample)
         if key not in self._known:
             larger = max(self._nodes_P[real], self._nodes_P[sample], 1)
@@ -282,12 +280,10 @@ def identified_traits(
 
 
 def _distances(pool: AttackPool, real_S: np.ndarray, roles: Roles) -> np.ndarray:
-    """Return the distances of samples to real graphs, without measured columns."""
     return pool.program_distances(real_S, roles.sample_K).T
 
 
 def _nearest(to_samples_KS: np.ndarray, is_train_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the nearest training and the nearest other graph of each sample."""
     train, other = np.flatnonzero(is_train_S), np.flatnonzero(~is_train_S)
     return train[to_samples_KS[:, train].argmin(axis=1)], other[
         to_samples_KS[:, other].argmin(axis=1)
@@ -313,7 +309,6 @@ def _identified(
     asked_KT: np.ndarray,
     together: int,
 ) -> Inference:
-    """Return the outcome for one trait."""
     from scipy.stats import norm
 
     read_K = trait.code_P[roles.sample_K]
@@ -396,7 +391,6 @@ def inferred_properties(
 
 
 def _chosen(x_PV: np.ndarray, roles: Roles, seed: int) -> np.ndarray:
-    """Return the means over the training graphs, then over as many real ones drawn at random."""
     rng = numpy_generator(seed, "properties")
     size = roles.member_T.size
     drawn = (rng.permutation(roles.real_G)[:size] for _ in range(PROPERTY_RELABELINGS))
@@ -414,7 +408,6 @@ def _values(code_P: np.ndarray, real_G: np.ndarray) -> np.ndarray:
 
 
 def _clipped(x_PC: np.ndarray, real_G: np.ndarray) -> np.ndarray:
-    """Return columns in standard deviations of real graphs from their mean, cut at ``CLIP``."""
     mean_C, spread_C = x_PC[real_G].mean(axis=0), x_PC[real_G].std(axis=0)
     return np.clip((x_PC - mean_C) / np.where(spread_C > 1e-9, spread_C, 1), -CLIP, CLIP)
 
@@ -537,7 +530,6 @@ def cross_fitted_attacks(folds: Sequence[Fold], run_G: np.ndarray, seed: int) ->
 def _scored(
     attack: SampleAttack, fold: Fold, roles: Roles, graphs: int, seed: int
 ) -> Iterator[ModelScores]:
-    """Yield the scores of an attack on one generator, by the number of each graph."""
     found = attack.folds(roles, seed)
     others = [roles.other_H]
     if len(found) > 1:  # half of the held-out graphs are what the attacker knows

@@ -123,15 +123,12 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One set as it was read."""
-
     graphs: tuple[AttributedGraph, ...]
     private: frozenset[str] = frozenset()
     left_out: tuple[str, ...] = ()
 
 
 def _read(graphs: Graphs) -> _Part:
-    """Return the graphs of a set, with words as they are."""
     if not isinstance(graphs, str | Path):
         return _in_memory(graphs)
     folder = Path(graphs)
@@ -148,17 +145,14 @@ def _read(graphs: Graphs) -> _Part:
 
 
 def _stored(sample: StoredSample) -> AttributedGraph:
-    """Return a sample of a part with its conditions."""
     return replace(sample.graph, conditions=dict(sample.conditions))
 
 
 def _sampled(file: SampleFile) -> AttributedGraph:
-    """Return a sample with the conditions in its manifest."""
     return replace(read_graph(file.path), conditions=dict(file.conditions))
 
 
 def _in_memory(graphs: Sequence[AttributedGraph | Workload | CodedGraph]) -> _Part:
-    """Return graphs in names and numbers, and the private words of traces."""
     words: set[str] = set()
     found = []
     for each in graphs:
@@ -174,7 +168,6 @@ def _is_trace(graph: AttributedGraph) -> bool:
 
 
 def _aligned(parts: Sequence[_Part], *, is_trace: bool) -> list[AttributedGraph]:
-    """Return all graphs with the same attributes, in the words of the samples."""
     graphs = align_schemas([graph for part in parts for graph in part.graphs])
     if is_trace:
         return [
@@ -190,7 +183,6 @@ def _aligned(parts: Sequence[_Part], *, is_trace: bool) -> list[AttributedGraph]
 
 
 def _words(graph: AttributedGraph) -> Iterator[str]:
-    """Yield the words of a graph's nodes."""
     for column in graph.categories.values():
         yield from column
 
@@ -256,12 +248,10 @@ def private_words_of(folder: str | Path) -> frozenset[str]:
 
 
 def _is_packed(name: str) -> bool:
-    """Return whether a file is compressed and no trace, which is unpacked to be searched."""
     return bool(_PACKED.fullmatch(name)) and not _TRACE.fullmatch(name)
 
 
 def _in_part(path: Path, name: str, words: frozenset[str]) -> Iterator[LeakedString]:
-    """Yield the private words in the graphs of a part."""
     held = {word for sample in part_samples(path) for word in _words_of(sample)}
     for word in sorted(held & words):
         if len(word) >= LEAST_LETTERS:
@@ -269,7 +259,6 @@ def _in_part(path: Path, name: str, words: frozenset[str]) -> Iterator[LeakedStr
 
 
 def _words_of(sample: StoredSample) -> Iterator[str]:
-    """Yield the words of a sample: of its nodes, and of its conditions."""
     for column in sample.graph.categories.values():
         yield from column
     yield from (value for value in sample.conditions.values() if isinstance(value, str))

@@ -259,7 +259,6 @@ def audit_of(
 
 
 def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack, ...]) -> Audit:
-    """Return the audit of samples that are held together."""
     train, held_out = data.graphs["train"], data.held_out
     measured = data.schema.measured_columns
     with stage("structure and copies", len(made)):
@@ -285,7 +284,6 @@ def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack,
 
 
 def _rare(data: GraphDataset, made: Sequence[DAG]) -> RareWords | None:
-    """Return the rare words of sampled programs."""
     if data.schema.kind != "program":
         return None
     return rare_words(data.schema, data.graphs["train"], made)
@@ -294,7 +292,6 @@ def _rare(data: GraphDataset, made: Sequence[DAG]) -> RareWords | None:
 def _audit_of_stream(
     data: GraphDataset, made: SampleSource, weights: tuple[Attack, ...], most_held: int
 ) -> Audit:
-    """Return the audit of more samples than are held."""
     tally = AuditTally(data, len(made), most_held)
     with stage(f"copies and attacks of all {len(made):,} samples"):
         tally.read(made)
@@ -317,7 +314,6 @@ def _audit_of_stream(
 
 
 def _valid(made: Sequence[DAG], structure: StructureReport) -> list[DAG]:
-    """Return the samples that are valid graphs."""
     return [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
 
 
@@ -388,7 +384,7 @@ def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack
 Samples = Sequence[GraphLike] | str | Path
 
 
-def audit(  # noqa: PLR0913 - which graphs are which, and how weights are attacked
+def audit(
     samples: Samples | None = None,
     data: GraphDataset | str | Path | None = None,
     checkpoint: LoadedCheckpoint | str | Path | None = None,
@@ -471,7 +467,6 @@ def _audit_of_folders(
     sets: tuple[Graphs | None, Graphs | None, Graphs | None],
     attack: WhiteBox,
 ) -> Audit:
-    """Return the audit of training, held-out and synthetic graphs."""
     train, holdout, synthetic = sets
     if data is not None or samples is not None or None in (train, holdout, synthetic):
         raise UsageError(
@@ -535,7 +530,6 @@ def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
 
 
 def _copy_lines(found: "Audit") -> Iterator[str]:
-    """Yield counts, and how many samples repeat real graphs."""
     new, copies = found.novelty, found.copies
     yield f"{new.graphs:,} samples, {found.train:,} training and {found.held_out:,} held-out graphs"
     yield f"copies of training graphs            {percent(new.copied)}"
@@ -560,7 +554,6 @@ def _attack_lines(found: "Audit", index: int) -> Iterator[str]:
 
 
 def _beside(attack: Attack) -> Iterator[str]:
-    """Yield what stands beside the AUROC of an attack."""
     if attack.fractions is not None:
         of_members, of_others = (percent(fraction) for fraction in attack.fractions)
         yield f"                  of training graphs {of_members}, of held-out graphs {of_others}"
@@ -580,7 +573,6 @@ def holdout_in_words(attack: Attack) -> str:
 
 
 def _inference_lines(found: "Audit") -> Iterator[str]:
-    """Yield what is read of training graphs besides which they were."""
     if not found.leaks or not found.leaks[-1].inferences:
         return
     yield "read from samples: of training graphs, of held-out graphs, by chance; advantage"
@@ -599,7 +591,6 @@ def read_in_words(read: Inference) -> str:
 
 
 def _shadow_lines(found: "Audit") -> Iterator[str]:
-    """Yield how shadow models were trained, and what each gives away to the others."""
     report = found.shadows
     if report is None:
         return
@@ -610,7 +601,6 @@ def _shadow_lines(found: "Audit") -> Iterator[str]:
 
 
 def _word_lines(found: "Audit") -> Iterator[str]:
-    """Yield which files hold private words."""
     search = found.words
     if search is None:
         return
@@ -629,7 +619,6 @@ def _word_lines(found: "Audit") -> Iterator[str]:
 
 
 def _structure_lines(found: "Audit") -> Iterator[str]:
-    """Yield the tables of neighborhoods and of local structure."""
     if found.neighborhoods:
         yield f"{'nodes whose neighborhood occurs':<36} {'samples':<20} held-out graphs"
     for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
@@ -667,13 +656,11 @@ def figure_cells(row: SimilarityRow) -> tuple[str, str]:
 
 
 def _fraction(result: MetricResult) -> str:
-    """Return a fraction with its interval."""
     between = "" if result.interval is None else f" {percents(result.interval)}"
     return f"{percent(result.value)}{between}"
 
 
 def _told(attack: Attack) -> str:
-    """Return AUROC, interval and verdict of an attack."""
     return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"
 
 

@@ -93,7 +93,6 @@ def _features(
 
 
 def _in_columns(counts: csr_array, own: np.ndarray, known: np.ndarray) -> csr_array:
-    """Return the counts of ``own`` colors by the place of each among the known ones."""
     if own.size == known.size and np.array_equal(own, known):
         return counts
     place = np.searchsorted(known, own)
@@ -531,7 +530,6 @@ class CloserToTrainingTally:
 
 
 def _nearest_distances(distance_KG: np.ndarray) -> np.ndarray:
-    """Return which real graphs are the nearest of each generated one, ties included, as floats."""
     least_K1 = distance_KG.min(axis=1, keepdims=True)
     return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
 

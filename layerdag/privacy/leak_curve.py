@@ -84,7 +84,7 @@ class LeakRow:
         )
 
 
-def leak_curve(  # noqa: PLR0913 - three sets, which of their columns say what, how much to look at
+def leak_curve(
     train: Sequence[DAG],
     held_out: Sequence[DAG],
     generated: Sequence[DAG],
@@ -132,7 +132,6 @@ def _rows(
     seed: int,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> Iterator[LeakRow]:
-    """Yield what the first samples of a pool give away, for each number of them."""
     with stage("reading traits of graphs", len(order_K)):
         attacks, traits = all_attacks(pool), traits_of(pool, seed)
     for count in counts:
@@ -150,7 +149,6 @@ def _row(
     roles: Roles,
     seed: int,
 ) -> LeakRow:
-    """Return what the samples of some roles give away."""
     to_train_KT, to_held_KH = (
         pool.distances(rows_G, roles.sample_K).T for rows_G in (roles.member_T, roles.other_H)
     )

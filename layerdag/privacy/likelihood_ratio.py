@@ -145,13 +145,11 @@ def _scores(model: ModelScores) -> Scores:
 
 
 def _distinct(models: Sequence[ModelScores], side: int) -> np.ndarray:
-    """Return the graphs that are on one side under some model."""
     found: np.ndarray = np.unique(np.concatenate([model.sides[side] for model in models]))
     return found
 
 
 def _need(auc: float, half: float, runs: int, verdict: Verdict) -> SampleSizeRequirement | None:
-    """Return how many runs a verdict would take."""
     if verdict is not Verdict.TOO_FEW:
         return None
     return SampleSizeRequirement("distinct runs", runs, needed(auc, half, runs))
@@ -160,7 +158,6 @@ def _need(auc: float, half: float, runs: int, verdict: Verdict) -> SampleSizeReq
 def _bootstrap(
     name: str, models: Sequence[ModelScores], run_G: np.ndarray, seed: int
 ) -> np.ndarray:
-    """Return the pooled AUROC of resampled runs."""
     rng = numpy_generator(seed, "pooled bootstrap", name)
     draw_RG = bootstrap_weights(rng, REPLICATES, int(run_G.max()) + 1)[:, run_G]
     above_R, pairs_R = np.zeros(REPLICATES), np.zeros(REPLICATES)
@@ -206,7 +203,6 @@ def _rounds(models: Sequence[ModelScores]) -> list[Scores]:
 
 
 def _by_graph(models: Sequence[ModelScores], side: int) -> list[list[float]]:
-    """Return the scores of each graph that is on one side under some model."""
     found: dict[int, list[float]] = {}
     for model in models:
         for graph in model.sides[side].tolist():
@@ -302,7 +298,6 @@ def likelihood_ratio_attacks(
 def _ratios(
     target_loss_G: np.ndarray, shadows: ShadowLosses
 ) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield name, description and scores of the two attacks."""
     loss_G = target_loss_G - np.nanmedian(target_loss_G)
     loss_SG = shadows.loss_SG - np.nanmedian(shadows.loss_SG, axis=1, keepdims=True)
     out_SG = np.where(shadows.member_SG, np.nan, loss_SG)
@@ -408,7 +403,6 @@ def _variance(loss_SG: np.ndarray, mean_G: np.ndarray) -> np.ndarray:
 
 
 def _ranked_last(score_G: np.ndarray) -> np.ndarray:
-    """Return scores in which unknown ones are the lowest."""
     known_G = ~np.isnan(score_G)
     lowest = score_G[known_G].min(initial=0.0) - 1.0
     return np.where(known_G, score_G, lowest)
@@ -446,7 +440,6 @@ def schema_attacks(
 
 
 def _encoded(schema: GraphSchema, dags: Sequence[DAG]) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes and standardized numbers of the conditions that the schema knows."""
     known = set(schema.condition_names)
     rows = [{k: v for k, v in dag.conditions.items() if k in known} for dag in dags]
     numeric_BC, category_BM = schema.encode_conditions(rows)

@@ -214,12 +214,10 @@ def _rate(folds: Sequence[Scores], rate: float, draws: "_Draws") -> DetectionRat
 
 
 def _allowed(others: int, rate: float) -> int:
-    """Return how many of the non-members may be accused."""
     return math.floor(others * rate + 1e-9)
 
 
 def _found(member_T: np.ndarray, other_H: np.ndarray, rate: float) -> int:
-    """Return the number of members above all non-members but those that may be accused."""
     threshold = np.sort(other_H)[::-1][_allowed(other_H.size, rate)]
     return int((member_T > threshold).sum())
 
@@ -247,14 +245,11 @@ def _clopper_pearson(fraction: float, count: int) -> Interval:
 
 
 class _Draws:
-    """Resampled members and non-members, drawn once for all rates."""
-
     def __init__(self, name: str, folds: Sequence[Scores], seed: int) -> None:
         self._name, self._folds, self._seed = name, folds, seed
 
     @cached_property
     def _resamples(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Scores in falling order and how often each was drawn up to there, of either side."""
         rng = numpy_generator(self._seed, "detection rate", self._name)
         weight_RT = bootstrap_weights(rng, REPLICATES, self._folds[0][0].size)
         found = []
@@ -471,7 +466,6 @@ def with_members_held_out(found: Attack, other_H: np.ndarray, seed: int) -> Atta
 
 
 def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
-    """Return the AUROC of resampled members and others, the mean over folds."""
     rng = numpy_generator(seed, "membership-bootstrap", name)
     members = folds[0][0].size
     weight_RT = bootstrap_weights(rng, REPLICATES, members)

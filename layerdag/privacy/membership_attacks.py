@@ -71,7 +71,6 @@ def widths_of(graphs: GraphSet) -> np.ndarray:
 
 
 def _shape(graphs: GraphSet) -> np.ndarray:
-    """Return counts and ratios that do not look at attributes."""
     nodes_B = np.maximum(graphs.nodes_B, 1)
     roots_B = np.bincount(graphs.graph_N[graphs.in_degree_N == 0], minlength=graphs.num_graphs)
     leaves_B = np.bincount(graphs.graph_N[graphs.out_degree_N == 0], minlength=graphs.num_graphs)
@@ -161,7 +160,6 @@ class Roles:
         return (numbers, numbers[::-1]) if numbers else ()
 
     def _halves(self, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """Return the positions of both halves in ``other_H``, programs in random order."""
         count = self.other_H.size
         program_H = np.arange(count) if self.program_H is None else self.program_H
         _, number_H = np.unique(program_H, return_inverse=True)
@@ -402,7 +400,6 @@ class DensityTally:
 
 
 def _nearest(distance_GK: np.ndarray, roles: Roles) -> Scores:
-    """Return minus the distance to the nearest sample."""
     nearest_G = -distance_GK.min(axis=1)
     return nearest_G[: roles.member_T.size], nearest_G[roles.member_T.size :]
 
@@ -416,7 +413,6 @@ def _bandwidth(distance_GK: np.ndarray) -> float:
 
 
 def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
-    """Return the logarithm of a kernel density from distances, up to one constant."""
     exponent_GK = -0.5 * (distance_GK / width) ** 2
     found: np.ndarray = np.logaddexp.reduce(exponent_GK, axis=1) - np.log(distance_GK.shape[1])
     return found
@@ -456,7 +452,6 @@ class CalibratedClassifier:
         """Return nothing: the score is no fraction."""
 
     def _scored(self, roles: Roles, reference: np.ndarray, others: np.ndarray, seed: int) -> Scores:
-        """Return the probabilities of members and of others."""
         x_BC = self._x_PC[np.concatenate([roles.sample_K, reference])]
         is_sample_B = np.arange(len(x_BC)) < roles.sample_K.size
         weight_B = np.where(is_sample_B, 0.5 / roles.sample_K.size, 0.5 / reference.size)
@@ -468,7 +463,6 @@ class CalibratedClassifier:
 
 
 def _classifier(seed: int) -> Any:
-    """Return fresh randomized trees, grown to the end."""
     from sklearn.ensemble import ExtraTreesClassifier
 
     state = derive_seed(seed, "calibrated classifier") % 2**32
@@ -534,7 +528,6 @@ class UniqueMotifs:
         return unique_P, recurring_P
 
     def _among(self, graphs: np.ndarray) -> np.ndarray:
-        """Return which motifs are of these graphs."""
         chosen_P = np.zeros(self._graphs, dtype=bool)
         chosen_P[graphs] = True
         found_Q: np.ndarray = chosen_P[self._graph_Q]
@@ -575,14 +568,12 @@ def motifs_of(graphs: GraphSet) -> np.ndarray:
 
 
 def _scores(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> list[Scores]:
-    """Return the fraction of the motifs of each real graph that recur, few of few shrunk."""
     unique_P, recurring_P = counts
     score_P = recurring_P / (unique_P + PRIOR)
     return [(score_P[roles.member_T], score_P[roles.other_H])]
 
 
 def _fractions(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> tuple[float, float]:
-    """Return the fraction that recurs of all motifs of members, and of others."""
     unique_P, recurring_P = counts
     of_members, of_others = (
         float(recurring_P[rows].sum() / max(unique_P[rows].sum(), 1))
@@ -637,7 +628,6 @@ def traits_of(pool: AttackPool, seed: int) -> tuple[Trait, ...]:
 
 
 def _categories(pool: AttackPool) -> list[str]:
-    """Return the names of conditions that are words, or whole numbers of few values."""
     real = pool.dags[: pool.num_real]
     names = dict.fromkeys(name for dag in real for name in dag.conditions)
     kept = []
@@ -659,7 +649,6 @@ def _stated(dags: Sequence[DAG], name: str, real: int) -> np.ndarray | None:
 
 
 def _read(pool: AttackPool, name: str, stated_P: np.ndarray, seed: int) -> Trait:
-    """Return a condition with the codes that trees read from the samples."""
     x_PF = pool.descriptors
     known_G = np.flatnonzero(stated_P[: pool.num_real] >= 0)
     model = _trees(seed, name).fit(x_PF[known_G], stated_P[known_G])
@@ -669,7 +658,6 @@ def _read(pool: AttackPool, name: str, stated_P: np.ndarray, seed: int) -> Trait
 
 
 def _trees(seed: int, name: str) -> Any:
-    """Return fresh randomized trees."""
     from sklearn.ensemble import ExtraTreesClassifier
 
     state = derive_seed(seed, "traits", name) % 2**32
@@ -677,7 +665,6 @@ def _trees(seed: int, name: str) -> Any:
 
 
 def _largest(pool: AttackPool) -> np.ndarray:
-    """Return one code for the largest codes of all numeric columns of each graph."""
     graphs = pool.graphs
     largest_PC = np.zeros((graphs.num_graphs, len(pool.numeric)), dtype=np.int64)
     for index, column in enumerate(pool.numeric):

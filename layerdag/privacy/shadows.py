@@ -125,7 +125,6 @@ def _read(file: Path, size: int) -> ShadowModel | None:
 
 
 def _trained(file: Path, shadow: int, train: Callable[[int, Path], ShadowModel]) -> ShadowModel:
-    """Return a model that is trained now, and write its file."""
     path = file.with_suffix(".run")
     shutil.rmtree(path, ignore_errors=True)
     try:
@@ -160,13 +159,11 @@ def shadow_lock(path: Path, target: Mapping[str, object]) -> Iterator[Path]:
 
 
 def _noted(folder: Path) -> str:
-    """Return what the losses in a folder depend on."""
     file = folder / TARGET
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
 def _doubt(folder: Path) -> str:
-    """Return why a folder is not provably one of shadow models, or ""."""
     if not (folder / TARGET).is_file():
         return f"has no {TARGET} of an audit"
     return unexpected_files(folder, _is_ours)
@@ -479,7 +476,6 @@ def shadow_models(
 def _target(
     checkpoint: LoadedCheckpoint, pool: ShadowPool, settings: ShadowSettings
 ) -> dict[str, object]:
-    """Return what losses depend on."""
     held = "".join(graph_hash(dag) for dag in pool.data.held_out)
     return {
         "weights": checkpoint_fingerprint(checkpoint.path),
@@ -499,7 +495,6 @@ def _train_shadow(
     shadow: int,
     folder: Path,
 ) -> ShadowModel:
-    """Return the shadow model of a half, trained now."""
     data = pool.half(member_G)
     seed = derive_seed(settings.seed, "shadow model", str(shadow)) % 2**31
     spec, start = recipe.start_for(data, seed)
@@ -516,7 +511,6 @@ def _train_shadow(
 
 
 def _line(shadow: int, count: int, model: ShadowModel, member_K: np.ndarray) -> str:
-    """Return what is said of a model when it is there."""
     own, other = (_mean(model.loss_K[which]) for which in (member_K, ~member_K))
     return (
         f"shadow model {shadow + 1} of {count}: {model.steps:,} steps, {model.seconds:.0f} s, "
@@ -652,7 +646,6 @@ def _report(
     recipe: Recipe,
     planned: int,
 ) -> ShadowReport:
-    """Return how the models were trained."""
     further = len(pool.data.graphs["train"]) - len(pool.data.members)
     return ShadowReport(
         models=len(models),

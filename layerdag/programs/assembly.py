@@ -84,7 +84,6 @@ def assemble(graph: AttributedGraph, size_of: DrawSize) -> Program:
 
 
 def _named(node: Node, path: str, leaves: Counter[str]) -> Node:
-    """Return a node with names for its parameters and buffers."""
     names = []
     for leaf in node.leaves:
         if leaf.kind in ("parameter", "buffer"):
@@ -168,7 +167,6 @@ def _span(order: Sequence[int], unit: int, units: Mapping[int, int]) -> slice:
 def _in_one(
     span: Sequence[int], unit: int, inputs: Sequence[Sequence[int]], units: dict[int, int]
 ) -> list[int]:
-    """Return the nodes from the first to the last of a unit, its own in one row."""
     following: set[int] = set()
     needed: set[int] = set()
     for at in span:

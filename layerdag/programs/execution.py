@@ -124,7 +124,6 @@ class _Call:
 
 
 def _part(parts: Any, at: Any) -> Any:
-    """Return one tensor of a list."""
     if not isinstance(parts, list | tuple) or not isinstance(at, int) or not 0 <= at < len(parts):
         raise DataError(f"there is no part {at} in what its input returns.")
     return parts[at]

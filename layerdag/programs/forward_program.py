@@ -299,7 +299,6 @@ def _read_program(data: Any, source: str) -> Program:
 
 
 def _read_sizes(sizes: Any, source: str) -> dict[str, int]:
-    """Return the table of sizes."""
     if not isinstance(sizes, Mapping):
         raise DataError(f"{source}: 'sizes' must be an object of numbers.")
     for name, size in sizes.items():

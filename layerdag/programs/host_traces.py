@@ -112,8 +112,6 @@ class _Values:
 
 @final
 class _Reader:
-    """Reads the nodes of one host trace."""
-
     def __init__(self, source: str, nodes: list[Raw]) -> None:
         self._source, self._nodes = source, nodes
         self._by_id = {int(node["id"]): node for node in nodes}
@@ -156,7 +154,6 @@ class _Reader:
         )
 
     def _ancestors(self, node: Raw) -> tuple[Raw, ...]:
-        """Return the nodes that enclose a node, innermost first."""
         key = int(node["id"])
         if key not in self._above:
             parent = node.get("ctrl_deps", node.get("parent"))
@@ -166,7 +163,6 @@ class _Reader:
         return self._above[key]
 
     def _inside(self, node: Raw) -> bool:
-        """Return whether a node is part of another operator or of the optimizer."""
         return any(
             (_is_operator(above) and above["id"] not in self._opened)
             or str(above.get("name", "")).startswith("Optimizer")
@@ -190,7 +186,6 @@ class _Reader:
         return found
 
     def _parameters(self) -> dict[Tensor, int]:
-        """Return the rank of each tensor that the optimizer changes."""
         found: dict[Tensor, int] = {}
         for node in self._nodes:
             names = (str(above.get("name", "")) for above in self._ancestors(node))
@@ -205,7 +200,6 @@ class _Reader:
         return found
 
     def _add(self, node: Raw, name: str) -> None:
-        """Add an outermost operator."""
         if name in _ASKS_CONTENT:
             self._branches.append(f"{self._module(node) or 'the model'}: {name}")
             return
@@ -239,7 +233,6 @@ class _Reader:
             ) from error
 
     def _moves_buffers(self, node: Raw, name: str) -> bool:
-        """Return whether a node is part of DDP's broadcast of buffers, and follow what it makes."""
         given = {t for value, kind, _ in _inputs(node) for t in _tensor_ids(value, kind)}
         if name not in _COALESCED and not (name == "aten::copy_" and given & self._flat):
             return False
@@ -280,7 +273,6 @@ class _Reader:
         return _frozen(value)
 
     def _tensor(self, tensor: int, kind: str, shape: Any, name: str, overload: str) -> Any:
-        """Return the reference to a tensor, or the number that became one."""
         values, dtype = self._values, _dtype(kind, self._source)
         if tensor in values.at and values.describes(values.at[tensor], tuple(shape), dtype):
             return Reference(values.at[tensor])
@@ -301,7 +293,6 @@ class _Reader:
         return Reference(values.leaves[key])
 
     def _result(self, node: Raw, overload: str, given: tuple[tuple[str, Any], ...]) -> None:
-        """Add a call with what it returned."""
         values, outputs = self._values, node["outputs"]
         ids: list[int] = []
         shapes: list[tuple[int, ...]] = []
@@ -338,7 +329,6 @@ class _Reader:
             )
 
     def _module(self, node: Raw) -> str:
-        """Return the path of the module that a node runs in, "" if no scope says it."""
         names = [str(above.get("name", "")) for above in self._ancestors(node)]
         scopes = [name for name in names if name.startswith((MODULE_SCOPE, UNIT_SCOPE))]
         self._units.update(
@@ -355,7 +345,6 @@ class _Reader:
         return ()
 
     def _outputs(self, trained: bool) -> tuple[int, ...]:
-        """Return the last result that nothing reads: in training, the last scalar."""
         rows = self._values.rows
         read = {at for row in rows if isinstance(row, RecordedCall) for at in _read(row.arguments)}
         ends = {
@@ -388,7 +377,6 @@ def _wrong_tensor(held: Any) -> object:
 
 
 def _is_sound(value: Any, kind: str, shape: Any) -> bool:
-    """Return whether an argument of a type is sound as far as its tensors go."""
     if not isinstance(value, list) or not value:
         return True
     if kind.startswith("Tensor("):
@@ -428,12 +416,10 @@ def _tensor_ids(value: Any, kind: str) -> Iterator[int]:
 
 
 def _listed(kind: str) -> list[str]:
-    """Return the types of the parts of a list."""
     return _LISTED.findall(kind.removeprefix("GenericList[").removesuffix("]"))
 
 
 def _dtype(kind: str, source: str) -> str:
-    """Return the dtype of a type such as "Tensor(float)"."""
     found = scalar_type(kind.removeprefix("Tensor(").removesuffix(")"))
     if found is None:
         raise DataError(f"{source}: {kind} is no dtype that PyTorch is known to have.")

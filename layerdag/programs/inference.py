@@ -66,7 +66,6 @@ class ShapeInference:
 
     @cached_property
     def _mode(self) -> RememberingFakeMode:
-        """What calls run in: to make one takes as long as to run a call."""
         return RememberingFakeMode()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,8 +18,6 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class _Held:
-    """A leaf of a node, with the module and the name under which its tensor is held."""
-
     leaf: Leaf
     shape: tuple[int, ...]
     attribute: str
@@ -186,7 +184,6 @@ class ProgramModule(nn.Module):
         return self if unit is None else self.units[unit]
 
     def _register(self, position: dict[str, int]) -> None:
-        """Give every leaf a tensor."""
         order = {name: at for at, name in enumerate(self.program.order)}
         generator = self._generator()
         todo: list[tuple[int, str, nn.Module, _Held]] = []
@@ -246,7 +243,6 @@ def overwrites_other_units(program: ForwardGraph) -> bool:
 
 
 def _take_in_shared(units: list[str], program: ForwardGraph) -> None:
-    """Give a row of nodes without parameters between two of one unit to that unit."""
     begins = [at for at in range(len(units)) if not at or units[at] != units[at - 1]]
     for first, end in pairwise(begins):
         around = units[first - 1] if first else ""
@@ -264,7 +260,6 @@ def _enclosing(module: str, units: Sequence[str]) -> str:
 
 
 def _segments(program: ForwardGraph, units: Sequence[int | None]) -> list[_Segment]:
-    """Return the runs of nodes of one unit, with what they take and give."""
     last_use = list(range(len(program.nodes)))
     for at, node in enumerate(program.nodes):
         for i in node.inputs:

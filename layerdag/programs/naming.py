@@ -103,7 +103,6 @@ def _first_failure(program: Program, batches: Sequence[int]) -> int | None:
 
 
 def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
-    """Return the nearest node before a failure whose sizes name the batch, itself included."""
     todo, seen = [failed], set()
     while todo:
         at = todo.pop(0)
@@ -122,8 +121,6 @@ def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
 
 @dataclass
 class _Table:
-    """The table of sizes while it grows."""
-
     entries: dict[str, Vector] = field(default_factory=dict)
 
     def find(self, number: Vector, roles: str) -> str | None:
@@ -253,7 +250,6 @@ class _Naming:
                     )
 
     def _shared(self, at: int, row: Sequence[Any]) -> None:
-        """Add a leaf as a node of its own."""
         leaf = row[0]
         shape = _vectors(row)
         sizes: list[Size] = []
@@ -379,7 +375,6 @@ class _Naming:
         return tuple(self._value(tuple(part), name, sized, context, names) for part in parts)
 
     def _own_leaf(self, row: Sequence[RecordedLeaf], context: _Context) -> Leaf:
-        """Return a leaf that is folded into the only node that reads it."""
         leaf, shape = row[0], _vectors(row)
         sizes: list[Size] = []
         for place, number in enumerate(shape):
@@ -409,7 +404,6 @@ class _Naming:
         return self._width(number, _channel(context.base, context.first), "w")
 
     def _own_first(self, number: Vector, context: _Context) -> Size | None:
-        """Return the first dimension of an earlier leaf of the node, as that of a bias."""
         for at, known in enumerate(context.leaves):
             if known and known[0] == number:
                 return f"p{at}.0"
@@ -433,7 +427,6 @@ class _Naming:
         return own or self._width(number, _channel(base, first), "w")
 
     def _channels(self, number: Vector, first: tuple[Vector, ...]) -> Size:
-        """Return the input channels of a convolution's weight, a part of the input's."""
         channels = first[1] if len(first) > 1 else None
         if channels == number:
             return "a0.1"
@@ -444,7 +437,6 @@ class _Naming:
         return self._width(number, (), "w")
 
     def _width(self, number: Vector, channel: tuple[tuple[str, Vector], ...], role: str) -> Size:
-        """Return a width: that of the input, a known one, a multiple of the input's, a new one."""
         for text, known in channel:
             if known == number:
                 return text
@@ -473,11 +465,9 @@ class _Naming:
         return next((text for text in self._of_one(number) if text[0] == "w"), None)
 
     def _rows_of(self, number: Vector) -> Size:
-        """Return the rows of an embedding."""
         return number[0] if self._structural(number) else self._table.entry("r", number)
 
     def _structural(self, number: Vector) -> bool:
-        """Return whether a size is a part of the structure: no module of several varies it."""
         return self._resized and len(set(number)) == 1
 
     def _view(self, number: Vector) -> Size:
@@ -493,7 +483,6 @@ class _Naming:
         return next(self._of_one(number), None) or next(self._of_two(number), None)
 
     def _of_one(self, number: Vector) -> Iterator[str]:
-        """Yield sums and multiples of one entry."""
         for name, known in self._table.entries.items():
             for plus in _SUMS:
                 if tuple(n + plus for n in known) == number:
@@ -504,7 +493,6 @@ class _Naming:
                     yield f"{name}*{ratio}"
 
     def _of_two(self, number: Vector) -> Iterator[str]:
-        """Yield parts of products of two entries, and of quotients by heads or their width."""
         entries = self._table.entries
         for ratio in _PARTS:
             text = "" if ratio == 1 else f"*{ratio}"
@@ -594,7 +582,6 @@ class _Naming:
                     yield f"a0.{at - len(first)}/{name}"
 
     def _number(self, number: Vector, name: str, context: _Context) -> Any:
-        """Return a size that stands alone among the arguments."""
         if set(number) == {MOST}:
             return Symbol("max")
         constant = len(set(number)) == 1
@@ -650,7 +637,6 @@ class _Naming:
 
 
 def _notes(recording: Recording) -> tuple[str, ...]:
-    """Return what a recording cannot say exactly, as sentences."""
     notes = [
         f"The branch that was taken is kept: {place} asked for the content of a tensor."
         for place in dict.fromkeys(recording.branches)
@@ -687,7 +673,6 @@ def _small(number: Vector) -> bool:
 
 
 def _channel(base: str, first: tuple[Vector, ...]) -> tuple[tuple[str, Vector], ...]:
-    """Return the dimension of the first input that a layer's width may equal."""
     if not first or base.startswith("embedding"):
         return ()
     by_channel = base.startswith("batch_norm") or (
@@ -734,7 +719,6 @@ def _vectors(row: Sequence[RecordedLeaf]) -> tuple[Vector, ...]:
 
 
 def _references(value: Any) -> Iterator[int]:
-    """Yield the positions of the values that arguments refer to, in order."""
     if isinstance(value, Reference):
         yield value.value
     elif isinstance(value, tuple):

@@ -275,7 +275,6 @@ def read_node(data: Any, where: str) -> Node:
 
 
 def _require_edges(node: Node, where: str) -> None:
-    """Refuse a node whose arguments take other inputs than it has."""
     parts = list(node.parts())
     single, lists = parts.count(EDGE), parts.count(EDGES)
     fits = single == len(node.inputs) if not lists else lists == 1 and single <= len(node.inputs)

@@ -96,7 +96,6 @@ class _Writer:
             yield f"{indent}v{at} = {_Text(node, inputs, names).call()}{beside}"
 
     def _is_loop(self, block: RepeatedBlock) -> bool:
-        """Return whether variables that each round writes anew give the same results."""
         before_last = range(block.first, block.end - block.length)
         return all(
             position >= block.first and self._last_read[replaced] < block.end
@@ -118,7 +117,6 @@ class _Writer:
 
 
 def _modules(paths: Sequence[str], loops: Mapping[str, str]) -> str:
-    """Return the modules of a loop as Python."""
     parent, _, number = paths[0].rpartition(".")
     is_number = number.isdecimal() and len(number) < _DIGITS
     numbers = range(int(number), int(number) + len(paths)) if is_number else range(0)
@@ -132,7 +130,6 @@ def _modules(paths: Sequence[str], loops: Mapping[str, str]) -> str:
 
 
 def _split(path: str, loops: Mapping[str, str]) -> tuple[str, str]:
-    """Return the variable of the loop that a path lies in, or "", and the rest of the path."""
     for own, variable in loops.items():
         if path == own or path.startswith(f"{own}."):
             return variable, path[len(own) :]
@@ -140,7 +137,6 @@ def _split(path: str, loops: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _in_loop(path: str, loops: Mapping[str, str]) -> str:
-    """Return a path as a literal of Python, in loops one that follows from their variables."""
     variable, rest = _split(path, loops)
     if not variable:
         return repr(path)
@@ -151,15 +147,12 @@ def _in_loop(path: str, loops: Mapping[str, str]) -> str:
 
 
 def _shown(path: str, loops: Mapping[str, str]) -> str:
-    """Return the path of a module as a comment."""
     shown = "".join(_split(path, loops))
     return shown if shown.isprintable() else repr(shown)
 
 
 @final
 class _Text:
-    """Writes one node as Python."""
-
     def __init__(self, node: Node, inputs: Sequence[str], names: Sequence[str]) -> None:
         self._node, self._inputs = node, inputs
         self._edges, self._names = iter(inputs), iter(names)

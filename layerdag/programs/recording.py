@@ -240,7 +240,6 @@ class _Recorder(SchemaCheckMode):
 
 
 def _memory(tensor: Tensor) -> Any:
-    """Return what tells a tensor's memory and view of it."""
     if tensor.layout is not torch.strided:
         return id(tensor)
     storage = tensor.untyped_storage()._cdata
@@ -266,7 +265,6 @@ def _tensors(result: Any) -> list[Tensor]:
 
 
 def _equal(value: Any, default: Any) -> bool:
-    """Return whether a value is an argument's default, of the same kind."""
     if isinstance(value, Tensor) or isinstance(value, bool) is not isinstance(default, bool):
         return False
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
@@ -275,7 +273,6 @@ def _equal(value: Any, default: Any) -> bool:
 
 
 def _mode() -> tuple[str, ...]:
-    """Return what is switched on around a call."""
     found: tuple[str, ...] = () if torch.is_grad_enabled() else ("no_grad",)
     if torch.is_autocast_enabled("cpu"):
         found += (f"autocast:{dtype_name(torch.get_autocast_dtype('cpu'))}",)
@@ -329,7 +326,6 @@ def record(
 
 
 def _require_processor(name: str, tensors: Sequence[Tensor]) -> None:
-    """Refuse tensors elsewhere: autocast and kernels are those of a processor here."""
     other = {tensor.device.type for tensor in tensors} - {"cpu"}
     if other:
         raise UsageError(
@@ -388,7 +384,6 @@ _SHORTEST = 4
 
 
 def _shorter(tensor: Tensor, length: int) -> Tensor:
-    """Return a tensor whose dimensions of some length, but for the batch, are cut."""
     kept = max(_SHORTEST, length - 32 if length > 2 * 32 else length // 2)
     for dim in range(1, tensor.ndim):
         if tensor.shape[dim] == length:
@@ -399,7 +394,6 @@ def _shorter(tensor: Tensor, length: int) -> Tensor:
 def _again(
     model: nn.Module, inputs: Sequence[Any], loss: Callable[[Any], Tensor] | None
 ) -> Iterator[Recording]:
-    """Yield the recording of a module with other inputs, if it takes them."""
     try:
         yield record(model, inputs, loss)
     except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
@@ -407,7 +401,6 @@ def _again(
 
 
 def _outputs(output: Any) -> list[Tensor]:
-    """Return the tensors that a module returned, in order."""
     if isinstance(output, Tensor):
         return [output]
     if isinstance(output, Mapping):
@@ -418,7 +411,6 @@ def _outputs(output: Any) -> list[Tensor]:
 
 
 def _refuse_own_functions(name: str, outputs: Sequence[Tensor]) -> None:
-    """Refuse an ``autograd.Function`` of the user's own: its backward pass is not in the calls."""
     todo = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
     seen = set(todo)
     while todo:
@@ -437,7 +429,6 @@ def _refuse_own_functions(name: str, outputs: Sequence[Tensor]) -> None:
 
 @contextmanager
 def _unchanged(model: nn.Module) -> Iterator[None]:
-    """Put buffers and random numbers back at the end."""
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with torch.random.fork_rng(devices=[]):
         try:
@@ -451,7 +442,6 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _scopes(model: nn.Module, recorder: _Recorder) -> Iterator[None]:
-    """Tell a recorder which module runs."""
     outside: list[str] = []
     handles = []
 

@@ -87,7 +87,6 @@ def _recorded(
 
 
 def _of_file(path: Path) -> Program:
-    """Return the program of a file."""
     if path.name.endswith((".program.json", ".program.json.gz", ".program.json.xz")):
         return Program.load(path)
     if pytorch_format(path) is PyTorchFile.HOST:
@@ -143,7 +142,6 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
 
 
 def _without_place(reason: str, source: JobSource) -> str:
-    """Return a reason without the file or job that stands beside it anyway."""
     places = (source.name, *map(str, source.hosts.values()), str(source.program))
     return next((reason.removeprefix(f"{p}: ") for p in places if reason.startswith(p)), reason)
 
@@ -152,7 +150,6 @@ _UNTRAINED = ("program-loss", "program-parameters")
 
 
 def _of_job(source: JobSource) -> Program:
-    """Return the program of one job. Raises DataError if it states none."""
     if source.program is not None:
         return Program.load(source.program)
     if not source.hosts:

@@ -131,7 +131,6 @@ class _Cutting:
         self._crossing = self._alive()
 
     def _run(self) -> None:
-        """Run the program and note results, costs and which memory is written when."""
         before = 0
         with FlopCounterMode(display=False) as counter:
             for at, result in enumerate(run(self._program)):
@@ -147,7 +146,6 @@ class _Cutting:
                 self._cost_N[at] = 0
 
     def _uses(self) -> list[int]:
-        """Return the last node that reads each, those of parts of a list included."""
         nodes = self._program.nodes
         last = list(range(len(nodes)))
         for at, node in enumerate(nodes):
@@ -158,7 +156,6 @@ class _Cutting:
         return last
 
     def _given_by_inputs(self) -> list[bool]:
-        """Return which nodes follow from inputs and buffers alone, such as masks and rotations."""
         found: list[bool] = []
         for at, node in enumerate(self._program.nodes):
             if node.operator in LEAVES:
@@ -213,7 +210,6 @@ class _Cutting:
         )
 
     def _choices(self, legal: Sequence[int]) -> Iterator[list[int]]:
-        """Yield places to cut at, the best kind first: units, one tensor to send, any."""
         unit_of = [self._unit(node.module) for node in self._program.nodes]
         begins: dict[str, int] = {}
         for at, unit in enumerate(unit_of):
@@ -283,7 +279,6 @@ class _Cutting:
         return known[name]
 
     def _alive(self) -> list[list[int]]:
-        """Return, for each place, the nodes before it whose results are needed after it."""
         found: list[list[int]] = [[]]
         for cut in range(1, len(self._nodes) + 1):
             alive = [at for at in found[-1] if self._last_use[at] >= cut]
@@ -361,7 +356,6 @@ class _Cutting:
     def _kept(
         self, first: int, end: int, received: Sequence[int], given: Sequence[int]
     ) -> list[int]:
-        """Return the nodes that a stage runs, in order: its own, and what these need of inputs."""
         own = {
             at
             for at in range(first, end)
@@ -378,7 +372,6 @@ class _Cutting:
         return sorted(kept)
 
     def _unused(self, number: int, bounds: Sequence[int]) -> tuple[tuple[str, Leaf], ...]:
-        """Return the parameters that no node reads, each with the stage of the nearest module."""
         return tuple(
             (name, leaf)
             for name, leaf in self._program.unused
@@ -386,7 +379,6 @@ class _Cutting:
         )
 
     def _nearest(self, name: str, bounds: Sequence[int]) -> int:
-        """Return the stage that runs the module with most of a name's path."""
         best = (-1, 0)
         for number, (first, end) in enumerate(pairwise(bounds)):
             for node in self._nodes[first:end]:
@@ -394,7 +386,6 @@ class _Cutting:
         return -best[1]
 
     def _form(self, at: int, sent: bool = False) -> TensorForm:
-        """Return what a tensor is like."""
         result = self._results[at]
         strides = torch.empty(result.shape, device="meta").stride() if sent else result.stride()
         leaf = next(iter(self._nodes[at].leaves), None)
@@ -408,7 +399,6 @@ class _Cutting:
 
 
 def _input_like(result: Tensor) -> Node:
-    """Return the node of a received tensor."""
     leaf = Leaf("input", tuple(result.shape), str(result.dtype).removeprefix("torch."))
     return Node("input", (leaf,))
 
@@ -418,7 +408,6 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _common(name: str, module: str) -> int:
-    """Return how many parts of their paths are the same."""
     count = 0
     for a, b in zip(name.split("."), module.split("."), strict=False):
         if a != b:

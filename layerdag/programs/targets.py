@@ -243,7 +243,6 @@ class _Search:
         return program
 
     def _groups(self, program: "Program", name: str) -> Iterator[list[str]]:
-        """Yield the entries that may change together, the ones to begin with first."""
         if name in ("width", "batch"):
             entry = _WIDTH if name == "width" else _BATCH
             if entry in program.sizes and entry not in self._keep:
@@ -265,7 +264,6 @@ class _Search:
     def _resized(
         self, program: "Program", entries: Sequence[str], name: str, asked: float, near: float
     ) -> "Program":
-        """Return the program with the numbers of some entries that come nearest to a target."""
         lead = max(entries, key=lambda entry: program.sizes[entry])
         grain = _grain(program, entries, lead)
 
@@ -335,14 +333,12 @@ def _ratio(a: float, b: float) -> float:
 def _scaled(
     program: "Program", entries: Sequence[str], lead: str, grain: int, count: int
 ) -> "Program":
-    """Return a program whose entries grow together, each a multiple of a grain."""
     ratio = count * grain / program.sizes[lead]
     sizes = {e: max(1, round(program.sizes[e] * ratio / grain)) * grain for e in entries}
     return program.resize(**sizes)
 
 
 def _grain(program: "Program", entries: Sequence[str], lead: str) -> int:
-    """Return the least number of which neighboring multiples are sizes that the program takes."""
     heads = [number for entry, number in program.sizes.items() if entry[0] == "h"]
     of_heads = sorted({factor * number for number in heads for factor in (1, 2, 4, 8)})
     for grain in (*_GRAINS, *of_heads):
@@ -354,7 +350,6 @@ def _grain(program: "Program", entries: Sequence[str], lead: str) -> int:
 
 
 def _with_depth(program: "Program", depth: int) -> "Program":
-    """Return a program with so many units, or with as near a number as it can have."""
     repeatable = len(repeatable_units(program))
     if not repeatable or depth == len(program.units):
         return program

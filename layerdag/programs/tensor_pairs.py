@@ -78,7 +78,6 @@ def split_pairs(
 def _pairs_and_faults(
     program: ForwardGraph, ranks: int, bf16: bool
 ) -> tuple[list[Pair], list[str]]:
-    """Return the pairs that ranks can share, and why they cannot share others."""
     _shard_heads()
     found, faults = [], []
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
@@ -97,7 +96,6 @@ def _pairs_and_faults(
 
 
 def _pairs(program: ForwardGraph) -> Iterator[Pair]:
-    """Yield the pairs that the data flow allows, none of which share a layer."""
     readers: list[set[int]] = [set() for _ in program.nodes]
     for at, node in enumerate(program.nodes):
         for i in node.inputs:
@@ -118,14 +116,12 @@ def _pairs(program: ForwardGraph) -> Iterator[Pair]:
 
 
 def _is_linear(program: ForwardGraph, at: int) -> bool:
-    """Return whether a node is a linear layer with a weight of its own, without a mode."""
     node = program.nodes[at]
     own = [leaf for leaf in node.leaves if leaf.kind == "parameter" and leaf.trained]
     return node.operator == LINEAR and len(node.inputs) == 1 and own == list(node.leaves) != []
 
 
 def _before(program: ForwardGraph, row: int) -> tuple[set[int], set[int]]:
-    """Return the linear layers before a node, and what between them depends on one of them."""
     columns: set[int] = set()
     seen: set[int] = set()
     todo = list(program.nodes[row].inputs)
@@ -146,7 +142,6 @@ def _before(program: ForwardGraph, row: int) -> tuple[set[int], set[int]]:
 
 
 def _units(program: ForwardGraph, nodes: Sequence[int]) -> set[str]:
-    """Return the units of some nodes."""
     modules = (program.nodes[at].module for at in nodes)
     return {
         next((u for u in program.units if m == u or m.startswith(f"{u}.")), "") for m in modules
@@ -206,7 +201,6 @@ def _place(program: ForwardGraph, at: int) -> str:
 
 
 def _is_split(result: Any, ranks: int) -> bool:
-    """Return whether each rank has an equal part of every tensor of a result."""
     tensors = result if isinstance(result, list | tuple) else [result]
     placed = [tensor.placements[0] for tensor in tensors if isinstance(tensor, DTensor)]
     return len(placed) == len(tensors) and all(
@@ -216,19 +210,16 @@ def _is_split(result: Any, ranks: int) -> bool:
 
 
 def _placement(pair: Pair, at: int, dims: int) -> Placement:
-    """Return how a parameter of a node is held."""
     if at in pair.columns:
         return Shard(0)
     return Shard(1) if at == pair.row and dims == 2 else Replicate()
 
 
 def _shared(whole: Tensor, place: Placement, mesh: DeviceMesh) -> Tensor:
-    """Return the part of a tensor that this rank holds."""
     return distribute_tensor(whole, mesh, [place], src_data_rank=None)
 
 
 def _given(value: Any, mesh: DeviceMesh) -> Any:
-    """Return an input of a node of a pair: what is whole is the same on all ranks."""
     if isinstance(value, Tensor) and not isinstance(value, DTensor):
         return DTensor.from_local(value, mesh, [Replicate()], run_check=False)
     return value

@@ -86,7 +86,6 @@ def check(program: ForwardGraph, training: bool = True, content: bool = False) -
 
 
 def _untrained(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Finding]:
-    """Yield why no loss trains every parameter."""
     loss = results[program.outputs[0]] if len(program.outputs) == 1 else None
     if isinstance(loss, Tensor) and not loss.ndim and loss.requires_grad:
         yield from _unreached(program)
@@ -97,7 +96,6 @@ def _untrained(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Findin
 
 
 def _failures(program: ForwardGraph) -> Iterator[Finding]:
-    """Yield why a forward pass fails for real, or has no finite loss."""
     rule = PROGRAM_RULES["program-content"]
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -147,7 +145,6 @@ def _beyond_rows(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Find
 
 
 def _unused_results(program: ForwardGraph) -> Iterator[Finding]:
-    """Yield the calls of which no other reads the result."""
     read = {i for node in program.nodes for i in node.inputs} | set(program.outputs)
     for at, node in enumerate(program.nodes):
         if at not in read and node.operator not in LEAVES and not in_place(node.operator):
@@ -156,7 +153,6 @@ def _unused_results(program: ForwardGraph) -> Iterator[Finding]:
 
 
 def _unreached(program: ForwardGraph) -> Iterator[Finding]:
-    """Yield the nodes with parameters from which no path leads to the output."""
     reached = set(program.outputs)
     for at in range(len(program.nodes) - 1, -1, -1):
         if at in reached:

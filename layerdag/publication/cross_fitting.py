@@ -138,7 +138,6 @@ def split_jobs(jobs: FoundJobs, seed: int) -> dict[Split, list[AttributedGraph]]
 
 
 def _drawn(units: Sequence[str], rng: np.random.Generator) -> dict[str, Split]:
-    """Return a stratified split of runs or programs that are in an order of likeness."""
     held = [str(rng.choice(block)) for block in np.array_split(units, choose_held_out(len(units)))]
     pairs = zip(held[::2], held[1::2], strict=False)  # a last one without partner is for the test
     for_validation = {str(rng.choice(pair)) for pair in pairs} or set(held[:1])
@@ -177,7 +176,6 @@ def program_of_runs(jobs: FoundJobs) -> dict[str, str] | None:
 
 
 def _held(part: Mapping[str, Split]) -> int:
-    """Return how many runs are held out."""
     return sum(split != "train" for split in part.values())
 
 
@@ -199,7 +197,6 @@ def runs_by_similarity(jobs: FoundJobs, seed: int) -> list[str]:
 
 
 def _first_component(graphs: Sequence[AttributedGraph]) -> list[float]:
-    """Return a coordinate of each graph that is alike for graphs of like operators."""
     columns = [next(iter(graph.categories.values())) for graph in graphs]
     code_of = {name: i for i, name in enumerate(sorted({n for names in columns for n in names}))}
     count_GK = np.zeros((len(graphs), len(code_of)))
@@ -299,7 +296,6 @@ class CrossFit:
 
     @property
     def _unit(self) -> str:
-        """What is held out as a whole, in the plural."""
         return "runs" if self.programs is None else "programs"
 
     def told(self) -> str:
@@ -343,7 +339,6 @@ class CrossFit:
             yield f"{self.in_words()}, {', '.join(uneven)} prefers held-out graphs"
 
     def _of(self, verdict: Verdict) -> list[str]:
-        """Return the attacks with a verdict."""
         return [attack.name for attack in self.attacks if attack.verdict is verdict]
 
     def to_dict(self) -> dict[str, object]:
@@ -512,12 +507,10 @@ def fold_of_runs(jobs: FoundJobs, folds: int, seed: int) -> dict[str, int]:
 
 
 def _largest(fold_of: Mapping[str, int]) -> int:
-    """Return the number of runs of the largest fold."""
     return max(Counter(fold_of.values()).values())
 
 
 def _spread(units: Sequence[str], folds: int, rng: np.random.Generator) -> dict[str, int]:
-    """Return the fold of each run or program, those that stand together in different ones."""
     found: dict[str, int] = {}
     for begin in range(0, len(units), folds):
         block = units[begin : begin + folds]
@@ -526,7 +519,6 @@ def _spread(units: Sequence[str], folds: int, rng: np.random.Generator) -> dict[
 
 
 def _data_of(jobs: FoundJobs, fold_of: dict[str, int], fold: int) -> GraphDataset:
-    """Return the graphs of one fold: its own are held out, half of them to validate on."""
     parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
     held: dict[str, Split] = {}
     for graph, run in zip(jobs.graphs, jobs.runs, strict=True):
@@ -551,7 +543,6 @@ def _sampled(
     fold: int,
     seconds: float,
 ) -> AttackPool:
-    """Train the model of a fold, draw its samples, and return them beside its graphs."""
     seed = derive_seed(settings.seed, "fold", str(fold)) % 2**31
     own = replace(settings, seed=seed)
     training = max(TRAINING_SHARE * seconds, LEAST_SECONDS)

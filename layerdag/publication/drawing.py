@@ -160,7 +160,6 @@ class Renumbering:
 
     @cached_property
     def _assigner(self) -> NumberAssigner:
-        """Assigns costs that programs have."""
         return NumberAssigner(self._schema)
 
     def hits(self, graph: AttributedGraph) -> np.ndarray:
@@ -194,7 +193,6 @@ class Renumbering:
         return sample.with_numbers({**numbers, **{name: found[name] for name in COST_NAMES}})
 
     def _drawn_anew(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:
-        """Return a sample with other positions in bins, and in later trials other bins."""
         hit_N = self.hits(sample.decoded)
         rows = np.flatnonzero(hit_N) if hit_N.any() else np.arange(sample.dag.num_nodes)
         rng = numpy_generator(sample.seed, "numbers of a single run", trial)
@@ -226,8 +224,6 @@ class Renumbering:
 
 @final
 class _Allowed:
-    """Which costs the nodes of a sample may have beside the rest of their numbers."""
-
     def __init__(
         self, sample: GeneratedGraph, numbers: dict[str, np.ndarray], unique: np.ndarray
     ) -> None:
@@ -255,7 +251,6 @@ def _other_durations(duration_N: np.ndarray, hit_N: np.ndarray, seed: int) -> np
 
 
 def _with(sample: GeneratedGraph, numbers: dict[str, np.ndarray]) -> AttributedGraph:
-    """Return the graph of a sample, node by node of its DAG, with some of its numbers replaced."""
     return replace(sample.decoded, numbers={**sample.decoded.numbers, **numbers})
 
 
@@ -307,7 +302,6 @@ class ReleaseFilter:
 
     @cached_property
     def _renumbering(self) -> Renumbering:
-        """Gives nodes other numbers."""
         return Renumbering(self.data.schema, self.unique)
 
     def filter(self, samples: Sequence[GeneratedGraph]) -> Iterator[tuple[GeneratedGraph, str]]:
@@ -328,7 +322,6 @@ class ReleaseFilter:
                 yield self._decided(sample)
 
     def _decided(self, sample: GeneratedGraph) -> tuple[GeneratedGraph, str]:
-        """Decide of a valid sample that is no copy."""
         word = graph_hash(sample.dag)
         if word in self.seen:
             return sample, REPEATED
@@ -348,14 +341,12 @@ class ReleaseFilter:
         return first, UNIQUE_TUPLE
 
     def _resembles(self, sample: GeneratedGraph, first: GeneratedGraph) -> bool:
-        """Return whether a sample came near a real graph when its bins were changed."""
         if torch.equal(sample.dag.x_NA, first.dag.x_NA):
             return False
         return self.copies.resemblances([sample.dag])[0] is not CopyComparison.NEW
 
 
 def _changed(first: GeneratedGraph, last: GeneratedGraph) -> int:
-    """Return how many nodes have other numbers in the second of two samples of equal structure."""
     if last is first:
         return 0
     pairs = zip(first.decoded.numbers.values(), last.decoded.numbers.values(), strict=True)
@@ -464,7 +455,6 @@ def draw_samples(
 
 
 def _most(num: int, kept: int) -> int:
-    """Return the number of samples after which drawing ends, whatever was kept."""
     return 4 * BATCH if not kept else max(MOST_DRAWN_PER_KEPT * num, 4 * BATCH)
 
 
@@ -476,7 +466,6 @@ def _finished_batches(work: PrivateWorkspace, settings: ReleaseSettings) -> floa
 
 
 def _start_anew_if_other(folder: Path, settings: ReleaseSettings, work: PrivateWorkspace) -> None:
-    """Discard what was drawn at another temperature, or as the best of another number."""
     note = folder / "temperature.json"
     plan = drawing_plan(settings, BATCH, settings.seed)
     chosen = plan.temperature if plan.best_of is None else [plan.temperature, plan.best_of]
@@ -540,7 +529,6 @@ class _BatchDrawer:
         return drawn
 
     def _read(self, file: Path) -> list[GeneratedGraph]:
-        """Return what a file holds, nothing if it is damaged."""
         if file.is_file():
             try:
                 return read_batch(file, self._data.schema)
@@ -549,7 +537,6 @@ class _BatchDrawer:
         return []
 
     def _draw(self, seed: int, num: int) -> list[GeneratedGraph]:
-        """Return new samples."""
         model, schema = self._checkpoint.model, self._data.schema
         plan = replace(drawing_plan(self._settings, num, seed), batch_size=num)
         try:

@@ -164,7 +164,6 @@ def evaluate_samples(
 
 
 def _leaks(data: GraphDataset, dags: Sequence[DAG], time_left: TimeLeft) -> tuple[LeakRow, ...]:
-    """Return what all samples give away, and what fewer of them do as far as there is time."""
     return leak_curve(
         data.graphs["train"],
         data.held_out,
@@ -219,7 +218,6 @@ _NOTHING_SIMULATED: _Simulated = ((), None, (), {})
 def _simulated(
     data: GraphDataset, real: Sequence[AttributedGraph], kept: Sequence[GeneratedGraph]
 ) -> _Simulated:
-    """Simulate real and synthetic jobs on the same small clusters."""
     if data.schema.kind != "trace":
         return _NOTHING_SIMULATED
     made = decoded_jobs(sample.graph for sample in kept)
@@ -233,7 +231,6 @@ def _simulated(
 
 
 def _real_workloads(real: Sequence[AttributedGraph]) -> list[Workload]:
-    """Return real jobs as traces, made from their graphs as those of samples are."""
     found = []
     for graph in real[:SIMULATED]:
         try:
@@ -244,7 +241,6 @@ def _real_workloads(real: Sequence[AttributedGraph]) -> list[Workload]:
 
 
 def _takes_time(part: SimulatedWorkloads) -> bool:
-    """Return whether anything ran, and took time."""
     return bool(part.num_ranks.size) and bool((part.makespan_ns > 0).all())
 
 
@@ -366,7 +362,6 @@ def verdict_of(
 
 
 def _of_drawing(settings: ReleaseSettings, drawn: AcceptedSamples) -> Iterator[Reason]:
-    """Yield why too little could be kept."""
     kept = len(drawn.kept(settings.num))
     if kept >= min(LEAST_KEPT, settings.num):
         return
@@ -386,7 +381,6 @@ def _of_drawing(settings: ReleaseSettings, drawn: AcceptedSamples) -> Iterator[R
 
 
 def _of_rules(evaluation: SampleEvaluation) -> Iterator[Reason]:
-    """Yield errors that the samples have."""
     wrong = int((~evaluation.structure.valid_B).sum())
     if wrong:
         yield Reason(
@@ -402,7 +396,6 @@ def _of_rules(evaluation: SampleEvaluation) -> Iterator[Reason]:
 
 
 def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iterator[Reason]:
-    """Yield the attacks that succeed on all samples together."""
     if not evaluation.leaks:
         return
     remedies = tuple(_remedies(settings, evaluation.leaks))
@@ -413,7 +406,6 @@ def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iter
 
 
 def _successes(last: LeakRow) -> Iterator[str]:
-    """Yield, in a clause each, what succeeds on so many samples."""
     near = last.nearness
     if near.verdict is Verdict.LEAKS:
         yield (
@@ -443,7 +435,6 @@ def _successes(last: LeakRow) -> Iterator[str]:
 
 
 def _doubts(last: LeakRow) -> list[str]:
-    """Return the attacks that would succeed alone, and do not among several."""
     attacks = [
         each.name for each in last.attacks if each.leaks and not significant_after_correction(each)
     ]
@@ -456,7 +447,6 @@ def _doubts(last: LeakRow) -> list[str]:
 
 
 def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[str]:
-    """Yield which settings help against an attack, and what they cost."""
     quiet = [row for row in leaks[:-1] if not row.leaks]
     if quiet:
         row = quiet[-1]
@@ -472,7 +462,6 @@ def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[s
 
 
 def _reserves(evaluation: SampleEvaluation, needs: Sequence[RunRequirement]) -> Iterator[str]:
-    """Yield what could not be told."""
     unknown = _named(evaluation, Verdict.TOO_FEW)
     uneven = _named(evaluation, Verdict.REVERSED)
     folded = evaluation.cross_fit
@@ -512,7 +501,6 @@ def _named(evaluation: SampleEvaluation, verdict: Verdict) -> list[str]:
 
 
 def _largest_need(evaluation: SampleEvaluation, names: Sequence[str]) -> str:
-    """Return how many graphs the one of some figures that needs most would take."""
     last = evaluation.leaks[-1]
     needs = [("nearness", last.nearness.need)]
     needs += [(attack.name, attack.need) for attack in last.attacks]
@@ -524,7 +512,6 @@ def _largest_need(evaluation: SampleEvaluation, names: Sequence[str]) -> str:
 def _in_order(
     drawn: AcceptedSamples, evaluation: SampleEvaluation, settings: ReleaseSettings
 ) -> Iterator[str]:
-    """Yield what was looked for and not found."""
     yield f"{len(drawn.kept(settings.num))} samples, no error, no copy, no foreign word"
     if evaluation.cross_fit is not None:
         yield evaluation.cross_fit.told()

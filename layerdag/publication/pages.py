@@ -168,7 +168,6 @@ def owners_content(results: ReleaseFindings) -> ReportContent:
 
 
 def _published_weight_attacks(results: ReleaseFindings) -> tuple[Attack, ...]:
-    """Return the attacks on the weights that are published, if any are."""
     audited = results.weights
     if audited is None or audited.audit is None or not audited.released:
         return ()
@@ -176,7 +175,6 @@ def _published_weight_attacks(results: ReleaseFindings) -> tuple[Attack, ...]:
 
 
 def _lead(results: ReleaseFindings) -> str:
-    """Return what the page is about."""
     data, verdict = results.data, results.verdict
     if data is None or not results.kept:
         return verdict.line
@@ -189,7 +187,6 @@ def _lead(results: ReleaseFindings) -> str:
 
 
 def _timelines(results: ReleaseFindings, real: Sequence[DAG]) -> tuple[Timeline, ...]:
-    """Return the timeline of a sample, beside that of a real job if there are any to show."""
     if results.data is None or results.verdict.outcome is ReleaseDecision.NO:
         return ()
     return timelines_of(results.data, real, [sample.dag for sample in results.kept])
@@ -202,7 +199,6 @@ def _repairs(evaluation: SampleEvaluation | None) -> tuple[tuple[str, int], ...]
 
 
 def _answers(results: ReleaseFindings) -> Iterator[Answer]:
-    """Yield the three verdicts."""
     verdict = results.verdict
     reason = {
         ReleaseDecision.YES: (
@@ -227,7 +223,6 @@ _NO_TIME = "No time of the budget was left to look."
 
 
 def _likeness(evaluation: SampleEvaluation) -> Answer:
-    """Return whether samples are like real graphs."""
     answer = similarity_verdict(evaluation.ratio, evaluation.similarity)
     if SIMILARITY in evaluation.left_out:
         return replace(answer, answer="not looked at", reason=_NO_TIME)
@@ -235,7 +230,6 @@ def _likeness(evaluation: SampleEvaluation) -> Answer:
 
 
 def _use(results: ReleaseFindings) -> Answer:
-    """Return whether predictors learn from the samples what they learn from real graphs."""
     assert results.evaluation is not None
     need = results.needs[-1]
     missing = (
@@ -250,7 +244,6 @@ def _use(results: ReleaseFindings) -> Answer:
 
 
 def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
-    """Yield what was looked for, and what it cost."""
     drawn, evaluation = results.drawn, results.evaluation
     jobs = results.jobs
     runs = f"{jobs.num_runs:,} runs, {jobs.num_programs:,} programs"
@@ -300,7 +293,6 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
 
 
 def _weights_rows(audited: AuditedWeights) -> Iterator[SummaryRow]:
-    """Yield what was found on the weights."""
     outcome = _SHORT[audited.verdict.outcome]
     yield SummaryRow("may the weights be shared?", outcome, "", audited.verdict.line)
     audit = audited.audit
@@ -327,7 +319,6 @@ def _price_in_words(drawn: AcceptedSamples) -> str:
 
 
 def _rejected(drawn: AcceptedSamples) -> Iterator[SummaryRow]:
-    """Yield a line on each reason of rejection."""
     for word, count in sorted(drawn.counts().items()):
         if word != KEPT:
             fraction = percent(count / len(drawn.outcomes))
@@ -335,7 +326,6 @@ def _rejected(drawn: AcceptedSamples) -> Iterator[SummaryRow]:
 
 
 def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
-    """Yield nearness and attacks on all samples."""
     if not evaluation.leaks:
         return
     last = evaluation.leaks[-1]
@@ -354,7 +344,6 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
 
 
 def _attack_row(what: str, attack: Attack) -> SummaryRow:
-    """Return the line of one attack."""
     beside = "0.5"
     if attack.holdout is not None:
         honest = attack.holdout
@@ -385,7 +374,6 @@ def _samples_drawn(results: ReleaseFindings) -> tuple[Picture, ...]:
 
 
 def _provenance(results: ReleaseFindings) -> Iterator[tuple[str, str]]:
-    """Yield how the release was made, in words that say nothing of a single job."""
     yield "layerdag", __version__
     data = results.data
     if data is not None:
@@ -532,7 +520,6 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
 
 
 def _what(results: ReleaseFindings) -> str:
-    """Return what the samples are."""
     return "execution traces" if results.jobs.kind == "trace" else "flow graphs"
 
 
@@ -556,7 +543,6 @@ def split_unit(data: GraphDataset, jobs: FoundJobs) -> str:
 
 
 def _caveats(results: ReleaseFindings) -> tuple[str, ...]:
-    """Return what the figures do not say."""
     alike = None if results.data is None else held_out_alike(results.data, results.jobs)
     alone = () if results.gives_weights else (SAMPLES_ALONE,)
     return (*CAVEATS, *([alike] if alike else ()), *alone)
@@ -627,7 +613,6 @@ def _records(columns: list[str], table: Path, kind: str) -> dict[str, Any]:
 
 
 def _data_type(column: str, values: Sequence[str]) -> str:
-    """Return the type of a column of the table."""
     if column in _NUMBERS:
         return "sc:Integer"
     try:
@@ -637,7 +622,6 @@ def _data_type(column: str, values: Sequence[str]) -> str:
 
 
 def _rai(results: ReleaseFindings) -> dict[str, Any]:
-    """Return the fields of responsible AI."""
     drawn, evaluation = results.drawn, results.evaluation
     price = drawn.price if drawn is not None else None
     attacks = "no membership attack could be run"
@@ -740,7 +724,6 @@ def model_card(audited: AuditedWeights, settings: ReleaseSettings) -> str:
 
 
 def _command(settings: ReleaseSettings) -> str:
-    """Return what draws as the audit drew."""
     plan = drawing_plan(settings, 100, 0)
     return (
         "layerdag sample checkpoint=weights num=100 out=more "
@@ -749,7 +732,6 @@ def _command(settings: ReleaseSettings) -> str:
 
 
 def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tuple[str, str]]:
-    """Return what the weights are, by name."""
     origin = checkpoint.meta.origin
     start = "random weights" if origin is None else f"{origin.name} (step {origin.step:,})"
     count = sum(parameter.numel() for parameter in checkpoint.model.parameters())
@@ -764,7 +746,6 @@ def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tupl
 
 
 def _row(attack: Attack) -> str:
-    """Return the line of an attack."""
     auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
     silent = "" if attack.holdout is None else number(attack.holdout.auc, 2)
     rates = "; ".join(rate.in_words() for rate in attack.rates)
@@ -772,7 +753,6 @@ def _row(attack: Attack) -> str:
 
 
 def _over_shadows(areas: Sequence[float]) -> str:
-    """Return what models that are made in this way give away, from as many of them."""
     if len(areas) < 2:
         return ""
     mean, spread = statistics.mean(areas), statistics.stdev(areas)
@@ -783,7 +763,6 @@ def _over_shadows(areas: Sequence[float]) -> str:
 
 
 def _ratio(audit: WeightsAudit) -> str:
-    """Return how far their samples are from real graphs."""
     if audit.ratio is None:
         return ""
     return (

@@ -137,7 +137,6 @@ def _write_about(results: ReleaseFindings, draft: Path, columns: list[str] | Non
 
 
 def _write_weights(results: ReleaseFindings, draft: Path) -> None:
-    """Write the weights and their card, if they may be published."""
     shutil.rmtree(draft / WEIGHTS, ignore_errors=True)
     (draft / MODEL_CARD).unlink(missing_ok=True)
     if not results.gives_weights:
@@ -177,12 +176,10 @@ def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
 
 
 def _foreign(results: ReleaseFindings, draft: Path) -> list[str]:
-    """Return a sentence on each private word in a file of the release."""
     return [found.sentence() for found in find_leaked_strings(draft, results.jobs.private)]
 
 
 def _shared_numbers(results: ReleaseFindings) -> list[str]:
-    """Return a sentence on each sample with a node that has the numbers of a single real run."""
     keys = [keys_of(graph) for graph in results.jobs.graphs]
     names = run_of_graphs(results.jobs)
     unique = keys_of_one_run(keys, [names[graph.name] for graph in results.jobs.graphs])
@@ -274,7 +271,6 @@ class Release:
         }
 
     def _weights_document(self) -> dict[str, object] | None:
-        """Return what was found on the weights, as plain data."""
         audited = self.weights
         if audited is None:
             return None
@@ -287,7 +283,6 @@ class Release:
         }
 
     def _folds_document(self) -> dict[str, object] | None:
-        """Return what was found on models of folds, as plain data."""
         evaluation = None if self.results is None else self.results.evaluation
         folded = None if evaluation is None else evaluation.cross_fit
         return None if folded is None else folded.to_dict()
@@ -386,7 +381,6 @@ def _learned(
     clock: "_Clock",
     tell: Tell,
 ) -> Release:
-    """Train, sample, evaluate and write."""
     seconds = TRAINING_FRACTION * settings.budget
     tell(f"training for at most {seconds:.0f} s")
     checkpoint = train_teacher(settings, data, work, seconds)
@@ -453,8 +447,6 @@ _NOTED = ("train", "sample")
 
 
 class _Clock:
-    """Seconds of each stage."""
-
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.monotonic()
@@ -471,7 +463,6 @@ def _needs(data: GraphDataset, runs: int) -> tuple[RunRequirement, ...]:
 
 
 def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:
-    """Write what was read for the owner."""
     document = {
         "jobs": [graph.name for graph in jobs.graphs],
         "distinct_runs": jobs.num_runs,
@@ -488,7 +479,6 @@ def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:
 def _tell_split(
     data: GraphDataset, jobs: FoundJobs, needs: Sequence[RunRequirement], tell: Tell
 ) -> None:
-    """Say how many graphs each part and each test has."""
     sizes = [len(data.graphs[part]) for part in SPLITS]
     held_out, unit = held_out_alike(data, jobs), split_unit(data, jobs)
     tell("split by {}: {} for training, {} for validation, {} for test".format(unit, *sizes))
@@ -501,13 +491,11 @@ def _tell_split(
 
 
 def _named(samples: Sequence[GeneratedGraph]) -> Iterator[GeneratedGraph]:
-    """Yield samples with the names that they are published under."""
     for i, sample in enumerate(samples):
         yield replace(sample, name=f"sample-{i:05d}")
 
 
 def _finished(work: PrivateWorkspace, results: ReleaseFindings, tell: Tell) -> Release:
-    """Write what was found."""
     written = write_release(work, results, tell)
     out, notes = written.settings.out, written.jobs.notes
     return Release(out, work.path, written.verdict, written, notes)

@@ -279,7 +279,6 @@ class ReleaseSettings:
         self._check_public()
 
     def _check_places(self) -> None:
-        """Refuse a release inside its own traces, or the other way around."""
         traces, out = self.traces.resolve(), self.out.resolve()
         if not traces.is_dir():
             what = "is a file; name the folder that holds it" if traces.exists() else (
@@ -293,7 +292,6 @@ class ReleaseSettings:
             )
 
     def _check_public(self) -> None:
-        """Refuse public graphs that are nowhere, or that nothing would learn from."""
         if self.public is None:
             return
         if not self.with_weights:
@@ -306,7 +304,6 @@ class ReleaseSettings:
             raise UsageError(f"{self.public}: the traces are not public; name another folder.")
 
     def _check_start(self) -> None:
-        """Refuse weights that start from a checkpoint that learned from the same jobs."""
         if self.init != PRETRAINED or not self.with_weights:
             return
         index = self.traces / INDEX

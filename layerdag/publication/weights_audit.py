@@ -133,7 +133,6 @@ def shadow_losses(
 
 
 def _start_anew_if_other(folder: Path, settings: ReleaseSettings, data: GraphDataset) -> None:
-    """Discard the losses of an earlier audit of another student."""
     note = folder / "target.json"
     wanted = json.dumps({"samples": data.fingerprint, "shadows": settings.shadows})
     if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
@@ -151,7 +150,6 @@ def _trained(
     path: Path,
     seconds: float,
 ) -> ShadowModel:
-    """Return one shadow model of some real graphs, trained now."""
     made = _drawn(settings, graphs, data, path, seconds)
     copy = GraphDataset.with_schema("samples", data.schema, _parts(made, settings.seed))
     run = run_of(settings, with_public(copy, real.public), path / "student", target.spec)
@@ -167,7 +165,6 @@ def _drawn(
     path: Path,
     seconds: float,
 ) -> list[AttributedGraph]:
-    """Return samples of a teacher of the graphs, as many as the target learned from."""
     kind = data.schema.kind
     own = GraphDataset.build("shadow", kind, _parts(graphs, settings.seed))
     run = run_of(settings, own, path / "teacher")
@@ -197,7 +194,6 @@ def _generated(
 
 
 def _parts(graphs: Sequence[AttributedGraph], seed: int) -> dict[Split, list[AttributedGraph]]:
-    """Return graphs for training and, of them a tenth, for validation."""
     order = numpy_generator(seed, "shadow split").permutation(len(graphs))
     held = max(round(VALIDATION_FRACTION * len(graphs)), 1)
     return {
@@ -262,7 +258,6 @@ class WeightsAudit:
 
 
 def _plain(attack: Attack) -> dict[str, object]:
-    """Return the figures of an attack as JSON holds them."""
     return {
         "name": attack.name,
         "what": attack.description,
@@ -451,7 +446,6 @@ def verdict_on_weights(audit: WeightsAudit, num_samples: int) -> WeightsVerdict:
 
 
 def _refused(audit: WeightsAudit) -> Iterator[str]:
-    """Yield why the weights must stay."""
     for attack in audit.attacks:
         name = attack_words(attack.name)
         auroc = f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}"
@@ -470,7 +464,6 @@ def _refused(audit: WeightsAudit) -> Iterator[str]:
 
 
 def _remedies(num_samples: int) -> Iterator[str]:
-    """Yield what helps against a leak in the weights, and what it costs."""
     yield (
         f"--num {max(num_samples // 2, 1)} trains the weights on fewer samples; costs similarity, "
         "and the audit again."

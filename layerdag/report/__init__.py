@@ -1,94 +1,12 @@
 """HTML pages and JSON from results."""
 
-from layerdag.report.comparison import (
-    comparison_figures,
-    read_reports,
-    require_replaceable_comparison,
-    write_comparison,
-)
-from layerdag.report.content import (
-    MAY_BE_SHARED,
-    Answer,
-    CategoryFractions,
-    Distribution,
-    ReportContent,
-    SummaryRow,
-    SystemTimes,
-    Timeline,
-    mean_ratio,
-    median_ratio,
-    privacy_verdict,
-    similarity_verdict,
-    utility_verdict,
-)
-from layerdag.report.differences import require_replaceable_difference, write_difference
-from layerdag.report.exploration import require_replaceable_exploration, write_exploration
-from layerdag.report.gather import (
-    SimulatedWorkloads,
-    attribute_shares,
-    can_be_drawn,
-    decoded_jobs,
-    neighbors_of,
-    picture_of,
-    simulate_stage,
-    simulation_parts,
-    structure_distributions,
-    summary_rows,
-    systems,
-    timelines_of,
-    transferred,
-    vocabularies,
-)
-from layerdag.report.page import (
-    plain,
-    render,
-    report_figures,
-    require_replaceable_report,
-    write_report,
-)
-from layerdag.report.sections import attack_words, fits
+from layerdag.report.content import Answer, ReportContent
+from layerdag.report.gather import systems
+from layerdag.report.page import write_report
 
 __all__ = [
-    "MAY_BE_SHARED",
     "Answer",
-    "CategoryFractions",
-    "Distribution",
     "ReportContent",
-    "SimulatedWorkloads",
-    "SummaryRow",
-    "SystemTimes",
-    "Timeline",
-    "attack_words",
-    "attribute_shares",
-    "can_be_drawn",
-    "comparison_figures",
-    "decoded_jobs",
-    "fits",
-    "mean_ratio",
-    "median_ratio",
-    "neighbors_of",
-    "picture_of",
-    "plain",
-    "privacy_verdict",
-    "read_reports",
-    "render",
-    "report_figures",
-    "require_replaceable_comparison",
-    "require_replaceable_difference",
-    "require_replaceable_exploration",
-    "require_replaceable_report",
-    "similarity_verdict",
-    "simulate_stage",
-    "simulation_parts",
-    "structure_distributions",
-    "summary_rows",
     "systems",
-    "timelines_of",
-    "transferred",
-    "utility_verdict",
-    "vocabularies",
-    "write_comparison",
-    "write_difference",
-    "write_exploration",
     "write_report",
 ]

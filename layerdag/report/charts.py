@@ -178,7 +178,6 @@ def _name(label: str, y: float) -> str:
 
 
 def _shortened(name: str, length: int) -> str:
-    """Return the name without its middle: names of one family differ at their ends."""
     tail = length // 2 - 1
     return name if len(name) <= length else f"{name[: length - 1 - tail]}…{name[-tail:]}"
 
@@ -215,7 +214,6 @@ def distribution_chart(distribution: Distribution) -> Markup:
 
 
 def _titles(distribution: Distribution) -> str:
-    """Return the titles of the axes."""
     across = distribution.unit or "value"
     scale = ", logarithmic" if distribution.log else ""
     middle = (LEFT + CURVE_WIDTH - RIGHT) / 2
@@ -251,7 +249,6 @@ def _range(distribution: Distribution) -> tuple[float, float]:
 
 
 def _cumulative(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted values and the share of the sample up to each."""
     order = np.argsort(sample.values, kind="stable")
     value = np.asarray(sample.values, dtype=float)[order]
     weight = np.ones(value.size) if sample.weights is None else sample.weights[order]
@@ -267,7 +264,6 @@ def _binned(sample: Sample, scale: ChartAxis) -> np.ndarray:
 
 
 def _histogram(fraction_K: np.ndarray, scale: ChartAxis, top: float) -> str:
-    """Return the outline of a histogram as an SVG path."""
     high, low = HISTOGRAM
     x = scale.x(scale.edges(fraction_K.size))
     y = low - (low - high) * fraction_K / top
@@ -276,7 +272,6 @@ def _histogram(fraction_K: np.ndarray, scale: ChartAxis, top: float) -> str:
 
 
 def _steps(sample: Sample, scale: ChartAxis) -> str:
-    """Return the cumulative distribution as an SVG path of at most ``MAX_POINTS`` steps."""
     value, fraction = _cumulative(sample)
     last = np.append(value[1:] != value[:-1], True)[: value.size]
     value, fraction = value[last], fraction[last]
@@ -291,7 +286,6 @@ def _steps(sample: Sample, scale: ChartAxis) -> str:
 
 
 def _frame(scale: ChartAxis, top: float) -> str:
-    """Return axes, grid and ticks of both parts."""
     parts = []
     marks = ((HISTOGRAM, (0.0, 1.0), top), (CUMULATIVE, (0.0, 0.5, 1.0), 1.0))
     for (high, low), shares, whole in marks:
@@ -316,7 +310,6 @@ def _frame(scale: ChartAxis, top: float) -> str:
 
 
 def _percent(fraction: float) -> str:
-    """Return a share of an axis, two digits at most."""
     return f"{number(100 * fraction, 2)}%" if 0 < fraction < 0.1 else f"{fraction:.0%}"
 
 
@@ -352,7 +345,6 @@ def timeline_chart(timeline: Timeline, slot_of: dict[str, int], end_ms: float) -
 
 
 def _ticks(scale: ChartAxis, height: int) -> str:
-    """Return grid, ticks and title of the axis."""
     bottom = height - TIMELINE_BOTTOM
     lines = "".join(
         f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TIMELINE_TOP}" y2="{bottom + 3}"/>'
@@ -437,8 +429,6 @@ def _second(outcome: PlanOutcome, priced: bool) -> float:
 
 
 class _Axis:
-    """A logarithmic axis from pixel ``start`` to ``end``."""
-
     def __init__(self, values: list[float], start: int, end: int) -> None:
         low, high = min(values), max(values)
         self.low, self.high = low / 1.15, high * 1.15
@@ -458,7 +448,6 @@ class _Axis:
         return found if len(found) > 1 else self._even()
 
     def _even(self) -> list[float]:
-        """Return multiples of a round step, for an axis of less than a factor of two or so."""
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / 2))
         step *= max(k for k in (1, 2, 5) if k * step <= (self.high - self.low) / 2)
         return [

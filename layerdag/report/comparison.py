@@ -83,7 +83,6 @@ def read_reports(paths: Sequence[str | Path]) -> tuple[ReportedRun, ...]:
 
 
 def _file(path: Path) -> Path:
-    """Return the file with the figures."""
     if path.is_dir():
         return path / REPORT
     return path.with_suffix(".json") if path.suffix == ".html" else path
@@ -99,7 +98,6 @@ _SHAPE = {
 
 
 def _figures(file: Path) -> Mapping[str, Any]:
-    """Return what the file holds."""
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise DataError(f"{file}: is larger than 200 MB, which no report is.")
@@ -121,7 +119,6 @@ def _figures(file: Path) -> Mapping[str, Any]:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """Return the shortest ends of the paths' folders that tell the files apart."""
     stems = [
         file.with_suffix("").parts if file.name != REPORT else file.parent.resolve().parts
         for file in files
@@ -186,7 +183,6 @@ def comparison_figures(runs: Sequence[ReportedRun]) -> dict[str, object]:
 
 
 def _render(runs: Sequence[ReportedRun]) -> str:
-    """Return the page as one HTML document."""
     made = (
         ("verdict", "Verdicts", [*_verdicts(runs)]),
         ("made", "How they were made", [*_provenance(runs)]),
@@ -202,12 +198,10 @@ def _render(runs: Sequence[ReportedRun]) -> str:
 def _keys(
     runs: Sequence[ReportedRun], of: Callable[[ReportedRun], Mapping[str, object]]
 ) -> list[str]:
-    """Return the names that any run has, in the order of the first one that has them."""
     return list(dict.fromkeys(name for run in runs for name in of(run)))
 
 
 def _verdicts(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
-    """Yield the table of verdicts, the reason below each."""
     questions = _keys(runs, lambda run: run.answers)
     rows = [(question, *(_verdict(run, question) for run in runs)) for question in questions]
     if rows:
@@ -215,7 +209,6 @@ def _verdicts(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
 
 
 def _verdict(run: ReportedRun, question: str) -> Markup | str:
-    """Return the verdict of a run as a word in its color, and why."""
     one = run.answers.get(question)
     if one is None:
         return _NONE
@@ -227,7 +220,6 @@ def _verdict(run: ReportedRun, question: str) -> Markup | str:
 
 
 def _provenance(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
-    """Yield what differs in how the runs were made, and what is equal in a sentence."""
     labels = _keys(runs, lambda run: run.provenance)
     values = {label: [run.provenance.get(label, _NONE) for run in runs] for label in labels}
     rows = [(label, *found) for label, found in values.items() if len(set(found)) > 1]
@@ -239,7 +231,6 @@ def _provenance(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
 
 
 def _ratio_cells(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
-    """Yield the ratios of each metric, those first in which the runs differ most."""
     names = _keys(runs, lambda run: run.ratios)
     if not names:
         return
@@ -257,13 +248,11 @@ def _ratio_cells(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
 
 
 def _spread(runs: Sequence[ReportedRun], name: str) -> float:
-    """Return how many times the largest ratio of a metric is the smallest."""
     found = [run.ratios[name] for run in runs if name in run.ratios]
     return max(found) / max(min(found), 1e-9)
 
 
 def _ratio(value: float | None) -> Markup | str:
-    """Return a ratio in the color of its verdict."""
     if value is None:
         return _NONE
     tone = "good" if value <= AS_REAL else "fair" if value <= CLOSE else "poor"
@@ -271,7 +260,6 @@ def _ratio(value: float | None) -> Markup | str:
 
 
 def _attacks(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
-    """Yield the attacks on all samples of each run."""
     names = _keys(runs, lambda run: run.attacks)
     rows = [
         (
@@ -286,7 +274,6 @@ def _attacks(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
 
 
 def _attack(run: ReportedRun, name: str) -> Markup | str:
-    """Return the figure of an attack, and its verdict below."""
     one = run.attacks.get(name)
     if one is None:
         return _NONE
@@ -298,7 +285,6 @@ def _attack(run: ReportedRun, name: str) -> Markup | str:
 
 
 def _summary(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
-    """Yield the lines of the summaries."""
     names = _keys(runs, lambda run: run.summary)
     rows = [
         (summary_words(name), *(run.summary.get(name, _NONE) for run in runs)) for name in names

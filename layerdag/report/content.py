@@ -295,7 +295,6 @@ def nearest_real(
 
 
 def _by_family(dags: Sequence[DAG], largest: int) -> dict[str, list[int]]:
-    """Return the rows of each family, without the graphs that are too large to be drawn."""
     rows: dict[str, list[int]] = {}
     for row, dag in enumerate(dags):
         if dag.num_nodes <= largest:
@@ -304,7 +303,6 @@ def _by_family(dags: Sequence[DAG], largest: int) -> dict[str, list[int]]:
 
 
 def _usual(programs: Sequence[DAG], most: int = 200) -> float | None:
-    """Return how far graphs are from the nearest other one, in the median."""
     chosen = programs[:most]
     if len(chosen) < 2:
         return None
@@ -334,7 +332,6 @@ def mean_ratio(report: QualityReport | None) -> float | None:
 
 
 def _ratios(report: QualityReport | None) -> list[float]:
-    """Return the ratio at equal count of each distance that has one."""
     rows = () if report is None else report.rows
     found = [row.matched_ratio for row in rows if row.is_distance]
     return [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]

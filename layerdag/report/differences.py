@@ -61,14 +61,12 @@ def ribbon(program: AlignedPrograms) -> Markup:
 
 
 def _bar(left: float, top: int, width: float, style: str) -> str:
-    """Return a piece of a bar."""
     width = max(width, _LEAST)
     color = {"base": "ribbon-base", "gone": "ribbon-gone", "new": "ribbon-new"}[style]
     return f'<rect class="{color}" x="{left:.2f}" y="{top}" width="{width:.2f}" height="{BAR}"/>'
 
 
 def _band(left_a: float, left_b: float, width: float, top: int, bottom: int) -> str:
-    """Return the band between two runs of the same length."""
     width = max(width, _LEAST)
     middle = (top + bottom) / 2
     right_a, right_b = left_a + width, left_b + width
@@ -97,7 +95,6 @@ def verdicts(found: Difference, sections: Collection[str]) -> list[Answer]:
 
 
 def _program(found: Difference) -> Answer:
-    """Return whether operators and dependencies are the same."""
     a, b = (sum(program.nodes[side] for program in found.programs) for side in (0, 1))
     aligned = sum(program.aligned for program in found.programs)
     differs = {"operators", "structure"} & set(found.differing)
@@ -109,7 +106,6 @@ def _program(found: Difference) -> Answer:
 
 
 def _communication(found: Difference) -> Iterator[Answer]:
-    """Yield whether as much is communicated, if anything is."""
     if not found.communication:
         return
     counts = [sum(row.count[side] for row in found.communication) for side in (0, 1)]
@@ -127,7 +123,6 @@ def _communication(found: Difference) -> Iterator[Answer]:
 
 
 def _time(found: Difference) -> Iterator[Answer]:
-    """Yield whether both take as long, by the most telling time that both have."""
     known = {figure.name: figure for figure in found.times if figure.a and figure.b is not None}
     for name in _TELLING:
         if name in known:
@@ -136,7 +131,6 @@ def _time(found: Difference) -> Iterator[Answer]:
 
 
 def _as_long(figure: PairedValue) -> Answer:
-    """Return the verdict on one time."""
     before, after = float(figure.a or 0), float(figure.b or 0)
     change = after / before - 1
     word = "yes" if abs(change) < 0.005 else f"{100 * change:+.3g} %"
@@ -147,7 +141,6 @@ def _as_long(figure: PairedValue) -> Answer:
 
 
 def _time_text(value: float, unit: str) -> str:
-    """Return a time, microseconds as the unit that people read."""
     if unit != "us" or value < 1000:
         return f"{figure_text('', value)} {unit}"
     return f"{number(value / 1e3)} ms" if value < 1e6 else f"{number(value / 1e6)} s"
@@ -189,7 +182,6 @@ def write_difference(found: Difference, path: str | Path) -> Path:
 
 
 def _render(found: Difference) -> str:
-    """Return the page as one HTML document."""
     differing = ", ".join(found.differing)
     sentence = f"differ in {differing}." if differing else "are equal in all that counts."
     # The page is handed on, so it says nothing of folders.
@@ -211,7 +203,6 @@ def _render(found: Difference) -> str:
 
 
 def _summary(found: Difference) -> list[Markup]:
-    """Return what the terminal shows."""
     notes = [element("p", note) for note in found.notes]
     text = element("pre", "\n".join(lines(found)))
     shown = scrolling(text, "What differs, as the terminal shows it")
@@ -219,7 +210,6 @@ def _summary(found: Difference) -> list[Markup]:
 
 
 def _structure(found: Difference) -> list[Markup]:
-    """Return the ribbons, what repeats more or less often, and what only one has."""
     key = "Nodes in program order. Gray: only in A. Orange: only in B. Blue: aligned."
     parts = [element("p", key)]
     parts += [ribbon(program) for program in found.programs[:_MOST_PAGE_RIBBONS]]
@@ -258,7 +248,6 @@ def _structure(found: Difference) -> list[Markup]:
 
 
 def _operators(found: Difference) -> list[Markup]:
-    """Return the table of operators that differ."""
     differing = [operator for operator in found.operators if operator.differs]
     columns = list(differing[0].numbers) if differing else []
     head = ["Operator", "Nodes of A", "Nodes of B", "Changed"]
@@ -271,7 +260,6 @@ def _operators(found: Difference) -> list[Markup]:
 
 
 def _operator(operator: Operator, columns: Iterable[str]) -> Iterator[str]:
-    """Yield the cells of an operator."""
     yield operator.name
     yield from map(_count, (*operator.count, operator.changed))
     for name in columns:
@@ -280,7 +268,6 @@ def _operator(operator: Operator, columns: Iterable[str]) -> Iterator[str]:
 
 
 def _communication_section(found: Difference) -> list[Markup]:
-    """Return the table of collectives and messages."""
     rows = [
         (row.kind.lower().replace("_", "-"), str(row.ranks or "?"), *map(_count, row.count),
          *(figure_text("comm_bytes", size) for size in row.bytes))
@@ -295,7 +282,6 @@ def _communication_section(found: Difference) -> list[Markup]:
 
 
 def _times(found: Difference) -> list[Markup]:
-    """Return the table of times."""
     rows = [
         (figure.name, *("—" if x is None else figure_text("", x) for x in (figure.a, figure.b)),
          figure.unit)
@@ -306,7 +292,6 @@ def _times(found: Difference) -> list[Markup]:
 
 
 def _labels(found: Difference) -> list[Markup]:
-    """Return the table of graph-level values that differ."""
     rows = [(name, *map(str, pair)) for name, pair in found.labels.items()]
     return _table("Values of the whole graph that differ", ("Name", "A", "B"), rows, 1, 2)
 
@@ -323,10 +308,8 @@ def _table(
 
 
 def _unbroken(name: str) -> str:
-    """Return a name that no line breaks."""
     return name.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
 def _count(value: int) -> str:
-    """Return a whole number."""
     return f"{value:,}"

@@ -93,7 +93,6 @@ def _maps(found: Exploration, models: Sequence[str]) -> Markup:
 
 
 def _each_map(found: Exploration, models: Sequence[str]) -> Iterator[Markup]:
-    """Yield a map of every model on every cluster."""
     rows, columns = _axes(found)
     fastest = {(best.model, best.cluster): best.step_s or 0.0 for best in found.best()}
     for model in models:
@@ -108,7 +107,6 @@ def _each_map(found: Exploration, models: Sequence[str]) -> Iterator[Markup]:
 
 
 def _axes(found: Exploration) -> tuple[str, str]:
-    """Return the two degrees of which the most values were tried, pipeline and tensor first."""
     names = ("pipeline", "tensor", "zero", "micro_batches", "context", "expert")
     counts = {name: len({getattr(o, name) for o in found.outcomes}) for name in names}
     chosen = sorted(names, key=lambda name: (counts[name] < 2, names.index(name)))[:2]

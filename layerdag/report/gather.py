@@ -268,7 +268,6 @@ def timelines_of(
 
 
 def _several_ranks(samples: Sequence[DAG]) -> DAG:
-    """Return a sample of middling size, with several ranks if there is one."""
     fits = [dag for dag in samples if dag.num_nodes <= LARGEST_TIMELINE]
     several = [dag for dag in fits if 1 < _ranks(dag) <= SHOWN_RANKS]
     ordered = sorted(several or fits or samples[:1], key=lambda dag: dag.num_nodes)
@@ -276,7 +275,6 @@ def _several_ranks(samples: Sequence[DAG]) -> DAG:
 
 
 def _same_kind(sample: DAG, real: DAG) -> bool:
-    """Return whether two jobs are of the same family, strategy and number of ranks."""
     names = ("family", "strategy", "world_size")
     return [sample.conditions.get(name) for name in names] == [
         real.conditions.get(name) for name in names
@@ -288,7 +286,6 @@ def _ranks(dag: DAG) -> int:
 
 
 def _of(dag: DAG) -> str:
-    """Return family and strategy of a job, as far as they are known."""
     values = [
         str(dag.conditions[name]) for name in ("family", "strategy") if name in dag.conditions
     ]
@@ -296,7 +293,6 @@ def _of(dag: DAG) -> str:
 
 
 def _timeline(data: GraphDataset, dag: DAG, title: str) -> Timeline:
-    """Simulate a job and note its pieces."""
     workload = as_workload(data.schema.decode(dag)).workload
     topology, bandwidth, latency = next(iter(systems().values()))
     network = NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency)
@@ -311,7 +307,6 @@ def _timeline(data: GraphDataset, dag: DAG, title: str) -> Timeline:
 
 
 def _lanes(workload: Workload, result: SimulationResult, rank: int) -> Iterator[Lane]:
-    """Yield a lane of computation, and one of communication if the rank communicates."""
     trace = workload.traces[rank]
     start_N, end_N = (ticks_N / 1e6 for ticks_N in result.ticks(rank))
     names = np.array(trace.names(), dtype=object)[np.argsort(trace.id_N, kind="stable")]
@@ -361,7 +356,6 @@ def transferred(
 
 
 def _without(dag: DAG, column: int | None) -> DAG:
-    """Return the DAG with one attribute set to "absent" everywhere."""
     if column is None:
         return dag
     x_NA = dag.x_NA.clone()
@@ -525,18 +519,15 @@ def job_rows(similarity: QualityReport) -> Iterator[SummaryRow]:
 
 
 def _kept(found: MetricResult) -> str:
-    """Return how many jobs keep all rules, of how many."""
     return f"{found.breakdown['kept']:.0f} of {found.breakdown['jobs']:.0f}"
 
 
 def _auroc(found: MetricResult) -> str:
-    """Return an AUROC with its interval."""
     value = number(found.value, 2)
     return value if found.interval is None else f"{value} {interval(found.interval)}"
 
 
 def _transfer_rows(report: TransferReport) -> list[SummaryRow]:
-    """Return a line for each family that was trained on both synthetic and real graphs."""
     rows = []
     for family in dict.fromkeys(row.family for row in report.rows):
         by_condition = {row.condition: row for row in report.rows if row.family == family}

@@ -90,7 +90,6 @@ def cards(every: Sequence[Answer]) -> Markup:
 
 
 def _card(one: Answer) -> Markup:
-    """Return the card of a question."""
     link = element("a", f"Why: {_WHERE.get(one.at, one.at)}", href=f"#{one.at}")
     return element(
         "div",

@@ -237,7 +237,6 @@ def membership(content: ReportContent) -> Markup | None:
 
 
 def _inferences(content: ReportContent) -> Iterator[Markup]:
-    """Yield the table of what else is read of training graphs, if there is anything."""
     rows = [
         (
             attack_words(read.name),
@@ -269,7 +268,6 @@ def _inferences(content: ReportContent) -> Iterator[Markup]:
 
 
 def _sample_rows(content: ReportContent) -> Iterator[Row]:
-    """Yield the rows of each figure, by rising number of samples."""
     for row in content.leaks:
         yield _nearest_neighbor_row(f"{row.samples:,}", row.nearness)
     names = dict.fromkeys(attack.name for row in content.leaks for attack in row.attacks)
@@ -281,7 +279,6 @@ def _sample_rows(content: ReportContent) -> Iterator[Row]:
 
 
 def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
-    """Return the cells of the share that is nearer to training graphs."""
     what = f"share of samples nearer to training, {near.compared} graphs on either side"
     return (
         "Nearer to training",
@@ -295,7 +292,6 @@ def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
 
 
 def _attack_row(samples: str, attack: Attack) -> Row:
-    """Return the cells of one attack."""
     honest = attack.holdout
     reported = [rate.true_positive_rate for rate in attack.rates]
     rates = [percent(rate) for rate in (attack.true_positive_rate, *reported)]
@@ -311,7 +307,6 @@ def _attack_row(samples: str, attack: Attack) -> Row:
 
 
 def _pill(verdict: Verdict, text: str) -> Markup:
-    """Return a verdict in its color, with what it lacks below."""
     summary, _, lacking = text.partition(" (")
     pill = element("span", summary, class_=f"verdict {_CLASSES[verdict]}")
     if not lacking:
@@ -321,7 +316,6 @@ def _pill(verdict: Verdict, text: str) -> Markup:
 
 
 def _counts(content: ReportContent) -> str:
-    """Return how many real graphs were scored."""
     for row in content.leaks:
         for attack in row.attacks:
             return f"{attack.members} training and {attack.non_members} held-out graphs. "
@@ -350,7 +344,6 @@ def neighbors(content: ReportContent) -> Markup | None:
 
 
 def _pair(pair: Neighbors, slot_of: dict[str, int]) -> Markup:
-    """Return the drawings of a sample and its neighbor, with their distance."""
     usual = (
         ""
         if pair.usual is None
@@ -452,7 +445,6 @@ def validity(content: ReportContent) -> Markup | None:
 
 
 def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:
-    """Return the table of rules."""
     rows = []
     for name, fraction in structure.pass_rate.items():
         scale = "" if real is None or name not in real.pass_rate else percent(real.pass_rate[name])
@@ -468,7 +460,6 @@ def _rules(structure: StructureReport, real: StructureReport | None) -> Markup:
 
 
 def _depth(structure: StructureReport) -> Markup:
-    """Return the node figures along the depth."""
     rows = [
         (
             f"{row.first_layer} to {row.last_layer}",
@@ -488,7 +479,6 @@ def _depth(structure: StructureReport) -> Markup:
 
 
 def _repairs(repairs: Sequence[tuple[str, int]]) -> Markup:
-    """Return what was repaired when graphs were decoded into traces."""
     rows = [(what, f"{count:,}") for what, count in repairs]
     caption = "Repairs: what was repaired when synthetic graphs were decoded into traces"
     return table(caption, ("repair", "how often"), rows, 1)
@@ -533,12 +523,10 @@ def _categories(every: Sequence[CategoryFractions]) -> list[Markup]:
 
 
 def _present(one: CategoryFractions) -> np.ndarray:
-    """Return which categories occur at all."""
     return np.max([fraction_K for _, fraction_K in one.shares], axis=0) > 0
 
 
 def _in_words(one: CategoryFractions) -> CategoryFractions:
-    """Return the same shares under plain names."""
     labels = tuple(value_words(one.title, label) for label in one.labels)
     return CategoryFractions(attribute_words(one.title), labels, one.shares)
 
@@ -622,12 +610,10 @@ def similarity(content: ReportContent) -> Markup | None:
 
 
 def _farthest_first(row: SimilarityRow) -> float:
-    """Return a key that puts the largest ratio first, and what has none last."""
     return float("inf") if row.matched_ratio is None else -row.matched_ratio
 
 
 def _scores(rows: Sequence[SimilarityRow]) -> list[Markup]:
-    """Return the table of the figures that have no ratio, if there are any."""
     cells = [
         (
             metric_words(row.metric),
@@ -644,7 +630,6 @@ def _scores(rows: Sequence[SimilarityRow]) -> list[Markup]:
 
 
 def _along_depth(stretches: tuple[DepthSimilarity, ...]) -> Markup:
-    """Return the ratios of each stretch of the depth."""
     rows: list[list[Markup | str]] = [
         [
             f"{one.begin:.0%} to {one.end:.0%}",
@@ -671,7 +656,6 @@ def _similarity_caption(report: QualityReport) -> str:
 
 
 def _similarity_row(row: SimilarityRow) -> tuple[Markup | str, ...]:
-    """Return the cells of one metric."""
     if row.metric.name.startswith("mmd:"):
         distance = "maximum mean discrepancy, squared"
     else:
@@ -731,7 +715,6 @@ def fits(seeds: Sequence[int]) -> str:
 
 
 def _conditional(error: ConditionalError) -> str:
-    """Return in words how far recorded labels are from those of a predictor of real graphs."""
     off, off_real = (number(100 * one["mape"].mean, 2) for one in (error.synthetic, error.real))
     rank, rank_real = (number(one["spearman"].mean, 2) for one in (error.synthetic, error.real))
     return (
@@ -757,7 +740,6 @@ def _ceiling(report: TransferReport, family: str) -> str:
 
 
 def _reached(fraction: ReachedFraction) -> str:
-    """Return a fraction in percent, with its interval."""
     score = score_words(fraction.score).lower()
     found = f"{number(100 * fraction.value, 3)}% of the real {score}"
     if fraction.interval is None:
@@ -767,7 +749,6 @@ def _reached(fraction: ReachedFraction) -> str:
 
 
 def _transfer_row(row: TransferRow) -> list[Markup | str]:
-    """Return the cells of one training condition, each score with its interval below."""
     cells: list[Markup | str] = [condition_words(row.condition), str(row.trained_on)]
     for metric in SCORES:
         score = row.scores[metric.name]

@@ -56,7 +56,6 @@ def file_lock(file: Path, guarded: Path) -> Iterator[None]:
 
 
 def _acquire(file: Path, guarded: Path) -> int:
-    """Return the descriptor of the locked file."""
     for attempt in range(_ATTEMPTS):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +78,6 @@ def _acquire(file: Path, guarded: Path) -> int:
 
 
 def _lock(descriptor: int, guarded: Path) -> None:
-    """Lock the open file, or raise UsageError if another process has."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system
@@ -332,7 +330,6 @@ def _place(target: Path, holder: Path) -> None:
 
 
 def _read_order(file: Path) -> dict[str, list[str]]:
-    """Return which files are placed and which removed, names without a folder."""
     try:
         found = json.loads(file.read_bytes())
         placed, removed = found["placed"], found["removed"]
@@ -348,7 +345,6 @@ def _read_order(file: Path) -> dict[str, list[str]]:
 
 
 def _is_name(name: object) -> bool:
-    """Return whether this is the name of a file, which leads to no other folder."""
     return isinstance(name, str) and Path(name).name == name and name not in ("", "..")
 
 
@@ -411,7 +407,6 @@ def entries_below(folder: Path) -> list[Path]:
 
 
 def _settled(folder: Path) -> "list[os.DirEntry[str]]":
-    """Return the entries of a folder without drafts, whose work is finished first."""
     entries = list(os.scandir(folder))
     drafts = [entry for entry in entries if _is_draft(entry)]
     for draft in drafts:
@@ -421,7 +416,6 @@ def _settled(folder: Path) -> "list[os.DirEntry[str]]":
 
 
 def _is_draft(entry: "os.DirEntry[str]") -> bool:
-    """Return whether an entry is a folder of drafts, which readers pass over."""
     return entry.name.startswith(".") and entry.name.endswith(_DRAFT) and entry.is_dir()
 
 
@@ -431,18 +425,15 @@ def write_text(target: str | Path, text: str) -> None:
 
 
 def _install(made: Path, target: Path, holder: Path) -> None:
-    """Write ``made`` to the disk and put it in the place of ``target``."""
     sync_tree(made)
     swap(made, target, _aside(target, holder))
 
 
 def _holder_path(target: Path) -> Path:
-    """Return the hidden folder in which the draft of ``target`` lies."""
     return target.with_name(f".{target.name}{_DRAFT}")
 
 
 def _is_holder(path: Path) -> bool:
-    """Return whether a path is such a folder, which may be cleared."""
     if not path.name.endswith(_DRAFT) or not path.is_dir():
         return False
     try:
@@ -463,7 +454,6 @@ def _aside(target: Path, holder: Path) -> Path:
 
 @contextlib.contextmanager
 def _holder(target: Path) -> Iterator[Path]:
-    """Yield the locked folder for the draft of ``target``, cleared before and after."""
     holder = _holder_path(target)
     if holder.is_dir() and not _is_holder(holder):
         raise UsageError(
@@ -499,7 +489,6 @@ def _clear(target: Path, holder: Path) -> None:
 
 @contextlib.contextmanager
 def _named(shown: Path, target: Path) -> Iterator[None]:
-    """Have errors of the system name the target instead of nothing or the draft."""
     holder = str(_holder_path(target))
     try:
         yield

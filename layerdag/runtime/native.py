@@ -74,7 +74,6 @@ def set_openmp_passive() -> None:
 
 @cache
 def _crowd(path: str) -> None:
-    """Give GNU OpenMP one sleeping thread more than there are processors, once a process."""
     library = ctypes.CDLL(path)
     parallel = library.GOMP_parallel
     parallel.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)

@@ -116,7 +116,6 @@ def available_memory() -> int:
 
 
 def _free() -> int | None:
-    """Return the memory that the machine can give without swapping."""
     found = _table(Path("/proc/meminfo")).get("MemAvailable")
     if found is not None:
         return found
@@ -127,7 +126,6 @@ def _free() -> int | None:
 
 
 def _group_left() -> int | None:
-    """Return what is left to a control group with a limit."""
     root = Path("/sys/fs/cgroup")
     for most, used in (
         ("memory.max", "memory.current"),
@@ -140,7 +138,6 @@ def _group_left() -> int | None:
 
 
 def _process_left() -> list[int]:
-    """Return what is left of the process's own limits."""
     try:
         import resource
     except ImportError:  # Windows
@@ -199,8 +196,6 @@ _XZ_MEMORY = 1 << 30
 
 @runtime_checkable
 class _Decompressor(Protocol):
-    """What zlib's and lzma's decompressors are made to share."""
-
     @property
     def eof(self) -> bool:
         """Whether the member has ended."""
@@ -218,8 +213,6 @@ class _Decompressor(Protocol):
 
 
 class _Gunzip:
-    """One member of a gzip file, with the interface of lzma's decompressor."""
-
     def __init__(self) -> None:
         # 16 + MAX_WBITS: a gzip header is expected and its checksum verified.
         self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -298,7 +291,6 @@ class Unpacked:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _unpack(self, size: int) -> bytes:
-        """Return the next bytes of the archive, none at its end."""
         while self._member is not None:
             hungry, data = self._member.needs_input, b""
             if hungry:
@@ -463,7 +455,6 @@ def require_plain_archive(path: str | Path, error: type[LayerdagError] = DataErr
 
 
 def _too_large(source: object, limit: int) -> str:
-    """Return the sentence for a file of more than ``limit`` bytes."""
     return (
         f"{source}: holds more than {limit / 2**20:,.0f} MiB, the most that is read of such a file "
         "on this machine; give a smaller one."

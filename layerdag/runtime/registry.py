@@ -104,7 +104,6 @@ class Registry(Generic[T]):
         return value
 
     def _unknown(self, name: str) -> str:
-        """Return why there is nothing of this name, and what to do."""
         known = self.names()
         return (
             f"There is no {self.kind} '{name}'.{did_you_mean(name, known)} "

@@ -91,7 +91,6 @@ def load_yaml_texts(text: str) -> Any:
 
 
 def _refuse_long(text: str) -> None:
-    """Raise YAMLError for a document that would take its parser long."""
     if len(text) > MAX_YAML_CHARACTERS:
         raise yaml.YAMLError(
             f"it has {len(text):,} characters; at most {MAX_YAML_CHARACTERS:,} are read"
@@ -100,7 +99,6 @@ def _refuse_long(text: str) -> None:
 
 @contextlib.contextmanager
 def _faults_of_yaml() -> Iterator[None]:
-    """Have what PyYAML lets through (depth, dates and numbers that are none) raise YAMLError."""
     try:
         yield
     except RecursionError:
@@ -120,7 +118,6 @@ def _composed(text: str, loader: type[yaml.SafeLoader] | type[yaml.BaseLoader]) 
 
 
 def _refuse_keys_twice(root: yaml.Node) -> None:
-    """Raise YAMLError for a key that stands twice: of two, readers do not agree which counts."""
     todo, seen = [root], {id(root)}
     while todo:
         node = todo.pop()
@@ -203,7 +200,6 @@ def build_settings(cls: type[T], values: object, where: str = "") -> T:
 
 
 def _is_missing(field: Field[Any], given: Mapping[str, Any]) -> bool:
-    """Return whether a dataclass cannot be made without a field that is not given."""
     return (
         field.init
         and field.name not in given
@@ -213,7 +209,6 @@ def _is_missing(field: Field[Any], given: Mapping[str, Any]) -> bool:
 
 
 def _unknown(name: str, cls: type[Any], prefix: str) -> str:
-    """Return what is wrong with a name that ``cls`` does not have."""
     known = list(_leaves(cls))
     by_leaf = {path.rpartition(".")[2]: path for path in reversed(known)} | {k: k for k in known}
     near = nearest(name, by_leaf)
@@ -222,7 +217,6 @@ def _unknown(name: str, cls: type[Any], prefix: str) -> str:
 
 
 def _leaves(cls: type[Any], prefix: str = "") -> Iterator[str]:
-    """Yield the name of every setting below ``cls``, with dots."""
     hints = typing.get_type_hints(cls)
     for field in fields(cls):
         if is_dataclass(hints[field.name]):
@@ -254,7 +248,6 @@ def _cast(value: Any, hint: Any, where: str) -> Any:
 
 
 def _cast_optional(value: Any, choices: tuple[Any, ...], hint: Any, where: str) -> Any:
-    """Return ``value`` as the first of several types that takes it."""
     if value is None and type(None) in choices:
         return None
     others = [choice for choice in choices if choice is not type(None)]
@@ -269,7 +262,6 @@ def _cast_optional(value: Any, choices: tuple[Any, ...], hint: Any, where: str) 
 
 
 def _in_words(hint: Any) -> str:
-    """Return what a setting of an annotated type must be."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_in_words(choice) for choice in arguments)

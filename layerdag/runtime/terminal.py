@@ -147,8 +147,6 @@ def log_stages() -> None:
 
 
 class _Lines(logging.Handler):
-    """Writes to what is standard error at the time of each line."""
-
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line."""
         sys.stderr.write(f"{self.format(record)}\n")

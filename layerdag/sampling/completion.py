@@ -100,7 +100,6 @@ class GivenLayers:
     def _around_gap(
         cls, graph: AttributedGraph, first: int, last: int, schema: GraphSchema
     ) -> "GivenLayers":
-        """Encode first and last layers of a graph, nodes in layer order."""
         gap = Gap.from_dag(_encoded(graph, schema, "Take"), first, last)
         numbers = GivenNumbers(
             {name: value_N[: gap.start] for name, value_N in graph.numbers.items()},
@@ -166,7 +165,6 @@ def _encoded(graph: AttributedGraph, schema: GraphSchema, advice: str) -> DAG:
 
 
 def _induced(graph: AttributedGraph, row_N: np.ndarray) -> AttributedGraph:
-    """Return the graph of some nodes, in this order, and the edges between them."""
     position_N = np.full(graph.num_nodes, -1)
     position_N[row_N] = np.arange(len(row_N))
     edges_2E = position_N[graph.edge_index_2E]
@@ -181,7 +179,6 @@ def _induced(graph: AttributedGraph, row_N: np.ndarray) -> AttributedGraph:
 
 
 def _job(workload: Workload) -> AttributedGraph:
-    """Return the graph of a job's traces."""
     return job_graph(workload.source, rank_classes(workload), workload.groups, {})
 
 

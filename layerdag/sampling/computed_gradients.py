@@ -71,7 +71,6 @@ class ParameterGradients:
         self._optimizers()
 
     def _compute(self, node: int) -> None:
-        """Compute the sizes of one node."""
         name, kind = self._job.op[node], self._job.collective[node]
         if name == "sum":
             self._bias_gradient(node)
@@ -98,7 +97,6 @@ class ParameterGradients:
             self._gradient_work(node)
 
     def _bias_gradient(self, node: int) -> None:
-        """A sum over rows has as many elements as the gradient is wide."""
         parents = self._job.parents[node]
         size = self._job.size_of(self._job.result(parents[0])) if len(parents) == 1 else 0
         several = {"bmm", *(PAIRS.keys() - SAME)}
@@ -119,7 +117,6 @@ class ParameterGradients:
         self._job.write_reduction(node, size, made)
 
     def _gradient_work(self, node: int) -> None:
-        """An operator on gradients works on as many elements as they have."""
         parents = [
             p
             for p in self._job.parents[node]
@@ -186,7 +183,6 @@ class ParameterGradients:
         return min(drawn) if len(drawn) == 1 else 0
 
     def _widths_of_norm(self, node: int) -> Iterator[int]:
-        """Yield the widths that a norm's bytes tell of."""
         size = self._job.flops[node]
         further = self._job.elements(node) - 2 * size
         yield from roots(2, further, 2 * size)
@@ -207,7 +203,6 @@ class ParameterGradients:
 
     @cached_property
     def _flat(self) -> frozenset[int]:
-        """Nodes that hold several gradients end to end, or shards of them."""
         found: set[int] = set()
         for node in self._job.order:
             copied = self._job.op[node] in ("copy_", "div_")
@@ -217,7 +212,6 @@ class ParameterGradients:
         return frozenset(found)
 
     def _shared_parts(self) -> None:
-        """The kernels of a step that take parts of one flat buffer take the same parts."""
         for node in self._job.order:
             if node not in self._flat:
                 continue
@@ -231,7 +225,6 @@ class ParameterGradients:
                     self._job.write_work(second, self._job.flops[first])
 
     def _empty_bucket(self, node: int) -> None:
-        """What is copied out of a bucket of gradients is as large as what went in."""
         parents = [p for p in self._job.parents[node] if not self._job.order_only(p, node)]
         into = [self._gradient(parent, node) for parent in parents]
         out = [
@@ -247,7 +240,6 @@ class ParameterGradients:
                 self._job.write_work(child, size)
 
     def _leading_work(self) -> None:
-        """What an optimizer does with a parameter before its step is of that parameter's size."""
         for node in self._job.order:
             children = self._job.children[node]
             if (
@@ -261,7 +253,6 @@ class ParameterGradients:
                 self._job.write_work(node, self._job.flops[stepped[0]])
 
     def _shards(self) -> None:
-        """Copies in, gathers and splits of a sharded parameter have the size of its gradients."""
         scattered = [
             self._job.sent[node] // self._job.element[node]
             for node, kind in enumerate(self._job.collective)
@@ -282,14 +273,12 @@ class ParameterGradients:
                 self._job.write_work(node, size)
 
     def _copy_shard(self, scatter: int) -> None:
-        """The copy of what a rank keeps of scattered gradients."""
         for child in self._job.children[scatter]:
             if self._job.op[child] == "copy_":
                 sent = self._job.sent[scatter] // self._job.element[scatter]
                 self._job.write_work(child, sent // self._members(scatter))
 
     def _members(self, node: int) -> int:
-        """Return the ranks that take part in a collective."""
         asked = str(self._job.graph.conditions.get("world_size"))
         ranks = int(asked) if asked.isdecimal() else 1
         group = self._job.graph.categories["group"][node]
@@ -300,7 +289,6 @@ class ParameterGradients:
         return ranks if group == ALL_RANKS else max(1, ranks // max(stages, 1))
 
     def _optimizers(self) -> None:
-        """An optimizer steps as many parameters as there are gradients."""
         stages: dict[str, list[int]] = defaultdict(list)
         for node, name in enumerate(self._job.op):
             if name.startswith(FOREACH) or name in FUSED:
@@ -319,11 +307,9 @@ class ParameterGradients:
                 self._write_parameters(node, parameters)
 
     def _per_parameter(self, node: int) -> int:
-        """Return the parameters that an optimizer kernel was drawn with."""
         return self._job.flops[node] // FUSED.get(self._job.op[node], 1)
 
     def _parameters(self, stage: str, kernels: Sequence[int]) -> int:
-        """Return the parameters that the kernels of a stage step."""
         taking = [n for n in kernels if self._job.op[n] in (*FUSED, "_foreach_lerp_")]
         known = [self._total(node) for node in taking]
         reduced = [
@@ -341,7 +327,6 @@ class ParameterGradients:
         return most_common(near) if near else drawn
 
     def _tells(self, node: int) -> bool:
-        """Return whether the sizes of all gradients that a kernel takes stand beside them."""
         names = [self._job.op[parent] for parent in self.taken(node)]
         whole = (*SAME, *REDUCTIONS, *WHOLES)
         return bool(names) and not any(
@@ -350,7 +335,6 @@ class ParameterGradients:
         )
 
     def _write_parameters(self, node: int, parameters: int) -> None:
-        """Let an optimizer kernel step so many parameters."""
         job, before = self._job, self._job.flops[node]
         if not before or self._per_parameter(node) == parameters:
             return

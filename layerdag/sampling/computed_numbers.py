@@ -127,7 +127,6 @@ class ComputedNumbers:
         return added
 
     def _takers(self) -> dict[str, list[list[int]]]:
-        """Return what takes several gradients in each stage: buckets, if any, and kernels."""
         found: dict[str, list[list[int]]] = defaultdict(lambda: [[], [], []])
         for node in self._job.order:
             taken = [
@@ -147,7 +146,6 @@ class ComputedNumbers:
         return found
 
     def _norms(self) -> None:
-        """Let norms have the width of the products before them, or that of norms like them."""
         kinds: dict[tuple[str, int], list[int]] = defaultdict(list)
         for node in self._job.order:
             if self._job.op[node] in NORMS and self._job.flops[node]:
@@ -163,7 +161,6 @@ class ComputedNumbers:
                 self._write_norm_backward(node, own or width)
 
     def _further(self, node: int, times: int) -> int:
-        """Return the elements that a norm moves beside tensors of its own size."""
         return self._job.elements(node) - times * self._job.flops[node]
 
     def _columns(self, node: int) -> int:
@@ -188,7 +185,6 @@ class ComputedNumbers:
         return max(rows, key=lambda width: self._job.widths[width], default=0)
 
     def _write_norm(self, node: int, width: int, usual: int) -> None:
-        """Write the bytes of a norm of a width, or as many as norms like it have."""
         size, name = self._job.flops[node], self._job.op[node]
         further = usual
         if width and size % width == 0 and name == "native_layer_norm":

@@ -65,7 +65,6 @@ class ProductShapes:
             self._job.widths[columns] += 1
 
     def _is_weight_gradient(self, node: int) -> bool:
-        """Return whether a product sums over rows: what goes in are an input and a gradient."""
         return node in self._job.gradients or len(self.inputs(node)) > 1
 
     def inputs(self, node: int) -> list[tuple[int, int]]:
@@ -106,7 +105,6 @@ class ProductShapes:
         )
 
     def _fits(self, parent: int, has: int, wanted: int) -> bool:
-        """Return whether a result may be an input of a wanted size, whole or in parts."""
         if has == wanted:
             return True
         seen = has in self._part_sizes[self._job.stage[parent]]
@@ -115,7 +113,6 @@ class ProductShapes:
 
     @cached_property
     def _part_sizes(self) -> Mapping[str, frozenset[int]]:
-        """Sizes of which operators see parts, of each stage."""
         found: dict[str, set[int]] = defaultdict(set)
         for node, name in enumerate(self._job.op):
             if name in PARTS and node not in self._job.gradients:
@@ -125,7 +122,6 @@ class ProductShapes:
 
     @cached_property
     def _has_gradient(self) -> list[bool]:
-        """Whether the numbers of each node follow from parameters."""
         found = [name in PARAMETRIC for name in self._job.op]
         for node in self._job.order:
             found[node] = found[node] or any(found[p] for p in self._job.parents[node])
@@ -226,7 +222,6 @@ class ProductShapes:
                     yield m, k, n
 
     def _divisors(self, number: int, wanted: int) -> set[int]:
-        """Return the divisors that the job uses as rows, and those nearest to a wanted one."""
         found = {size for size in (*self._job.rows, *self._job.widths) if number % size == 0}
         every = _divisors_of(number)
         if wanted > 0:
@@ -265,13 +260,11 @@ class ProductShapes:
 
     @cached_property
     def _sizes_of_job(self) -> frozenset[int]:
-        """Sizes of several tensors of the job."""
         return frozenset(size for size, _ in Counter(self._job.value.values()).most_common(24))
 
 
 @lru_cache(maxsize=1 << 12)
 def _divisors_of(number: int) -> tuple[int, ...]:
-    """Return the divisors of a number, those above its root included."""
     if number > _LARGEST:
         return ()
     small = np.arange(1, math.isqrt(number) + 1)
@@ -280,7 +273,6 @@ def _divisors_of(number: int) -> tuple[int, ...]:
 
 
 def _batched(one: int, other: int, made: int) -> Iterator[int]:
-    """Yield the B M K N of which B M K, B K N and B M N are these sizes."""
     for batch in _divisors_of(math.gcd(one, other, made)):
         square = one * other * made
         if square % batch:

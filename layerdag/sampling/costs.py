@@ -101,7 +101,6 @@ def _nearest(flops_S: np.ndarray, bytes_S: np.ndarray, flops: Bounds, moved: Bou
 
 @cache
 def _grid(form: ProductForm) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return FLOPs, elements and the number of sizes that are no power of two, by FLOPs."""
     factors = np.array([4, 6] if form.batched else [4, 5, 6, 7])
     sizes = np.unique(np.concatenate([[1, 2, 3], *(factors << k for k in range(12))]))
     sizes = sizes[sizes <= (_LARGEST >> 2 if form.batched else _LARGEST)]
@@ -233,7 +232,6 @@ class JobCandidates:
         return kept.those(allows(kept.costs)) if any(allows(kept.costs)) else found
 
     def _new(self, key: BinKey, dtype: str, widened: int) -> Candidates:
-        """Return candidates that no job has to share, the same ones for every node of the job."""
         element = element_bytes(dtype)
         made = self._made.get((key, element, widened))
         if made is None:
@@ -264,7 +262,6 @@ class JobCandidates:
         return [(_within(flops, 2, self._rng), moves, _within(sent, element, self._rng))]
 
     def _usable(self, rules: Sequence[ByteRule], element: int, even: int) -> Sequence[ByteRule]:
-        """Return rules for whole elements, those first that allow most of the job's sizes."""
         coarse = [_coarser(rule, element, even) for rule in rules if rule.plus % element == 0]
         return sorted(coarse, key=lambda rule: -sum(size % rule.per == 0 for size in self._sizes))
 
@@ -290,7 +287,6 @@ class JobCandidates:
 
 
 def _coarser(rule: ByteRule, element: int, even: int) -> ByteRule:
-    """Return the rule for those sizes alone of which the bytes are whole elements."""
     many = math.lcm(element // math.gcd(rule.times, element), even // math.gcd(rule.per, even))
     return ByteRule(rule.times * many, rule.per * many, rule.plus)
 
@@ -304,7 +300,6 @@ def _within(bounds: Bounds, unit: int, rng: np.random.Generator) -> int:
 
 
 def _round_between(low: int, high: int, rng: np.random.Generator) -> int:
-    """Return a number between two, evenly in logarithms, with as many factors of two as fit."""
     drawn = round(max(low, 1) * (max(high, 1) / max(low, 1)) ** rng.random())
     step = 1 << max((high - low + 1).bit_length() - 3, 0)
     found = drawn // step * step
@@ -335,7 +330,6 @@ class CostAssigner:
 
     @cached_property
     def _index(self) -> CandidateIndex:
-        """Shared costs by operator and bins."""
         return CandidateIndex.from_table(self.table, self.attributes)
 
     def assigned(
@@ -382,7 +376,6 @@ class CostAssigner:
         rng: np.random.Generator,
         allows: NodeAllows | None,
     ) -> list[Candidates]:
-        """Return the candidates of each node."""
         job = JobCandidates(self._index, rng)
         operators = graph.categories["op"]
         dtypes = graph.categories.get("dtype", [""] * graph.num_nodes)
@@ -396,7 +389,6 @@ class CostAssigner:
         ]
 
     def _neighbors(self, graph: AttributedGraph) -> tuple[Neighbors, Neighbors]:
-        """Return parents and children along data dependencies of which changes are known."""
         operators, steps = graph.categories["op"], self.table.step_shares
         parents: list[list[tuple[int, Mapping[float, float]]]] = [
             [] for _ in range(graph.num_nodes)
@@ -413,7 +405,6 @@ class CostAssigner:
 
 
 def _kept(graph: AttributedGraph, node: int) -> Candidates:
-    """Return the cost of a node as its only candidate."""
     flops, moved, sent = (int(np.nan_to_num(graph.numbers[name][node])) for name in COST_NAMES)
     return Candidates([(flops, moved, sent)], [0.0])
 
@@ -425,7 +416,6 @@ def _weights(
     parents: Sequence[tuple[int, Mapping[float, float]]],
     children: Sequence[tuple[int, Mapping[float, float]]],
 ) -> list[float]:
-    """Return how likely each candidate of a node is, given what its neighbors have."""
     mine = options[node]
     logs = list(mine.log_weights)
     for other, steps in parents:
@@ -541,12 +531,10 @@ class NumberAssigner:
 
     @cached_property
     def _numbers(self) -> dict[str, NumericAttribute]:
-        """Numeric attributes by name."""
         return {a.name: a for a in self._schema.attributes if isinstance(a, NumericAttribute)}
 
     @cached_property
     def _costs(self) -> CostAssigner:
-        """What assigns costs."""
         return CostAssigner(self._schema.costs, self._numbers)
 
     def assigned(

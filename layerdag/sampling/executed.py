@@ -161,7 +161,6 @@ def _with_sizes(
     rng: np.random.Generator,
     wanted: Mapping[str, int],
 ) -> Program:
-    """Return a drawn graph as a program with one table of sizes."""
     family = str(graph.conditions.get(FAMILY, ""))
     drawn: dict[str, int] = {}
 

@@ -141,7 +141,6 @@ def _in_jobs_of(schema: GraphSchema, ranks: int) -> Bool[Tensor, " F"]:
 
 
 def _fits_ranks(attribute: str, word: str, ranks: int) -> bool:
-    """Return whether a node of a job of so many ranks can have this word."""
     if attribute in ("stage", "peer") and word.isascii() and word.isdigit():
         return int(word) < ranks
     if ranks > 1:
@@ -154,7 +153,6 @@ def _fits_ranks(attribute: str, word: str, ranks: int) -> bool:
 
 
 def _together(schema: GraphSchema) -> Bool[Tensor, "F F"]:
-    """Return which codes one node can have together."""
     sizes = [a.num_codes for a in schema.attributes]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     pairs_FF = torch.ones((sum(sizes), sum(sizes)), dtype=torch.bool)
@@ -170,13 +168,11 @@ def _together(schema: GraphSchema) -> Bool[Tensor, "F F"]:
 
 
 def _words(attribute: object) -> Sequence[str]:
-    """Return the words of a categorical attribute by code."""
     assert isinstance(attribute, CategoryAttribute)
     return attribute.values
 
 
 def _operator_and_type(operator: str, kind: str) -> bool:
-    """Return whether a node of a type can have a name: communication is named as such."""
     if kind in COMMUNICATION:
         if operator == OTHER:
             return True
@@ -185,17 +181,14 @@ def _operator_and_type(operator: str, kind: str) -> bool:
 
 
 def _type_and_group(kind: str, group: str) -> bool:
-    """Return whether a node of a type can have a group: collectives have one, others none."""
     return (kind == "COMM_COLL") == (group not in (NONE, OTHER))
 
 
 def _type_and_stage(kind: str, stage: str) -> bool:
-    """Return whether a node of a type can be run by a stage: only collectives by all of them."""
     return kind == "COMM_COLL" or (stage.isascii() and stage.isdigit())
 
 
 def _type_and_peer(kind: str, peer: str) -> bool:
-    """Return whether a node of a type can have a peer: messages do, computation has none."""
     if kind == _MESSAGE:
         return peer.isascii() and peer.isdigit()
     return kind == "COMM_COLL" or peer == NONE
@@ -262,7 +255,6 @@ class FaultCounter:
         return [self._of(self.schema.whole(self.schema.decode(job))) for job in jobs]
 
     def _of(self, graph: AttributedGraph) -> int:
-        """Return the number of repairs of a job, and more if its ranks exchange nothing."""
         if not {"op", "type", "stage"} <= set(graph.categories):
             return 0
         wanted = requested_ranks(graph.conditions, None)

@@ -92,7 +92,6 @@ def why_not_sampled_jobs(folder: Path) -> str:
 
 
 def _doubt_unfinished(folder: Path) -> str:
-    """Return why a folder is not provably one that a stopped sampling left, or ""."""
     if _header(folder) is None:
         return f"has no {JOURNAL} of an unfinished sampling"
     return unexpected_files(
@@ -186,7 +185,6 @@ def open_sample_folder(
 
 
 def _opened(partial: Path, request: Mapping[str, Any], num: int, *, overwrite: bool) -> list[Noted]:
-    """Return the entries of the unfinished folder, which is made or tidied."""
     wanted = json.loads(json.dumps(request))
     if partial.is_dir() and any(partial.iterdir()):
         if (partial / JOURNAL).exists():
@@ -240,7 +238,6 @@ def _header(folder: Path) -> dict[str, Any] | None:
 
 
 def _finished(folder: Path) -> list[Noted]:
-    """Return the entries whose files are whole, up to the first that is torn or was changed."""
     entries: list[Noted] = []
     for line in (folder / JOURNAL).read_text(encoding="utf-8").splitlines()[1:]:
         try:
@@ -256,7 +253,6 @@ def _finished(folder: Path) -> list[Noted]:
 
 
 def _tidy(folder: Path, entries: Sequence[Noted]) -> None:
-    """Remove what belongs to no finished sample, and the journal's lines about it."""
     kept = {JOURNAL} | {path.name for e, there in entries if there
             for path in _pieces(folder, str(e["name"]))}  # fmt: skip
     for path in folder.iterdir():
@@ -271,13 +267,11 @@ def _tidy(folder: Path, entries: Sequence[Noted]) -> None:
 
 
 def _pieces(folder: Path, name: str) -> list[Path]:
-    """Return the folder and the files of a sample."""
     paths = (folder / f"{name}{suffix}" for suffix in ("", *ENDINGS.values()))
     return [path for path in paths if path.exists()]
 
 
 def _digest(folder: Path, name: str) -> str:
-    """Return a hash of the names and contents of all files of a sample."""
     digest = hashlib.sha256()
     for piece in _pieces(folder, name):
         files = sorted(piece.iterdir()) if piece.is_dir() else [piece]
@@ -288,7 +282,6 @@ def _digest(folder: Path, name: str) -> str:
 
 
 def _is_trace_of(name: str) -> Callable[[str], bool]:
-    """Return a test for the file names of one sampled job."""
     pattern = re.compile(re.escape(name) + r"\.(\d{1,9}\.et|comm_group\.json|program\.json)")
     return lambda found: bool(pattern.fullmatch(found))
 
@@ -391,7 +384,6 @@ def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings)
 
 
 def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
-    """Return what identifies given layers, if there are any."""
     given = given_layers(settings, checkpoint_schema(checkpoint))
     if given is None:
         return {}
@@ -517,7 +509,6 @@ def open_run(out: Path, run: SampleRun, *, overwrite: bool) -> None:
 
 
 def _doubt(out: Path) -> str:
-    """Return why a folder is neither empty nor provably one of samples in parts, or ""."""
     doubt = unexpected_files(out, lambda name: bool(_KNOWN.fullmatch(name)))
     if doubt:
         return doubt
@@ -532,14 +523,12 @@ def _doubt(out: Path) -> str:
 
 
 def _discard(out: Path) -> None:
-    """Remove the parts, each index before its file, and then what proves what they are."""
     for path in sorted(out.glob("part-*")):  # .json comes before .parquet and .tar
         path.unlink()
     (out / RUN).unlink()
 
 
 def _difference(found: SampleRun, run: SampleRun) -> str:
-    """Return how a run differs from the wanted one, "" if it is the same or a shorter one."""
     was = {**found.request, **_sizes(found)}
     now = {**run.request, **_sizes(run)}
     for key in sorted(was.keys() | now.keys()):
@@ -549,7 +538,6 @@ def _difference(found: SampleRun, run: SampleRun) -> str:
 
 
 def _sizes(run: SampleRun) -> dict[str, object]:
-    """Return what fixes which sample lies in which file."""
     return {"seed": run.seed, "part_size": run.part_size, "format": run.file_format}
 
 
@@ -667,7 +655,6 @@ def write_sample_list(
 def _rest(
     model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int, ahead: FilesAhead
 ) -> Iterator[GeneratedGraph]:
-    """Yield the samples after the first ``done`` ones."""
     if done < settings.num:
         rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
         yield from generate(model, schema, rest, ahead)

@@ -279,11 +279,9 @@ class SampleFiles:
         return {"file": path.name}
 
     def _program_file(self) -> tuple[str, bytes]:
-        """Return name and content of the file of a program."""
         return f"{self.graph.name}{program_json.SUFFIX}", _ENCODERS["program"](self.graph)
 
     def _facts(self, unfolded: Unfolded) -> Mapping[str, object]:
-        """Return what the manifest says of the traces of a job."""
         plan: dict[str, object] = {}
         if self.job is not None:
             plan["plan"] = dict(self.job.plan.settings)

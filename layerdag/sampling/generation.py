@@ -135,7 +135,6 @@ def generate_batched(
 def _requested(
     model: DAGModel, schema: GraphSchema, settings: GenerationSettings
 ) -> list[dict[str, Condition]]:
-    """Return the conditions of each graph, those drawn that are left open."""
     seeds = [settings.seed + i for i in range(settings.num)]
     given = given_layers(settings, schema)
     if given is None:
@@ -155,7 +154,6 @@ def _finished(
     settings: GenerationSettings,
     graph: GeneratedGraph,
 ) -> GeneratedGraph:
-    """Return a graph with the copies of blocks that are wanted."""
     again = partial(_sample_one, model, schema, row, settings)
     return with_copies(with_blocks(graph, settings.conditions, again), settings.conditions)
 
@@ -362,7 +360,6 @@ class _Drawing:
     def _judged(
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
     ) -> tuple[list[GeneratedGraph], list[_Miss]]:
-        """Return the graphs, programs with how they ran, and what is wrong with each."""
         if self.check is None:
             return list(graphs), self._misses(graphs, rows)
         copies = self.schema.are_copies([graph.dag for graph in graphs])
@@ -417,7 +414,6 @@ class _Drawing:
 
     @property
     def _faults(self) -> FaultCounter:
-        """What counts the contradictions of a job."""
         return FaultCounter(self.schema, communicate=has_communication(self.schema))
 
     def drawn_once(
@@ -464,7 +460,6 @@ class _Drawing:
     def _request(
         self, seeds: tuple[int, ...], rows: Sequence[Mapping[str, Condition]]
     ) -> SampleRequest:
-        """Return what the model is asked for."""
         settings = self.settings
         assert settings.best_of is not None
         assert settings.guidance is not None
@@ -491,7 +486,6 @@ class _Drawing:
 
 
 def _program_miss(graph: GeneratedGraph) -> _Miss:
-    """Return what is wrong with a program: that it does not run, or is not what was asked for."""
     if graph.unmet:  # better than a copy, and drawn again as often as one that is far off
         return _Miss(0, False, math.inf)
     if graph.checked is None:
@@ -518,7 +512,6 @@ def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLaye
 def _with_predicted_labels(
     model: DAGModel, schema: GraphSchema, graphs: Sequence[GeneratedGraph]
 ) -> list[GeneratedGraph]:
-    """Return graphs with the label that the model's posterior predicts, in its own unit."""
     batch = encode_batch(schema, [graph.dag for graph in graphs])
     found_BC = model.predict_numeric_conditions(batch.to(next(model.parameters()).device))
     assert found_BC is not None

@@ -149,7 +149,6 @@ class JobSizes:
         return variable
 
     def _join(self, one: int, other: int) -> None:
-        """Let two sizes be equal."""
         self._leader[self.find(one)] = self.find(other)
 
     @staticmethod
@@ -163,7 +162,6 @@ class JobSizes:
         return 2 * node + 1
 
     def _moves(self, node: int) -> bool:
-        """Return whether a node sends what it is given, and gives it on."""
         return self.type[node] == MESSAGE or self.collective[node] in _TOGETHER
 
     def communicates(self, node: int) -> bool:
@@ -240,7 +238,6 @@ class JobSizes:
         )
 
     def _waits(self, parent: int, node: int) -> bool:
-        """Return whether a dependency carries order, not data: into a gather of parameters."""
         return self.collective[node] == "ALL_GATHER" or self.order_only(parent, node)
 
     def join_equal(self) -> None:
@@ -253,7 +250,6 @@ class JobSizes:
         self._join_messages()
 
     def _join_parents(self, node: int) -> None:
-        """Join what a node works on with those of its inputs that are as large."""
         name = self.op[node]
         parents = self._joinable(node)
         same = [p for p in parents if self._as_large(p, node, len(parents))]
@@ -268,7 +264,6 @@ class JobSizes:
                         self._join(self.work(node), self.work(other))
 
     def _joinable(self, node: int) -> list[int]:
-        """Return the inputs that may be as large as what a node works on."""
         name = self.op[node]
         sized = name in SAME or name in REDUCTIONS or self._moves(node)
         if not sized or node in self.gradients:
@@ -284,7 +279,6 @@ class JobSizes:
         ]
 
     def _as_large(self, parent: int, node: int, inputs: int) -> bool:
-        """Return whether a node works on as many elements as its parent made."""
         wanted = self.drawn_work(node)
         if self.op[parent] in NORM_BACKWARD and self.op[node] not in ELEMENTWISE_BACKWARD:
             # The gradients of its parameters come out of it, too.
@@ -311,7 +305,6 @@ class JobSizes:
         return equal >= _USUAL and shares.get(wanted / made, 0.0) < _RARE * equal
 
     def _product_as_large(self, parent: int, wanted: int, inputs: int) -> bool:
-        """Return whether a size is that of the whole result of a product."""
         shapes = self.drawn_shapes(parent)
         taken = {self.made(p) for p in self.parents[parent]}
         likely = [s for s in shapes if s[0] * s[1] in taken] or shapes
@@ -338,7 +331,6 @@ class JobSizes:
         return [nearest] if close or alone or whole else []
 
     def _sees_part(self, parent: int, node: int) -> bool:
-        """Return whether a node may work on a part of what its parent made."""
         made, wanted = self.made(parent), self.drawn_work(node)
         if not made or not wanted or made <= wanted or made % wanted:
             return False
@@ -346,7 +338,6 @@ class JobSizes:
         return wanted / made in shares
 
     def _join_messages(self) -> None:
-        """Let gradients return as large as activations went forth."""
         ways: dict[frozenset[str], list[int]] = defaultdict(list)
         for node, kind in enumerate(self.type):
             if kind != MESSAGE:
@@ -382,7 +373,6 @@ class JobSizes:
             self.value[leader] = max(found, key=lambda size: (found[size], usual[size], size))
 
     def _product_votes(self, node: int) -> Iterator[tuple[int, set[int]]]:
-        """Yield the class of what goes into and out of a product, and sizes it may have."""
         shapes = self.drawn_shapes(node)
         if not shapes:
             return

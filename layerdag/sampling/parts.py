@@ -96,7 +96,6 @@ class SampleBatches:
         return sample_table([made[number] for number in numbers], self._schema)
 
     def _samples(self, run: range) -> Iterator[GeneratedGraph]:
-        """Yield the samples with these numbers."""
         wanted = replace(self._settings, seed=self._settings.seed + run.start, num=len(run))
         for number, sample in zip(
             run, generate_batched(self._model, self._schema, wanted), strict=True
@@ -105,7 +104,6 @@ class SampleBatches:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[range]:
-    """Yield the runs of consecutive numbers, of ascending ones."""
     start = 0
     for end in range(1, len(numbers) + 1):
         if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
@@ -355,7 +353,6 @@ class _PartsWriter:
         return index
 
     def _samples(self, part: int) -> Iterator[GeneratedGraph]:
-        """Yield the samples of a part."""
         numbers = self.run.samples_of(part)
         wanted = replace(self.settings, seed=self.settings.seed + numbers.start, num=len(numbers))
         ahead = None

@@ -135,7 +135,6 @@ class _Tasks(Generic[Part]):
                 worker.stop()
 
     def _graphs(self, part: int) -> Iterator[Any]:
-        """Yield the graphs of a part that is drawn."""
         for place in range(len(self._drawn[part])):
             self._take_answers(timeout_s=0)  # others go on while the caller works on this graph
             while (task := _Task(part, place)) in self._unfinished:
@@ -151,7 +150,6 @@ class _Tasks(Generic[Part]):
         self._take_answers()
 
     def _take_answers(self, timeout_s: float | None = None) -> None:
-        """Give each process that has nothing to do a task, and take what they have made."""
         self._hand_out()
         for worker in wait_for_any(self._doing, timeout_s):
             task = self._doing.pop(worker)
@@ -164,7 +162,6 @@ class _Tasks(Generic[Part]):
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give each process that has nothing to do a task."""
         for worker in self._workers:
             if self._todo and worker not in self._doing:
                 task = self._doing[worker] = self._todo.popleft()
@@ -173,7 +170,6 @@ class _Tasks(Generic[Part]):
                 worker.send(_dumps((part, task.place, *graphs), self._shared))
 
     def _take(self, task: _Task, found: Any) -> None:
-        """Keep what a process made, and note what follows."""
         if isinstance(found, LayerdagError):
             self._failed[task] = found
         elif task.place is not None:
@@ -189,7 +185,6 @@ class _Tasks(Generic[Part]):
 
 
 def _ended_early() -> LayerdagError:
-    """Return why a process has made nothing."""
     return LayerdagError(
         "A process that draws samples ended early: it was killed, perhaps for lack of memory, "
         "or failed as said above. Ask for fewer with 'processes'. A script that asks for "
@@ -198,7 +193,6 @@ def _ended_early() -> LayerdagError:
 
 
 def _work(connection: Connection) -> None:
-    """Do, in a process of its own, each task that comes, until nobody is there any more."""
     # The process that reads the results is the one to interrupt; it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, ConnectionError):
@@ -219,8 +213,6 @@ _SHARED = "shared"
 
 @final
 class _Pickler(pickle.Pickler):
-    """Leaves out what the other process has."""
-
     def __init__(self, into: io.BytesIO, shared: object) -> None:
         super().__init__(into)
         self._shared = shared
@@ -232,8 +224,6 @@ class _Pickler(pickle.Pickler):
 
 @final
 class _Unpickler(pickle.Unpickler):
-    """Puts in what was left out."""
-
     def __init__(self, sent: bytes, shared: object) -> None:
         super().__init__(io.BytesIO(sent))
         self._shared = shared
@@ -244,12 +234,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _dumps(value: Any, shared: object) -> bytes:
-    """Return a value without what is shared, as another process of ours reads it."""
     into = io.BytesIO()
     _Pickler(into, shared).dump(value)
     return into.getvalue()
 
 
 def _loads(sent: bytes, shared: object) -> Any:
-    """Return what a process of ours wrote with ``_dumps``."""
     return _Unpickler(sent, shared).load()

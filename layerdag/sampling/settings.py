@@ -122,7 +122,6 @@ class GenerationSettings:
             raise UsageError(f"'seed' must not be negative, found {self.seed}.")
 
     def _require_counts(self) -> None:
-        """Refuse numbers of things that are none, or more than fit in memory."""
         for name in (
             "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
             "suffix_layers", "processes",

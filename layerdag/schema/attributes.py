@@ -112,7 +112,6 @@ def words_of(values: Any) -> tuple[str, ...]:
 
 
 def _is_unwritable(category: str) -> bool:
-    """Return whether a word has control characters or halves of characters, which XML forbids."""
     return any(
         char < " " or "\ud800" <= char <= "\udfff" for char in category if char not in "\t\n\r"
     )
@@ -252,7 +251,6 @@ def shared_range(value: np.ndarray, graph: np.ndarray) -> tuple[float, float]:
 
 
 def _shared_values(value: np.ndarray, graph: np.ndarray) -> np.ndarray:
-    """Return the values that many nodes of several graphs have, ascending."""
     distinct, code, counts = np.unique(value, return_inverse=True, return_counts=True)
     pairs = np.unique(np.stack([code.ravel(), graph]), axis=1)
     graphs = np.bincount(pairs[0], minlength=distinct.size)
@@ -315,7 +313,6 @@ def _halvings(size: int) -> np.ndarray:
 
 
 def _rounded(value: float, low: float, high: float) -> float:
-    """Round to few significant digits, with as many more as keep the value inside (low, high)."""
     for digits in range(SIGNIFICANT_DIGITS, 17):
         found = float(f"{value:.{digits}g}")
         if low < found < high:

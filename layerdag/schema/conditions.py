@@ -170,7 +170,6 @@ class ConditionTable:
     def _numbers(
         self, cell: ConditionCell, given_C: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        """Draw the open numbers of a cell from their distribution beside the given ones."""
         mean_C, spread_C = np.array(cell.mean), np.array(cell.spread)
         noise_C = rng.standard_normal(len(mean_C))
         given = np.flatnonzero(~np.isnan(given_C) & ~np.isnan(mean_C))
@@ -259,7 +258,6 @@ def _check_cell(cell: ConditionCell, num_values: Sequence[int], num_numbers: int
 
 
 def _code(value: Any) -> int:
-    """Return a whole number, or raise TypeError."""
     if type(value) is not int:
         raise TypeError(f"a code must be a whole number, found {value!r:.40}")
     return value
@@ -281,7 +279,6 @@ def _by_quantiles(quantiles: tuple[tuple[float, float], ...], score: float, norm
 def _log_normal(
     cell: ConditionCell, correlation: tuple[tuple[float, ...], ...], number_C: np.ndarray
 ) -> float:
-    """Return the log density of the known numbers in a cell."""
     mean_C, spread_C = np.array(cell.mean), np.array(cell.spread)
     known = np.flatnonzero(~np.isnan(number_C) & ~np.isnan(mean_C))
     if not known.size:
@@ -345,12 +342,10 @@ def fit_table(
 
 
 def _count(program_R: np.ndarray) -> int:
-    """Return the number of distinct programs."""
     return len(np.unique(program_R))
 
 
 def _merged(category_BM: np.ndarray, least: int, program_B: np.ndarray) -> list[np.ndarray]:
-    """Return the rows of each cell: equal categories, small cells merged with the most similar."""
     codes, cell_B = np.unique(category_BM, axis=0, return_inverse=True)
     rows = [np.flatnonzero(cell_B.ravel() == i) for i in range(len(codes))]
     sets = [[{code} for code in line] for line in codes.tolist()]
@@ -373,12 +368,10 @@ def _distance(own: list[set[int]], other: list[set[int]], size: int) -> tuple[in
 
 
 def _known(number_RC: np.ndarray, program_R: np.ndarray) -> np.ndarray:
-    """Return for each number how many programs have it."""
     return np.array([_count(program_R[~np.isnan(column_R)]) for column_R in number_RC.T])
 
 
 def _widest(part: np.ndarray, wide: list[np.ndarray]) -> np.ndarray:
-    """Return the merged cell that holds most of a small one, with the small one's own graphs."""
     most = max(wide, key=lambda rows: np.isin(part, rows).sum())
     return np.union1d(part, most)
 
@@ -457,7 +450,6 @@ def _normal_scores(number_RC: np.ndarray) -> np.ndarray:
 
 
 def _correlation(score_BC: np.ndarray, programs: int) -> tuple[tuple[float, ...], ...]:
-    """Return the correlation of scores inside cells, rounded, surely positive definite."""
     known_BC = np.nan_to_num(score_BC)
     scale_C = np.maximum(np.sqrt((known_BC**2).mean(axis=0)), 1e-9)
     raw_CC = (known_BC / scale_C).T @ (known_BC / scale_C) / len(known_BC)
@@ -568,7 +560,6 @@ class NumericCondition:
 
 
 def _of_programs(value_B: np.ndarray, program_B: np.ndarray) -> np.ndarray:
-    """Return one value for each program: the median of its runs."""
     if _count(program_B) == value_B.size:
         return value_B
     order_B = np.argsort(program_B, kind="stable")
@@ -577,7 +568,6 @@ def _of_programs(value_B: np.ndarray, program_B: np.ndarray) -> np.ndarray:
 
 
 def _shared_quantiles(value_B: np.ndarray) -> tuple[float, ...]:
-    """Return rounded quantiles with ``SHARED_BY`` values below, above and between them."""
     outside = min(SHARED_BY, (value_B.size + 1) // 2) - 1
     count = max(1, min(MOST_QUANTILES, value_B.size // SHARED_BY))
     positions = np.linspace(outside, value_B.size - 1 - outside, count)

@@ -201,7 +201,6 @@ NO_COSTS = CostTable()
 
 
 def _entry(data: Mapping[str, Any]) -> OperatorCosts:
-    """Return the costs of one operator."""
     rows = [(_cost(row[:3]), _fraction(row[3])) for row in data["costs"]]
     return OperatorCosts(
         costs=tuple(cost for cost, _ in rows),
@@ -214,13 +213,11 @@ def _entry(data: Mapping[str, Any]) -> OperatorCosts:
 
 
 def _cost(row: Any) -> Cost:
-    """Return three whole numbers."""
     flops, moved, sent = (_whole(number, 0) for number in row)
     return flops, moved, sent
 
 
 def _whole(number: Any, least: int) -> int:
-    """Return a whole number within bounds."""
     if not isinstance(number, int) or not least <= number < MOST:
         raise ValueError(f"whole numbers from {least} are needed, found {number!r:.40}")
     return number
@@ -241,8 +238,6 @@ _LARGEST_PER = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """Distinct rows that several graphs have, with the number of times they occur."""
-
     rows_RC: np.ndarray
     count_R: np.ndarray
 
@@ -320,7 +315,6 @@ def sizes_of(cost_NC: np.ndarray) -> np.ndarray:
 
 
 def _shared(rows_NC: np.ndarray, graph_N: np.ndarray, needed: int) -> _Shared:
-    """Return the distinct rows that at least ``needed`` graphs, or programs, have."""
     order_N = np.lexsort((graph_N, *rows_NC.T[::-1]))
     rows_NC, graph_N = rows_NC[order_N], graph_N[order_N]
     new_N = np.ones(len(rows_NC), dtype=bool)
@@ -334,7 +328,6 @@ def _shared(rows_NC: np.ndarray, graph_N: np.ndarray, needed: int) -> _Shared:
 
 
 def _operator(nodes: _Shared, code: int, calls: int, rules: tuple[ByteRule, ...]) -> OperatorCosts:
-    """Return what one operator costs."""
     mine_R = nodes.rows_RC[:, 0] == code
     costs: list[Cost] = [(f, b, c) for f, b, c in nodes.rows_RC[mine_R, 1:].tolist()]
     fractions = [_rounded(count / calls) for count in nodes.count_R[mine_R].tolist()]
@@ -344,7 +337,6 @@ def _operator(nodes: _Shared, code: int, calls: int, rules: tuple[ByteRule, ...]
 def _rules(
     op_N: np.ndarray, cost_NC: np.ndarray, graph_N: np.ndarray, needed: int
 ) -> dict[int, tuple[ByteRule, ...]]:
-    """Return how bytes follow from sizes, by operator, the most frequent rules first."""
     size_N, bytes_N = sizes_of(cost_NC), cost_NC[:, 1]
     found: dict[int, tuple[ByteRule, ...]] = {}
     parts = []
@@ -386,7 +378,6 @@ def _steps(
     needed: int,
     program_G: np.ndarray,
 ) -> dict[tuple[str, str], dict[Fraction, float]]:
-    """Return how sizes change from parents to children, by their operators."""
     op_N, size_N, offset_G = nodes
     edges = [graph.edge_index_2E[:, data_edges(graph)] for graph in graphs]
     graph_E = np.repeat(np.arange(len(graphs)), [part.shape[1] for part in edges])
@@ -423,5 +414,4 @@ def data_edges(graph: AttributedGraph) -> np.ndarray:
 
 
 def _rounded(fraction: float) -> float:
-    """Round to few significant digits."""
     return float(f"{fraction:.{_DIGITS}g}")

@@ -65,12 +65,10 @@ class OperatorDurations:
 
     @cached_property
     def _place_P4(self) -> np.ndarray:
-        """Where each point lies."""
         return _places(np.array([point[:4] for point in self.points], dtype=np.float64))
 
     @cached_property
     def _log_P(self) -> np.ndarray:
-        """The logarithm of each point's duration."""
         return np.array([point[4] for point in self.points])
 
     def usual(self, cost_N4: np.ndarray) -> np.ndarray:
@@ -88,7 +86,6 @@ class OperatorDurations:
         return found_N
 
     def _between_points(self, distinct: np.ndarray) -> np.ndarray:
-        """Return the logarithm of the usual duration of some costs."""
         gap_NP = np.abs(_places(distinct)[:, None] - self._place_P4[None]).sum(axis=2)
         near_NP = np.argsort(gap_NP, axis=1, kind="stable")[:, :NEAREST]
         gap_NP = np.take_along_axis(gap_NP, near_NP, axis=1)
@@ -135,7 +132,6 @@ class Durations:
 
     @cached_property
     def _any(self) -> OperatorDurations:
-        """The points of all operators."""
         points = tuple(p for entry in self.operators.values() for p in entry.points)
         return OperatorDurations(points, (0.0,) * len(LEVELS))
 
@@ -203,12 +199,10 @@ def log_step_time_ratio(usual_N: np.ndarray, label: Condition | None) -> float |
 
 
 def _places(cost_N4: np.ndarray) -> np.ndarray:
-    """Return costs as places, between which distances are doublings."""
     return np.log2(1 + cost_N4)
 
 
 def _point(row: Any) -> Point:
-    """Return four whole numbers and a logarithm."""
     flops, moved, sent, ranks, log = row
     costs = (flops, moved, sent, ranks)
     if not all(isinstance(number, int) and 0 <= number < 1 << 62 for number in costs):
@@ -217,7 +211,6 @@ def _point(row: Any) -> Point:
 
 
 def _quantiles(row: Any) -> tuple[float, ...]:
-    """Return ascending logarithms, one for each level."""
     found = tuple(map(_log, row))
     if len(found) != len(LEVELS) or list(found) != sorted(found):
         raise ValueError(f"{len(LEVELS)} ascending quantiles are needed")
@@ -225,7 +218,6 @@ def _quantiles(row: Any) -> tuple[float, ...]:
 
 
 def _log(value: Any) -> float:
-    """Return a logarithm of usual size."""
     if not abs(float(value)) <= _LARGEST:
         raise ValueError(f"logarithms up to {_LARGEST:g} are needed, found {value!r:.40}")
     return float(value)
@@ -328,7 +320,6 @@ def _ranks(
 
 
 def _ends(graphs: Sequence[AttributedGraph]) -> list[tuple[int, int]]:
-    """Return the first node of each graph and the one after its last."""
     ends = np.cumsum([0, *(graph.num_nodes for graph in graphs)]).tolist()
     return list(pairwise(ends))
 
@@ -343,7 +334,6 @@ def _logs(duration_N: np.ndarray) -> np.ndarray:
 def _points(
     row_N4: np.ndarray, log_N: np.ndarray, graph_N: np.ndarray, needed: int
 ) -> tuple[Point, ...]:
-    """Return the usual durations of one operator's costs that several jobs share."""
     exact = _medians(row_N4, log_N, graph_N, needed)
     if exact:
         return exact
@@ -361,7 +351,6 @@ def _points(
 def _medians(
     row_N4: np.ndarray, log_N: np.ndarray, graph_N: np.ndarray, needed: int
 ) -> tuple[Point, ...]:
-    """Return the median of each distinct row that enough jobs have."""
     rows, code_N = np.unique(row_N4, axis=0, return_inverse=True)
     code_N = code_N.ravel()
     pairs = np.unique(np.column_stack([code_N, graph_N]), axis=0)
@@ -379,7 +368,6 @@ def _medians(
 def _line(
     over_G: np.ndarray, speed_G: np.ndarray, needed: int, unit_G: np.ndarray
 ) -> tuple[float, float, np.ndarray]:
-    """Return slope and median of how speeds go with labels, and what it leaves of the speeds."""
     told_G = np.isfinite(over_G) & np.isfinite(speed_G)
     count = len(np.unique(unit_G[told_G]))
     if count < max(LEAST_NODES, needed) or not np.ptp(over_G[told_G]) > 0:
@@ -443,7 +431,6 @@ class StepTime:
         return math.exp(min(max(beyond, self.low), self.high) - beyond)
 
     def _line(self, label: float, nodes: int) -> float:
-        """Return the expected logarithm."""
         return self.intercept + self.per_label * math.log(label) + self.per_node * math.log(nodes)
 
     def to_dict(self) -> dict[str, float]:

@@ -131,7 +131,6 @@ def _require_setting(column: PlanColumn) -> None:
 
 
 def _is_value(setting: str, value: Setting) -> bool:
-    """Return whether a setting can have a value, as far as its type goes."""
     if setting in _TEXTS:
         return type(value) is str
     number = type(value) is int or (type(value) is float and setting not in _WHOLE)

@@ -279,7 +279,6 @@ class GraphSchema:
             return self._codes(one_block_copy(graph))
 
     def _codes(self, graph: AttributedGraph) -> DAG:
-        """Return a graph with the attributes of the schema as codes and positions."""
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -447,7 +446,6 @@ class GraphSchema:
         return schema
 
     def _largest_number(self) -> float:
-        """Return the largest value that a numeric attribute can take."""
         numbers = (a for a in self.attributes if isinstance(a, NumericAttribute))
         return max((row[-1] for a in numbers for row in a.bins), default=0.0)
 

@@ -170,7 +170,6 @@ def _same(
     program_G: np.ndarray,
     needed: int,
 ) -> tuple[str, ...]:
-    """Return the entries that equal one wherever a program of the family has both."""
     equal: dict[str, bool] = {}
     programs: defaultdict[str, set[int]] = defaultdict(set)
     for row, program in zip(rows, program_G.tolist(), strict=True):

@@ -35,8 +35,6 @@ _MOST_TOKENS = 1 << 16
 
 
 class _Times:
-    """Times over sizes: planes through the nearest in doublings, in the logarithm."""
-
     def __init__(self, sizes_SA: np.ndarray, us_S: np.ndarray) -> None:
         from scipy.spatial import cKDTree
 
@@ -126,7 +124,6 @@ class LayerProfile(IterationTime):
         return (whole + host_us(self._shares, self._work, load)) * 1e-6
 
     def _attention_us(self, load: BatchLoad) -> np.ndarray:
-        """Return the time of the attention of one layer."""
         made = np.zeros(load.prompts.shape)
         prompts, decodes = load.prompts > 0, load.decodes > 0
         context = load.decode_context / np.maximum(load.decodes, 1)
@@ -164,7 +161,6 @@ def _columns(path: Path, known: tuple[str, ...]) -> Mapping[str, np.ndarray]:
 
 
 def _layers(path: Path, size: str) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
-    """Return sizes and times by layer."""
     found = read_table(path)
     columns = _columns(path, ("layer", size))
     names = np.array(found["layer"])
@@ -183,12 +179,10 @@ def _layers(path: Path, size: str) -> Mapping[str, tuple[np.ndarray, np.ndarray]
 
 
 def _line(sizes: np.ndarray, us: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return times between known sizes, and beyond the largest in proportion."""
     return np.interp(at, sizes, us) * np.maximum(at / sizes[-1], 1.0)
 
 
 def _attention(path: Path) -> tuple[_Times, _Times, _Times]:
-    """Return the attention of decodes alone, of prompts alone, of both in one batch."""
     axes = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
     found = _columns(path, axes)
     sizes = np.stack([found[axis] for axis in axes], axis=1)

@@ -84,8 +84,6 @@ class Requests:
 
 @dataclass(frozen=True)
 class _Form:
-    """How one kind of file names its columns."""
-
     arrival: str
     inputs: str
     outputs: str
@@ -166,7 +164,6 @@ def read_requests(path: str | Path, most: int = 0, hash_tokens: int = 512) -> Re
 
 
 def _read_lines(path: str | Path) -> Mapping[str, list[Any]]:
-    """Return the columns of a file of one JSON object a line."""
     columns: dict[str, list[Any]] = {}
     count = 0
     for at, line in enumerate(read_parsed(path).decode("utf-8", errors="replace").splitlines()):

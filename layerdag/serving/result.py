@@ -141,7 +141,6 @@ class ServingResult:
         return figures
 
     def _between_tokens(self) -> dict[str, float]:
-        """Return times between tokens of a sequence: those of iterations, by their decodes."""
         parts = [i for i in self.run.iterations if len(i.seconds)]
         if not parts:
             return {}
@@ -269,7 +268,6 @@ def _events(result: ServingResult) -> Iterator[dict[str, Any]]:
 
 
 def _requests(result: ServingResult) -> Iterator[dict[str, Any]]:
-    """Yield queue with prompt, and answer, of each request, on the first lane that is free."""
     run = result.run
     lanes: dict[int, list[float]] = {}
     for at in result.served.tolist():

@@ -168,7 +168,6 @@ class Instance:
 
 
 def _load(batches: Sequence[Batch], steps: int) -> BatchLoad:
-    """Return the load of iterations alike, but for the tokens that each adds to the contexts."""
     columns = np.array([batch.load() for batch in batches], dtype=np.float64).T[:, :, None]
     parts = np.repeat(columns, steps, axis=2)
     if steps > 1:
@@ -300,7 +299,6 @@ class Cluster:
         )  # fmt: skip
 
     def _felt_by(self, instance: Instance) -> list[Instance]:
-        """Return the instances of which an answer may bring this one a request."""
         if self._concurrency:
             return self._all
         if self._transfer is None or instance in self._prefill:
@@ -326,7 +324,6 @@ class Cluster:
                 return
 
     def _arrive(self, request: int, time_s: float) -> None:
-        """Let a request come at a time."""
         self._arrival[request] = time_s
         if self._refused[request]:
             return
@@ -342,7 +339,6 @@ class Cluster:
         heapq.heappush(self._events, _Event(time_s, self._order, act))
 
     def _route(self, pool: list[Instance], run: Run, now: float) -> None:
-        """Put a request into the queue of a rank."""
         ranks = [(instance, rank) for instance in pool for rank in instance.ranks]
         turn = self._turn[run.loaded]
         self._turn[run.loaded] += 1
@@ -381,5 +377,4 @@ class Cluster:
                 self._at(time_s, self._let_in)
 
     def _send(self, run: Run, time_s: float) -> None:
-        """Let a prompt with its cache come to an instance that decodes."""
         self._at(time_s, lambda now: self._route(self._decode, run, now))

@@ -232,12 +232,10 @@ class Scheduler:
         return self.preemptions > before
 
     def _filled_at(self, step: int) -> int:
-        """Return how many sequences begin a block in a step."""
         return int(self._filling[step % self.cache.block_tokens])
 
     @staticmethod
     def _is_current(_: int, admitted: int, run: Run) -> bool:
-        """Return whether a sequence still runs as it was admitted then."""
         return run.running and run.admitted == admitted
 
     def _preempt(self) -> None:
@@ -311,7 +309,6 @@ class Scheduler:
         return 0
 
     def _offer(self, run: Run) -> None:
-        """Let others use the whole hashed parts of a prompt that is computed."""
         cache = self.cache
         if not cache.hash_tokens or not run.hashes:
             return
@@ -321,7 +318,6 @@ class Scheduler:
         run.shared += fresh
 
     def _decode(self, run: Run) -> None:
-        """Begin to decode after the current step."""
         run.begun = self._step
         left = run.outputs - run.answered
         heapq.heappush(self._finishing, (self._step + left, run.admitted, run))
@@ -330,7 +326,6 @@ class Scheduler:
         self._filling[(self._step + 1 - run.target) % self.cache.block_tokens] += 1
 
     def _leave(self, run: Run) -> None:
-        """Take a sequence that decodes out of the batch."""
         cache = self.cache
         done = self._step - run.begun
         self._decodes -= 1

@@ -85,7 +85,6 @@ def breakdown(result: SimulationResult) -> Breakdown:
 
 
 def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
-    """Return the label of each node."""
     fixed = {
         NodeType.INVALID: "compute",  # takes no time
         NodeType.COMP: "compute",
@@ -120,7 +119,6 @@ def _in_order(found: set[str]) -> tuple[str, ...]:
 
 
 def _exposed(spans_N2: np.ndarray, nodes: ClassProgram) -> np.ndarray:
-    """Return the time of each node that nothing before it in the order of counting covers, (N,)."""
     kind_N = nodes.type_N
     memory_N = (kind_N == NodeType.MEM_LOAD) | (kind_N == NodeType.MEM_STORE)
     slot_N = np.where(memory_N, Slot.NONE, nodes.slot_N)
@@ -158,7 +156,6 @@ def _union(spans: np.ndarray) -> np.ndarray:
 
 
 def _overlap(spans: np.ndarray, covered: np.ndarray) -> np.ndarray:
-    """Return how much of each interval the disjoint, sorted intervals ``covered`` cover."""
     if not len(covered):
         return np.zeros(len(spans), dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(covered[:, 1] - covered[:, 0])])
@@ -234,7 +231,6 @@ def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
 
 
 def _path_names(result: SimulationResult, path: tuple[PathNode, ...]) -> list[str]:
-    """Return the names of the nodes of a path."""
     return _of_path(result, path, Trace.names)
 
 
@@ -258,7 +254,6 @@ def _of_path(
 
 
 def _summed(path: tuple[PathNode, ...], words: list[str]) -> dict[str, int]:
-    """Return the ns on a path by a word for each of its nodes, longest first."""
     total: dict[str, int] = defaultdict(int)
     for node, word in zip(path, words, strict=True):
         total[word] += node.finish_ns - node.start_ns
@@ -266,8 +261,6 @@ def _summed(path: tuple[PathNode, ...], words: list[str]) -> dict[str, int]:
 
 
 class _Walker:
-    """Answers what determined a node's start and end."""
-
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
         self._program: LoweredProgram = result.program
@@ -321,7 +314,6 @@ class _Walker:
 
 
 def _parents(nodes: ClassProgram) -> list[list[int]]:
-    """Return the parents of each row."""
     parents: list[list[int]] = [[] for _ in nodes.id_N]
     source = np.repeat(np.arange(len(nodes.id_N)), np.diff(nodes.child_ptr))
     for parent, child in zip(source.tolist(), nodes.child_E.tolist(), strict=True):
@@ -355,7 +347,6 @@ class _Partners:
         return [(member, rows[place]) for member, rows in every if place < len(rows)]
 
     def _of_group(self, rank: int, group: int) -> list[int]:
-        """Return the rows of a rank with collectives of a group."""
         program, which = self._program, int(self._program.class_of_rank[rank])
         nodes, first = program.classes[which], int(program.role_ptr[rank])
         role = program.role[first : first + len(nodes.groups)]
@@ -376,7 +367,6 @@ class _Partners:
 
 
 def _equal(nodes: ClassProgram, kind: NodeKind, peer: int, what: tuple[int, int]) -> np.ndarray:
-    """Return the rows of sends or receives with a peer, a tag and a size."""
     same_N = (nodes.kind_N == kind) & (nodes.peer_N == peer)
     return np.flatnonzero(same_N & (nodes.tag_N == what[0]) & (nodes.cost_N == what[1]))
 
@@ -430,8 +420,6 @@ class LocalMemory:
 
 @dataclass(frozen=True, eq=False)
 class _Tensors:
-    """Tensors of one trace: T of them, U uses (reads and writes) sorted by tensor."""
-
     bytes_T: np.ndarray
     use_ptr_T1: np.ndarray
     row_U: np.ndarray
@@ -486,7 +474,6 @@ def _peak(tensors: _Tensors, issue_N: np.ndarray, finish_N: np.ndarray) -> tuple
 
 
 def _tensors(trace: Trace) -> _Tensors:
-    """Return the tensors of a trace, rows in ascending node id."""
     order = np.argsort(trace.id_N, kind="stable")
     row_of = np.empty_like(order)
     row_of[order] = np.arange(len(order))
@@ -630,7 +617,6 @@ _DIMENSION_CHANGES: dict[str, Callable[[float, float], tuple[float, float]]] = {
 def _changed(
     cluster: Cluster, index: int, change: Callable[[float, float], tuple[float, float]]
 ) -> Cluster:
-    """Return the cluster with one dimension's (bandwidth, latency) changed."""
     dimensions = list(cluster.network.dimensions)
     old = dimensions[index]
     bandwidth, latency = change(old.bandwidth_gib, old.latency_ns)

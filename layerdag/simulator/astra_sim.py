@@ -173,7 +173,6 @@ def _keep_logs(source: Path, target: Path) -> None:
 
 
 def _last_words(printed: str) -> str:
-    """Return the last line printed, and before it the last one that names a cause."""
     lines = printed.strip().splitlines()
     if not lines:
         return "nothing"
@@ -217,7 +216,6 @@ def parse_outcome(printed: str, workload: Workload) -> AstraOutcome:
 
 
 def _ticks(printed: str, workload: Workload) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return (issue, finish) of every node of the workload, or say which one is missing."""
     seen: dict[str, dict[tuple[int, int], int]] = {"issue": {}, "callback": {}}
     for what, rank, tick, node in _NODE.findall(printed):
         seen[what][int(rank), int(node)] = int(tick)
@@ -249,7 +247,6 @@ def write_ticks(outcome: AstraOutcome, workload: Workload, path: str | Path) -> 
 
 
 def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[str]:
-    """Lay out what the binary reads in ``folder`` and return its command line."""
     for rank, path in enumerate(rank_files(request.prefix)):
         target = folder / f"workload.{rank}.et"
         if path.suffix in (".gz", ".xz"):
@@ -291,7 +288,6 @@ def _logging_flags(logs: AstraLogs) -> list[str]:
 
 
 def _traced(system: str, target: Path) -> Path:
-    """Write a copy of ``system.json`` that makes the binary log every node."""
     try:
         values = json.loads(Path(system).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -318,8 +314,6 @@ _LONGEST_NAME = 20
 
 @dataclass(frozen=True)
 class _Use:
-    """A node that reads or writes a tensor."""
-
     start: int
     end: int
     node: str
@@ -328,8 +322,6 @@ class _Use:
 
 @dataclass
 class _Tensor:
-    """A tensor of a rank."""
-
     name: str
     size: int
     written: _Use
@@ -393,7 +385,6 @@ class RankMemory:
         }  # fmt: skip
 
     def _heap(self) -> Iterator[dict[str, Any]]:
-        """Yield tensors by how long they live, the longest first."""
         pid, last = self.rank + _HEAP, max(self.usage, default=0)
         for name, label, more in (
             ("process_name", "Tensor Lifetime Heap", {}),
@@ -464,7 +455,6 @@ def _rank_memory(result: SimulationResult, rank: int) -> RankMemory:
 
 
 def _usage(tensors: list[_Tensor]) -> dict[int, int]:
-    """Return the bytes that are held after each tick at which a tensor begins or ends."""
     change: dict[int, int] = defaultdict(int)
     for tensor in tensors:
         change[tensor.written.start] += tensor.size
@@ -478,7 +468,6 @@ def _usage(tensors: list[_Tensor]) -> dict[int, int]:
 
 
 def _every(trace: Trace, name: str) -> dict[int, list[tuple[str, int]]]:
-    """Return the tensors of each node by its position."""
     found = dict(tensor_lists(trace, name))
     if len(found) < trace.num_nodes:
         missing = next(i for i in range(trace.num_nodes) if i not in found)

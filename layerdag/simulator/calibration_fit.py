@@ -182,7 +182,6 @@ def fit_operators(runs: Sequence[MeasuredRun]) -> FittedOperatorCosts:
 
 
 def _frequent(runs: Sequence[MeasuredRun]) -> list[str]:
-    """Return the operators that enough runs have, in alphabetical order."""
     uses: Counter[str] = Counter()
     for run in runs:
         trace = run.workload.traces[0]
@@ -206,7 +205,6 @@ def _counts(run: MeasuredRun, names: Sequence[str]) -> np.ndarray:
 def _fit(
     counts_SC: np.ndarray, log_ns_S: np.ndarray, start_C: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """Return rates (C,), ``start_C`` times fitted factors."""
     from scipy.optimize import least_squares
 
     start_C = np.maximum(start_C, _LEAST_NS)
@@ -284,7 +282,6 @@ def calibrate(
 def _fit_device(
     device: Device, runs: Sequence[MeasuredRun], link: FittedLink | None, cores: int | None
 ) -> DeviceCosts:
-    """Return the efficiency with which simulated and measured steps agree best."""
     from scipy.optimize import least_squares
 
     def misses(log_efficiency: np.ndarray) -> np.ndarray:
@@ -326,7 +323,6 @@ def fit_link(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> Calibra
 
 
 def _misses(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> np.ndarray:
-    """Return the logarithm of predicted over measured time of each run."""
     ratios = [machine.predict(run.workload).seconds / run.seconds for run in runs]
     return np.log(np.array(ratios, dtype=np.float64))
 

@@ -402,7 +402,6 @@ _MEMORY_KEYS = frozenset(
 
 @contextmanager
 def _named(path: str | Path) -> Iterator[None]:
-    """Put the file's name in front of a complaint about what it holds."""
     try:
         yield
     except ConfigError as error:
@@ -434,7 +433,6 @@ def _require_algorithm(key: str, name: str) -> None:
 
 
 def _system(section: Section) -> SystemConfig:
-    """Return what the keys of ``system.json`` describe."""
     _refuse_unsupported(section)
     section.required("preferred-dataset-splits", "the reference crashes without it, write e.g. 4")
     section.required(
@@ -491,7 +489,6 @@ def read_network(path: str | Path) -> NetworkConfig:
 
 
 def _network(section: Section) -> NetworkConfig:
-    """Return what the keys of ``network.yml`` describe."""
     columns = [section.column(key) for key in ("topology", "npus_count", "bandwidth", "latency")]
     if len({len(column) for column in columns}) != 1:
         sizes = ", ".join(str(len(column)) for column in columns)
@@ -503,7 +500,6 @@ def _network(section: Section) -> NetworkConfig:
 
 
 def _dimension(name: str, npus: str, bandwidth: str, latency: str) -> Dimension:
-    """Return one dimension from the texts of the file."""
     names = [topology.value for topology in Topology]
     if name not in names:
         raise ConfigError(f"unknown topology '{name}'; write one of {', '.join(names)}.")
@@ -528,7 +524,6 @@ def read_memory(path: str | Path) -> MemoryConfig:
 
 
 def _memory(section: Section) -> MemoryConfig:
-    """Return what the keys of the remote memory's file describe."""
     section.required("memory-type", "write e.g. 'NO_MEMORY_EXPANSION'")
     names = tuple(kind.value for kind in MemoryKind)
     kind = MemoryKind(section.word("memory-type", None, names))

@@ -405,14 +405,12 @@ def plan_collective(
 
 
 def _key(attribute: str) -> str:
-    """Return the key of system.json that an attribute of ``SystemConfig`` comes from."""
     return attribute.replace("_", "-") + "-implementation"
 
 
 def _check_dimensions(
     attribute: str, involved: tuple[bool, ...], system: SystemConfig, network: NetworkConfig
 ) -> None:
-    """Refuse a collective that the reference would leave undone in some dimension."""
     given, count = len(getattr(system, attribute)), len(network.dimensions)
     if len(involved) < count:
         raise SimulationError(
@@ -473,7 +471,6 @@ def _group_phases(
 
 
 def _whole(network: NetworkConfig) -> tuple[RankStride, ...]:
-    """Return the lines that all ranks fill."""
     lines, stride = [], 1
     for dimension in network.dimensions:
         lines.append(RankStride(dimension.npus, stride))
@@ -509,7 +506,6 @@ def _grid_phases(
     lines: tuple[RankStride, ...],
     system: SystemConfig,
 ) -> list[Phase]:
-    """All ranks, or a grid of them: one phase a dimension, or up and down for an all-reduce."""
     phases = []
     for d, kind, choice in _steps(phase_type, dims, system.collective_optimization):
         line, algorithm = lines[d], implementations[d].algorithm
@@ -528,7 +524,6 @@ def _grid_phases(
 def _steps(
     phase_type: PhaseType, dims: list[int], optimization: str
 ) -> list[tuple[int, PhaseType, QueueChoice]]:
-    """Return (dimension, what is done there, queues) in order."""
     any_queue = QueueChoice.ROUND_ROBIN
     if phase_type in (PhaseType.ALL_GATHER, PhaseType.BROADCAST):
         return [(d, phase_type, any_queue) for d in reversed(dims)]
@@ -544,7 +539,6 @@ def _steps(
 
 
 def _window(implementation: Implementation, members: int) -> int:
-    """Return the messages in flight of one rank."""
     if implementation.algorithm is not Algorithm.DIRECT:
         return 1
     return min(implementation.window or members - 1, members - 1)

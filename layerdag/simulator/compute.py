@@ -120,7 +120,6 @@ class ReferenceCompute(ComputeModel):
 
     @staticmethod
     def _needed(trace: Trace, name: str, rows: np.ndarray) -> np.ndarray:
-        """Return an integer attribute that every node of ``rows`` must carry."""
         value_N, present_N = trace.integers(name)
         if not present_N[rows].all():
             bad = int(trace.id_N[rows[np.argmin(present_N[rows])]])
@@ -259,7 +258,6 @@ def number_class(dtype: str) -> str | None:
 
 
 def _plain(dtype: str) -> str:
-    """Return the name of a format without the namespace of a library."""
     return dtype.removeprefix("c10::").removeprefix("torch.").lower()
 
 

@@ -135,7 +135,6 @@ def _measured_kernels(device: str, options: dict[str, str]) -> ComputeModel:
 
 
 def _learned(prefix: str) -> ComputeModel:
-    """Return the model fitted to the workload ``prefix``."""
     if not prefix:
         raise ConfigError(
             "compute model 'learned' needs measured traces; write learned:PREFIX, such as "
@@ -147,7 +146,6 @@ def _learned(prefix: str) -> ComputeModel:
 
 
 def _surrogate(folder: str) -> ComputeModel:
-    """Return the model that ``layerdag surrogate fit --per operator`` wrote."""
     if not folder:
         raise ConfigError(
             "compute model 'surrogate' needs a folder; write surrogate:FOLDER, where 'layerdag "

@@ -216,7 +216,6 @@ def run_representatives(program: LoweredProgram) -> KernelOutput | None:
 
 
 def _solvable(program: LoweredProgram) -> bool:
-    """Return whether a collective's course can depend on nothing but when its members enter it."""
     if program.cluster.options.rendezvous:
         return False
     if endpoint_delay(program.cluster) == 0:  # then the order inside a tick counts
@@ -293,7 +292,6 @@ def _run(
 
 
 def _require_current_kernels() -> None:
-    """Refuse kernels that were compiled for another layout of struct Input."""
     size = getattr(library(), "sim_input_bytes", None)
     if size is None or size() != ctypes.sizeof(_Input):
         raise LayerdagError(
@@ -303,7 +301,6 @@ def _require_current_kernels() -> None:
 
 
 def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
-    """Return the parts end to end as one contiguous array of ``dtype``."""
     return np.ascontiguousarray(np.concatenate(list(parts)), dtype=dtype)
 
 
@@ -358,7 +355,6 @@ def _arrays(program: LoweredProgram, run: Representatives) -> dict[str, np.ndarr
 
 
 def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
-    """Return the columns peer and tag with a rank's roles in place of its peers and groups."""
     message_N = (nodes.kind_N == NodeKind.SEND) | (nodes.kind_N == NodeKind.RECV)
     grouped_N = (nodes.type_N == NodeType.COMM_COLL) & (nodes.tag_N >= 0)
     peer_N, tag_N = nodes.peer_N.copy(), nodes.tag_N.copy()
@@ -368,7 +364,6 @@ def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scalars(program: LoweredProgram) -> dict[str, int | float]:
-    """Return every number of struct Input."""
     cluster, options = program.cluster, program.cluster.options
     queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension
     return {
@@ -437,7 +432,6 @@ def describe(program: LoweredProgram, rank: int, row: int) -> str:
 
 
 def _kind(trace: Trace, position: int) -> str:
-    """Return type and size of a node in words."""
     kind = NodeType(int(trace.type_N[position]))
     if not communicates(np.array([kind]))[0]:
         return kind.name
@@ -451,7 +445,6 @@ def _kind(trace: Trace, position: int) -> str:
 
 
 def _explain_unmatched(program: LoweredProgram, outcome: KernelOutput) -> str:
-    """All nodes ran, but messages were sent that no rank received."""
     source, target, tag, size, _ = (int(v) for v in outcome.unmatched[0])
     sender = _message_row(program.of_rank(source), NodeKind.SEND, (target, tag, size))
     who = f"rank {source}" if sender is None else describe(program, source, sender)
@@ -462,7 +455,6 @@ def _explain_unmatched(program: LoweredProgram, outcome: KernelOutput) -> str:
 
 
 def _message_row(nodes: ClassProgram, kind: NodeKind, what: tuple[int, int, int]) -> int | None:
-    """Return the last row that sends or receives (peer, tag, bytes), if there is one."""
     peer, tag, size = what
     found = np.flatnonzero(
         (nodes.kind_N == kind)
@@ -499,7 +491,6 @@ def _wait_chain(program: LoweredProgram, outcome: KernelOutput) -> list[tuple[in
 def _explain_chain(
     program: LoweredProgram, outcome: KernelOutput, chain: list[tuple[int, int, int]]
 ) -> str:
-    """Spell out a cycle of waits, or a chain that ends at a rank which waits for nothing."""
     links = [
         f"{describe(program, rank, row)} waits for rank {source}" for rank, row, source in chain
     ]
@@ -522,7 +513,6 @@ def _explain_chain(
 
 
 def _size_mismatch(outcome: KernelOutput, chain: list[tuple[int, int, int]]) -> str:
-    """Say so if what some rank of the chain waits for was sent with another size."""
     ranks = {rank for rank, _, _ in chain}
     sent = {(s, d, t): size for s, d, t, size, _ in outcome.unmatched.tolist()}
     for rank, _, source, tag, size in outcome.waits.tolist():
@@ -536,7 +526,6 @@ def _size_mismatch(outcome: KernelOutput, chain: list[tuple[int, int, int]]) -> 
 
 
 def _explain_inside(program: LoweredProgram, outcome: KernelOutput, rank: int) -> str:
-    """Explain why a rank that waits for no message has nodes left: a cycle, or a skipped parent."""
     nodes, rows = program.of_rank(rank), _rows(program, rank)
     stuck = outcome.finish_ns[rows] < 0
     parent = np.repeat(np.arange(len(stuck)), np.diff(nodes.child_ptr))

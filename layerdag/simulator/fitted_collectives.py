@@ -100,7 +100,6 @@ class CollectiveCurve:
 
 @cache
 def _shipped() -> Mapping[str, Mapping[str, Mapping[str, CollectiveCurve]]]:
-    """Return the curves by device, operation and number of ranks."""
     file = resources.files("layerdag.simulator").joinpath("fitted_collectives.json")
     devices = json.loads(file.read_text("utf-8"))["devices"]
     return {

@@ -144,7 +144,6 @@ def _on_cpu(trace: Trace) -> np.ndarray:
 
 
 def _launched(trace: Trace, costs: HostCosts) -> Trace:
-    """Return the trace with a chain of launches."""
     if _on_cpu(trace).any():
         raise ConfigError(
             f"{trace.source}: has calls of the host already; write --host measured, or convert the "
@@ -198,7 +197,6 @@ def _ragged(lists: list[list[int]]) -> Ragged:
 def _with_launches(
     table: AttributeTable, time_ns: np.ndarray, cpu: int, duration: int
 ) -> AttributeTable:
-    """Return the attributes with those of launches: on the processor, and how long."""
     count = len(time_ns)
     words = np.stack([np.ones(count, np.int64), time_ns], axis=1).ravel().view(np.uint64)
     ends = table.ptr_N1[-1] + 2 * np.arange(1, count + 1)
@@ -218,7 +216,6 @@ def _with_launches(
 
 
 def _with_gaps(trace: Trace, scale: float) -> Trace:
-    """Return the trace whose calls start after what the host did before them."""
     start_N, started_N = trace.integers("start_ns")
     duration_N = trace.integers("duration_ns")[0]
     calls = np.flatnonzero(_on_cpu(trace) & started_N)
@@ -253,7 +250,6 @@ def _with_gaps(trace: Trace, scale: float) -> Trace:
 
 
 def _with_durations(trace: Trace, rows: np.ndarray, time_ns: np.ndarray) -> AttributeTable:
-    """Return the attributes with ``duration_ns`` of some nodes replaced."""
     table = trace.attributes
     name = trace.strings.index("duration_ns")
     node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))

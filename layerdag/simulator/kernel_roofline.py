@@ -150,7 +150,6 @@ def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str, kv_precision: s
 
 
 def _moe(columns: np.ndarray, weight: float) -> Work:
-    """Return the work of one of tensor x expert ranks, tokens spread evenly over experts."""
     tokens, hidden, ffn, experts, chosen, tensor, expert = columns
     inner, pairs = ffn / tensor, tokens * chosen / expert
     active = experts / expert * (1 - (1 - np.minimum(chosen / experts, 1)) ** tokens)

@@ -347,7 +347,6 @@ def _costs(trace: Trace, rows: np.ndarray) -> np.ndarray:
 
 
 def _typical(names: Sequence[str], log_S: np.ndarray) -> dict[str, float]:
-    """Return the median of each operator, drawn toward that of all by ``_PRIOR`` nodes."""
     kinds, code_S = np.unique(names, return_inverse=True)
     overall = float(np.median(log_S))
     found = {"": overall}
@@ -368,7 +367,6 @@ def _tree_features(
 def _grown(
     features_SF: np.ndarray, log_S: np.ndarray, seed: int
 ) -> tuple[float, int, dict[str, np.ndarray]]:
-    """Return the start value, the depth and the arrays of fitted trees."""
     from sklearn.ensemble import GradientBoostingRegressor
 
     rate = 0.1
@@ -401,7 +399,6 @@ def _grown(
 
 
 def _rebuilt(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> OperatorTrees:
-    """Return the trees after checking that every child and column exists."""
     require_shape(config, {"typical": {str: float}, "depth": int, "start": float})
     typical = {name: float(value) for name, value in config["typical"].items()}
     found = {name: arrays[name] for name in _ARRAYS}

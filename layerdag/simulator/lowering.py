@@ -186,7 +186,6 @@ class KernelColumns:
 
 
 def _listed(value: object) -> tuple[object, ...]:
-    """Return the elements of a list attribute."""
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -504,7 +503,6 @@ class Lowering:
     def _replayed(
         self, nodes: KernelColumns, row_C: np.ndarray, type_C: np.ndarray, group_C: np.ndarray
     ) -> np.ndarray:
-        """Return which collectives take their recorded duration, bool (C,)."""
         supported = np.isin(type_C, [int(kind) for kind in SUPPORTED])
         broadcast = type_C == CollectiveType.BROADCAST
         if self._system.broadcast:
@@ -544,7 +542,6 @@ class Lowering:
     def _plan(
         self, nodes: KernelColumns, row: int, what: tuple[int, int, int, tuple[bool, ...] | None]
     ) -> int:
-        """Return the index of the plan of a collective (type, bytes, group, involved dims)."""
         kind, size, group, involved = what
         members = self._groups.size(group) if group >= 0 else self._num_ranks
         part = members if members < self._num_ranks else None
@@ -572,7 +569,6 @@ class Lowering:
         return self._plan_of[key]
 
     def _lines_of(self, group: int) -> tuple[RankStride, ...] | None:
-        """Return ``GroupIndex.lines`` of a group, worked out once."""
         if group not in self._lines:
             sizes = tuple(dimension.npus for dimension in self._network.dimensions)
             self._lines[group] = self._groups.lines(group, sizes)

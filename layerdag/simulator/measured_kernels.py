@@ -101,8 +101,6 @@ _ALIASES = {"a100-40": "a100-80"}
 
 
 def _nearest(device: Device, fitted: Mapping[str, FittedKernels]) -> FittedKernels:
-    """Return the fits of the device with the nearest ratio of peak to bandwidth."""
-
     def distance(name: str) -> float:
         known = DEVICES[name]
         ratios = [each.flops["bf16"] / each.bytes_per_s for each in (device, known)]
@@ -181,8 +179,6 @@ def kernel_calls(trace: Trace, rows: np.ndarray, keys: list[str]) -> list[Kernel
 
 
 class _Columns:
-    """Integer attributes of some nodes."""
-
     def __init__(self, trace: Trace, rows: np.ndarray) -> None:
         self._trace, self._rows = trace, rows
 
@@ -220,7 +216,6 @@ def _attention(stated: _Columns) -> _Found:
 
 
 def _experts(stated: _Columns) -> _Found:
-    """One of the products of a block: the tables time all three of gated experts as one."""
     names = ("m", "n", "k", "batch", "experts", "experts_per_token", "hidden", "ffn")
     sizes, known = stated.several(*names)
     here = np.maximum(sizes["batch"], 1)
@@ -356,7 +351,6 @@ class MeasuredKernels(ComputeModel):
         return times
 
     def _look_up(self, calls: KernelCalls, times: KernelTimes) -> None:
-        """Replace the times of nodes whose kernel was measured over its sizes."""
         key = f"{calls.kind}/{calls.number}"
         table = None
         if self._tables:

@@ -126,7 +126,6 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
 
 
 def _families(trace: Trace, rows: np.ndarray) -> list[str]:
-    """Return the family of each node, as far as names and operators tell it."""
     names, (operators, _) = trace.names(), trace.texts(OPERATOR, numbers=True)
     experts_N, _ = trace.integers("experts")
     found = [_family(names[row], operators[row]) for row in rows.tolist()]
@@ -140,7 +139,6 @@ def _families(trace: Trace, rows: np.ndarray) -> list[str]:
 
 
 def _family(name: str, operator: str) -> str:
-    """Return the family of a node: of its name, or of its operator in a job of ours."""
     if operator not in _OF_JOBS or "::" in name:
         return operator_family(name)
     if operator == "attention" and _BACKWARD.search(name):
@@ -181,7 +179,6 @@ def sizes_of(trace: Trace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rate(dtype: str, family: str, device: Device, tf32: bool) -> tuple[str, float]:
-    """Return the class of number that a node runs in, and the data sheet's peak for it."""
     number = number_class(dtype) or "f32"
     if number == "f8" and "f8" not in device.flops:
         number = "bf16"

@@ -117,7 +117,6 @@ def read_operator_table(path: Path) -> TimedOperators:
 
 
 def _require_columns(path: Path, names: Sequence[str]) -> None:
-    """Refuse tables that lack a column, or have one that would be ignored."""
     known = (*_NEEDED, *SIZES)
     for name in _NEEDED:
         if name not in names:
@@ -182,8 +181,6 @@ class OperatorCalibration:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Operators of equal sizes as one each: family, times at the data sheet's rates, measured."""
-
     keys: np.ndarray
     compute_us: np.ndarray
     memory_us: np.ndarray
@@ -228,7 +225,6 @@ def calibrate_operators(
 
 
 def _distinct(works: Sequence[KernelWork], times: Sequence[np.ndarray]) -> _Rows:
-    """Return one row for operators of one family and equal work, with the median of their times."""
     measured: dict[tuple[str, float, float], list[float]] = {}
     for work, us_M in zip(works, times, strict=True):
         columns = (work.compute_us.tolist(), work.memory_us.tolist(), us_M.tolist())
@@ -240,7 +236,6 @@ def _distinct(works: Sequence[KernelWork], times: Sequence[np.ndarray]) -> _Rows
 
 
 def _fit(rows: _Rows, device: str) -> tuple[FittedKernels, tuple[str, ...], float]:
-    """Return fits, the families with one of their own, and how much longer others take."""
     shipped = fits_of(device)
     scale = float(np.exp(np.median(np.log(rows.us / _predicted(shipped, rows)))))
     rooflines = {key: _scaled(fit, scale) for key, fit in shipped.rooflines.items()}

@@ -142,7 +142,6 @@ class ProgramCache:
         return self._places[name]
 
     def _extent(self, group: int) -> tuple[int, tuple[RankStride, ...] | None]:
-        """Return what a collective in a group depends on: its size, and its line in dimensions."""
         if group not in self._extents:
             lines = self._groups.lines(group, self._sizes)
             self._extents[group] = (self._groups.size(group), lines)
@@ -150,7 +149,6 @@ class ProgramCache:
 
 
 def _columns(trace: Trace) -> Hashable:
-    """Return the identity of all columns but those in which ranks of a class differ."""
     table = trace.attributes
     return tuple(
         map(
@@ -337,7 +335,6 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Lowere
 
 
 def _check_fit(workload: Workload, cluster: Cluster) -> None:
-    """Refuse a cluster whose size or wiring the workload or the reference cannot use."""
     ranks, npus = workload.num_ranks, cluster.network.num_npus
     if ranks != npus:
         raise ConfigError(
@@ -359,7 +356,6 @@ def _check_fit(workload: Workload, cluster: Cluster) -> None:
 
 
 def _check_memory(memory: MemoryConfig, ranks: int) -> None:
-    """Refuse fewer memories than the ranks need: the reference reads past their end."""
     if memory.kind is not MemoryKind.PER_NODE or memory.num_nodes is None:
         return
     needed = -(-ranks // memory.npus_per_node)

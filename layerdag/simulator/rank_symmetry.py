@@ -114,7 +114,6 @@ def representatives(program: LoweredProgram, apart: frozenset[PhaseKind]) -> Rep
 
 
 def _groups_are_sets(program: LoweredProgram) -> bool:
-    """Return whether all members of groups are ranks of the cluster, none of them twice."""
     groups, ranks = program.groups, program.num_ranks
     key = np.repeat(np.arange(len(groups.names)), np.diff(groups.ptr)) * ranks + groups.rank
     inside = (groups.rank >= 0) & (groups.rank < ranks)
@@ -314,7 +313,6 @@ class _RankClass:
 
 
 def _phase_kinds(program: LoweredProgram, index: int) -> list[tuple[int, PhaseKind]]:
-    """Return the kinds of phases of a class, each with the role of the group that runs it."""
     nodes = program.classes[index]
     rows = nodes.kind_N == NodeKind.COLLECTIVE
     role_of = {group: role for role, group in enumerate(nodes.groups)} | {-1: -1}
@@ -328,7 +326,6 @@ def _phase_kinds(program: LoweredProgram, index: int) -> list[tuple[int, PhaseKi
 
 
 def _places(program: LoweredProgram, rank_R: np.ndarray, group_R: np.ndarray) -> np.ndarray:
-    """Return the place of each rank in one of its groups."""
     groups = program.groups
     owner = np.repeat(np.arange(program.num_ranks), np.diff(groups.rank_ptr))
     place = np.zeros((program.num_ranks,), dtype=np.int64)

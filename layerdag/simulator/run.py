@@ -151,7 +151,6 @@ def flat_groups(program: LoweredProgram) -> Iterator[str]:
 
 
 def _on_cpu(program: LoweredProgram, compute: ComputeModel) -> bool:
-    """Return whether all times of compute nodes were measured on a CPU."""
     if not isinstance(compute, MeasuredCompute | ReferenceCompute):
         return False
     computes = False
@@ -171,7 +170,6 @@ def _on_cpu(program: LoweredProgram, compute: ComputeModel) -> bool:
 
 
 def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
-    """Yield a sentence on number formats that a device's table of rates does not know."""
     if isinstance(compute, MeasuredCompute | ReferenceCompute | PredictedCompute):
         return
     _, first_C = np.unique(program.class_of_rank, return_index=True)
@@ -185,7 +183,6 @@ def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator
 
 
 def _measured_collectives(program: LoweredProgram) -> Iterator[str]:
-    """Yield a sentence on collectives that take measured times, and on those that do not."""
     device = program.cluster.system.fitted_collectives
     if not device:
         return
@@ -213,7 +210,6 @@ def _measured_collectives(program: LoweredProgram) -> Iterator[str]:
 
 
 def _skipped(program: LoweredProgram) -> Iterator[str]:
-    """Yield a sentence on nodes without a type, which take no time."""
     ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
     count_C = [int((nodes.type_N == NodeType.INVALID).sum()) for nodes in program.classes]
     count = int(np.dot(ranks_C, count_C))
@@ -222,7 +218,6 @@ def _skipped(program: LoweredProgram) -> Iterator[str]:
 
 
 def _stored(program: LoweredProgram) -> Iterator[str]:
-    """Yield sentences on operations on storage, and on what spans other nodes."""
     ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
 
     def count(*kinds: NodeType) -> int:
@@ -243,7 +238,6 @@ def _stored(program: LoweredProgram) -> Iterator[str]:
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray, int]]:
-    """Yield each program that computes, with its compute rows and how many ranks run it."""
     rows: dict[int, np.ndarray] = {}  # traces from files share their columns
     for trace, ranks in workload.programs():
         if id(trace.type_N) not in rows:
@@ -264,7 +258,6 @@ def _untimed(workload: Workload, compute: ComputeModel) -> bool:
 
 
 def _reduces(plan: CollectivePlan) -> bool:
-    """Return whether ranks sum up what they receive."""
     reducing = (PhaseType.ALL_REDUCE, PhaseType.REDUCE_SCATTER)
     return any(
         phase.type in reducing and phase.algorithm is not Algorithm.IN_NETWORK
@@ -273,7 +266,6 @@ def _reduces(plan: CollectivePlan) -> bool:
 
 
 def _has_costs(trace: Trace, row_M: np.ndarray) -> bool:
-    """Return whether some of the nodes state operations or bytes."""
     return any(
         bool((trace.integers(name)[0][row_M] > 0).any()) for name in ("num_ops", "tensor_size")
     )
@@ -657,7 +649,6 @@ def _lanes(result: SimulationResult) -> dict[int, str]:
 
 
 def _lane(slot: int, stream: int) -> int:
-    """Return the lane of a node by its slot and its communication stream."""
     return len(_LANE) + stream - 1 if stream else slot
 
 
@@ -671,7 +662,6 @@ def write_nodes(result: SimulationResult, path: str | Path) -> None:
 
 
 def _node_rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ...]]:
-    """Yield a row of ``NODE_COLUMNS`` for each node of a rank."""
     trace = result.program.workload.traces[rank]
     name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
     for node, kind, start, end in _ticks(result, rank):
@@ -679,7 +669,6 @@ def _node_rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ..
 
 
 def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (id, type, issue, finish) of each node of ``rank``."""
     nodes = result.nodes(rank)
     issue_N, finish_N = result.ticks(rank)
     columns = (nodes.id_N, nodes.type_N, issue_N, finish_N)
@@ -713,7 +702,6 @@ def _lane_names(result: SimulationResult) -> Iterator[str]:
 
 
 def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:
-    """Yield one complete event for each node of ``rank``."""
     trace, nodes = result.program.workload.traces[rank], result.nodes(rank)
     name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
     stream_N = result.outcome.lane[result.outcome.rows(rank)]

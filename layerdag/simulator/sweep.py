@@ -100,7 +100,6 @@ class Journal(Generic[R]):
 
 
 def _fits(value: object, kind: str) -> bool:
-    """Return whether a value of JSON is of a type as ``dataclasses`` name it."""
     if value is None:
         return "None" in kind
     if isinstance(value, bool):
@@ -167,7 +166,6 @@ _Stamps = tuple[tuple[Path, int, int], ...]
 
 
 def _stamped(prefix: str) -> _Stamps:
-    """Return the files of a workload as they are now."""
     groups = sorted(Path(prefix).parent.glob("*comm_group.json"))
     stats = ((path, path.stat()) for path in (*rank_files(prefix), *groups))
     return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
@@ -181,7 +179,6 @@ def _content_hashes(files: _Stamps) -> bytes:
 
 @lru_cache(maxsize=1)  # points of one workload follow each other
 def _workload(prefix: str, files: _Stamps) -> Workload:
-    """Return a workload whose files are as stamped."""
     workload = read_workload(prefix)
     reject_world_description(workload)
     return workload
@@ -286,7 +283,6 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
 
 
 def _costs(path: Path, content: dict[str, Any], networks: Mapping[str, str]) -> dict[str, float]:
-    """Return the cost of each network that is given one."""
     costs = content.get("costs", {})
     if not isinstance(costs, dict):
         raise ConfigError(f"{path}: 'costs' must map names of networks to numbers.")
@@ -359,7 +355,6 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
 
 
 def _without_folders(message: str, point: SweepPoint) -> str:
-    """Return a message that names files without their folders: results are handed on."""
     for file in (point.prefix, point.system_file, point.network_file):
         message = message.replace(f"{Path(file).parent}{os.sep}", "")
     return message

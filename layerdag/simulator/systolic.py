@@ -167,7 +167,6 @@ class SystolicArray:
         )
 
     def _mapping(self, gemm: Gemm) -> tuple[int, int, int]:
-        """Return what lies on rows, on columns and in time."""
         if self.dataflow is Dataflow.OUTPUT_STATIONARY:
             return gemm.m, gemm.n, gemm.k
         if self.dataflow is Dataflow.WEIGHT_STATIONARY:
@@ -175,7 +174,6 @@ class SystolicArray:
         return gemm.k, gemm.m, gemm.n
 
     def _accesses(self, gemm: Gemm) -> tuple[int, int, int]:
-        """Return (ifmap reads, filter reads, ofmap writes) in words."""
         m, n, k = gemm.m, gemm.n, gemm.k
         if self.dataflow is Dataflow.OUTPUT_STATIONARY:
             return m * k * -(-n // self.columns), k * n * -(-m // self.rows), m * n

@@ -80,7 +80,6 @@ def _dataflow(name: str) -> Dataflow:
 def _to_time(
     array: SystolicArray, options: dict[str, str]
 ) -> tuple[CyclesToTime, BatchReduction | None]:
-    """Return the map from cycles to time, and how batches reduce it."""
     name = options.pop("map", None)
     if name is None:
         return Clock(number("systolic", options, "clock", 1.0)), None
@@ -100,7 +99,6 @@ def _to_time(
 
 
 def _fitted(array: SystolicArray, path: str) -> CyclesToTime:
-    """Return a map fitted to measured products."""
     table_S4 = read_columns(path, ("m", "n", "k", "latency_us"))
     if not (np.isfinite(table_S4) & (table_S4 > 0)).all():
         raise ConfigError(f"{path}: sizes and latencies must all be positive numbers.")

@@ -412,7 +412,6 @@ def operator_errors(
 def _within(
     limit: float, error_by_job: Sequence[np.ndarray], weights_RJ: np.ndarray
 ) -> tuple[float, Interval | None]:
-    """Return the fraction of operators predicted within ``limit`` of their time."""
     held_J = np.array([(np.abs(np.expm1(error)) <= limit).sum() for error in error_by_job])
     count_J = np.array([error.size for error in error_by_job])
     draws_R = weights_RJ @ held_J / (weights_RJ @ count_J)
@@ -423,7 +422,6 @@ def _within(
 def _median_factor(
     error_by_job: Sequence[np.ndarray], weights_RJ: np.ndarray
 ) -> tuple[float, Interval | None]:
-    """Return the factor within which half of the operators are predicted."""
     all_S = np.abs(np.concatenate(error_by_job))
     order_S = np.argsort(all_S)
     sizes = [error.size for error in error_by_job]
@@ -434,7 +432,6 @@ def _median_factor(
 
 
 def _log_errors(trees: OperatorTrees, job: Sequence[Trace]) -> np.ndarray:
-    """Return predicted minus measured logarithms of all operators of a job."""
     found = [np.zeros(0)]
     for trace in job:
         rows = measured_rows(trace)
@@ -444,6 +441,5 @@ def _log_errors(trees: OperatorTrees, job: Sequence[Trace]) -> np.ndarray:
 
 
 def _weighted_median(ascending_S: np.ndarray, weight_S: np.ndarray) -> float:
-    """Return the median of sorted values that count so often."""
     cumulated_S = np.cumsum(weight_S)
     return float(ascending_S[np.searchsorted(cumulated_S, cumulated_S[-1] / 2)])

@@ -111,7 +111,6 @@ def _scores(found: object) -> list[str]:
 
 
 def _limits(notes: Mapping[str, Any]) -> list[str]:
-    """Return what the surrogate must not be trusted with."""
     seen = notes.get("seen", {})
     calibrated = notes.get("calibration", {}).get("errors", ())
     intervals = (
@@ -210,7 +209,6 @@ def save_surrogate(
 def _same_arrays(
     one: SurrogateModel | OperatorTrees, other: SurrogateModel | OperatorTrees
 ) -> bool:
-    """Return whether two surrogates are outputs of the same network."""
     if not isinstance(one, SurrogateModel) or not isinstance(other, SurrogateModel):
         return False
     return one.shares_arrays(other)
@@ -222,7 +220,6 @@ def further_folder(folder: Path, index: int) -> Path:
 
 
 def _doubt_surrogate(folder: Path) -> str:
-    """Return why a folder is not provably a surrogate that layerdag wrote, or ""."""
     own = (FACTS, WEIGHTS, CARD)
     strange = unexpected_files(folder, lambda name: name in own or bool(_IS_FURTHER(name)))
     for path in [] if strange else sorted(folder.iterdir()):
@@ -298,7 +295,6 @@ def load_further(folder: str | Path, index: int, first: SurrogateModel) -> Surro
 
 @contextmanager
 def _damage_told(folder: Path) -> Iterator[None]:
-    """Turn what a damaged file leads to into CheckpointError."""
     try:
         yield
     except (
@@ -311,7 +307,6 @@ def _damage_told(folder: Path) -> Iterator[None]:
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """Return the checked content of ``surrogate.json``."""
     path = folder / "surrogate.json"
     if not path.is_file():
         raise CheckpointError(

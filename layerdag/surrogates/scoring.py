@@ -111,7 +111,6 @@ class Calibration:
         return Predictions(predicted_B, low_B, high_B, level)
 
     def _error(self, level: float) -> float:
-        """Return the error that the given fraction of new graphs stays below."""
         size = self.error_S.size
         if not 0 < level < 1:
             raise UsageError(f"The level of an interval is {level:g}; give a fraction, such as .9.")
@@ -172,19 +171,16 @@ def scores(
 def _pearson_log(
     target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
 ) -> np.ndarray:
-    """Return weighted Pearson correlations of the logarithms."""
     return _pearson(_log(target_B), _log(predicted_B), weights_RB)
 
 
 def _spearman(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    """Return weighted Pearson correlations of the ranks."""
     from scipy.stats import rankdata
 
     return _pearson(rankdata(target_B), rankdata(predicted_B), weights_RB)
 
 
 def _mae(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    """Return weighted mean absolute errors."""
     return _mean(np.abs(predicted_B - target_B), weights_RB)
 
 
@@ -198,7 +194,6 @@ def _mape(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray)
 def _within_tenth(
     target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
 ) -> np.ndarray:
-    """Return weighted fractions of predictions at most a tenth of the target away from it."""
     close_B = np.abs(predicted_B - target_B) <= 0.1 * np.abs(target_B)
     return _mean(close_B.astype(float), weights_RB)
 
@@ -216,7 +211,6 @@ def _mean(value_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
 
 
 def _pearson(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    """Return weighted Pearson correlations."""
     x_RB = x_B - _mean(x_B, weights_RB)[:, None]
     y_RB = y_B - _mean(y_B, weights_RB)[:, None]
     cross_R = (weights_RB * x_RB * y_RB).sum(axis=1)
@@ -228,7 +222,6 @@ def _pearson(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.nda
 
 
 def _kendall(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    """Return weighted Kendall tau-b: sign agreement over pairs, corrected for ties."""
     x_BB = np.sign(x_B[:, None] - x_B[None, :])
     y_BB = np.sign(y_B[:, None] - y_B[None, :])
 
@@ -403,7 +396,6 @@ def by_group(
 
 
 def _coverage(target_B: np.ndarray, one: Predictions) -> Coverage:
-    """Return how often the intervals of one level held the target."""
     from scipy.stats import binomtest
 
     held_B = (one.low_B <= target_B) & (target_B <= one.high_B)

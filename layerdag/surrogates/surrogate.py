@@ -250,7 +250,7 @@ class FittedSurrogate:
         )
 
     @classmethod
-    def fit(  # noqa: PLR0913 - of what, from what, to predict what, how
+    def fit(
         cls,
         data: GraphDataset,
         family: str = "boosting",
@@ -330,7 +330,6 @@ class FittedSurrogate:
 
     @classmethod
     def _of_files(cls, folder: Path, model: SurrogateModel) -> "FittedSurrogate":
-        """Return the surrogate of one target with the notes that lie beside it."""
         notes = load_notes(folder)
         if "schema" not in notes:
             raise UsageError(
@@ -441,7 +440,6 @@ class FittedSurrogate:
         )
 
     def _saved(self) -> SavedSurrogate:
-        """Return what is saved of one target."""
         notes = {
             **self.notes,
             "target": self.target,
@@ -456,11 +454,9 @@ class FittedSurrogate:
         return SavedSurrogate(self.model, notes, told)
 
     def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
-        """Return the graphs without the attributes that the surrogate does not see."""
         return mask_attributes(dags, self.schema, self.excluded)
 
     def _intervals(self, dags: Sequence[DAG], predicted_B: np.ndarray) -> list[Predictions]:
-        """Return the intervals of every level that the calibration graphs suffice for."""
         if self.calibration is None:
             return []
         spread_B = self.model.spread(dags)
@@ -616,14 +612,12 @@ class Surrogate:
         return f"Surrogate({self.family!r}, predicts {predicts})"
 
     def _made(self) -> FittedSurrogate:
-        """Return the fitted model. Raises UsageError if there is none."""
         if self.fitted is None:
             raise UsageError("The surrogate is not fitted; call fit(data) first.")
         return self.fitted
 
 
 def _holding(fitted: FittedSurrogate) -> Surrogate:
-    """Return the surrogate of a fitted model."""
     surrogate = Surrogate(fitted.model.family, exclude=fitted.excluded)
     surrogate.fitted = fitted
     return surrogate
@@ -632,7 +626,6 @@ def _holding(fitted: FittedSurrogate) -> Surrogate:
 def _labeled_data(
     graphs: GraphDataset | Sequence[GraphLike], y: str | Sequence[float]
 ) -> tuple[GraphDataset, str | Sequence[str]]:
-    """Return a data set, and the conditions of it to predict."""
     asked: Sequence[object] = (y,) if isinstance(y, str) else y
     names = [word for word in asked if isinstance(word, str)]
     numbers = [float(one) for one in asked if isinstance(one, int | float | np.number)]

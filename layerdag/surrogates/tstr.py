@@ -270,7 +270,6 @@ class _Fits:
         return self._of_real[family, seed]
 
     def _labels_of_others(self, family: str, seed: int) -> np.ndarray:
-        """Return the median label that the other families give, fitted to real graphs."""
         others = [name for name in self.families if name != family]
         found_FB = [self.of_real(name, seed).predict(self.synthetic.dags) for name in others]
         label_B: np.ndarray = np.median(np.stack(found_FB), axis=0).astype(np.float64)
@@ -298,12 +297,10 @@ def _draws(
 
 
 def _row(family: str, condition: str, trained: Sequence[Labeled], draws: _Draws) -> TransferRow:
-    """Summarize one family under one condition."""
     return TransferRow(family, condition, len(trained[-1].dags), _summary(draws))
 
 
 def _summary(draws: _Draws) -> dict[str, Score]:
-    """Return each score with its interval."""
     return {
         metric.name: _score(metric, draws[metric.name])
         for metric in EVALUATED
@@ -312,7 +309,6 @@ def _summary(draws: _Draws) -> dict[str, Score]:
 
 
 def _reached(family: str, score: str, synthetic: _Draws, real: _Draws) -> ReachedFraction:
-    """Return what synthetic graphs reach of one score."""
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(synthetic[score][:, 0].mean() / real[score][:, 0].mean())
         resampled_SR = synthetic[score][:, 1:] / real[score][:, 1:]
@@ -320,7 +316,6 @@ def _reached(family: str, score: str, synthetic: _Draws, real: _Draws) -> Reache
 
 
 def _gain(case: tuple[str, str], metric: PredictionScore, together: _Draws, alone: _Draws) -> Gain:
-    """Return what synthetic graphs add to one score."""
     added_SR = together[metric.name] - alone[metric.name]
     if metric.goal is Goal.MINIMIZE:
         added_SR = -added_SR

@@ -222,7 +222,6 @@ def _cross_validated(
     score: PredictionScore,
     seed: int,
 ) -> Iterator[float]:
-    """Yield the score of each fitting function on each fold, one fit after the other."""
     for fit in fits:
         for fold in range(int(fold_B.max()) + 1):
             inside = train.rows(np.flatnonzero(fold_B != fold))
@@ -239,5 +238,4 @@ def _cross_validated(
 def _score(
     model: SurrogateModel, dags: Sequence[DAG], target_B: np.ndarray, score: PredictionScore
 ) -> float:
-    """Return one score of the predictions of graphs."""
     return float(scores(target_B, model.predict(dags), named=(score,))[score.name][0])

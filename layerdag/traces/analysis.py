@@ -103,7 +103,6 @@ def _group_numbers(group_K: np.ndarray, names: dict[str, int], workload: Workloa
 
 
 def _comm_events(trace: Trace, names: dict[str, int]) -> CommEvents:
-    """Return the communication nodes of one trace in program order."""
     is_comm_N = communicates(trace.type_N)
     row_K = program_order(trace)
     row_K = row_K[is_comm_N[row_K]]
@@ -242,7 +241,6 @@ def match_communication(workload: Workload) -> MatchedCommunication:
 
 
 def _rows(events: CommEvents, keep_K: np.ndarray) -> CommEvents:
-    """Return the chosen nodes."""
     return CommEvents(**{name: column[keep_K] for name, column in vars(events).items()})
 
 
@@ -260,7 +258,6 @@ def _occurrences(keys: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def _match_collectives(workload: Workload, coll: CommEvents) -> tuple[np.ndarray, list[Mismatch]]:
-    """Return the instance of each participation, and the collectives that do not come together."""
     turn_K = _occurrences((coll.rank_K, coll.group_K))
     key_K = np.stack([coll.group_K, turn_K])
     _, instance_K = np.unique(key_K, axis=1, return_inverse=True)
@@ -283,7 +280,6 @@ def _match_collectives(workload: Workload, coll: CommEvents) -> tuple[np.ndarray
 
 
 def _uniform(coll: CommEvents, order: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return for each instance whether all participants agree in type and size."""
     uniform_I = np.ones(max(edges.size - 1, 0), dtype=bool)
     for column in (coll.comm_type_K, coll.size_K):
         if uniform_I.size:
@@ -296,7 +292,6 @@ def _uniform(coll: CommEvents, order: np.ndarray, edges: np.ndarray) -> np.ndarr
 def _outside_group(
     coll: CommEvents, members: list[set[int]], names: list[str]
 ) -> Iterator[Mismatch]:
-    """Yield collectives in a group that is unknown or that the rank does not belong to."""
     for group in np.unique(coll.group_K).tolist():
         of_group = coll.group_K == group
         ranks = np.unique(coll.rank_K[of_group]).tolist()
@@ -315,7 +310,6 @@ def _outside_group(
 def _disagreement(
     coll: CommEvents, rows: np.ndarray, members: set[int], name: str, turn: int
 ) -> Mismatch:
-    """Describe one collective that is incomplete or not uniform."""
     rank, node = int(coll.rank_K[rows[0]]), int(coll.id_K[rows[0]])
     absent = sorted(members - set(coll.rank_K[rows].tolist()))
     start = f"Rank {rank}, node {node}: collective number {turn} {name}"
@@ -342,7 +336,6 @@ def _disagreement(
 def _match_messages(
     events: CommEvents, num_ranks: int
 ) -> tuple[tuple[np.ndarray, np.ndarray], list[Mismatch]]:
-    """Return ((send rows, receive rows) of matched messages, what has no partner)."""
     sends = np.flatnonzero(events.type_K == NodeType.COMM_SEND)
     receives = np.flatnonzero(events.type_K == NodeType.COMM_RECV)
     columns = (events.tag_K, events.target_K, events.source_K)
@@ -365,7 +358,6 @@ def _match_messages(
 
 
 def _unmatched_message(events: CommEvents, row: int) -> Mismatch:
-    """Describe a send or receive without partner."""
     rank, node = int(events.rank_K[row]), int(events.id_K[row])
     source, target = int(events.source_K[row]), int(events.target_K[row])
     tag = int(events.tag_K[row])
@@ -380,7 +372,6 @@ def _unmatched_message(events: CommEvents, row: int) -> Mismatch:
 
 
 def _size_mismatch(events: CommEvents, send: int, receive: int) -> Mismatch:
-    """Describe a message whose two ends disagree about its size."""
     rank, node = int(events.rank_K[send]), int(events.id_K[send])
     return Mismatch(
         rank,
@@ -601,7 +592,6 @@ def _refuse_long(trace: Trace) -> None:
 
 
 def _total(values: np.ndarray) -> int:
-    """Return the sum of integers, of any size."""
     small = values.sum(dtype=np.float64) < 2.0**62
     return int(values.sum()) if small else sum(map(int, values.tolist()))
 
@@ -623,7 +613,6 @@ def measured_span_us(trace: Trace) -> int | None:
 
 
 def _groups(workload: Workload, events: CommEvents) -> tuple[GroupSummary, ...]:
-    """Summarize the collectives of each group, as one member sees them."""
     names = ["all ranks", *workload.groups]
     sizes = [workload.num_ranks, *map(len, workload.groups.values())]
     found = []

@@ -139,7 +139,6 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
 
 
 def _with_bottom(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
-    """Return a DLRM workload with the last layer of its bottom network."""
     fields = fields[1:] if fields[:1] == ["DLRM_LAST_BOTTOM_LAYER:"] else fields
     if len(fields) != 1:
         raise TraceError(
@@ -167,7 +166,6 @@ def _number(word: str, source: str, line: int) -> int:
 
 
 def _count(word: str, source: str, line: int) -> int:
-    """Return a count or a size, which has no fraction."""
     value = _number(word, source, line)
     if float(word) != value:
         raise TraceError(f"{source}: line {line} has '{word[:40]}' where a whole number is needed.")
@@ -175,7 +173,6 @@ def _count(word: str, source: str, line: int) -> int:
 
 
 def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextLayer:
-    """Return one layer."""
     if len(fields) < 12:
         raise TraceError(
             f"{source}: line {line} has {len(fields)} columns; a layer has 12: name, dependency, "
@@ -323,13 +320,11 @@ class _Step:
         return self._add(NodeSpec(0, name, kind, after, attributes=tuple(attributes)))
 
     def _add(self, node: NodeSpec) -> tuple[int, ...]:
-        """Append a node under the next id."""
         self.nodes.append(replace(node, id=len(self.nodes)))
         return (len(self.nodes) - 1,)
 
 
 def _step(text: TextWorkload, model_group: str, data_group: str) -> list[NodeSpec]:
-    """Return the nodes of one training step, or of one inference."""
     step = _Step(model_group, data_group)
     if text.parallelism in DLRM:
         return _recommendation(step, text)
@@ -382,7 +377,6 @@ def _forward(step: _Step, layer: TextLayer, label: str) -> tuple[int, ...]:
 
 
 def _backward(step: _Step, layer: TextLayer, is_first: bool) -> None:
-    """Add gradients, their collectives and the update of a layer."""
     weight, data = layer.weight_gradient, layer.input_gradient
     if layer.parallelism in _DATA_FIRST:
         computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, step.ready)
@@ -403,7 +397,6 @@ def _backward(step: _Step, layer: TextLayer, is_first: bool) -> None:
 
 
 def _update(step: _Step, layer: TextLayer, after: tuple[int, ...]) -> None:
-    """Add the weight gradient's collective and the update of the weights."""
     name = f"{layer.name}.weight_grad_comm"
     reduced = step.communicate(name, layer.weight_gradient, step.data_group, after)
     if layer.update_us:

@@ -214,7 +214,6 @@ def list_to_payload(wire: int, values: Iterable[object]) -> bytes:
 
 
 def _text_bytes(wire: int, value: object) -> bytes:
-    """Return the bytes of a string or bytes element."""
     if wire == Wire.STRING and isinstance(value, str):
         return encode_text(value)
     if wire == Wire.BYTES and isinstance(value, bytes):
@@ -477,7 +476,6 @@ class NodeAppender:
 
 
 def _array(column: "array[int]") -> np.ndarray:
-    """Return a column as an array of its own."""
     return np.array(column)
 
 
@@ -527,7 +525,6 @@ def ragged(lists: Iterable[Sequence[int]], source: str = "<memory>") -> Ragged:
 
 
 def _texts(attribute: Attribute) -> Iterator[str]:
-    """Yield every string of an attribute."""
     value = attribute.value
     yield from (attribute.name, attribute.doc)
     for part in value if isinstance(value, tuple) else (value,):
@@ -553,7 +550,6 @@ def _check_distinct(ids: list[int], source: str) -> None:
 
 
 def _node_row(node: NodeSpec, strings: ValueTable[str], source: str) -> tuple[int, ...]:
-    """Return id, name, type, start, duration and the six io columns of one node."""
     for label, value in (
         ("id", node.id),
         ("start_us", node.start_us),

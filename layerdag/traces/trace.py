@@ -245,7 +245,6 @@ class Trace:
         return ["" if index < 0 else self.strings[index] for index in self.name_N.tolist()]
 
     def _rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return (attribute rows, node rows) at which attribute ``name`` occurs."""
         try:
             index = self.strings.index(name)
         except ValueError:
@@ -284,7 +283,6 @@ class Trace:
         self._integer_rows(name)
 
     def _integer_rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return (attribute rows, node rows) of an integer attribute, or raise TraceError."""
         row_A, node_A = self._rows(name)
         wire_A = self.attributes.wire_A[row_A]
         wrong_A = ~IS_INTEGER[wire_A]
@@ -593,7 +591,6 @@ def drop_dangling(workload: Workload) -> tuple[Workload, int]:
 
 
 def _resolved(trace: Trace, deps: Ragged) -> tuple[Ragged, int]:
-    """Return the dependencies whose nodes exist, and the number of the others."""
     known_D = rows_of(trace, deps.values) >= 0
     before_D1 = pointers(known_D)
     return Ragged(before_D1[deps.ptr_N1], deps.values[known_D]), int((~known_D).sum())

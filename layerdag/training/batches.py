@@ -136,7 +136,6 @@ def take_graphs(data: DAGBatch, graphs_G: Tensor) -> DAGBatch:
 
 
 def _ranges(ptr: Tensor, graphs_G: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (new pointers, old rows) of the chosen segments laid end to end."""
     lengths_G = ptr.diff()[graphs_G]
     new_ptr = torch.cat([ptr.new_zeros(1), lengths_G.cumsum(0)])
     shift_G = ptr[graphs_G] - new_ptr[:-1]

@@ -115,7 +115,6 @@ def check_shapes(file: Path, spec: ModelSpec) -> None:
 
 
 def _check_memory(file: Path, shapes: Iterable[tuple[int, ...]]) -> None:
-    """Refuse weights that do not fit beside a copy of themselves."""
     needed = 4 * sum(math.prod(shape) for shape in shapes)
     if needed > _SMALL and needed > available_memory() // 3:
         raise CheckpointError(
@@ -207,7 +206,6 @@ class Guarantee:
 
 
 def _number(value: object) -> float:
-    """Return a finite number. Raises TypeError or ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"found {value!r:.40} where a number belongs")
     if not math.isfinite(value):
@@ -340,7 +338,6 @@ def save_checkpoint(
 
 
 def _as_plain(meta: CheckpointMeta) -> dict[str, Any]:
-    """Return what ``meta.json`` holds."""
     plain = asdict(meta)
     if meta.privacy is None:
         del plain["privacy"]
@@ -499,7 +496,6 @@ def _natural(value: Any) -> int:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON object of bounded size."""
     try:
         if file.stat().st_size > MAX_JSON_BYTES:
             raise CheckpointError(f"{file} is larger than {MAX_JSON_BYTES >> 20} MiB; refused.")
@@ -514,7 +510,6 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def _damaged(file: Path, error: Exception) -> CheckpointError:
-    """Return the error for a file that cannot be read."""
     reason = (error.strerror if isinstance(error, OSError) else "") or plain_reason(error)
     return CheckpointError(f"{file} cannot be read ({reason}); copy or train the checkpoint again.")
 
@@ -530,7 +525,6 @@ def _write_state(file: Path, state: Mapping[str, Any]) -> None:
 
 
 def _write_json(file: Path, data: Mapping[str, Any]) -> None:
-    """Write ``data`` with sorted keys."""
     file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -234,7 +234,6 @@ class WandbLogger:
 
 
 def _announcement(directory: Path, project: str, mode: str) -> str:
-    """Return what is written and sent, in one line."""
     what = "figures, settings and pictures of sampled graphs"
     if mode == "online":
         return f"wandb: sends {what} to project '{project}', and keeps them in {directory}/wandb\n"

@@ -150,11 +150,9 @@ class Lookahead:
         return batch, self._pool.submit(self._pack, found, to)
 
     def _derive(self, batch: MicroBatch) -> DAGBatch:
-        """Load a micro-batch."""
         return self._model.derived(self._source.load(batch.graphs_G))
 
     def _pack(self, derived: DAGBatch, to: SizeClass) -> PackedBatch:
-        """Pad and pack one."""
         return pack(self._padding, derived, to, pinned=self._pinned)
 
 

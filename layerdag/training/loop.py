@@ -286,8 +286,6 @@ def train(
 
 
 class _Trainer:
-    """One run on one process: its model, optimizer, averages and place in the data."""
-
     def __init__(
         self, run: TrainingRun, settings: TrainSettings, device: torch.device, world: ProcessGroup
     ) -> None:
@@ -430,7 +428,6 @@ class _Trainer:
 
     @contextlib.contextmanager
     def _steps(self) -> Iterator["_Steps"]:
-        """Let gradients be computed one after the other, or by recorded steps."""
         batches = self._micro_batches()
         padding = self.model.padding
         if self.record is None or padding is None:
@@ -446,7 +443,6 @@ class _Trainer:
             yield _RecordedSteps(self.optimizer, ahead)
 
     def _reason(self, stop: bool, progress: float, request: StopRequest) -> str:
-        """Return why the run ends now, or ""."""
         if stop:
             return request.signal_name or "signal on another process"
         return "budget" if progress >= 1 else ""
@@ -460,7 +456,6 @@ class _Trainer:
         return due and self.evaluated_step != self.step
 
     def _metrics(self) -> dict[str, float]:
-        """Return the best validation likelihood of each group that had one, nats per graph."""
         return {
             f"validation/{group.name}_per_graph": group.best
             for group in self.groups
@@ -470,7 +465,6 @@ class _Trainer:
     def _validate(
         self, budget: Budget, loggers: Sequence[Logger], callback: Callback | None
     ) -> None:
-        """Validate the averaged weights, keep the best, write checkpoints."""
         settings = self.settings
         self.evaluated_step = self.step
         with self.ema.applied():
@@ -513,7 +507,6 @@ class _Trainer:
     def _observe(
         self, loggers: Sequence[Logger], callback: Callback | None, result: ValidationLosses
     ) -> None:
-        """Log the validation and what the callback finds."""
         seen = CallbackResult() if callback is None else callback(self.model, self.step)
         figures = {f"validation/{name}": value for name, value in result.per_decision().items()}
         self._log(loggers, {**figures, **seen.values})
@@ -530,7 +523,6 @@ class _Trainer:
     def _write(
         self, path: Path, weights: Mapping[str, Tensor], state: Mapping[str, Any] | None
     ) -> None:
-        """Write one checkpoint."""
         run = self.run
         meta = CheckpointMeta(
             step=self.step,
@@ -544,7 +536,6 @@ class _Trainer:
         save_checkpoint(path, contents, overwrite=True)
 
     def _state(self, seconds: float) -> dict[str, Any]:
-        """Return what ``resume`` needs."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -559,8 +550,6 @@ class _Trainer:
 
 
 class _Steps(ABC):
-    """Where the gradients of a run come from."""
-
     @abstractmethod
     def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
         """Add the gradient of the next micro-batch; return it with the mean losses."""
@@ -591,7 +580,6 @@ class _PlainSteps(_Steps):
         return batch, [part.result() for part in parts.result()]
 
     def _make_next(self) -> None:
-        """Let the next micro-batch be loaded, and each of its parts be prepared, by threads."""
         trainer = self._trainer
         if not trainer.divides:
             return
@@ -605,8 +593,6 @@ class _PlainSteps(_Steps):
 
 
 class _RecordedSteps(_Steps):
-    """Gradients of padded batches by recorded steps."""
-
     def __init__(self, optimizer: Optimizer, ahead: Lookahead) -> None:
         self._optimizer, self._ahead = optimizer, ahead
 

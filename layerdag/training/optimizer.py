@@ -270,7 +270,6 @@ class FusedAdamW:
                 parameter.grad = None
 
     def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
-        """Return the state of a parameter, zeros at first."""
         state = self._states.get(id(parameter))
         if state is None:
             names = ("exp_avg", "exp_avg_sq")
@@ -323,7 +322,6 @@ class LossGradients:
 
 
 def _gradients(loss: Tensor, trained: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
-    """Return the gradients of ``loss``, without the copies that ``backward`` makes of each."""
     return torch.autograd.grad(loss, trained, allow_unused=True)
 
 
@@ -439,15 +437,12 @@ class Optimizer:
         return LossGradients(total_O.detach() / count_O, _gradients(loss, self._trained()))
 
     def _active(self) -> list[str]:
-        """Return the objectives that are still trained."""
         return [name for g in self._groups if not g.stopped for name in g.objectives]
 
     def _trained(self) -> list[nn.Parameter]:
-        """Return the parameters that are still trained."""
         return [p for p in self._parameters if p.requires_grad]
 
     def _accumulate(self, gradients: Sequence[Tensor | None]) -> None:
-        """Add gradients of the parameters that are trained."""
         for parameter, new in zip(self._trained(), gradients, strict=True):
             if new is not None:
                 parameter.grad = new if parameter.grad is None else parameter.grad + new
@@ -515,7 +510,6 @@ class Optimizer:
         self._batches = int(state["batches"])
 
     def _take_counts(self, counts: Sequence[float]) -> None:
-        """Add the decisions of one step of all processes to the running mean."""
         for name, count in zip(self._names, counts, strict=True):
             self._counts[name] += count
         self._batches += self._settings.accumulate * self._world.size

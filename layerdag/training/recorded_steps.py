@@ -102,12 +102,10 @@ def pack(padding: BatchPadding, derived: DAGBatch, to: SizeClass, *, pinned: boo
 
 
 def _tensors(batch: DAGBatch) -> list[Tensor]:
-    """Return the tensors of a batch and of what was derived from it."""
     return [*tensors_of(batch), *tensors_of(batch.derived)]
 
 
 def _places(tensors: list[Tensor]) -> tuple[list[int], int]:
-    """Return the first byte of each tensor, aligned, and the number of bytes."""
     places, end = [], 0
     for tensor in tensors:
         places.append(end)
@@ -116,7 +114,6 @@ def _places(tensors: list[Tensor]) -> tuple[list[int], int]:
 
 
 def _views(data: Tensor, like: list[Tensor], places: list[int]) -> list[Tensor]:
-    """Return tensors that lie in ``data``."""
     return [
         data[place : place + tensor.numel() * tensor.element_size()]
         .view(tensor.dtype)
@@ -167,7 +164,6 @@ class RecordedSteps(Generic[T]):
         return found.result
 
     def _recording(self, packed: PackedBatch, key: Hashable) -> "_Recording[T]":
-        """Return the recording for the sizes of a batch, made now if there is none."""
         made_for, number = (packed.padded_to, key), packed.padded_to.number
         if number in self._recorded and self._recorded[number].made_for == made_for:
             return self._recorded[number]
@@ -182,7 +178,6 @@ class RecordedSteps(Generic[T]):
     def _record_anew(
         self, packed: PackedBatch, made_for: tuple[SizeClass, Hashable]
     ) -> "_Recording[T]":
-        """Record the work on the sizes of a batch."""
         memory = packed.data.to(self._device)
         batch = packed.batch_in(memory)
 
@@ -196,8 +191,6 @@ class RecordedSteps(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class _Recording(Generic[T]):
-    """Work on one piece of memory, its result, and how to do it again."""
-
     made_for: tuple[SizeClass, Hashable]
     memory: Tensor
     result: T

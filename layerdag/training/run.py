@@ -363,7 +363,6 @@ def clear_run(directory: Path) -> None:
 
 
 def _is_log(file: Path) -> bool:
-    """Return whether a file is the log of a run, according to its first line."""
     try:
         with file.open(encoding="utf-8") as lines:
             first = lines.readline(1_000_000)
@@ -373,7 +372,6 @@ def _is_log(file: Path) -> bool:
 
 
 def _is_run_file(file: Path) -> bool:
-    """Return whether a file holds the settings of a run."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

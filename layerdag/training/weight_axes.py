@@ -324,7 +324,6 @@ class WeightAxis:
     def _add_neutral_rows(
         self, block: RowSource, old: "WeightAxis", here: GraphSchema, there: GraphSchema
     ) -> None:
-        """Add the neutral rows of what the new data lacks to every row of ``block`` that is set."""
         kept = {segment.key(here) for segment in self.segments}
         starts, _ = _starts(old.segments, there)
         for segment, start in zip(old.segments, starts, strict=True):
@@ -334,7 +333,6 @@ class WeightAxis:
 
 
 def _starts(segments: Sequence[Segment], schema: GraphSchema) -> tuple[list[int], int]:
-    """Return the first row of each segment, and the number of all rows."""
     ends = np.cumsum([segment.size(schema) for segment in segments]).tolist()
     return [0, *ends[:-1]], ends[-1]
 
@@ -485,8 +483,6 @@ class NumericFeatures(Segment):
 
 @dataclass(frozen=True)
 class _OneNumber(Segment):
-    """What is predicted of one standardized number."""
-
     what: ClassVar[str]
     index: int
 

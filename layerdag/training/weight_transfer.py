@@ -118,7 +118,6 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
 
 
 def _asks_for_sizes(data: GraphDataset) -> bool:
-    """Return whether graphs are jobs whose numbers of nodes and layers are conditions."""
     names = {condition.name for condition in data.schema.numeric_conditions}
     return data.schema.kind != "flow" and names.issuperset(SIZE_CONDITIONS)
 
@@ -167,7 +166,6 @@ def source_parameter_name(name: str, here: GraphSchema, there: GraphSchema) -> s
 
 
 def _fast(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, WeightAxis]:
-    """Return the axes of the fast model."""
     heads = model.heads
     size, in_degree = _bins("layer size", heads.size), _bins("in-degree", heads.in_degree)
     tokens = model.tokens.embedding.weight.shape[0] - sum(n + 1 for n in sizes.attributes)
@@ -194,7 +192,6 @@ def _fast(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, WeightAxis]:
 
 
 def _fast_conditions(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, WeightAxis]:
-    """Return the axes of the encoder of conditions."""
     features = radial(model.conditions.center_F)
     numbers = [NumericFeatures(i, features) for i in range(sizes.numeric_conditions)]
     codes = [CategoryCodes(i, unknown=True) for i in range(len(sizes.category_conditions))]
@@ -208,7 +205,6 @@ def _fast_conditions(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, Weight
 
 
 def _posterior(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, WeightAxis]:
-    """Return the axes of the posterior."""
     if model.posterior is None:
         return {}
     codes = [AttributeCodes(i) for i in range(len(sizes.attributes))]
@@ -225,7 +221,6 @@ def _posterior(model: FastLayerDAG, sizes: GraphSizes) -> dict[str, WeightAxis]:
 
 
 def _reference(model: ReferenceLayerDAG, spec: ModelSpec) -> dict[str, WeightAxis]:
-    """Return the axes of the reference model."""
     sizes = spec.sizes
     degrees = InDegreeRows(tuple(model.degrees.value_K.tolist()))
     columns = (*(AttributeCodes(i) for i in range(len(sizes.attributes))), degrees)
@@ -280,12 +275,10 @@ def _edge_kinds(
 
 
 def _readout(name: str, segment: Segment) -> dict[str, WeightAxis]:
-    """Return the axes of the logits of one decision."""
     return {f"{name}.project.{part}": WeightAxis((segment,)) for part in ("weight", "bias")}
 
 
 def _bins(name: str, counter: CountEncoder) -> CountBins:
-    """Return the bins of a counter as rows."""
     return CountBins(name, tuple(counter.lows_K1.tolist()))
 
 
@@ -338,7 +331,6 @@ def _counted(what: str, how: Sequence[str]) -> str:
 
 
 def _listed(title: str, names: Iterable[str]) -> list[str]:
-    """Return the names as one phrase, nothing for no name."""
     joined = ", ".join(names)
     return [title + joined] if joined else []
 
@@ -467,7 +459,6 @@ def _mixed(
 
 
 def _rows(weight: Tensor, axis: WeightAxis) -> Tensor:
-    """Return a weight as a matrix with a row for each row of the axis's segments."""
     rows = weight.movedim(axis.dim, 0).reshape(weight.shape[axis.dim], -1)
     return rows[list(axis.positions)] if axis.positions else rows
 
@@ -481,7 +472,6 @@ def _weight(rows_KF: Tensor, like: Tensor, axis: WeightAxis) -> Tensor:
 
 
 def _settings(spec: ModelSpec) -> dict[str, Any]:
-    """Return every setting of a model in groups, those that were left open as they were settled."""
     config = spec.config
     if isinstance(config, FastConfig):
         plans = config.predict_out_degree is not False
@@ -490,7 +480,6 @@ def _settings(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _plain(settings: Any) -> Any:
-    """Return settings as JSON holds them: groups as mappings, lists for tuples."""
     if is_dataclass(settings) and not isinstance(settings, type):
         settings = asdict(settings)
     if isinstance(settings, Mapping):
@@ -579,6 +568,5 @@ def checkpoint_folder(init: str | Path) -> Path:
 
 
 def _name_of(folder: Path) -> str:
-    """Return the name of a checkpoint's folder, or of its run's, without a path."""
     folder = folder.resolve()
     return folder.parent.name if folder.name in (BEST, LAST) else folder.name

@@ -121,7 +121,6 @@ def check_trace(trace: Trace) -> list[Finding]:
 
 
 def _ids_and_types(trace: Trace) -> Iterator[RuleViolations]:
-    """Check ids and node types."""
     _, first = np.unique(trace.id_N, return_index=True)
     again_N = np.ones(trace.num_nodes, dtype=bool)
     again_N[first] = False
@@ -139,7 +138,6 @@ def _ids_and_types(trace: Trace) -> Iterator[RuleViolations]:
 
 
 def _always(text: str) -> Callable[[int], str]:
-    """Return a description that is the same for every row."""
     return lambda row: text
 
 
@@ -179,7 +177,6 @@ def _dependencies(trace: Trace) -> Iterator[RuleViolations]:
 
 
 def _attribute_types(trace: Trace) -> Iterator[RuleViolations]:
-    """Check presence and wire types."""
     for kind, names in REQUIRED_ATTRIBUTES.items():
         of_kind_N = trace.type_N == kind
         for name in names:
@@ -203,7 +200,6 @@ def _attribute_types(trace: Trace) -> Iterator[RuleViolations]:
 
 
 def _contradictions(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
-    """Return which nodes carry an attribute twice with different values, and which attribute."""
     table = trace.attributes
     node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
     order = np.lexsort((table.name_A, node_A))
@@ -227,7 +223,6 @@ def _raw(table: AttributeTable, row: int) -> tuple[bool, object]:
 
 
 def _devices(trace: Trace) -> Iterator[RuleViolations]:
-    """Check which nodes run on the CPU, and whether device compute carries its cost."""
     on_cpu_N = column(trace, "is_cpu_op").value_N != 0
     comm_N = communicates(trace.type_N)
     compute_N = trace.type_N == NodeType.COMP
@@ -291,7 +286,6 @@ def _lowest_id(trace: Trace, of_N: np.ndarray) -> np.ndarray:
 
 
 def _communication(trace: Trace) -> Iterator[RuleViolations]:
-    """Check types and sizes of collectives and messages, and the form of group names."""
     kind, size = column(trace, "comm_type"), column(trace, "comm_size")
     collective_N = (trace.type_N == NodeType.COMM_COLL) & kind.integer_N
     refused_N = collective_N & ~np.isin(kind.value_N, SUPPORTED)
@@ -318,7 +312,6 @@ def _communication(trace: Trace) -> Iterator[RuleViolations]:
 
 
 def _named(kind: AttributeColumn, row: int) -> str:
-    """Return the name of a collective type, or its number."""
     value = int(kind.value_N[row])
     known = value in CollectiveType.__members__.values()
     return CollectiveType(value).name if known else str(value)
@@ -347,7 +340,6 @@ def group_texts(trace: Trace) -> list[str]:
 
 
 def _ranges(trace: Trace) -> Iterator[RuleViolations]:
-    """Check that times and sizes are such that a simulator can add them up."""
     us_N = trace.duration_us_N
     yield RuleViolations(
         "numbers-in-range", us_N > MOST_MICROSECONDS, lambda row: f"lasts {us_N[row]} us"
@@ -409,7 +401,6 @@ def check_workload(workload: Workload) -> list[Finding]:
 
 
 def _silence(workload: Workload, events: CommEvents) -> list[Finding]:
-    """Return a finding if there are several ranks and no communication."""
     if workload.num_ranks < 2 or len(events.rank_K):
         return []
     found = f"its {workload.num_ranks} ranks have no collective and no message"
@@ -431,7 +422,6 @@ def is_group_name(name: str) -> bool:
 
 
 def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
-    """Join the findings of one rule in several traces: the first, with the count of all nodes."""
     joined: dict[str, Finding] = {}
     traces: Counter[str] = Counter()
     for found in by_trace:
@@ -449,7 +439,6 @@ def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
 
 
 def _merged(found: Iterator[Finding]) -> list[Finding]:
-    """Keep the first finding of each rule, with the count of all."""
     kept: dict[str, Finding] = {}
     for finding in found:
         known = kept.setdefault(finding.rule.id, finding)
@@ -459,7 +448,6 @@ def _merged(found: Iterator[Finding]) -> list[Finding]:
 
 
 def _groups(workload: Workload) -> Iterator[Finding]:
-    """Check that collectives use described groups that their rank belongs to."""
     members = {name: set(ranks) for name, ranks in workload.groups.items()}
     cached: dict[int, list[tuple[int, str]]] = {}
     for rank, trace in enumerate(workload.traces):
@@ -479,14 +467,12 @@ def _groups(workload: Workload) -> Iterator[Finding]:
 
 
 def _grouped_collectives(trace: Trace) -> list[tuple[int, str]]:
-    """Return (id, group) of each collective of a group other than all ranks."""
     names = group_texts(trace)
     rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
     return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_NAMES]
 
 
 def _peers(workload: Workload, events: CommEvents) -> Iterator[Finding]:
-    """Check the ranks at both ends of messages."""
     send_K = events.type_K == NodeType.COMM_SEND
     receive_K = events.type_K == NodeType.COMM_RECV
     own_K = np.where(send_K, events.source_K, events.target_K)
@@ -511,7 +497,6 @@ def _finding(workload: Workload, rule: str, rank: int, node: int, found: str) ->
 
 
 def _mismatches(workload: Workload, matched: MatchedCommunication) -> list[Finding]:
-    """Sort what does not match into the rules on collectives and on messages."""
     findings = []
     for mismatch in matched.mismatches:
         trace = workload.traces[mismatch.rank]
@@ -552,7 +537,6 @@ def _deadlocks(workload: Workload, matched: MatchedCommunication) -> list[Findin
 
 
 def _dependency_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
-    """Return the dependencies of all ranks as edges between rows of the whole job."""
     cached: dict[int, np.ndarray] = {}
     parts = []
     for rank, trace in enumerate(workload.traces):
@@ -581,7 +565,6 @@ def _program_order_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
 
 
 def _cycle_finding(workload: Workload, base: np.ndarray, rule: str, cycle: np.ndarray) -> Finding:
-    """Describe a cycle of waits by its communication nodes."""
     rank_K = np.searchsorted(base, cycle, side="right") - 1
     shown: list[str] = []
     for rank, row in zip(rank_K.tolist(), (cycle - base[rank_K]).tolist(), strict=True):
@@ -594,7 +577,6 @@ def _cycle_finding(workload: Workload, base: np.ndarray, rule: str, cycle: np.nd
 
 
 def _world_after_groups(workload: Workload, events: CommEvents) -> list[Finding]:
-    """Find the first collective of all ranks before which ranks have issued unequally many."""
     # Broadcasts are replayed there and not numbered.
     numbered_K = events.comm_type_K != CollectiveType.BROADCAST
     collective = np.flatnonzero((events.type_K == NodeType.COMM_COLL) & numbered_K)

@@ -83,7 +83,6 @@ def nodes_of(trace: Trace) -> np.ndarray:
 def _with_rows(
     table: AttributeTable, name: int, wire: Wire, word_of: dict[int, int]
 ) -> AttributeTable:
-    """Return the table with one more attribute at the end of each of the given nodes."""
     if not word_of:
         return table
     rows = np.fromiter(word_of, np.int64, len(word_of))
@@ -196,7 +195,6 @@ def drop_duplicate_dependencies(trace: Trace) -> TraceFix | None:
 
 
 def _again(target_E: np.ndarray, wanted_E: np.ndarray, row_E: np.ndarray) -> np.ndarray:
-    """Return which dependencies their node has listed before."""
     key_E2 = np.stack([target_E, wanted_E.view(np.int64)], axis=1)
     again_E = np.ones(target_E.size, dtype=bool)
     again_E[np.unique(key_E2, axis=0, return_index=True)[1]] = False
@@ -232,7 +230,6 @@ def write_integers(trace: Trace) -> TraceFix | None:
 
 
 def _whole_numbers(trace: Trace, name: str) -> dict[int, int]:
-    """Return the whole number that each node carries as a float or text, by row."""
     if name not in trace.strings:
         return {}
     table, node_A = trace.attributes, nodes_of(trace)
@@ -470,8 +467,6 @@ def fix_workload(workload: Workload) -> FixedWorkload:
 
 @final
 class _Repair:
-    """A workload on its way, and what has been changed so far."""
-
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.fixes: list[Fix] = []
@@ -528,7 +523,6 @@ class _Repair:
     def _ranks(
         self, rule: str, fix: Callable[[Trace, int], TraceFix | None], *, shared: bool
     ) -> None:
-        """Apply a fix to the trace of every rank, or once to each trace that ranks share."""
         before = tuple(self.workload.traces)  # holds the traces, so that their ids stay distinct
         known: dict[int, Trace] = {}
         traces: list[Trace] = []
@@ -545,7 +539,6 @@ class _Repair:
 
 
 def _distinct(workload: Workload) -> list[Trace]:
-    """Return each trace once that ranks share."""
     return list({id(trace): trace for trace in workload.traces}.values())
 
 
@@ -620,7 +613,6 @@ def even_all_to_all(workload: Workload, size: EvenSize) -> tuple[Workload, Evene
 
 
 def _with_sizes(trace: Trace, size_of: dict[int, int]) -> Trace:
-    """Return the trace with other sizes of some nodes, which have one."""
     table = trace.attributes
     word_A = table.word_A.copy()
     name = trace.strings.index("comm_size")

@@ -282,7 +282,6 @@ class Operators:
         return ~self._reached(np.flatnonzero(self.backward_N), self.source_E, self.target_E)
 
     def _reached(self, starts: np.ndarray, from_E: np.ndarray, to_E: np.ndarray) -> np.ndarray:
-        """Return which nodes can be reached along edges, the starts included."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import breadth_first_order
 

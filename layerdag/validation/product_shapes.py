@@ -61,7 +61,6 @@ def _shapes_with(name: str, one: int, rest: int, elements: int) -> Iterator[Shap
 
 
 def _divisors(number: int, among: Iterable[int]) -> Iterator[int]:
-    """Yield those that divide a number."""
     yield from (x for x in among if number % x == 0)
 
 
@@ -79,7 +78,6 @@ def roots(square: int, linear: int, constant: int) -> Iterator[int]:
 
 
 def _cube_root(number: int) -> int:
-    """Return the largest whole number whose cube is at most ``number``."""
     root = round(number ** (1 / 3))
     return root if root**3 <= number else root - 1
 

@@ -61,7 +61,6 @@ class Kind:
 
 
 def _kinds(ops: Operators) -> Iterator[Kind]:
-    """Yield the kinds that occur."""
     place = {name: at for at, names in enumerate(PAIRS.values()) for name in names}
     kind_N = np.array([place.get(str(name), -1) for name in ops.operator_W])[ops.word_N]
     backward_N = ops.kind_N(tuple(PAIRS))
@@ -283,7 +282,6 @@ def _has_width(kind: int, size: int, further: int, columns: int) -> bool:
 
 
 def _most_common(group_K: np.ndarray, value_K: np.ndarray) -> np.ndarray:
-    """Return the most frequent value of the group of each of K."""
     pair, count = np.unique(np.stack([group_K, value_K], axis=1), axis=0, return_counts=True)
     order = np.lexsort((pair[:, 1], -count, pair[:, 0]))
     groups, first = np.unique(pair[order, 0], return_index=True)

@@ -140,7 +140,6 @@ class Verdict:
 
 
 def _training_updates(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
-    """A step with a backward pass updates something."""
     trains = [ops for ops in ranks if ops.trains]
     if not trains:
         return None
@@ -149,7 +148,6 @@ def _training_updates(workload: Workload, ranks: Sequence[Operators]) -> Cases |
 
 
 def _training_loss(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
-    """A step with a backward pass has a loss."""
     trains = [ops for ops in ranks if ops.trains]
     if not trains:
         return None
@@ -158,13 +156,11 @@ def _training_loss(workload: Workload, ranks: Sequence[Operators]) -> Cases | No
 
 
 def _one_case(ops: Operators, holds: bool, found: str) -> Cases | None:
-    """Return one case, at the first backward operator of a rank."""
     rows = ops.order[ops.backward_N[ops.order]][:1]
     return ops.cases(rows, np.array([holds]), lambda case: f"{found}; here {ops.name(rows[0])}")
 
 
 def _stages_update(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
-    """Where one rank of a job with several programs updates parameters, all that train do."""
     trains = [ops for ops in ranks if ops.trains]
     updates = np.array([bool(ops.updates_N.any()) for ops in trains])
     if len(ranks) < 2 or not updates.any():
@@ -179,7 +175,6 @@ def _stages_update(workload: Workload, ranks: Sequence[Operators]) -> Cases | No
 
 
 def _messages_return(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
-    """Between two stages as many messages of the same sizes go back as went forth."""
     if not any(ops.trains for ops in ranks):
         return None
     events = gather_communication(workload)
@@ -213,7 +208,6 @@ def _messages_return(workload: Workload, ranks: Sequence[Operators]) -> Cases | 
 
 
 def _rounds(ways: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return those of the ways that lie on rings, as context parallelism sends in."""
     while True:
         sources, targets = {way[0] for way in ways}, {way[1] for way in ways}
         kept = {way for way in ways if way[0] in targets and way[1] in sources}
@@ -279,7 +273,6 @@ def judge_program(workload: Workload) -> dict[str, Verdict]:
 
 
 def _distinct(workload: Workload) -> Iterator[Operators]:
-    """Yield the operators of the first rank of each program."""
     seen_traces: set[int] = set()
     seen: set[bytes] = set()
     kept: list[Trace] = []
@@ -295,7 +288,6 @@ def _distinct(workload: Workload) -> Iterator[Operators]:
 
 
 def _verdict(workload: Workload, rule: Rule, parts: Sequence[Cases]) -> Verdict:
-    """Join what a rule says of several ranks."""
     nodes: list[tuple[int, int]] = []
     said = ""
     for part in parts:

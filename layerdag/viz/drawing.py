@@ -117,7 +117,6 @@ def layered_layout(
 
 
 def _split_long_edges(layer_N: np.ndarray, edge_index_2E: np.ndarray) -> _Split:
-    """Put one way point on each layer that an edge passes."""
     source_E, target_E = edge_index_2E
     passed_E = layer_N[target_E] - layer_N[source_E] - 1
     longest_kept = np.sort(passed_E)[np.cumsum(np.sort(passed_E)) <= _MAX_WAY_POINTS].max(initial=0)
@@ -141,7 +140,6 @@ def _split_long_edges(layer_N: np.ndarray, edge_index_2E: np.ndarray) -> _Split:
 
 
 def _best_ranks(split: _Split, sweeps: int) -> np.ndarray:
-    """Return the order inside each layer with the least sideways travel that the sweeps met."""
     rank_M = _ranks(split.layer_M, np.zeros(split.layer_M.size))
     best_M, least = rank_M, _sideways_travel(split, rank_M)
     for sweep in range(sweeps):
@@ -153,7 +151,6 @@ def _best_ranks(split: _Split, sweeps: int) -> np.ndarray:
 
 
 def _swept(split: _Split, rank_M: np.ndarray, *, downwards: bool) -> np.ndarray:
-    """Sort each layer in turn by the mean place of its neighbors in the layer just sorted."""
     near_K, far_K = split.source_K, split.target_K
     if not downwards:
         near_K, far_K = far_K, near_K
@@ -177,12 +174,10 @@ def _swept(split: _Split, rank_M: np.ndarray, *, downwards: bool) -> np.ndarray:
 
 
 def _centered(split: _Split, rank_M: np.ndarray) -> np.ndarray:
-    """Return the place of each node when its layer is packed and centered on zero."""
     return rank_M - (np.bincount(split.layer_M)[split.layer_M] - 1) / 2
 
 
 def _ranks(layer_M: np.ndarray, key_M: np.ndarray) -> np.ndarray:
-    """Return the rank of each node inside its layer when sorted by ``key_M`` (stable)."""
     order_M = np.lexsort((key_M, layer_M))
     starts_L = np.searchsorted(layer_M[order_M], np.arange(layer_M.max(initial=0) + 1))
     rank_M = np.empty(layer_M.size, dtype=np.int64)
@@ -201,13 +196,11 @@ def _neighbor_mean(split: _Split, value_M: np.ndarray, *, downwards: bool) -> np
 
 
 def _sideways_travel(split: _Split, rank_M: np.ndarray) -> float:
-    """Return the summed sideways travel of all edges: cheap, and falls with the crossings."""
     position_M = _centered(split, rank_M)
     return float(np.abs(position_M[split.source_K] - position_M[split.target_K]).sum())
 
 
 def _coordinates(split: _Split, rank_M: np.ndarray, sweeps: int) -> np.ndarray:
-    """Move every node towards its neighbors, keeping order and distance inside the layer."""
     order_M = np.lexsort((rank_M, split.layer_M))
     layer_M = split.layer_M[order_M]
     # offset: where a node stands when its layer is packed; distances are half of either gap.
@@ -274,7 +267,6 @@ def write_picture(
 
 
 def _draw(axes: object, dag: "DAG", column: int) -> None:
-    """Draw one DAG into matplotlib axes."""
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
 
@@ -291,7 +283,6 @@ def _draw(axes: object, dag: "DAG", column: int) -> None:
 
 
 def _polylines(layout: LayeredLayout, edge_index_2E: np.ndarray) -> list[np.ndarray]:
-    """Return the way of each edge, source and target included."""
     ends_N2 = np.stack([layout.x_N, layout.layer_N], axis=1)
     return [
         np.concatenate([ends_N2[source][None], layout.route(edge), ends_N2[target][None]])
@@ -411,7 +402,6 @@ class _SvgPicture:
         return self._at(float(self.layout.x_N[row]), float(self.layout.layer_N[row]))
 
     def _edges(self) -> Iterator[str]:
-        """Yield every edge as a smooth line through its way points."""
         source_E, target_E = self.view.edge_index_2E
         for edge, dashed in enumerate(self.view.dashed_E.tolist()):
             first, last = int(source_E[edge]), int(target_E[edge])
@@ -422,13 +412,11 @@ class _SvgPicture:
             yield f'<path d="M{start} C{" ".join(rest)}"{dash}/>'
 
     def _dots(self) -> Iterator[str]:
-        """Yield the nodes of a larger graph as dots."""
         for row, kind in enumerate(self.view.kind_N.tolist()):
             x, y = self._place(row)
             yield f'<circle cx="{x:.2f}" cy="{y:.2f}" r="2.65" fill="{self.view.colors[kind]}"/>'
 
     def _boxes(self) -> Iterator[str]:
-        """Yield the nodes of a small graph as boxes with their names."""
         pad = 0.35 * _FONT
         for row, label in enumerate(self.view.labels):
             name = _box_text(label or self.view.ids[row])
@@ -455,7 +443,6 @@ class _SvgPicture:
                 )
 
     def _legend(self) -> Iterator[str]:
-        """Yield what the colors and dashes mean, above the graph, in columns of equal length."""
         entries = [*zip(self.view.kinds, self.view.colors, strict=True)]
         if self.view.dashed_E.any():
             entries.append(("control", ""))
@@ -484,12 +471,10 @@ class _SvgPicture:
 
 
 def _box_text(text: str) -> str:
-    """Return the name of a node, cut in the middle if it is long."""
     return text if len(text) <= 22 else text[:10] + "…" + text[-11:]
 
 
 def _escaped(text: str) -> str:
-    """Return a text as content of XML, which has no control characters."""
     return html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
 
 
@@ -513,7 +498,6 @@ def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = No
 
 
 def _draw_edges(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
-    """Draw every edge as a smooth line through its way points."""
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path as Curve
 
@@ -550,13 +534,11 @@ def smooth(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarra
 
 
 def _draw_dots(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
-    """Draw the nodes of a larger graph as dots."""
     colors = [view.colors[kind] for kind in view.kind_N.tolist()]
     axes.scatter(layout.x_N, layout.layer_N, s=22, c=colors, linewidths=0, zorder=2)
 
 
 def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
-    """Draw the nodes of a small graph as boxes with their names."""
     for row, label in enumerate(view.labels):
         text = label or view.ids[row]
         axes.text(
@@ -585,13 +567,11 @@ def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
 
 
 def _legend_columns(view: GraphView, inches: float) -> int:
-    """Return how many entries of the legend stand side by side in a picture of this width."""
     entry = 0.4 + 0.058 * max(map(len, view.kinds), default=1)
     return max(1, min(int(inches / entry), 4))
 
 
 def _draw_legend(axes: "Axes", view: GraphView) -> None:
-    """Name the colors."""
     from matplotlib.lines import Line2D
 
     marks = [
@@ -687,7 +667,6 @@ def class_legend(slot_of: dict[str, int]) -> Markup:
 def _edge(
     layout: LayeredLayout, position_N2: np.ndarray, step_y: float, edge: int, pair: list[int]
 ) -> str:
-    """Return one edge as a path through its way points."""
     between = layout.route(edge) * [STEP_X, step_y] + MARGIN
     points = np.concatenate([position_N2[pair[:1]], between, position_N2[pair[1:]]])
     x, y = points[:, 0], points[:, 1]

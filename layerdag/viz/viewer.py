@@ -96,7 +96,6 @@ def cut_path(parts: Sequence[str]) -> str:
 
 
 def _most_frequent(kind_N: np.ndarray, first_G: np.ndarray) -> np.ndarray:
-    """Return the most frequent kind of each group."""
     parts = np.split(kind_N, first_G[1:])
     return np.array([Counter(part.tolist()).most_common(1)[0][0] for part in parts], dtype=np.int64)
 
@@ -178,19 +177,16 @@ def rolled_graph(view: GraphView) -> RolledGraph:
 
 
 def _kept(row_M: np.ndarray, start: int, period: int) -> tuple[int, ...]:
-    """Return the drawn rows of the first copy of a block."""
     return tuple(row_M[(row_M >= start) & (row_M < start + period)].tolist())
 
 
 def _colors(view: GraphView) -> np.ndarray:
-    """Return a number for each node, equal for nodes of equal kind and name but for numbers."""
     names = [_COPY_NUMBER.sub(r"\1#", name) for name in view.labels]
     labels = [f"{kind} {name}" for kind, name in zip(view.kind_N.tolist(), names, strict=True)]
     return np.unique(labels, return_inverse=True)[1]
 
 
 def _representatives(color_N: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """Return the row that stands for each, and (start, period, count) of each run."""
     stands_N = np.arange(color_N.size)
     runs: list[tuple[int, int, int]] = []
     todo = [(0, color_N.size)]
@@ -247,7 +243,6 @@ def html_page(view: GraphView) -> str:
 
 
 def _data(view: GraphView) -> dict[str, object]:
-    """Return what the script of the page reads."""
     layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     whole = _drawing(layout, np.arange(view.num_nodes), view.edge_index_2E, view.dashed_E)
     data: dict[str, object] = {
@@ -297,7 +292,6 @@ def _modules(view: GraphView) -> dict[str, object] | None:
 
 
 def _rolled(rolled: RolledGraph) -> dict[str, object]:
-    """Return the drawing with every block once."""
     layout = layered_layout(rolled.row_M.size, rolled.edge_index_2E, layer_N=rolled.layer_M)
     drawing = _drawing(layout, rolled.row_M, rolled.edge_index_2E, rolled.dashed_E)
     index_of = {row: at for at, row in enumerate(rolled.row_M.tolist())}
@@ -334,7 +328,6 @@ def _drawing(
 
 
 def _in_time(timing: Timing) -> list[int]:
-    """Return the rows on the critical path in the order in which they run."""
     row_P = np.flatnonzero(timing.critical_N)
     order_P = np.lexsort((timing.end_us_N[row_P], timing.start_us_N[row_P]))
     found: list[int] = row_P[order_P].tolist()

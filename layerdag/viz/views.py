@@ -175,7 +175,6 @@ def _kinds(trace: Trace, labels: list[str]) -> tuple[np.ndarray, list[tuple[str,
 
 
 def _details(trace: Trace, row: int) -> dict[str, object]:
-    """Return times and attributes of a node, long values cut."""
     found: dict[str, object] = {}
     if trace.start_us_N[row]:
         found["start_us"] = int(trace.start_us_N[row])
@@ -193,7 +192,6 @@ def _details(trace: Trace, row: int) -> dict[str, object]:
 
 
 def _short(value: object) -> object:
-    """Return numbers as they are and anything else as a short text."""
     if isinstance(value, bool | int | float):
         return value
     text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -206,7 +204,6 @@ def plain_details(details: Mapping[str, object]) -> dict[str, object]:
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether every reader of JSON gets the same value."""
     if isinstance(value, float):
         return math.isfinite(value)
     return not isinstance(value, int) or abs(value) <= _EXACT
@@ -221,8 +218,6 @@ _LANES = 1000
 
 @dataclass(frozen=True, eq=False)
 class _Timeline:
-    """One distinct trace, placed in time (microseconds) and on tracks."""
-
     view: GraphView
     start_N: np.ndarray
     duration_N: np.ndarray
@@ -255,7 +250,6 @@ def chrome_trace(workload: Workload) -> str:
 
 
 def _timeline(trace: Trace) -> _Timeline:
-    """Place the nodes of a trace."""
     view = view_of_trace(trace)
     duration_N = np.maximum(trace.duration_us_N.astype(np.float64), 1.0)
     row_N = _ROW_OF_TYPE[trace.type_N]
@@ -271,7 +265,6 @@ def _timeline(trace: Trace) -> _Timeline:
 def _serial_start(
     edge_index_2E: np.ndarray, duration_N: np.ndarray, row_N: np.ndarray, id_N: np.ndarray
 ) -> np.ndarray:
-    """Return start times when each row runs one node at a time, first come, first served."""
     source_E, target_E = edge_index_2E
     size = duration_N.size
     ptr, order_E = group_by(source_E, size)
@@ -314,7 +307,6 @@ def _lanes(start_N: np.ndarray, duration_N: np.ndarray, row_N: np.ndarray) -> np
 
 
 def _names(rank: int, timeline: _Timeline) -> Iterator[dict[str, object]]:
-    """Yield the events that name process and tracks of a rank."""
     yield {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
     for track in np.unique(timeline.track_N).tolist():
         row, lane = divmod(track, timeline.lanes)
@@ -323,7 +315,6 @@ def _names(rank: int, timeline: _Timeline) -> Iterator[dict[str, object]]:
 
 
 def _slices(rank: int, timeline: _Timeline) -> Iterator[dict[str, object]]:
-    """Yield the slices of a rank in order of time."""
     view = timeline.view
     for at in np.argsort(timeline.start_N, kind="stable").tolist():
         yield {
@@ -397,7 +388,6 @@ def view_of_graph(graph: AttributedGraph, results: Sequence[str] = ()) -> GraphV
 
 
 def _kinds_flow_view(categories: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the kind of each node and the names of the kinds."""
     counts = Counter(categories).most_common()
     kinds = [category for category, _ in counts[: len(KIND_COLORS)]]
     if len(counts) > len(kinds):
@@ -463,12 +453,10 @@ def drawn_rows(view: GraphView, rows: GraphRows | None = None) -> GraphRows:
 
 
 def _plain(value: object) -> Value:
-    """Return a value that GraphML has a type for."""
     if isinstance(value, bool | float):
         return value
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else str(value)
 
 
 def _as_text(value: Value) -> str:
-    """Return a value as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)

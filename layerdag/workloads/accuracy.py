@@ -196,7 +196,6 @@ def _keys(by: Sequence[str]) -> tuple[str, ...]:
 
 
 def _shares(calibrate: str | Path | None) -> tuple[FittedShares, tuple[str, ...]]:
-    """Return the shares to predict with, and what is to be told of them."""
     if calibrate is None:
         return shipped_shares(), ("shares as shipped, not calibrated",)
     if str(calibrate).endswith(".json"):
@@ -213,7 +212,6 @@ def _shares(calibrate: str | Path | None) -> tuple[FittedShares, tuple[str, ...]
 
 
 def _notes(table: StepTable) -> tuple[str, ...]:
-    """Return what was assumed, and what of the table means nothing here."""
     count = Counter(name for step in table.steps for name in step.assumed)
     notes = [
         f"{name} is empty in {number:,} rows and taken as {ASSUMPTIONS[name]}"
@@ -252,7 +250,6 @@ def _value(step: MeasuredStep, key: str) -> str:
 
 
 def _members(steps: Sequence[MeasuredStep], keys: Sequence[str]) -> list[list[int]]:
-    """Return the rows of each group, groups by name."""
     found: dict[tuple[str, ...], list[int]] = {}
     for number, step in enumerate(steps):
         found.setdefault(tuple(_value(step, key) for key in keys), []).append(number)
@@ -309,14 +306,12 @@ def _operations(step: MeasuredStep) -> float:
 
 
 def _peak(step: MeasuredStep) -> float:
-    """Return the peak rate of the format that a row states."""
     sheet, products = step.sheet, step.job.step.numbers.products
     rates = {"": sheet.bf16, "fp8": sheet.fp8, "mxfp8": sheet.fp8, "nvfp4": sheet.fp4}
     return float(rates[products])
 
 
 def _memory(steps: Sequence[MeasuredStep]) -> tuple[np.ndarray, np.ndarray]:
-    """Return measured and predicted memory of the rows that have it, in GiB."""
     rows = [step for step in steps if step.memory_gib]
     return np.array([step.memory_gib for step in rows]), np.array([_held(s) for s in rows])
 
@@ -368,7 +363,6 @@ def _drawn(
     notes: tuple[str, ...],
     settings: tuple[int, int, int, bool],
 ) -> Accuracy:
-    """Return figures of rows that did not calibrate, over many draws."""
     count, draws, seed, refit = settings
     if count < 1 or draws < 1:
         raise UsageError(f"{count} rows and {draws} draws; both must be at least 1.")
@@ -423,13 +417,11 @@ def _drawn(
 
 
 def _plan_of(step: MeasuredStep) -> tuple[Any, ...]:
-    """Return what rows of an equal plan share, whatever the release."""
     job = step.job
     return (job.shape.name, job.plan, job.step, step.sheet.name, step.software.partition("-26")[0])
 
 
 def _open_half(steps: Sequence[MeasuredStep], generator: np.random.Generator) -> np.ndarray:
-    """Return which rows are open: those of half of the groups of equal plan."""
     names = [repr(_plan_of(step)) for step in steps]
     groups = sorted(set(names))
     kept = set(generator.permutation(groups)[: -(-len(groups) // 2)].tolist())
@@ -439,7 +431,6 @@ def _open_half(steps: Sequence[MeasuredStep], generator: np.random.Generator) ->
 def _drawn_rows(
     steps: Sequence[MeasuredStep], open_R: np.ndarray, count: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return rows that calibrate: so many of each device and software, never all of its rows."""
     drawn: list[int] = []
     for members in _members(steps, ("source", "device")):
         inside = [row for row in members if open_R[row]]
@@ -449,8 +440,6 @@ def _drawn_rows(
 
 
 def _over_draws(parts: list[GroupAccuracy], rows: int) -> GroupAccuracy:
-    """Return the mean figures of a group over draws, and the interval of its median error."""
-
     def mean(values: list[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         return float(np.mean(known)) if known else None

@@ -207,7 +207,6 @@ class RankProgram:
     def _chain_back(
         self, name: str, where: str, layers: Sequence[tuple[int, int]], dy: Nodes
     ) -> tuple[Nodes, Nodes]:
-        """Return what makes the gradient of the input, and those of all weights."""
         made: list[int] = []
         for number, layer in reversed(list(enumerate(layers))):
             dy = self._tape.compute(f"act.{name}{number}.{where}", self._elementwise(layer[1]), dy)
@@ -221,7 +220,6 @@ class RankProgram:
 
     @property
     def _rows(self) -> int:
-        """Bytes of the summed rows of this rank's samples, of all tables."""
         return self._samples * len(self._shape.rows) * self._shape.width * self._number
 
     @property

@@ -147,7 +147,6 @@ class StudiedCluster:
         self.simulated  # noqa: B018 (refuses impossible links)
 
     def _usual_collectives(self) -> str:
-        """Return how collectives run that a study says nothing of."""
         ranks = [link.ranks for link in self.network]
         speeds = [link.gb_per_s for link in self.network]
         if self.device in fitted_devices() and has_nodes(self.device, ranks, speeds):
@@ -357,7 +356,6 @@ def read_study(source: str | Path | Mapping[str, Any]) -> Study:
 
 
 def _content(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the name of a study and what it holds."""
     if isinstance(source, Mapping):
         return "study", source
     try:
@@ -622,7 +620,6 @@ def forecast_seconds(job: SymbolicJob, cluster: StudiedCluster) -> float | None:
 
 
 def _shown(plan: Plan) -> dict[str, object]:
-    """Return the parts of a plan that an outcome names."""
     names = ("data", "tensor", "pipeline", "context", "expert", "zero", "recompute",
         "sequence_parallel", "schedule", "virtual_stages")  # fmt: skip
     return {name: getattr(plan, name) for name in names}
@@ -800,7 +797,6 @@ def _simulated(
     processes: int,
     record: Journal[PlanOutcome] | None,
 ) -> Iterator[PlanOutcome]:
-    """Yield the outcome of every point, and keep each in the journal."""
     for outcome in in_any_order(evaluate_plan, work, processes):
         if record:
             record.append(outcome)
@@ -808,7 +804,6 @@ def _simulated(
 
 
 def _key(point: Point, cluster: StudiedCluster) -> str:
-    """Return a hash of everything that determines an outcome."""
     job = point.job
     parts = [point.cluster, asdict(job.shape), asdict(job.plan), asdict(job.step), asdict(cluster)]
     return hashlib.sha256(json.dumps([__version__, *parts], sort_keys=True).encode()).hexdigest()

@@ -418,7 +418,6 @@ def write_corpus(
 
 
 def _graphs(space: CorpusSpace, num: int, seed: int) -> Iterator[AttributedGraph]:
-    """Yield labelled graphs of points whose layers roll up, in the order of their drawing."""
     points = draw_points(space, seed)
     test_points = points
     if space.test_layers:
@@ -429,7 +428,6 @@ def _graphs(space: CorpusSpace, num: int, seed: int) -> Iterator[AttributedGraph
 
 
 def _next_graph(points: Iterator[CorpusPoint], index: int, machine: Machine) -> AttributedGraph:
-    """Return the labelled graph of the next point whose layers roll up."""
     for point in points:
         graph = point_graph(point, f"point-{index:05d}")
         if matches_layers(graph, point):
@@ -450,7 +448,6 @@ def _csv(rows: list[dict[str, object]]) -> str:
 
 
 def _doubt_corpus(folder: Path) -> str:
-    """Return why a folder is not provably a corpus that ``write_corpus`` wrote, or ""."""
     strange = unexpected_files(folder, (MANIFEST, LABELS, GRAPHS).__contains__)
     if strange:
         return strange

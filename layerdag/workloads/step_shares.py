@@ -277,7 +277,6 @@ def calibrated(shares: FittedShares, rows: StackedSteps) -> FittedShares:
 
 
 def _fit_machine(shares: FittedShares, rows: StackedSteps) -> dict[str, float]:
-    """Return the factors that bring one device and software closest to their rows."""
     step = rows.steps[0]
     start = shares.of(step.sheet, step.software)
     spread = np.array([each.calibrated for each in _SPREADS.values()])
@@ -301,7 +300,6 @@ def _fit_machine(shares: FittedShares, rows: StackedSteps) -> dict[str, float]:
 
 
 def _robust(residual: np.ndarray) -> np.ndarray:
-    """Return residuals that grow like a square root beyond two spreads (pseudo-Huber)."""
     pulled = np.sqrt(8 * (np.sqrt(1 + (residual / 2) ** 2) - 1))
     return np.sign(residual) * pulled
 
@@ -391,7 +389,6 @@ def fit_shares(rows: StackedSteps) -> FittedShares:
 
 
 def _weights(rows: StackedSteps) -> np.ndarray:
-    """Return weights that keep the largest groups of rows from outvoting the others."""
     groups = [(step.source, step.sheet.name) for step in rows.steps]
     sizes = np.array([groups.count(group) for group in groups])
     return (10 / np.maximum(sizes, 10)) ** 0.25

@@ -189,7 +189,7 @@ class FittedDiffusion:
         return [dag for count in counts for dag in self.chain.draw(count, generator)]
 
 
-def fit_diffusion(  # noqa: PLR0913 - settings beside the interface
+def fit_diffusion(
     data: GraphDataset,
     seconds: float,
     seed: int,

@@ -111,7 +111,6 @@ def content_of(found: "Audit") -> "ReportContent":
 
 
 def _summary(found: "Audit") -> "Iterator[SummaryRow]":
-    """Yield a line on copies, and one on each figure of all samples and of the weights."""
     from layerdag.privacy.auditing import figure_cells, neighborhood_cells
     from layerdag.report.content import SummaryRow
     from layerdag.report.sections import attack_words
@@ -388,7 +387,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_shadows(parser: argparse.ArgumentParser) -> None:
-    """Add the flags on shadow models."""
     parser.add_argument(
         "--shadows",
         type=int,
@@ -493,7 +491,6 @@ def _shadows(args: argparse.Namespace) -> "ShadowSettings | None":
 
 
 def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
-    """Return the audit of three folders."""
     from layerdag.cli.main import tell
     from layerdag.privacy.auditing import audit
     from layerdag.runtime.terminal import log_stages
@@ -510,7 +507,6 @@ def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "
 
 
 def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
-    """Return the audit against a data set, with its words looked for in the samples."""
     from layerdag.cli.main import tell
     from layerdag.cli.settings import RealData, warn
     from layerdag.privacy.audit_inputs import search_words

@@ -69,7 +69,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(machine: "CalibratedMachine", num_runs: int) -> list[str]:
-    """Return what was found, in words."""
     from layerdag.simulator.calibration import DeviceCosts, FittedOperatorCosts
 
     lines = [_runs(num_runs)]

@@ -115,7 +115,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _captured(args: argparse.Namespace) -> "CapturedStep":
-    """Capture what was named."""
     from torch import nn
 
     from layerdag.cli.compiler import postpone_compiler
@@ -141,7 +140,6 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what was given of plan and step."""
     names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)]
     names += ["clip", "cuts"]
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
@@ -156,7 +154,6 @@ def _count(parameters: int) -> str:
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:
-    """Return the figures as a table."""
     kinds = [f"{count:,} {kind}" for kind, count in figures["operators"].items() if count]
     lines = [
         f"{figures['model']}: {_count(figures['parameters'])} parameters on "

@@ -112,7 +112,6 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _collect_here(args: argparse.Namespace) -> int:
-    """Run the script in this process, as the only rank or as one of several."""
     # Must be set before torch is imported: its observers announce themselves on standard error.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -148,7 +147,6 @@ def _collect_here(args: argparse.Namespace) -> int:
 
 
 def _write_program(prefix: str, captured: "Capture", host: Path) -> None:
-    """Write the forward program of a traced step beside it, or say why it has none."""
     from layerdag.programs.sources import program
 
     if captured.rank:
@@ -178,7 +176,6 @@ def _end_at_once() -> None:
 
 
 def _label(prefix: str, seconds: Sequence[float], ranks: int) -> str:
-    """Write measured step times as the label of a job, and return what is said of them."""
     import statistics
 
     from layerdag.graph.attributed_graph import write_step_times
@@ -234,7 +231,6 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _arguments_in(file: Path, number: int, line: str) -> list[str]:
-    """Return the arguments of a line, as a shell reads them."""
     try:
         if "\0" in line:
             raise ValueError("holds a null byte")
@@ -246,12 +242,10 @@ def _arguments_in(file: Path, number: int, line: str) -> list[str]:
 
 
 def _is_run(line: str) -> bool:
-    """Return whether a line of a sweep is a run: neither empty nor a comment."""
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _start_ranks(args: argparse.Namespace) -> int:
-    """Start this command once a rank with torchrun's launcher, and wait."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(args.nproc), "-m", "layerdag", "collect"]
     command += ["--out", args.out, "--step", str(args.step)]
@@ -280,5 +274,4 @@ def _start_ranks(args: argparse.Namespace) -> int:
 
 
 def _is_wanted(line: str) -> bool:
-    """Return whether a line on standard error comes from the script or from layerdag."""
     return not line.startswith(("W1", "E1", "I1", "USDT:")) and "torch/distributed" not in line

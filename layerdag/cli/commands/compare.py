@@ -99,7 +99,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_unusable(result: "SideBySide") -> None:
-    """Say on standard error which samples could not be looked at, and why the first could not."""
     for score in result.scores:
         if score.reasons:
             print(
@@ -171,7 +170,6 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
 
 
 def _is_recorded(path: Path) -> bool:
-    """Return whether a folder is one that ``layerdag sample`` wrote."""
     from layerdag.codec.sample_files import is_run
 
     return path.is_dir() and (is_run(path) or (path / "manifest.json").is_file())
@@ -217,7 +215,6 @@ def _graphs(path: Path, kind: str) -> Iterator[Any]:
 
 
 def _generated(args: argparse.Namespace, data: "GraphDataset") -> Mapping[str, Sequence[Any]]:
-    """Return samples of the registered generators."""
     from layerdag.evaluation.side_by_side import fitted_generator
     from layerdag.runtime.terminal import stage
 

@@ -26,7 +26,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bash(words: Mapping[str, Sequence[str]]) -> str:
-    """Return the script for bash: flags after a dash, else words of the verb and names of files."""
     cases = "\n".join(f'        {verb}) words="{" ".join(ws)}" ;;' for verb, ws in words.items())
     return f"""# layerdag completion bash
 _layerdag() {{
@@ -49,7 +48,6 @@ complete -o filenames -F _layerdag layerdag
 
 
 def _zsh(words: Mapping[str, Sequence[str]]) -> str:
-    """Return the script for zsh, which takes that of bash."""
     return (
         "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
         + _bash(words)
@@ -57,7 +55,6 @@ def _zsh(words: Mapping[str, Sequence[str]]) -> str:
 
 
 def _fish(words: Mapping[str, Sequence[str]]) -> str:
-    """Return the script for fish, which completes names of files by itself."""
     lines = ["# layerdag completion fish"]
     for verb, known in words.items():
         lines.append(f"complete -c layerdag -f -n __fish_use_subcommand -a {verb}")

@@ -79,7 +79,6 @@ def _prefix(out: Path, ending: str) -> Path:
 
 
 def _file_of(prefix: Path, rank: int, ending: str) -> Path:
-    """Return the file of one rank."""
     return prefix.with_name(f"{prefix.name}.{rank}{ending}")
 
 
@@ -253,7 +252,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_step(workload: "Workload") -> None:
-    """Say how long the step of a profile lasts when its calls are replayed."""
     from layerdag.simulator.host_time import replayed_step_us
 
     step_us = replayed_step_us(workload)
@@ -262,7 +260,6 @@ def _tell_step(workload: "Workload") -> None:
 
 
 def _tell(args: argparse.Namespace, first: Path, workload: "Workload", nodes: int) -> None:
-    """Say what was written."""
     ranks = workload.num_ranks
     others = "" if args.to == "json" or ranks == 1 else f" and {ranks - 1:,} more"
     print_status(f"wrote {counted(ranks, 'rank')} with {nodes:,} nodes: {first}{others}")
@@ -274,7 +271,6 @@ def _tell(args: argparse.Namespace, first: Path, workload: "Workload", nodes: in
 
 
 def _inputs(args: argparse.Namespace) -> "Inputs":
-    """Return what is to be read."""
     from layerdag.codec.formats import Inputs, ReadOptions
     from layerdag.traces.hlo.program import DeviceSplit
 
@@ -294,14 +290,12 @@ def print_status(text: str) -> None:
 
 
 def _communication(workload: "Workload") -> int:
-    """Return the number of communication nodes of all ranks."""
     from layerdag.traces.trace import communicates
 
     return sum(int(communicates(trace.type_N).sum()) for trace in workload.traces)
 
 
 def _without_dangling(workload: "Workload") -> "Workload":
-    """Drop dangling dependencies and say how many."""
     from layerdag.traces.trace import drop_dangling
 
     clean, dropped = drop_dangling(workload)
@@ -310,7 +304,6 @@ def _without_dangling(workload: "Workload") -> "Workload":
 
 
 def _evened(workload: "Workload", size: str) -> "Workload":
-    """Give the members of uneven all-to-alls one size and say what that changed."""
     from layerdag.validation.fixes import EvenSize, even_all_to_all
 
     even, found = even_all_to_all(workload, EvenSize(size))
@@ -322,7 +315,6 @@ def _evened(workload: "Workload", size: str) -> "Workload":
 
 
 def _scrubbed(workload: "Workload") -> "Workload":
-    """Scrub and say what was removed."""
     from layerdag.codec.vocabulary import scrub
 
     clean, report = scrub(workload)
@@ -413,7 +405,6 @@ def write_graph(graph: "AttributedGraph", form: str, out: Path) -> "Sequence[Not
 
 
 def _with_runtimes(graph: "AttributedGraph") -> "AttributedGraph":
-    """Return a job's graph with its durations under the name of WfFormat."""
     if "runtime_s" in graph.numbers or graph.units.get("duration") != "ns":
         return graph
     return replace(graph, numbers={**graph.numbers, "runtime_s": graph.numbers["duration"] / 1e9})

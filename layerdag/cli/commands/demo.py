@@ -58,7 +58,6 @@ def print_summary(content: "ReportContent", page: Path, *, as_json: bool) -> Non
 
 
 def _print_table(rows: "tuple[SummaryRow, ...]") -> None:
-    """Print the summary, one line per row."""
     table = [("", "synthetic", "real"), *((row.what, row.synthetic, row.real) for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(3)]
     for what, synthetic, real in table:

@@ -82,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _found(args: argparse.Namespace) -> "Difference":
-    """Compare."""
     from layerdag.differences.comparison import diff
     from layerdag.simulator.cluster import Cluster
 

@@ -69,7 +69,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _lines(found: "Exploration") -> list[str]:
-    """Return the best plans as a table."""
     too_large = sum(not outcome.fits for outcome in found.outcomes)
     lines = [
         f"{counted(len(found.outcomes), 'plan')}: {len(found.simulated)} simulated, "

@@ -82,13 +82,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _parts(args: argparse.Namespace) -> int:
-    """Print the figures of samples in parts."""
     figures = run_summary(Path(args.workload))
     return _printed(args, figures, run_lines(figures))
 
 
 def _program(args: argparse.Namespace) -> int:
-    """Print the figures of a compiled program."""
     from layerdag.traces.hlo.parser import read_program
     from layerdag.traces.hlo.program import Hardware, summarize_program
 
@@ -114,7 +112,6 @@ def _printed(
 
 
 def _lines(summary: "WorkloadSummary") -> list[str]:
-    """Return the summary as text."""
     shared = (
         f", {summary.distinct_traces} distinct"
         if summary.distinct_traces < summary.num_ranks
@@ -137,7 +134,6 @@ def _lines(summary: "WorkloadSummary") -> list[str]:
 
 
 def _merged(ranks: "Sequence[RankSummary]") -> "list[RankSummary]":
-    """Join ranks whose figures are all the same."""
     from layerdag.traces.analysis import RankSummary
 
     merged: list[RankSummary] = []
@@ -151,7 +147,6 @@ def _merged(ranks: "Sequence[RankSummary]") -> "list[RankSummary]":
 
 
 def _rank_lines(rank: "RankSummary") -> list[str]:
-    """Return the lines of one distinct trace."""
     memory = "not stated" if rank.tensor_bytes is None else byte_text(rank.tensor_bytes)
     rows = [
         (
@@ -197,7 +192,6 @@ def _span(rank: "RankSummary") -> list[tuple[str, str]]:
 
 
 def _communication_lines(summary: "WorkloadSummary") -> list[str]:
-    """Return the lines about groups, messages and mismatches."""
     lines = ["", "communication"] if summary.groups or summary.messages else []
     lines += [_group_line(group) for group in summary.groups[:20]]
     if len(summary.groups) > 20:
@@ -216,7 +210,6 @@ def _communication_lines(summary: "WorkloadSummary") -> list[str]:
 
 
 def _group_line(group: "GroupSummary") -> str:
-    """Return the line of one group."""
     name = group.group if group.group == "all ranks" else f"group {group.group}"
     size = f" ({group.size})" if group.size else ""
     sent = byte_text(group.bytes_per_rank)
@@ -224,7 +217,6 @@ def _group_line(group: "GroupSummary") -> str:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    """Return ``name count, name count``."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
 
 
@@ -278,7 +270,6 @@ def graph_summary(graph: "AttributedGraph") -> dict[str, Any]:
 
 
 def _range(value_N: "np.ndarray") -> dict[str, float | int | None]:
-    """Return least, largest, sum and number of what is there."""
     import numpy as np
 
     there = value_N[~np.isnan(value_N)]
@@ -309,7 +300,6 @@ def graph_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def _counts_graph(counts: dict[str, int]) -> str:
-    """Return the most frequent words with their counts."""
     shown = [f"{word or '(none)'} {count:,}" for word, count in list(counts.items())[:_MOST_WORDS]]
     more = f", {len(counts) - _MOST_WORDS:,} more" if len(counts) > _MOST_WORDS else ""
     return ", ".join(shown) + more or "none"
@@ -348,8 +338,6 @@ def run_summary(folder: Path) -> dict[str, Any]:
 
 
 class _Figures:
-    """What the indices say of the samples."""
-
     def __init__(self) -> None:
         self._nodes, self._ranks = _Range(), _Range()
         self._truncated = self._bytes = 0
@@ -386,8 +374,6 @@ class _Figures:
 
 
 class _Range:
-    """Least, largest and sum of numbers."""
-
     def __init__(self) -> None:
         self.count, self.total = 0, 0.0
         self.low, self.high = float("inf"), float("-inf")
@@ -436,7 +422,6 @@ def _range_text(found: dict[str, float]) -> str:
 
 
 def _counts_parts(counts: dict[str, int]) -> str:
-    """Return the most frequent words with their counts."""
     shown = [f"{word} {count:,}" for word, count in list(counts.items())[:_MOST_WORDS]]
     more = f", {len(counts) - _MOST_WORDS:,} more" if len(counts) > _MOST_WORDS else ""
     return ", ".join(shown) + more

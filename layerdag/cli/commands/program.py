@@ -151,7 +151,6 @@ def _of_folder(args: argparse.Namespace) -> int:
 
 
 def _sizes(given: Sequence[str]) -> dict[str, int]:
-    """Return the numbers that --size gives."""
     found = {}
     for text in given:
         name, equals, number = text.partition("=")
@@ -162,7 +161,6 @@ def _sizes(given: Sequence[str]) -> dict[str, int]:
 
 
 def _program(source: str) -> "Program":
-    """Return the program of what was named."""
     from contextlib import nullcontext
 
     from torch import nn
@@ -184,7 +182,6 @@ def _program(source: str) -> "Program":
 
 
 def _lines(figures: dict[str, Any], findings: Sequence["Finding"]) -> list[str]:
-    """Return the figures for people."""
     parameters = figures["parameters"]
     lines = [
         f"{figures['name']}: {figures['calls']:,} calls"

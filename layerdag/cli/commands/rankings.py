@@ -79,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]":
-    """Return the jobs of several ranks of a part of a data set."""
     from layerdag.evaluation.rankings import ranked_job
 
     found = (
@@ -91,7 +90,6 @@ def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]
 
 
 def _sampled(args: argparse.Namespace) -> "list[RankedJob]":
-    """Return the samples of several ranks."""
     from layerdag.datasets.samples import iter_samples
     from layerdag.evaluation.rankings import ranked_job
 
@@ -105,7 +103,6 @@ def _sampled(args: argparse.Namespace) -> "list[RankedJob]":
 
 
 def _drawn(jobs: "Sequence[RankedJob]", args: argparse.Namespace, name: str) -> "list[RankedJob]":
-    """Return at most ``--jobs`` of them, drawn at random."""
     from layerdag.runtime.rng import numpy_generator
 
     order = numpy_generator(args.seed, "jobs", name).permutation(len(jobs))
@@ -133,7 +130,6 @@ def lines(report: "RankingReport") -> list[str]:
 
 
 def _tables(report: "RankingReport") -> Iterable[str]:
-    """Yield a table for each target."""
     for target in dict.fromkeys(row.target for row in report.rows):
         mine = [row for row in report.rows if row.target == target]
         orders = list(dict.fromkeys(row.order for row in mine))
@@ -145,7 +141,6 @@ def _tables(report: "RankingReport") -> Iterable[str]:
 
 
 def _cell(row: "RankingRow") -> str:
-    """Return a figure with its interval."""
     if row.interval is None:
         return "-"
     mark = "*" if row.loses else " "
@@ -153,7 +148,6 @@ def _cell(row: "RankingRow") -> str:
 
 
 def _told_apart(report: "RankingReport") -> Iterable[str]:
-    """Yield for each set by what it is worse than the baseline."""
     for name in report.counts:
         if name != report.baseline:
             told = [f"{row.order} by {row.target}" for row in report.rows

@@ -93,7 +93,6 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
 
 
 def _settle() -> None:
-    """Make this process ready to draw, and to be copied: what it has imported by now stays."""
     from layerdag.cli.compiler import postpone_compiler
     from layerdag.cli.main import resume_gc
 
@@ -138,7 +137,6 @@ def _processes(
 def _write_samples(
     checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleCommand"
 ) -> Path:
-    """Write a file or folder for each sample."""
     from layerdag.sampling.folder import volume_of, write_samples
 
     volume = volume_of(checkpoint, settings, asked.format)
@@ -160,7 +158,6 @@ def _write_parts(
     asked: "SampleCommand",
     parts: "PartSettings",
 ) -> Path:
-    """Write the share of the parts that was asked for."""
     from layerdag.cli.commands.train import before_parts
     from layerdag.sampling.parts import volume_of_parts, write_parts
 
@@ -176,7 +173,6 @@ def _write_parts(
 
 
 def _bar(total: int) -> "tqdm":
-    """Return a bar of progress, which only a terminal shows."""
     from tqdm import tqdm
 
     from layerdag.runtime.terminal import plain_stream

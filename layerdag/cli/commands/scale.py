@@ -80,7 +80,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    """Return what was found and changed as text."""
     ranks, nodes = found["ranks"], found["nodes"]
     lines = [
         f"{found['source']}: {counted(ranks['before'], 'rank')} to {ranks['after']:,}, "

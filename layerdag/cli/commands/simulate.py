@@ -162,7 +162,6 @@ def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
 
 
 def _longest(times: dict[str, int], makespan_ns: int) -> list[str]:
-    """Return the longest times with their share of the makespan."""
     return [
         f"{time:>15} ns {time / max(makespan_ns, 1):>7.1%}  {name}"
         for name, time in list(times.items())[:SHOWN_NODES]
@@ -429,7 +428,6 @@ def _other_collectives(args: argparse.Namespace, cluster: "Cluster", num_ranks: 
 def _with_host(
     args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
 ) -> "Workload":
-    """Return the workload with the host's time as --host says."""
     from layerdag.simulator.host_time import (
         HOST_CHOICES,
         host_scale,
@@ -480,7 +478,6 @@ def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
 
 
 def _run_binary(args: argparse.Namespace) -> int:
-    """Let the user's ASTRA-sim run the same files."""
     from layerdag.simulator.astra_sim import AstraLogs, AstraRequest, run_binary, write_ticks
 
     ours = (
@@ -524,7 +521,6 @@ def _run_binary(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> "RunOptions":
-    """Return what ASTRA-sim takes from its command line."""
     from layerdag.simulator.config import Congestion, RunOptions
 
     return RunOptions(
@@ -537,7 +533,6 @@ def _options(args: argparse.Namespace) -> "RunOptions":
 
 
 def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, ComputeModel]":
-    """Return the cluster of the flags, and the times of compute nodes on it."""
     from layerdag.simulator.cluster import Cluster, read_memory
     from layerdag.simulator.compute_choice import compute_model
     from layerdag.simulator.run import with_measured_collectives
@@ -568,7 +563,6 @@ def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, Comput
 def _machine(
     args: argparse.Namespace, num_ranks: int, options: "RunOptions"
 ) -> "tuple[Cluster, ComputeModel]":
-    """Return the cluster and the times of compute nodes of a calibrated machine."""
     from layerdag.simulator.calibration import read_machine
     from layerdag.simulator.cluster import read_memory
 
@@ -584,7 +578,6 @@ def _machine(
 
 
 def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
-    """Return the system with what the flags say about collectives."""
     from layerdag.simulator.config import GroupCollectives, MissingImplementations
     from layerdag.simulator.fitted_collectives import fitted_devices
 
@@ -640,7 +633,6 @@ def _variation(args: argparse.Namespace) -> "Variation | None":
 
 
 def _read_workload(args: argparse.Namespace) -> "Workload":
-    """Read all ranks, with the groups that were asked for."""
     from layerdag.simulator.collectives import reject_world_description
     from layerdag.traces.chakra.workload import read_workload
 
@@ -655,7 +647,6 @@ def _read_workload(args: argparse.Namespace) -> "Workload":
 def _what_if(
     args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what --what-if adds to the JSON document and to the terminal."""
     from layerdag.simulator.analysis import sensitivities
 
     found = sensitivities(workload, cluster, compute, _variation(args))

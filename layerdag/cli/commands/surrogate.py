@@ -49,7 +49,6 @@ def prediction_text(row: Mapping[str, Any], target: str) -> str:
 
 
 def _columns(one: "FittedSurrogate", dags: "Sequence[DAG]", level: float) -> dict[str, list[float]]:
-    """Return what one surrogate predicts, a list for each column."""
     if one.calibration is None:
         return {"value": one.predict(dags).tolist()}
     found = one.predict_intervals(dags, level)
@@ -92,7 +91,6 @@ def evaluation_lines(found: "SurrogateScores") -> Iterator[str]:
 
 
 def _group_table(found: "SurrogateScores") -> Iterator[str]:
-    """Yield a line for each group of graphs."""
     groups = found.groups or {}
     width = max(len(name) for name in [*groups, "group"])
     heads = "".join(f"{name:>19}" for name in _COLUMNS)
@@ -105,7 +103,6 @@ def _group_table(found: "SurrogateScores") -> Iterator[str]:
 
 
 def _around(score: "ScoreEstimate") -> str:
-    """Return the interval of a score in brackets."""
     if score.interval is None:
         return ""
     return f"  ({score.interval.low:.3g} to {score.interval.high:.3g})"
@@ -232,7 +229,6 @@ def _record(trial: "Trial") -> dict[str, object]:
 
 
 def _lines(found: "Tuning") -> Iterator[str]:
-    """Yield the best trials and the defaults, best first."""
     folds = len(found.best.values)
     targets = found.surrogate.targets
     over = f", the mean over {', '.join(targets)}," if len(targets) > 1 else ""
@@ -332,7 +328,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_eval(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``eval``."""
     parser.add_argument("model", help="folder that 'fit' wrote")
     parser.add_argument("data", help=DATA_HELP)
     parser.add_argument("--split", choices=("train", "val", "test"), default="test")
@@ -344,7 +339,6 @@ def _configure_eval(parser: argparse.ArgumentParser) -> None:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the actions that read a data set."""
     parser.add_argument(
         "--exclude",
         action="append",
@@ -370,7 +364,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    """Fit, save with everything that prediction needs, and print the scores on the test part."""
     if args.per == "operator":
         return _fit_operators(args)
     from layerdag.cli.settings import RealData
@@ -416,7 +409,6 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _fit_operators(args: argparse.Namespace) -> int:
-    """Fit and save the times of single operators."""
     from layerdag.cli.settings import RealData
     from layerdag.runtime.files import require_replaceable
     from layerdag.surrogates.data import fit_operators
@@ -441,7 +433,6 @@ def _fit_operators(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    """Print one number per graph and target, with its interval."""
     from layerdag.cli.settings import warn
     from layerdag.datasets.encoding import encoded
     from layerdag.surrogates.surrogate import FittedSurrogate
@@ -463,7 +454,6 @@ def _predict(args: argparse.Namespace) -> int:
 
 
 def _eval(args: argparse.Namespace) -> int:
-    """Print scores with intervals and the coverage of prediction intervals."""
     from layerdag.cli.settings import RealData, warn
     from layerdag.surrogates.surrogate import FittedSurrogate
 
@@ -490,7 +480,6 @@ def _eval(args: argparse.Namespace) -> int:
 
 
 def _tstr(args: argparse.Namespace) -> int:
-    """Print the transfer table."""
     from layerdag.cli.settings import RealData, tell_unread
     from layerdag.surrogates.data import CONDITIONS, RELABELED, few_real, labeled, read_samples
     from layerdag.surrogates.families.registry import FAMILIES

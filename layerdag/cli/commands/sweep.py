@@ -95,7 +95,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _name(row: "SweepRow") -> str:
-    """Return the names that tell a row from the others."""
     names = [row.workload, row.system, row.network, row.compute, row.congestion]
     names += [row.group_collectives] if row.group_collectives != "hierarchical" else []
     return " | ".join(names)

@@ -111,7 +111,6 @@ def announcement(data: "GraphDataset", spec: "ModelSpec", device: "torch.device"
 
 
 def _parameters(spec: "ModelSpec") -> int:
-    """Return the number of parameters of a model, without memory for them."""
     from layerdag.models.base import build_without_weights
 
     return sum(parameter.numel() for parameter in build_without_weights(spec).parameters())
@@ -128,7 +127,6 @@ def after_training(result: "TrainResult") -> str:
 
 
 def _why(reason: str) -> str:
-    """Return the end of a run in words."""
     return {
         "budget": "its budget was spent",
         "patience": "validation improved no more",
@@ -306,7 +304,6 @@ def _task(config: "DictConfig", *, strict: bool, as_json: bool) -> float | None:
 
 
 def _renamings(data: "GraphDataset") -> list[str]:
-    """Return one sentence for each attribute or condition with words that were renamed."""
     from layerdag.training.checkpoint import RUN_FILE
 
     return [
@@ -331,7 +328,6 @@ def _unknown_operators(data: "GraphDataset") -> list[str]:
 
 
 def _is_first() -> bool:
-    """Return whether this is the first or only process of a run, before they have met."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -470,7 +466,6 @@ def _tuned(
 
 
 def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
-    """Make the run's folder ready, and warn of renamed words and of too few graphs."""
     from layerdag.cli.compose import to_plain_dict, write_run_file
     from layerdag.cli.settings import warn
     from layerdag.privacy.auditing import too_few_held_out
@@ -505,7 +500,6 @@ def _tell_of_programs(folder: Path) -> None:
 
 
 def _how_to_go_on(directory: Path) -> str:
-    """Return the command that resumes a run."""
     from layerdag.training.checkpoint import LAST
 
     if not (directory / LAST).is_dir():
@@ -514,7 +508,6 @@ def _how_to_go_on(directory: Path) -> str:
 
 
 def _warm_start(config: "DictConfig", data: "GraphDataset") -> "WarmStart | None":
-    """Return what a run starts from, and put the settings of that model into the config."""
     from layerdag.cli.compose import model_overrides
     from layerdag.training.weight_transfer import warm_start
 

@@ -77,7 +77,6 @@ def _print_text(fixed: "FixedWorkload", out: str, refused: str) -> None:
 
 
 def _as_json(fixed: "FixedWorkload", out: str, refused: str) -> dict[str, object]:
-    """Return fixes and findings for scripts."""
     return {
         "written": None if refused else out,
         "refused": refused,
@@ -220,7 +219,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fix(args: argparse.Namespace) -> int:
-    """Print what was fixed in one workload, and what is left."""
     if args.against or args.checkpoint or args.report or args.labels:
         raise UsageError("--fix changes traces and --data judges samples; give each its call.")
     if len(args.paths) != 1:
@@ -267,7 +265,6 @@ def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
 
 
 def _targets(path: Path) -> Iterator[Path]:
-    """Yield the workloads and graphs at a path: a folder of several is walked."""
     from layerdag.codec.formats import is_flow_file
     from layerdag.runtime.files import entries_in
 
@@ -287,7 +284,6 @@ def _targets(path: Path) -> Iterator[Path]:
 
 
 def _is_trace(path: Path) -> bool:
-    """Return whether a path is a file of a trace by its name."""
     return path.match("*.et*") and path.is_file()
 
 
@@ -327,14 +323,12 @@ def _check(target: Path, groups: str | None) -> Checked:
 
 
 def _is_sampled(target: Path) -> bool:
-    """Return whether a workload is one of those that a manifest of samples lists."""
     from layerdag.sampling.folder import why_not_samples
 
     return not why_not_samples(target.parent) or not why_not_samples(target.parent.parent)
 
 
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
-    """Check the structure of one flow graph."""
     from layerdag.cli.compiler import postpone_compiler
     from layerdag.codec.formats import is_forward_program
     from layerdag.programs.findings import graph_findings
@@ -348,7 +342,6 @@ def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
 
 
 def _print_text_validate(checked: Sequence[Checked], findings: "Sequence[Finding]") -> None:
-    """Print one line for each finding, a note on jobs of one rank, and the counts."""
     from layerdag.validation.fixes import FIXABLE
     from layerdag.validation.rules import Severity
 
@@ -380,7 +373,6 @@ def _counted(count: int, noun: str) -> str:
 def _as_json_validate(
     checked: Sequence[Checked], findings: "Sequence[Finding]"
 ) -> dict[str, object]:
-    """Return the findings for scripts."""
     from layerdag.validation.rules import has_errors
 
     return {
@@ -393,7 +385,6 @@ def _as_json_validate(
 
 
 def _print_rules(as_json: bool) -> int:
-    """Print the tables of rules."""
     from layerdag.evaluation.validity import GRAPH_RULES
     from layerdag.programs.validity import PROGRAM_RULES
     from layerdag.validation.fixes import FIXABLE
@@ -496,7 +487,6 @@ def check_part(path: Path) -> CheckedPart:
 
 
 def _check_parts(sample: "StoredSample") -> "tuple[Sequence[Finding], int | None]":
-    """Return the findings on one sample, and the ranks of a job."""
     from layerdag.validation.checking import check_group_file, check_workload
 
     if sample.is_job:

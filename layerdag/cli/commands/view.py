@@ -147,7 +147,6 @@ def _shapes(path: str) -> Sequence[str]:
 
 
 def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = None) -> None:
-    """Draw a view, or write it as a graph file with the attributes in ``rows``."""
     from layerdag.graph.formats.dot import write_dot
     from layerdag.graph.formats.graphml import write_graphml
     from layerdag.runtime.files import write_text
@@ -166,7 +165,6 @@ def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = No
 
 
 def _write(kind: str, workload: "Workload", args: argparse.Namespace, out: Path) -> None:
-    """Write a workload, or one rank of it, in the chosen form."""
     from layerdag.runtime.files import write_bytes, write_text
     from layerdag.traces.chakra.json_forms import encode_trace_json
     from layerdag.viz.views import chrome_trace
@@ -181,7 +179,6 @@ def _write(kind: str, workload: "Workload", args: argparse.Namespace, out: Path)
 
 
 def _timed(view: "GraphView", workload: "Workload", args: argparse.Namespace) -> "GraphView":
-    """Return the view with the times of its nodes, simulated or as recorded."""
     from layerdag.viz.viewer import recorded_timing, simulated_timing
 
     if args.simulate is None:
@@ -191,7 +188,6 @@ def _timed(view: "GraphView", workload: "Workload", args: argparse.Namespace) ->
 
 
 def _view(workload: "Workload", rank: int) -> "GraphView":
-    """Return the view of one rank."""
     from layerdag.viz.views import view_of_trace
 
     if not 0 <= rank < workload.num_ranks:

@@ -153,12 +153,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence["Note"]:
-    """Return what was not understood of the file that describes the model."""
     return getattr(made, "notes", ())
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what was given of plan and step."""
     names = [flag.replace("-", "_") for flag, _ in (*_PLAN, *_STEP, *_SIDES, *_WORDS)]
     names += ["sequence_parallel", "prefill_sequence_parallel", "ends_as_layers"]
     given = {name: getattr(args, name) for name in names}
@@ -166,7 +164,6 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:
-    """Return the figures as a table."""
     unit = "samples" if "samples" in figures else "tokens"
     lines = [
         f"{figures['model']}: {_counted(figures['parameters'])} parameters on "
@@ -192,7 +189,6 @@ def _counted(parameters: int) -> str:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Show the models that are known."""
     from layerdag.workloads.dlrm import RECOMMENDERS
     from layerdag.workloads.transformer.shapes import PRESETS
 
@@ -361,7 +357,6 @@ def _stage_file_name(args: argparse.Namespace, layout: "StageLayout | None") -> 
 
 
 def _stage_lines(job: "StageJob", figures: dict[str, Any]) -> list[str]:
-    """Return the figures of each stage's first rank as a table."""
     flags, per_rank = job.flags, list(figures["per_rank"].values())
     lines = [
         f"{flags.model_type}: {counted(flags.ranks, 'rank')}, {figures['nodes']:,} nodes",

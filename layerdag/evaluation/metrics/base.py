@@ -120,7 +120,6 @@ def _small_keys(values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
 
 
 def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> sparse.csr_array:
-    """Return how often each value occurs in each graph."""
     if graphs * kinds <= code.size:
         counts = np.bincount(graph * kinds + code, minlength=graphs * kinds).astype(np.float64)
         return sparse.csr_array(counts.reshape(graphs, kinds))
@@ -480,7 +479,6 @@ class SimilarityRow:
 
 
 def _weighted_means(value_B: np.ndarray, weights_RB: np.ndarray, graphs: str) -> np.ndarray:
-    """Return the mean over the graphs that have a value, for each row of weights."""
     has_value_B = ~np.isnan(value_B)
     if not has_value_B.any():
         raise DataError(f"No {graphs} graph has a value here (no nodes or edges).")
@@ -493,7 +491,6 @@ def _weighted_means(value_B: np.ndarray, weights_RB: np.ndarray, graphs: str) ->
 def _ratio(
     generated_R: np.ndarray, reference_R: np.ndarray
 ) -> tuple[float | None, Interval | None]:
-    """Return generated / reference, if that is a number, with its interval."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio_R = generated_R / reference_R
     ratio = float(ratio_R[0])
@@ -502,7 +499,6 @@ def _ratio(
 
 
 def _result(metric: Metric, draws_R: np.ndarray, breakdown: Mapping[str, float]) -> MetricResult:
-    """Return the figure with its interval."""
     value = float(draws_R[0])
     interval = Interval.around(value, draws_R[1:-SUBSETS], metric.lower, metric.upper)
     return MetricResult(metric, value, interval, breakdown)

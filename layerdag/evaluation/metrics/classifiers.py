@@ -100,7 +100,6 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
 
 
 def _pair_codes(graphs: GraphSet) -> np.ndarray:
-    """Return one number for the first attributes of source and target of each edge."""
     source_E, target_E = graphs.x_NA[:, 0].astype(np.int64)[graphs.edge_index_2E]
     pair_E: np.ndarray = (source_E << 31) | target_E
     return pair_E
@@ -157,7 +156,6 @@ def classifier_bound(
 
 
 def _classifier() -> Any:
-    """Return a fresh logistic regression on standardized columns, classes of equal weight."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -168,7 +166,6 @@ def _classifier() -> Any:
 
 
 def _cross_validated_loss(x_BF: np.ndarray, y_B: np.ndarray, seed: int) -> float:
-    """Return the mean log loss over stratified folds."""
     from sklearn.model_selection import StratifiedKFold
 
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=derive_seed(seed, "folds") % 2**32)
@@ -311,7 +308,6 @@ def _areas(other: NodeRows, real: NodeRows, seed: int, replicates: int) -> np.nd
 
 
 def _halves(rows: NodeRows, rng: np.random.Generator) -> tuple[NodeRows, NodeRows]:
-    """Return the rows of half of the graphs, and those of the other half."""
     graphs = rng.permutation(np.unique(rows.graph_N))
     first_N = np.isin(rows.graph_N, graphs[: graphs.size // 2])
     first, second = (
@@ -322,7 +318,6 @@ def _halves(rows: NodeRows, rng: np.random.Generator) -> tuple[NodeRows, NodeRow
 
 
 def _fitted(other: NodeRows, real: NodeRows, seed: int) -> Any:
-    """Return trees that tell the two sets apart, each weighing as much as the other."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     features_NF = np.concatenate([other.features_NF, real.features_NF])
@@ -342,7 +337,6 @@ def _area_draws(
     rng: np.random.Generator,
     replicates: int,
 ) -> np.ndarray:
-    """Return the AUROC, then the AUROCs with graphs drawn anew."""
     position_N = np.unique(np.concatenate(scores), return_inverse=True)[1].ravel()
     indices = np.split(position_N, [scores[0].size])
     size = int(position_N.max()) + 1
@@ -361,6 +355,5 @@ def _area_draws(
 
 
 def _area(other_S: np.ndarray, real_S: np.ndarray) -> float:
-    """Return the chance that the score of one set is higher, by the weights at each score."""
     below_S = np.cumsum(real_S) - real_S / 2
     return float(other_S @ below_S / (other_S.sum() * real_S.sum()))

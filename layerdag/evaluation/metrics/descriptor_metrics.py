@@ -84,14 +84,12 @@ def squared_distances(
 
 
 def _factors(x_XF: np.ndarray, y_YF: np.ndarray, factor: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return two matrices whose product is ``factor`` times the squared distances."""
     x_X1, y_Y1 = (np.einsum("nf,nf->n", z, z)[:, None] for z in (x_XF, y_YF))
     left = np.concatenate([-2 * factor * x_XF, factor * x_X1, np.full_like(x_X1, factor)], axis=1)
     return left, np.concatenate([y_YF, np.ones_like(y_Y1), y_Y1], axis=1)
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Yield first and last row of blocks of a matrix, each of bounded size."""
     step = max(1, _BLOCK // max(columns, 1))
     for first in range(0, rows, step):
         yield first, min(first + step, rows)
@@ -145,7 +143,6 @@ def within_radius(
 def _within(
     d2_XY: np.ndarray, radius: np.ndarray, lost: float, x_XF: np.ndarray, y_YF: np.ndarray
 ) -> np.ndarray:
-    """Return whether distances are at most the radius of their row or column."""
     is_within_XY = d2_XY <= radius**2 * (1 - _LOST) - lost
     row, column = np.nonzero((d2_XY <= radius**2 * (1 + _LOST) + lost) & ~is_within_XY)
     limit = np.broadcast_to(radius, d2_XY.shape)[row, column]
@@ -154,7 +151,6 @@ def _within(
 
 
 def _exact(x_XF: np.ndarray, y_YF: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """Return the distances of some pairs by the definition, equal for equal pairs."""
     found_P = np.empty(row.size)
     for first in range(0, row.size, _PAIRS_AT_ONCE):
         part = slice(first, first + _PAIRS_AT_ONCE)
@@ -164,7 +160,6 @@ def _exact(x_XF: np.ndarray, y_YF: np.ndarray, row: np.ndarray, column: np.ndarr
 
 
 def _lost(x_XF: np.ndarray, y_YF: np.ndarray) -> float:
-    """Return how far squared distances may be off for what cancels in the matrix product."""
     small = (np.clip(z, -_LARGE, _LARGE) for z in (x_XF, y_YF))
     return _LOST * max(float(np.einsum("nf,nf->n", z, z).max(initial=0)) for z in small)
 
@@ -216,7 +211,6 @@ class DescriptorMetric(Metric):
 def _mean_over_parts(
     columns: Sequence[Mapping[str, Pair]], labels: Sequence[str], main: str, side: int
 ) -> Draws:
-    """Return the mean over the parts, with the other distances and the parts as breakdown."""
     mean_R = {name: np.mean([c[name][side] for c in columns], axis=0) for name in columns[0]}
     extra = {name: float(draws_R[0]) for name, draws_R in mean_R.items() if name != main}
     if any(labels):
@@ -304,13 +298,10 @@ def _ordered(name: str, what: str, unit: str, items: ItemsOf) -> DescriptorMetri
 
 
 def _named(name: str, what: str, items: ItemsOf) -> DescriptorMetric:
-    """Make the metric of a descriptor whose values are names, compared by total variation."""
     return DescriptorMetric(name, what, Goal.MINIMIZE, upper=1.0, items=items, ordered=False)
 
 
 def _per_graph(value_of: Callable[[GraphSet], np.ndarray]) -> ItemsOf:
-    """Make the items of a descriptor with one value per graph."""
-
     def items(graphs: GraphSet) -> Iterator[Items]:
         yield Items("", value_of(graphs), np.arange(graphs.num_graphs))
 
@@ -375,8 +366,6 @@ class _Marginal:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """One part for each pair of attributes."""
-
     names: tuple[str, ...]
 
     def __call__(self, graphs: GraphSet) -> Iterator[Items]:

@@ -81,7 +81,6 @@ def embeddings(comparison: Comparison) -> list[np.ndarray]:
 def _embed(
     graphs: GraphSet, tables: list[np.ndarray], mixers: list[list[np.ndarray]]
 ) -> np.ndarray:
-    """Return the unstandardized embeddings of one set."""
     h_NF = np.zeros((graphs.num_nodes, WIDTH))
     for column, table in enumerate(tables):
         h_NF += table[graphs.x_NA[:, column]]
@@ -101,7 +100,6 @@ def _embed(
 
 
 def _sums(graphs: GraphSet) -> tuple[Any, Any]:
-    """Return matrices that sum, for each node, over its parents and over its children."""
     from scipy.sparse import csr_array
 
     source_E, target_E = graphs.edge_index_2E
@@ -114,14 +112,12 @@ def _sums(graphs: GraphSet) -> tuple[Any, Any]:
 
 
 def _pool(graphs: GraphSet, h_NF: np.ndarray) -> np.ndarray:
-    """Return the sum over the nodes of each graph, divided by the root of their number."""
     running = np.concatenate([np.zeros((1, WIDTH)), np.cumsum(h_NF, axis=0)])
     total_BF = np.diff(running[graphs.node_ptr], axis=0)
     return total_BF / np.sqrt(np.maximum(graphs.nodes_B, 1))[:, None]
 
 
 def _orthogonal(rng: np.random.Generator) -> np.ndarray:
-    """Return a random orthogonal matrix."""
     return np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
 
 
@@ -159,7 +155,6 @@ def manifold_scores(real_BF: np.ndarray, other_BF: np.ndarray) -> dict[str, floa
 
 
 def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> dict[str, float]:
-    """Return the scores, the radii of the balls of real graphs being known."""
     holds_other, real_around = [], np.zeros(len(other_BF), dtype=np.int64)
     in_other_ball = []
     for in_real_ball, in_ball_of_other in within_radius(
@@ -188,7 +183,6 @@ def _radius(x_BF: np.ndarray) -> np.ndarray:
 
 
 def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
-    """Return the scores of the generated graphs, and of each subset of the training graphs."""
     train, test, generated = comparison.once(embeddings)
     rng = numpy_generator(comparison.seed, "manifold")
     size = min(len(train), len(generated))
@@ -309,7 +303,6 @@ def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
 
 
 def _at_equal_steps(x_BF: np.ndarray) -> np.ndarray:
-    """Return ``MOST_FOR_BANDWIDTH`` vectors at most."""
     count = min(len(x_BF), MOST_FOR_BANDWIDTH)
     few_BF: np.ndarray = x_BF[np.linspace(0, len(x_BF) - 1, count).astype(np.int64)]
     return few_BF
@@ -348,7 +341,6 @@ def _within(x_BF: np.ndarray, x_RB: np.ndarray) -> _KernelMeans:
 def _between(
     x_BF: np.ndarray, y_BF: np.ndarray, x_RB: np.ndarray, y_RB: np.ndarray
 ) -> _KernelMeans:
-    """Return the means over the pairs of two sets."""
     (v_BR, w_BR), place_R = _each_once(x_RB, y_RB)
     total_R, plain, columns = np.zeros(v_BR.shape[1]), 0.0, _Columns(w_BR)
     for first, last, k_block in _kernel(x_BF, y_BF):
@@ -379,7 +371,6 @@ class _Columns:
 
 
 def _each_once(*weights: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return weights as columns, without those that all arrays repeat, and the place of each."""
     places: dict[bytes, int] = {}
     keys = [b"".join(w_B.tobytes() for w_B in rows) for rows in zip(*weights, strict=True)]
     place_R = np.array([places.setdefault(key, len(places)) for key in keys])
@@ -390,7 +381,6 @@ def _each_once(*weights: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
 def _kernel(
     x_BF: np.ndarray, y_BF: np.ndarray, *, upper: bool = False
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield the radial-basis kernel of vectors in units of the bandwidth, in blocks of rows."""
     for first, last, exponent in squared_distances(x_BF, y_BF, factor=-0.5, upper=upper):
         yield first, last, np.exp(exponent, out=exponent)
 
@@ -418,8 +408,6 @@ def _sizes(comparison: Comparison) -> list[np.ndarray]:
 def _fractions(
     value_of: Callable[[GraphSet], np.ndarray], graph_of: Callable[[GraphSet], np.ndarray]
 ) -> VectorsOf:
-    """Make the vectors: the histogram of some items of each graph, as fractions."""
-
     def vectors(comparison: Comparison) -> list[np.ndarray]:
         sets = comparison.sets
         histograms = aligned_histograms(

@@ -120,7 +120,6 @@ class NeighborhoodRepetition(GraphMean):
 
 
 def _colors(graphs: GraphSet, radius: int) -> np.ndarray:
-    """Return the color of each node after ``radius`` rounds."""
     return neighborhood_colors(graphs.x_NA[:, 0], graphs.edge_index_2E, radius)[-1]
 
 
@@ -200,13 +199,11 @@ class _Pooled:
 
 
 def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> sparse.csc_array:
-    """Return how often each kind occurs in each graph."""
     ones = np.ones(code.size)
     return sparse.coo_array((ones, (graph, code)), shape=(graphs, kinds)).tocsc()
 
 
 def _between(first: _Pooled, second: _Pooled) -> FrequencyDistances:
-    """Return the distances of two sets."""
     absolute_R, square_R, kinds_R = np.zeros((3, len(first.weights_RB)))
     for p_KR, q_KR in zip(first.blocks(), second.blocks(), strict=True):
         absolute_R += np.abs(p_KR - q_KR).sum(axis=0)
@@ -347,7 +344,6 @@ class _PathsOf:
 
 
 def _one_longer(paths: OperatorPaths, graphs: GraphSet) -> OperatorPaths:
-    """Return the sequences that end one edge further down."""
     ptr, order = group_by(paths.node, graphs.num_nodes)
     source_E, target_E = graphs.edge_index_2E
     low_E, high_E = ptr[source_E], ptr[source_E + 1]
@@ -385,7 +381,6 @@ class TypeHashDistance(Metric):
 
 
 def _draws(found: FrequencyDistances) -> Draws:
-    """Return the figure under each row of weights, with the error of WfChef."""
     return found.total_variation_R, {"rmse": float(found.rmse_R[0])}
 
 
@@ -406,7 +401,6 @@ def type_hashes(graphs: GraphSet) -> np.ndarray:
 def _hashes_from_above(
     operator_N: np.ndarray, edge_index_2E: np.ndarray, layer_N: np.ndarray
 ) -> np.ndarray:
-    """Return the hash of each node's operator and of the set of its parents' hashes."""
     hash_N = mix_hashes(operator_N)
     for source, target in edges_by_layer(edge_index_2E, layer_N):
         child, parent = distinct_pairs(target, hash_N[source])

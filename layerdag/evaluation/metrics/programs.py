@@ -153,7 +153,6 @@ def _figures(blocks: list[RepeatedBlock], figure: BlockFigure, graphs: GraphSet)
 
 
 def _amount(block: RepeatedBlock, figure: BlockFigure, graphs: GraphSet) -> int:
-    """Return length, count or nodes of a block."""
     if figure is BlockFigure.LENGTH:
         return block.length
     if figure is BlockFigure.COUNT:
@@ -181,12 +180,10 @@ def repeated_blocks(graphs: GraphSet) -> list[RepeatedBlock]:
 
 
 def _longest_first(run: RepeatedBlock) -> tuple[int, int, int, int]:
-    """Order by graph, falling extent, length, and first layer."""
     return run.graph, run.first - run.end, run.length, run.first
 
 
 def _longest_free(taken_L: np.ndarray, first: int, end: int) -> tuple[int, int]:
-    """Return the longest range of layers inside one that are not taken."""
     taken = np.flatnonzero(taken_L[first:end]) + first
     if not taken.size:
         return first, end
@@ -205,7 +202,6 @@ def _layer_colors(graphs: GraphSet) -> np.ndarray:
 
 
 def _repetitions(color_L: np.ndarray, graphs: GraphSet) -> Iterator[RepeatedBlock]:
-    """Yield the maximal repetitions of every period, those of smaller periods first."""
     graph_L = graphs.graph_L
     for period in range(1, int(graphs.layers_B.max(initial=0)) // 2 + 1):
         same = (color_L[period:] == color_L[:-period]) & (graph_L[period:] == graph_L[:-period])
@@ -250,7 +246,6 @@ class JointTail(Metric):
         )
 
     def _fractions(self, graphs: GraphSet, weights_RB: np.ndarray, name: str) -> Draws:
-        """Return the fraction under each row of weights."""
         values = [_values(graphs, column) for column in self.columns]
         known_N = np.isfinite(values[0] + values[1])
         if not known_N.any():
@@ -442,7 +437,6 @@ def _forward_codes(stem: str, code_of: Mapping[str, tuple[int, ...]]) -> tuple[i
 
 
 def _kinds_above(graphs: GraphSet, kinds: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return which kinds of operators each node has among its ancestors, one bit each."""
     own_N = np.zeros(graphs.num_nodes, dtype=np.uint64)
     for kind, codes in enumerate(kinds):
         own_N |= np.isin(graphs.x_NA[:, 0], codes).astype(np.uint64) << np.uint64(kind)
@@ -526,7 +520,6 @@ class ShapeViolation(Metric):
         )
 
     def _element_size(self, train: GraphSet) -> int:
-        """Return the largest size of an element that fits all products of the training graphs."""
         operator_N = train.x_NA[:, 0]
         moved = self.bytes.whole_numbers(train)[np.isin(operator_N, self.products)]
         moved = moved[np.isfinite(moved)]
@@ -551,7 +544,6 @@ class ShapeViolation(Metric):
         return fraction_B
 
     def _broken(self, graphs: GraphSet, element: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return which nodes would break the law as products, and of which it is known."""
         if self.law is ShapeConstraint.BYTES:
             bytes_N = self.bytes.whole_numbers(graphs)
             return bytes_N % element != 0, np.isfinite(bytes_N)
@@ -611,7 +603,6 @@ class ShapeViolations(AttributeMetrics):
 
 
 def _codes(operators: CategoryAttribute, stems: frozenset[str]) -> tuple[int, ...]:
-    """Return the codes of the operators with certain names."""
     return tuple(code for code, word in enumerate(operators.values) if base_name(word) in stems)
 
 

@@ -106,7 +106,6 @@ def jobs_beside(
 
 
 def _has_numbers(thing: GraphLike) -> bool:
-    """Return whether something is a job in names and numbers."""
     if isinstance(thing, Workload | Trace):
         return True
     if isinstance(thing, StoredSample):
@@ -157,7 +156,6 @@ class JudgedJobs:
 
 
 def _share(verdict: Verdict) -> float:
-    """Return the share of cases that keep a rule."""
     return 1 - len(verdict.nodes) / max(verdict.cases, 1)
 
 
@@ -290,7 +288,6 @@ class WholeProgramRules(Metric):
 
 
 def _kept(metric: Metric, jobs: JudgedJobs) -> MetricResult:
-    """Return the share of jobs that keep all rules."""
     kept, count = int(jobs.kept_B.sum()), len(jobs.verdicts)
     counts = {"jobs": float(count), "kept": float(kept)}
     interval = Interval.wilson(kept / count, count)
@@ -388,7 +385,6 @@ def job_areas(
 
 
 def _by_structure(row_R: np.ndarray, structure_B: np.ndarray) -> list[np.ndarray]:
-    """Return the rows of each structure, which a bootstrap draws together."""
     order = row_R[np.argsort(structure_B[row_R], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(structure_B[order])) + 1)
 

@@ -65,8 +65,6 @@ Token = tuple[str, str, int]
 
 @dataclass
 class _Scope:
-    """What a graph or subgraph declares so far."""
-
     node: Attributes = field(default_factory=dict)
     edge: Attributes = field(default_factory=dict)
     members: dict[str, None] = field(default_factory=dict)
@@ -157,7 +155,6 @@ class Parser:
                 attributes[bare] = value
 
     def _statements(self, scope: _Scope, depth: int) -> None:
-        """Read statements up to the closing brace."""
         if depth > MOST_DEPTH:
             self._refuse(f"subgraphs are nested more than {MOST_DEPTH} deep")
         while not self._is("}"):
@@ -168,7 +165,6 @@ class Parser:
         self._take("}")
 
     def _statement(self, scope: _Scope, depth: int) -> None:
-        """Read a declaration, a value of the graph, a node or a chain of edges."""
         token, second = self._peek("a statement"), self._look(1)
         follows = second[1] if second is not None and second[0] == "mark" else ""
         word = token[1].lower() if token[0] == "word" else ""
@@ -198,7 +194,6 @@ class Parser:
         kinds[kind] = None
 
     def _chain(self, scope: _Scope, depth: int) -> None:
-        """Read a node, a subgraph, or edges between several of them."""
         ends = [self._end(scope, depth)]
         while self._is("->") or self._is("--"):
             if self._is("--"):
@@ -224,7 +219,6 @@ class Parser:
             self.dropped[name] = count + self._joined - joined, first
 
     def _end(self, scope: _Scope, depth: int) -> Sequence[str]:
-        """Read one end of an edge: a node, or all nodes of a subgraph."""
         token, members = self._peek("a node"), dict[str, None]()
         if token[0] == "word" and token[1].lower() == "subgraph":
             self._step()
@@ -254,7 +248,6 @@ class Parser:
         return [name]
 
     def _attributes(self) -> Attributes:
-        """Read lists of attributes."""
         found: Attributes = {}
         while self._is("["):
             self._step()
@@ -272,7 +265,6 @@ class Parser:
         return found
 
     def _name(self, wanted: str) -> str:
-        """Read a name, a number or a text."""
         kind, text, _ = self._peek(wanted)
         if kind == "mark":
             self._refuse(f"found '{text}' where {wanted} belongs")
@@ -300,7 +292,6 @@ class Parser:
         return self._ahead[ahead] if ahead < len(self._ahead) else None
 
     def _step(self) -> None:
-        """Go on to the next token."""
         self._look(0)
         self._place = self._ahead.popleft()[2] if self._ahead else self._place
 
@@ -311,16 +302,13 @@ class Parser:
         return token
 
     def _line(self) -> int:
-        """Return the line of the current token."""
         offset = self._ahead[0][2] if self._ahead else self._place
         return self._text.count("\n", 0, offset) + 1
 
     def _refuse(self, what: str) -> NoReturn:
-        """Raise GraphError at the current token."""
         raise GraphError(f"{self._source}: line {self._line()}: {what}.")
 
     def _read(self) -> Iterator[Token]:
-        """Yield kind, text and place of each token."""
         at, size = 0, len(self._text)
         while at < size:
             match = _TOKEN.match(self._text, at)
@@ -354,7 +342,6 @@ class Parser:
             )
 
     def _end_of_markup(self, start: int) -> int:
-        """Return the place behind a label of HTML, whose brackets are balanced."""
         depth = 0
         for match in re.compile(r"[<>]").finditer(self._text, start):
             depth += 1 if match.group() == "<" else -1
@@ -365,7 +352,6 @@ class Parser:
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without its quotes."""
     return re.sub(r'\\(\n|"|\\)', lambda match: match.group(1).strip("\n"), text[1:-1])
 
 
@@ -374,7 +360,6 @@ _QUOTED = "\0"
 
 
 def _edge_type(attributes: Mapping[str, str]) -> str:
-    """Return the type of an edge."""
     if any(name[0:1] == _QUOTED for name in attributes):
         attributes = {name.removeprefix(_QUOTED): value for name, value in attributes.items()}
     named = next((attributes[name] for name in _EDGE_TYPE if attributes.get(name)), None)
@@ -472,7 +457,6 @@ def _only_numbers(names: Sequence[str]) -> bool:
 
 
 def _data_first(graph: AttributedGraph) -> AttributedGraph:
-    """Return the graph with "data" as its first type of edges."""
     names = ("data", *(name for name in graph.edge_type_names if name != "data"))
     codes = [names.index(name) for name in graph.edge_type_names]
     return replace(
@@ -481,7 +465,6 @@ def _data_first(graph: AttributedGraph) -> AttributedGraph:
 
 
 def _stem(path: str | Path) -> str:
-    """Return the name of a file without its endings."""
     return re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE)
 
 
@@ -538,5 +521,4 @@ def _written(value: Value) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotes."""
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

@@ -79,12 +79,10 @@ def encode_graphml(graph: AttributedGraph | GraphRows) -> bytes:
 
 
 def _xml(text: str) -> str:
-    """Return a text with what XML cannot hold replaced."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def _text(graph: AttributedGraph | GraphRows) -> str:
-    """Return the content of a file, with what XML cannot hold."""
     table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph.checked())
     keys = _Keys()
     names = dict(zip(_names_of(table), distinct(_names_of(table), _xml), strict=True))
@@ -104,7 +102,6 @@ def _text(graph: AttributedGraph | GraphRows) -> str:
 
 
 def _names_of(table: GraphRows) -> list[str]:
-    """Return the names of all attributes."""
     names = dict.fromkeys(table.conditions)
     for row in table.rows:
         names.update(dict.fromkeys(row))
@@ -112,8 +109,6 @@ def _names_of(table: GraphRows) -> list[str]:
 
 
 class _Keys:
-    """The keys of a file that is written, in the order of their first use."""
-
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str, str], str] = {}
 
@@ -139,7 +134,6 @@ _IN_ATTRIBUTE = str.maketrans({**_MARKS, '"': "&quot;", "\n": "&#10;", "\t": "&#
 
 
 def _data(scope: str, row: Mapping[str, Value], keys: _Keys, indent: str) -> Iterator[str]:
-    """Yield a line for each attribute."""
     for name, value in row.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         key = keys.id_of(name, value, scope)
@@ -148,14 +142,12 @@ def _data(scope: str, row: Mapping[str, Value], keys: _Keys, indent: str) -> Ite
 
 
 def _element(head: str, data: Iterator[str]) -> list[str]:
-    """Return the lines of a node or edge."""
     inside = list(data)
     name = head.partition(" ")[0]
     return [f"    <{head}>", *inside, f"    </{name}>"] if inside else [f"    <{head} />"]
 
 
 def _attribute(text: str) -> str:
-    """Return a text as the value of an attribute of XML, in quotes."""
     return f'"{text.translate(_IN_ATTRIBUTE)}"'
 
 
@@ -200,8 +192,6 @@ class _Key:
 
 
 class _Reader:
-    """Reads one file."""
-
     def __init__(self, path: str, root: Element) -> None:
         self._path, self._root = path, root
         self._notes = NoteCollector(path)
@@ -239,7 +229,6 @@ class _Reader:
         )  # fmt: skip
 
     def _local(self, element: Element) -> str:
-        """Return the name of an element of GraphML, "" of any other."""
         if element.tag not in self._names:
             space, _, name = element.tag.rpartition("}")
             known = not space or space == self._space[:-1] or _SPACE in space
@@ -247,11 +236,9 @@ class _Reader:
         return self._names[element.tag]
 
     def _children(self, element: Element, name: str) -> Iterator[Element]:
-        """Yield the children of a name."""
         return (child for child in element if self._local(child) == name)
 
     def _all(self, element: Element, name: str) -> Iterator[Element]:
-        """Yield what lies in an element under a name."""
         return (
             found
             for found in element.iter()
@@ -259,7 +246,6 @@ class _Reader:
         )
 
     def _declared(self, key: Element) -> tuple[str, _Key]:
-        """Return the id of a key and what it declares."""
         identity = str(key.get("id"))
         kind = key.get("attr.type")
         name = str(key.get("attr.name", identity))
@@ -282,7 +268,6 @@ class _Reader:
         )
 
     def _kinds(self, scope: str) -> dict[str, str]:
-        """Return the declared type of each attribute of nodes, edges or the graph."""
         return {
             key.name: key.kind
             for key in self._keys.values()
@@ -325,7 +310,6 @@ class _Reader:
             )
 
     def _defaults_of(self, scope: str) -> Row:
-        """Return the values of nodes, edges or the graph that have none of their own."""
         return {
             key.name: key.default
             for key in self._keys.values()
@@ -333,7 +317,6 @@ class _Reader:
         }
 
     def _row(self, element: Element, scope: str) -> Row:
-        """Return the data of a graph, node or edge by name, defaults among them."""
         found = dict(self._defaults[scope])
         given: set[str] = set()
         for data in self._children(element, "data"):
@@ -397,14 +380,12 @@ class _Reader:
         return None
 
     def _is_dashed(self, edge: Element) -> bool:
-        """Return whether yEd draws an edge as a dashed or dotted line."""
         if not self._is_drawn:
             return False
         styles = (line.get("type") or "" for line in edge.iter(f"{_YED}LineStyle"))
         return any(style.startswith(("dashed", "dotted")) for style in styles)
 
     def _edges(self, elements: Sequence[Element], index_of: Mapping[str, int]) -> ListedEdges:
-        """Return the edges that are not carried to a later iteration."""
         found = ListedEdges()
         for element in elements:
             ends = element.get("source"), element.get("target")
@@ -431,5 +412,4 @@ class _Reader:
 
 
 def _value(text: str, kind: str | None) -> Condition:
-    """Return a graph-level value as a number if it is one."""
     return float(text) if kind not in (*_TEXT, *_TRUTH) and is_number(text) else text

@@ -110,7 +110,6 @@ _DISPLAY = {
 
 
 def _of_cytoscape(document: Json, inside: Any) -> Json:
-    """Return Cytoscape.js as node-link JSON."""
     if isinstance(inside, list):
         require_shape(inside, [{"data": dict}], "elements")
         inside = {
@@ -126,12 +125,10 @@ def _of_cytoscape(document: Json, inside: Any) -> Json:
 
 
 def _unknown(document: Json, known: set[str]) -> Json:
-    """Return the rest of a document, which the reader tells."""
     return {key: document[key] for key in document.keys() - known - _OF_DOCUMENTS}
 
 
 def _of_json_graph_format(graph: Json) -> Json:
-    """Return the JSON Graph Format as node-link JSON."""
     require_shape(graph, _JSON_GRAPH, "graph")
     nodes = [{"id": key, **_lifted(node, "metadata")} for key, node in graph["nodes"].items()]
     links = []
@@ -148,7 +145,6 @@ def _of_json_graph_format(graph: Json) -> Json:
 
 
 def _of_graphology(document: Json) -> Json:
-    """Return graphology's JSON as node-link JSON."""
     require_shape(document, _GRAPHOLOGY_SHAPE)
     nodes = [{"id": node["key"], **(node.get("attributes") or {})} for node in document["nodes"]]
     links = [_lifted(edge, "attributes") for edge in document["edges"]]
@@ -161,13 +157,10 @@ def _of_graphology(document: Json) -> Json:
 
 
 def _lifted(row: Json, name: str) -> dict[str, Any]:
-    """Return an object with the values of an inner one beside its own."""
     return {**{key: value for key, value in row.items() if key != name}, **(row.get(name) or {})}
 
 
 class _Reader:
-    """Reads one document."""
-
     def __init__(self, path: str, document: Json) -> None:
         self._path, self._document = path, document
         self._notes = NoteCollector(path)
@@ -255,7 +248,6 @@ class _Reader:
             self._notes.add(NoteKind.ATTRIBUTE, key, f"{what}; left out", where=where)
 
     def _edges(self, links: Sequence[Json], nodes: Sequence[Json], ids: list[str]) -> ListedEdges:
-        """Return the edges that are not marked as closing a loop."""
         index_of = positions_of(ids, self._path)
         ends = [(link["source"], link["target"]) for link in links]
         if self._count_positions(ends, nodes, index_of):
@@ -303,7 +295,6 @@ class _Reader:
         return are_positions
 
     def _type(self, link: Json) -> str:
-        """Return the type of an edge."""
         for name in _EDGE_TYPE:
             value = link.get(name)
             if isinstance(value, str | bool | int | float):
@@ -322,5 +313,4 @@ def _is_back(mark: object) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return a scalar as text."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -158,7 +158,6 @@ def _graph(data: Mapping[str, Any], notes: NoteCollector) -> AttributedGraph:
 
 
 def _dtypes(value: Any) -> Iterator[str]:
-    """Yield the data types among arguments."""
     if isinstance(value, Mapping):
         if isinstance(value.get("dtype"), str):
             yield value["dtype"]
@@ -236,7 +235,6 @@ def rounded_numbers(words: Iterable[str]) -> dict[str, str]:
 
 
 def _rounded(part: str) -> str:
-    """Return a number that is no size with three significant digits, a size as it is."""
     return repr(float(f"{float(part):.3g}")) if _FRACTION.fullmatch(part) else part
 
 
@@ -245,7 +243,6 @@ def _if(node: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _opened(value: Any, gaps: list[str]) -> Any:
-    """Return arguments with gaps, and collect what stood there."""
     if isinstance(value, list):
         return [_opened(part, gaps) for part in value]
     if isinstance(value, float) and value not in _PLAIN:
@@ -429,7 +426,6 @@ def _argument_text(value: Any) -> str:
 
 
 def _filled(value: Any, gaps: Iterator[str]) -> Any:
-    """Return arguments with content in their gaps."""
     if isinstance(value, list):
         return [_filled(part, gaps) for part in value]
     if not isinstance(value, Mapping):

@@ -165,7 +165,6 @@ def _require_few(number: int) -> None:
 
 
 def _copied(node: Mapping[str, Any], block: RepeatedBlock, copy: int) -> dict[str, Any]:
-    """Return the node of a further module."""
     if not isinstance(node, Mapping):
         raise ValueError(f"the block at node {block.first} holds {node!r:.40}, which is no node")
     own, other = block.modules[0], block.modules[copy]
@@ -187,12 +186,10 @@ def _names(node: Any) -> Sequence[Any]:
 
 
 def _moved(path: str, own: str, other: str) -> str:
-    """Return a path inside one module as the same path inside another."""
     return other + path[len(own) :] if path == own or path.startswith(f"{own}.") else path
 
 
 def _numbered(module: str) -> Iterator[str]:
-    """Yield the path of each module of a list that a path leads through, the outermost first."""
     parts = module.split(".")
     for depth, part in enumerate(parts, start=1):
         if part[:1].isdigit():
@@ -258,7 +255,6 @@ class _Finder:
         return None
 
     def _run(self, at: int, path: str) -> int:
-        """Return how many nodes from a position on belong to a module."""
         stop = at
         while stop < self._end and _belongs(_module(self._nodes[stop]), path):
             stop += 1

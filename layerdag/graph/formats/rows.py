@@ -98,7 +98,6 @@ def require_cells(cells: int, filled: int, source: str) -> None:
 
 
 def _spread(values: Sequence[str], places: Sequence[int], size: int) -> list[str]:
-    """Return a column with the values at their places, "" elsewhere."""
     column = [""] * size
     for at, value in zip(places, values, strict=True):
         column[at] = value
@@ -152,7 +151,6 @@ def _numbers_and_gaps(values: Sequence[str]) -> tuple[np.ndarray, list[str]]:
 
 
 def _float(text: str) -> float:
-    """Return a number. Raises ValueError for words, those that Python takes for numbers as well."""
     number = float(text)
     if "_" in text or not text.isascii():
         raise ValueError(text)
@@ -319,17 +317,14 @@ def to_networkx(graph: AttributedGraph) -> "nx.DiGraph":
 
 
 def _values(rows: list[dict[Any, Any]], key: object) -> list[Any]:
-    """Return the values of an attribute at the nodes that have it."""
     return [row[key] for row in rows if key in row]
 
 
 def _is_numeric(value: object) -> bool:
-    """Return whether a value is a number and no truth value."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _conditions(values: dict[Any, Any], notes: NoteCollector) -> dict[str, Condition]:
-    """Return the numbers and texts among the attributes of a whole graph, without its name."""
     found: dict[str, Condition] = {}
     for key, value in values.items():
         if isinstance(value, str) or _is_numeric(value):
@@ -443,7 +438,6 @@ _Types = Mapping[tuple[int, int], dict[str, None]]
 
 
 def _without_loops(edges: _Types, ids: Sequence[str], notes: NoteCollector) -> tuple[_Types, int]:
-    """Leave out the edges to a node that is still being visited, depth first in order of ids."""
     pairs_2E = np.array(list(edges), dtype=np.int64).reshape(-1, 2).T
     try:
         longest_path_layers(len(ids), pairs_2E)

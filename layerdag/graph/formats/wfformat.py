@@ -225,7 +225,6 @@ def _task(
     files: tuple[Mapping[str, float] | None, Mapping[str, float] | None],
     notes: NoteCollector,
 ) -> _Task:
-    """Return a task with what was measured of it."""
     for key in {*task, *row} - _OF_TASKS:
         where = f"task '{task.get('id', task.get('name'))}'"
         notes.add(NoteKind.ATTRIBUTE, key, "unknown; left out", where=where)
@@ -243,7 +242,6 @@ def _task(
 def _graph(
     path: str | Path, tasks: Sequence[_Task], makespan: object, notes: NoteCollector
 ) -> AttributedGraph:
-    """Return the graph of the tasks."""
     index_of = {task.key: at for at, task in enumerate(tasks)}
     if len(index_of) != len(tasks):
         raise GraphError("two tasks have the same id; make ids unique.")
@@ -275,7 +273,6 @@ def _graph(
 
 
 def _edges(tasks: Sequence[_Task], index_of: Mapping[str, int]) -> dict[tuple[int, int], str]:
-    """Return the type of each edge, which parents or children may name."""
     found: dict[tuple[int, int], str] = {}
     for at, task in enumerate(tasks):
         for side, keys in enumerate(task.neighbors):
@@ -326,7 +323,6 @@ def _number(row: Json, key: str) -> float:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -365,12 +361,10 @@ def write_wfformat(path: str | Path, graph: AttributedGraph) -> None:
 
 
 def _kinds(graph: AttributedGraph) -> list[str]:
-    """Return the word that names the tasks."""
     return next(iter(graph.categories.values()), ["task"] * graph.num_nodes)
 
 
 def _tasks(graph: AttributedGraph, keys: list[str], files: "_Files") -> Iterator[dict[str, object]]:
-    """Yield the description of each task."""
     parents: list[list[str]] = [[] for _ in keys]
     children: list[list[str]] = [[] for _ in keys]
     for source, target in graph.edge_index_2E.T.tolist():
@@ -412,7 +406,6 @@ class _Files:
             self._outside(self.outputs, at, f"output_{at + 1}", left[1][at])
 
     def _between_tasks(self, edges: list[list[int]], left: list[np.ndarray]) -> None:
-        """Give each edge a file and take its bytes from both ends."""
         into_left = np.bincount([e[1] for e in edges], minlength=len(left[0]))
         out_left = np.bincount([e[0] for e in edges], minlength=len(left[0]))
         for source, target in edges:
@@ -427,7 +420,6 @@ class _Files:
             into_left[target] -= 1
 
     def _outside(self, files: list[list[str] | None], at: int, name: str, size: float) -> None:
-        """Add a file from or to the outside for the bytes that no edge has."""
         if size > 0:
             self.sizes[name] = int(size)
             files[at] = [*(files[at] or ()), name]
@@ -468,7 +460,6 @@ def _execution(graph: AttributedGraph, keys: list[str]) -> Mapping[str, object]:
 
 
 def _longest_path(graph: AttributedGraph, cost_N: np.ndarray) -> float:
-    """Return the largest sum of costs on a path."""
     finish_N = cost_N.astype(np.float64)
     source_E, target_E = graph.edge_index_2E
     order_E = np.argsort(graph.layer_N[target_E], kind="stable")

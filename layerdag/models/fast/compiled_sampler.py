@@ -169,13 +169,11 @@ class CompiledSampler:
     def _read(
         self, readout: ActivatedMap, state_RD: Float[Tensor, "_ D"], groups: int
     ) -> Float[Tensor, "R K"]:
-        """Return the logits of the first groups, in each pass."""
         states = groups * self.guidance.passes
         self._call("activate", states, state_RD, readout.scale_D, self._activated_RD)
         return readout.linear(self._activated_RD[:states])
 
     def _encode(self, position: int) -> Float[Tensor, "R D"]:
-        """Encode the newest token of every graph and remember it."""
         modules, newest = self.modules, self._newest
         self._memory.go_to(position)
         bucket = bisect_right(modules.conditions.position_buckets, position)
@@ -194,7 +192,6 @@ class CompiledSampler:
         return encoded_RD
 
     def _remaining_sizes(self) -> Float[Tensor, "R F"]:
-        """Return the features of ``RemainingSizes``."""
         remaining = self.modules.remaining
         assert remaining is not None
         features_RF = torch.empty(self.encoded_RD.shape[0], remaining.lift.in_features)
@@ -210,7 +207,6 @@ class CompiledSampler:
         return features_RF
 
     def _add_nodes(self, position: int) -> None:
-        """Draw candidates for the next node of every graph, and keep one of each."""
         heads = self.modules.heads
         first_RD, kind_RD, after_RD, sum_RD, other_RD = self._states
         context_RD = self._context(self.encoded_RD)
@@ -246,7 +242,6 @@ class CompiledSampler:
         self._finish_nodes(position, x_BA, out_degree_B)
 
     def _add_given_nodes(self, position: int, prefix: Prefix) -> None:
-        """Add the next node of the prefix to every graph."""
         node, rows = position - 1, self.rows
         edge_E2 = torch.tensor(prefix.parents[node], dtype=torch.int64).view(-1, 2)
         parent_E, type_E = edge_E2[:, 0] + 1, edge_E2[:, 1]
@@ -263,13 +258,11 @@ class CompiledSampler:
         self._finish_nodes(position, self._x_BA, out_degree_B, reserved)
 
     def _must_resample(self, position: int) -> bool:
-        """Return whether particles are to be replaced before the next node."""
         if self.request.best_of == 1:
             return False
         return not self.valid_B.all() or (self.weighs and position % INTERVAL == 0)
 
     def _resample(self, position: int) -> None:
-        """Replace particles of little weight by copies of others of the same graph."""
         particles, row_X = self.request.best_of, self._due_rows(position)
         log_weight_B = np.zeros(self.rows)
         if self.weighs:
@@ -302,7 +295,6 @@ class CompiledSampler:
         return np.flatnonzero(active_B)
 
     def _select(self, row_B: Int[np.ndarray, " B"]) -> None:
-        """Keep the rows ``row_B``: one keeps its place, moves up, or is copied over another one."""
         self._memory.select(row_B)
         index_B, passes = torch.from_numpy(row_B), self.guidance.passes
         row_R = (index_B[:, None] * passes + torch.arange(passes)).flatten()
@@ -314,7 +306,6 @@ class CompiledSampler:
             self.check.select(index_B)
 
     def _start_nodes(self, position: int) -> None:
-        """Sample the sizes of new layers, retire finished graphs, and start the next node."""
         self._memory.go_to(position)
         size_B = np.empty(self.rows, dtype=np.int64)
         logits_RK = self._read(self._size, self.encoded_RD, self.rows)

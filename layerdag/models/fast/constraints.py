@@ -325,7 +325,6 @@ class EdgeTypeSets(nn.Module):
 
 
 def _bounds(counter: CountEncoder) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"]]:
-    """Return the smallest count of each code, and one past the largest."""
     lows_K1 = counter.lows_K1.long()
     return lows_K1[:-1], lows_K1[1:]
 
@@ -334,7 +333,6 @@ def _bounds(counter: CountEncoder) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"]
 def _type_automaton(
     listed: KindMultisets, edge_types: int
 ) -> tuple[list[list[int]], list[tuple[int, int, int]]]:
-    """Return the table of next states, and (kind, degree, first state)."""
     rows = [[0] * edge_types]  # of the state that allows everything
     firsts = []
     for kind, sets in enumerate(listed):
@@ -509,7 +507,6 @@ class NeighborKinds(nn.Module):
 
 
 def _per_graph(batch: DAGBatch, value_N: Float[Tensor, " N"]) -> Float[Tensor, " B"]:
-    """Return the sum over the nodes of each graph."""
     total_B = torch.zeros(batch.num_graphs, device=value_N.device)
     return total_B.index_add(0, batch.graph_of_node(), value_N)
 
@@ -528,7 +525,6 @@ def _automaton(
 ) -> tuple[
     dict[tuple[int, tuple[tuple[int, int], ...]], int], list[int], list[tuple[int, int, int]]
 ]:
-    """Return the number of each state, the final ones, and (state, kind read, next state)."""
     states: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
     transitions: list[tuple[int, int, int]] = []
     final, waiting = [], []

@@ -172,7 +172,6 @@ class Pointer(nn.Module):
 
 
 def _dot(query_Pd: Float[Tensor, "P d"], key_Pd: Float[Tensor, "P d"]) -> Float[Tensor, " P"]:
-    """Return the products of queries and keys, summed in at least single precision."""
     precision = torch.promote_types(key_Pd.dtype, torch.float32)
     return (query_Pd * key_Pd).sum(-1, dtype=precision)
 
@@ -384,7 +383,6 @@ def node_and_edge_losses(
 
 
 def _states(heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets) -> DecisionStates:
-    """Return the states of all decisions."""
     parent_ED = gather_rows(encoded_TD, targets.parent_E)
     context_ND = heads.context_state(
         gather_rows(encoded_TD, targets.token_N - 1), targets.slot_codes_N3
@@ -410,7 +408,6 @@ def _states(heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets) ->
 
 
 def _sum_so_far(parent_ED: Float[Tensor, "E D"], rank_E: Int[Tensor, " E"]) -> Float[Tensor, "E D"]:
-    """Return the sum of the encodings of the parents chosen for the same node so far."""
     total_ED = to_float32(parent_ED).cumsum(0)
     before_ED = torch.cat([torch.zeros_like(total_ED[:1]), total_ED[:-1]])
     edge_E = torch.arange(rank_E.shape[0], device=rank_E.device)
@@ -443,7 +440,6 @@ def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor,
 def _other_losses(
     heads: Heads, state_ND: Float[Tensor, "N D"], targets: Targets
 ) -> Float[Tensor, ""]:
-    """Return the loss of the further attributes, each given those before, and of out-degrees."""
     loss, chosen = state_ND.new_zeros(()), targets.chosen
     chain = heads.chain(state_ND)
     if chain is not None:
@@ -468,7 +464,6 @@ def _parent_loss(
     key_Td: Float[Tensor, "T d"],
     state_ED: Float[Tensor, "E D"],
 ) -> Float[Tensor, ""]:
-    """Return -log p of every parent, summed: token in the window, or block and token inside."""
     candidates, blocks = targets.candidates, targets.blocks
     projection_EK = pointer.projection(state_ED)
     if projection_EK is not None:
@@ -512,7 +507,6 @@ def _ragged_loss(
 def _readout_loss(
     readout: Readout, state_ND: Float[Tensor, "N D"], code_N: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """Return the cross entropy of a readout, summed."""
     chain = readout_chain([readout], [], state_ND)
     if chain is None:
         return _code_loss(readout(state_ND), code_N)
@@ -520,5 +514,4 @@ def _readout_loss(
 
 
 def _code_loss(logits_NK: Float[Tensor, "N K"], code_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:
-    """Return the cross entropy of the rows that are targets, summed."""
     return F.cross_entropy(logits_NK, code_N, reduction="sum", ignore_index=NOT_A_TARGET)

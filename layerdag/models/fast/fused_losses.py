@@ -99,8 +99,6 @@ class ReadoutChain:
 
 
 class _ChainLoss(torch.autograd.Function):
-    """The last readout comes first: gradients add up to those of the embeddings before it."""
-
     @staticmethod
     def forward(
         ctx: Any,
@@ -193,7 +191,6 @@ def _read_out_many(
     of: Sequence[Tensor],
     loss: ctypes.c_double,
 ) -> None:
-    """Do the same by matrix products."""
     of_state_RD, of_norm_D, of_map_KD, of_bias_K = of
     rows, dtype = state_RD.shape[0], chain.dtype
     low_KD, low_K = chain.map_AKD[a].to(dtype), chain.bias_AK[a].to(dtype)

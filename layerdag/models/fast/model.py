@@ -298,7 +298,6 @@ class FastLayerDAG(DAGModel):
     def _best_of(
         self, request: SampleRequest, once: Callable[[SampleRequest], SampleResult]
     ) -> SampleResult:
-        """Return what ``once`` samples, or the best of several."""
         return once(request) if request.best_of == 1 else resample(self._score, request, once)
 
     def _score(self, batch: DAGBatch, request: SampleRequest) -> Float[Tensor, " B"]:
@@ -368,7 +367,6 @@ class FastLayerDAG(DAGModel):
 
 
 def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:
-    """Return the numbers of nodes and of layers of graphs."""
     return torch.stack([batch.node_ptr.diff(), batch.num_layers()], dim=1)
 
 

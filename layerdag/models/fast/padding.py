@@ -120,14 +120,12 @@ class FastPadding(BatchPadding):
 
 
 def _targets_of(derived: DAGBatch) -> Targets:
-    """Return the targets that a batch carries."""
     targets = derived.derived
     assert isinstance(targets, Targets), "DAGModel.derived() comes first"
     return targets
 
 
 def _padded(batch: DAGBatch, targets: Targets, sizes: PaddedSizes) -> DAGBatch:
-    """Return a batch, with its targets, that has these sizes."""
     graph, node, token = batch.num_graphs, batch.num_nodes, targets.graph_T.shape[0]
     extra = sizes.graphs - graph
     ends = torch.arange(node + 1, node + extra)
@@ -187,7 +185,6 @@ def _padded_targets(
 
 
 def _padded_codes(chosen: ChosenCodes, sizes: PaddedSizes) -> ChosenCodes:
-    """Return the chosen codes, followed by rows that are no targets."""
     return ChosenCodes(
         attribute_NA=_rows(chosen.attribute_NA, sizes.nodes, NOT_A_TARGET),
         out_degree_N=_rows(chosen.out_degree_N, sizes.nodes, NOT_A_TARGET),
@@ -201,7 +198,6 @@ def _padded_codes(chosen: ChosenCodes, sizes: PaddedSizes) -> ChosenCodes:
 def _padded_candidates(
     candidates: TrainingCandidates, sizes: PaddedSizes, edge: int, token: int
 ) -> TrainingCandidates:
-    """Return the candidates, followed by pairs of softmaxes that are padding."""
     pairs, softmax = candidates.codes_P4.shape[0], candidates.chosen_G.shape[0]
     near_P, far_P = candidates.softmax_P.split((pairs, candidates.block_codes_P.shape[0]))
     moved_G = candidates.chosen_G + (candidates.chosen_G >= pairs) * (sizes.pairs - pairs)
@@ -227,7 +223,6 @@ def _padded_candidates(
 
 
 def _padded_blocks(blocks: AttentionBlocks, sizes: PaddedSizes, token: int) -> AttentionBlocks:
-    """Return the attention blocks, followed by blocks that see the padding alone."""
     graphs, width = blocks.first.query_Zb.shape
     first, later = blocks.slot_T < graphs * width, sizes.later
     slot_T = torch.where(

@@ -112,7 +112,6 @@ class ParentDraws:
         return torch.arange(blocks * self.block, device=self.numbers.row_B.device)
 
     def _seen(self, row_G: Int[Tensor, " G"], slot_Gv: Int[Tensor, "G v"]) -> SeenTokens:
-        """Return what is seen of some positions of each group's row."""
         held_Gv = slot_Gv.clamp(min=0)
         node_GvF = self.graphs.node_BTF[row_G[:, None], held_Gv]
         feature_GF = self.graphs.feature_BF[row_G]
@@ -221,7 +220,6 @@ class ParentDraws:
     def _offset_codes(
         self, slot_G1v: Int[Tensor, "G 1 v"], reference_GO1: Int[Tensor, "G O 1"]
     ) -> Int[Tensor, "G O v"]:
-        """Return the codes of distances from the references of decisions."""
         offset_GOv = slot_G1v - reference_GO1
         if self.pointer.token_codes is no_token_codes:
             return torch.zeros_like(offset_GOv) + self.pointer.offset_F[1]
@@ -235,7 +233,6 @@ class ParentDraws:
         row_X: Int[Tensor, " X"],
         start_B: Int[Tensor, " B"],
     ) -> tuple[Float[Tensor, "_ Z"], Bool[Tensor, " X"]]:
-        """Return the scores of older blocks, and whether a decision may choose one at all."""
         blocks, d = self.extent.pooled, self.tokens.key_RTd.shape[2]
         node_BTF = self.graphs.node_BTF[:, : blocks * self.block]
         pending_BT = node_BTF[..., Node.OUT_DEGREE] - node_BTF[..., Node.USED]

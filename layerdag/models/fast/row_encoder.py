@@ -186,7 +186,6 @@ class RowEncoder:
     def _conditions(
         self, position_B: Int[Tensor, " B"]
     ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
-        """Return what conditions and remaining sizes add to the encoder's input and output."""
         vectors, modules, graphs = self.task.vectors, self.task.modules, self.graphs
         duplicate = self.guidance.duplicate
         sample_R = duplicate(graphs.sample_B) + self._offset_R

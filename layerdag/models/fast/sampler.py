@@ -288,7 +288,6 @@ class OutputBuffer:
         return SampleResult(dags, tuple(self.truncated_B[:count].tolist()))
 
     def _histories(self) -> tuple[Columns, Columns]:
-        """Return nodes and edges of all samples, those of replaced samples left out."""
         nodes = [_joined(self.nodes)] if self.nodes else []
         edges = [_joined(self.edges)]
         source_B = torch.arange(self.seed_B.shape[0])
@@ -300,12 +299,10 @@ class OutputBuffer:
 
 
 def _joined(parts: Sequence[Columns]) -> Columns:
-    """Return the rows of all parts, end to end."""
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 
 def _copies(columns: Columns, source_B: Int[Tensor, " B"]) -> Columns:
-    """Return, for each sample, the rows of the sample that it descends from."""
     order_N = torch.argsort(columns[0], stable=True)
     end_B = torch.bincount(columns[0], minlength=source_B.shape[0]).cumsum(0)
     start_B = torch.cat([end_B.new_zeros(1), end_B[:-1]])

@@ -186,7 +186,6 @@ class ModelTables:
         self.possible = at(masks.graph_BF)
 
     def _pointed(self, values: Tensor) -> int:
-        """Return the address of a tensor that stays alive as long as the tables."""
         values = values.detach().contiguous()
         self._kept.append(values)
         return values.data_ptr()
@@ -390,5 +389,4 @@ class RowMemory:
 
 
 def _planes(name: str, values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the arrays of pages of a buffer: one for each radius of colors, else one."""
     return tuple(values) if name == "color" else (values,)

@@ -46,7 +46,6 @@ _FIRST, _LAST, _ALL, _CHOSEN = range(4)  # what a token adds to states as a pare
 
 
 def _fixed_slots(heads: Heads) -> int:
-    """Return how many slots decisions on a node have before those on further parents."""
     return int(RandomSlot.ATTRIBUTE) + len(heads.other_readouts)
 
 
@@ -140,16 +139,13 @@ class SamplingRounds:
             self.keep_candidates()
 
     def _ready_rows(self) -> Bool[Tensor, " B"]:
-        """Return which rows start their next node, or end."""
         return (self.graphs.phase_B == int(Phase.READY)) & ~self.graphs.held_B
 
     def _adding_candidates(self) -> Bool[Tensor, " P"]:
-        """Return which candidates lack parents."""
         open_B = self.graphs.phase_B == int(Phase.OPEN)
         return open_B[self._row_P] & (self.candidates.rank_P < self.candidates.degree_P)
 
     def _complete_rows(self) -> Bool[Tensor, " B"]:
-        """Return the rows with candidates of which none lacks parents."""
         lacks_P = self.candidates.rank_P < self.candidates.degree_P
         open_B = self.graphs.phase_B == int(Phase.OPEN)
         return open_B & ~lacks_P.view(-1, self.options).any(1)
@@ -239,7 +235,6 @@ class SamplingRounds:
     def _draw_candidates(
         self, encoded_RD: Float[Tensor, "R D"], starts_B: Bool[Tensor, " B"]
     ) -> None:
-        """Draw first parent, kind and in-degree of the candidates of rows that start a node."""
         graphs, candidates, modules = self.graphs, self.candidates, self.task.modules
         heads, duplicate = modules.heads, self.guidance.duplicate
         size_B, index_B = (graphs.feature_BF[:, f] for f in (Feature.SIZE, Feature.INDEX))
@@ -291,7 +286,6 @@ class SamplingRounds:
     def _kinds(
         self, state_QD: Float[Tensor, "Q D"], first_P: Int[Tensor, " P"]
     ) -> Int[Tensor, " P"]:
-        """Draw the kinds of candidates."""
         task, sample_P = self.task, self.graphs.sample_B[self._row_P]
         logits_PK = self.guidance.merge(task.modules.heads.kind_readout(state_QD))
         logits_PK = task.modules.constraints.limit_kinds(logits_PK, first_P)
@@ -305,7 +299,6 @@ class SamplingRounds:
         kind_P: Int[Tensor, " P"],
         first_P: Int[Tensor, " P"],
     ) -> Int[Tensor, " P"]:
-        """Draw the in-degrees of candidates."""
         modules, uniform_PU = self.task.modules, self.candidates.uniform_PU
         counter, constraints = modules.heads.in_degree, modules.constraints
         logits_PK = self.guidance.merge(modules.heads.degree_readout(state_QD))
@@ -353,7 +346,6 @@ class SamplingRounds:
         adds_P: Bool[Tensor, " P"],
         uniform_P: Float[Tensor, " P"],
     ) -> Int[Tensor, " P"]:
-        """Draw the types of the edges to the parents chosen last."""
         type_sets, candidates = self.task.modules.type_sets, self.candidates
         logits_PK = self.guidance.merge(self.task.modules.heads.type_readout(state_QD))
         logits_PK = type_sets.limit(logits_PK, candidates.type_state_P)
@@ -363,7 +355,6 @@ class SamplingRounds:
         return type_P
 
     def _weigh_parents(self, adds_P: Bool[Tensor, " P"], parent_P: Int[Tensor, " P"]) -> None:
-        """Add what one more parent changes about the weights of candidates."""
         neighbors, candidates = self.task.modules.neighbors, self.candidates
         node_PF = self._nodes(parent_P)
         state_P, before_P = candidates.parents_state_P, node_PF[:, Node.CHILDREN]
@@ -422,7 +413,6 @@ class SamplingRounds:
     def _choices(
         self, done_B: Bool[Tensor, " B"], ancestry_P: Int[Tensor, " P"]
     ) -> Int[Tensor, " B"]:
-        """Draw which candidate is kept, and add what all of them weigh to the weights of rows."""
         graphs, candidates, neighbors = self.graphs, self.candidates, self.task.modules.neighbors
         broken_P = ~neighbors.of_parents.final_R[candidates.parents_state_P]
         weight_BO = (candidates.weight_P - NATS_PER_VIOLATION * broken_P).view(-1, self.options)
@@ -449,7 +439,6 @@ class SamplingRounds:
     def _attributes(
         self, state_RD: Float[Tensor, "R D"], kind_B: Int[Tensor, " B"]
     ) -> tuple[Int[Tensor, "B A"], Int[Tensor, " B"]]:
-        """Draw further attributes and the out-degree of nodes of these kinds."""
         graphs, masks, modules = self.graphs, self.task.masks, self.task.modules
         heads, codes = modules.heads, [kind_B]
         uniform_BU = self._of_first(self.candidates.uniform_PU)
@@ -477,7 +466,6 @@ class SamplingRounds:
         kind_B: Int[Tensor, " B"],
         degree_B: Int[Tensor, " B"],
     ) -> None:
-        """Connect the newest nodes with their parents."""
         graphs = self.graphs
         edge_Bp = done_B[:, None] & (self._parent_p < degree_B[:, None])
         place_Bp = parent_Bp.where(edge_Bp, self.extent.tokens)
@@ -507,7 +495,6 @@ class SamplingRounds:
         code_BA: Int[Tensor, "B A"],
         out_degree_B: Int[Tensor, " B"],
     ) -> None:
-        """Let later decisions see the newest nodes."""
         graphs, modules, kind_B = self.graphs, self.task.modules, code_BA[:, 0]
         feature_BF = graphs.feature_BF
         predicted = modules.heads.out_degree is not None
@@ -544,7 +531,6 @@ class SamplingRounds:
         type_Bp: Int[Tensor, "B p"],
         degree_B: Int[Tensor, " B"],
     ) -> None:
-        """Append the newest nodes and the edges to them to the graphs."""
         graphs = self.graphs
         position_B = graphs.feature_BF[:, Feature.POSITION]
         graphs.x_BTA.flatten(0, 1).index_copy_(0, self._newest_places(done_B), code_BA)
@@ -564,12 +550,10 @@ class SamplingRounds:
         return first_B + position_B.where(writes_B, self.extent.tokens)
 
     def _nodes(self, position_P: Int[Tensor, " P"]) -> Int[Tensor, "P F"]:
-        """Return what is seen of a node of each candidate's graph."""
         place_P = self._row_P * self.graphs.node_BTF.shape[1] + position_P
         return self.graphs.node_BTF.flatten(0, 1)[place_P]
 
     def _projection(self, position_Q: Int[Tensor, " Q"], number: int) -> Float[Tensor, "Q D"]:
-        """Return what nodes add to states as parents."""
         projection_RTK = self.tokens.projection_RTK
         width = self.candidates.kind_state_QD.shape[1]
         place_Q = (self._row_Q * self.extent.tokens + position_Q) * (
@@ -595,12 +579,10 @@ class SamplingRounds:
         drawn_X: Int[Tensor, "X ..."],
         rank_X: Int[Tensor, " X"] | None = None,
     ) -> Int[Tensor, "X ..."]:
-        """Return what a prefix gives at positions, and what was drawn at others."""
         given = self.task.given
         return drawn_X if given is None else given.instead(table, position_X, drawn_X, rank_X)
 
     def _of_first(self, uniform_PU: Float[Tensor, "P U"]) -> Float[Tensor, "B U"]:
-        """Return the uniforms of the first candidate of each row, which are those of its graph."""
         return uniform_PU[:: self.options]
 
     def _count(
@@ -610,7 +592,6 @@ class SamplingRounds:
         uniform_XU: Float[Tensor, "X U"],
         slot: RandomSlot,
     ) -> Int[Tensor, " X"]:
-        """Draw a count: a bin, and a number in it."""
         first = int(slot)
         code_X = sample_if_possible(logits_XK, uniform_XU[:, first])
         return counter.decode(code_X, uniform_XU[:, first + 1])

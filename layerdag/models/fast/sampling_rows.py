@@ -322,5 +322,4 @@ def move_rows(
 
 
 def _tensors(rows: Rows) -> dict[str, Tensor]:
-    """Return the tensors of rows by name."""
     return {field.name: getattr(rows, field.name) for field in fields(rows)}

@@ -45,8 +45,6 @@ _COLUMNS = (
 
 
 class _Candidates(ctypes.Structure):
-    """Kept in step with the structure of native/train/candidates.c."""
-
     _fields_ = (
         ("edges", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in _COLUMNS.split()),
@@ -353,7 +351,6 @@ def _chosen_codes(
     out_degree_T: Int[Tensor, " T"],
     count_codes: CountCodes,
 ) -> ChosenCodes:
-    """Return what every decision of a batch chose."""
     size_R = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])
     degree_q, out_degree_N = edges.in_degree_N[inner_q], out_degree_T[layout.token_N]
     counted = (

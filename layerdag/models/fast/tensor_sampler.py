@@ -163,7 +163,6 @@ class TensorSampler:
         return replace(result, dags=tuple(prefix.kept_in(dag) for dag in result.dags))
 
     def _rows_in_memory(self) -> int:
-        """Return for how many graphs there is memory, with room for some to become larger."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()  # what earlier samplers had counts as taken otherwise
             free, _ = torch.cuda.mem_get_info(self.device)
@@ -192,7 +191,6 @@ class TensorSampler:
                 self._again()
 
     def _look(self) -> _Look:
-        """Wait for the device, and return what the host needs to know of the rows."""
         graphs = self.rounds.graphs
         columns = (
             graphs.phase_B == int(Phase.IDLE),
@@ -209,7 +207,6 @@ class TensorSampler:
     # Particles and checks.
 
     def _let_go_on(self, look: _Look) -> None:
-        """Replace particles of rows that wait for each other, and let these go on."""
         group = self.sample_B.shape[0] if self._lockstep else self._particles
         waits_B = look.held_B | look.idle_B
         complete_B = waits_B.reshape(-1, group).all(axis=1).repeat(group)
@@ -229,7 +226,6 @@ class TensorSampler:
         graphs.held_B[torch.from_numpy(row_X).to(self.device)] = False
 
     def _checked(self, look: _Look) -> Bool[Tensor, " B"]:
-        """Return which graphs can still become valid with their newest nodes."""
         assert self.check is not None
         graphs = self.rounds.graphs
         parent_Bp, code_BA = (
@@ -275,7 +271,6 @@ class TensorSampler:
     # Graphs that end, and others that begin.
 
     def _take_finished(self, look: _Look) -> None:
-        """Put out graphs whose particles have all ended, and start others in their rows."""
         ended_B = (look.idle_B & (self.sample_B >= 0)).reshape(-1, self._particles).all(axis=1)
         if not ended_B.any():
             return
@@ -285,7 +280,6 @@ class TensorSampler:
         self._start(row_X)
 
     def _start(self, row_X: Int[np.ndarray, " X"]) -> None:
-        """Start the next samples in the rows ``row_X``, while there are any."""
         sample_X = np.arange(self._next_sample, len(self.request.seeds))[: row_X.shape[0]]
         row_X = row_X[: sample_X.shape[0]]
         if row_X.shape[0] == 0:
@@ -300,7 +294,6 @@ class TensorSampler:
         self.rounds.graphs.start(index_X, samples_X, seeds_X, start_A)
 
     def _put_out(self, row_X: Int[np.ndarray, " X"], look: _Look) -> None:
-        """Hand the graphs in the rows ``row_X`` to the output."""
         graphs, index_X = self.rounds.graphs, torch.from_numpy(row_X).to(self.device)
         sample_X = torch.from_numpy(self.sample_B[row_X])
         self.output.truncate(self.sample_B[row_X][look.truncated_B[row_X]])
@@ -324,7 +317,6 @@ class TensorSampler:
         )
 
     def _make_room(self, look: _Look) -> None:
-        """Give up rows without graphs, and make room for longer ones."""
         extent, particles = self.rounds.extent, self._particles
         wanted = extent
         # Rows that were idle have no graph, a new one, or one that does not grow.
@@ -345,7 +337,6 @@ class TensorSampler:
             self._move(row_B, wanted)
 
     def _move(self, row_B: Int[np.ndarray, " B"], extent: Extent) -> None:
-        """Keep the rows ``row_B`` in memory of another extent."""
         self._again = None
         self.rounds = self.rounds.moved(torch.from_numpy(row_B).to(self.device), extent)
         self.sample_B = self.sample_B[row_B]

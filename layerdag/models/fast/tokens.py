@@ -185,7 +185,6 @@ class RemainingSizes(nn.Module):
         layer_T: Int[Tensor, " T"],
         sizes_T2: Float[Tensor, "T 2"],
     ) -> Float[Tensor, "T F"]:
-        """Return what ``_features`` does, side by side, as one operator on a processor."""
         features_TF = self.lift.weight.new_empty(position_T.shape[0], self.lift.in_features)
         run_kernel(
             "remaining",

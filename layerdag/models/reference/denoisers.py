@@ -305,7 +305,6 @@ class EdgeDenoiser(nn.Module):
     def _with_noisy_edges(
         self, partial: PrefixGraphs, pairs: Pairs, xt_P: Int[Tensor, " P"]
     ) -> PrefixGraphs:
-        """Return ``partial`` with the noisy edges added, as kinds of their own."""
         edges_P = xt_P > 0
         noisy_2V = torch.stack([pairs.source_P[edges_P], pairs.target_P[edges_P]])
         kind_V = xt_P[edges_P] - 1 + self.edge_types

@@ -110,8 +110,6 @@ class _ActiveGraphs:
 
 
 class _Sampler:
-    """The state of one request."""
-
     def __init__(
         self, model: "ReferenceLayerDAG", request: SampleRequest, device: torch.device
     ) -> None:
@@ -155,7 +153,6 @@ class _Sampler:
         return SampleResult(dags, tuple(self.truncated_B.tolist()))
 
     def _view(self) -> _ActiveGraphs:
-        """Return the active graphs with their conditions."""
         graphs = self.graphs
         graph_I = torch.nonzero(self.active_B).squeeze(1)
         prefix_B = self.active_B.cumsum(0) - 1
@@ -182,7 +179,6 @@ class _Sampler:
     def _guided(
         self, view: _ActiveGraphs, predict: Callable[[Conditions], Tensor]
     ) -> Float[Tensor, "*shape"]:
-        """Return the logits of one pass, or of both merged by guidance."""
         logits = [predict(conditions) for conditions in view.conditions]
         if len(logits) == 1:
             return logits[0]
@@ -190,13 +186,11 @@ class _Sampler:
         return guided(conditional, unconditional, self.request.guidance)
 
     def _draw(self, view: _ActiveGraphs, count_I: Int[Tensor, " I"]) -> Float[Tensor, " _"]:
-        """Return the next ``count_I`` uniforms of the stream of each active graph."""
         count_B = torch.zeros_like(self.nodes_B)
         count_B[view.partial.graph_I] = count_I
         return self.streams.uniforms(count_B)
 
     def _sizes(self, view: _ActiveGraphs) -> Int[Tensor, " I"]:
-        """Sample the sizes of the next layers, end graphs, and apply the limits of the request."""
         partial, request = view.partial, self.request
         logits_IK = self._guided(
             view, lambda conditions: self.model.layer_size(partial, conditions)
@@ -253,7 +247,6 @@ class _Sampler:
         graph_W: Int[Tensor, " W"],
         ptr: Int[Tensor, " I1"],
     ) -> None:
-        """Draw the edges into the new nodes and append the layer."""
         # There cannot be more parents than earlier nodes, nor none beyond layer 0.
         earlier_I = torch.bincount(view.partial.prefix_R, minlength=ptr.numel() - 1)
         wanted_W = self.model.degrees.decode(code_WA[:, -1]).clamp(min=1)
@@ -268,7 +261,6 @@ class _Sampler:
         self.graphs.append(NewLayer(graph_W, code_WA, source_V, pairs.new_P[chosen_P], types_V))
 
     def _edges(self, view: _ActiveGraphs, partial: PrefixGraphs, pairs: Pairs) -> Int[Tensor, " P"]:
-        """Return the drawn state of each pair: exactly the in-degree of each node is on."""
         edge = self.model.edge
         pairs_per_prefix_I = torch.bincount(pairs.prefix_P, minlength=partial.graph_I.numel())
         marginal_PK = edge.marginals(pairs)[pairs.new_P]
@@ -320,7 +312,6 @@ def _posterior(
     times: tuple[int, int],
     uniform_P: Float[Tensor, " P"],
 ) -> Int[Tensor, " P"]:
-    """Draw the states at the later of two times given the clean and the noisier ones."""
     now, then = times
     known_PK = torch.nn.functional.one_hot(x0_P, marginal_PK.shape[1]).to(marginal_PK)
     weights_PK = reverse_distribution(
@@ -335,7 +326,6 @@ def _with_new_nodes(
     in_degree_W: Int[Tensor, " W"],
     ptr: Int[Tensor, " I1"],
 ) -> tuple[PrefixGraphs, Pairs]:
-    """Return the prefixes with the new nodes behind all their rows, and the candidate edges."""
     items, rows = prefix.graph_I.numel(), prefix.node_R.numel()
     prefix_W, new_W = segment_ranges(ptr[:-1], ptr.diff())
     order_R = torch.argsort(prefix.prefix_R, stable=True)
@@ -467,7 +457,6 @@ class ReferenceLayerDAG(DAGModel):
         conditions: Conditions,
         code_NA: Int[Tensor, "N A"],
     ) -> LossTerm:
-        """Return the negative log-likelihood of the size of the layer after each prefix."""
         partial = _partial(batch, prefixes(batch, layers, items, 0), items, code_NA)
         logits_IK = self.layer_size(partial, conditions)
         size_I = _new_nodes(layers, items)[1].diff()
@@ -476,14 +465,12 @@ class ReferenceLayerDAG(DAGModel):
 
 
 def _is_wanted(network: nn.Module) -> bool:
-    """Return whether a loss is evaluated, or some parameter of its network is being trained."""
     return not torch.is_grad_enabled() or any(p.requires_grad for p in network.parameters())
 
 
 def _partial(
     batch: DAGBatch, rows: Prefixes, items: PrefixIndex, code_NA: Int[Tensor, "N A"]
 ) -> PrefixGraphs:
-    """Return the prefixes as input of the networks."""
     return PrefixGraphs(
         code_NA=code_NA,
         graph_N=batch.graph_of_node(),
@@ -509,13 +496,11 @@ def _new_nodes(
 
 
 def _cost(batch: DAGBatch, layers: LayerIndex, items: PrefixIndex) -> Int[Tensor, " I"]:
-    """Return the rows and candidate edges of each prefix."""
     rows_I = layers.end_of(items.graph_I, items.depth_I) - batch.node_ptr[items.graph_I]
     return rows_I * (1 + _new_nodes(layers, items)[1].diff())
 
 
 def _pairs(batch: DAGBatch, rows: Prefixes) -> tuple[Pairs, Int[Tensor, " P"]]:
-    """Return all pairs of an earlier and a new node, with their true states."""
     new_W = torch.nonzero(rows.distance_R == 0).squeeze(1)
     prefix_W = rows.prefix_R[new_W]
     new_count_I = torch.bincount(prefix_W, minlength=rows.num_prefixes)

@@ -133,7 +133,6 @@ def fit_additive(
 
 
 def _held_back(count: int, fraction: float, seed: int) -> np.ndarray:
-    """Return which graphs choose the step, bool (B,)."""
     held_B = np.zeros(count, dtype=bool)
     order = numpy_generator(seed, "held back").permutation(count)
     held_B[order[: int(fraction * count)]] = True
@@ -251,11 +250,9 @@ class _Problem:
         return best_P
 
     def _left(self, weight_P: np.ndarray) -> np.ndarray:
-        """Return standardized errors."""
         return (self.goal_B - self.totals(weight_P)) / self.scale.std
 
     def _step(self, weight_P: np.ndarray, used_B: np.ndarray, penalty: float) -> np.ndarray:
-        """Return the weights after a Gauss-Newton step, halved until the objective falls."""
         slope_bP = self._slopes(weight_P)[used_B]
         wanted_b = self._left(weight_P)[used_B] + slope_bP @ weight_P
         if slope_bP.shape[0] <= slope_bP.shape[1]:

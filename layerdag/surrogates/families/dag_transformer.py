@@ -138,8 +138,6 @@ class DAGAttention(nn.Module):
 
 
 class _Block(nn.Module):
-    """Attention, messages and a two-layer map, each added to the normed state."""
-
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         width = settings.width
@@ -215,7 +213,6 @@ class DAGTransformer(GraphNetwork):
 
 
 def _masks(batch: "Batch") -> list[Tensor]:
-    """Return for each graph what ``DAGAttention`` takes."""
     sizes = batch.ptr.diff().tolist()
     ends = np.cumsum([0, *(-(-n * n // 8) for n in sizes)]).tolist()
     masks = []

@@ -65,7 +65,6 @@ def _scale(config: Mapping[str, Any]) -> TargetScale:
 
 
 def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> BoostedTrees:
-    """Return boosted trees after checking that every child and column exists."""
     trees, nodes = arrays["left"].shape
     columns = {name: arrays[name] for name in ("feature", "threshold", "left", "right", "value")}
     if any(column.shape != (trees, nodes) for column in columns.values()):
@@ -90,7 +89,6 @@ def _rebuild_boosting(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
 
 
 def _rebuild_additive(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> AdditiveCosts:
-    """Return costs of nodes after checking the terms, with their trees."""
     key_P, weight_P = arrays["key"], np.asarray(arrays["weight"], dtype=float)
     if key_P.ndim != 1 or not key_P.size or key_P.shape != weight_P.shape:
         raise ValueError("terms and weights differ in shape")
@@ -134,7 +132,6 @@ def _rebuild_network(
 def _rebuild_message_passing(
     config: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> SurrogateModel:
-    """Return the message-passing network."""
     from layerdag.surrogates.families.networks import MessagePassingSurrogate, NetworkSettings
 
     return _rebuild_network(MessagePassingSurrogate, NetworkSettings, config, arrays)
@@ -143,7 +140,6 @@ def _rebuild_message_passing(
 def _rebuild_dag_transformer(
     config: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> SurrogateModel:
-    """Return the transformer."""
     from layerdag.surrogates.families.dag_transformer import (
         TransformerSettings,
         TransformerSurrogate,
@@ -153,7 +149,6 @@ def _rebuild_dag_transformer(
 
 
 def _outputs(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the targets that share a network, with their number bounded."""
     outputs = tuple(map(str, config.get("outputs", ())))
     if len(outputs) > _MOST_OUTPUTS or len(set(outputs)) != len(outputs):
         raise ValueError("outputs out of bounds")
@@ -161,7 +156,6 @@ def _outputs(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _output(config: Mapping[str, Any]) -> int:
-    """Return which output of a network is meant."""
     output = int(config.get("output", 0))
     if not 0 <= output < max(1, len(_outputs(config))):
         raise ValueError(f"there is no output {output}")
@@ -169,7 +163,6 @@ def _output(config: Mapping[str, Any]) -> int:
 
 
 def _rebuild_stacked(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
-    """Return the ensemble after checking its members and weights."""
     from layerdag.surrogates.families.trees import StackedEnsemble
 
     weight_M = np.asarray(config["weights"], dtype=float)
@@ -323,7 +316,6 @@ def fit_shared_with(family: str, settings: Settings) -> SharedFit:
 
 
 def _known(family: str, settings: Settings) -> dict[str, Any]:
-    """Return settings that the family has. Raises UsageError if it lacks one."""
     known = space_of(family)
     for name in settings:
         if name not in known:
@@ -335,7 +327,6 @@ def _known(family: str, settings: Settings) -> dict[str, Any]:
 
 
 def _network(family: str) -> "tuple[type[NetworkSurrogate], type[NetworkSettings]]":
-    """Return what a family of networks is made of."""
     # PyTorch Geometric takes seconds to import: only who needs it pays.
     from layerdag.surrogates.families.dag_transformer import (
         TransformerSettings,

@@ -197,7 +197,6 @@ def read_runs(folder: str | Path, records: Iterable[RunRecord]) -> Iterator[Coll
 
 
 def _decode(record: RunRecord, content: Mapping[str, bytes], shard: str) -> CollectedRun:
-    """Decode the traces of one run from the members of its shard."""
     traces = []
     for rank_class in record.classes:
         if rank_class.member not in content:
@@ -210,7 +209,6 @@ def _decode(record: RunRecord, content: Mapping[str, bytes], shard: str) -> Coll
 
 
 def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:
-    """Return the content of the ``wanted`` members of a shard."""
     try:
         packed = read_whole(path, MAX_SHARD_BYTES, TraceError)
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
@@ -226,7 +224,6 @@ def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:
 
 
 def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """Return the bytes of one member."""
     handle = archive.extractfile(member)
     return handle.read() if handle is not None else b""
 

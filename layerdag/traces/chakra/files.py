@@ -169,7 +169,6 @@ def length_prefixed_messages(data: bytes, source: str) -> Iterator[bytes]:
 
 
 def _fields(message: bytes) -> Fields:
-    """Return the values of each field of a message: integers, or bytes."""
     found: Fields = {}
     cursor = Cursor(message)
     while not cursor.done:
@@ -187,21 +186,18 @@ def _fields(message: bytes) -> Fields:
 
 
 def _int(value: int | bytes) -> int:
-    """Return an integer field or raise."""
     if isinstance(value, int):
         return value
     raise TraceError("a number is expected where bytes stand")
 
 
 def _bytes(value: int | bytes) -> bytes:
-    """Return a bytes field or raise."""
     if isinstance(value, bytes):
         return value
     raise TraceError("bytes are expected where a number stands")
 
 
 def _integers(values: list[int | bytes]) -> list[int]:
-    """Return repeated integers, packed or not."""
     found: list[int] = []
     for value in values:
         if isinstance(value, int):
@@ -219,7 +215,6 @@ def _last(row: Fields, number: int) -> int:
 
 
 def _name(row: Fields) -> str:
-    """Return the node's name."""
     return decode_text(_bytes(row[2][-1])) if 2 in row else ""
 
 
@@ -230,7 +225,6 @@ def _is_draft(row: Fields) -> bool:
 
 
 def _lookup(number: int, table: Mapping[int, int], what: str) -> int:
-    """Return ``table[number]`` or raise."""
     if number not in table:
         raise TraceError(f"{what} {number} does not exist in this schema version")
     return table[number]
@@ -319,7 +313,6 @@ def _elements(values: list[int | bytes], wire: Wire) -> Iterator[object]:
 
 
 def _value(raw: int | bytes, wire: Wire) -> object:
-    """Return the Python value of a raw field."""
     if wire == Wire.STRING:
         return decode_text(_bytes(raw))
     if wire == Wire.FLOAT:
@@ -368,7 +361,6 @@ def detect_schema_version(data: bytes, source: str) -> str:
 
 
 def _first_shapes(data: bytes) -> list[set[tuple[int, int]]]:
-    """Return (field number, wire type) pairs of the first messages, as far as they parse."""
     shapes: list[set[tuple[int, int]]] = []
     at = 0
     try:
@@ -386,7 +378,6 @@ def _first_shapes(data: bytes) -> list[set[tuple[int, int]]]:
 
 
 def _shape(message: bytes) -> set[tuple[int, int]]:
-    """Return the (field number, wire type) pairs of a message."""
     found = set()
     cursor = Cursor(message)
     while not cursor.done:
@@ -567,14 +558,12 @@ def normalize(trace: Trace) -> Trace:
 
 
 def _rows(trace: Trace, name: str) -> np.ndarray:
-    """Return the attribute rows with the given name."""
     if name not in trace.strings:
         return np.zeros(0, np.int64)
     return np.flatnonzero(trace.attributes.name_A == trace.strings.index(name))
 
 
 def _node_id(trace: Trace, row: int) -> int:
-    """Return the id of the node that attribute ``row`` belongs to."""
     return int(trace.id_N[np.searchsorted(trace.attributes.ptr_N1, row, side="right") - 1])
 
 
@@ -697,7 +686,6 @@ def without_nodes(trace: Trace, gone_N: np.ndarray) -> Trace:
 
 
 def _inheritance(trace: Trace, gone_N: np.ndarray) -> dict[int, tuple[int, ...]]:
-    """Return for the id of each node that goes the ids of kept nodes it waited for."""
     layer_N = trace_layers(trace)
     gone = np.flatnonzero(gone_N)
     heirs: dict[int, tuple[int, ...]] = {}
@@ -708,18 +696,15 @@ def _inheritance(trace: Trace, gone_N: np.ndarray) -> dict[int, tuple[int, ...]]
 
 
 def _inherited(parents: list[int], heirs: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the parents with each that goes replaced by what it waited for, each once."""
     found = (kept for parent in parents for kept in heirs.get(parent, (parent,)))
     return tuple(dict.fromkeys(found))
 
 
 def _bridged(deps: Ragged, keep: np.ndarray, heirs: dict[int, tuple[int, ...]]) -> Ragged:
-    """Return the dependencies of the kept nodes, led around the nodes that go."""
     return ragged([_inherited(deps.of(row).tolist(), heirs) for row in keep.tolist()])
 
 
 def _attributes_of(table: AttributeTable, keep: np.ndarray) -> AttributeTable:
-    """Return the attributes of the kept nodes."""
     count_N = np.diff(table.ptr_N1)[keep]
     row_A = expand_ranges(table.ptr_N1[:-1][keep], table.ptr_N1[1:][keep])
     return AttributeTable(

@@ -77,7 +77,6 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
 
 
 def _node(at: int, row: object, source: str) -> NodeSpec:
-    """Return one node."""
     if not isinstance(row, dict) or type(row.get("Id")) is not int:
         raise TraceError(f"{source}: entry {at} of 'workload_graph' has no integer 'Id'.")
     where = f"{source}: node {row['Id']}"
@@ -106,14 +105,12 @@ def _integer(row: Mapping[str, object], key: str, where: str) -> int:
 
 
 def _ids(value: object, where: str) -> tuple[int, ...]:
-    """Return a list of node ids."""
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         raise TraceError(f"{where}: its dependencies are no list of node ids.")
     return tuple(value)
 
 
 def _attribute(key: str, value: object, where: str) -> Attribute:
-    """Return one further key as an attribute."""
     if isinstance(value, list) and not any(isinstance(element, list) for element in value):
         first = _attribute(key, value[0] if value else 0, where)
         return Attribute(key, first.wire + 1, tuple(value))
@@ -144,7 +141,6 @@ def encode_feeder_json(trace: Trace) -> bytes:
 
 
 def _row(trace: Trace, row: int) -> dict[str, object]:
-    """Return one node as a JSON object."""
     found: dict[str, object] = {
         "Id": int(trace.id_N[row]),
         "Name": "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]],
@@ -168,7 +164,6 @@ def _row(trace: Trace, row: int) -> dict[str, object]:
 
 
 def _plain(ids: np.ndarray) -> list[int]:
-    """Return ids as Python integers."""
     return [int(value) for value in ids]
 
 
@@ -197,7 +192,6 @@ def encode_trace_json(workload: Workload) -> bytes:
 
 
 def _trace_lines(trace: Trace) -> Iterator[str]:
-    """Yield one trace as JSON text."""
     head = {"version": trace.version, "metadata": [_attribute_out(a) for a in trace.metadata]}
     yield f'{json.dumps(head)[:-1]}, "nodes": ['
     for row in range(trace.num_nodes):
@@ -226,7 +220,6 @@ def _node_out(trace: Trace, row: int) -> dict[str, Any]:
 
 
 def _attribute_out(attribute: Attribute) -> dict[str, Any]:
-    """Return one attribute as JSON types."""
     wire, value = attribute.wire, attribute.value
     found: dict[str, Any] = {"name": attribute.name, "type": wire_name(wire)}
     if isinstance(value, tuple):
@@ -239,7 +232,6 @@ def _attribute_out(attribute: Attribute) -> dict[str, Any]:
 
 
 def _value_out(wire: int, value: Any) -> Any:
-    """Return a scalar as JSON type."""
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -314,7 +306,6 @@ def _fault(loaded: Any, error: Exception) -> str:
 
 
 def _index(number: object, size: int) -> int:
-    """Return a position that must lie below ``size``."""
     if type(number) is not int or not 0 <= number < size:
         raise ValueError(f"{found_value(number)} is not one of 0 to {size - 1}")
     return number
@@ -328,7 +319,6 @@ def _note_strange(found: dict[str, Any], shape: dict[str, Any], notes: NoteColle
 
 
 def _trace_in(entry: dict[str, Any], source: str) -> Trace:
-    """Return one trace, with notes on what is not of the form."""
     version = _stated(entry["version"])
     if version not in VERSIONS:
         raise ValueError(f"it has Chakra version '{version:.40}'; {KNOWN_VERSIONS} are known")
@@ -347,7 +337,6 @@ def _trace_in(entry: dict[str, Any], source: str) -> Trace:
 
 
 def _node_in(row: dict[str, Any]) -> NodeSpec:
-    """Return one node."""
     return NodeSpec(
         id=_lossless_integer(row["id"]),
         name=_stated(row["name"]),
@@ -362,14 +351,12 @@ def _node_in(row: dict[str, Any]) -> NodeSpec:
 
 
 def _stated(value: object) -> str:
-    """Return a text."""
     if not isinstance(value, str):
         raise ValueError(f"{found_value(value)} is no text")
     return value
 
 
 def _text_in(value: object) -> str | None:
-    """Return an input or output field."""
     return None if value is None else _stated(value)
 
 
@@ -381,7 +368,6 @@ def _lossless_integer(value: object) -> int:
 
 
 def _attribute_in(row: dict[str, Any]) -> Attribute:
-    """Return one attribute."""
     wire = _WIRE_OF[row["type"]]
     value: Any = row.get("value")
     if is_list(wire):
@@ -394,7 +380,6 @@ def _attribute_in(row: dict[str, Any]) -> Attribute:
 
 
 def _value_in(wire: int, value: Any) -> Any:
-    """Return a scalar."""
     if isinstance(value, dict) and "base64" in value:
         return base64.b64decode(value["base64"], validate=True)
     if isinstance(value, dict):

@@ -82,7 +82,6 @@ class StorageOperation:
 
 
 def _detail(field: int, payload: bytes) -> tuple[str, int]:
-    """Return name and bytes of an ``FsOp``, ``PageOp`` or ``BlockOp``."""
     layer, names = _OPERATIONS[field]
     numbers: dict[int, int] = {}
     message = Cursor(payload)

@@ -86,7 +86,6 @@ def _check_pointers(ptr_N1: np.ndarray, total: int, label: str, trace: Trace) ->
 
 
 def _check_indexes(trace: Trace) -> None:
-    """Check every index into the pools, and every type and wire number."""
     table, pool = trace.attributes, len(trace.strings)
     for label, column in (
         ("name", trace.name_N),
@@ -156,7 +155,6 @@ def decode_attribute(payload: bytes, notes: NoteCollector) -> Attribute:
 
 
 def _value(number: int, kind: int, message: Cursor) -> object:
-    """Return the value of field ``number`` of an AttributeProto."""
     text = number in (Wire.STRING, Wire.BYTES)
     if not Wire.DOUBLE <= number <= Wire.BYTES + 1:
         raise TraceError(f"field {number} is not part of an attribute")
@@ -322,7 +320,6 @@ def note_field(
 
 
 def _with_storage(arrays: dict[str, np.ndarray], texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the strings with the name of storage messages, whose rows get it."""
     is_storage_A = arrays["attr_name"] == _STORAGE_ROW
     if not is_storage_A.any():
         return texts
@@ -367,8 +364,6 @@ def write_nodes(trace: Trace, head: bytes) -> bytes:
 
 
 class _Pool:
-    """Owner of one native pool of distinct byte strings."""
-
     def __init__(self) -> None:
         native = library()
         native.wire_pool_new.restype = ctypes.c_void_p
@@ -413,7 +408,6 @@ class _Pool:
 
 
 def _raise_fault(status: int, fault: _Fault, source: str) -> None:
-    """Turn a status of the scanner into a sentence."""
     if status:
         known = f" (id {fault.id})" if fault.has_id else ""
         reason = _REASONS[status].format(detail=fault.detail)
@@ -423,7 +417,6 @@ def _raise_fault(status: int, fault: _Fault, source: str) -> None:
 
 
 def _check_memory(totals: _Totals, source: str) -> None:
-    """Refuse a trace whose columns do not fit: an empty node takes two bytes of a file."""
     needed = 100 * totals.nodes + 8 * (totals.data_deps + totals.ctrl_deps)
     needed += 20 * totals.attributes
     if needed > _SMALL and needed > available_memory() // 2:
@@ -434,7 +427,6 @@ def _check_memory(totals: _Totals, source: str) -> None:
 
 
 def _allocate(totals: _Totals) -> dict[str, np.ndarray]:
-    """Return empty columns of the counted lengths."""
     nodes, attributes = totals.nodes, totals.attributes
     return {
         "id": np.empty(nodes, np.uint64),
@@ -458,7 +450,6 @@ def _allocate(totals: _Totals) -> dict[str, np.ndarray]:
 def _assemble(
     arrays: dict[str, np.ndarray], strings: tuple[str, ...], blobs: tuple[bytes, ...]
 ) -> ScannedNodes:
-    """Put the columns under their names."""
     return ScannedNodes(
         id_N=arrays["id"],
         name_N=arrays["name"],
@@ -481,7 +472,6 @@ def _assemble(
 
 
 def _join(parts: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    """Return byte strings end to end, with their boundaries."""
     ptr = np.zeros(len(parts) + 1, dtype=np.int64)
     np.cumsum([len(part) for part in parts], out=ptr[1:])
     return b"".join(parts), ptr

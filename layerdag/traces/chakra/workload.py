@@ -45,7 +45,6 @@ class ColumnInterner:
         return type(holder)(**columns)
 
     def _one(self, value: Any) -> Any:
-        """Return the column that was seen first with this content."""
         if isinstance(value, AttributeTable):
             return self.intern(value)
         if isinstance(value, Ragged):
@@ -188,13 +187,11 @@ def _spans(start: np.ndarray, width: int) -> np.ndarray:
 
 
 def _rows(trace: Trace, *names: str) -> np.ndarray:
-    """Return the attribute rows with one of these names."""
     known = [trace.strings.index(name) for name in names if name in trace.strings]
     return np.flatnonzero(np.isin(trace.attributes.name_A, known))
 
 
 def _other_texts(trace: Trace, row_C: np.ndarray) -> np.ndarray:
-    """Return the places of strings that something else than these attributes uses."""
     table = trace.attributes
     is_text_A = table.wire_A == Wire.STRING
     is_text_A[row_C] = False
@@ -230,7 +227,6 @@ def decode_groups(data: bytes, path: str | Path, num_ranks: int) -> dict[str, tu
 
 
 def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[int, ...]:
-    """Return the checked ranks of one group."""
     if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
         raise TraceError(f"{path}: group '{name}' is no list of ranks; write [0, 1, ...].")
     outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
@@ -358,7 +354,6 @@ def _beside(folder: Path) -> Path | None:
 
 
 def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:
-    """Return the sentence for a place that holds no traces."""
     if prefix is None:
         return f"{location}: this folder holds no file PREFIX.<rank>.et; check the path."
     if location.exists():
@@ -381,7 +376,6 @@ def holds_rank_files(location: str | Path) -> bool:
 
 
 def _names(name: str) -> tuple[str, ...]:
-    """Return the prefixes that a name may stand for: ``--out`` takes one with its ending, too."""
     return tuple(dict.fromkeys(filter(None, (name, name.removesuffix(".et")))))
 
 
@@ -531,7 +525,6 @@ def _require_whole_world(workload: Workload) -> None:
 
 
 def _files(workload: Workload) -> Iterable[tuple[int, bytes]]:
-    """Return the bytes of each rank's file, the last rank first."""
     if isinstance(workload.traces, LazyTraces):
         return workload.traces.files()
     encoded: dict[int, bytes] = {}

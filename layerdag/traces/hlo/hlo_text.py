@@ -122,7 +122,6 @@ def _end(text: str, begin: int) -> int:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Return the entries of a list, split at the commas outside of brackets."""
     found, depth, begin = [], 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -158,7 +157,6 @@ def _tuple(shapes: tuple[str, ...]) -> str:
 
 
 def _with_key(attributes: str, key: str, value: str) -> str:
-    """Return attributes with one more frontend attribute."""
     entry = f'{key}="{value}"'
     if "frontend_attributes={" in attributes:
         return attributes.replace("frontend_attributes={", f"frontend_attributes={{{entry},", 1)
@@ -175,7 +173,6 @@ def in_other_words(text: str) -> str:
 
 
 def _said(found: _Instruction, line: str) -> Iterator[str]:
-    """Yield the lines that stand for one instruction."""
     base, _, stage = found.opcode.rpartition("-")
     several = len(found.operands) > 1
     if stage == "start" and base not in _KEPT:
@@ -219,7 +216,6 @@ def _started(found: _Instruction, base: str) -> Iterator[str]:
 
 
 def _permutes(found: _Instruction) -> Iterator[str]:
-    """Yield a permutation for each of several arrays."""
     rest = _NO_CONFIG.sub("", found.attributes)
     names = [f"{found.name}.part{index}" for index in range(len(found.operands))]
     results = _parts(found.shape[1:-1])

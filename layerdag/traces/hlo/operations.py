@@ -116,7 +116,6 @@ def _turns(begin: int, limit: int, step: int, direction: str) -> int | None:
 
 
 def _step(value: Any, body: Any, index: int, loop: Any) -> int | None:
-    """Return what one turn adds to the counter."""
     added = _owner(value)
     if added is None or not str(added.name).endswith(("add", "subtract")):
         return None
@@ -165,7 +164,6 @@ def _argument(value: Any, block: Any) -> int | None:
 
 
 def _channel(operation: Any) -> bool:
-    """Return whether a collective has a channel, and so spans partitions."""
     if "channel_handle" not in operation.attributes:
         return False
     found = re.search(r"handle\s*=\s*(\d+)", str(operation.attributes["channel_handle"]))
@@ -173,13 +171,11 @@ def _channel(operation: Any) -> bool:
 
 
 def _rows(table: Any) -> list[list[int]]:
-    """Return a table of whole numbers."""
     found = np.array(table, dtype=np.int64)
     return found.reshape(len(found), -1).tolist() if found.size else []
 
 
 def _mesh_groups(text: str, meshes: Mapping[str, Any]) -> list[list[int]]:
-    """Return the groups along some axes of a mesh: devices that agree in all other axes."""
     named = re.search(r"mesh\s*=\s*@([\w.$-]+)", text)
     mesh = meshes.get(named[1]) if named else None
     if mesh is None:
@@ -199,7 +195,6 @@ def _mesh_groups(text: str, meshes: Mapping[str, Any]) -> list[list[int]]:
 
 
 def _listed(operation: Any, attribute: str, key: str) -> list[int]:
-    """Return a list of dimensions of a StableHLO attribute."""
     from jaxlib.mlir.dialects import stablehlo
 
     kind = {
@@ -210,7 +205,6 @@ def _listed(operation: Any, attribute: str, key: str) -> list[int]:
 
 
 def _kernel_input_features(operation: Any) -> int:
-    """Return the dimension of a kernel that holds its input features."""
     from jaxlib.mlir.dialects import stablehlo
 
     numbers = stablehlo.ConvDimensionNumbers(operation.attributes["dimension_numbers"])
@@ -218,7 +212,6 @@ def _kernel_input_features(operation: Any) -> int:
 
 
 def _integers(attribute: Any) -> Iterable[int]:
-    """Return a list of whole numbers."""
     return [int(number) for number in attribute]
 
 
@@ -305,7 +298,6 @@ class CustomCall:
         return found.get(part, found)
 
     def _product(self) -> int:
-        """Return the operations of a matrix product."""
         numbers = self._settings("gemm_backend_config")["dot_dimension_numbers"]
         contracted = [int(axis) for axis in numbers["lhs_contracting_dimensions"]]
         return 2 * self.outputs[0].size * math.prod(self.inputs[0].shape[i] for i in contracted)
@@ -324,7 +316,6 @@ class CustomCall:
         return 2 * image.size * (kernel.size // kernel.shape[labels.index("o")])
 
     def _attention(self, *, backward: bool) -> int:
-        """Return the operations of the matrix products of attention, masked parts included."""
         settings = self._settings("cudnn_fmha_backend_config")
         scores = [int(size) for size in settings["intermediate_tensor_shape"]["dimensions"]]
         rows = math.prod(scores[:-1])

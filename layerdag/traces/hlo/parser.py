@@ -119,7 +119,6 @@ class Walk:
         )
 
     def _size(self, block: Any) -> int:
-        """Return how many operations a block runs, counted without running it."""
         self._depth += 1
         if self._depth > _DEEPEST:
             self._refuse(f"nests calls and loops more than {_DEEPEST} deep")
@@ -148,7 +147,6 @@ class Walk:
         return self._sizes[name]
 
     def _turns_of(self, operation: Any) -> int:
-        """Return how often the body of a loop runs."""
         if operation not in self._turns:
             turns = trip_count(operation)
             if turns is None:
@@ -160,14 +158,12 @@ class Walk:
         return self._turns[operation]
 
     def _body(self, function: Any) -> Any:
-        """Return the block of a function."""
         if not len(function.regions[0].blocks):
             name = _text(function.attributes["sym_name"])
             self._refuse(f"declares the function '{name}' without a body; link it before")
         return function.regions[0].blocks[0]
 
     def _devices(self) -> int:
-        """Return the number of devices: stated, or the largest that a collective names."""
         named = [
             rank
             for item in self._items
@@ -178,7 +174,6 @@ class Walk:
         return max(self._replicas * self._partitions, 1 + max(named, default=0))
 
     def _note_shardings(self) -> None:
-        """Note a mesh whose shardings no collective shows."""
         meshes = [name for name, found in self._meshes.items() if _name(found) == "mesh"]
         if meshes and not any(isinstance(item, Collective) for item in self._items):
             self._found.add(
@@ -204,7 +199,6 @@ class Walk:
         return returned
 
     def _operation(self, operation: Any, values: Values) -> None:
-        """Add one operation, or those inside it."""
         name = _name(operation)
         given = [values.get(value, ()) for value in operation.operands]
         if name in _INLINED:
@@ -257,7 +251,6 @@ class Walk:
     def _custom(
         self, operation: Any, inputs: list[ValueType], outputs: list[ValueType]
     ) -> Computation:
-        """Return the costs of a custom call."""
         said = operation.attributes
         target = _text(said["call_target_name"])
         config = str(said["backend_config"].value) if _is_text(said, "backend_config") else ""
@@ -274,7 +267,6 @@ class Walk:
         return Computation(target, flops, moved, inputs[0].element, (), matrix=True)
 
     def _inner_flops(self, region: Any) -> int:
-        """Return the operations inside a fusion."""
         total = 0
         for block in region.blocks:
             for view in block.operations:
@@ -286,7 +278,6 @@ class Walk:
         return total
 
     def _collective(self, operation: Any, name: str, parents: tuple[int, ...]) -> Collective:
-        """Return a communication operation, its devices as ranks."""
         given = sum(tensor.num_bytes for tensor in self._tensors(operation.operands))
         devices = (self._replicas, self._partitions)
         name = _frontend(operation, COLLECTIVE_KEY) or name
@@ -296,7 +287,6 @@ class Walk:
         return Collective(name, given, groups, (), parents)
 
     def _ragged(self, operation: Any, parents: tuple[int, ...]) -> Collective:
-        """Return an exchange of parts whose sizes depend on the data: at most the operand."""
         effect = "the sizes of its parts depend on the data; counted as an exchange of all of them"
         self._found.add(NoteKind.SIZE, _RAGGED, effect)
         config = operation.attributes["backend_config"]
@@ -311,7 +301,6 @@ class Walk:
     def _inlined(
         self, operation: Any, name: str, given: list[tuple[int, ...]], values: Values
     ) -> Sequence[tuple[int, ...]]:
-        """Add the operations of a called function or a region that runs once."""
         if operation.regions and len(operation.regions[0].blocks):
             block = operation.regions[0].blocks[0]
             inner = dict(values)
@@ -321,7 +310,6 @@ class Walk:
         return self._block(block, inner)
 
     def _callee(self, operation: Any) -> Any:
-        """Return the function that an operation calls."""
         for key in ("callee", "decomposition", "called_computation"):
             if key in operation.attributes:
                 called = str(operation.attributes[key]).lstrip("@").strip('"')
@@ -332,7 +320,6 @@ class Walk:
     def _loop(
         self, operation: Any, given: list[tuple[int, ...]], values: Values
     ) -> Sequence[tuple[int, ...]]:
-        """Add the body of a loop as often as it runs."""
         turns = self._turns_of(operation)
         body = operation.regions[1].blocks[0]
         carried: Sequence[tuple[int, ...]] = given
@@ -343,7 +330,6 @@ class Walk:
         return carried
 
     def _branches(self, operation: Any, values: Values) -> Sequence[tuple[int, ...]]:
-        """Add the branch that moves most bytes."""
         begin, tried = len(self._items), []
         for region in operation.regions:
             returned = self._block(region.blocks[0], dict(values))
@@ -356,7 +342,6 @@ class Walk:
         return returned
 
     def _tensors(self, values: Any) -> list[ValueType]:
-        """Return the tensors of operands or results, those of tuples one by one."""
         return [tensor for value in values for tensor in self._tensors_of(value.type)]
 
     def _tensors_of(self, kind: Any) -> list[ValueType]:
@@ -389,7 +374,6 @@ class Walk:
 
 
 def _name(operation: Any) -> str:
-    """Return the name of an operation without its dialect."""
     return str(operation.operation.name).rpartition(".")[2]
 
 
@@ -398,7 +382,6 @@ def _text(attribute: Any) -> str:
 
 
 def _is_text(attributes: Any, name: str) -> bool:
-    """Return whether an attribute is there and a text."""
     return name in attributes and type(attributes[name]).__name__ == "StringAttr"
 
 
@@ -526,7 +509,6 @@ def _parsed(text: str, source: str) -> Any:
 
 
 def _stablehlo(text: str, source: str) -> str:
-    """Return an HLO module as StableHLO."""
     found = _jaxlib()
     try:
         module = found.hlo.hlo_module_from_text(spelled(text))

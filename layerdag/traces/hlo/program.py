@@ -302,7 +302,6 @@ class Hardware:
 
 
 def _rate(data: Mapping[str, object], name: str) -> float:
-    """Return a number of a mapping."""
     value = data.get(name)
     if value is None:
         raise ConfigError(f"'{name}' is missing; state it per second.")
@@ -386,7 +385,6 @@ def regions(
 
 
 def _joined(operations: list[Computation], hardware: Hardware, index: int) -> Region:
-    """Return the region of consecutive operations."""
     times = [hardware.seconds(operation) for operation in operations]
     longest = operations[max(range(len(times)), key=times.__getitem__)]
     return Region(
@@ -544,7 +542,6 @@ def summarize_program(program: CompiledProgram, hardware: Hardware | None = None
 
 
 def _collectives(program: CompiledProgram) -> dict[str, dict[str, int]]:
-    """Return count and bytes of each kind of communication."""
     found: dict[str, dict[str, int]] = {}
     for item in program.items:
         if isinstance(item, Collective):
@@ -653,7 +650,6 @@ def _part(found: Collective | None, rank: int, names: dict[tuple[int, ...], str]
 
 
 def _trace(source: str, nodes: Sequence[Region], parts: Sequence[_Part]) -> Trace:
-    """Return the trace of a rank that takes these parts."""
     specs: list[NodeSpec] = []
     behind: list[tuple[int, ...]] = []
     last: tuple[int, ...] = ()
@@ -671,7 +667,6 @@ def _trace(source: str, nodes: Sequence[Region], parts: Sequence[_Part]) -> Trac
 
 
 def _computation(number: int, region: Region, parents: tuple[int, ...]) -> NodeSpec:
-    """Return the node of some computation."""
     attributes = (
         Attribute("is_cpu_op", Wire.BOOL, False),
         Attribute("num_ops", Wire.INT64, max(region.flops, 1)),
@@ -685,7 +680,6 @@ def _computation(number: int, region: Region, parents: tuple[int, ...]) -> NodeS
 def _communication(
     number: int, tag: int, found: Collective, part: _Part, after: tuple[int, ...]
 ) -> Iterator[NodeSpec]:
-    """Yield the nodes of a rank's part in a communication."""
     size = Attribute("comm_size", Wire.INT64, found.num_bytes)
     on_device = Attribute("is_cpu_op", Wire.BOOL, False)
     if part.group is not None:

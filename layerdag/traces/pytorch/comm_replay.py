@@ -104,7 +104,6 @@ def write_replay(
 
 
 def _groups(workload: Workload) -> dict[str, _Group]:
-    """Return the groups by name: the world first, then the others in their order."""
     world = _Group(0, tuple(range(workload.num_ranks)))
     named = {
         name: _Group(number, tuple(ranks))
@@ -132,12 +131,10 @@ def _require_order(workload: Workload) -> None:
 
 
 def _few(tags: Sequence[int]) -> str:
-    """Return the first tags as text."""
     return ", ".join(map(str, tags[:6])) + (", ..." if len(tags) > 6 else "") or "none"
 
 
 def _document(trace: Trace, rank: int, groups: Mapping[str, _Group]) -> Json:
-    """Return the file of one rank."""
     described = [
         {
             "pg_name": str(group.number),
@@ -193,8 +190,6 @@ def _arguments(given: Sequence[tuple[object, str, object]]) -> Json:
 
 
 class _Replay:
-    """The communication of one rank in program order, with waits."""
-
     def __init__(self, trace: Trace, rank: int, groups: Mapping[str, _Group]) -> None:
         self._trace, self._rank, self._groups = trace, rank, groups
         self._next = 4
@@ -243,7 +238,6 @@ class _Replay:
         return self._groups[name]
 
     def _post(self, row: int, group: _Group) -> Json:
-        """Return the node that starts a communication."""
         if self._trace.type_N[row] != NodeType.COMM_COLL:
             return self._message(row, group)
         kind = CollectiveType(self._kind_N[row]) if self._kind_N[row] in _NAMES else None
@@ -287,11 +281,9 @@ class _Replay:
         return f"Tensor({scalar})", size
 
     def _tensor(self, elements: int, size: int) -> list[object]:
-        """Return a tensor as PyTorch names it: ids, offset, elements, bytes of each, device."""
         return [self._next, self._next, 0, elements, size, "cuda:0"]
 
     def _wait(self, request: int, group: _Group) -> Json:
-        """Return the node that waits for a communication."""
         return self._comm("wait", group, 0, None, None, request)
 
     def _comm(

@@ -67,7 +67,6 @@ _WAITS = ("Synchronize",)
 
 
 def _has_kernel(name: str) -> bool:
-    """Return whether an operator is neither a scope nor composite."""
     return "::" in name and not name.startswith(_WRAPPERS) and not is_composite(name)
 
 
@@ -107,7 +106,6 @@ def operators_by_external(profile: Profile) -> dict[object, Event]:
 
 
 def _started(profile: Profile) -> dict[int, tuple[int, ...]]:
-    """Return the kernels that each call starts, by position."""
     of_number: dict[int, list[int]] = {}
     of_operator: dict[object, list[int]] = {}
     for at, kernel in enumerate(profile.kernels):
@@ -227,8 +225,6 @@ class DeviceTrace:
 
 @dataclass
 class _Builder:
-    """The nodes made so far, and the last one of each thread and stream."""
-
     profile: Profile
     communication: Mapping[int, KernelCommunication]
     group_names: Mapping[Ranks, str]
@@ -265,7 +261,6 @@ class _Builder:
             self.last_call[lane] = wait
 
     def _waited_for(self, call: Event) -> tuple[int, ...]:
-        """Return the last kernel of each stream that ended by the time the call returned."""
         found = [n for n in self.last_kernel.values() if self.ends[n] <= call.end + CLOCK_SLACK]
         return tuple(sorted(node for node in found if self.ends[node] > call.start))
 
@@ -283,7 +278,6 @@ class _Builder:
             self.operator_of[node] = operator
 
     def _add(self, spec: dict[str, Any], times: tuple[int, int], deps: tuple[int, ...]) -> int:
-        """Append a node and return its id."""
         number = len(self.nodes)
         start, end = times
         duration = Attribute("duration_ns", Wire.INT64, end - start)
@@ -354,7 +348,6 @@ def import_device(profile: Profile) -> DeviceTrace:
 
 
 def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
-    """Note the launches of which the profile shows no work."""
     shown = {id(launch.call) for launch in launches}
     lost: dict[str, list[Event]] = {}
     for call in profile.calls:
@@ -371,7 +364,6 @@ def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollecto
 
 
 def _note_doubled(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
-    """Note kernels that share one launch, which starts one, and kernels that stand there twice."""
     for launch in launches:
         if (
             len(launch.kernels) > 1
@@ -393,7 +385,6 @@ def _note_doubled(profile: Profile, launches: Sequence[Launch], notes: NoteColle
 
 
 def _note_early(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
-    """Note kernels that begin before the call that starts them, which is not possible."""
     early = [
         (kernel, launch.call.start - kernel.start)
         for launch in launches
@@ -411,7 +402,6 @@ def _note_early(profile: Profile, launches: Sequence[Launch], notes: NoteCollect
 def _communication(
     profile: Profile, launches: Sequence[Launch]
 ) -> tuple[dict[int, KernelCommunication], dict[int, Untold]]:
-    """Return what each kernel communicates, and what the profile does not tell, by position."""
     declared = declared_ranks(profile.distributed)
     found: dict[int, KernelCommunication] = {}
     untold: dict[int, Untold] = {}
@@ -465,13 +455,11 @@ _MISSING = {
 
 
 def _word(kernel: Event, what: KernelCommunication) -> str:
-    """Return what a kernel of communication is called in notes."""
     told = kernel.args.get("Collective name")
     return str(told) if told else plain_kernel_name(kernel.name)
 
 
 def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: NoteCollector) -> None:
-    """Note the types of tensors and messages that are not known."""
     for kernel in kernels:
         dtype = kernel.args.get("dtype")
         if dtype is not None and scalar_type(str(dtype)) is None:
@@ -494,7 +482,6 @@ def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: Not
 def _groups(
     profile: Profile, communication: Mapping[int, KernelCommunication], notes: NoteCollector
 ) -> dict[Ranks, str]:
-    """Return the integer names of the groups in the profile."""
     declared: dict[str, Ranks] = {}
     size = profile.distributed.get("world_size")
     if isinstance(size, int) and 1 < size <= MOST_RANKS:
@@ -516,7 +503,6 @@ _SUFFIX = re.compile(r"_(v\d+|ptsz)*$")
 
 
 def _host_spec(name: str) -> dict[str, Any]:
-    """Return what is fixed of a host call."""
     attributes = (Attribute("is_cpu_op", Wire.BOOL, True), Attribute("device", Wire.STRING, "cpu"))
     return {"name": _SUFFIX.sub("", name), "type": NodeType.COMP, "attributes": attributes}
 
@@ -528,7 +514,6 @@ def _kernel_spec(
     group_names: Mapping[Ranks, str],
     device: str,
 ) -> dict[str, Any]:
-    """Return what is fixed of a kernel: its name is the operator's, never its own."""
     attributes = [Attribute("is_cpu_op", Wire.BOOL, False)]
     attributes.append(Attribute("device", Wire.STRING, device))
     name = operator.name if operator is not None else _plain_name(kernel)
@@ -564,7 +549,6 @@ def _communication_attributes(what: KernelCommunication) -> list[Attribute]:
 
 
 def _plain_name(kernel: Event) -> str:
-    """Return a public name for device work without a known operator."""
     if kernel.category.lower() == "kernel":
         return "kernel"
     parts = kernel.name.split("(")[0].split()

@@ -129,7 +129,6 @@ def process_groups(declared: Mapping[str, Ranks], names: Mapping[Ranks, str]) ->
 
 
 def _ranks(value: object) -> Ranks:
-    """Return the ranks of a group."""
     if not isinstance(value, list) or not all(type(n) is int and n >= 0 for n in value):
         raise ValueError(f"{value!r:.40} is no list of ranks")
     return tuple(value)
@@ -281,7 +280,6 @@ class PendingOperation:
         )
 
     def _reads(self) -> tuple[TensorView, ...]:
-        """Return the arguments whose content is used, which numbers beside tensors are not."""
         sized = any(tensor.shape for _, tensor in self.inputs)
         known = self.known
         return tuple(
@@ -292,19 +290,16 @@ class PendingOperation:
         )
 
     def _sent(self) -> tuple[TensorView, ...]:
-        """Return the tensors that a communication gives."""
         sent = COMMUNICATION_OPERATORS[self.kind.name].sent
         return tuple(tensor for at, tensor in self.inputs if at == sent)
 
     def _received(self) -> tuple[TensorView, ...]:
-        """Return the tensors that a communication writes."""
         received = COMMUNICATION_OPERATORS[self.kind.name].received
         if received < 0:
             return self.outputs
         return tuple(tensor for at, tensor in self.inputs if at == received)
 
     def _allocated(self, tensors: BlockTensors) -> set[int]:
-        """Return the storages that are allocated here: results that are no arguments."""
         first, middle, last = self._rows
         storage, position = tensors.storage, tensors.position
         if self.is_communication:
@@ -323,7 +318,6 @@ class PendingOperation:
 
 
 def _unique(tensors: tuple[TensorView, ...]) -> tuple[TensorView, ...]:
-    """Return the tensors without repetitions, in order."""
     return tuple(dict.fromkeys(tensors))
 
 
@@ -367,8 +361,6 @@ class _Segment:
 
 
 class _Memory:
-    """The live segments of each storage."""
-
     def __init__(self) -> None:
         self._segments: dict[int, list[_Segment]] = {}
 
@@ -557,7 +549,6 @@ class _Collector:
                 op.materialize()
 
     def _learn(self, kinds: list[OpSchema]) -> None:
-        """Classify the kinds that are new."""
         fresh = [
             signature(kind.name, kind.schema, kind.is_triton) for kind in kinds[len(self.known) :]
         ]
@@ -573,7 +564,6 @@ class _Collector:
         )
 
     def _count_unknown(self, block: HostBlock) -> None:
-        """Count data types that are not known."""
         counts = np.bincount(block.tensors_T["dtype"])
         for word in np.flatnonzero(counts).tolist():
             if scalar_type(block.words[word]) is None:
@@ -597,7 +587,6 @@ class _Collector:
         return notes.notes
 
     def _note_ids(self, notes: NoteCollector) -> None:
-        """Note ids of several nodes, and parents that no node is."""
         id_N, parent_N = np.concatenate(self.ids), np.concatenate(self.parents)
         id_U, count_U = np.unique(id_N, return_counts=True)
         for number, count in zip(id_U[count_U > 1], count_U[count_U > 1], strict=True):
@@ -613,7 +602,6 @@ class _Collector:
             )  # fmt: skip
 
     def _raw(self, block: HostBlock, row: int) -> dict[str, Any]:
-        """Return a node as it is in the file."""
         try:
             return block.json_of(row)
         except (ValueError, RecursionError) as error:
@@ -626,7 +614,6 @@ class _Collector:
     def _close(
         self, node: int, handle: int, tid: int, name: str, op: PendingOperation | None
     ) -> None:
-        """Decide what the node that ends makes of the operations inside it."""
         stack = self.stacks.setdefault(tid, [])
         first = len(stack)
         while first and stack[first - 1].id > node:
@@ -653,7 +640,6 @@ class _Collector:
             stack.append(op)
 
     def _drop_workers(self, node: int, tid: int) -> None:
-        """Drop what the backend's worker threads did inside a communication that ends now."""
         for other, stack in self.stacks.items():
             while other != tid and stack and stack[-1].id > node:
                 stack.pop()
@@ -713,7 +699,6 @@ def listed_ranks(op: Operation, known: CommunicationOperator) -> Ranks:
 
 
 def _id(op: PendingOperation) -> int:
-    """Return the id of an operation."""
     return op.id
 
 
@@ -737,7 +722,6 @@ def _only_wraps(name: str, op: PendingOperation | None, inner: list[PendingOpera
 
 
 def _casts(op: PendingOperation, called: list[PendingOperation]) -> bool:
-    """Return whether an operation makes a copy of another dtype that one of ``called`` takes."""
     if op.kind.name != "aten::_to_copy":
         return False
     op.materialize()
@@ -748,7 +732,6 @@ def _casts(op: PendingOperation, called: list[PendingOperation]) -> bool:
 
 
 def _saved_copy(op: PendingOperation, inner: list[PendingOperation]) -> PendingOperation | None:
-    """Return the copy of its argument that autograd makes for an operator in place, if any."""
     copies = [other for other in inner if other.kind.name == "aten::clone"]
     if not op.kind.name.endswith("_") or len(copies) != 1:
         return None

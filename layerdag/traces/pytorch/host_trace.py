@@ -193,8 +193,6 @@ def _enter(stream: Unpacked, source: str) -> tuple[int, bytes]:
 
 
 class _Reader:
-    """Owner of one native reader."""
-
     def __init__(self, flat: bool, has_tensors: Callable[[OpSchema], bool], source: str) -> None:
         self._has_tensors = has_tensors
         self.source = source
@@ -246,7 +244,6 @@ class _Reader:
         )
 
     def _fault(self, status: int, at: int) -> TraceError:
-        """Return the error for a status of the native reader."""
         held = self._host.contents
         if status == _FIELD:
             return TraceError(
@@ -266,7 +263,6 @@ class _Reader:
         return self.error_at(at, "a value is malformed")
 
     def _add_names(self, at: int) -> None:
-        """Take over the kinds and words that are new."""
         while (raw := self._text(1, len(self._kinds))) is not None:
             name, schema, triton = raw.split(b"\0")
             kind = OpSchema(self._decoded(name, at), self._decoded(schema, at), triton == b"1")
@@ -277,7 +273,6 @@ class _Reader:
             self._words.append(self._decoded(raw, at))
 
     def _wanted(self, kind: OpSchema) -> bool:
-        """Return whether the tensors of a kind are asked for."""
         try:
             return self._has_tensors(kind)
         except TraceError as error:
@@ -292,7 +287,6 @@ class _Reader:
         return None if at is None else ctypes.string_at(at, size.value)
 
     def _decoded(self, raw: bytes, at: int) -> str:
-        """Return the string that stands between quotes in the file."""
         try:
             text: str = json.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode()
             text.encode()  # half of a surrogate pair can be escaped, but is no text
@@ -302,7 +296,6 @@ class _Reader:
 
 
 def _records(vector: _Vector, kind: np.dtype) -> np.ndarray:
-    """Return a copy of the records that the native reader holds until its next scan."""
     size = vector.size * kind.itemsize
     return np.frombuffer(ctypes.string_at(vector.data, size) if size else b"", dtype=kind)
 
@@ -363,7 +356,6 @@ def attribute(node: dict[str, Any], name: str) -> Any:
 
 
 def _is_flat(head: str, source: str) -> bool:
-    """Return the layout of the schema version that a file's head declares."""
     if twice := doubled_name(head + "]}"):
         raise TraceError(f"{source}: '{twice}' stands twice before the nodes; keep one of them.")
     version = re.search(r'"schema"\s*:\s*"([^"]*)"', head)

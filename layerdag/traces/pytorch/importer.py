@@ -139,18 +139,15 @@ def add_operation(
 
 
 def _add_number(columns: NodeAppender, name: str, wire: Wire, value: int) -> None:
-    """Append a number of any size that its wire type holds."""
     small = 0 <= value < 2**31
     columns.attribute(name, wire, value if small else scalar_to_word(wire, value))
 
 
 def _add_text(columns: NodeAppender, name: str, value: str) -> None:
-    """Append a string."""
     columns.attribute(name, Wire.STRING, columns.text(value))
 
 
 def _add_tensors(columns: NodeAppender, op: Operation) -> None:
-    """Append what an operation's tensors say: device, dtype, operations, bytes."""
     main = op.results[0] if op.results else max(op.arguments, key=_size, default=None)
     reads = dict.fromkeys(op.reads) if len(op.reads) > 1 else op.reads
     flops = 0 if op.role is OpRole.COMMUNICATION else _operation_count(op)
@@ -164,26 +161,22 @@ def _add_tensors(columns: NodeAppender, op: Operation) -> None:
 
 
 def _operation_count(op: Operation) -> int:
-    """Return the floating-point operations of a compute operation."""
     if op.num_ops is not None:
         return op.num_ops
     return min(operation_count(op.name, op.arguments, op.results or op.writes), 2**63 - 1)
 
 
 def _size(tensor: TensorView) -> int:
-    """Return the bytes of a tensor."""
     return tensor.num_bytes
 
 
 def _bytes(tensors: Iterable[TensorView]) -> int:
-    """Return the bytes of some tensors."""
     return sum([tensor.num_bytes for tensor in tensors])
 
 
 def _add_communication(
     columns: NodeAppender, op: Operation, known: CommunicationOperator, groups: ProcessGroups
 ) -> None:
-    """Append type, size, group and peer of a communication."""
     name = group_of(op, known, groups) or WORLD
     size = _bytes(op.arguments if known.sent >= 0 else op.results)
     _add_text(columns, "pg_name", name)
@@ -354,7 +347,6 @@ def _trace(
     groups: ProcessGroups,
     source: str,
 ) -> Trace:
-    """Return the operations as a Chakra trace."""
     columns = NodeAppender(source)
     for at, (op, data, order, time) in enumerate(
         zip(nodes, found.data, found.order, times, strict=True)
@@ -387,7 +379,6 @@ def _host_calls(nodes: Sequence[Operation], num_host_nodes: int) -> list[int]:
 
 
 def _since(time: Time, origin: int) -> Time:
-    """Return (start, duration) with the start counted from ``origin``."""
     return None if time is None else (time[0] - origin, time[1])
 
 
@@ -410,7 +401,6 @@ def _times(nodes: Sequence[Operation], host: HostOperations, timings: Timings) -
 
 
 def _collectives_by_group(nodes: Sequence[Operation], groups: ProcessGroups) -> list[list[int]]:
-    """Return the positions of the collectives of each group."""
     queues: dict[str, list[int]] = {}
     for at, op in enumerate(nodes):
         known = COMMUNICATION_OPERATORS.get(op.name)
@@ -420,7 +410,6 @@ def _collectives_by_group(nodes: Sequence[Operation], groups: ProcessGroups) -> 
 
 
 def _is_guessed(op: Operation, groups: ProcessGroups) -> bool:
-    """Return whether an operation communicates in a group that had to be guessed."""
     known = COMMUNICATION_OPERATORS.get(op.name)
     return known is not None and group_of(op, known, groups) is None
 
@@ -479,7 +468,6 @@ class _Joined:
 
 
 def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> ImportResult:
-    """Give the kernels the data flow and tensors of the host operations that launched them."""
     joined = _match(device, host, handles)
     if not joined.position_of:
         raise TraceError(
@@ -525,8 +513,6 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
 
 @dataclass(frozen=True)
 class _ToldCommunication:
-    """What a host operation says of the communication of its kernel."""
-
     name: str
     type: NodeType
     attributes: tuple[Attribute, ...]
@@ -559,7 +545,6 @@ def _told_by_host(
 
 
 def _name_in(groups: dict[str, Ranks], ranks: Ranks, world: Ranks) -> str:
-    """Return the name of some ranks among the groups, which they join if they are not there."""
     groups.setdefault(WORLD, world)
     known = {members: name for name, members in groups.items()}
     if ranks not in known:
@@ -589,7 +574,6 @@ def kernel_times(host: str | Path, device: str | Path) -> list[int]:
 
 
 def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Joined:
-    """Find the host operation of each kernel from the handle of the operator around its launch."""
     operations = [op for op in host.operations if op.role is not OpRole.ALLOCATION]
     at_handle = {op.rf_id: position for position, op in enumerate(operations)}
     position_of: dict[int, int] = {}
@@ -604,7 +588,6 @@ def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Join
 
 
 def _handles(device: DeviceTrace, profile: Profile, host: str | Path) -> Handles:
-    """Return the RecordFunction handle of each operator of the profile that launched a kernel."""
     stated = {
         id(event): int(event.args[RECORD_FUNCTION])
         for event in device.operator_of.values()
@@ -614,7 +597,6 @@ def _handles(device: DeviceTrace, profile: Profile, host: str | Path) -> Handles
 
 
 def _handles_by_order(profile: Profile, host: str | Path) -> Handles:
-    """Find the handles by following the operators of each thread in both files."""
     of_host = _operators_of_threads(host)
     of_profile: dict[tuple[object, ...], list[Event]] = {}
     for event in profile.operators:
@@ -628,7 +610,6 @@ def _handles_by_order(profile: Profile, host: str | Path) -> Handles:
 
 
 def _operators_of_threads(host: str | Path) -> dict[int, list[tuple[int, str, int]]]:
-    """Return (id, name, RecordFunction handle) of the operators of each thread, by id."""
     found: list[tuple[int, int, str, int]] = []
     for block in read_host_blocks(host, lambda kind: False):
         columns = (block.nodes_N[name].tolist() for name in ("id", "tid", "kind", "rf_id"))
@@ -644,7 +625,6 @@ def _operators_of_threads(host: str | Path) -> dict[int, list[tuple[int, str, in
 
 
 def _outermost(handle: int, inside: Mapping[int, int]) -> int:
-    """Return the handle of the kept operation around a dropped one."""
     while handle in inside:
         handle = inside[handle]
     return handle

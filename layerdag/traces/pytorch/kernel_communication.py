@@ -146,7 +146,6 @@ def plain_kernel_name(name: str) -> str:
 
 
 def _peer(value: object) -> int | None:
-    """Return the rank at the other end of a message."""
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
@@ -156,7 +155,6 @@ ELEMENTS = ("In msg nelems", "Out msg nelems")
 
 
 def _size(kernel: Event, operators: tuple[Event, ...]) -> int | None:
-    """Return the bytes that a rank gives, from the kernel's arguments or the operator's tensors."""
     told = scalar_type(str(kernel.args.get("dtype", "")))
     for name in ELEMENTS:
         count = kernel.args.get(name)
@@ -168,7 +166,6 @@ def _size(kernel: Event, operators: tuple[Event, ...]) -> int | None:
 
 
 def _given_bytes(operator: Event, bits: int | None) -> int | None:
-    """Return the bytes that a communication operator gives, of any other its largest tensor."""
     known = COMMUNICATION_OPERATORS.get(operator.name)
     if known is None:
         return tensor_bytes(operator.args, bits)
@@ -262,7 +259,6 @@ def _bytes(shape: Any, kind: str, bits: int | None) -> int | None:
 
 
 def _elements(shape: Any) -> int:
-    """Return the elements of a tensor, or of the tensors of one list."""
     if not isinstance(shape, list) or not shape:
         return 0
     shapes = [shape] if _is_shape(shape) else [inner for inner in shape if _is_shape(inner)]

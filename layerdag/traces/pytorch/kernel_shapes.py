@@ -33,8 +33,6 @@ def kernel_sizes(name: str, reads: Tensors, writes: Tensors) -> Sizes:
 
 
 def _product(first: int) -> Callable[[Tensors, Tensors], Sizes | None]:
-    """Return the rule of the product of the arguments ``first`` and the next one."""
-
     def rule(reads: Tensors, writes: Tensors) -> Sizes | None:
         del writes
         if len(reads) < first + 2:
@@ -87,8 +85,6 @@ def _filters(
 
 
 def _attention(first: int) -> Callable[[Tensors, Tensors], Sizes | None]:
-    """Return the rule of fused attention whose queries are argument ``first``."""
-
     def rule(reads: Tensors, writes: Tensors) -> Sizes | None:
         del writes
         if len(reads) < first + 2:
@@ -109,7 +105,6 @@ def _attention(first: int) -> Callable[[Tensors, Tensors], Sizes | None]:
 
 
 def _encoder_layer(reads: Tensors, writes: Tensors) -> Sizes | None:
-    """The fused attention block of inference: its three projections, attention, and output."""
     del writes
     if len(reads[0].shape) != 3:
         return None
@@ -118,8 +113,6 @@ def _encoder_layer(reads: Tensors, writes: Tensors) -> Sizes | None:
 
 
 def _channels(first: int) -> Callable[[Tensors, Tensors], Sizes | None]:
-    """Return the rule of normalizations over all but the second dimension."""
-
     def rule(reads: Tensors, writes: Tensors) -> Sizes | None:
         del writes
         if len(reads) <= first or len(reads[first].shape) < 2:
@@ -131,7 +124,6 @@ def _channels(first: int) -> Callable[[Tensors, Tensors], Sizes | None]:
 
 
 def _last(reads: Tensors, writes: Tensors) -> Sizes | None:
-    """Rows of the last dimension."""
     del writes
     return _rows_of(reads[0].shape)
 
@@ -141,7 +133,6 @@ def _rows_of(shape: tuple[int, ...]) -> Sizes | None:
 
 
 def _gathered(reads: Tensors, writes: Tensors) -> Sizes | None:
-    """Rows of a table: as many as indices."""
     del writes
     if len(reads) < 2 or not reads[0].shape:
         return None
@@ -149,7 +140,6 @@ def _gathered(reads: Tensors, writes: Tensors) -> Sizes | None:
 
 
 def _reduced(reads: Tensors, writes: Tensors) -> Sizes | None:
-    """A row for each result."""
     if not writes or not writes[0].num_elements:
         return None
     rows = writes[0].num_elements

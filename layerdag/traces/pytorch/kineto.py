@@ -107,8 +107,6 @@ CONTROL, NUMBER, ESCAPE, QUOTE, BYTES = (
 
 
 class _Window:
-    """A sliding window over a text stream, with a cursor."""
-
     def __init__(
         self, stream: Unpacked, source: str, notes: NoteCollector, needed: Callable[[str], bool]
     ) -> None:
@@ -252,12 +250,10 @@ class _Window:
         return None
 
     def _note(self, word: str, effect: str) -> None:
-        """Note an object that is no JSON."""
         place = f"character {self.dropped + self.at}"
         self._notes.add(NoteKind.ENCODING, word, effect, where=place)
 
     def _malformed(self, fault: str) -> TraceError:
-        """Return the error for text at the cursor that is no JSON."""
         return TraceError(
             f"{self.source}: no valid JSON from character {self.dropped + self.at} on "
             f"({fault}); the trace is cut short or damaged, collect or copy it again."
@@ -265,7 +261,6 @@ class _Window:
 
 
 def _is_readable(text: str) -> bool:
-    """Return whether a text is one JSON value, but for letters that writers did not escape."""
     for _, candidate in _candidates(text):
         try:
             json.loads(candidate, strict=False)
@@ -276,7 +271,6 @@ def _is_readable(text: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what an object may have been meant to be, with what is wrong with it."""
     yield CONTROL, text
     yield NUMBER, _NO_NUMBER.sub(r"\1null", text)
     escaped = _LONE_BACKSLASH.sub(lambda found: found[0] if found[1] else r"\\", text)
@@ -484,7 +478,6 @@ def _order(event: Event) -> tuple[int, int]:
 
 
 def _kind(category: object) -> str | None:
-    """Return the list that an event of a category belongs to."""
     if not isinstance(category, str):
         return None
     if category in DEVICE_CATEGORIES:
@@ -495,12 +488,10 @@ def _kind(category: object) -> str | None:
 
 
 def _matters(category: str) -> bool:
-    """Return whether events of a category are read."""
     return _kind(category) is not None
 
 
 def _listed(categories: Counter[str]) -> str:
-    """Return categories with their numbers of events for a sentence."""
     shown = ", ".join(
         f"'{name[:40]}' {count:,}" if name else f"none {count:,}"
         for name, count in categories.most_common(5)
@@ -610,8 +601,6 @@ def _clip_kernels(kernels: list[Event], notes: NoteCollector) -> None:
 
 
 class _Excess:
-    """How often and how long kernels of one stream overlap."""
-
     def __init__(self) -> None:
         self._count, self._total, self._first = 0, 0, ""
 
@@ -637,7 +626,6 @@ _EVENT = {
 
 
 def _malformed(path: str | Path, raw: dict[str, Any], error: Exception) -> TraceError:
-    """Return the sentence for an event that is not as Kineto writes it."""
     try:
         require_shape(raw, _EVENT)
         reason = plain_reason(error)
@@ -679,7 +667,6 @@ def read_distributed(path: str | Path) -> dict[str, Any]:
 
 
 def _distributed(head: str, notes: NoteCollector) -> dict[str, Any]:
-    """Return the ``distributedInfo`` object from the text before the events."""
     if twice := doubled_name(head.rstrip().rstrip(",") + "}"):
         notes.add(NoteKind.KEY, twice, "stands twice; readers differ in which they take")
     version = re.search(r'"schemaVersion"\s*:\s*([^,\s}]+)', head)
@@ -712,7 +699,6 @@ def ranks_in(value: object) -> tuple[int, ...]:
 
 
 def _note_groups(rows: object, notes: NoteCollector) -> None:
-    """Note process groups of ``distributedInfo`` that have no name or no list of ranks."""
     for row in rows if isinstance(rows, list) else () if rows is None else (rows,):
         if not isinstance(row, dict) or "pg_name" not in row:
             notes.add(NoteKind.GROUP, found_value(row), "no group with a 'pg_name'; left out")

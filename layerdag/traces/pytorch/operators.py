@@ -154,7 +154,6 @@ class CommunicationOperator:
 
 
 def _coll(kind: CollectiveType, sent: int, received: int, group: int = -1) -> CommunicationOperator:
-    """Return a collective with its public name."""
     name = f"c10d::{kind.name.lower()}"
     return CommunicationOperator(name, NodeType.COMM_COLL, kind, sent, received, group)
 
@@ -473,7 +472,6 @@ def _product(first: int, second: int) -> Callable[[Tensors, Tensors], int | None
 
 
 def _convolution(reads: Tensors, writes: Tensors) -> int | None:
-    """Each element of the result takes one multiply-add for each weight of its filter."""
     if len(reads) < 2 or not writes or not any(reads[1].shape[:1]):
         return None
     per_output = reads[1].num_elements // reads[1].shape[0]
@@ -481,7 +479,6 @@ def _convolution(reads: Tensors, writes: Tensors) -> int | None:
 
 
 def _convolution_backward(reads: Tensors, writes: Tensors) -> int | None:
-    """Two products of the forward's size: for the input's and for the weight's gradient."""
     if len(reads) < 3 or not any(reads[2].shape[:1]):
         return None
     per_output = reads[2].num_elements // reads[2].shape[0]
@@ -490,8 +487,6 @@ def _convolution_backward(reads: Tensors, writes: Tensors) -> int | None:
 
 
 def _attention(first: int, products: int) -> Callable[[Tensors, Tensors], int | None]:
-    """Return the formula of fused attention: ``products`` products of queries by keys."""
-
     def formula(reads: Tensors, writes: Tensors) -> int | None:
         del writes
         if len(reads) < first + 2 or len(reads[first + 1].shape) < 2:
@@ -631,7 +626,6 @@ def signature(name: str, schema: str, triton: bool = False) -> Signature:
 
 
 def _from_schema(name: str, schema: str) -> Signature:
-    """Classify an operator that has a kernel of its own."""
     arguments, results = _split(schema)
     written = frozenset(i for i, text in enumerate(arguments) if "!" in text.partition(")")[0])
     if name in WAITS or name in _HIDDEN_VIEWS or (not written and _ALIAS.search(results)):

@@ -145,7 +145,6 @@ def find_rank_files(location: str | Path) -> RankFiles | None:
 def _by_rank(
     paths: Sequence[Path], stated: Mapping[Path, int], notes: NoteCollector
 ) -> dict[int, Path]:
-    """Return the files of one kind by their rank."""
     named = {path: _named_rank(path) for path in paths}
     # Bare numbers are ranks where they count the files; else they may be steps, dates, processes.
     counts = len(paths) > 1 and sorted(n for n in named.values() if n is not None) == list(
@@ -183,7 +182,6 @@ def _named_rank(path: Path) -> int | None:
 
 
 def _rank_by_name(path: Path, named: int | None, *, alone: bool) -> int:
-    """Return the rank of a file that does not state it."""
     if alone and not _TOLD.search(path.name):
         return 0
     if named is None and _PROCESS.fullmatch(path.name):
@@ -316,7 +314,6 @@ def refuse_missing_ranks(job: ImportedJob) -> None:
 
 
 def _renamed(result: ImportResult, names: Mapping[Ranks, str]) -> Trace:
-    """Return a rank's trace with the group names that hold for the whole job."""
     name_of = {old: names[ranks] for old, ranks in result.groups.items()}
     return with_group_names(result.trace, name_of)
 
@@ -436,8 +433,6 @@ def replicate_rank(job: ImportedJob) -> Workload:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Groups of ``size`` ranks, ``stride`` apart."""
-
     size: int
     stride: int
 
@@ -464,7 +459,6 @@ class _Grid:
 
 
 def _only_trace(job: ImportedJob) -> Trace:
-    """Return the trace of a job of which one rank is given."""
     if job.workload.num_ranks != 1:
         raise TraceError(
             f"{job.workload.source}: {job.workload.num_ranks} ranks are given; --only-rank and "
@@ -474,7 +468,6 @@ def _only_trace(job: ImportedJob) -> Trace:
 
 
 def _as_copies(trace: Trace, comm_N: np.ndarray, size_N: np.ndarray) -> AttributeTable:
-    """Return the attributes with those of the nodes ``comm_N`` turned into costs of copies."""
     table = trace.attributes
     names = [at for at, word in enumerate(trace.strings) if word in (*_COMMUNICATION, *_COSTS)]
     node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))

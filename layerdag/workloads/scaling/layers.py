@@ -80,7 +80,6 @@ class Layers:
 
 
 def _count(program: EditableProgram, runs: Sequence[Run], stated: int | None) -> int:
-    """Return how many layers there are. Raises UsageError if that is not clear."""
     covered = covered_by_count(runs)
     found = ", ".join(f"{n} x ({nodes} nodes)" for n, nodes in covered.most_common(4)) or "none"
     source = program.trace.source
@@ -124,8 +123,6 @@ def _shorter(runs: Sequence[Run], count: int) -> int:
 
 
 def _innermost(runs: list[Run], chosen: int) -> list[Run]:
-    """Return the runs without those whose blocks are mostly one such run, as micro-batches are."""
-
     def largest_inside(outer: Run) -> int:
         spans = (
             run.stop - run.start
@@ -139,7 +136,6 @@ def _innermost(runs: list[Run], chosen: int) -> list[Run]:
 
 
 def _require_whole_blocks(program: EditableProgram, blocks: RepeatedProgram) -> None:
-    """Refuse blocks each of which has such a partner of its own outside: it belongs to a layer."""
     depths: dict[tuple[BlockNode, str], set[int]] = {}
     partner: dict[tuple[BlockNode, str], int] = {}
     for pattern in blocks.patterns:
@@ -212,7 +208,6 @@ def colors(program: EditableProgram) -> np.ndarray:
 def _belonging(
     program: EditableProgram, edges_2E: np.ndarray, runs: list[Run]
 ) -> tuple[list[Run], list[bool]]:
-    """Return the runs whose copies are layers, in order, and which have the deepest first."""
     first = max(runs, key=lambda run: (run.count, run.period))
     depth_N = np.full(program.num_nodes, -1, dtype=np.int64)
     _note(depth_N, first, _falls(program, first) is True)
@@ -373,7 +368,6 @@ class LayerDuplication:
     # ---- what works on all layers ----
 
     def _with_shares(self) -> EditableProgram:
-        """Return the program, whose operators on all layers have the costs of ``count`` layers."""
         program, more = self.program, self.count - self.layers.blocks.count
         joint = self._joint
         if not joint or not more:
@@ -404,7 +398,6 @@ class LayerDuplication:
         return replace(program, ops_N=ops_N, bytes_N=bytes_N, comm_N=comm_N)
 
     def _totals_of(self, row: int) -> tuple[int, int]:
-        """Return elements and number of the tensors that an operator on all layers works on."""
         total = self._contributed(row)
         if total > len(self.program.parents(row)) > 1 and int(self.program.ops_N[row]) % total == 0:
             return total, len(self.program.parents(row))
@@ -419,7 +412,6 @@ class LayerDuplication:
         return sum(known) if len(known) == len(shares) else 0
 
     def _buffered(self, row: int) -> bool:
-        """Return whether a collective sums a flat buffer of gradients, as buckets are."""
         size = int(self.program.comm_N[row]) // int(self.program.item_N[row])
         return any(int(self.program.ops_N[parent]) == size for parent in self.program.parents(row))
 
@@ -433,7 +425,6 @@ class LayerDuplication:
 
     @cached_property
     def _joint(self) -> set[int]:
-        """Return the operators outside layers that depend on each layer, or update all weights."""
         program = self.program
         last = int(np.flatnonzero(program.matrix_N).max(initial=-1))
         outside_N = np.ones(program.num_nodes, dtype=bool)
@@ -454,7 +445,6 @@ class LayerDuplication:
 
     @cached_property
     def _contributors(self) -> dict[int, list[Pattern]]:
-        """Return the edges from every layer of each node outside layers that has such edges."""
         blocks = self.layers.blocks
         found: dict[int, list[Pattern]] = {}
         for pattern in blocks.patterns:
@@ -467,7 +457,6 @@ class LayerDuplication:
 
     @cached_property
     def _contributions(self) -> dict[int, LayerShare]:
-        """Return the share of a layer in each node that depends on each layer."""
         return {
             row: self._sum(row, [pattern.source for pattern in patterns])
             for row, patterns in self._contributors.items()
@@ -508,7 +497,6 @@ class LayerDuplication:
         return LayerShare(size, 1)
 
     def _tensors(self, row: int) -> int:
-        """Return the tensors of a node: those that a scattered buffer was concatenated of."""
         program = self.program
         for parent in program.parents(row):
             if program.collective_N[parent] == CollectiveType.REDUCE_SCATTER:
@@ -532,7 +520,6 @@ class LayerDuplication:
 
     @cached_property
     def _totals(self) -> tuple[int, int]:
-        """Return elements and number of all weights, from what works on them all."""
         program = self.program
         sizes = [
             int(program.ops_N[row]) // lists_of(program.names[row])
@@ -544,14 +531,12 @@ class LayerDuplication:
 
 
 def _grown(size: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return a cost of so many elements, tensors, and a rest, for other numbers of both."""
     elements, rest = divmod(size, before[0])
     tensors, rest = divmod(rest, before[1])
     return elements * after[0] + tensors * after[1] + rest
 
 
 def _rebuilt(program: EditableProgram, unrolled: Unrolled, names: list[str]) -> Trace:
-    """Return the trace of copied nodes, numbered in their order."""
     trace = numbers_written(program)
     rows = unrolled.row_N
     strings = list(trace.strings)
@@ -576,14 +561,12 @@ def _rebuilt(program: EditableProgram, unrolled: Unrolled, names: list[str]) -> 
 
 
 def _deps(unrolled: Unrolled, kind: int) -> Ragged:
-    """Return the dependencies of one kind."""
     edges_2E = unrolled.edge_index_2E[:, unrolled.edge_type_E == kind]
     counts_N = np.bincount(edges_2E[1], minlength=len(unrolled.row_N))
     return Ragged(pointers(counts_N), edges_2E[0].astype(np.uint64))
 
 
 def _attributes(table: AttributeTable, rows: np.ndarray) -> AttributeTable:
-    """Return the attributes of copied nodes."""
     row_A = expand_ranges(table.ptr_N1[:-1][rows], table.ptr_N1[1:][rows])
     counts_N = np.diff(table.ptr_N1)[rows]
     return AttributeTable(
@@ -641,7 +624,6 @@ def _shared(count: int, stages: int) -> list[int]:
 
 
 def _stages(job: Job, kinds: tuple[Kind, ...]) -> list[int]:
-    """Return the pipeline stage of each class."""
     if "pipeline" not in kinds:
         return [0] * len(job.programs)
     axis = kinds.index("pipeline")
@@ -651,7 +633,6 @@ def _stages(job: Job, kinds: tuple[Kind, ...]) -> list[int]:
 
 
 def _of_stages(counts: list[int], stages: list[int]) -> list[int]:
-    """Return the layers of each stage, from those of its first class."""
     return [counts[stages.index(stage)] for stage in range(max(stages) + 1)]
 
 

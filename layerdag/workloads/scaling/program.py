@@ -125,7 +125,6 @@ def mesh_of(num_ranks: int, groups: Iterable[Sequence[int]], source: str) -> Mes
 
 
 def _steps(ranks: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (step, count) of each level of regularly spaced ranks, () if they are not."""
     found, left = [], np.array(ranks)
     while left.size > 1:
         step = int(left[1] - left[0])
@@ -265,7 +264,6 @@ _NUMBERS = {"num_ops": "ops_N", "tensor_size": "bytes_N", "comm_size": "comm_N"}
 
 
 def _reached(edges_2E: np.ndarray, from_N: np.ndarray) -> np.ndarray:
-    """Return what can be reached along edges, bool (N,)."""
     from scipy.sparse import csr_array
 
     size = len(from_N)
@@ -445,7 +443,6 @@ class Job:
                     if kind in found)  # fmt: skip
 
     def _kind_of(self, role: Role) -> Kind:
-        """Return what the collectives of a role say."""
         found: set[Kind] = set()
         for number, program in enumerate(self.programs):
             rows_N = self.rows(number, role)
@@ -455,7 +452,6 @@ class Job:
         return next((kind for kind in order if kind in found), "unknown")
 
     def _talk_along(self, axis: int) -> bool:
-        """Return whether messages go along an axis."""
         for program in self.programs:
             for name in ("comm_dst", "comm_src"):
                 peer_N, told_N = program.trace.integers(name)
@@ -467,14 +463,12 @@ class Job:
 
 
 def _in_world(program: EditableProgram) -> bool:
-    """Return whether some collective names no group: it runs in that of all ranks."""
     joins_N = program.trace.type_N == NodeType.COMM_COLL
     pairs = zip(program.group_N, joins_N.tolist(), strict=True)
     return any(joins and not group for group, joins in pairs)
 
 
 def _purpose(program: EditableProgram, rows_N: np.ndarray) -> Kind:
-    """Return what the collectives at some rows of a program are for."""
     kinds = set(program.collective_N[rows_N].tolist())
     if CollectiveType.ALL_TO_ALL in kinds:
         return "expert"
@@ -565,7 +559,6 @@ class RankLayout:
         return found
 
     def _with_roles(self, trace: Trace, old: int, texts: dict[Role, str]) -> Trace:
-        """Return a program whose collectives name roles."""
         pairs = zip(self.job.programs[old].group_N, self.job.role_CN[old], strict=True)
         role_of = {group: role for group, role in pairs if role is not None}
         table = trace.attributes
@@ -582,7 +575,6 @@ class RankLayout:
         return replace(trace, strings=tuple(strings), attributes=replace(table, word_A=word_A))
 
     def _with_peers(self, trace: Trace, old: int, steps: dict[tuple[int, ...], int]) -> Trace:
-        """Return a program whose messages name steps on the mesh."""
         table = trace.attributes
         named = [trace.strings.index(n) for n in ("comm_dst", "comm_src") if n in trace.strings]
         row_M = np.flatnonzero(np.isin(table.name_A, named))

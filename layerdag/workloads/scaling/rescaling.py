@@ -126,7 +126,6 @@ def new_sizes(asked: Degrees, found: DetectedDegrees, source: str) -> tuple[int,
 
 
 def _free_axis(given: dict[Kind, int], found: DetectedDegrees, source: str) -> int:
-    """Return the axis that takes the ranks: data parallelism, or the only one that can change."""
     free = [axis for axis, kind in enumerate(found.kinds) if kind in _FLAGS and kind not in given]
     data = [axis for axis in free if found.kinds[axis] == "data"]
     if len(data) == 1:
@@ -153,7 +152,6 @@ _ALONE = (
 
 
 def _no_axis(kind: Kind, found: DetectedDegrees, source: str) -> str:
-    """Return the sentence for a degree that a trace does not have."""
     if kind in found.kinds:
         return (
             f"{source}: has several axes of {kind} parallelism ({found}); --{kind} does not say "
@@ -253,7 +251,6 @@ def scale(
 
 
 def _job(workload: Workload, plan: str | None) -> tuple[Job, tuple[Kind, ...]]:
-    """Return the folded job and the kinds of its axes."""
     programs = [
         EditableProgram.from_trace(part.trace, part.ranks) for part in rank_classes(workload)
     ]
@@ -264,7 +261,6 @@ def _job(workload: Workload, plan: str | None) -> tuple[Job, tuple[Kind, ...]]:
 def _notes(
     found: DetectedDegrees, mesh: Mesh, changes: Sequence[Mapping[str, Any]], before: Job
 ) -> list[str]:
-    """Return what a user should know of the result, a sentence each."""
     notes = []
     alike = any(len(program.ranks) > 1 for program in before.programs)
     if alike and found.sizes != mesh.sizes:
@@ -294,7 +290,6 @@ def _nodes(job: Job) -> int:
 
 
 def _sharded_axes(job: Job) -> list[bool]:
-    """Return which axes have gathers or scatters of shards."""
     return [
         any(
             is_sharded(program, job.rows(number, role))
@@ -306,7 +301,6 @@ def _sharded_axes(job: Job) -> list[bool]:
 
 
 def _require_rules(found: DetectedDegrees, mesh: Mesh, source: str) -> None:
-    """Refuse to change what no rule is known for."""
     for kind, old, new in zip(found.kinds, found.sizes, mesh.sizes, strict=True):
         if old != new and kind not in _RULES:
             raise UsageError(
@@ -316,7 +310,6 @@ def _require_rules(found: DetectedDegrees, mesh: Mesh, source: str) -> None:
 
 
 def _require_whole_groups(job: Job, mesh: Mesh) -> None:
-    """Refuse groups of some of the ranks along an axis that changes."""
     for role in job.roles:
         for extent, old, new in zip(role.extents, job.mesh.sizes, mesh.sizes, strict=True):
             if old != new and not isinstance(extent, str):
@@ -359,7 +352,6 @@ class _Scaling:
     def _variants(
         self, number: int, program: EditableProgram
     ) -> Iterator[tuple[EditableProgram, np.ndarray]]:
-        """Yield a program on the new degrees, with the ranks whose shards are as large."""
         program = self._split(number, program)
         changes = self._changes(number, program)
         everywhere_R = np.ones(self.mesh.num_ranks, dtype=bool)
@@ -390,7 +382,6 @@ class _Scaling:
         return found
 
     def _split(self, number: int, program: EditableProgram) -> EditableProgram:
-        """Return a program on the new tensor degree."""
         moved = [
             axis for axis, kind in enumerate(self.kinds)
             if kind == "tensor" and self.job.mesh.sizes[axis] != self.mesh.sizes[axis]
@@ -406,7 +397,6 @@ class _Scaling:
     def _changes(
         self, number: int, program: EditableProgram
     ) -> list[tuple[np.ndarray, ShardCountChange]]:
-        """Return the groups that share weights or states: rows, and how they grow."""
         found = []
         for role in self.job.roles:
             rows_N = self.job.rows(number, role)
@@ -418,7 +408,6 @@ class _Scaling:
         return found
 
     def _regrouped(self, number: int) -> np.ndarray:
-        """Return which collectives of a class have other members now, bool (N,)."""
         roles = self.job.role_CN[number]
         other = {
             role: self._members(role, self.mesh) != self._members(role, self.job.mesh)
@@ -431,7 +420,6 @@ class _Scaling:
 
 
 def _told(number: int, before: EditableProgram, after: EditableProgram) -> list[dict[str, Any]]:
-    """Return how many operators of a class have other costs or sizes."""
     found = []
     for what, column in (
         ("operations", "ops_N"), ("bytes", "bytes_N"), ("communication", "comm_N"),

@@ -65,12 +65,10 @@ class FSDPUnit:
 
 
 def _cut(rows: int, members: int) -> int:
-    """Return the rows of a shard, filled up."""
     return -(-rows // members)
 
 
 def _own(rows: int, members: int, member: int) -> int:
-    """Return the rows that the rank at ``place`` holds."""
     each = _cut(rows, members)
     return min(each, max(0, rows - member * each))
 
@@ -144,7 +142,6 @@ def _height(program: EditableProgram, row: int, width: int, tokens: int) -> int:
 def _linear(
     program: EditableProgram, row: int, elements: int, members: int
 ) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield (rows, elements of a row) of weight and bias of a layer that fills a shard."""
     item = int(program.item_N[row])
     product, total = int(program.ops_N[row]) // 2, int(program.bytes_N[row]) // item
     rows_R = np.arange(1, min(product, _MOST_ROWS) + 1)
@@ -160,7 +157,6 @@ def _linear(
 def _gradient_item(
     program: EditableProgram, gathers: list[int], scatters: list[int], members: int
 ) -> int:
-    """Return the bytes of an element of the gradients: shards of weights have as many elements."""
     if not scatters:
         return 1
     stated = int(program.item_N[scatters[0]])
@@ -285,7 +281,6 @@ class Resharding:
     # ---- the optimizer ----
 
     def _optimize(self) -> None:
-        """Change what works on shards of gradients, weights and states."""
         program = self.program
         of_shards_N = _after(program, self._scatters)
         times = _number_of_each([self._unit[row].elements for row in self._scatters])
@@ -317,7 +312,6 @@ class Resharding:
         return True
 
     def _own_shard(self, row: int) -> tuple[int, int]:
-        """Return the elements of one parameter's shard before and after."""
         old = int(self.program.ops_N[row])
         for scatter in self._scatters:
             members = self._change[scatter].new
@@ -327,7 +321,6 @@ class Resharding:
         return (old, self._change[self._scatters[0]].shard(old)) if old > 1 else (1, 1)
 
     def _sum_of_shards(self, row: int) -> None:
-        """Change a sum of one shard over other ranks, such as that of tied embeddings."""
         parents = self.program.parents(row)
         if row in self._unit or len(parents) != 1 or parents[0] not in self._scatters:
             return
@@ -337,7 +330,6 @@ class Resharding:
 
 
 def _after(program: EditableProgram, scatters: Sequence[int]) -> np.ndarray:
-    """Return what works on scattered gradients, or comes after them all, bool (N,)."""
     rows_N = np.zeros(program.num_nodes, dtype=bool)
     rows_N[list(scatters)] = True
     tail_N = np.arange(program.num_nodes) > max(scatters)
@@ -345,7 +337,6 @@ def _after(program: EditableProgram, scatters: Sequence[int]) -> np.ndarray:
 
 
 def _number_of_each(sizes: list[int]) -> int:
-    """Return how often every size occurs at least: gradients of several micro-batches."""
     counts = np.unique(np.array(sizes), return_counts=True)[1].tolist()
     return gcd(*counts)
 

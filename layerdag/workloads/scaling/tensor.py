@@ -64,7 +64,6 @@ class TensorSplit:
     # ---- which operators work on shards ----
 
     def _walk_back(self, row: int) -> None:
-        """Find the products and operators whose shards end in a collective."""
         size = int(self.program.comm_N[row])
         if self.program.collective_N[row] != CollectiveType.ALL_REDUCE:
             raise TraceError(self._refusal(row))
@@ -78,7 +77,6 @@ class TensorSplit:
         self._enter((parent for found in closing for parent in self._parents[found]), size)
 
     def _refusal(self, row: int) -> str:
-        """Return the sentence for a collective that no rule covers."""
         trace = self.program.trace
         return (
             f"{trace.source}: node {trace.id_N[row]} ({self.program.names[row]}) is no sum of what "
@@ -87,7 +85,6 @@ class TensorSplit:
         )
 
     def _first_products(self, starts: Iterable[int]) -> tuple[set[int], set[int]]:
-        """Return the operators back to the first products, and these products."""
         between: set[int] = set()
         products: set[int] = set()
         todo = list(starts)
@@ -103,7 +100,6 @@ class TensorSplit:
         return between, products
 
     def _enter(self, starts: Iterable[int], size: int) -> None:
-        """Go back from split tensors to the products that split them."""
         todo, seen = list(starts), set[int]()
         while todo:
             row = todo.pop()
@@ -123,13 +119,11 @@ class TensorSplit:
         self._split |= (seen - self._opens) & reached
 
     def _reached_from(self, rows: set[int]) -> set[int]:
-        """Return what depends on some rows by data."""
         flags_N = np.zeros(self.program.num_nodes, dtype=bool)
         flags_N[list(rows)] = True
         return set(np.flatnonzero(self.program.descendants(flags_N)).tolist())
 
     def _walk_on(self) -> None:
-        """Follow split tensors forwards: gradients of split weights, and their updates."""
         for row in range(self.program.num_nodes):
             if row in self._opens | self._closes | self._partial | self._split:
                 continue
@@ -145,14 +139,12 @@ class TensorSplit:
     # ---- sizes of products ----
 
     def _has_operand(self, row: int, size: int) -> bool:
-        """Return whether a product has an operand of ``size`` bytes."""
         of_activations = self.program.names[row] in _OF_ACTIVATIONS
         if of_activations or self.program.kinds[row] is OperatorKind.ATTENTION:
             return False
         return bool(self._other_sides(row, size))
 
     def _other_sides(self, row: int, size: int) -> tuple[int, ...]:
-        """Return the sides (rows and columns) of the operand of ``size`` bytes, () if none is."""
         item = int(self.program.item_N[row])
         operand, inner = size // item, 0
         product, total = int(self.program.ops_N[row]) // 2, int(self.program.bytes_N[row]) // item
@@ -168,7 +160,6 @@ class TensorSplit:
         return (operand // width, width) if width else ()
 
     def _width_by_bias(self, row: int, size: int) -> int:
-        """Return the columns of a whole result to which a bias of as many elements is added."""
         if self.program.names[row] not in _WITH_BIAS:
             return 0
         item = int(self.program.item_N[row])
@@ -225,7 +216,6 @@ class TensorSplit:
         return whole
 
     def _border(self, numbers: Numbers, row: int) -> None:
-        """Change a product with one whole operand."""
         item = int(self.program.item_N[row])
         bias = self._width_by_bias(row, self._whole[row]) if row in self._closes else 0
         stays = self._whole[row] + bias * item
@@ -234,7 +224,6 @@ class TensorSplit:
         numbers.bytes_N[row] = stays + self._divided(moved, row)
 
     def _inside(self, numbers: Numbers, row: int) -> None:
-        """Change an operator on shards."""
         elements, moved = int(self.program.ops_N[row]), int(self.program.bytes_N[row])
         if elements <= 1:
             return
@@ -250,7 +239,6 @@ class TensorSplit:
 
     @cached_property
     def _joint(self) -> set[int]:
-        """Return the operators that work on all weights or gradients at once."""
         last = int(np.flatnonzero(self.program.matrix_N).max(initial=-1))
         return {
             row for row in range(last + 1, self.program.num_nodes)
@@ -259,7 +247,6 @@ class TensorSplit:
         }  # fmt: skip
 
     def _update(self, numbers: Numbers, joint: set[int]) -> None:
-        """Let operators on all weights follow the sum of split and whole ones."""
         split = self._split_weights()
         total = max(
             int(self.program.ops_N[row]) // lists_of(self.program.names[row]) for row in joint
@@ -274,7 +261,6 @@ class TensorSplit:
                 numbers.bytes_N[row] = moved - (total - later) * (moved // total)
 
     def _split_weights(self) -> int:
-        """Return the elements of all weights that are split, on one rank."""
         found = 0
         for row in sorted(self._split):
             item = int(self.program.item_N[row])

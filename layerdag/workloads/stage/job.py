@@ -85,7 +85,6 @@ def _kind(kind: int) -> str:
 
 
 def _operators(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
-    """Return count and operations by ``op_type``."""
     count: Counter[str] = Counter()
     operations: Counter[str] = Counter()
     cost_N = trace.integers("num_ops")[0].tolist()
@@ -97,7 +96,6 @@ def _operators(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _communication(trace: Trace) -> list[CommunicationCounts]:
-    """Return communication by kind and degree or stage."""
     count: Counter[tuple[str, str | int]] = Counter()
     elements: Counter[tuple[str, str | int]] = Counter()
     size, kind, source, target = (

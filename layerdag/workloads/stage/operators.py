@@ -167,7 +167,6 @@ class _Reader:
         return Row(name, form, tuple(found.sources), found.after, gradient_of=found.gradient_of)
 
     def _field(self, text: str, found: "_Fields") -> None:
-        """Take one field of the line."""
         if text.startswith("->"):
             found.result = self._layout(text.removeprefix("->"))
         elif text.startswith("after "):
@@ -185,7 +184,6 @@ class _Reader:
         return TensorSharding(parse_dims(dims, self.meaning), parse_dims(reduced, self.meaning))
 
     def _form(self, kind: str, rest: str, found: "_Fields") -> OperatorForm:
-        """Return the form of an operator with operands."""
         operands, first = tuple(found.operands), found.operands[0]
         if kind == "M":
             return einsum(rest, operands)
@@ -208,8 +206,6 @@ class _Reader:
 
 @dataclass
 class _Fields:
-    """The fields of a line so far."""
-
     sources: list[str] = field(default_factory=list)
     operands: list[TensorSharding] = field(default_factory=list)
     result: TensorSharding | None = None
@@ -328,12 +324,10 @@ def with_flat_weights(block: dict[str, Row], sharded: bool) -> dict[str, Row]:
 
 
 def _taken_out(weight: Row, name: str, source: str, whole: TensorSharding) -> Row:
-    """Return the row that takes a weight out of the flat tensor."""
     return Row(name, custom(whole, weight.form.result, NOTHING), (source,))
 
 
 def _reading(row: Row, backward: dict[str, str]) -> Row:
-    """Return an operator that reads weights as gathered in its pass."""
     row = replace(row, gradient_of="")
     if not row.name.rpartition(".")[2].startswith("d"):
         return row
@@ -343,7 +337,6 @@ def _reading(row: Row, backward: dict[str, str]) -> Row:
 def _gathered_gradients(
     gradients: list[Row], whole: TensorSharding, part: TensorSharding
 ) -> tuple[Row, Row]:
-    """Return the rows that join all gradients and bring them to the shards of the weights."""
     first = gradients[0].form.result
     after = tuple(row.name for row in gradients[1:])
     joined = TensorSharding(whole.dims, first.reduced)

@@ -70,7 +70,6 @@ class ModelBlocks:
 
 
 def _meaning(flags: StageFlags) -> dict[str, Dim]:
-    """Return what the names of tables mean in a model."""
     residual = "S/cp/tp" if flags.tpsp or flags.is_gated else "S/cp"
     meaning = {"Q": parse_dim(residual, {})}
     if not (flags.is_gated or flags.is_mixture):
@@ -79,7 +78,6 @@ def _meaning(flags: StageFlags) -> dict[str, Dim]:
 
 
 def _named(prefix: str, table: str, meaning: Mapping[str, Dim]) -> Block:
-    """Return a table's rows with a prefix to their names."""
     rows = (row.renamed(lambda name: prefix + name) for row in read_table(table, meaning))
     return {row.name: row for row in rows}
 
@@ -90,7 +88,6 @@ def _link(block: Block, links: Mapping[str, str]) -> Block:
 
 
 def _layer(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
-    """Return a decoder layer."""
     block = (
         _named("input_norm.", NORM, meaning)
         | _attention(flags, meaning)
@@ -128,7 +125,6 @@ def _layer(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
 
 
 def _attention(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
-    """Return attention with its fused kernel."""
     grouped = flags.is_gated or flags.is_mixture
     kernel = GROUPED_KERNEL if grouped else KERNEL
     block = _named("mha.", ATTENTION, meaning)
@@ -141,7 +137,6 @@ def _attention(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
 
 
 def _feed_forward(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
-    """Return the feed-forward layer, or router and experts of one rank."""
     if not flags.is_mixture:
         table = GATED_FEED_FORWARD if flags.is_gated else FEED_FORWARD
         return _named("ffn.", table, meaning)
@@ -233,7 +228,6 @@ def tensors_of_step(flags: StageFlags) -> list[StepTensor]:
 
 
 def _rows_of_model(flags: StageFlags) -> _Placed:
-    """Return the rows of a micro-batch of the whole model."""
     blocks, last = ModelBlocks.from_flags(flags), flags.num_stacks - 1
     placed: _Placed = []
     for layer, stage in enumerate(flags.stage_of_layer):
@@ -253,7 +247,6 @@ def _rows_of_model(flags: StageFlags) -> _Placed:
 
 
 def _copied(block: Block, prefix: str, links: dict[str, str], stage: int) -> _Placed:
-    """Return a block's rows under a prefix, linked to rows of other blocks."""
     copied = ((name, row.renamed(lambda inner: prefix + inner)) for name, row in block.items())
     return [(row.linked(links[name]) if name in links else row, stage) for name, row in copied]
 
@@ -274,7 +267,6 @@ def _micro_batch(
 
 
 def _summed_gradients(parts: list[StepTensor]) -> StepTensor:
-    """Return the sum of the gradients of all micro-batches."""
     first = parts[0]
     name = first.name.partition(".")[2]
     return StepTensor(name, _sum_form(first.form), first.stage, (first,), tuple(parts[1:]))
@@ -361,7 +353,6 @@ class _Cut:
 
 
 def _near(source: StepTensor, stage: int, shadows: dict[StepTensor, StepTensor]) -> StepTensor:
-    """Return an operand as a stage has it."""
     if source.stage == stage:
         return source
     if source not in shadows:
@@ -373,8 +364,6 @@ def _near(source: StepTensor, stage: int, shadows: dict[StepTensor, StepTensor])
 @final
 @dataclass(frozen=True)
 class _Cost:
-    """An operator in numbers."""
-
     is_nothing: bool
     operations: int
     elements: int
@@ -382,8 +371,6 @@ class _Cost:
 
 @final
 class _Sizes:
-    """What forms are in numbers, each found once."""
-
     def __init__(self, flags: StageFlags) -> None:
         self._numbers = flags.numbers
         self._degrees = [degree for degree, ranks in flags.degrees.items() if ranks > 1]
@@ -415,7 +402,6 @@ class _Sizes:
 
 
 def _integer(value: Fraction) -> int:
-    """Return a number as STAGE writes it: a double, cut to an integer."""
     return int(float(value))
 
 
@@ -450,29 +436,24 @@ class _Program:
         return replace(self._columns.trace(), metadata=(schema,))
 
     def _nodes_of(self, tensor: StepTensor) -> int:
-        """Return how many nodes a tensor has."""
         communicated = sum(len(self._of(tensor, index)[0]) for index in range(len(tensor.sources)))
         sent = len(self._cut.sent.get(tensor, ()))
         return self._is_node(tensor) + communicated + sent
 
     def _is_node(self, tensor: StepTensor) -> bool:
-        """Whether a tensor is computed or received, and not only passed on."""
         return tensor in self._cut.received or not self._sizes.cost(tensor.form).is_nothing
 
     def _of(self, tensor: StepTensor, index: int) -> tuple[list[tuple[str, CollectiveType]], int]:
-        """Return the collectives of an operand and their size."""
         made = tensor.sources[index].form.result
         return self._sizes.collectives(made, tensor.form.operands[index])
 
     def _output(self, tensor: StepTensor) -> _Nodes:
-        """Return the nodes that end when a tensor is there."""
         if tensor not in self._outputs:
             own = (self._number[tensor],)
             self._outputs[tensor] = own if self._is_node(tensor) else self._inputs(tensor)
         return self._outputs[tensor]
 
     def _inputs(self, tensor: StepTensor) -> _Nodes:
-        """Return the nodes that a tensor's operator waits for."""
         number = self._number[tensor] + self._is_node(tensor)
         found: list[int] = []
         for index, source in enumerate(tensor.sources):
@@ -484,7 +465,6 @@ class _Program:
         return tuple(dict.fromkeys(found))
 
     def _write(self, tensor: StepTensor) -> None:
-        """Write a tensor's nodes, in the order of their numbers."""
         number, cost = self._number[tensor], self._sizes.cost(tensor.form)
         if tensor in self._cut.received:
             message = self._cut.received[tensor]

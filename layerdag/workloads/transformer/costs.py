@@ -262,7 +262,6 @@ class Costs:
 
     @property
     def _sharers(self) -> int:
-        """Ranks that share the matrices of a feed-forward block, of one expert in a mixture."""
         return self.plan.expert_sharers if self.shape.experts else self.plan.tensor
 
     @property
@@ -401,7 +400,6 @@ class Costs:
 
     @property
     def _projections(self) -> int:
-        """Parameters here of what makes queries, keys and values."""
         shape = self.shape
         if shape.latent:
             here = shape.heads // self.plan.tensor
@@ -591,7 +589,6 @@ def _kept(costs: Costs, stage: int) -> int:
 
 
 def _passing(costs: Costs) -> int:
-    """Return what a forward pass holds at once: stream, block input, inner tensors."""
     shape, tensor = costs.shape, costs.plan.tensor
     inner = costs.tokens * (shape.up_width + shape.feed_forward) // tensor
     inner = expert_width(costs) if shape.experts else inner
@@ -602,7 +599,6 @@ def _passing(costs: Costs) -> int:
 
 
 def _cache(costs: Costs, stage: int) -> int:
-    """Return the bytes of the KV cache at the end of the step."""
     shape, plan, step = costs.shape, costs.plan, costs.step
     layers = layers_held(shape.layers, plan, stage)
     grown = step.tokens if step.phase == "decode" else 0

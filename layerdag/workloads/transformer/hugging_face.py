@@ -170,7 +170,6 @@ def _name(config: _Config) -> str:
 
 
 def _check_values(config: _Config) -> None:
-    """Refuse values of another type than their key has."""
     for key, value in config.values.items():
         optional = key in _OPTIONAL_NUMBERS and value is None
         if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
@@ -184,7 +183,6 @@ def _check_values(config: _Config) -> None:
 
 
 def _check_mixture(config: _Config) -> None:
-    """Refuse a mixture whose number of experts is under a key that is not known."""
     values = config.values
     known = [key for key in _EXPERTS if key in values]
     counts = {values[key] for key in known if values[key]}

@@ -134,7 +134,6 @@ class CacheRoutes:
         return transfer, list(slots)
 
     def _layers_and_stages(self, at: Coordinates, sends: bool) -> Iterator[tuple[int, int]]:
-        """Yield each layer of a rank and the stage of the other side that holds it, too."""
         here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
         for layer in here.layers(at.stage):
             yield layer, there.stage_of(layer)
@@ -143,7 +142,6 @@ class CacheRoutes:
             yield tokens, 0 if sends else last
 
     def _heads(self, tensor: int, sends: bool, layer: int) -> Iterator[tuple[int, int]]:
-        """Yield tensor ranks of the other side and the bytes of a sequence that they share."""
         here, there = self.prefill.costs.plan.tensor, self.decode.costs.plan.tensor
         others = there if sends else here
         for other in range(others):
@@ -153,7 +151,6 @@ class CacheRoutes:
                 yield other, each
 
     def _shared(self, source: int, target: int, layer: int) -> int:
-        """Return the bytes of one sequence that go from a tensor rank to another."""
         costs = self.prefill.costs
         shape, senders, receivers = costs.shape, costs.plan.tensor, self.decode.costs.plan.tensor
         chosen = source == target * senders // receivers
@@ -265,8 +262,6 @@ def job_figures(programs: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict
 
 @dataclass(frozen=True)
 class _StageFigures:
-    """What one rank of a stage does."""
-
     nodes: int
     flops: int
     matrix_flops: int
@@ -299,7 +294,6 @@ def _exact_sum(count_N: np.ndarray) -> int:
 
 
 def _added(parts: list[tuple[dict[str, tuple[int, int]], int]]) -> dict[str, dict[str, int]]:
-    """Return count and bytes of each kind of communication of all ranks."""
     total: dict[str, dict[str, int]] = {}
     for part, ranks in parts:
         for name, (count, moved) in sorted(part.items()):
@@ -497,7 +491,6 @@ class DisaggregatedJob:
         }
 
     def _transfer_figures(self) -> dict[str, int]:
-        """Return messages and bytes of keys and values, and the bytes of the cache itself."""
         made = self._classes
         figures = [_received_cache(trace) for trace in made.programs]
         messages, moved = zip(*(figures[kind] for kind in made.class_R), strict=True)
@@ -511,13 +504,11 @@ class DisaggregatedJob:
 
 
 def _of_side(side: str, trace: Trace) -> Trace:
-    """Return a program whose groups are named for their side."""
     named = {role: f"{side}_{role}" for role in ROLES}
     return replace(trace, strings=tuple(named.get(text, text) for text in trace.strings))
 
 
 def _received_cache(trace: Trace) -> tuple[int, int]:
-    """Return number and bytes of the receives of keys and values in a program."""
     size_N, _ = trace.integers("comm_size")
     of_text = np.array([text.startswith("recv_kv.") for text in trace.strings])
     sizes = size_N[of_text[trace.name_N]].tolist()
@@ -579,7 +570,6 @@ def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> Disaggr
 
 
 def _require_known(settings: dict[str, Any]) -> None:
-    """Refuse settings that a disaggregated step does not have."""
     sides = [f"{side}_{word}" for side in ("prefill", "decode") for word in _OF_PLANS]
     known = (*_OF_STEP, "attention", *sides, *(f"prefill_{word}" for word in _OF_PREFILL))
     ordinary = {f.name for kind in (Plan, Step) for f in fields(kind)}

@@ -56,7 +56,6 @@ _OPERATORS = {
 
 
 def _operator(name: str) -> str:
-    """Return the operator (``op_type``) of a node of this builder: the first word of its name."""
     first = name.partition(".")[0]
     return _OPERATORS.get(first, first)
 
@@ -157,7 +156,6 @@ class ProgramBuilder:
         return replace(self._columns.trace(), metadata=(dtype,))
 
     def _check(self, name: str, number: int) -> None:
-        """Refuse operations or bytes that a trace cannot state."""
         if number >= 2**63:
             raise ConfigError(
                 f"{self._source}: '{name}' takes {number:.3g} operations or bytes, more than the "
@@ -257,7 +255,6 @@ class BlockWriter:
         return self.tape.compute(f"mm.{name}", cost, after, self._format(low), sizes)
 
     def _low(self, name: str) -> bool:
-        """Return whether a product's operands are cast to fewer bits: those of layers are."""
         kept = name.startswith(("router.", "modulation."))
         return bool(self.costs.step.numbers.products) and not kept
 
@@ -265,7 +262,6 @@ class BlockWriter:
         return self.costs.step.numbers.products if low else ""
 
     def _cast(self, name: str, tokens: int, width: int, after: Nodes) -> Nodes:
-        """Write the cast of an operand: read, and written as it is and transposed."""
         count, numbers = tokens * width, self.costs.step.numbers
         moved = int(count * (numbers.weights + 2 * numbers.operand))
         return self.tape.compute(name, (ELEMENTWISE * count, moved), after)
@@ -551,7 +547,6 @@ class FeedForwardWriter:
         return h if write.sharded else write.total(f"sum2.{where}", h)
 
     def _shared(self, where: str, h: Nodes) -> Nodes:
-        """Write the shared experts, whose tokens need no exchange."""
         costs, write = self._costs, self.write
         if not costs.shape.shared_experts:
             return ()
@@ -563,7 +558,6 @@ class FeedForwardWriter:
 
     @property
     def _split(self) -> bool:
-        """Whether tensor ranks share the matrices of an expert."""
         return self._costs.plan.expert_sharers > 1
 
     def _mix(self, name: str, after: Nodes) -> Nodes:
@@ -573,7 +567,6 @@ class FeedForwardWriter:
         return self.write.tape.compute(name, cost, after)
 
     def _exchange(self, name: str, after: Nodes) -> Nodes:
-        """Write the exchange of token copies between expert ranks."""
         if self._costs.plan.expert == 1:
             return after
         size, kind = self._costs.routed_stream, CollectiveType.ALL_TO_ALL

@@ -292,7 +292,6 @@ class _StageWriter:
         return self._tape.collective(name, CollectiveType.ALL_GATHER, bucket.role, size, after)
 
     def _made(self, name: str, micro_batch: int, nodes: Nodes) -> None:
-        """Note what makes gradients of weights: now, or in the pass that writes the rest of it."""
         if not self._plan.splits_backward:
             self._sum(name, micro_batch, nodes)
             return
@@ -302,7 +301,6 @@ class _StageWriter:
         self._late.setdefault(micro_batch, []).append(DeferredGradients(name, writers, nodes))
 
     def _gradients(self, task: Task) -> None:
-        """Write the gradients of weights that the backward pass of a micro-batch put off."""
         for late in self._late.pop(task.micro_batch):
             made: list[int] = []
             for write in late.writers:
@@ -343,7 +341,6 @@ class _StageWriter:
         return x
 
     def _layer(self, layer: int) -> LayerWriter:
-        """Return the writer of a layer."""
         return LayerWriter(replace(self._write, costs=self._write.costs.of_layer(layer)))
 
     def _leave(self, where: str, micro_batch: int, chunk: int, x: Nodes) -> None:
@@ -354,7 +351,6 @@ class _StageWriter:
             self._tape.send(f"send.{where}", "next", self._costs.passed, tag, x)
 
     def _boundary(self, chunk: int) -> int:
-        """Return the place of a virtual stage among all of the job."""
         return chunk * self._plan.pipeline + self._stage
 
     def _begins(self, chunk: int) -> bool:
@@ -402,7 +398,6 @@ class _StageWriter:
     # ---- what stands before and after the layers ----
 
     def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
-        """Return what makes the input of the first layer of a virtual stage."""
         if not self._begins(chunk):
             tag = self._tag(self._boundary(chunk), micro_batch)
             return self._tape.receive(f"recv.{where}", "previous", self._costs.passed, tag)
@@ -412,14 +407,12 @@ class _StageWriter:
         return self._ends_writer.head(where, (*x, *self._fetch("head", where, x)))
 
     def _tag(self, boundary: int, micro_batch: int, backward: bool = False) -> int:
-        """Return the tag of a message across a boundary between stages, unique in the job."""
         parts = self._step.micro_batches * self._step.tokens
         return 1 + 2 * (boundary * parts + micro_batch) + backward
 
     # ---- the end of a training step ----
 
     def _update(self) -> None:
-        """Write the sums that are left, the optimizer, and the gathers of updated weights."""
         tape, plan = self._tape, self._plan
         tape.begin_task()
         costs, numbers = self._costs, self._step.numbers
@@ -444,7 +437,6 @@ class _StageWriter:
                 self._gather_weights(bucket, f"weights.{bucket.name}", done)
 
     def _sum_shared(self, size: int, ready: Nodes) -> Nodes:
-        """Write the sum of gradients of what each tensor rank applied to tokens of its own."""
         if not size:
             return ()
         kind = CollectiveType.ALL_REDUCE
@@ -453,7 +445,6 @@ class _StageWriter:
     # ---- inference ----
 
     def _infer(self) -> None:
-        """Write prefill, or one token of decode after the other."""
         tokens = self._step.tokens if self._step.phase == "decode" else 1
         sampled: dict[int, Nodes] = {}
         for token in range(tokens):
@@ -503,11 +494,9 @@ class _StageWriter:
 
 
 def _later(costs: Costs, token: int) -> Costs:
-    """Return the costs of a token of decode: the cache has grown by those before it."""
     step = replace(costs.step, sequence=costs.step.sequence + token)
     return replace(costs, step=step)
 
 
 def _shard(bucket: _Bucket) -> int:
-    """Return the parameters of a bucket that one of its ranks keeps."""
     return -(-bucket.parameters // bucket.members)

@@ -132,7 +132,6 @@ class Plan:
         self._check_experts()
 
     def _check_experts(self) -> None:
-        """Refuse expert ranks that are not there."""
         if self.expert_tensor not in (0, 1, self.tensor):
             raise ConfigError(
                 f"plan: expert_tensor is {self.expert_tensor!r}; it is 1 (experts are spread over "
@@ -309,7 +308,6 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
 
 
 def _check_length(shape: ModelShape, step: Step) -> None:
-    """Refuse programs of more nodes than memory holds, before one is made."""
     turns = step.micro_batches * (step.tokens if step.phase == "decode" else 1)
     if shape.layers * turns > MAX_LAYER_RUNS:
         each = "micro-batches x tokens" if step.phase == "decode" else "micro-batches"
@@ -321,7 +319,6 @@ def _check_length(shape: ModelShape, step: Step) -> None:
 
 
 def _check_image(name: str, image: Image, step: Step) -> None:
-    """Refuse what only models of text have."""
     if step.phase in ("prefill", "decode"):
         raise ConfigError(
             f"{name}: reads images and has no KV cache for {step.phase}; the phases are training "
@@ -336,7 +333,6 @@ def _check_image(name: str, image: Image, step: Step) -> None:
 
 
 def _check_stages(shape: ModelShape, plan: Plan, step: Step) -> None:
-    """Refuse a pipeline with stages that would have nothing to do."""
     stages = plan.pipeline * plan.virtual_stages
     filling = shape.layers + 2 * plan.ends_as_layers
     if stages > filling:
@@ -355,7 +351,6 @@ def _check_stages(shape: ModelShape, plan: Plan, step: Step) -> None:
 
 
 def _check_ends(shape: ModelShape, plan: Plan) -> None:
-    """Refuse numbers of layers of the first and last stage that leave none, or none fit."""
     given = [count for count in (plan.first_layers, plan.last_layers) if count]
     if not given:
         return
@@ -374,7 +369,6 @@ def _check_ends(shape: ModelShape, plan: Plan) -> None:
 
 
 def _check_inference(plan: Plan, step: Step) -> None:
-    """Refuse what only training has."""
     if plan.zero or plan.recompute != "none":
         raise ConfigError(
             f"step: {step.phase} has no optimizer and no backward pass; leave zero and recompute "
@@ -399,7 +393,6 @@ def _whole(where: str, name: str, value: Any) -> None:
 
 
 def _known(where: str, name: str, value: Any, choices: Any) -> None:
-    """Refuse a word that is not one of a ``Literal``."""
     known = get_args(choices)
     if value not in known:
         raise ConfigError(
@@ -520,7 +513,6 @@ def stage_tasks(plan: Plan, stage: int, micro_batches: int) -> list[Task]:
 
 
 def _in_turns(forward: list[Task], backward: list[Task], warm_up: int) -> list[Task]:
-    """Return ``warm_up`` forward passes, then a forward and a backward pass in turns."""
     warm_up = min(warm_up, len(forward))
     tasks = forward[:warm_up]
     for ahead, back in zip(forward[warm_up:], backward, strict=False):
@@ -588,7 +580,6 @@ def layers_of_chunks(layers: int, plan: Plan, stage: int) -> tuple[range, ...]:
 
 
 def _given_counts(layers: int, plan: Plan) -> list[int]:
-    """Return the layers of every virtual stage in order, those of first and last stage given."""
     stages, chunks = plan.pipeline, plan.virtual_stages
     given = {0: plan.first_layers, stages - 1: plan.last_layers}
     fixed = {stage: count for stage, count in given.items() if count}

@@ -231,7 +231,6 @@ class ModelShape:
             )
 
     def _check_mixture(self) -> None:
-        """Refuse numbers of experts and of dense layers that make no mixture."""
         if bool(self.experts) != bool(self.experts_per_token) or (
             self.experts_per_token > self.experts
         ):
@@ -256,7 +255,6 @@ class ModelShape:
             )
 
     def _check_latent(self) -> None:
-        """Refuse what only attention with keys and values of its own has."""
         if self.kv_heads not in (0, self.heads) or self.head_size or self.qk_norm or self.image:
             raise ConfigError(
                 f"model {self.name}: latent attention has widths of its own and reads text; leave "
@@ -433,7 +431,6 @@ def _gpt(name: str, layers: int, hidden: int, heads: int, vocabulary: int = 5025
 
 def _llama(name: str, layers: int, hidden: int, heads: int, kv_heads: int, feed_forward: int,
            vocabulary: int, **rest: object) -> ModelShape:  # fmt: skip
-    """Return a LLaMA-like model: gated, root-mean-square norm, no biases, untied embeddings."""
     given: dict[str, Any] = {"gated": True, "norm": "rms", "biases": "none", **rest}
     return ModelShape(name, layers, hidden, heads, feed_forward, vocabulary, kv_heads, **given)
 

@@ -276,8 +276,6 @@ def _bubble(job: SymbolicJob) -> float:
 
 
 class _Sum:
-    """Adds up what the layers of a stage ask for."""
-
     def __init__(self) -> None:
         self.operations = self.outputs = self.attention = 0.0
         self.moved = self.moved_by_experts = 0.0
@@ -326,7 +324,6 @@ class _Sum:
 
     @staticmethod
     def _products(costs: Costs) -> list[tuple[Linear, float]]:
-        """Return the products of a layer, each with its tokens."""
         shape, tokens, latent = costs.shape, costs.tokens, costs.latent
         if latent:
             found = [(latent.compress, tokens), (latent.q_up, tokens), (latent.kv_up, tokens)]
@@ -396,7 +393,6 @@ def step_time(demand: StepDemand, sheet: DataSheet, shares: Shares) -> StepTime:
 
 
 def _blocks(d: StepDemand, s: Shares, inside: Number, outside: Number) -> Number:
-    """Return the exposed communication of a micro-batch's layers."""
     tensor = d.tensor_bytes / inside * s.asynchronous**d.asynchronous
     context = d.context_bytes / np.where(d.context * d.tensor <= d.node, inside, outside)
     away = np.maximum(1 - d.node / d.expert, 0)  # exchanges are direct: so much leaves the node
