@@ -58,4 +58,3 @@ from .version import __version__ as __version__
 from .workloads.accuracy import accuracy as accuracy
 from .workloads.by_name import workload as workload
 from .workloads.exploration import explore as explore
-from .workloads.scaling.rescaling import scale as scale

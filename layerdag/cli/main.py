@@ -212,7 +212,6 @@ COMMAND_GROUPS = {
         "workload": "Write the trace of a job you do not own, from a model's shape and a plan.",
         "capture": "Write the trace of a PyTorch model's step, without a device or a cluster.",
         "program": "Record a model's operators and sizes; resize, run and print the program.",
-        "scale": "Write your own trace on more ranks or with more layers, by rules.",
         "accuracy": "Hold predicted training steps against measured ones.",
         "explore": "Simulate models under many plans on many clusters: fit, time and cost.",
     },
@@ -251,7 +250,7 @@ ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in ve
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release", "compare")
 # First words after a verb that make it another one, with flags of its own.
-MODES = {"workload": ("stage", "corpus")}
+MODES = {"workload": ("stage",)}
 _WITHOUT_JSON = ("completion", "surrogate")  # a script; its actions have the flag
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 

@@ -71,7 +71,6 @@ READERS: tuple[str, ...] = (
     "traces/pytorch/operators.py",
     "traces/pytorch/ranks.py",
     "workloads/exploration.py",
-    "workloads/llm_corpus.py",
     "workloads/transformer/hugging_face.py",
 )
 _ROW = re.compile(r"- `+ ?(?P<expression>.+?) ?`+: (?P<reason>\S.*)")

@@ -214,7 +214,7 @@ def test_every_object_is_shown_in_a_few_short_lines(have):
         have.r, have.report, have.surrogate, have.surrogate.fitted, have.raws[0],
         ld.Generator(), ld.Surrogate(), ld.Cluster("small"), ld.Cluster("small", num_ranks=8),
         have.data.schema, have.report.rows[0], have.report.rows[0].generated, have.g.checkpoint,
-        ld.diff(have.w, have.w), ld.scale(have.w, data=4), ld.vun(have.data, [have.data[0]]),
+        ld.diff(have.w, have.w), ld.vun(have.data, [have.data[0]]),
     ]  # fmt: skip
     for thing in objects:
         lines = repr(thing).splitlines()

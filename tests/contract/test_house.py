@@ -119,7 +119,7 @@ def test_nine_rooms_are_imported_without_torch():
 
 
 def test_a_user_reads_and_simulates_without_torch():
-    names = "read, read_workload, simulate, diff, workload, scale, explore, Cluster, Trace"
+    names = "read, read_workload, simulate, diff, workload, explore, Cluster, Trace"
     assert not loaded_by(f"from layerdag import {names}") & {"torch", "sklearn", "matplotlib"}
     assert loaded_by("import layerdag") == set()
 

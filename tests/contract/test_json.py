@@ -35,7 +35,6 @@ GPT2
 GPT2 --out new
 workload stage --num_stacks 1
 capture gpt2 --layers 1 --sequence 16
-scale job --data 4
 explore study.yaml
 simulate job --preset small --compute h100 --report --what-if --trace t.json --nodes n.csv
 sweep sweep.yml --out rows.csv

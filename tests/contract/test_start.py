@@ -28,7 +28,6 @@ validate TRACE
 simulate TRACE --preset small
 convert TRACE --out OUT/copy
 diff TRACE TRACE
-scale TRACE --ranks 8 --out OUT/larger
 view TRACE --out OUT/page.html
 view TRACE --out OUT/picture.svg
 view TRACE --to chrome --out OUT/times.json
@@ -98,7 +97,7 @@ def test_programs_are_checked_drawn_and_captured_without_compiler_and_algebra(tm
     assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "False False"), done.stderr
 
 
-@pytest.mark.parametrize("verb", ["info", "view", "validate", "diff", "scale", "simulate"])
+@pytest.mark.parametrize("verb", ["info", "view", "validate", "diff", "simulate"])
 def test_the_first_examples_of_the_help_work_without_a_checkout(verb, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     example = importlib.import_module(f"layerdag.cli.commands.{verb}").EXAMPLE

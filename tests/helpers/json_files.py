@@ -57,7 +57,6 @@ from layerdag.traces.pytorch.kineto import read_durations
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import load_checkpoint, read_schema
 from layerdag.workloads.exploration import read_study
-from layerdag.workloads.llm_corpus import read_space
 from layerdag.workloads.step_shares import read_shares, shipped_shares, write_shares
 from layerdag.workloads.transformer.hugging_face import read_hugging_face
 
@@ -369,7 +368,6 @@ GRAPHOLOGY = {
     "edges": [{"key": "e", "source": "a", "target": "b", "attributes": {}}],
 }  # fmt: skip
 STUDY = {**study(), "model": "gpt2"}
-SPACE = {"models": {"mine": "gpt2"}, "tensor": [1, 2], "test_layers": [3]}
 SWEEP = {
     "workloads": {"a": "w"}, "systems": {"s": "s.json"}, "networks": {"n": "n.yml"},
     "compute": ["reference"], "congestion": ["unaware"], "costs": {"n": 1.0},
@@ -454,7 +452,6 @@ FILES = (
     JsonFile("mixtral", _text(MIXTURE), read_hugging_face),
     JsonFile("deepseek", _text(LATENT), read_hugging_face),
     JsonFile("study", _text(STUDY), read_study),
-    JsonFile("space of a corpus", _text(SPACE), read_space),
     JsonFile("sweep", _text(SWEEP), read_sweep),
     JsonFile("network", _text(NETWORK), read_network),
     JsonFile("system", _text(SYSTEM), read_system),
@@ -496,7 +493,6 @@ READERS: dict[str, tuple[str, ...]] = {
         "schema with costs",
     ),
     "workloads/exploration.py": ("study",),
-    "workloads/llm_corpus.py": ("space of a corpus",),
     "workloads/transformer/hugging_face.py": ("llama", "mixtral", "deepseek"),
 }
 """Names of the files that show what each reader below ``layerdag/`` says."""

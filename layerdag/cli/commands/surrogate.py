@@ -245,13 +245,12 @@ def _lines(found: "Tuning") -> Iterator[str]:
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
-    "  layerdag workload corpus --num 100 --out corpora/llm\n"
     "  layerdag workload gpt2 --data 8 --out traces/gpt2\n"
-    "  layerdag surrogate fit corpora/llm --out outputs/surrogate\n"
+    "  layerdag surrogate fit traces/labeled --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate traces/gpt2\n"
-    "  layerdag surrogate tune corpora/llm --trials 32 --out outputs/tuned\n"
-    "  layerdag surrogate eval outputs/surrogate corpora/llm --by family\n"
-    "  layerdag surrogate tstr corpora/llm outputs/samples"
+    "  layerdag surrogate tune traces/labeled --trials 32 --out outputs/tuned\n"
+    "  layerdag surrogate eval outputs/surrogate traces/labeled --by family\n"
+    "  layerdag surrogate tstr traces/labeled outputs/samples"
 )
 DATA_HELP = (
     "corpus, or its folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational "

@@ -1,7 +1,6 @@
 """``layerdag workload``: traces of jobs that nobody has to own.
 
-``layerdag workload stage`` writes what STAGE writes for its own flags; ``layerdag workload corpus``
-writes labelled training steps of LLMs, to learn from.
+``layerdag workload stage`` writes what STAGE writes for its own flags.
 """
 
 import argparse
@@ -373,71 +372,9 @@ def _stage_lines(job: "StageJob", figures: dict[str, Any]) -> list[str]:
     return lines
 
 
-CORPUS_SUMMARY = (
-    "Draw points (model, plan, batch) of a space and write each as the graph of a training step, "
-    "layers held once, with its simulated time: a corpus for 'layerdag surrogate fit'."
-)
-CORPUS_EXAMPLE = (
-    "  layerdag workload corpus --num 900 --seed 0 --out corpora/llm\n"
-    "  layerdag surrogate fit corpora/llm --out outputs/surrogate\n"
-    "  layerdag workload corpus --space space.yaml --num 100 --out corpora/mine\n"
-    "  with space.yaml (what is left out is as without a file):\n"
-    "    models: {llama3: llama3-8b, mine: my/config.json}\n"
-    "    tensor: [1, 2, 4]\n"
-    "    world_size: [8, 16, 32]\n"
-    "    machine: {device: h100, node_ranks: 8, node_gb_per_s: 450, gb_per_s: 50}\n"
-    "    test_layers: [96, 128]   # of the test part alone: beyond training"
-)
-
-
-def configure_corpus(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument("--out", metavar="FOLDER", help="folder to write")
-    parser.add_argument("--num", type=int, default=900, metavar="N",
-        help="points; eight of ten are for training (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, metavar="N",
-        help="the same seed draws the same points (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--space", type=Path, metavar="FILE",
-        help="YAML file: models, choices of each part of a plan, machine")  # fmt: skip
-    parser.add_argument("--overwrite", action="store_true", help="replace the corpus there")
-
-
-def run_corpus(args: argparse.Namespace) -> int:
-    """Draw, simulate and write."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
-
-    if not args.out:
-        raise UsageError("Say where the corpus goes: --out FOLDER.")
-    if args.num < 1:
-        raise UsageError(f"--num is {args.num}; a corpus has at least one point.")
-    single_threaded_blas()
-    with gc_disabled():
-        return _run_corpus(args)
-
-
-def _run_corpus(args: argparse.Namespace) -> int:
-    from layerdag.workloads.llm_corpus import read_space, write_corpus
-
-    space = read_space(args.space)
-    made = write_corpus(args.out, args.num, args.seed, space=space, overwrite=args.overwrite)
-    parts = ", ".join(f"{part} {count}" for part, count in made["parts"].items())
-    labels = made["label_s"]
-    lines = [
-        f"{args.out}: {made['num']} training steps ({parts}) of {', '.join(space.models)}",
-        f"a step takes {labels['least']:.3g} to {labels['most']:.3g} s as simulated, on "
-        f"{space.machine.device} in nodes of {space.machine.node_ranks}",
-        f"layerdag surrogate fit {args.out} --out outputs/surrogate",
-    ]
-    print_figures(args.json, {"out": args.out, **made}, lines)
-    return 0
-
-
 MODES = {
     "stage": SimpleNamespace(
         SUMMARY=STAGE_SUMMARY, EXAMPLE=STAGE_EXAMPLE, configure=configure_stage, run=run_stage
-    ),
-    "corpus": SimpleNamespace(
-        SUMMARY=CORPUS_SUMMARY, EXAMPLE=CORPUS_EXAMPLE, configure=configure_corpus, run=run_corpus
     ),
 }
 """Commands of their own, by the word after ``workload``."""

@@ -78,10 +78,6 @@ COMMANDS = [
     ),
     (_file("s.yml", SWEEP), "sweep IN --out OUT/rows.csv --plot OUT/bars", "another ending than"),
     (_file("s.yml", SWEEP), "sweep IN --out OUT/rows.json", "another ending than .csv"),
-    (
-        _file("s.yaml", "tensor: [-5, 2]\n"),
-        "workload corpus --space IN --num 1 --out OUT/w", "'tensor' has -5; it must be 1 to",
-    ),
     (_graph, "workload stage --out OUT/w --tpsp maybe", "'maybe' is neither true nor false"),
     (_graph, "serving gpt2 --rate 4 --requests 9" + "9" * 30, "give 1 to 10,000,000 of them"),
     (_table(data=0), "accuracy IN", "data is 0; it must be at least 1"),

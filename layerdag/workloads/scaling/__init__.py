@@ -1,1 +1,0 @@
-"""A recorded job on other ranks or with other layers."""
