@@ -230,11 +230,7 @@ COMMAND_GROUPS = {
         "surrogate": "Fit and use models that predict performance from a graph.",
         "audit": "Attack samples: what do they give away of what was trained on?",
         "release": "Make a package from your traces that you may publish, with a verdict.",
-        "runs": "Compare the reports of several runs on one page.",
         "demo": "Run the main job end to end on the embedded corpus and write a report.",
-    },
-    "shell": {
-        "completion": "Print a script by which your shell completes verbs, flags and files.",
     },
 }
 """Every verb with what it does, by its room in ``layerdag.cli.commands``."""
@@ -244,14 +240,13 @@ _TITLES = {
     "workloads": "workloads without a cluster",
     "simulation": "simulated clusters",
     "models": "generators and surrogates",
-    "shell": "your shell",
 }
 ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release", "compare")
 # First words after a verb that make it another one, with flags of its own.
 MODES = {"workload": ("stage",)}
-_WITHOUT_JSON = ("completion", "surrogate")  # a script; its actions have the flag
+_WITHOUT_JSON = ("surrogate",)  # its actions have the flag
 _EXIT_CODES = "exit codes: 0 fine, 1 invalid data, 2 wrong use, 70 a fault of layerdag."
 
 
@@ -278,6 +273,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        return _complete(os.environ["COMP_LINE"])
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
@@ -356,25 +353,24 @@ def _parser_of(name: Sequence[str], command: Any) -> argparse.ArgumentParser:
     return parser
 
 
-def words_of_verb(verb: str) -> list[str]:
-    """Return the flags of a verb, and the words that may follow it: what a shell completes."""
-    if verb in VERBS_WITH_SETTINGS:
-        return flags_of_verb(verb)
-    modes = MODES.get(verb, ())
-    words: list[str] = [*modes]
-    for name in ([verb], *([verb, mode] for mode in modes)):
-        words += _words_of(_parser_of(name, _command_of(name)))
-    return list(dict.fromkeys(words))
+def _complete(line: str) -> int:
+    """Answer a shell in which ``register-python-argcomplete layerdag`` was run."""
+    import argcomplete
 
-
-def _words_of(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:
-        yield from (flag for flag in action.option_strings if flag.startswith("--"))
-        if not action.option_strings:
-            yield from map(str, action.choices or ())
-        if isinstance(action, argparse._SubParsersAction):
-            for inner in action.choices.values():
-                yield from _words_of(inner)
+    finished = line.split()[1:] if line[-1:].isspace() else line.split()[1:-1]
+    parser, name = build_parser(), finished[:1] if finished[:1] and finished[0] in ROOM_OF else []
+    if name and name[0] in VERBS_WITH_SETTINGS:
+        parser = argparse.ArgumentParser(add_help=False)
+        for flag in flags_of_verb(name[0]):
+            parser.add_argument(flag)
+    elif name:
+        name += [word for word in finished[1:2] if word in MODES.get(name[0], ())]
+        parser = _parser_of(name, _command_of(name))
+        if len(name) == 1 and name[0] in MODES and len(finished) == 1:
+            parser.add_argument("mode", choices=MODES[name[0]])
+    os.environ["_ARGCOMPLETE"] = str(1 + len(name))  # words that the parser does not see
+    argcomplete.autocomplete(parser)
+    return 0
 
 
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:

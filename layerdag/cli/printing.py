@@ -44,7 +44,7 @@ def _spans(ranks: Sequence[int]) -> str:
 
 
 JSON = "--json"
-"""Of every verb but ``completion``: JSON on standard output, and nothing else there."""
+"""Of every verb: JSON on standard output, and nothing else there."""
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,6 @@ from layerdag.cli.flags import VERBS_WITH_SETTINGS, flags_of_verb, help_text
 from layerdag.cli.main import MODES, ROOM_OF, _command_of, _parser_of, main
 from layerdag.cli.printing import JSON
 
-SCRIPT = ("completion",)  # what it prints is a script
 HELP = "print JSON on standard output instead of text"
 GPT2 = "workload gpt2 --data 2 --batch 2 --sequence 16"
 CLUSTER = "{near: {device: h100, network: [{topology: Ring, ranks: 2, gb_per_s: 50}]}}"
@@ -56,7 +55,7 @@ convert flow.dot --to graphml --out copy.graphml
 def parsers() -> Iterator[argparse.ArgumentParser]:
     """Yield the parser of every verb, mode and action that has flags of its own."""
     for verb in ROOM_OF:
-        if verb in (*VERBS_WITH_SETTINGS, *SCRIPT):
+        if verb in VERBS_WITH_SETTINGS:
             continue
         for name in ([verb], *([verb, mode] for mode in MODES.get(verb, ()))):
             parser = _parser_of(name, _command_of(name))

@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_programs import images
 
-import layerdag as ld
 from layerdag.cli.main import main
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "data/examples/ddp_mlp")
@@ -72,29 +70,6 @@ print(*set(sys.argv[1:]) & set(sys.modules))
 def test_training_and_sampling_start_without_what_they_can_do_without():
     words = [sys.executable, "-c", STARTED, *HEAVY]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "\n"
-
-
-TOLD = """\
-import sys
-from layerdag.cli.main import main
-for command in sys.argv[1:]:
-    assert not main(command.split()), command
-heavy = ("torch._dynamo.convert_frame", "sympy.core")
-print(*(name in sys.modules for name in heavy), file=sys.stderr)
-"""
-
-
-def test_programs_are_checked_drawn_and_captured_without_compiler_and_algebra(tmp_path):
-    name = ld.program(*images()).save(tmp_path / "it.program.json")
-    commands = [
-        f"program {name}",
-        f"validate {name}",
-        f"view {name} --out {tmp_path}/it.svg",
-        f"capture {name} --fsdp 2 --out {tmp_path}/step",
-    ]
-    words = [sys.executable, "-c", TOLD, *commands]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "False False"), done.stderr
 
 
 @pytest.mark.parametrize("verb", ["info", "view", "validate", "diff", "simulate"])

@@ -13,7 +13,6 @@ from profile_json import event, kernel, launch, write_profile
 from random_jobs import random_job
 from raw_graphs import chain
 from sample_parts import TEN, written
-from small_reports import small_report
 from small_studies import study
 from tile_files import write_tile
 from tiny_checkpoints import chain_checkpoint, chains, costed_checkpoint
@@ -37,8 +36,6 @@ from layerdag.graph.attributed_graph import (
     write_step_times,
 )
 from layerdag.programs.forward_program import Program
-from layerdag.report.comparison import read_reports
-from layerdag.report.page import write_report
 from layerdag.sampling.folder import write_samples
 from layerdag.serving.requests import read_requests
 from layerdag.simulator.calibration import CalibratedMachine, read_machine, write_machine
@@ -142,21 +139,6 @@ def _renamed(folder: Path) -> Path:
 def _run(folder: Path) -> Path:
     write_run_file(folder, {"data": {"name": "folder", "folder": "x"}, "seed": 1})
     return folder / "run.json"
-
-
-def _report(folder: Path) -> Path:
-    """Write two reports; of each list of the first one, its first entry."""
-    write_report(small_report(), folder / "a.html")
-    whole = json.loads((folder / "a.json").read_text())
-    last = whole["leaks"][-1]
-    attack = {name: last["attacks"][0][name] for name in ("name", "auc", "interval", "verdict")}
-    leaks = {"nearness": last["nearness"], "attacks": [attack]}
-    kept = {name: whole[name][:1] for name in ("summary", "answers", "provenance")}
-    rows = {"rows": whole["similarity"]["rows"][:1]}
-    document = {**kept, "title": "t", "lead": "l", "leaks": [leaks], "similarity": rows}
-    for name in ("a", "b"):
-        (folder / f"{name}.json").write_text(json.dumps(document))
-    return folder / "a.json"
 
 
 def _index(folder: Path) -> Path:
@@ -275,10 +257,6 @@ def _tile_split(folder: Path) -> Path:
 
 def _first_part(path: Path) -> object:
     return PartIndex.read(path.parent, 0)
-
-
-def _reports(path: Path) -> object:
-    return read_reports([path, path.with_name("b.json")])
 
 
 PROGRAM = {
@@ -417,7 +395,6 @@ FILES = (
         lambda path: read_schema(path.parent),
     ),
     JsonFile("settings of a run", _run, lambda path: read_run_file(path.parent)),
-    JsonFile("figures of a report", _report, _reports),
     JsonFile("index of a corpus", _index, lambda path: read_index(path.parent)),
     JsonFile("surrogate", _boosting, lambda path: load_surrogate(path.parent)),
     JsonFile("surrogate of operators", _operators, lambda path: OperatorTrees.load(path.parent)),
@@ -473,7 +450,6 @@ READERS: dict[str, tuple[str, ...]] = {
     "graph/formats/program_json.py": ("program as a graph",),
     "graph/formats/wfformat.py": ("WfFormat 1.5", "WfFormat 1.4"),
     "programs/forward_program.py": ("program", "program with a constant"),
-    "report/comparison.py": ("figures of a report",),
     "serving/requests.py": ("requests",),
     "simulator/calibration.py": ("machine",),
     "workloads/step_shares.py": ("shares",),

@@ -117,15 +117,10 @@ def run(args: argparse.Namespace) -> int:
 def _captured(args: argparse.Namespace) -> "CapturedStep":
     from torch import nn
 
-    from layerdag.cli.compiler import postpone_compiler
-
-    is_code = ".py:" in args.model or args.model.endswith(".py")
-    if not is_code:  # code of a user may compile something
-        postpone_compiler()
     from layerdag.capturing.step import capture_model, capture_step, load_program
 
     settings = _settings(args)
-    if not is_code:
+    if not (".py:" in args.model or args.model.endswith(".py")):
         if args.model.endswith((".program.json", ".program.json.gz")):
             from layerdag.programs.forward_program import Program
 

@@ -165,15 +165,10 @@ def _program(source: str) -> "Program":
 
     from torch import nn
 
-    from layerdag.cli.compiler import postpone_compiler
-
-    is_code = ".py:" in source or source.endswith(".py")
-    if not is_code:  # code of a user may compile something
-        postpone_compiler()
     from layerdag.capturing.step import load_program
     from layerdag.programs.sources import program
 
-    if not is_code:
+    if not (".py:" in source or source.endswith(".py")):
         return program(source)
     made = load_program(source, nullcontext())
     if not isinstance(made.model, nn.Module):

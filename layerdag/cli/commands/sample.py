@@ -52,6 +52,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         pick_device,
         reached_numbers,
     )
+    from layerdag.cli.main import resume_gc
     from layerdag.cli.sample_settings import sample_config
     from layerdag.sampling.missing import missing_samples
     from layerdag.schema.schema import out_of_range_conditions
@@ -75,7 +76,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     device = "cpu" if asked.device == "auto" else asked.device
     checkpoint = load_checkpoint(folder, pick_device(device))
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
-    _settle()
+    resume_gc()
     if parts is None:
         manifest = _write_samples(checkpoint, settings, asked)
     else:
@@ -90,14 +91,6 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     missing = missing_samples(manifest, settings.num)
     if missing:
         raise DataError(missing)
-
-
-def _settle() -> None:
-    from layerdag.cli.compiler import postpone_compiler
-    from layerdag.cli.main import resume_gc
-
-    postpone_compiler()
-    resume_gc()
 
 
 def _processes(

@@ -329,12 +329,10 @@ def _is_sampled(target: Path) -> bool:
 
 
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
-    from layerdag.cli.compiler import postpone_compiler
     from layerdag.codec.formats import is_forward_program
     from layerdag.programs.findings import graph_findings
     from layerdag.programs.forward_program import Program
 
-    postpone_compiler()
     if is_forward_program(target):  # whose graph lacks what it returns
         return [replace(found, where=str(target)) for found in Program.load(target).check()]
     named = replace(graph, name=str(target))
@@ -493,8 +491,6 @@ def _check_parts(sample: "StoredSample") -> "tuple[Sequence[Finding], int | None
         workload = sample.workload()
         described = check_group_file(workload) if sample.files else []
         return [*described, *check_workload(workload)], workload.num_ranks
-    from layerdag.cli.compiler import postpone_compiler
     from layerdag.programs.findings import graph_findings  # loads torch
 
-    postpone_compiler()
     return graph_findings(replace(sample.graph, name=sample.source), in_layer_order=True), None

@@ -134,11 +134,9 @@ def _shapes(path: str) -> Sequence[str]:
 
     if not is_forward_program(path):
         return ()
-    from layerdag.cli.compiler import postpone_compiler
     from layerdag.programs.execution import NodeError, result_shapes  # torch, to run it
     from layerdag.programs.forward_program import Program
 
-    postpone_compiler()
     try:
         return result_shapes(Program.load(path))
     except NodeError as error:
