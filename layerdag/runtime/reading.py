@@ -30,7 +30,6 @@ from layerdag.errors import DataError, LayerdagError, UsageError
 # Bytes of a node, measured on jobs of the corpus and samples of the checkpoints. "step" is the
 # trace of one rank, per node of the program that the step is derived from.
 NODE_BYTES = {
-    "param": 4_000,
     "et": 135,
     "graphml": 550,
     "json": 135,

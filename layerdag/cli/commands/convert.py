@@ -90,7 +90,6 @@ EXAMPLE = (
     "  layerdag convert Resnet50.txt --ranks 8 --out run/resnet\n"
     "  layerdag convert model.mlir --compute a100-80 --out run/model  (StableHLO or HLO text)\n"
     "  layerdag convert workflow.dot --to wfformat --out workflow.json  (flow graphs)\n"
-    "  layerdag convert run/job --to param --out replay       (for PARAM's comm_replay)\n"
     "  layerdag convert run/job --scrub --out shared/job"
 )
 
@@ -121,9 +120,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         default="et",
         help="et: Chakra 1.0.0 as both feeders and ASTRA-sim read it (default); json: without "
-        "loss; feeder-json: for Chakra's feeder v1; param: a folder of rank-<r>.json, whose "
-        "communication PARAM's comm_replay runs on a cluster; graphml, wfformat, dot: of a flow "
-        "graph, or of the graph of a job",
+        "loss; feeder-json: for Chakra's feeder v1; graphml, wfformat, dot: of a flow graph, or of "
+        "the graph of a job",
     )
     parser.add_argument(
         "--device",
@@ -206,9 +204,8 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.codec.formats import Content, read_inputs, recognize, words
     from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
     from layerdag.traces.analysis import impossible
-    from layerdag.traces.pytorch.comm_replay import write_replay
 
-    of_jobs, of_graphs = (*words(Content.TRACES), "param"), words(Content.GRAPH)
+    of_jobs, of_graphs = words(Content.TRACES), words(Content.GRAPH)
     if args.to not in (*of_jobs, *of_graphs):
         known = tuple(dict.fromkeys((*of_jobs, *of_graphs)))
         raise UsageError(
@@ -221,8 +218,7 @@ def run(args: argparse.Namespace) -> int:
         return convert_graph(args, found.graph())
     limits = Limits(args.max_ranks, args.max_bytes)
     require_few_ranks(args.ranks, limits, f"--ranks {args.ranks}")
-    if args.to != "param":
-        require_free(args.to, Path(args.out), overwrite=args.overwrite)
+    require_free(args.to, Path(args.out), overwrite=args.overwrite)
     workload = read_inputs(found, _inputs(args), print_status)
     if args.drop_dangling:
         workload = _without_dangling(workload)
@@ -241,12 +237,8 @@ def run(args: argparse.Namespace) -> int:
     nodes = sum(trace.num_nodes for trace in workload.traces)
     if args.to != "json":
         require_few_ranks(workload.num_ranks, limits, workload.source)
-        written = _communication(workload) if args.to == "param" else nodes
-        require_few_bytes(written_bytes(written, args.to), limits, workload.source)
-    if args.to == "param":
-        first = write_replay(workload, args.out, overwrite=args.overwrite)[0]
-    else:
-        first = write_traces(workload, args.to, Path(args.out))
+        require_few_bytes(written_bytes(nodes, args.to), limits, workload.source)
+    first = write_traces(workload, args.to, Path(args.out))
     _tell(args, first, workload, nodes)
     return 0
 
@@ -287,12 +279,6 @@ def _inputs(args: argparse.Namespace) -> "Inputs":
 def print_status(text: str) -> None:
     """Print one line on standard error, where it cannot mix with data."""
     sys.stderr.write(f"{text}\n")
-
-
-def _communication(workload: "Workload") -> int:
-    from layerdag.traces.trace import communicates
-
-    return sum(int(communicates(trace.type_N).sum()) for trace in workload.traces)
 
 
 def _without_dangling(workload: "Workload") -> "Workload":

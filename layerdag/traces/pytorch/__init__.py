@@ -1,9 +1,7 @@
 """Traces and profiles of PyTorch as Chakra traces."""
 
-from layerdag.traces.pytorch.comm_replay import write_replay
 from layerdag.traces.pytorch.importer import import_pytorch
 
 __all__ = [
     "import_pytorch",
-    "write_replay",
 ]
