@@ -223,7 +223,6 @@ COMMAND_GROUPS = {
         "rankings": "Do samples order clusters, plans and jobs as real jobs do?",
     },
     "models": {
-        "pack": "Write a folder of graphs as flat arrays, to train on more than memory holds.",
         "train": "Train a generator on graphs or traces (the same as train.py).",
         "sample": "Sample synthetic workloads or graphs from a checkpoint (the same as sample.py).",
         "compare": "Compare samples of any generator with real graphs: V.U.N. and distances.",

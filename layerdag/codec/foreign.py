@@ -22,8 +22,7 @@ _MAGIC: Sequence[tuple[bytes, str]] = (
     (b"\x89HDF\r\n\x1a\n", f"is HDF5; export its graphs as {GRAPHS}"),
     (b"PAR1", "is Parquet; of samples in parts (layerdag sample format=parquet) name the folder"),
     (b"ARROW1", f"is an Arrow file; export its graphs as {GRAPHS}"),
-    (b"\x93NUMPY", "is an array of numpy; name the folder of a packed data set, or export the "
-     f"graph as {GRAPHS}"),
+    (b"\x93NUMPY", f"is an array of numpy; export its graph as {GRAPHS}"),
     (b"GGUF", "holds the weights of a model (GGUF); layerdag reads traces and graphs"),
     (b"\x7fELF", "is a program for a machine; layerdag reads traces and graphs"),
     (b"\x89PNG\r\n\x1a\n", "is a picture (PNG); name the file that it was drawn from"),

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -28,18 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from layerdag.datasets.pyg_dataset import PygDataset
-
-
-class StoredGraphs(Sequence[DAG]):
-    """Graphs that lie in files and are read when they are asked for."""
-
-    @abstractmethod
-    def batch(self, schema: GraphSchema) -> DAGBatch:
-        """Return all graphs as one batch whose columns stay in the files."""
-
-    @abstractmethod
-    def conditioned_on(self, names: Sequence[str]) -> "StoredGraphs":
-        """Return the graphs with these conditions alone."""
 
 
 Blocks = Literal["whole", "rolled"]
@@ -145,7 +132,7 @@ class GraphDataset:
             attribute or condition. Part of no schema.
         notes: What the readers of its files did not understand.
         jobs: Jobs of each split as they were read, at most ``MOST_JOBS`` of each: codes round their
-            numbers. Empty for other graphs, and for graphs that lie in files.
+            numbers. Empty for other graphs.
     """
 
     name: str
@@ -398,7 +385,13 @@ class GraphDataset:
             VocabularyError: If there is no condition of such a name.
         """
         schema = self.schema.conditioned_on(names)
-        graphs = {split: _conditioned_on(dags, names) for split, dags in self.graphs.items()}
+        graphs = {
+            split: tuple(
+                dag.with_conditions({k: v for k, v in dag.conditions.items() if k in names})
+                for dag in dags
+            )
+            for split, dags in self.graphs.items()
+        }
         return self.replaced(schema=schema, graphs=graphs)
 
     def batch(self, split: Split) -> DAGBatch:
@@ -408,10 +401,7 @@ class GraphDataset:
             GraphError: If the split is empty.
         """
         self._require_graphs(split)
-        graphs = self.graphs[split]
-        if isinstance(graphs, StoredGraphs):
-            return graphs.batch(self.schema)
-        return encode_batch(self.schema, graphs)
+        return encode_batch(self.schema, self.graphs[split])
 
     def to_pyg(self, split: Split = "train") -> "PygDataset":
         """Return the graphs of a split as PyG's ``InMemoryDataset``, with the names of its columns.
@@ -576,14 +566,6 @@ def _in_layer_order(encoded: list[tuple[str, DAG]], refused: list[tuple[str, Dat
         except GraphError as error:
             refused.append((label, error))
     return kept, refused
-
-
-def _conditioned_on(dags: Sequence[DAG], names: Sequence[str]) -> Sequence[DAG]:
-    if isinstance(dags, StoredGraphs):
-        return dags.conditioned_on(names)
-    return tuple(
-        dag.with_conditions({k: v for k, v in dag.conditions.items() if k in names}) for dag in dags
-    )
 
 
 def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:

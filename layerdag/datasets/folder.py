@@ -31,7 +31,6 @@ from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import program_numbers
 from layerdag.datasets.dataset import Blocks, GraphDataset
 from layerdag.datasets.loading import LABEL_FILES, FolderConfig
-from layerdag.datasets.packed import is_packed, load_packed
 from layerdag.datasets.samples import iter_samples
 from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import (
@@ -240,8 +239,6 @@ def load_folder(
         public_words=public_words if isinstance(public_words, str) else tuple(public_words),
         blocks=blocks, min_programs=min_programs, avoid_copies=avoid_copies,
     )  # fmt: skip
-    if is_packed(config.folder):
-        return load_packed(config)
     left_out: list[str] = []
     known = folder_labels(config)
     graphs = list(folder_graphs(config, known, left_out))

@@ -47,9 +47,6 @@ def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
     _REGISTERED[name] = function
 
 
-HEADER = "packed.json"
-"""Name of the file that says what the arrays of a packed data set mean."""
-
 LABEL_FILES = ("labels.csv", "labels.json")
 _GRAPH_FILES = tuple(
     f"*{suffix}{packed}"
@@ -128,7 +125,7 @@ def load_dataset(
         arguments = {"folder": folder}
         if name == "folder" and options.get("labels") is None:
             arguments |= find_label_file(folder)
-        if name == "folder" and "public_words" not in options and not (folder / HEADER).is_file():
+        if name == "folder" and "public_words" not in options:
             arguments["public_words"] = "all"
     loader = loader_of(name)
     _check_options(loader, options)
@@ -162,11 +159,13 @@ def require_no_labels(folder: str | Path, kind: str, labels: str | Path) -> None
     """Refuse a label file where it would not count.
 
     Raises:
-        UsageError: If the folder is a data set that has its labels, or a packed one.
+        UsageError: If the folder is a data set that has its labels.
     """
-    if kind != "folder" or (Path(folder) / HEADER).is_file():
-        what = "is packed and" if kind == "folder" else f"is a data set of the kind '{kind}' and"
-        raise UsageError(f"{folder}: {what} has its labels; leave the label file {labels} out.")
+    if kind != "folder":
+        raise UsageError(
+            f"{folder}: is a data set of the kind '{kind}' and has its labels; leave the label "
+            f"file {labels} out."
+        )
 
 
 def read_learned_dataset(
@@ -184,8 +183,7 @@ def read_learned_dataset(
         DataError: If a file is damaged.
     """
     data = read_dataset(folder, labels)
-    as_it_is = learned is None or learned == data.split or not data.renamed
-    if as_it_is or (Path(folder) / HEADER).is_file():
+    if learned is None or learned == data.split or not data.renamed:
         return data
     kept = read_dataset(folder, labels, public_words="all")
     return kept if learned == kept.split else data

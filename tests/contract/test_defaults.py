@@ -22,8 +22,6 @@ READERS: tuple[str, ...] = (
     "datasets/discovery.py",
     "datasets/sources.py",
     "datasets/folder.py",
-    "datasets/packed.py",
-    "datasets/packing.py",
     "datasets/published.py",
     "datasets/samples.py",
     "graph/attributed_graph.py",

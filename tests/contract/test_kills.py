@@ -132,7 +132,6 @@ def test_a_collected_step_stands_beside_no_program_of_another(tmp_path, monkeypa
 
 _WRITES = re.compile(r"([\w.]+|\))\.(?:write_text|write_bytes)\(|(\w+)\.open\(\"[wxa]")
 INTO_A_DRAFT = {
-    "datasets/packing.py": "the folder is a draft",
     "training/checkpoint.py": "files of a draft, whose names are made before",
     "surrogates/files.py": "the folder is a draft",
     "runtime/files.py": "writes the drafts",

@@ -96,8 +96,6 @@ ANY_KEYS = {
     "entry of a sample": "written with the version of its form, which is looked at first",
     "manifest, streamed": "written with the version of its form, which is looked at first",
     "manifest, listed": "written with the version of its form, which is looked at first",
-    "header of packed graphs": "written with the version of its form, which is looked at first",
-    "names of packed graphs": "another content than that of the header is refused",
 }
 """Why a key that no file has passes in others."""
 

@@ -22,9 +22,7 @@ from layerdag.cli.compose import read_run_file, write_run_file
 from layerdag.codec.formats import read, read_any
 from layerdag.codec.sample_files import PartIndex, SampleRun, StoredSample
 from layerdag.codec.unfolding import unfold
-from layerdag.datasets.loading import FolderConfig, read_dataset
-from layerdag.datasets.packed import load_packed, renamed_by_header, renamed_file
-from layerdag.datasets.packing import pack_folder
+from layerdag.datasets.loading import read_dataset
 from layerdag.datasets.programs import load_programs
 from layerdag.datasets.run_plans import STEPS, measured_steps
 from layerdag.datasets.samples import iter_samples
@@ -118,24 +116,6 @@ def _entry(folder: Path) -> Path:
     return _text(sample.entry)(folder)
 
 
-def _packed(name: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        (folder / "graphs").mkdir()
-        for at in range(8):
-            write_json(folder / "graphs" / f"g{at}.json", chain(f"g{at}", "abcab"[: 2 + at % 4]))
-        pack_folder(FolderConfig(folder=folder / "graphs"), folder / "packed")
-        return folder / "packed" / name
-
-    return write
-
-
-def _renamed(folder: Path) -> Path:
-    path = _packed("packed.json")(folder)
-    beside = renamed_file(path.parent)
-    beside.write_text(json.dumps({"0" * 64: {"op": {"op 1": "secret"}}}))
-    return beside
-
-
 def _run(folder: Path) -> Path:
     write_run_file(folder, {"data": {"name": "folder", "folder": "x"}, "seed": 1})
     return folder / "run.json"
@@ -226,11 +206,6 @@ def _machine(folder: Path) -> Path:
 def _graph(folder: Path) -> Path:
     write_json(folder / "g.json", chain("g", "abc", label=1.0, family="x"))
     return folder / "g.json"
-
-
-def _pack_of(path: Path) -> object:
-    data = load_packed(FolderConfig(folder=path.parent))
-    return [list(graphs) for graphs in data.graphs.values()]
 
 
 def _family(folder: Path) -> Path:
@@ -381,9 +356,6 @@ FILES = (
     ),
     JsonFile("manifest, streamed", _manifest, lambda path: list(iter_samples(path.parent))),
     JsonFile("manifest, listed", _manifest, lambda path: sample_files(path.parent)),
-    JsonFile("header of packed graphs", _packed("packed.json"), _pack_of),
-    JsonFile("names of packed graphs", _packed("names.json"), _pack_of),
-    JsonFile("renamed words", _renamed, lambda path: renamed_by_header(path.parent / "packed")),
     JsonFile("meta of a checkpoint", _checkpoint("meta.json"), lambda p: load_checkpoint(p.parent)),
     JsonFile(
         "config of a checkpoint", _checkpoint("config.json"), lambda p: load_checkpoint(p.parent)
@@ -440,7 +412,6 @@ FILES = (
 READERS: dict[str, tuple[str, ...]] = {
     "cli/compose.py": ("settings of a run",),
     "codec/sample_files.py": ("samples.json", "index of a part", "entry of a sample"),
-    "datasets/packed.py": ("header of packed graphs", "names of packed graphs", "renamed words"),
     "datasets/programs.py": ("programs of a family",),
     "datasets/run_plans.py": ("measured steps",),
     "datasets/published.py": ("split of TPU Tile",),

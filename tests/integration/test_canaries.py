@@ -21,9 +21,6 @@ from tiny_checkpoints import untrained_checkpoint
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.datasets.folder import load_folder
-from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packed import renamed_file
-from layerdag.datasets.packing import pack_folder
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.privacy.audit_inputs import private_words_of, search_words
@@ -157,24 +154,19 @@ def test_the_canaries_are_there(traces):
     assert {word for _, word in leaks(traces)} >= {"zqv", "4815162342", "10.23.42.108", "815.0"}
 
 
-def test_neither_checkpoint_nor_samples_nor_packed_graphs_hold_a_canary(traces, tmp_path):
+def test_neither_checkpoint_nor_samples_hold_a_canary(traces, tmp_path):
     model = untrained_checkpoint(tmp_path, load_folder(traces))
     for i, graph in enumerate(ld.sample(model, num=6, seed=1, max_nodes=12, best_of=1)):
         ld.write(graph, tmp_path / f"s{i}.graphml")
         ld.write(graph, tmp_path / f"s{i}.json")
-    pack_folder(FolderConfig(folder=traces), tmp_path / "packed")
-    renamed_file(tmp_path / "packed").unlink()  # stays with the owner
     assert leaks(tmp_path) == []
 
 
-def test_neither_checkpoint_nor_packed_graphs_of_programs_hold_a_canary(tmp_path):
+def test_no_checkpoint_of_programs_holds_a_canary(tmp_path):
     programs = write_private_programs(tmp_path / "programs")
     assert {word for _, word in leaks(programs)} >= {"zqv", "4815162"}
     out = tmp_path / "out"
     untrained_checkpoint(out, load_folder(programs))
-    pack_folder(FolderConfig(folder=programs), out / "packed")
-    renamed_file(out / "packed").unlink()  # stays with the owner
-    (out / "packed" / "names.json").unlink()
     assert leaks(out) == []
     assert not [name for name, text in contents(out) if name == "schema.json" and "4815" in text]
 
@@ -215,9 +207,6 @@ def test_nothing_that_verbs_make_to_be_handed_on_holds_a_canary(write, tmp_path)
         made = [f"checkpoint={run / BEST}", "num=12", f"out={out / form}", f"format={form}"]
         if main(["sample", *made, "best_of=1", "max_nodes=16"]) != 0:
             assert (form, write) == ("json", write_private_jobs)  # jobs are written as traces
-    assert main(["pack", f"{traces}", "--out", f"{out / 'packed'}"]) == 0
-    renamed_file(out / "packed").unlink(missing_ok=True)  # stays with the owner
-    (out / "packed" / "names.json").unlink()  # the names of files, by which labels are found
     audit = ["audit", "--data", f"{run}", "--synthetic", f"{out / 'auto'}", "--no-cache"]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert main([*audit, "--report", f"{out / 'audit.html'}", "--json"]) == 0

@@ -485,10 +485,9 @@ def _begin(config: "DictConfig", data: "GraphDataset", directory: Path) -> None:
 def _tell_of_programs(folder: Path) -> None:
     """Say that programs can be learned where traces state the arguments of their operators."""
     from layerdag.cli.settings import warn
-    from layerdag.datasets.packed import is_packed
     from layerdag.datasets.sources import find_sources
 
-    found = () if is_packed(folder) else find_sources(folder, most_files=None).found
+    found = find_sources(folder, most_files=None).found
     count = sum(bool(source.hosts) or source.program is not None for source in found)
     if count:
         warn(

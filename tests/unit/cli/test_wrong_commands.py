@@ -87,7 +87,10 @@ COMMANDS = [
         _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [TENSOR]})),
         "program IN --print", "node 3 has [[7], \"Tensor(float)\", [\"4 m\"]] among its inputs",
     ),
-    (_file("l.csv", "name,label\n"), "pack GRAPHS --labels IN --out OUT/p", "names no graph"),
+    (
+        _file("l.csv", "name,label\n"),
+        "train --folder GRAPHS --labels IN --out OUT/p", "names no graph",
+    ),
     (
         _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [SOUND, SOUND]})),
         "program IN --print", "two nodes have the id 3",

@@ -12,8 +12,6 @@ from raw_graphs import chain
 from layerdag.codec.unfolding import unfold
 from layerdag.codec.vocabulary import OTHER
 from layerdag.datasets.folder import is_public, load_folder, publish
-from layerdag.datasets.loading import FolderConfig
-from layerdag.datasets.packing import pack_folder
 from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
@@ -264,12 +262,7 @@ def test_the_schema_of_a_folder_holds_no_private_word(tmp_path):
     assert "acmenet" in json.dumps(kept.schema.to_dict())
 
 
-def packed(folder: Path) -> None:
-    pack_folder(FolderConfig(folder=folder), folder.parent / "packed")
-
-
-@pytest.mark.parametrize("made", [load_folder, packed])
-def test_programs_that_call_operators_of_others_are_refused(made, tmp_path):
+def test_programs_that_call_operators_of_others_are_refused(tmp_path):
     """Their names would lie in every checkpoint, and samples could not run them."""
     secret = {"operator": "acme.secret_kernel.default", "arguments": [{"edge": "#"}]}
     source = {"operator": "input", "arguments": [{"input": ["B0"], "dtype": "float32"}]}
@@ -279,4 +272,4 @@ def test_programs_that_call_operators_of_others_are_refused(made, tmp_path):
                 "outputs": [at + 1], "nodes": nodes}  # fmt: skip
         (tmp_path / f"{at}.program.json").write_text(json.dumps(data))
     with pytest.raises(DataError, match=r"1 different calls of operators.*acme.secret_kernel"):
-        made(tmp_path)
+        load_folder(tmp_path)
