@@ -6,7 +6,6 @@ inside it), its nodes and bytes, and the peak memory of the process. Stages:
 - conditions: drawing what the request leaves open,
 - network: drawing codes of nodes and edges,
 - running: of programs, their calls on fake tensors and for real,
-- numbers: costs and durations of the nodes,
 - decoding: from codes to names and numbers,
 - traces: the step of a program derived, or a job unfolded to one trace per rank (tar only),
 - encoding: bytes of the files in a tar, or columns of a table,
@@ -38,7 +37,6 @@ import torch
 from layerdag.codec.sample_files import SampleRun
 from layerdag.datasets import samples as tables
 from layerdag.sampling import generation as drawing
-from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.generated import SampleFiles
 from layerdag.sampling.parts import PartSettings, write_parts
@@ -80,7 +78,6 @@ def stages(watch: Stopwatch) -> Iterator[None]:
         (drawing, "sample_checked", "network"),
         (ExecutionCheck, "add", "running"),
         (drawing._Drawing, "_checked", "running"),
-        (NumberAssigner, "assigned", "numbers"),
         (GraphSchema, "decode", "decoding"),
         (GraphSchema, "codes", "decoding"),
         (SampleFiles, "from_sample", "traces"),

@@ -279,6 +279,18 @@ def is_run(folder: str | Path) -> bool:
     return (Path(folder) / RUN).is_file()
 
 
+def caution_about(path: Path) -> str:
+    """Return what the samples in a folder, or one of its files, cannot guarantee, or ""."""
+    for folder in (path, *path.parents[:2]):
+        for file in ("manifest.json", RUN):
+            try:
+                facts = json.loads((folder / file).read_text(encoding="utf-8"))
+                return str({**facts.get("request", {}), **facts}["caution"])
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                continue
+    return ""
+
+
 NAME = re.compile(r"sample-\d{5,9}")
 
 

@@ -96,16 +96,6 @@ class DAG:
         u_NA = self.u_NA if u_NA is None else u_NA
         return replace(self, x_NA=x_NA, u_NA=u_NA)._carrying(self._known_layer_N)
 
-    def with_edges(self, edges: Sequence[tuple[int, int]], edge_type: int) -> "DAG":
-        """Return the DAG with further edges of a type, each from one layer to a later one."""
-        added_2E = torch.tensor(edges, dtype=torch.int64).T.to(self.edge_index_2E.device)
-        type_E = self.edge_type_E.new_full((added_2E.shape[1],), edge_type)
-        return replace(
-            self,
-            edge_index_2E=torch.cat([self.edge_index_2E, added_2E], dim=1),
-            edge_type_E=torch.cat([self.edge_type_E, type_E]),
-        )._carrying(self._known_layer_N)
-
     def with_conditions(self, conditions: Mapping[str, Condition]) -> "DAG":
         """Return the DAG with these conditions instead of its own."""
         return replace(self, conditions=dict(conditions))._carrying(self._known_layer_N)

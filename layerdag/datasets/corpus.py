@@ -85,7 +85,7 @@ def _built(folders: _Folders, selection: _Selection, num_bins: int, blocks: Bloc
     if not added:
         return data
     members = [graph for graph in parts["train"] if graph.name not in added]
-    return _with_conditions_and_times_of(members, data)
+    return _with_conditions_of(members, data)
 
 
 def corpus_parts(
@@ -138,17 +138,14 @@ def _read_parts(
     return parts, left_out
 
 
-def _with_conditions_and_times_of(
-    members: Sequence[AttributedGraph], data: GraphDataset
-) -> GraphDataset:
-    """Return the data set whose open conditions, times and jobs are those of the corpus itself.
+def _with_conditions_of(members: Sequence[AttributedGraph], data: GraphDataset) -> GraphDataset:
+    """Return the data set whose open conditions and jobs are those of the corpus itself.
 
     Further runs were planned, not sampled: their sizes and strategies are no distribution that a
-    user of the corpus would ask for. They were timed in another session, too, in which the same
-    work took longer.
+    user of the corpus would ask for.
     """
     conditions = [dag.conditions for dag in data.members]
-    schema = data.schema.with_table(conditions).with_times(members)
+    schema = data.schema.with_table(conditions)
     return data.replaced(schema=schema, jobs={**data.jobs, "train": spread(members)})
 
 

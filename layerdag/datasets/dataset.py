@@ -17,7 +17,6 @@ from layerdag.graph.formats.rows import to_networkx
 from layerdag.graph.rolled_blocks import BLOCK, rolled
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.settings import did_you_mean, guess_message
-from layerdag.schema.costs import NO_COSTS
 from layerdag.schema.plan_tables import NO_PLANS
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Trace, Workload
@@ -468,9 +467,9 @@ class GraphDataset:
     def fingerprint(self) -> str:
         """Hash of schema and training graphs with their conditions, to tell data sets apart.
 
-        Costs of operators, hashes of structures and plans are left out: no model sees them.
+        Hashes of structures and plans are left out: no model sees them.
         """
-        schema = replace(self.schema, costs=NO_COSTS, structures=frozenset(), plans=NO_PLANS)
+        schema = replace(self.schema, structures=frozenset(), plans=NO_PLANS)
         digest = hashlib.sha256(repr(schema.to_dict()).encode())
         train = self.graphs["train"]
         for dag, word in zip(train, graph_hashes(train), strict=True):

@@ -29,7 +29,6 @@ from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
-from layerdag.schema.costs import cost_columns
 from layerdag.schema.durations import Durations, fit_durations
 from layerdag.schema.plan_tables import PlannedStep, fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
@@ -135,8 +134,7 @@ def _run_durations(corpus: Path, program_of: Mapping[str, int]) -> Durations:
     found = None
     if graphs:
         program_G = np.array([program_of[record.run] for record in records])
-        cost_NC = np.concatenate([cost_columns(g.numbers, g.num_nodes) for g in graphs])
-        found = fit_durations(graphs, cost_NC, LABEL, needed_programs(program_G), program_G)
+        found = fit_durations(graphs, needed_programs(program_G), program_G)
     if found is None:
         raise DataError(
             f"{corpus}: {len(graphs)} of its runs are of the programs to train on, too few to tell "

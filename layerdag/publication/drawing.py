@@ -24,14 +24,12 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.privacy.copies import CopyComparison, CopyTest, keys_of_one_run, tuple_keys
 from layerdag.publication.settings import DRAWN, HASHES, PrivateWorkspace, ReleaseSettings
 from layerdag.runtime.files import atomic_path, discard_folder, write_text
-from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
-from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.attributes import NumericAttribute
-from layerdag.schema.costs import COST_NAMES, Cost
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.validation.checking import check_workload
@@ -144,9 +142,6 @@ def published_graphs(samples: Iterable[GeneratedGraph]) -> Iterator[AttributedGr
 
 SAME_BIN = 2
 """Trials in which drawn numbers stay in their bins; later ones move one to a neighboring bin."""
-_DURATION = "duration"
-_MOST_CHANGED = 0.1
-"""By how much the logarithm of a duration changes at most."""
 
 
 @final
@@ -158,10 +153,6 @@ class Renumbering:
         self._schema = schema
         self._unique = unique
 
-    @cached_property
-    def _assigner(self) -> NumberAssigner:
-        return NumberAssigner(self._schema)
-
     def hits(self, graph: AttributedGraph) -> np.ndarray:
         """Return which nodes have the numbers of a single real run, bool (N,)."""
         return np.isin(keys_of(graph), self._unique)
@@ -169,30 +160,12 @@ class Renumbering:
     def again(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:
         """Return a sample with other numbers where it has those of a single run.
 
-        Costs and durations of jobs are chosen anew among those that programs have and no single
-        run alone has; numbers of other graphs are drawn anew in their bins, and then in the bins
-        beside.
+        They are drawn anew in their bins, and then in the bins beside.
 
         Args:
             sample: What earlier trials made of it.
             trial: Counts from 0; another one gives other numbers.
         """
-        if not self._schema.costs:
-            return self._drawn_anew(sample, trial)
-        seed = derive_seed(sample.seed, "numbers of a single run", trial)
-        numbers = dict(sample.numbers)
-        duration_N = sample.decoded.numbers.get(_DURATION)
-        if duration_N is not None and np.isfinite(duration_N).any() and trial % 2 == 0:
-            hit_N = self.hits(sample.decoded)
-            numbers[_DURATION] = _other_durations(duration_N, hit_N, seed)
-            if not self.hits(_with(sample, numbers)).any():
-                return sample.with_numbers(numbers)
-        allowed = _Allowed(sample, numbers, self._unique)
-        drawn = seed if trial else sample.seed
-        found = self._assigner.assigned(sample.dag, drawn, allows=allowed).numbers
-        return sample.with_numbers({**numbers, **{name: found[name] for name in COST_NAMES}})
-
-    def _drawn_anew(self, sample: GeneratedGraph, trial: int) -> GeneratedGraph:
         hit_N = self.hits(sample.decoded)
         rows = np.flatnonzero(hit_N) if hit_N.any() else np.arange(sample.dag.num_nodes)
         rng = numpy_generator(sample.seed, "numbers of a single run", trial)
@@ -220,38 +193,6 @@ class Renumbering:
         for name, value_N in numbers.items():
             value_N[rows] = drawn.decoded.numbers[name][rows]
         return drawn.with_numbers(numbers)
-
-
-@final
-class _Allowed:
-    def __init__(
-        self, sample: GeneratedGraph, numbers: dict[str, np.ndarray], unique: np.ndarray
-    ) -> None:
-        graph = _with(sample, numbers)
-        self._operators = next(iter(graph.categories.values()))
-        self._numbers = graph.numbers
-        self._unique = unique
-
-    def __call__(self, node: int, costs: Sequence[Cost]) -> Sequence[bool]:
-        """Return for each cost whether no single real run alone has it."""
-        column_of = dict(zip(COST_NAMES, np.array(costs, dtype=np.float64).T, strict=True))
-        columns = [
-            column_of.get(name, np.full(len(costs), value_N[node]))
-            for name, value_N in self._numbers.items()
-        ]
-        keys = tuple_keys([self._operators[node]] * len(costs), columns)
-        return [not hit for hit in np.isin(keys, self._unique).tolist()]
-
-
-def _other_durations(duration_N: np.ndarray, hit_N: np.ndarray, seed: int) -> np.ndarray:
-    """Return durations of which some are a little longer or shorter, at least 1."""
-    rng = numpy_generator(seed, _DURATION)
-    factor_N = np.exp(rng.uniform(-_MOST_CHANGED, _MOST_CHANGED, len(duration_N)))
-    return np.where(hit_N, np.maximum(np.rint(duration_N * factor_N), 1), duration_N)
-
-
-def _with(sample: GeneratedGraph, numbers: dict[str, np.ndarray]) -> AttributedGraph:
-    return replace(sample.decoded, numbers={**sample.decoded.numbers, **numbers})
 
 
 def keys_of(graph: AttributedGraph) -> np.ndarray:

@@ -25,7 +25,6 @@ from layerdag.graph.attributed_graph import (
 from layerdag.graph.rolled_blocks import BLOCK, OUTSIDE, REPEATS
 from layerdag.models.base import DAGModel
 from layerdag.runtime.rng import numpy_generator
-from layerdag.sampling.costs import GivenNumbers
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema, complete_conditions
@@ -33,6 +32,34 @@ from layerdag.traces.trace import Workload
 
 COMPARED = 64
 """Requests drawn, among which each completed graph's is chosen by the likelihood of the prefix."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenNumbers:
+    """The numbers of the given nodes of a sample.
+
+    Attributes:
+        first: Values of each numeric attribute of the first nodes, float64, NaN for absent.
+        last: The same of the last nodes, which may be none.
+    """
+
+    first: Mapping[str, np.ndarray]
+    last: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of_first(cls, numbers: Mapping[str, np.ndarray]) -> "GivenNumbers":
+        """Return the numbers of the first nodes, where no last ones are given."""
+        return cls(numbers, {name: value_N[:0] for name, value_N in numbers.items()})
+
+    def in_place_of(self, drawn: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the numbers of all nodes, of which ``drawn`` has too many."""
+        return {
+            name: np.concatenate(
+                [value_N, drawn[name][len(value_N) : len(drawn[name]) - len(self.last[name])],
+                 self.last[name]]
+            )
+            for name, value_N in self.first.items()
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.programs.forward_program import Program
 from layerdag.programs.targets import Targets
 from layerdag.runtime.rng import numpy_generator
-from layerdag.schema.durations import Durations, costs_and_ranks
+from layerdag.schema.durations import Durations
 from layerdag.schema.plan_tables import PlannedStep, PlanTables
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import ComputeModel
@@ -139,7 +139,7 @@ class DrawnTimes(ComputeModel):
     def __init__(self, durations: Durations, seed: int) -> None:
         self._durations = durations
         self._rng = numpy_generator(seed, "durations")
-        self._log_speed = durations.job_factor(np.zeros(0), None, float(self._rng.random()))
+        self._log_speed = durations.job_factor(float(self._rng.random()))
 
     def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
         """See ``ComputeModel.durations_ns``."""
@@ -151,7 +151,7 @@ class DrawnTimes(ComputeModel):
         cost_NC = np.stack(
             [np.maximum(trace.integers(name)[0][rows], 0) for name in _COSTS], axis=1
         )
-        cost_N4 = costs_and_ranks(cost_NC, 0)
+        cost_N4 = np.column_stack([cost_NC, np.zeros(len(rows), dtype=np.int64)])
         usual_N = self._durations.usual(names, cost_N4)
         new_N = np.isnan(usual_N)
         if new_N.any():

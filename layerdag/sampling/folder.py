@@ -100,6 +100,11 @@ def _doubt_unfinished(folder: Path) -> str:
 
 
 SAMPLES = FolderKind("samples", why_not_samples)
+JOB_CAUTION = (
+    "The model drew the numbers of each node on their own: FLOPs, bytes and durations of related "
+    "nodes need not agree."
+)
+"""What samples of jobs as graphs, unlike steps of programs, cannot guarantee."""
 
 
 Noted = tuple[dict[str, Any], bool]
@@ -365,11 +370,16 @@ def run_metadata(
         "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,
+        **_caution(checkpoint_schema(checkpoint)),
         **({"redraws": settings.redraws} if settings.redraws else {}),
         **({"sizes": dict(settings.sizes)} if settings.sizes else {}),
         **({} if settings.targets is None else settings.targets.facts()),
         **_prefix_facts(checkpoint, settings),
     }
+
+
+def _caution(schema: GraphSchema) -> dict[str, str]:
+    return {"caution": JOB_CAUTION} if schema.kind == "trace" else {}
 
 
 def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
@@ -444,7 +454,6 @@ def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, 
         "nodes": sample.graph.num_nodes if sample.reached else sample.dag.num_nodes,
         "edges": len(sample.graph.edges) if sample.reached else sample.dag.num_edges,
         "truncated": sample.truncated,
-        **({"computed": dict(sample.computed)} if sample.computed else {}),
         **({"wanted": wanted} if wanted else {}),
         **{name: value for name, value in extra.items() if name != "job"},
     }
@@ -641,7 +650,10 @@ def write_sample_list(
             "write_samples takes a generator or a list of samples; for other graphs call write."
         )
     file_format = resolved_format(file_format, samples[0].schema.kind, None)
-    facts = {"layerdag_version": __version__, "checkpoint_sha256": "", "format": file_format}
+    facts = {
+        **{"layerdag_version": __version__, "checkpoint_sha256": "", "format": file_format},
+        **_caution(samples[0].schema),
+    }
     request = {**facts, "seeds": [sample.seed for sample in samples]}
     with open_sample_folder(out, request, len(samples), overwrite=overwrite) as folder:
         for i, sample in enumerate(samples[folder.done :], start=folder.done):

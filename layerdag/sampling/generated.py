@@ -32,7 +32,6 @@ from layerdag.runtime.reading import (
     require_few_ranks,
     written_bytes,
 )
-from layerdag.sampling.computed_numbers import Computed
 from layerdag.sampling.derived_jobs import (
     DerivedJob,
     DrawnTimes,
@@ -325,8 +324,7 @@ class GeneratedGraph:
         truncated: Whether a limit cut it short.
         schema: What the codes mean.
         numbers: Values of numeric attributes, where they are known better than positions in bins
-            tell: those of costs that programs have. float64 (N,), NaN for absent.
-        computed: Number of nodes whose numbers follow from others, by kind (``ComputedNumbers``).
+            tell. float64 (N,), NaN for absent.
         sizes: Wanted entries of a program's table of sizes; the others are drawn.
         drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
         checked: Its program, where it has already been run.
@@ -342,7 +340,6 @@ class GeneratedGraph:
     truncated: bool
     schema: GraphSchema
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
-    computed: Mapping[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     drawn_with: int | None = None
     checked: Program | None = field(default=None, repr=False)
@@ -414,12 +411,6 @@ class GeneratedGraph:
         named = replace(self, numbers=numbers)
         coded = self.schema.codes(named.decoded)
         return replace(named, dag=self.dag.with_columns(coded.x_NA, coded.u_NA))
-
-    def with_computed(self, found: Computed) -> "GeneratedGraph":
-        """Return the graph with numbers and dependencies that were computed from others."""
-        data = self.schema.edge_types.index("data") if found.edges else 0
-        dag = self.dag.with_edges(found.edges, data) if found.edges else self.dag
-        return replace(self, dag=dag, computed=found.changed).with_numbers(found.numbers)
 
     def workload(self, ranks: int | None = None) -> Workload:
         """Return the traces of the job, on ``ranks`` or as many as its condition "world_size" says.

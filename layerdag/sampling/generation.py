@@ -18,7 +18,6 @@ from layerdag.programs.inference import ShapeInference
 from layerdag.programs.targets import TOLERANCE, Targets, meet
 from layerdag.runtime.rng import derive_seed
 from layerdag.sampling.completion import GivenLayers, conditions_for_model, with_blocks, with_copies
-from layerdag.sampling.costs import NumberAssigner
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
     BATCH_SIZE,
@@ -87,11 +86,11 @@ def sample_once(
 ) -> list[GeneratedGraph]:
     """Return what the model itself draws, for a look at it; arguments are those of ``generate``.
 
-    Nothing is drawn again, whatever is wrong with it, and no number of a node is computed.
+    Nothing is drawn again, whatever is wrong with it.
     """
     settings = settings.resolved(model, schema)
     rows = _requested(model, schema, settings)
-    drawing = replace(_Drawing.from_settings(model, schema, settings), assigner=None)
+    drawing = _Drawing.from_settings(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
     parts = [range(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
     return [
@@ -247,7 +246,6 @@ class _Drawing:
         schema: Of the model.
         settings: With what was left to the model.
         given: The layers that every graph has.
-        assigner: Gives nodes numbers that go together, where the schema knows costs.
         check: Runs programs while they are drawn; None for other graphs.
         wanted: Conditions that were asked for, where others may be drawn again.
         ahead: Makes files of what was drawn.
@@ -257,7 +255,6 @@ class _Drawing:
     schema: GraphSchema
     settings: GenerationSettings
     given: GivenLayers | None
-    assigner: NumberAssigner | None
     check: ExecutionCheck | None = None
     wanted: Mapping[str, Condition] | None = None
     ahead: FilesAhead | None = None
@@ -268,9 +265,8 @@ class _Drawing:
     ) -> "_Drawing":
         """Return what draws the graphs of a request. Raises as ``sample_like``."""
         settings = settings.resolved(model, schema)
-        assigner = NumberAssigner(schema) if schema.costs else None
         check = ExecutionCheck(schema, ShapeInference()) if schema.kind == "program" else None
-        return cls(model, schema, settings, given_layers(settings, schema), assigner, check)
+        return cls(model, schema, settings, given_layers(settings, schema), check)
 
     def making(self, ahead: FilesAhead | None, batches: int) -> "_Drawing":
         """Return what makes files of programs, too, if several processes draw so many batches.
@@ -438,10 +434,7 @@ class _Drawing:
             )
             for i, seed, row, dag, cut in drawn
         ]
-        if self.assigner is not None:
-            kept = None if given is None else given.numbers
-            graphs = [g.with_computed(self.assigner.assigned(g.dag, g.seed, kept)) for g in graphs]
-        elif given is not None:
+        if given is not None:
             graphs = [given.kept_in(graph) for graph in graphs]
         if settings.labels == PREDICTED:
             graphs = _with_predicted_labels(self.model, self.schema, graphs)

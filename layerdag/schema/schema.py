@@ -40,7 +40,6 @@ from layerdag.schema.conditions import (
     fit_conditions,
     fit_table,
 )
-from layerdag.schema.costs import COST_NAMES, NO_COSTS, CostTable, fit_costs, with_times
 from layerdag.schema.durations import Durations
 from layerdag.schema.plan_tables import NO_PLANS, PlanTables, asked_instead
 from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
@@ -67,7 +66,6 @@ _SHAPE = {
         ],
         "correlation": [[float]],
     },
-    "costs?": dict,
     "structures?": str,
     "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
     "durations?": dict,
@@ -79,6 +77,8 @@ _SHAPE = {
         }
     ],
 }
+RETIRED_KEYS = frozenset({"costs"})
+"""Entries that earlier versions wrote into schemas and nothing reads anymore."""
 NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
@@ -96,7 +96,6 @@ class GraphSchema:
         numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
         category_conditions: Graph-level categories, in the order of ``category_BM``.
         condition_table: What training graphs were like, to draw plausible requests from.
-        costs: What operators cost in training jobs, for the numbers of samples.
         sizes_of_programs: What the tables of sizes of training programs hold.
         structures: Hashes of programs (``structure_hashes``) that samples do not repeat; empty
             where none are kept. Whoever has them can ask whether a program was trained on.
@@ -110,7 +109,6 @@ class GraphSchema:
     numeric_conditions: tuple[NumericCondition, ...] = ()
     category_conditions: tuple[CategoryCondition, ...] = ()
     condition_table: ConditionTable = NO_TABLE
-    costs: CostTable = NO_COSTS
     sizes_of_programs: SizeTables = NO_SIZES
     structures: frozenset[str] = frozenset()
     plans: PlanTables = NO_PLANS
@@ -177,7 +175,6 @@ class GraphSchema:
             edge_types=tuple(dict.fromkeys(t for g in graphs for t in g.edge_type_names)),
             numeric_conditions=conditions[0],
             category_conditions=conditions[1],
-            costs=fit_costs(graphs, shared, program_G),
             sizes_of_programs=tables,
         )
         return schema.with_table(rows, unit_G)
@@ -194,12 +191,6 @@ class GraphSchema:
         numeric_BC, category_BM = self.encode_conditions(rows)
         table = fit_table(category_BM.numpy(), numeric_BC.double().numpy(), program_B)
         return replace(self, condition_table=table)
-
-    def with_times(self, graphs: Sequence[AttributedGraph]) -> "GraphSchema":
-        """Return the schema with the times that nodes have in these training graphs, jobs."""
-        program_G = program_numbers(graphs)
-        costs = with_times(self.costs, graphs, needed_programs(program_G), program_G)
-        return replace(self, costs=costs)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
         """Return the schema with these conditions alone.
@@ -397,7 +388,6 @@ class GraphSchema:
             "numeric_conditions": [asdict(c) for c in self.numeric_conditions],
             "category_conditions": [asdict(c) for c in self.category_conditions],
             "condition_table": self.condition_table.to_dict(),
-            **({"costs": self.costs.to_dict()} if self.costs else {}),
             **({"sizes": self.sizes_of_programs.to_dict()} if self.sizes_of_programs else {}),
             **({"structures": "".join(sorted(self.structures))} if self.structures else {}),
             **({"plans": self.plans.to_dict()} if self.plans else {}),
@@ -412,6 +402,8 @@ class GraphSchema:
             CheckpointError: If an entry is missing or has another type.
         """
         try:
+            if isinstance(data, dict):
+                data = {key: value for key, value in data.items() if key not in RETIRED_KEYS}
             require_shape(data, _SHAPE)
             require_known(data, (key.removesuffix("?") for key in _SHAPE))
             schema = cls(
@@ -428,7 +420,6 @@ class GraphSchema:
                     map(CategoryCondition.from_dict, data["category_conditions"])
                 ),
                 condition_table=ConditionTable.from_dict(data["condition_table"]),
-                costs=CostTable.from_dict(data["costs"]) if "costs" in data else NO_COSTS,
                 sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
                 structures=_hashes(data.get("structures", "")),
                 plans=PlanTables.from_dict(data.get("plans", ())),
@@ -456,8 +447,6 @@ class GraphSchema:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
             raise ValueError("two attributes have the same name")
-        if self.costs and {"op", *COST_NAMES} - set(names):
-            raise ValueError("there are costs, but no operators or numbers")
         if self.kind == "trace" and self._largest_number() >= 1 << 63:
             raise ValueError("a trace holds no number of 2 ** 63 or more")
         sizes = [len(condition.values) for condition in self.category_conditions]

@@ -38,7 +38,6 @@ READERS: tuple[str, ...] = (
     "runtime/settings.py",
     "schema/attributes.py",
     "schema/conditions.py",
-    "schema/costs.py",
     "schema/durations.py",
     "schema/schema.py",
     "simulator/calibration.py",

@@ -15,7 +15,7 @@ from raw_graphs import chain
 from sample_parts import TEN, written
 from small_studies import study
 from tile_files import write_tile
-from tiny_checkpoints import chain_checkpoint, chains, costed_checkpoint
+from tiny_checkpoints import chain_checkpoint, chains
 from tiny_corpus import write_corpus
 
 from layerdag.cli.compose import read_run_file, write_run_file
@@ -361,11 +361,6 @@ FILES = (
         "config of a checkpoint", _checkpoint("config.json"), lambda p: load_checkpoint(p.parent)
     ),
     JsonFile("schema of a checkpoint", _checkpoint("schema.json"), lambda p: read_schema(p.parent)),
-    JsonFile(
-        "schema with costs",
-        lambda folder: costed_checkpoint(folder).path / "schema.json",
-        lambda path: read_schema(path.parent),
-    ),
     JsonFile("settings of a run", _run, lambda path: read_run_file(path.parent)),
     JsonFile("index of a corpus", _index, lambda path: read_index(path.parent)),
     JsonFile("surrogate", _boosting, lambda path: load_surrogate(path.parent)),

@@ -191,6 +191,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if there is an error (or, with ``--strict``, a warning)."""
+    from layerdag.codec.sample_files import caution_about
     from layerdag.validation.rules import has_errors
 
     if args.rules:
@@ -210,9 +211,13 @@ def run(args: argparse.Namespace) -> int:
     checked = [one for path in args.paths for one in _checked(Path(path), args.comm_group)]
     findings = [finding for one in checked for finding in one.findings]
     notes = [note for one in checked for note in one.notes]
+    cautions = dict.fromkeys(filter(None, (caution_about(Path(path)) for path in args.paths)))
     if args.json:
-        print(json.dumps(_as_json_validate(checked, findings), indent=1))
+        row = _as_json_validate(checked, findings)
+        print(json.dumps({**row, **({"cautions": [*cautions]} if cautions else {})}, indent=1))
     else:
+        for caution in cautions:
+            print(f"note: {caution}")
         _print_text_validate(checked, findings)
         print_notes(notes)
     return int(has_errors(findings) or (args.strict and bool(findings or notes)))

@@ -84,15 +84,6 @@ def test_open_conditions_are_those_of_the_corpus_whatever_is_added(few, reposito
     assert data.schema.condition_table != everything.condition_table
 
 
-def test_times_of_nodes_are_those_of_the_corpus_whatever_is_added(few, repository):
-    folder = few()
-    further = load_corpus(folder, further=repository / "data" / "twins", families=("mlp",))
-    alone = load_corpus(folder, families=("mlp",))
-    assert further.schema.costs.durations == alone.schema.costs.durations
-    assert further.schema.costs.durations is not None
-    assert further.schema.costs.operators != alone.schema.costs.operators
-
-
 def test_further_runs_are_no_part_of_the_split(few, repository):
     folder = few()
     further = load_corpus(folder, further=repository / "data" / "twins", families=("mlp",))

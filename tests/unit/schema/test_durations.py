@@ -9,22 +9,18 @@ import pytest
 from costed_jobs import ROWS, costed_job, costed_jobs
 
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.schema.costs import cost_columns
 from layerdag.schema.durations import (
     LEVELS,
     Durations,
     OperatorDurations,
-    costs_and_ranks,
     fit_durations,
-    fit_step_time,
-    ranks_of,
 )
 
 NONE = (0.0,) * len(LEVELS)
 RISING = tuple(math.log(1 + level) for level in LEVELS)
 MM = OperatorDurations(((256, 64, 0, 0, 3.0), (1024, 256, 0, 0, 5.0)), RISING)
 SEND = OperatorDurations(((0, 8, 8, 2, 1.0), (0, 8, 8, 4, 2.0)), NONE)
-TABLE = Durations({"aten::mm": MM, "c10d::send": SEND}, RISING, per_label=0.5, label=-20.0)
+TABLE = Durations({"aten::mm": MM, "c10d::send": SEND}, RISING)
 
 
 def test_a_known_cost_takes_its_usual_time_and_a_new_one_lies_between_its_neighbors():
@@ -57,19 +53,8 @@ def test_factors_follow_the_quantiles_of_the_operator():
     assert found == pytest.approx([0.0, math.log(1.5), math.log(1.75), 0.0])
 
 
-def test_a_job_that_takes_longer_than_its_nodes_usually_do_is_slower():
-    usual_N = np.log([600.0, 400.0])
-    usual = 1000 * math.exp(-20.0)
-    plain = TABLE.job_factor(usual_N, None, 0.5)
-    assert plain == pytest.approx(math.log(1.5))
-    assert TABLE.job_factor(usual_N, usual, 0.5) == pytest.approx(plain)
-    assert TABLE.job_factor(usual_N, usual * math.e, 0.5) == pytest.approx(plain + 0.5)
-
-
-@pytest.mark.parametrize("label", ["slow", 0.0, -1.0, math.inf, math.nan])
-def test_without_a_step_time_a_job_has_any_speed(label):
-    usual_N = np.array([1.0])
-    assert TABLE.job_factor(usual_N, label, 0.5) == TABLE.job_factor(usual_N, None, 0.5)
+def test_the_factor_of_a_job_follows_its_quantiles():
+    assert TABLE.job_factor(0.5) == pytest.approx(math.log(1.5))
 
 
 def test_durations_come_back_from_json():
@@ -88,8 +73,6 @@ def test_durations_come_back_from_json():
         (("operators", "aten::mm", "factors", 0), 1.0),
         (("operators", "aten::mm", "factors"), [0.0]),
         (("factors",), None),
-        (("per_label",), 1e3),
-        (("label",), "x"),
     ],
 )
 def test_damaged_durations_are_refused(path, wrong):
@@ -103,8 +86,7 @@ def test_damaged_durations_are_refused(path, wrong):
 
 
 def fitted(jobs: Sequence[AttributedGraph], needed: int) -> Durations | None:
-    costs = [cost_columns(job.numbers, job.num_nodes) for job in jobs]
-    return fit_durations(jobs, np.concatenate(costs), "label", needed)
+    return fit_durations(jobs, needed)
 
 
 def timed(job: AttributedGraph, factor: float) -> AttributedGraph:
@@ -166,17 +148,11 @@ def test_no_factor_is_that_of_a_single_job():
     assert min(factors) < -0.2 < 0.2 < max(factors)
 
 
-def test_speeds_of_jobs_follow_their_step_times():
+def test_factors_of_jobs_are_their_speeds():
     speeds = np.exp(np.linspace(-2, 2, 80))
-    jobs = [timed(costed_job(8, label=float(1e-6 * speed)), float(speed)) for speed in speeds]
-    found = fitted(jobs, 5)
+    found = fitted([timed(costed_job(8), float(speed)) for speed in speeds], 5)
     assert found is not None
-    assert found.per_label == pytest.approx(1.0, abs=0.02)
-    assert max(map(abs, found.factors)) < 0.05
-    unlabeled = fitted([timed(costed_job(8), float(speed)) for speed in speeds], 5)
-    assert unlabeled is not None
-    assert unlabeled.per_label == 0
-    assert unlabeled.factors[-1] > 1.5
+    assert -2 < found.factors[0] < -1.5 < 1.5 < found.factors[-1] < 2
 
 
 def test_jobs_without_durations_tell_nothing():
@@ -191,42 +167,16 @@ def test_jobs_without_durations_tell_nothing():
     ("conditions", "ranks"),
     [({}, 0), ({"world_size": "2"}, 2), ({"world_size": 4.0}, 4), ({"world_size": "many"}, 0)],
 )
-def test_ranks_stand_beside_messages_alone(conditions, ranks):
-    job = replace(costed_job(8), conditions=conditions)
-    assert ranks_of(job) == ranks
-    found = costs_and_ranks(cost_columns(job.numbers, 5), ranks)
-    assert found[:, 3].tolist() == [0, 0, 0, 0, ranks]
+def test_ranks_are_counted_for_messages_alone(conditions, ranks):
+    found = fitted([replace(costed_job(8), conditions=conditions)] * 5, 5)
+    assert found is not None
+    for operator, entry in found.operators.items():
+        sent = operator == "c10d::all_reduce"
+        assert {point[3] for point in entry.points} == {ranks if sent else 0}
 
 
-JOBS = costed_jobs([8, 16, 32, 64, 128] * 10)
-
-
-def test_the_sum_of_durations_follows_the_label():
-    time = fit_step_time(JOBS, "label", 1)
-    assert time is not None
-    assert time.per_label == pytest.approx(1.0, abs=0.1)
-    assert time.low < 0 < time.high
-
-
-def test_usual_sums_stay_and_others_are_moved_to_the_end_of_the_range():
-    time = fit_step_time(JOBS, "label", 1)
-    assert time is not None
-    duration, label = JOBS[2].numbers["duration"], JOBS[2].conditions["label"]
-    assert time.factor(duration, label) == pytest.approx(1.0, abs=0.05)
-    slow = time.factor(duration * 100, label)
-    assert slow == pytest.approx(time.factor(duration * 1000, label) * 10)
-    assert 0.009 < slow < 0.015
-    assert time.factor(duration / 100, label) > 60
-
-
-@pytest.mark.parametrize("label", [None, "fast", 0.0, -1.0, float("nan")])
-def test_without_a_step_time_durations_stay(label):
-    time = fit_step_time(JOBS, "label", 1)
-    assert time is not None
-    assert time.factor(np.array([1e9, np.nan]), label) == 1.0
-    assert time.factor(np.array([np.nan]), 1.0) == 1.0
-
-
-def test_too_few_jobs_or_labels_give_none():
-    assert fit_step_time(JOBS[:49], "label", 1) is None
-    assert fit_step_time([costed_job(8)] * 60, "label", 1) is None
+def test_entries_of_earlier_versions_are_ignored_and_unknown_ones_refused():
+    written = TABLE.to_dict()
+    assert Durations.from_dict({**written, "per_label": 0.01, "label": -20.0}) == TABLE
+    with pytest.raises(ValueError, match="speed"):
+        Durations.from_dict({**written, "speed": 1.0})

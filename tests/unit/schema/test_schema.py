@@ -229,6 +229,14 @@ def test_a_damaged_schema_is_refused_in_one_sentence(path, value):
         GraphSchema.from_dict(data)
 
 
+def test_entries_of_earlier_versions_are_ignored_and_unknown_ones_refused():
+    schema = GraphSchema.fit("flow", [graph(["a", "b"])])
+    data = json.loads(json.dumps(schema.to_dict()))
+    assert GraphSchema.from_dict({**data, "costs": {"operators": {}}}) == schema
+    with pytest.raises(CheckpointError, match="'prices' is no key"):
+        GraphSchema.from_dict({**data, "prices": {}})
+
+
 def test_a_schema_needs_a_training_graph():
     with pytest.raises(GraphError, match="no training graph to learn a schema from"):
         GraphSchema.fit("flow", [])
