@@ -27,15 +27,24 @@ CC = os.environ.get("CC", "gcc")
 CHECKS = ("-g", "-O1", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COVERAGE = "-fsanitize-coverage=trace-pc"
 TESTS = (
-    "tests/unit/graph",
+    "tests/unit/graph/test_attributed_graph.py",
+    "tests/unit/graph/test_topology.py",
     "tests/unit/models/fast/test_samplers.py",
     "tests/unit/models/fast/test_fused_attention.py",
     "tests/unit/models/fast/test_fused_losses.py",
     "tests/unit/models/fast/test_targets.py",
     "tests/unit/models/test_fused.py",
-    "tests/unit/simulator",
-    "tests/unit/traces",
-    "tests/unit/validation/test_fixes.py",
+    "tests/unit/simulator/test_analysis.py",
+    "tests/unit/simulator/test_collectives.py",
+    "tests/unit/simulator/test_event_loop.py",
+    "tests/unit/simulator/test_golden.py",
+    "tests/unit/simulator/test_program.py",
+    "tests/unit/simulator/test_run.py",
+    "tests/unit/traces/chakra",
+    "tests/unit/traces/pytorch/test_host_dataflow.py",
+    "tests/unit/traces/pytorch/test_host_trace.py",
+    "tests/unit/traces/pytorch/test_importer.py",
+    "tests/unit/traces/pytorch/test_operators.py",
 )
 
 

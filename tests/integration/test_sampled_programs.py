@@ -131,6 +131,7 @@ def test_by_default_each_sample_is_the_step_of_its_program_with_times_under_a_dr
     assert main([*asked, "--out", str(tmp_path / "jobs"), "--overwrite"]) == 0
 
 
+@pytest.mark.slow  # starts processes that import torch: 20 s
 @pytest.mark.usefixtures("ready_processes")
 def test_processes_that_draw_make_the_files_too_and_all_are_the_same(tmp_path, monkeypatch):
     asked = ["--num", "2", "--family", "mlp", "--seed", "5", "--batch-size", "1"]

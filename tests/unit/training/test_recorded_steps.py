@@ -53,7 +53,7 @@ def repeated(data, graphs, nodes, seed):
     return RepeatedBatches(BucketedSource(data, graphs, nodes, seed), seed)
 
 
-@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"patience": 1, "ema_decay": 0.0}])
+@pytest.mark.parametrize("settings", [{"accumulate": 2}, {"patience": 1, "ema_decay": 0.0}])
 def test_recorded_steps_move_the_weights_as_plain_ones_do(
     data, fast, tmp_path, monkeypatch, settings
 ):

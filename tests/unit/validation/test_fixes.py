@@ -32,6 +32,7 @@ from layerdag.validation.fixes import (
 THREE = trace(compute(1), collective(2, 1, group="7"), compute(3, 2))
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.integers(0, 2), st.integers(-(2**31), 2**31 - 1)))
 def test_a_number_is_set_where_it_was_and_where_it_was_not(word_of):
     changed = with_word(THREE, "comm_size", Wire.INT64, word_of)
@@ -173,7 +174,7 @@ def test_computation_stays_what_it_was(rule):
     assert operators(fixed.workload) == operators(BROKEN[rule])
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_a_sound_workload_is_returned_as_it_is(seed, num_stages):
     workload = unfold(random_job(seed, num_stages), 2 * num_stages).workload

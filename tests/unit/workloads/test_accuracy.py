@@ -56,6 +56,7 @@ def test_shipped_shares_are_those_of_the_shipped_rows(tmp_path, public):
     assert pytest.approx(np.mean([one.compute for one in others]), abs=0.02) == USUAL.compute
 
 
+@pytest.mark.slow  # three refits of all shares: 13 s
 def test_rows_that_fitted_nothing_are_predicted_within_the_bars():
     """Half of the plans fit all shares, ten rows calibrate, the other half is judged."""
     found = ld.accuracy(calibrate=10, refit=True, draws=3)

@@ -324,6 +324,7 @@ for step in range(5):
 """
 
 
+@pytest.mark.slow  # two processes that import torch and a third that derives: 15 s
 def test_a_derived_pipeline_is_that_of_two_real_processes(tmp_path, monkeypatch):
     path, out = tmp_path / "train.py", tmp_path / "mine"
     path.write_text(PIPELINE)

@@ -38,7 +38,7 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@tried(60)
+@tried(25)
 @given(OBJECTS, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_objects_are_those_of_the_list_however_the_file_is_read(
     tmp_path_factory, objects, chunk, indent, ascii_only
