@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from layerdag.codec.folding import RankClassTrace, job_graph
-from layerdag.datasets.dataset import Blocks, GraphDataset, spread
+from layerdag.datasets.dataset import GraphDataset, spread
 from layerdag.datasets.kept import kept_dataset
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
@@ -33,7 +33,6 @@ def load_corpus(
     strategies: tuple[str, ...] = (),
     num_bins: int = 16,
     further: str | Path | None = None,
-    blocks: Blocks = "whole",
 ) -> GraphDataset:
     """Load the runs of a corpus folder (layout in ``layerdag.traces.pytorch``).
 
@@ -49,7 +48,6 @@ def load_corpus(
         further: A corpus folder with further runs, all of them to train on, by its path or, inside
             ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
             that a request leaves open, and times of nodes, are drawn as in the corpus alone.
-        blocks: "rolled" to learn repeated blocks as one copy and their number.
 
     Raises:
         TraceError: If a corpus is missing or damaged.
@@ -64,12 +62,12 @@ def load_corpus(
         folder = inside if inside.is_dir() else further
         folders.append((folder, _to_train_on(read_index(folder), known)))
     settings = (max_nodes, families, strategies)
-    load = partial(_built, folders, settings, num_bins, blocks)
+    load = partial(_built, folders, settings, num_bins)
     own = embedded_corpus().resolve()
     if not all(Path(place).resolve().is_relative_to(own) for place, _ in folders):
         return load()  # traces of a user leave no copy in a cache
     files = [Path(place) / name for place, found in folders for name in _files_of(found)]
-    chosen = {"reader": "corpus", "selection": settings, "num_bins": num_bins, "blocks": blocks}
+    chosen = {"reader": "corpus", "selection": settings, "num_bins": num_bins}
     return kept_dataset(chosen, files, load)
 
 
@@ -77,9 +75,9 @@ def _files_of(records: Sequence[RunRecord]) -> list[str]:
     return [INDEX, *sorted({record.shard for record in records})]
 
 
-def _built(folders: _Folders, selection: _Selection, num_bins: int, blocks: Blocks) -> GraphDataset:
+def _built(folders: _Folders, selection: _Selection, num_bins: int) -> GraphDataset:
     parts, left_out = _read_parts(folders, *selection)
-    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins, blocks=blocks)
+    data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
     data = data.replaced(left_out=(*left_out, *data.left_out), further=added)
     if not added:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
+from typing import TYPE_CHECKING, Any, NoReturn, final, overload
 
 from layerdag.dag.dag import DAG, DAGBatch, graph_hashes, layers_of
 from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graphs
@@ -14,7 +14,6 @@ from layerdag.datasets.splits import SplitFingerprint, content_hash, split_graph
 from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, WrongNameError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.graph.formats.rows import to_networkx
-from layerdag.graph.rolled_blocks import BLOCK, rolled
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.plan_tables import NO_PLANS
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from layerdag.datasets.pyg_dataset import PygDataset
 
 
-Blocks = Literal["whole", "rolled"]
 MOST_JOBS = 400
 """Jobs of a split that stay at hand as they were read, spread over all of them."""
 
@@ -74,8 +72,7 @@ class GraphSplit(Sequence[DAG]):
     def attributed(self) -> list[AttributedGraph]:
         """Return the graphs in names and numbers."""
         return [
-            self.schema.whole(self.schema.decode(dag, name))
-            for dag, name in zip(self.graphs, self.names, strict=True)
+            self.schema.decode(dag, name) for dag, name in zip(self.graphs, self.names, strict=True)
         ]
 
     def to_pyg(self) -> "PygDataset":
@@ -153,7 +150,6 @@ class GraphDataset:
         name: str = "graphs",
         split: Splits = (0.8, 0.1, 0.1),
         num_bins: int = 16,
-        blocks: Blocks = "whole",
         seed: int = 0,
     ) -> None:
         """Split graphs at random, learn the schema from the training part, and encode them all.
@@ -167,7 +163,6 @@ class GraphDataset:
                 ``{"train": range(80), "val": range(80, 100)}``. Graphs that are equal but for
                 their conditions stay together.
             num_bins: Bins of each numeric attribute.
-            blocks: "rolled" holds the repeated blocks of jobs once.
             seed: Of the split.
 
         Raises:
@@ -182,7 +177,7 @@ class GraphDataset:
         raws = _distinct(graphs)
         parts = _divided(_with_targets(raws, targets), split, seed)
         kind = "trace" if graphs and all(map(_is_job, graphs)) else "flow"
-        made = self.build(name, kind, parts, num_bins=num_bins, blocks=blocks)
+        made = self.build(name, kind, parts, num_bins=num_bins)
         made = made.replaced(notes=merge_notes(note for raw in raws for note in raw.notes))
         self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
 
@@ -298,7 +293,6 @@ class GraphDataset:
         parts: Mapping[Split, Sequence[AttributedGraph]],
         *,
         num_bins: int = 16,
-        blocks: Blocks = "whole",
     ) -> "GraphDataset":
         """Learn the schema from ``parts["train"]`` and encode every part.
 
@@ -311,29 +305,18 @@ class GraphDataset:
             kind: "trace" or "flow".
             parts: Graphs of each split.
             num_bins: Bins of each numeric attribute.
-            blocks: "rolled" holds the repeated blocks of jobs once, see ``layerdag.graph``;
-                graphs that are rolled up already stay so.
 
         Raises:
-            DataError: If there is no training graph, or flow graphs are to be rolled up.
+            DataError: If there is no training graph.
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
-        if blocks == "rolled" and kind != "trace":
-            raise DataError(
-                f"{name}: holds flow graphs, whose nodes have no program order that could repeat; "
-                "leave blocks=whole."
-            )
-        wholes = parts
-        if blocks == "rolled":
-            train = [g if BLOCK in g.categories else rolled(g) for g in parts["train"]]
-            parts = {**parts, "train": train}
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
         coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
         _, refused = coded["train"]
         if refused:
             raise refused[0][1]
-        return cls._of_coded(name, schema, coded, wholes)
+        return cls._of_coded(name, schema, coded, parts)
 
     @classmethod
     def with_schema(
@@ -358,9 +341,8 @@ class GraphDataset:
         name: str,
         schema: GraphSchema,
         coded: Mapping[Split, "_Coded"],
-        wholes: Mapping[Split, Sequence[AttributedGraph]],
+        parts: Mapping[Split, Sequence[AttributedGraph]],
     ) -> "GraphDataset":
-        """Return a data set of graphs that are encoded already; ``wholes`` are unrolled."""
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}
         contents: dict[Split, tuple[str, ...]] = {}
@@ -371,7 +353,7 @@ class GraphDataset:
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
             kept = set(names[split])
-            raws = [raw for raw in wholes.get(split, ()) if raw.name in kept]
+            raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
             contents[split] = tuple(content_hash(raw) for raw in raws)
             if schema.kind == "trace":
                 jobs[split] = spread(raws)

@@ -47,7 +47,7 @@ def translated(dags: Sequence[DAG], own: GraphSchema, schema: GraphSchema) -> li
     """Return graphs with codes of ``own`` as codes of ``schema``; raises as ``encoded``."""
     if have_same_vocabulary(own, schema):
         return list(dags)
-    return [schema.encode(own.whole(own.decode(dag, f"graph {i}"))) for i, dag in enumerate(dags)]
+    return [schema.encode(own.decode(dag, f"graph {i}")) for i, dag in enumerate(dags)]
 
 
 def have_same_vocabulary(one: GraphSchema, other: GraphSchema) -> bool:

@@ -19,7 +19,6 @@ import numpy as np
 
 from layerdag.codec.folding import (
     CATEGORIES,
-    EDGE_TYPES,
     OPEN_VOCABULARIES,
     VOCABULARIES,
     job_graph,
@@ -29,7 +28,7 @@ from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import program_numbers
-from layerdag.datasets.dataset import Blocks, GraphDataset
+from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import LABEL_FILES, FolderConfig
 from layerdag.datasets.samples import iter_samples
 from layerdag.datasets.sources import JobSource, find_sources
@@ -54,7 +53,6 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.formats import program_json
-from layerdag.graph.rolled_blocks import BLOCK, INSIDE, OUTSIDE, is_rolled
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
 from layerdag.runtime.terminal import track
@@ -200,7 +198,6 @@ def load_folder(
     num_bins: int = 16,
     held_out: float | None = None,
     public_words: Sequence[str] = (),
-    blocks: Blocks = "whole",
     min_programs: int = 1,
     avoid_copies: bool = False,
 ) -> GraphDataset:
@@ -222,7 +219,6 @@ def load_folder(
         held_out: Share of the graphs for validation and test together; None for the rule above.
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``folder.py``); the others are renamed. "all" keeps every word.
-        blocks: "rolled" to learn repeated blocks of jobs as one copy and their number.
         min_programs: A call or an expression of sizes that fewer training programs of distinct
             structure have points to one of them; the programs that have it are left out, and
             listed, until every word is that of so many. 1 keeps all.
@@ -237,7 +233,7 @@ def load_folder(
         folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
         max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
         public_words=public_words if isinstance(public_words, str) else tuple(public_words),
-        blocks=blocks, min_programs=min_programs, avoid_copies=avoid_copies,
+        min_programs=min_programs, avoid_copies=avoid_copies,
     )  # fmt: skip
     left_out: list[str] = []
     known = folder_labels(config)
@@ -312,8 +308,7 @@ def dataset_of(
 ) -> GraphDataset:
     """Return the data set of all graphs of a folder."""
     aligned = align_schemas(graphs)
-    rolled = all(is_rolled(graph, EDGE_TYPES) for graph in aligned)
-    kind, checked = kind_of(aligned[0], rolled=rolled)
+    kind, checked = kind_of(aligned[0])
     if config.min_programs < 1:
         raise DataError(f"data.min_programs is {config.min_programs}; it must be 1 or more.")
     if kind == "program":
@@ -346,7 +341,7 @@ def dataset_of(
         )
     data = GraphDataset.build(
         config.data_name, kind, {**parts, "train": train},
-        num_bins=config.num_bins, blocks=config.blocks,
+        num_bins=config.num_bins,
     )  # fmt: skip
     data = data.replaced(renamed=renamed, left_out=(*left_out, *data.left_out))
     return avoiding_copies(data) if config.avoid_copies else data
@@ -412,12 +407,11 @@ def _programs_of_shared_words(
         kept = [i for i in kept if not words[i] & rare]
 
 
-def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ...]]:
+def kind_of(graph: AttributedGraph) -> tuple[str, tuple[str, ...]]:
     """Return the kind of the graphs of a folder, and the attributes whose words are public.
 
     Args:
         graph: One of them.
-        rolled: Whether they are jobs with repeated blocks rolled up.
 
     Raises:
         DataError: If they are jobs with too many different operators to be learned.
@@ -433,14 +427,12 @@ def kind_of(graph: AttributedGraph, *, rolled: bool) -> tuple[str, tuple[str, ..
     if missing:
         return "flow", ()
     # Their words were looked at when they were folded; the number of ranks is a word, too.
-    known = (*CATEGORIES, WORLD_SIZE)
-    return "trace", ((*known, BLOCK, EDGE) if rolled else known)
+    return "trace", (*CATEGORIES, WORLD_SIZE)
 
 
 def as_job(graph: AttributedGraph) -> AttributedGraph:
     """Return the graph of a job with the vocabularies that all jobs have."""
-    words = {**VOCABULARIES, **({BLOCK: (OUTSIDE, INSIDE)} if BLOCK in graph.categories else {})}
-    return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=words)
+    return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
 
 
 def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 
 from layerdag.codec.sample_files import is_run
 from layerdag.datasets.conversion import GraphLike
-from layerdag.datasets.dataset import Blocks, GraphDataset, GraphSplit, split_named
+from layerdag.datasets.dataset import GraphDataset, GraphSplit, split_named
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.settings import build_settings, did_you_mean
@@ -246,7 +246,6 @@ class CorpusConfig:
     families: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
     num_bins: int = 16
-    blocks: Blocks = "whole"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +285,6 @@ class FolderConfig:
     num_bins: int = 16
     held_out: float | None = None
     public_words: tuple[str, ...] | str = ()
-    blocks: Blocks = "whole"
     min_programs: int = 1
     avoid_copies: bool = False
 

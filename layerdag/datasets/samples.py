@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.codec.folding import EDGE_TYPES
 from layerdag.codec.sample_files import (
     RUN,
     PartIndex,
@@ -42,7 +41,6 @@ from layerdag.codec.sample_files import (
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.program_json import SIZES, program_sizes
-from layerdag.graph.rolled_blocks import BLOCK
 from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.reading import available_memory, path_within, read_parsed, read_whole
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
@@ -153,10 +151,8 @@ def table_schema(schema: GraphSchema) -> Any:
         if isinstance(a, CategoryAttribute)
         else pa.field(a.name, pa.float64())
         for a in schema.attributes
-        if not (schema.rolls_blocks and a.name == BLOCK)
     ]
     numbers = [a for a in schema.attributes if isinstance(a, NumericAttribute)]
-    edge_types = EDGE_TYPES if schema.rolls_blocks else schema.edge_types
     edges = [("source", pa.int32()), ("target", pa.int32()), ("type", pa.string())]
     conditions = [
         *((condition.name, pa.float64()) for condition in schema.numeric_conditions),
@@ -175,7 +171,7 @@ def table_schema(schema: GraphSchema) -> Any:
         ],
         metadata={
             "format": FORMAT,
-            "edge_types": json.dumps(list(edge_types)),
+            "edge_types": json.dumps(list(schema.edge_types)),
             "units": json.dumps({a.name: a.unit for a in numbers}),
         },
     )

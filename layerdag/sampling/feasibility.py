@@ -252,7 +252,7 @@ class FaultCounter:
         if self.schema.kind != "trace":
             return [0] * len(dags)
         jobs = (dag.to("cpu").with_conditions(rows[i // each]) for i, dag in enumerate(dags))
-        return [self._of(self.schema.whole(self.schema.decode(job))) for job in jobs]
+        return [self._of(self.schema.decode(job)) for job in jobs]
 
     def _of(self, graph: AttributedGraph) -> int:
         if not {"op", "type", "stage"} <= set(graph.categories):

@@ -36,7 +36,6 @@ from layerdag.runtime.files import (
     write_text,
 )
 from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
-from layerdag.sampling.completion import conditions_for_model, unrolled_sizes
 from layerdag.sampling.derived_jobs import plan_generator
 from layerdag.sampling.generated import (
     ENDINGS,
@@ -52,7 +51,7 @@ from layerdag.sampling.generation import generate, given_layers
 from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.plan_tables import PlannedStep
-from layerdag.schema.schema import GraphSchema
+from layerdag.schema.schema import GraphSchema, complete_conditions
 from layerdag.schema.size_tables import FAMILY
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
 from layerdag.version import __version__
@@ -329,7 +328,7 @@ def estimated_volume(
     given = given_layers(settings, schema)
     known = settings.conditions if given is None else given.known(settings.conditions)
     statistics = checkpoint.spec.statistics
-    rows = unrolled_sizes(schema, statistics, conditions_for_model(schema, known, seeds), known)
+    rows = complete_conditions(schema, known, seeds)
     resolved = resolved_format(file_format, schema.kind, settings.ranks, settings.targets)
     if schema.kind == "program" and resolved == "et":
         plans = [schema.plans.draw(str(r.get(FAMILY)), plan_generator(s))

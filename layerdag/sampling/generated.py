@@ -350,13 +350,13 @@ class GeneratedGraph:
 
     @cached_property
     def graph(self) -> AttributedGraph:
-        """The graph in names and numbers, with all copies of its blocks.
+        """The graph in names and numbers.
 
         Raises:
             DataError: If it is to be a program, and none that runs.
         """
         if self.schema.kind != "program":
-            return self.schema.whole(self.decoded)
+            return self.decoded
         graph = program_json.program_graph(self.program.to_json(), self.name)
         return replace(graph, conditions={**self.decoded.conditions, **graph.conditions})
 

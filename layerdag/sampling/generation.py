@@ -17,7 +17,7 @@ from layerdag.models.base import DAGModel, SampleRequest
 from layerdag.programs.inference import ShapeInference
 from layerdag.programs.targets import TOLERANCE, Targets, meet
 from layerdag.runtime.rng import derive_seed
-from layerdag.sampling.completion import GivenLayers, conditions_for_model, with_blocks, with_copies
+from layerdag.sampling.completion import GivenLayers
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
     BATCH_SIZE,
@@ -31,7 +31,7 @@ from layerdag.sampling.feasibility import (
 from layerdag.sampling.generated import FilesAhead, GeneratedGraph, has_communication, sample_name
 from layerdag.sampling.processes import sample_and_finish, sample_in_processes
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
-from layerdag.schema.schema import GraphSchema
+from layerdag.schema.schema import GraphSchema, complete_conditions
 from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.training.checkpoint import (
     SAMPLED,
@@ -75,10 +75,7 @@ def generate(
     """
     settings = settings.resolved(model, schema)
     rows = _requested(model, schema, settings)
-    wanted = settings.conditions
-    graphs = sample_like(model, schema, rows, settings, wanted=wanted, ahead=ahead)
-    for row, graph in zip(rows, graphs, strict=True):
-        yield _finished(model, schema, row, settings, graph)
+    yield from sample_like(model, schema, rows, settings, wanted=settings.conditions, ahead=ahead)
 
 
 def sample_once(
@@ -127,8 +124,8 @@ def generate_batched(
     drawing = drawing.making(ahead, len(batches))
     numbers = [i for batch in batches for i in batch.numbers]
     found = dict(zip(numbers, drawing.all_graphs(batches), strict=True))
-    for i, row in enumerate(rows):
-        yield _finished(model, schema, row, settings, found.pop(i))
+    for i in range(len(rows)):
+        yield found.pop(i)
 
 
 def _requested(
@@ -137,36 +134,13 @@ def _requested(
     seeds = [settings.seed + i for i in range(settings.num)]
     given = given_layers(settings, schema)
     if given is None:
-        rows = conditions_for_model(schema, settings.conditions, seeds)
+        rows = complete_conditions(schema, settings.conditions, seeds)
         if schema.kind != "program" or DEPTH not in settings.conditions:
             return rows
         # Sizes that were drawn beside a depth that is asked for may be those of another depth.
         drawn = {NUM_NODES, NUM_LAYERS} - settings.conditions.keys()
         return [{n: value for n, value in row.items() if n not in drawn} for row in rows]
     return given.likely_conditions(model, settings.conditions, seeds)
-
-
-def _finished(
-    model: DAGModel,
-    schema: GraphSchema,
-    row: Mapping[str, Condition],
-    settings: GenerationSettings,
-    graph: GeneratedGraph,
-) -> GeneratedGraph:
-    again = partial(_sample_one, model, schema, row, settings)
-    return with_copies(with_blocks(graph, settings.conditions, again), settings.conditions)
-
-
-def _sample_one(
-    model: DAGModel,
-    schema: GraphSchema,
-    row: Mapping[str, Condition],
-    settings: GenerationSettings,
-    seed: int,
-) -> GeneratedGraph:
-    """Return the graph of one row of conditions with a seed."""
-    (graph,) = sample_like(model, schema, [row], replace(settings, seed=seed))
-    return graph
 
 
 def sample_like(
@@ -350,7 +324,7 @@ class _Drawing:
             return row
         kept = {name: row[name] for name in (FAMILY,) if name in row}
         seeds = [derive_seed(seed, _FURTHER, trial)]
-        (drawn,) = conditions_for_model(self.schema, {**kept, **self.wanted}, seeds)
+        (drawn,) = complete_conditions(self.schema, {**kept, **self.wanted}, seeds)
         return {name: value for name, value in drawn.items() if name in row}
 
     def _judged(

@@ -151,11 +151,6 @@ class GenerationSettings:
         """
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)
-        if self.prefix is not None and schema.rolls_blocks:
-            raise UsageError(
-                "This checkpoint was trained on jobs with rolled blocks, of which a prefix is no "
-                "part; complete traces with one that was trained with data.blocks=whole."
-            )
         if self.sizes and schema.kind != "program":
             raise UsageError(
                 "'sizes' are entries of the tables of programs, and this checkpoint samples none; "

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerdag.codec.folding import EDGE_TYPES
 from layerdag.dag.dag import COPY_ROUNDS, DAG, HASH_DIGITS, GraphSizes, graph_hashes
 from layerdag.dag.statistics import (
     MEASURED,
@@ -28,7 +27,6 @@ from layerdag.dag.statistics import (
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import UNIT, is_size
-from layerdag.graph.rolled_blocks import BLOCK, one_block_copy, rolled, unrolled
 from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean, shorten
@@ -224,11 +222,6 @@ class GraphSchema:
         )
 
     @property
-    def rolls_blocks(self) -> bool:
-        """Whether graphs are held with repeated blocks rolled up (``layerdag.graph``)."""
-        return self.kind == "trace" and any(a.name == BLOCK for a in self.attributes)
-
-    @property
     def condition_names(self) -> list[str]:
         """Names of all conditions, numbers first."""
         numbers = [condition.name for condition in self.numeric_conditions]
@@ -255,21 +248,10 @@ class GraphSchema:
     def codes(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, in its own node order; cycles are not noticed.
 
-        A whole graph is rolled up first where the schema is one of rolled graphs; it stays whole if
-        its blocks are connected as those of no training graph.
-
         Raises:
             VocabularyError: If a value is outside a closed vocabulary.
             GraphError: If the graph lacks an attribute.
         """
-        if not self.rolls_blocks or BLOCK in graph.categories:
-            return self._codes(graph)
-        try:
-            return self._codes(rolled(graph, MEASURED))
-        except VocabularyError:
-            return self._codes(one_block_copy(graph))
-
-    def _codes(self, graph: AttributedGraph) -> DAG:
         codes, positions = [], []
         for attribute in self.attributes:
             source = graph.categories if isinstance(attribute, CategoryAttribute) else graph.numbers
@@ -310,16 +292,8 @@ class GraphSchema:
             )
         return code_E
 
-    def whole(self, graph: AttributedGraph) -> AttributedGraph:
-        """Return a decoded graph with all copies of its blocks; the graph itself if it has none.
-
-        Raises:
-            DataError: If it would have too many nodes.
-        """
-        return unrolled(graph, EDGE_TYPES) if self.rolls_blocks else graph
-
     def decode(self, dag: DAG, name: str = "graph") -> AttributedGraph:
-        """Return names and numbers for a graph of codes, in its node order; blocks stay rolled."""
+        """Return names and numbers for a graph of codes, in its node order."""
         categories, numbers, units = {}, {}, {}
         for column, attribute in enumerate(self.attributes):
             code_N = dag.x_NA[:, column].numpy()

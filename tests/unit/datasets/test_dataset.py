@@ -1,10 +1,8 @@
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from layered_jobs import layered_job
 from raw_graphs import chain
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
@@ -91,53 +89,6 @@ def test_no_training_graph_and_an_empty_batch_are_errors():
     data = GraphDataset.build("toy", "flow", {"train": TRAIN})
     with pytest.raises(GraphError, match="no graph"):
         encode_batch(data.schema, [])
-
-
-def test_blocks_are_rolled_up_where_asked_for():
-    jobs = [layered_job(count) for count in (2, 3, 4, 5)]
-    data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled")
-    assert {dag.num_nodes for dag in data.graphs["train"]} == {8}
-    assert [dag.conditions["repeats"] for dag in data.graphs["train"]] == [2, 3, 4, 5]
-    assert data.schema.rolls_blocks
-
-
-def test_rolling_blocks_up_changes_no_split():
-    jobs = [layered_job(count) for count in (2, 3, 4, 5)]
-    parts = {"train": jobs[:2], "val": jobs[2:3], "test": jobs[3:]}
-    whole = GraphDataset.build("jobs", "trace", parts)
-    assert GraphDataset.build("jobs", "trace", parts, blocks="rolled").split == whole.split
-    assert not whole.schema.rolls_blocks
-
-
-def test_whole_jobs_are_rolled_up_when_encoded():
-    jobs = [layered_job(count) for count in (2, 3, 4, 5)]
-    schema = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled").schema
-    dag = schema.encode(layered_job(5))
-    assert dag.num_nodes == 8
-    assert schema.whole(schema.decode(dag)).num_nodes == layered_job(5).num_nodes
-
-
-def test_flow_graphs_have_no_program_order_to_roll_up():
-    with pytest.raises(DataError, match="blocks=whole"):
-        GraphDataset.build("g", "flow", {"train": [chain("a", "ab")]}, blocks="rolled")
-
-
-def test_blocks_that_are_connected_in_a_new_way_stay_whole():
-    """No graph is left out of validation or test because of how it can be rolled up."""
-    plain = [layered_job(count) for count in (2, 3, 4)]
-    odd = layered_job(5)
-    adds = [i for i, op in enumerate(odd.categories["op"]) if op == "aten::zero_"]
-    chained = np.array(list(itertools.pairwise(adds))).T
-    odd = replace(
-        odd,
-        edge_index_2E=np.concatenate([odd.edge_index_2E, chained], axis=1),
-        edge_type_E=np.concatenate([odd.edge_type_E, np.ones(chained.shape[1], np.int64)]),
-    )
-    parts = {"train": plain, "test": [odd]}
-    data = GraphDataset.build("jobs", "trace", parts, blocks="rolled")
-    (dag,) = data.graphs["test"]
-    assert (dag.num_nodes, dag.conditions["repeats"]) == (odd.num_nodes, 1.0)
-    assert not data.left_out
 
 
 DATA = GraphDataset.build(

@@ -15,7 +15,6 @@ from layerdag.datasets.folder import is_public, load_folder, publish
 from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
-from layerdag.graph.rolled_blocks import rolled
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.workload import write_workload
@@ -141,25 +140,6 @@ def test_a_number_that_is_a_word_in_another_graph_is_a_word_in_both(tmp_path):
 def schema_words(data):
     [attribute] = [a for a in data.schema.attributes if a.name == "k"]
     return attribute.values
-
-
-def test_graphs_that_are_rolled_up_keep_their_words_and_stay_rolled(tmp_path):
-    for seed in range(3):
-        write_json(tmp_path / f"job{seed}.json", rolled(random_job(seed, 2)))
-    data = load_folder(tmp_path, blocks="rolled", held_out=0.4)
-    assert data.schema.kind == "trace"
-    assert data.schema.rolls_blocks
-    assert data.renamed == {}
-    assert "repeats" in data.schema.condition_names
-
-
-def test_words_of_edges_that_no_rolled_graph_has_are_renamed(tmp_path):
-    for seed in range(3):
-        graph = rolled(random_job(seed, 2))
-        names = tuple(f"secret {name}" for name in graph.edge_type_names)
-        write_json(tmp_path / f"job{seed}.json", replace(graph, edge_type_names=names))
-    data = load_folder(tmp_path, held_out=0.4)
-    assert not any("secret" in word for word in data.schema.edge_types)
 
 
 SECRET = "acme-kernel"

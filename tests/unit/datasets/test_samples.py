@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layered_jobs import layered_job
 from random_jobs import random_job
 from raw_graphs import chain
 from sample_parts import TEN, written
@@ -16,7 +15,6 @@ from sample_parts import TEN, written
 from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold_sampled
 from layerdag.datasets import samples as tables
-from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.samples import (
     TableWriter,
     iter_samples,
@@ -195,15 +193,6 @@ def test_a_job_that_cannot_run_on_its_ranks_is_one_sentence(tmp_path):
     (sample, *_) = stored(tmp_path / "p.parquet", schema, jobs, 1)
     with pytest.raises(DataError, match=r"p\.parquet:sample-00000"):
         sample.workload()
-
-
-def test_jobs_with_rolled_blocks_are_written_whole(tmp_path):
-    jobs = [layered_job(copies) for copies in (3, 4, 5)]
-    data = GraphDataset.build("jobs", "trace", {"train": jobs}, blocks="rolled")
-    assert data.schema.rolls_blocks
-    graph = data.schema.whole(data.schema.decode(data.graphs["train"][0]))
-    (sample,) = stored(tmp_path / "p.parquet", data.schema, [graph], 1)
-    assert_equal(sample.graph, graph)
 
 
 def test_no_sample_makes_a_file_of_none(tmp_path):

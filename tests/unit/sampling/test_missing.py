@@ -129,7 +129,7 @@ def test_conditions_under_which_nothing_runs_are_drawn_again(monkeypatch):
         return [{**kept, "num_nodes": 3} for _ in seeds]
 
     monkeypatch.setattr(generation._Drawing, "drawn_once", drawn)
-    monkeypatch.setattr(generation, "conditions_for_model", others)
+    monkeypatch.setattr(generation, "complete_conditions", others)
     drawing = generation._Drawing(
         None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None, check=object(), wanted={}
     )
