@@ -43,7 +43,7 @@ from layerdag.evaluation.similarity import DEFAULT_METRICS, LOCAL_METRICS, compa
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.privacy.copies import CopyComparison, CopyTest, novelty
-from layerdag.privacy.leak_curve import leak_curve
+from layerdag.privacy.sample_leaks import sample_leaks
 from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import GraphSchema
@@ -257,14 +257,14 @@ class _Bench:
     ) -> dict[str, float | None]:
         """Return fractions of copies, and how well attacks tell training from held-out graphs."""
         measured = self._schema.measured_columns
-        (leaks,) = leak_curve(
+        leaks = sample_leaks(
             drawn.train,
             drawn.held_out,
             samples,
-            numbers=(),
             measured=measured,
             numeric=self._schema.size_columns,
         )
+        assert leaks is not None  # there are graphs of each set
         alike = Counter(copies.resemblances(samples))
         return {
             "copied": novelty(drawn.train, drawn.held_out, samples).copied,

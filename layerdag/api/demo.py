@@ -33,8 +33,8 @@ from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.graph.formats.program_json import SUFFIX
 from layerdag.privacy.copies import Novelty, novelty
-from layerdag.privacy.leak_curve import LeakRow, leak_curve
 from layerdag.privacy.membership import Attack, likelihood_attack
+from layerdag.privacy.sample_leaks import SampleLeaks, sample_leaks
 from layerdag.programs.forward_program import Program
 from layerdag.report.content import (
     CategoryFractions,
@@ -663,7 +663,7 @@ class _JudgedPrograms:
     structure: StructureReport
     real_structure: StructureReport
     novelty: Novelty
-    leaks: tuple[LeakRow, ...]
+    leaks: SampleLeaks | None
     weight_attacks: tuple[Attack, ...]
 
 
@@ -693,7 +693,7 @@ def _judged_programs(
         structure=structure,
         real_structure=check_structure(test, statistics),
         novelty=novelty(train, test, dags, structure.valid_B),
-        leaks=leak_curve(train, data.held_out, dags),
+        leaks=sample_leaks(train, data.held_out, dags),
         weight_attacks=(likelihood_attack(checkpoint.model, data.schema, train, data.held_out),),
     )
 

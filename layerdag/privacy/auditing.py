@@ -37,7 +37,6 @@ from layerdag.privacy.copies import (
     novelty,
     novelty_of_hashes,
 )
-from layerdag.privacy.leak_curve import MOST_HELD, LeakRow, LeakTally, ReservoirSample, leak_curve
 from layerdag.privacy.likelihood_ratio import schema_attacks
 from layerdag.privacy.membership import (
     CHANCE,
@@ -49,6 +48,13 @@ from layerdag.privacy.membership import (
     needed,
 )
 from layerdag.privacy.rare_words import RareWords, rare_words
+from layerdag.privacy.sample_leaks import (
+    MAX_HELD,
+    LeakTally,
+    ReservoirSample,
+    SampleLeaks,
+    sample_leaks,
+)
 from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attacks
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
@@ -83,7 +89,7 @@ class AuditTally:
         most: Most samples that are held.
     """
 
-    def __init__(self, data: GraphDataset, count: int, most: int = MOST_HELD) -> None:
+    def __init__(self, data: GraphDataset, count: int, most: int = MAX_HELD) -> None:
         train, held_out = data.graphs["train"], data.held_out
         self._data = data
         self._structure = StructureTally(GraphStatistics.measure(train, data.schema.sizes()))
@@ -129,9 +135,9 @@ class AuditTally:
         """The samples that are held, drawn at random."""
         return self._part.held
 
-    def leaks(self) -> tuple[LeakRow, ...]:
-        """Return what samples give away, by their number; nothing if nothing is held out."""
-        return () if self._leaks is None else self._leaks.rows(self.held)
+    def leaks(self) -> SampleLeaks | None:
+        """Return what samples give away; None if nothing is held out."""
+        return None if self._leaks is None else self._leaks.result(self.held)
 
 
 def _leaks(data: GraphDataset, count: int) -> LeakTally | None:
@@ -147,13 +153,13 @@ def _leaks(data: GraphDataset, count: int) -> LeakTally | None:
     )
 
 
-_WEIGHT_OF_A_SAMPLE = 4
-"""Copies, traits, the attacks by all samples, and by fewer of them: about as long each."""
+_WEIGHT_OF_A_SAMPLE = 3
+"""Copies, traits and attacks: about as long each."""
 
 CAVEATS = (
     "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
     "find more in weights.",
-    "More samples can only reveal more: the figures hold for these numbers of samples.",
+    "More samples can only reveal more: the figures hold for this number of samples.",
 )
 
 
@@ -167,8 +173,8 @@ class Audit:
         structure: Verdict on the samples by the rules on graphs.
         novelty: Valid, unique, novel shares.
         copies: Copies of real graphs whatever their durations, and near copies.
-        leaks: Nearness, attacks on the samples and what is read from them, by their number; empty
-            if nothing is held out.
+        leaks: Nearness, attacks on the samples and what is read from them; None if nothing is held
+            out.
         weights: Attacks on weights and schema of the checkpoint, if one was given.
         neighborhoods: ``NEIGHBORHOOD_METRICS`` of the samples, beside those of the held-out graphs;
             empty if nothing is held out.
@@ -190,7 +196,7 @@ class Audit:
     structure: StructureReport
     novelty: Novelty
     copies: CopyCounts
-    leaks: tuple[LeakRow, ...]
+    leaks: SampleLeaks | None
     weights: tuple[Attack, ...]
     neighborhoods: tuple[SimilarityRow, ...]
     local: tuple[SimilarityRow, ...]
@@ -216,14 +222,14 @@ class Audit:
         Every figure is no better than chance, no graph is found at a low false-positive rate, no
         sample copies a real graph, and no file holds a private word or could not be searched.
         """
-        if not self.leaks or self.copies.copied:
+        if self.leaks is None or self.copies.copied:
             return False
         if self.words is not None and (self.words.found or self.words.unread):
             return False
-        attacks = (*self.leaks[-1].attacks, *self.weights)
+        attacks = (*self.leaks.attacks, *self.weights)
         if any(attack.finds_some for attack in attacks):
             return False
-        found = [*self.leaks[-1].verdicts, *(attack.verdict for attack in self.weights)]
+        found = [*self.leaks.verdicts.values(), *(attack.verdict for attack in self.weights)]
         return all(verdict is Verdict.CHANCE for verdict in found)
 
     def __str__(self) -> str:
@@ -236,7 +242,7 @@ def audit_of(
     made: SampleSource,
     weights: tuple[Attack, ...] = (),
     *,
-    most_held: int = MOST_HELD,
+    most_held: int = MAX_HELD,
 ) -> Audit:
     """Return the audit of samples with codes of the data set's schema.
 
@@ -265,7 +271,7 @@ def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack,
         structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
         new = novelty(train, held_out, made, structure.valid_B)
         copies = count_copies(train, held_out, made, measured)
-    leaks = leak_curve(
+    leaks = sample_leaks(
         data.members, held_out, made, measured=measured, numeric=data.schema.size_columns
     )
     return Audit(
@@ -502,15 +508,8 @@ SHOWN_WORDS = 5
 def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
     """Yield what is printed of an audit."""
     yield from _copy_lines(found)
-    if found.leaks:
-        yield "nearer to training than to held-out graphs (50% is chance)"
-        for row in found.leaks:
-            near = row.nearness
-            fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
-            yield f"  {row.samples:>6,} samples  {fraction}: {near.in_words()}"
-    for index in range(len(found.leaks[-1].attacks) if found.leaks else 0):
-        yield from _attack_lines(found, index)
-    yield from _inference_lines(found)
+    if found.leaks is not None:
+        yield from _leak_lines(found.leaks)
     for attack in found.weights:
         yield f"attack {attack.name}, on the weights (an AUROC of 0.5 is chance)"
         yield f"                  {_told(attack)}"
@@ -542,15 +541,19 @@ def _copy_lines(found: "Audit") -> Iterator[str]:
         yield found.rare.in_words()
 
 
-def _attack_lines(found: "Audit", index: int) -> Iterator[str]:
-    """Yield one attack at every number of samples; what stands beside it at the largest."""
-    last = found.leaks[-1].attacks[index]
-    yield f"attack {last.name} (an AUROC of 0.5 is chance)"
-    for row in found.leaks:
-        attack = next((each for each in row.attacks if each.name == last.name), None)
-        if attack is not None and attack.sampled is None:
-            yield f"  {row.samples:>6,} samples  {_told(attack)}"
-    yield from _beside(last)
+def _leak_lines(leaks: SampleLeaks) -> Iterator[str]:
+    near = leaks.nearness
+    yield "nearer to training than to held-out graphs (50% is chance)"
+    fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
+    yield f"  {leaks.samples:>6,} samples  {fraction}: {near.in_words()}"
+    for attack in leaks.attacks:
+        yield f"attack {attack.name} (an AUROC of 0.5 is chance)"
+        yield f"  {attack.sampled or leaks.samples:>6,} samples  {_told(attack)}"
+        yield from _beside(attack)
+    if leaks.inferences:
+        yield "read from samples: of training graphs, of held-out graphs, by chance; advantage"
+    for each in leaks.inferences:
+        yield f"  {each.samples:>6,} samples  {each.name}: {read_in_words(each)}"
 
 
 def _beside(attack: Attack) -> Iterator[str]:
@@ -570,17 +573,6 @@ def detection_in_words(attack: Attack) -> str:
 def holdout_in_words(attack: Attack) -> str:
     """Return what an attack finds where nothing can leak."""
     return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}, {attack.description}"
-
-
-def _inference_lines(found: "Audit") -> Iterator[str]:
-    if not found.leaks or not found.leaks[-1].inferences:
-        return
-    yield "read from samples: of training graphs, of held-out graphs, by chance; advantage"
-    for last in found.leaks[-1].inferences:
-        for row in found.leaks:
-            each = next((one for one in row.inferences if one.name == last.name), None)
-            if each is not None and each.samples == row.samples:
-                yield f"  {row.samples:>6,} samples  {each.name}: {read_in_words(each)}"
 
 
 def read_in_words(read: Inference) -> str:

@@ -16,8 +16,8 @@ from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.privacy.attacks import significant_after_correction
 from layerdag.privacy.auditing import weight_attacks
 from layerdag.privacy.copies import Novelty, novelty
-from layerdag.privacy.leak_curve import LeakRow, leak_curve
 from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.sample_leaks import SampleLeaks, sample_leaks
 from layerdag.publication.cross_fitting import (
     LEAST_RUNS,
     CrossFit,
@@ -53,7 +53,7 @@ class SampleEvaluation:
         structure: Rules on graphs.
         real_structure: The same of held-out graphs.
         novelty: Valid, unique, novel.
-        leaks: Nearness and attacks by the number of samples.
+        leaks: Nearness and attacks; None if nothing is held out.
         weights: Attacks on weights and schema, which stay with the owner.
         similarity: Distances beside those of real training graphs; None of too few.
         ratio: Median ratio at equal count; 1 is as near as real graphs are.
@@ -70,7 +70,7 @@ class SampleEvaluation:
     structure: StructureReport
     real_structure: StructureReport
     novelty: Novelty
-    leaks: tuple[LeakRow, ...]
+    leaks: SampleLeaks | None
     weights: tuple[Attack, ...]
     similarity: QualityReport | None
     ratio: float | None
@@ -86,14 +86,7 @@ class SampleEvaluation:
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """The verdict on nearness, and on each attack and inference on all samples."""
-        if not self.leaks:
-            return {}
-        last = self.leaks[-1]
-        return {
-            "nearness": last.nearness.verdict,
-            **{attack.name: attack.verdict for attack in last.attacks},
-            **{read.name: read.verdict for read in last.inferences},
-        }
+        return {} if self.leaks is None else self.leaks.verdicts
 
 
 SIMILARITY, USEFULNESS = "similarity to real graphs", "usefulness for predictors"
@@ -127,7 +120,15 @@ def evaluate_samples(
     statistics = GraphStatistics.measure(train, data.schema.sizes())
     structure = check_structure(dags, statistics, [sample.name for sample in kept])
     copies = novelty(train, held_out, dags, structure.valid_B)
-    leaks = time_left.always(lambda: _leaks(data, dags, time_left))
+    leaks = time_left.always(
+        lambda: sample_leaks(
+            train,
+            held_out,
+            dags,
+            measured=data.schema.measured_columns,
+            numeric=data.schema.size_columns,
+        )
+    )
     similarity = time_left.if_time(SIMILARITY, lambda: similarity_of(data, dags, kept))
     ratio = median_ratio(similarity)
     transfer = time_left.if_time(USEFULNESS, lambda: _transfer(data, kept))
@@ -160,17 +161,6 @@ def evaluate_samples(
         systems=systems,
         failed=failed,
         left_out=time_left.left_out,
-    )
-
-
-def _leaks(data: GraphDataset, dags: Sequence[DAG], time_left: TimeLeft) -> tuple[LeakRow, ...]:
-    return leak_curve(
-        data.graphs["train"],
-        data.held_out,
-        dags,
-        measured=data.schema.measured_columns,
-        numeric=data.schema.size_columns,
-        is_enough=lambda: time_left.is_up_for("what fewer samples give away"),
     )
 
 
@@ -396,16 +386,16 @@ def _of_rules(evaluation: SampleEvaluation) -> Iterator[Reason]:
 
 
 def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iterator[Reason]:
-    if not evaluation.leaks:
+    if evaluation.leaks is None:
         return
-    remedies = tuple(_remedies(settings, evaluation.leaks))
-    yield from (Reason(what, remedies) for what in _successes(evaluation.leaks[-1]))
+    remedies = tuple(_remedies(settings))
+    yield from (Reason(what, remedies) for what in _successes(evaluation.leaks))
     if evaluation.cross_fit is not None:
         for what in evaluation.cross_fit.successes():
-            yield Reason(what, remedies[-2:])
+            yield Reason(what, remedies)
 
 
-def _successes(last: LeakRow) -> Iterator[str]:
+def _successes(last: SampleLeaks) -> Iterator[str]:
     near = last.nearness
     if near.verdict is Verdict.LEAKS:
         yield (
@@ -434,7 +424,7 @@ def _successes(last: LeakRow) -> Iterator[str]:
             )
 
 
-def _doubts(last: LeakRow) -> list[str]:
+def _doubts(last: SampleLeaks) -> list[str]:
     attacks = [
         each.name for each in last.attacks if each.leaks and not significant_after_correction(each)
     ]
@@ -446,14 +436,7 @@ def _doubts(last: LeakRow) -> list[str]:
     return [*attacks, *reads]
 
 
-def _remedies(settings: ReleaseSettings, leaks: Sequence[LeakRow]) -> Iterator[str]:
-    quiet = [row for row in leaks[:-1] if not row.leaks]
-    if quiet:
-        row = quiet[-1]
-        yield (
-            f"--num {row.samples} publishes fewer samples, on which no attack succeeds; costs "
-            f"{leaks[-1].samples - row.samples} samples and no time, since they are drawn already."
-        )
+def _remedies(settings: ReleaseSettings) -> Iterator[str]:
     yield (
         f"--steps {max(settings.steps // 2, 1)} --overwrite trains less; costs a whole run and "
         "some similarity."
@@ -481,7 +464,7 @@ def _reserves(evaluation: SampleEvaluation, needs: Sequence[RunRequirement]) -> 
     elif unknown:
         need = _largest_need(evaluation, unknown)
         yield f"too few graphs to tell by {', '.join(unknown)} ({need})"
-    alone = _doubts(evaluation.leaks[-1]) if evaluation.leaks else ()
+    alone = _doubts(evaluation.leaks) if evaluation.leaks is not None else ()
     if alone:
         yield (
             f"{' and '.join(alone)} alone would tell training graphs apart, which among so many "
@@ -501,7 +484,8 @@ def _named(evaluation: SampleEvaluation, verdict: Verdict) -> list[str]:
 
 
 def _largest_need(evaluation: SampleEvaluation, names: Sequence[str]) -> str:
-    last = evaluation.leaks[-1]
+    last = evaluation.leaks
+    assert last is not None  # it has the figures of these names
     needs = [("nearness", last.nearness.need)]
     needs += [(attack.name, attack.need) for attack in last.attacks]
     needs += [(read.name, read.need) for read in last.inferences]

@@ -127,7 +127,7 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         summary=tuple(_summary(results)),
         structure=evaluation.structure if evaluation else None,
         novelty=evaluation.novelty if evaluation else None,
-        leaks=evaluation.leaks[-1:] if evaluation else (),  # each attack once
+        leaks=evaluation.leaks if evaluation else None,
         similarity=evaluation.similarity if evaluation else None,
         transfer=evaluation.transfer if evaluation else None,
         target="the step time in seconds" if results.jobs.kind == "trace" else "the label",
@@ -155,7 +155,6 @@ def owners_content(results: ReleaseFindings) -> ReportContent:
         content,
         title="Release: the owner's report (not to be shared)",
         real_structure=evaluation.real_structure,
-        leaks=evaluation.leaks,
         weight_attacks=evaluation.weights,
         distributions=structure_distributions(*sets, views),
         shares=attribute_shares(*sets, views, vocabularies(data)),
@@ -326,15 +325,15 @@ def _rejected(drawn: AcceptedSamples) -> Iterator[SummaryRow]:
 
 
 def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
-    if not evaluation.leaks:
+    if evaluation.leaks is None:
         return
-    last = evaluation.leaks[-1]
-    fraction = f"{percent(last.nearness.dcr_share)} {percents(last.nearness.interval)}"
+    near = evaluation.leaks.nearness
+    fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
     yield SummaryRow(
         "samples nearer to training than to held-out graphs",
         fraction,
         "50%",
-        _verdict_word(last.nearness.verdict),
+        _verdict_word(near.verdict),
     )
     # Attacks on all samples stand in the section on membership, those on folds nowhere else.
     folded = evaluation.cross_fit
@@ -625,17 +624,16 @@ def _rai(results: ReleaseFindings) -> dict[str, Any]:
     drawn, evaluation = results.drawn, results.evaluation
     price = drawn.price if drawn is not None else None
     attacks = "no membership attack could be run"
-    if evaluation is not None and evaluation.leaks:
-        last = evaluation.leaks[-1]
+    if evaluation is not None and evaluation.leaks is not None:
         areas = (
             f"{attack.name}: AUROC {number(attack.auc, 2)} [{number(attack.interval.low, 2)}, "
             f"{number(attack.interval.high, 2)}], {attack.in_words()}"
-            for attack in last.attacks
+            for attack in evaluation.leaks.attacks
         )
         reads = (
             f"{read.name}: {percent(read.of_training)} of training graphs, "
             f"{percent(read.of_held_out)} of held-out graphs, {read.in_words()}"
-            for read in last.inferences
+            for read in evaluation.leaks.inferences
         )
         attacks = "; ".join([*areas, *reads])
     return {

@@ -372,13 +372,6 @@ class TimeLeft:
         """What did not fit, in words."""
         return tuple(self._left_out)
 
-    def is_up_for(self, what: str) -> bool:
-        """Return whether a part would not end in time; it then counts as left out."""
-        is_up = time.monotonic() + self._longest >= self._end
-        if is_up:
-            self._left_out.append(what)
-        return is_up
-
     def always(self, part: Callable[[], T]) -> T:
         """Return what a part gives that cannot be left out."""
         began = time.monotonic()
@@ -393,4 +386,7 @@ class TimeLeft:
             what: The part in words.
             part: Computes it.
         """
-        return None if self.is_up_for(what) else self.always(part)
+        if time.monotonic() + self._longest >= self._end:
+            self._left_out.append(what)
+            return None
+        return self.always(part)

@@ -11,8 +11,8 @@ from layerdag.dag.dag import DAG
 from layerdag.evaluation.similarity import FEWEST_COMPARED, DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import StructureReport
 from layerdag.privacy.copies import Novelty, kernel_distances, program_of
-from layerdag.privacy.leak_curve import LeakRow
 from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.surrogates.data import REAL, SYNTHETIC
 from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.surrogates.tstr import TransferReport
@@ -188,7 +188,7 @@ class ReportContent:
         structure: Verdict on the synthetic graphs.
         real_structure: Verdict on the real test graphs by the same rules.
         novelty: Valid, unique, novel shares.
-        leaks: What the synthetic graphs give away of the training graphs, by their number.
+        leaks: What the synthetic graphs give away of the training graphs.
         weight_attacks: What the checkpoint gives away of them.
         similarity: Distances next to real train vs real test.
         depth: The same for each depth bin, so that drift shows.
@@ -214,7 +214,7 @@ class ReportContent:
     structure: StructureReport | None = None
     real_structure: StructureReport | None = None
     novelty: Novelty | None = None
-    leaks: tuple[LeakRow, ...] = ()
+    leaks: SampleLeaks | None = None
     weight_attacks: tuple[Attack, ...] = ()
     similarity: QualityReport | None = None
     depth: tuple[DepthSimilarity, ...] = ()
@@ -337,15 +337,15 @@ def _ratios(report: QualityReport | None) -> list[float]:
     return [ratio for ratio in found if ratio is not None and np.isfinite(ratio)]
 
 
-def privacy_verdict(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:
+def privacy_verdict(novel: Novelty, leaks: SampleLeaks | None) -> Answer:
     """Return whether samples may be shared, as far as copies and attacks can tell.
 
     Args:
         novel: Copies among the samples.
-        leaks: Nearness and attacks on the samples, by their number; may be empty.
+        leaks: Nearness and attacks on the samples; None where they could not be run.
     """
     copies = round(novel.copied * novel.graphs)
-    found = [verdict for row in leaks[-1:] for verdict in row.verdicts]
+    found = [] if leaks is None else [*leaks.verdicts.values()]
     if copies:
         return Answer(
             MAY_BE_SHARED, "no", "poor",
@@ -353,7 +353,7 @@ def privacy_verdict(novel: Novelty, leaks: tuple[LeakRow, ...]) -> Answer:
             "validity",
         )  # fmt: skip
     none = f"None of {novel.graphs:,} samples repeats a real job that was trained on"
-    if any(row.leaks for row in leaks[-1:]):
+    if leaks is not None and leaks.leaks:
         return Answer(
             MAY_BE_SHARED, "no", "poor",
             f"{none}, but an attack on the samples tells which jobs the model was trained on.",

@@ -205,7 +205,7 @@ _CLASSES = {
 
 
 def membership(content: ReportContent) -> Markup | None:
-    """Return the table of nearness and of membership attacks, by the number of samples."""
+    """Return the table of nearness and of membership attacks."""
     rows = [*_sample_rows(content), *(_attack_row("", attack) for attack in content.weight_attacks)]
     if not rows:
         return None
@@ -248,8 +248,7 @@ def _inferences(content: ReportContent) -> Iterator[Markup]:
             _pill(read.verdict, read.in_words()),
             element("span", read.description, class_="quiet"),
         )
-        for row in content.leaks
-        for read in row.inferences
+        for read in (() if content.leaks is None else content.leaks.inferences)
     ]
     if not rows:
         return
@@ -268,14 +267,12 @@ def _inferences(content: ReportContent) -> Iterator[Markup]:
 
 
 def _sample_rows(content: ReportContent) -> Iterator[Row]:
-    for row in content.leaks:
-        yield _nearest_neighbor_row(f"{row.samples:,}", row.nearness)
-    names = dict.fromkeys(attack.name for row in content.leaks for attack in row.attacks)
-    for name in names:
-        for row in content.leaks:
-            for attack in row.attacks:
-                if attack.name == name:
-                    yield _attack_row(f"{attack.sampled or row.samples:,}", attack)
+    leaks = content.leaks
+    if leaks is None:
+        return
+    yield _nearest_neighbor_row(f"{leaks.samples:,}", leaks.nearness)
+    for attack in leaks.attacks:
+        yield _attack_row(f"{attack.sampled or leaks.samples:,}", attack)
 
 
 def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
@@ -316,10 +313,10 @@ def _pill(verdict: Verdict, text: str) -> Markup:
 
 
 def _counts(content: ReportContent) -> str:
-    for row in content.leaks:
-        for attack in row.attacks:
-            return f"{attack.members} training and {attack.non_members} held-out graphs. "
-    return ""
+    if content.leaks is None or not content.leaks.attacks:
+        return ""
+    attack = content.leaks.attacks[0]
+    return f"{attack.members} training and {attack.non_members} held-out graphs. "
 
 
 def neighbors(content: ReportContent) -> Markup | None:

@@ -54,7 +54,7 @@ def test_a_report_without_any_part_is_described(schema):
 
 
 def test_further_parts_are_described(schema, content):
-    attacks = content.leaks[0].attacks
+    attacks = content.leaks.attacks
     further = replace(content, weight_attacks=attacks, repairs=(("a repair", 3),))
     assert faults(schema, json.loads(json.dumps(report_figures(further)))) == []
 
@@ -81,7 +81,7 @@ def test_words_are_those_of_the_package(schema):
         (("format",), "layerdag-report/2"),
         (("similarity", "rows", 0, "ratio"), "1.0"),
         (("novelty", "copied"), 1.5),
-        (("leaks", 0, "nearness", "verdict"), "maybe"),
+        (("leaks", "nearness", "verdict"), "maybe"),
         (("distributions", 0, "samples", 0, "values"), None),
         (("neighbors", 0, "new key"), 1),
     ],

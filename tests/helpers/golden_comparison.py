@@ -11,7 +11,7 @@ from layerdag.evaluation.metrics.base import AttributeView
 from layerdag.evaluation.similarity import QualityReport, compare, compare_by_depth
 from layerdag.evaluation.validity import check_structure
 from layerdag.privacy.copies import novelty
-from layerdag.privacy.leak_curve import leak_curve
+from layerdag.privacy.sample_leaks import sample_leaks
 from layerdag.report.gather import summary_rows
 from layerdag.report.page import plain
 from layerdag.surrogates.scoring import SCORES
@@ -46,7 +46,7 @@ def golden_comparison() -> dict[str, Any]:
         "with_failures": _as_seen(compare(train, test, bare, ATTRIBUTES, replicates=3)),
         "by_depth": plain(compare_by_depth(train, test, generated, ATTRIBUTES, replicates=4)),
         "novelty": plain(new),
-        "leaks": plain(leak_curve(train, test, generated, numbers=(6,))),
+        "leaks": plain(sample_leaks(train, test, generated)),
         "report": plain({"similarity": similar, "structure": structure}),
         "summary": plain(summary_rows(structure, real, new, similar, None)),
         "scores": plain(SCORES),

@@ -9,7 +9,7 @@ from layerdag.evaluation.metrics.base import AttributeView
 from layerdag.evaluation.similarity import compare, compare_by_depth
 from layerdag.evaluation.validity import check_structure
 from layerdag.privacy.copies import novelty
-from layerdag.privacy.leak_curve import leak_curve
+from layerdag.privacy.sample_leaks import sample_leaks
 from layerdag.report.content import (
     Answer,
     Distribution,
@@ -71,7 +71,7 @@ def small_report() -> ReportContent:
         structure=structure,
         real_structure=real,
         novelty=novel,
-        leaks=leak_curve(train, test, synthetic, numbers=(4,)),
+        leaks=sample_leaks(train, test, synthetic),
         similarity=similar,
         depth=compare_by_depth(train, test, synthetic, ATTRIBUTES, replicates=2),
         distributions=structure_distributions(train, test, synthetic, ATTRIBUTES),

@@ -12,7 +12,7 @@ from layerdag.evaluation.metrics.descriptor_metrics import DESCRIPTORS
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import LOCAL_METRICS, compare
 from layerdag.privacy.copies import CopyComparison, CopyTest, novelty
-from layerdag.privacy.leak_curve import leak_curve
+from layerdag.privacy.sample_leaks import sample_leaks
 
 COUNT = 50
 METRICS = (
@@ -82,10 +82,10 @@ def test_every_copy_is_counted(strength, drawn):
 
 def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn):
     memorized = samples.memorizer(0.05)(drawn, 1.0, np.random.default_rng(5))
-    (caught,) = leak_curve(drawn.train, drawn.held_out, memorized, numbers=())
+    caught = sample_leaks(drawn.train, drawn.held_out, memorized)
     assert caught.attacks[0].auc >= 0.95
     assert caught.nearness.dcr_share >= 0.95
-    (honest,) = leak_curve(drawn.train, drawn.held_out, drawn.samples, numbers=())
+    honest = sample_leaks(drawn.train, drawn.held_out, drawn.samples)
     for figure in (*(attack.interval for attack in honest.attacks), honest.nearness.interval):
         assert figure.low <= 0.5 <= figure.high
 

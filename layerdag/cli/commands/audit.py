@@ -69,8 +69,7 @@ def figures_json(found: "Audit") -> str:
 
 
 def _figures(found: "Audit") -> dict[str, object]:
-    """Return all figures by name; "nearness" and "attacks" are those of all samples."""
-    last = found.leaks[-1] if found.leaks else None
+    leaks = found.leaks
     return {
         "train": found.train,
         "held_out": found.held_out,
@@ -80,11 +79,11 @@ def _figures(found: "Audit") -> dict[str, object]:
         "copies": found.copies,
         "words": found.words,
         **({} if found.rare is None else {"rare_words": found.rare}),
-        "nearness": last and last.nearness,
-        "attacks": [*(last.attacks if last else ()), *found.weights],
+        "samples": None if leaks is None else leaks.samples,
+        "nearness": None if leaks is None else leaks.nearness,
+        "attacks": [*(() if leaks is None else leaks.attacks), *found.weights],
         "shadows": found.shadows,
-        "inferences": last.inferences if last else (),
-        "by_number_of_samples": found.leaks,
+        "inferences": () if leaks is None else leaks.inferences,
         "neighborhoods": found.neighborhoods,
         "local": found.local,
         **({} if found.held is None else {"held": found.held}),
@@ -137,11 +136,12 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
         "nearer to a real graph than all but so many held-out graphs are",
     )
     yield from _word_rows(found)
-    if found.leaks:
-        near = found.leaks[-1].nearness
+    leaks = found.leaks
+    if leaks is not None:
+        near = leaks.nearness
         fraction = f"{percent(near.dcr_share)} {percents(near.interval)}"
         yield SummaryRow("nearer to training than to held-out", fraction, "50%", near.in_words())
-    for attack in (*(found.leaks[-1].attacks if found.leaks else ()), *found.weights):
+    for attack in (*(() if leaks is None else leaks.attacks), *found.weights):
         auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         honest = attack.holdout
         beside = "0.5 is chance"
@@ -152,7 +152,7 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
         auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
         what = f"attack: {attack_words(attack.name)}; {attack.description}"
         yield SummaryRow(what, auroc, "0.5 is chance", attack.in_words())
-    for read in found.leaks[-1].inferences if found.leaks else ():
+    for read in () if leaks is None else leaks.inferences:
         yield SummaryRow(
             f"read from samples: {read.description}",
             percent(read.of_training),

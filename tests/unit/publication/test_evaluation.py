@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +15,13 @@ from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.leak_curve import LeakRow, leak_curve
 from layerdag.privacy.membership import (
     Attack,
     DetectionRate,
     SampleSizeRequirement as GraphsNeeded,
     Verdict,
 )
+from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.publication import evaluation as _evaluation
 from layerdag.publication.cross_fitting import CrossFit, RunRequirement, dataset_of
 from layerdag.publication.drawing import KEPT, AcceptedSamples
@@ -55,24 +54,14 @@ def samples(real: Real, num: int = 4) -> list[GeneratedGraph]:
 def bare(**changes: Any) -> SampleEvaluation:
     """Return an evaluation of which only the named figures are known."""
     fields = dict.fromkeys(SampleEvaluation.__dataclass_fields__, None)
-    return SampleEvaluation(**{**fields, "leaks": (), **changes})
+    return SampleEvaluation(**{**fields, **changes})
 
 
-def leak(nearness: Verdict, **attacks: Verdict) -> Any:
-    return SimpleNamespace(
-        nearness=SimpleNamespace(verdict=nearness),
-        attacks=[SimpleNamespace(name=name, verdict=verdict) for name, verdict in attacks.items()],
-        inferences=[SimpleNamespace(name="properties", verdict=Verdict.TOO_FEW)],
-    )
-
-
-def test_verdicts_are_those_on_all_samples():
-    few = leak(Verdict.TOO_FEW, nearest=Verdict.TOO_FEW)
-    everything = leak(Verdict.CHANCE, nearest=Verdict.LEAKS, shadow=Verdict.CHANCE)
-    assert bare(leaks=(few, everything)).verdicts == {
-        "nearness": Verdict.CHANCE, "nearest": Verdict.LEAKS, "shadow": Verdict.CHANCE,
-        "properties": Verdict.TOO_FEW,
-    }  # fmt: skip
+def test_without_held_out_graphs_there_is_no_verdict_on_samples():
+    assert bare(leaks=leaks(20, Verdict.LEAKS)).verdicts == {
+        "nearness": Verdict.CHANCE,
+        "nearest_sample": Verdict.LEAKS,
+    }
     assert bare().verdicts == {}
 
 
@@ -163,23 +152,21 @@ def evaluated(real) -> SampleEvaluation:
     return evaluation_of(real)
 
 
-def test_without_time_only_what_the_verdict_needs_is_computed(real, evaluated, monkeypatch):
+def test_without_time_only_what_the_verdict_needs_is_computed(real, evaluated):
     assert evaluated.left_out == ()
-    monkeypatch.setattr(_evaluation, "leak_curve", partial(leak_curve, numbers=(2, 3)))
     found = evaluation_of(real, 0.0)
-    assert [row.samples for row in found.leaks] == [4]
+    assert found.leaks.samples == 4
     assert found.verdicts == evaluated.verdicts
     assert (found.structure.validity, found.novelty) == (1.0, evaluated.novelty)
     assert found.simulations == ()
-    assert {"what fewer samples give away", SIMILARITY, USEFULNESS} < set(found.left_out)
-    assert [row.samples for row in evaluation_of(real).leaks] == [2, 3, 4]
+    assert {SIMILARITY, USEFULNESS} < set(found.left_out)
 
 
 def test_few_samples_have_figures_on_rules_and_copies(evaluated):
     assert evaluated.structure.valid_B.shape == (4,)
     assert evaluated.real_structure.validity == 1.0
     assert evaluated.novelty.copied == 0
-    assert evaluated.leaks
+    assert evaluated.leaks is not None
     assert "nearness" in evaluated.verdicts
 
 
@@ -217,42 +204,41 @@ def drawn(kept: int, copies: int = 0) -> AcceptedSamples:
     return AcceptedSamples(samples, words, 0, 0.5, 12.0)
 
 
-def row(samples: int, verdict: Verdict) -> LeakRow:
+def leaks(samples: int, verdict: Verdict) -> SampleLeaks:
     attack = Attack(
         "nearest_sample", "how near", 0.6, Interval(0.55, 0.65), 0.1, 10, 10, verdict, None
     )
     near = DistanceToClosestRecord(
         0.5, Interval(0.46, 0.54), 1.0, 1.0, 10, samples, Verdict.CHANCE, None
     )
-    return LeakRow(samples, near, (attack,))
+    return SampleLeaks(samples, near, (attack,))
 
 
-def evaluation(*rows: LeakRow, copied: float = 0.0, wrong: int = 0) -> Any:
-    last = rows[-1]
+def evaluation(found: SampleLeaks, copied: float = 0.0, wrong: int = 0) -> Any:
     return SimpleNamespace(
-        leaks=rows,
+        leaks=found,
         novelty=SimpleNamespace(copied=copied, graphs=20),
         structure=SimpleNamespace(valid_B=np.arange(20) >= wrong),
         cross_fit=None,
-        verdicts={"nearness": last.nearness.verdict, "nearest_sample": last.attacks[0].verdict},
+        verdicts=found.verdicts,
     )
 
 
 def test_all_at_chance_may_be_published(settings):
-    found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.CHANCE)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(leaks(20, Verdict.CHANCE)), NEEDS)
     assert found.outcome is ReleaseDecision.YES
     assert found.line.startswith("The samples may be published: 20 samples, no error, no copy")
     assert "\n" not in found.line
 
 
 def test_too_few_to_tell_is_a_reserve(settings):
-    found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.TOO_FEW)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(leaks(20, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is ReleaseDecision.RESERVED
     assert "32 distinct runs, about 535 needed" in found.line
 
 
 def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(settings):
-    last = row(20, Verdict.TOO_FEW)
+    last = leaks(20, Verdict.TOO_FEW)
     attack = replace(last.attacks[0], need=GraphsNeeded("held-out graphs", 40, 900))
     rows = replace(last, attacks=(attack,))
     enough = (RunRequirement("membership attacks", 30, 40),)
@@ -263,17 +249,14 @@ def test_where_a_figure_needs_more_than_the_split_has_its_own_number_is_told(set
 
 
 def test_a_successful_attack_refuses_and_names_the_setting_that_helps(settings):
-    rows = (row(8, Verdict.TOO_FEW), row(20, Verdict.LEAKS))
-    found = verdict_of(settings, drawn(20), evaluation(*rows), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(leaks(20, Verdict.LEAKS)), NEEDS)
     assert found.outcome is ReleaseDecision.NO
     assert "nearest_sample tells which graphs were trained on" in found.line
-    assert found.remedies[0].startswith("--num 8 publishes fewer samples")
-    assert "costs 12 samples and no time" in found.remedies[0]
     assert any("--steps 60" in word for word in found.remedies)
 
 
 def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(settings):
-    found = verdict_of(settings, drawn(2, 98), evaluation(row(2, Verdict.TOO_FEW)), NEEDS)
+    found = verdict_of(settings, drawn(2, 98), evaluation(leaks(2, Verdict.TOO_FEW)), NEEDS)
     assert found.outcome is ReleaseDecision.NO
     assert "only 2 of 100 drawn samples could be kept" in found.line
     assert "copy of a real graph" in found.line
@@ -282,7 +265,7 @@ def test_where_hardly_anything_is_kept_the_reason_and_its_price_are_told(setting
 
 
 def test_every_reason_is_told_and_each_remedy_once(settings):
-    result = evaluation(row(20, Verdict.LEAKS), copied=0.1, wrong=2)
+    result = evaluation(leaks(20, Verdict.LEAKS), copied=0.1, wrong=2)
     found = verdict_of(settings, drawn(20), result, NEEDS)
     assert [reason.what.split(" (")[0] for reason in found.reasons] == [
         "2 samples break rules that consumers rely on",
@@ -294,18 +277,12 @@ def test_every_reason_is_told_and_each_remedy_once(settings):
 
 
 def test_samples_nearer_to_training_graphs_are_refused(settings):
-    last = row(20, Verdict.CHANCE)
+    last = leaks(20, Verdict.CHANCE)
     near = replace(last.nearness, dcr_share=0.75, verdict=Verdict.LEAKS)
     found = verdict_of(settings, drawn(20), evaluation(replace(last, nearness=near)), NEEDS)
     assert found.outcome is ReleaseDecision.NO
     assert "75.0% of the samples are nearer to training than to held-out graphs" in found.line
     assert "%], 50% is chance)" in found.line
-
-
-def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings):
-    rows = (row(8, Verdict.LEAKS), row(20, Verdict.LEAKS))
-    found = verdict_of(settings, drawn(20), evaluation(*rows), NEEDS)
-    assert not any(word.startswith("--num") for word in found.remedies)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +296,7 @@ def test_fewer_samples_help_only_if_no_attack_succeeds_on_them(settings):
     ],
 )
 def test_a_foreign_word_in_a_written_file_is_refused(settings, sentences, words):
-    result = evaluation(row(20, Verdict.CHANCE))
+    result = evaluation(leaks(20, Verdict.CHANCE))
     found = verdict_of(settings, drawn(20), result, NEEDS, sentences)
     assert found.outcome is ReleaseDecision.NO
     assert words in found.line
@@ -327,7 +304,7 @@ def test_a_foreign_word_in_a_written_file_is_refused(settings, sentences, words)
 
 
 def test_parts_that_are_not_alike_are_a_reserve(settings):
-    found = verdict_of(settings, drawn(20), evaluation(row(20, Verdict.REVERSED)), NEEDS)
+    found = verdict_of(settings, drawn(20), evaluation(leaks(20, Verdict.REVERSED)), NEEDS)
     assert found.outcome is ReleaseDecision.RESERVED
     assert found.reserves == (
         "training and held-out graphs are not alike by nearest_sample, so that it says nothing",
@@ -338,16 +315,15 @@ def test_parts_that_are_not_alike_are_a_reserve(settings):
 def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings):
     few = replace(settings, num=2)
     assert (
-        verdict_of(few, drawn(2), evaluation(row(2, Verdict.CHANCE)), NEEDS).outcome
+        verdict_of(few, drawn(2), evaluation(leaks(2, Verdict.CHANCE)), NEEDS).outcome
         is ReleaseDecision.YES
     )
 
 
 def with_attacks(*attacks: Attack, reads: tuple[Inference, ...] = ()) -> Any:
-    last = replace(row(20, Verdict.CHANCE), attacks=attacks, inferences=reads)
-    found = evaluation(row(20, Verdict.CHANCE))
-    found.leaks = (last,)
-    found.verdicts = {each.name: each.verdict for each in (*attacks, *reads)}
+    last = replace(leaks(20, Verdict.CHANCE), attacks=attacks, inferences=reads)
+    found = evaluation(leaks(20, Verdict.CHANCE))
+    found.leaks, found.verdicts = last, last.verdicts
     return found
 
 
@@ -369,7 +345,7 @@ def test_an_attack_that_several_share_a_level_with_needs_more_evidence_to_refuse
 
 def test_single_graphs_that_are_found_refuse_whatever_the_area(settings):
     found = DetectionRate(0.01, 0.2, Interval(0.1, 0.3), 1e-9, None)
-    attack = replace(row(20, Verdict.CHANCE).attacks[0], rates=(found,))
+    attack = replace(leaks(20, Verdict.CHANCE).attacks[0], rates=(found,))
     verdict = verdict_of(settings, drawn(20), with_attacks(attack), NEEDS)
     assert verdict.outcome is ReleaseDecision.NO
     assert "finds single training graphs, from 20 samples (TPR at 1% FPR 20.0%" in verdict.line
@@ -393,13 +369,13 @@ def test_what_is_read_of_training_jobs_refuses_and_what_cannot_be_told_is_a_rese
 
 def folded(verdict: Verdict, auc: float = 0.51) -> CrossFit:
     attack = replace(
-        row(20, verdict).attacks[0], auc=auc, interval=Interval(auc - 0.04, auc + 0.04)
+        leaks(20, verdict).attacks[0], auc=auc, interval=Interval(auc - 0.04, auc + 0.04)
     )
     return CrossFit(5, 32, 20, (attack,), 9.0)
 
 
 def test_what_cross_fitting_told_is_no_reserve_any_more(settings):
-    result = evaluation(row(20, Verdict.TOO_FEW))
+    result = evaluation(leaks(20, Verdict.TOO_FEW))
     result.cross_fit = folded(Verdict.CHANCE)
     found = verdict_of(settings, drawn(20), result, NEEDS)
     assert found.outcome is ReleaseDecision.YES
@@ -409,7 +385,7 @@ def test_what_cross_fitting_told_is_no_reserve_any_more(settings):
 
 
 def test_what_cross_fitting_does_not_tell_is_a_reserve_of_its_own(settings):
-    last = row(20, Verdict.TOO_FEW)
+    last = leaks(20, Verdict.TOO_FEW)
     need = GraphsNeeded("held-out graphs", 12, 400)
     near = replace(last.nearness, verdict=Verdict.TOO_FEW, need=need)
     result = evaluation(replace(last, nearness=near))
@@ -424,7 +400,7 @@ def test_what_cross_fitting_does_not_tell_is_a_reserve_of_its_own(settings):
 
 
 def test_an_attack_that_succeeds_on_folds_refuses(settings):
-    result = evaluation(row(20, Verdict.TOO_FEW))
+    result = evaluation(leaks(20, Verdict.TOO_FEW))
     result.cross_fit = folded(Verdict.LEAKS, 0.7)
     found = verdict_of(settings, drawn(20), result, NEEDS)
     assert found.outcome is ReleaseDecision.NO

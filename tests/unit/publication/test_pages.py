@@ -143,8 +143,7 @@ def test_limits_and_attacks_are_told(tmp_path):
     read = SimpleNamespace(
         name="family", of_training=0.5, of_held_out=0.4, in_words=lambda: "no more than chance"
     )
-    last = SimpleNamespace(attacks=(attack,), inferences=(read,))
-    leaks = (SimpleNamespace(attacks=(), inferences=()), last)
+    leaks = SimpleNamespace(attacks=(attack,), inferences=(read,))
     made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
     assert made["rai:dataLimitations"] == [*CAVEATS, SAMPLES_ALONE]
     assert card(tmp_path, gives_weights=True)["rai:dataLimitations"] == list(CAVEATS)
@@ -168,7 +167,7 @@ MET = replace(NEEDS[1], found=20)
 
 def evaluation(**changes: Any) -> Any:
     plain: dict[str, Any] = {
-        "ratio": 1.0, "ratio_with_copies": 1.1, "leaks": (), "transfer": None, "systems": None,
+        "ratio": 1.0, "ratio_with_copies": 1.1, "leaks": None, "transfer": None, "systems": None,
         "simulations": (), "failed": (), "repairs": {}, "similarity": None,
         "left_out": (), "structure": SimpleNamespace(validity=0.75),
         "real_structure": SimpleNamespace(validity=1.0),

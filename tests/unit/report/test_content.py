@@ -11,8 +11,8 @@ from layerdag.dag.dag import DAG
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.evaluation.similarity import QualityReport
 from layerdag.privacy.copies import DistanceToClosestRecord, Novelty
-from layerdag.privacy.leak_curve import LeakRow
 from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.report.content import (
     FEWEST_TESTED,
     mean_ratio,
@@ -87,14 +87,9 @@ COPIED = Novelty(
 SPREAD = Interval(0.4, 0.6)
 
 
-def leaks(nearest: Verdict, *attacks: Verdict) -> tuple[LeakRow, ...]:
-    """Return the verdicts of all samples, behind those of a few, which do not decide."""
-    return (row(Verdict.LEAKS, Verdict.LEAKS), row(nearest, *attacks))
-
-
-def row(nearest: Verdict, *attacks: Verdict) -> LeakRow:
+def leaks(nearest: Verdict, *attacks: Verdict) -> SampleLeaks:
     near = DistanceToClosestRecord(0.5, SPREAD, 0.5, 0.5, 20, 40, nearest, None)
-    return LeakRow(40, near, tuple(attack("a", verdict) for verdict in attacks))
+    return SampleLeaks(40, near, tuple(attack("a", verdict) for verdict in attacks))
 
 
 def attack(name: str, verdict: Verdict) -> Attack:
@@ -130,21 +125,21 @@ def test_one_of_several_attacks_that_chance_explains_is_a_reserve():
     weak = replace(
         attack("reconstruction", Verdict.LEAKS), auc=0.55, interval=Interval(0.509, 0.592)
     )
-    alone = (replace(row(Verdict.CHANCE), attacks=(weak,)),)
+    alone = replace(leaks(Verdict.CHANCE), attacks=(weak,))
     answer = privacy_verdict(NEW, alone)
     assert (answer.answer, answer.at) == ("yes, with a reserve", "membership")
     assert "not more than one of so many may by chance" in answer.reason
     strong = replace(weak, auc=0.6, interval=Interval(0.559, 0.641))
-    assert privacy_verdict(NEW, (replace(alone[0], attacks=(strong,)),)).answer == "no"
+    assert privacy_verdict(NEW, replace(alone, attacks=(strong,))).answer == "no"
 
 
 def test_without_attacks_there_is_a_reserve_and_a_link_to_the_copies():
-    answer = privacy_verdict(NEW, ())
+    answer = privacy_verdict(NEW, None)
     assert (answer.answer, answer.at) == ("yes, with a reserve", "validity")
 
 
 def test_copies_are_counted():
-    assert privacy_verdict(COPIED, ()).reason.startswith("2 of 40 samples repeat a real job")
+    assert privacy_verdict(COPIED, None).reason.startswith("2 of 40 samples repeat a real job")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +218,7 @@ def test_every_reason_is_one_sentence_with_a_link_to_a_section():
         *(
             privacy_verdict(novel, found)
             for novel in (NEW, COPIED)
-            for found in ((), leaks(*Verdict))
+            for found in (None, leaks(*Verdict))
         ),
         privacy_verdict(NEW, leaks(Verdict.CHANCE, Verdict.CHANCE)),
         *(similarity_verdict(ratio) for ratio in (1.0, None)),

@@ -231,15 +231,14 @@ def test_what_a_verdict_lacks_stands_below_it():
     assert f'<br><span class="quiet">{need.in_words()}</span>' in html
 
 
-def test_attacks_are_grouped_by_kind_and_come_by_number_of_samples(content):
-    one = content.leaks[0]
-    two = replace(one, samples=1000, attacks=tuple(reversed(one.attacks)))
-    leaks = tuple(replace(row, inferences=()) for row in (one, two))
+def test_attacks_say_how_many_samples_they_looked_at(content):
+    first, *rest = content.leaks.attacks
+    one = replace(content.leaks, samples=1000, inferences=())
+    leaks = replace(one, attacks=(replace(first, sampled=40), *rest))
     html = membership(replace(EMPTY, leaks=leaks)).html
     found = [(row[0], row[1]) for row in cells(html)]
-    first = [(attack_words(name.name), str(one.samples)) for name in one.attacks]
-    assert found[:2] == [("Nearer to training", str(one.samples)), ("Nearer to training", "1,000")]
-    assert found[2::2] == first
+    assert found[:2] == [("Nearer to training", "1,000"), (attack_words(first.name), "40")]
+    assert found[2:] == [(attack_words(attack.name), "1,000") for attack in rest]
     members = one.attacks[0].members
     assert f"{members} training and {one.attacks[0].non_members} held-out graphs. " in html
 
@@ -259,8 +258,8 @@ def test_what_else_is_read_has_a_table(content):
     read = Inference.from_intervals(
         "model:depth", "depth", (0.5, 0.25, 0.125), (0.25, 0.5), margin=0.05, samples=9, held_out=7
     )
-    row = replace(content.leaks[0], attacks=(), inferences=(read,), samples=9)
-    html = membership(replace(EMPTY, leaks=(row,))).html
+    leaks = replace(content.leaks, attacks=(), inferences=(read,), samples=9)
+    html = membership(replace(EMPTY, leaks=leaks)).html
     html = html[html.index("What samples say of the jobs") :]
     assert ["Depth", "9", "50.0%", "25.0%", "12.5%", "0.25 [-0.25, 0.75]"] in [
         found[:6] for found in cells(html)

@@ -1,10 +1,6 @@
-"""What samples reveal, by their number: more samples can only reveal more.
+"""What samples reveal of the graphs that were trained on, in memory or read part by part."""
 
-A figure of 30 samples says nothing of 400 samples of the same generator, so that the number of
-samples belongs to every such figure.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +9,6 @@ from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
 from layerdag.privacy.attacks import (
     Inference,
-    SampleAttack,
     all_attacks,
     attack_outcomes,
     identified_traits,
@@ -37,22 +32,19 @@ from layerdag.privacy.membership_attacks import (
     NearestProgram,
     NearestSample,
     NearestTally,
-    Roles,
-    Trait,
     UniqueMotifs,
     traits_of,
 )
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import stage
 
-NUMBERS = (30, 100, 400, 1000)
-MOST_HELD = 10_000
+MAX_HELD = 10_000
 """Samples that are held together; of more, figures that need many at once look at so many."""
 
 
 @dataclass(frozen=True)
-class LeakRow:
-    """What so many samples give away.
+class SampleLeaks:
+    """What samples give away. More samples can only reveal more: it holds for this number of them.
 
     Attributes:
         samples: Number of samples.
@@ -68,10 +60,13 @@ class LeakRow:
     inferences: tuple[Inference, ...] = ()
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """The verdict on each figure."""
-        of_attacks = tuple(attack.verdict for attack in self.attacks)
-        return (self.nearness.verdict, *of_attacks, *(read.verdict for read in self.inferences))
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict on each figure, by its name."""
+        return {
+            "nearness": self.nearness.verdict,
+            **{attack.name: attack.verdict for attack in self.attacks},
+            **{read.name: read.verdict for read in self.inferences},
+        }
 
     @property
     def leaks(self) -> bool:
@@ -84,79 +79,51 @@ class LeakRow:
         )
 
 
-def leak_curve(
+def sample_leaks(
     train: Sequence[DAG],
     held_out: Sequence[DAG],
     generated: Sequence[DAG],
     *,
-    numbers: Sequence[int] = NUMBERS,
     seed: int = 0,
     measured: Sequence[int] = (),
     numeric: Sequence[int] = (),
-    is_enough: Callable[[], bool] = lambda: False,
-) -> tuple[LeakRow, ...]:
-    """Return what ``numbers`` of the samples and all of them give away, in ascending order.
-
-    The samples of a smaller number are among those of every larger one, drawn at random, so that
-    the order in which they were made does not matter.
+) -> SampleLeaks | None:
+    """Return what samples give away; None without graphs of each set.
 
     Args:
         train: Graphs that the generator learned from.
         held_out: Real graphs that it never saw. Without any there is nothing to compare with.
         generated: Samples, with the conditions that were asked for.
-        numbers: Of samples; those above the number there are count for nothing.
-        seed: Of the draw, and of the figures.
+        seed: Of the figures.
         measured: Columns of ``x_NA`` that hold measurements, such as durations. If there are any,
             one more attack looks at the graphs without them.
         numeric: Columns that hold other numbers, such as FLOPs: the size of a model is read there.
-        is_enough: Asked before each smaller number, from large to small; the rest is left out.
     """
     if not held_out or not train or not generated:
-        return ()
+        return None
     pool = AttackPool(train, held_out, generated, measured=measured, numeric=numeric)
-    order_K = random_order(len(generated), seed)
-    counts = {*(n for n in numbers if n < len(generated)), len(generated)}
-    rows = list(_rows(pool, order_K, sorted(counts, reverse=True), seed, is_enough))
-    return tuple(reversed(rows))
+    return _leaks(pool, random_order(len(generated), seed), seed)
 
 
 def random_order(count: int, seed: int) -> np.ndarray:
-    """Return the order in which samples are taken: the first ones are those of small numbers."""
+    """Return the order in which samples are taken, so that the one they were made in is nothing."""
     return numpy_generator(seed, "leak series").permutation(count)
 
 
-def _rows(
-    pool: AttackPool,
-    order_K: np.ndarray,
-    counts: Sequence[int],
-    seed: int,
-    is_enough: Callable[[], bool] = lambda: False,
-) -> Iterator[LeakRow]:
-    with stage("reading traits of graphs", len(order_K)):
+def _leaks(pool: AttackPool, order_K: np.ndarray, seed: int) -> SampleLeaks:
+    count = len(order_K)
+    with stage("reading traits of graphs", count):
         attacks, traits = all_attacks(pool), traits_of(pool, seed)
-    for count in counts:
-        if count < counts[0] and is_enough():
-            return
-        roles = replace(pool.roles, sample_K=pool.roles.sample_K[order_K[:count]])
-        with stage(f"attacks by {count:,} samples", count):
-            yield _row(pool, attacks, traits, roles, seed)
-
-
-def _row(
-    pool: AttackPool,
-    attacks: Sequence[SampleAttack],
-    traits: Sequence[Trait],
-    roles: Roles,
-    seed: int,
-) -> LeakRow:
-    to_train_KT, to_held_KH = (
-        pool.distances(rows_G, roles.sample_K).T for rows_G in (roles.member_T, roles.other_H)
-    )
-    near = nearness_by_distance(to_train_KT, to_held_KH, seed)
-    found = identified_traits(pool, traits, roles, seed)
-    whole = inferred_properties(pool, traits, roles, seed)
-    inferences = found if whole is None else (*found, whole)
-    return LeakRow(roles.sample_K.size, near, attack_outcomes(attacks, roles, seed), inferences)
+    roles = replace(pool.roles, sample_K=pool.roles.sample_K[order_K])
+    with stage(f"attacks by {count:,} samples", count):
+        to_train_KT, to_held_KH = (
+            pool.distances(rows_G, roles.sample_K).T for rows_G in (roles.member_T, roles.other_H)
+        )
+        near = nearness_by_distance(to_train_KT, to_held_KH, seed)
+        found = identified_traits(pool, traits, roles, seed)
+        whole = inferred_properties(pool, traits, roles, seed)
+        inferences = found if whole is None else (*found, whole)
+        return SampleLeaks(count, near, attack_outcomes(attacks, roles, seed), inferences)
 
 
 class ReservoirSample:
@@ -168,7 +135,7 @@ class ReservoirSample:
         seed: Of the draw.
     """
 
-    def __init__(self, count: int, most: int = MOST_HELD, seed: int = 0) -> None:
+    def __init__(self, count: int, most: int = MAX_HELD, seed: int = 0) -> None:
         order_K = random_order(count, seed)
         self._rank_K = np.empty(count, dtype=np.int64)
         self._rank_K[order_K] = np.arange(count)
@@ -189,10 +156,10 @@ class ReservoirSample:
 
 
 class LeakTally:
-    """``leak_series`` of samples that come some at a time, however many there are.
+    """``sample_leaks`` of samples that come some at a time, however many there are.
 
     Nearness, the attacks by distance and by motifs look at every sample. What learns, aligns or
-    infers looks at those of a ``RandomPart``, and says so (``Attack.sampled``,
+    infers looks at those of a ``ReservoirSample``, and says so (``Attack.sampled``,
     ``Inference.samples``): trees that know a million graphs by heart fit into no memory.
 
     Args:
@@ -239,12 +206,11 @@ class LeakTally:
         if self._program is not None:
             self._program.add(self._program_index.distances(programs))
 
-    def rows(self, held: Sequence[DAG], numbers: Sequence[int] = NUMBERS) -> tuple[LeakRow, ...]:
-        """Return what some of the samples and all of them give away, in ascending order.
+    def result(self, held: Sequence[DAG]) -> SampleLeaks:
+        """Return what all samples give away; what looks at some only is that of the held ones.
 
         Args:
-            held: Those of a ``RandomPart`` of the same seed.
-            numbers: Of samples; those above the number held count for nothing.
+            held: Those of a ``ReservoirSample`` of the same seed.
         """
         train, held_out = (
             [self._real.dags[i] for i in rows.tolist()]
@@ -253,19 +219,14 @@ class LeakTally:
         pool = AttackPool(
             train, held_out, held, measured=self._real.measured, numeric=self._real.numeric
         )
-        counts = {*(n for n in numbers if n < len(held)), len(held)}
-        rows = tuple(_rows(pool, np.arange(len(held)), sorted(counts), self._seed))
+        part = _leaks(pool, np.arange(len(held)), self._seed)
         if len(held) == self._count:
-            return rows
-        return (*rows, self._of_all(rows[-1]))
-
-    def _of_all(self, part: LeakRow) -> LeakRow:
-        """Return what all samples give away; what looks at some only is that of the part."""
+            return part
         every = {attack.name: attack for attack in self.outcomes()}
         attacks = (
             every.get(attack.name, replace(attack, sampled=part.samples)) for attack in part.attacks
         )
-        return LeakRow(self._count, self.nearness, tuple(attacks), part.inferences)
+        return SampleLeaks(self._count, self.nearness, tuple(attacks), part.inferences)
 
     @property
     def nearness(self) -> DistanceToClosestRecord:
