@@ -171,14 +171,15 @@ def audited(data: GraphDataset, slices: Slices, args: argparse.Namespace) -> dic
         pass
     drawn, before = time.process_time(), peak_mb()
     found = audit_of(data, made)
+    attacks = () if found.leaks is None else found.leaks.attacks
     return {
         "graphs_of_each_real_set": args.num,
         "samples": args.stream,
         "seconds_of_audit": round(time.process_time() - 2 * drawn + start, 2),
         "held": found.held,
         "novel": found.novelty.novel,
-        "areas": {a.name: round(a.auc, 4) for a in found.leaks[-1].attacks},
-        "looked_at": {a.name: a.sampled or args.stream for a in found.leaks[-1].attacks},
+        "areas": {a.name: round(a.auc, 4) for a in attacks},
+        "looked_at": {a.name: a.sampled or args.stream for a in attacks},
         "peak_MB_before": before,
         "peak_MB": peak_mb(),
         "bar_MB": BAR_STREAM_MB,
