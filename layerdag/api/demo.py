@@ -85,12 +85,10 @@ from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import (
     BEST,
     LAST,
-    LOG,
     LoadedCheckpoint,
     load_checkpoint,
     pretrained_checkpoint,
 )
-from layerdag.training.loggers import JsonlLogger
 from layerdag.training.loop import train
 from layerdag.training.run import (
     LearningRateSchedule,
@@ -98,7 +96,6 @@ from layerdag.training.run import (
     TrainResult,
     TrainSettings,
     assemble,
-    clear_run,
     require_free,
 )
 from layerdag.training.weight_transfer import WarmStart, spec_for, warm_start
@@ -257,6 +254,7 @@ def train_stage(
         spec_for(data, "fast", arguments) if warm is None else warm.spec,
         start=None if warm is None else warm.start,
         run_config={**MARK, "seed": settings.seed},
+        overwrite=True,
     )
     training = TrainSettings(
         seed=settings.seed,
@@ -269,12 +267,7 @@ def train_stage(
         patience=0,
         precision="auto",
     )
-    clear_run(folder)
-    logger = JsonlLogger(folder / LOG)
-    try:
-        result = train(run, training, loggers=[logger])
-    finally:
-        logger.close()
+    result = train(run, training)
     return load_checkpoint(run.best), result
 
 

@@ -44,14 +44,7 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import Logger, WandbLogger
 from layerdag.training.loop import train as train_run
-from layerdag.training.run import (
-    TrainingRun,
-    TrainSettings,
-    assemble,
-    clear_run,
-    require_free,
-    run_lock,
-)
+from layerdag.training.run import TrainingRun, TrainSettings, assemble
 from layerdag.training.weight_transfer import checkpoint_and_origin, spec_for, warm_start
 
 Trainable = GraphDataset | Sequence[GraphLike] | str | Path
@@ -382,7 +375,8 @@ def train(
         settings: How to train; ``TrainSettings()`` by default, 2,000 steps.
         device: Where.
         overwrite: Whether an older run in ``out`` may be replaced; nothing else ever is.
-        loggers: Take figures while it trains; see ``layerdag.training``.
+        loggers: Take figures while it trains, beside the log ``train.jsonl`` in the run's folder;
+            see ``layerdag.training``.
         privacy: Tune few parameters of ``init`` under differential privacy instead, on the
             training part alone, by the schema of ``init`` (docs/how-to/differential-privacy.md).
         **options: Fields of ``TrainSettings``, such as ``max_steps=500``, and settings of the
@@ -412,9 +406,12 @@ def train(
         seed = TrainSettings().seed if settings is None else settings.seed
         owned = data if isinstance(data, GraphDataset | str | Path) else load_dataset(data)
         run = private_run(owned, init, privacy, Path(), seed=seed, overwrite=overwrite)
-        return Generator.from_checkpoint(
-            _kept(out, lambda folder: _tuned(run, folder, device, loggers))
-        )
+
+        def tuned(folder: Path) -> LoadedCheckpoint:
+            result = tune_privately(replace(run, directory=folder), device=device, loggers=loggers)
+            return load_checkpoint_folder(result.run.best, device)
+
+        return Generator.from_checkpoint(_kept(out, tuned))
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
     settings = settings or TrainSettings()
@@ -433,7 +430,8 @@ def train(
             run_config={"training": asdict(settings)},
             overwrite=overwrite,
         )
-        return _trained(run, settings, device, loggers)
+        result = train_run(run, settings, device=device, loggers=loggers)
+        return load_checkpoint_folder(result.best, device)
 
     return Generator.from_checkpoint(_kept(out, trained), settings)
 
@@ -449,19 +447,6 @@ def _kept(out: str | Path | None, make: Callable[[Path], LoadedCheckpoint]) -> L
         raise
     weakref.finalize(checkpoint, shutil.rmtree, directory, ignore_errors=True)
     return checkpoint
-
-
-def _trained(
-    run: TrainingRun,
-    settings: TrainSettings,
-    device: torch.device | str,
-    loggers: Sequence[Logger],
-) -> LoadedCheckpoint:
-    with run_lock(run.directory):
-        require_free(run.directory, overwrite=run.overwrite)
-        clear_run(run.directory)
-        result = train_run(run, settings, device=device, loggers=loggers)
-        return load_checkpoint_folder(result.best, device)
 
 
 def require_private(
@@ -549,16 +534,6 @@ def private_run(
         left_out=data.left_out,
         notes=data.notes,
     )
-
-
-def _tuned(
-    run: PrivateRun, folder: Path, device: torch.device | str, loggers: Sequence[Logger]
-) -> LoadedCheckpoint:
-    with run_lock(folder):
-        require_free(folder, overwrite=run.overwrite)
-        clear_run(folder)
-        result = tune_privately(replace(run, directory=folder), device=device, loggers=loggers)
-        return load_checkpoint_folder(result.run.best, device)
 
 
 def audit(samples: Any = None, data: Any = None, weights: Any = None, **options: Any) -> Audit:

@@ -1,21 +1,11 @@
-"""Hydra composed, run file.
-
-Hydra behind one door: composing configs, checking overrides, building typed settings.
+"""Hydra behind one door: composing configs, checking overrides, building typed settings.
 
 Hydra's own messages name neither the nearest key nor the group that was meant, and come with a
 traceback. So overrides are checked here first, against the composed config, and Hydra only runs
 what is known to compose.
-
-What a run keeps of its settings: all of them for resuming, those without paths to be shared.
-
-A checkpoint is made to be handed on, so its ``config.json`` names no path of the machine it was
-trained on. Resuming needs the data again: ``run.json`` in the run's folder, beside the checkpoints
-and never inside one, holds every setting, paths relative to the run's folder.
 """
 
-import contextlib
 import functools
-import json
 import os
 import re
 import sys
@@ -44,17 +34,14 @@ from layerdag.cli.flags import (
     usual_choices,
     value_in,
 )
-from layerdag.cli.printing import notes_json
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import data_config, kind_of_folder, load_config
-from layerdag.errors import CheckpointError, ConfigError, DataError, UsageError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.models.base import ModelSpec
-from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
-from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
-from layerdag.training.checkpoint import LAST, RUN_FILE, checkpoint_path, read_schema
+from layerdag.training.checkpoint import checkpoint_path, read_schema
 from layerdag.training.run import run_of
+from layerdag.training.run_file import recorded_settings
 from layerdag.training.weight_transfer import spec_for
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -362,113 +349,6 @@ def model_overrides(node: DictConfig) -> tuple[str | None, dict[str, Any]]:
     return (name if {"model", "model.name"} & keys else None), grouped(given)
 
 
-_NOTICE = (
-    "Private: names paths of this machine, for 'layerdag train resume=...'. "
-    "Share the checkpoint folders, not this file."
-)
-# Settings of a data set that are paths, and settings that only say where a run lies.
-_DATA_PATHS = ("folder", "labels")
-_PLACES = ("out", "resume", "init")
-
-
-def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run without any path; of labels and owners the bare name is kept."""
-    public = {name: _public(value) for name, value in config.items() if name not in _PLACES}
-    data = config.get("data")
-    if isinstance(data, Mapping):
-        kept = {k: _public(v) for k, v in data.items() if k not in _DATA_PATHS}
-        labels = data.get("labels")
-        public["data"] = {**kept, "labels": Path(labels).name} if labels else kept
-    privacy = config.get("privacy")
-    if isinstance(privacy, Mapping) and privacy.get("owners"):
-        public["privacy"] = {**privacy, "owners": Path(str(privacy["owners"])).name}
-    return public
-
-
-def _public(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _public(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_public(inner) for inner in value]
-    is_path = isinstance(value, str) and (os.path.isabs(value) or value.startswith("~"))
-    return None if is_path else value
-
-
-def write_run_file(
-    directory: Path,
-    config: Mapping[str, Any],
-    substitutes: Mapping[str, Mapping[str, str]] | None = None,
-    notes: Sequence[Note] = (),
-) -> None:
-    """Write every setting of a run to its ``run.json``, which only its owner may read.
-
-    Args:
-        directory: Of the run.
-        config: All settings.
-        substitutes: New word -> private word that it stands for, by attribute or condition.
-        notes: What the readers of its data did not understand.
-    """
-    data = dict(config.get("data") or {})
-    for name in _DATA_PATHS:
-        if data.get(name):
-            data[name] = os.path.relpath(os.path.realpath(data[name]), os.path.realpath(directory))
-    settings = {k: v for k, v in config.items() if k not in _PLACES} | {"data": data}
-    file = directory / RUN_FILE
-    content = {
-        "notice": _NOTICE,
-        "config": settings,
-        "words": dict(substitutes or {}),
-        "notes": notes_json(notes),
-    }
-    _write_for_the_owner(file, json.dumps(content, indent=1) + "\n")
-
-
-@contextlib.contextmanager
-def resumed_run_file(directory: Path) -> Iterator[None]:
-    """Put the run's ``run.json`` back if its checkpoint does not fit the settings written to it.
-
-    Otherwise settings that cannot go on with a run would be those of the next attempt.
-    """
-    file = directory / RUN_FILE
-    before = file.read_text(encoding="utf-8") if file.is_file() else None
-    try:
-        yield
-    except CheckpointError:
-        if before is not None:
-            _write_for_the_owner(file, before)
-        raise
-
-
-def _write_for_the_owner(file: Path, text: str) -> None:
-    write_text(file, text)
-    file.chmod(0o600)
-
-
-def read_run_file(directory: Path) -> dict[str, Any]:
-    """Return the settings that ``write_run_file`` wrote, paths relative to the working folder.
-
-    Raises:
-        DataError: If there is no such file, or it is damaged.
-    """
-    file = directory / RUN_FILE
-    try:
-        content = parse_json(file.read_text(encoding="utf-8"))
-        require_shape(content, {"config": {"data": {str: object}}})
-        config, data = content["config"], dict(content["config"]["data"])
-        for name in _DATA_PATHS:
-            if data.get(name):
-                data[name] = os.path.relpath(directory.resolve() / str(data[name]))
-        return {**config, "data": data}
-    except OSError as error:
-        raise DataError(
-            f"{file}: cannot be read ({error.strerror}); give the settings of the run again."
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{file}: is damaged ({plain_reason(error)}); give the settings of the run again."
-        ) from None
-
-
 _GROUPS_OF_RUNS = ("data", "model")
 # What says how to start, not what to train.
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
@@ -483,7 +363,7 @@ def with_own_settings(overrides: Sequence[str]) -> list[str]:
     run = next((w.partition("=")[2] for w in overrides if re.match(r"\+{0,2}resume=", w)), "null")
     if run.strip("'\"") in ("", "null") or "," in run:
         return list(overrides)
-    settings = _kept(run_of(Path(run.strip("'\""))))
+    settings = recorded_settings(run_of(Path(run.strip("'\""))))
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     chosen = [
         f"{group}={settings[group]['name']}"
@@ -494,17 +374,6 @@ def with_own_settings(overrides: Sequence[str]) -> list[str]:
     values = flattened(kept)
     leaves = [f"++{key}={_word(value)}" for key, value in values.items() if key not in given]
     return [*chosen, *leaves, *overrides]
-
-
-def _kept(directory: Path) -> dict[str, Any]:
-    """Return the settings that a run kept; of one that Python code started, its checkpoint's."""
-    if (directory / RUN_FILE).is_file():
-        return read_run_file(directory)
-    try:
-        kept = parse_json((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}  # what is missing is reported when the checkpoint is read
-    return kept if isinstance(kept, dict) and "training" in kept else {}
 
 
 def _is_option(group: str, settings: object) -> bool:

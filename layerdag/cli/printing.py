@@ -137,23 +137,6 @@ def nameless_notes(notes: Sequence[Note]) -> list[dict[str, str | int]]:
     return [{"kind": str(note.kind), "count": note.count, "effect": note.effect} for note in notes]
 
 
-def unknown_share(unknown: int, nodes: int, words: str, every: str) -> list[str]:
-    """Return a sentence on the nodes whose operator is not known, where there are any.
-
-    Args:
-        unknown: Their number among the training graphs.
-        nodes: All nodes there.
-        words: The setting that keeps some words.
-        every: The setting that keeps all.
-    """
-    if not unknown:
-        return []
-    return [
-        f"{100 * unknown / nodes:.1f} % of the training nodes have operators that are not public "
-        f"and stand as <other>; name those to keep in {words}, or set {every}."
-    ]
-
-
 def strict_code(notes: Sequence[Note], *, strict: bool) -> int:
     """Return the exit code that notes cause: 1 with ``--strict``, else 0."""
     return int(strict and bool(notes))

@@ -19,7 +19,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from layerdag.cli.compose import read_run_file, to_plain_dict
+from layerdag.cli.compose import to_plain_dict
 from layerdag.codec.sample_files import SampleRun, is_run
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import (
@@ -40,6 +40,7 @@ from layerdag.traces.chakra.corpus import INDEX, embedded_corpus
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
 from layerdag.training.run import TrainSettings
+from layerdag.training.run_file import read_run_file
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ Private tuning: a public model, private units, and a promise beside the weights.
 Shape letters: P tuned parameters, U units.
 """
 
+import contextlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +35,13 @@ from torch import Tensor
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.dp.gradients import Adapters, SecretGenerator, UnitDecisions, clipped
-from layerdag.dp.settings import Privacy, Units, accountant_name, noise_multiplier
+from layerdag.dp.settings import (
+    Privacy,
+    Units,
+    accountant_name,
+    noise_multiplier,
+    require_accountant,
+)
 from layerdag.models.base import ModelSpec, build_model
 from layerdag.runtime.notes import Note
 from layerdag.runtime.rng import numpy_generator
@@ -48,7 +56,7 @@ from layerdag.training.checkpoint import (
     save_checkpoint,
 )
 from layerdag.training.loggers import Logger
-from layerdag.training.run import TrainResult, remove_checkpoints, require_replaceable_checkpoints
+from layerdag.training.run import TrainResult, begin_run, hold_run
 
 _NODES = 12
 """Of a canary."""
@@ -349,7 +357,8 @@ class PrivateRun:
         privacy: What is promised; its ``epsilon`` is a number.
         seed: Of the first matrices of the adapters; public.
         run_config: Configuration on record; must not follow from the private graphs.
-        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+        overwrite: Whether an older run in ``directory`` may be replaced.
+        record: What ``run.json`` in ``directory`` shall hold, for its owner alone.
         left_out: Private graphs that the schema cannot express, with the reason: for the owner.
         notes: What the readers of the private graphs did not understand: for the owner, too.
     """
@@ -363,8 +372,18 @@ class PrivateRun:
     seed: int = 0
     run_config: Mapping[str, Any] = field(default_factory=dict)
     overwrite: bool = False
+    record: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
+
+    def __str__(self) -> str:
+        """Return what is about to be tuned: for the owner of the graphs alone."""
+        unit, count = self.privacy.unit, self.units.count
+        return (
+            f"private: {self.units.graphs.num_graphs:,} graphs of {count:,} {unit}s, in the words, "
+            f"bins and conditions of {self.start.origin.name}; validation and test graphs are not "
+            "used"
+        )
 
 
 @dataclass(frozen=True)
@@ -378,6 +397,34 @@ class PrivateResult:
 
     run: TrainResult
     guarantee: Guarantee
+
+    def card(self) -> str:
+        """Return the promise as a page in Markdown, which names nothing of the private graphs."""
+        guarantee = self.guarantee
+        rows = [
+            ("unit", guarantee.unit),
+            ("epsilon", "none" if guarantee.epsilon is None else f"{guarantee.epsilon:g}"),
+            ("delta", f"{guarantee.delta:g}"),
+            ("neighbors", guarantee.neighbors),
+            ("accountant", guarantee.accountant),
+            ("noise over clipping norm", f"{guarantee.noise_multiplier:.4g}"),
+            ("sampling", f"Poisson, rate {guarantee.sampling_rate:g}"),
+            ("steps", str(guarantee.steps)),
+            ("clipping norm", f"{guarantee.clip:g}"),
+            ("tuned parameters", f"{guarantee.trained_parameters:,}"),
+            ("noise", guarantee.noise),
+            ("measured lower bound of epsilon",
+             "not measured" if guarantee.lower_bound is None else f"{guarantee.lower_bound:.2f}"),
+        ]  # fmt: skip
+        table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+        return (
+            f"# Differential privacy of these weights\n\n{guarantee}.\n\n"
+            f"| | |\n|---|---|\n{table}\n\n"
+            "The promise is about the runs that were tuned on, not about those of the checkpoint "
+            "that tuning started from, and about one run of tuning: choosing among several by "
+            "private graphs is not in it. Arithmetic is in floating point, which the proof "
+            "ignores.\n"
+        )
 
 
 def tune_privately(
@@ -395,22 +442,37 @@ def tune_privately(
     Args:
         run: What to tune_privately.
         device: Where.
-        loggers: Take figures that only the owner of the data may see (``OWNER_ONLY``).
+        loggers: Take figures that only the owner of the data may see (``OWNER_ONLY``), beside the
+            log ``train.jsonl`` in the run's folder.
         generator: Of noise, samples and coins; None draws a secret key.
 
     Raises:
         ConfigError: If the accountant is not installed, or the model is not ``fast``.
-        UsageError: If checkpoints of another run stand there and may not be replaced.
+        UsageError: If another run stands there and may not be replaced, or another process is
+            training there.
     """
+    if run.privacy.epsilon is not None and math.isfinite(run.privacy.epsilon):
+        require_accountant()
+    with (
+        hold_run(run.directory, overwrite=run.overwrite),
+        contextlib.closing(begin_run(run.directory, run.record)) as log,
+    ):
+        return _tuned(run, device, (log, *loggers), generator or SecretGenerator())
+
+
+def _tuned(
+    run: PrivateRun,
+    device: torch.device | str,
+    loggers: Sequence[Logger],
+    generator: SecretGenerator,
+) -> PrivateResult:
     began, privacy = time.monotonic(), run.privacy
     assert privacy.epsilon is not None
-    require_replaceable_checkpoints(run.directory, overwrite=run.overwrite)
     delta = privacy.delta_for(run.units.count)
     rate = (privacy.steps, privacy.sampling_rate)
     multiplier = noise_multiplier(privacy.epsilon, delta, *rate)
     model = build_model(run.spec).to(device).eval()
     model.load_state_dict(dict(run.start.weights))
-    generator = generator or SecretGenerator()
     adapters = Adapters(model, privacy.rank, run.seed)
     canaries = Canaries.drawn(adapters, privacy.canaries, generator)
     decisions = UnitDecisions.from_units(adapters, canaries.beside(run.units, device))
@@ -436,7 +498,6 @@ def tune_privately(
         noise=generator.description,
         lower_bound=None if bound is None else bound.epsilon,
     )
-    remove_checkpoints(run.directory)
     best = _write(run, weights, guarantee)
     seconds = time.monotonic() - began
     result = TrainResult("budget", privacy.steps, seconds, {}, best, run.directory / LAST)

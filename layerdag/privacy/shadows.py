@@ -47,7 +47,7 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
 )
 from layerdag.training.loop import train
-from layerdag.training.run import TrainSettings, assemble, run_lock
+from layerdag.training.run import TrainSettings, assemble
 from layerdag.training.weight_transfer import (
     PRETRAINED,
     WarmStart,
@@ -500,9 +500,8 @@ def _train_shadow(
     spec, start = recipe.start_for(data, seed)
     plan, _ = recipe.settings_for(data, seed, settings.steps, settings.seconds)
     run = assemble(data, folder, spec, start=start)
-    with run_lock(folder):
-        result = train(run, plan)
-    if result.reason not in ("budget", "patience"):
+    result = train(run, plan)
+    if not result.is_finished:
         raise KeyboardInterrupt(
             f"shadow model {shadow + 1} was stopped; the same command goes on from there."
         )

@@ -29,13 +29,10 @@ from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.training.checkpoint import (
     BEST,
-    LOG,
-    META,
     InitialWeights,
     LoadedCheckpoint,
     load_checkpoint,
 )
-from layerdag.training.loggers import JsonlLogger
 from layerdag.training.loop import train
 from layerdag.training.run import (
     LearningRateSchedule,
@@ -44,8 +41,6 @@ from layerdag.training.run import (
     TrainResult,
     TrainSettings,
     assemble,
-    clear_run,
-    run_lock,
 )
 from layerdag.training.weight_transfer import PRETRAINED, spec_for, warm_start
 
@@ -122,6 +117,7 @@ def run_of(
         spec or spec_for(data, "fast", {"width": WIDTH}),
         start=start,
         run_config={"release": True, "seed": settings.seed},
+        overwrite=True,
     )
 
 
@@ -207,21 +203,11 @@ def train_or_resume(run: TrainingRun, settings: ReleaseSettings, seconds: float)
     """
     plan = training_settings(settings, seconds, start=run.start)
     run = replace(run, run_config={**run.run_config, "training": asdict(plan)})
-    with run_lock(run.directory):
-        going_on = (run.last / META).is_file()
-        if not going_on:
-            clear_run(run.directory)
-        logger = JsonlLogger(run.directory / LOG)
-        try:
-            result = train(run, plan, loggers=[logger], resume_from=run.last if going_on else None)
-        except CheckpointError:
-            if not going_on:
-                raise
-            clear_run(run.directory)  # what a killed run left cannot be used: from the beginning
-            result = train(run, plan, loggers=[logger])
-        finally:
-            logger.close()
-    if result.reason not in ("budget", "patience"):
+    try:
+        result = train(run, plan, resume_from=run.last)
+    except CheckpointError:  # there is nothing to go on with, or it is damaged
+        result = train(run, plan)
+    if not result.is_finished:
         raise KeyboardInterrupt(
             f"training stopped at step {result.step}; the same command goes on from there."
         )

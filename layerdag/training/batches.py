@@ -234,11 +234,20 @@ def local_device(name: torch.device | str) -> torch.device:
     """Return the device of this process: "auto" takes the GPU of its local rank where there is one.
 
     Under torchrun several processes of one machine get one GPU each.
+
+    Raises:
+        ConfigError: If the device is unknown or not there.
     """
     if isinstance(name, torch.device):
         return name
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"There is no device '{name}'; use auto, cpu or cuda.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device=cuda, but torch sees no GPU; use device=cpu.")
     if name == "cuda":
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device(name)
+    return device

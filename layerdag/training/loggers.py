@@ -238,3 +238,23 @@ def _announcement(directory: Path, project: str, mode: str) -> str:
     if mode == "online":
         return f"wandb: sends {what} to project '{project}', and keeps them in {directory}/wandb\n"
     return f"wandb: writes {what} to {directory}/wandb; nothing is sent (wandb sync would)\n"
+
+
+def open_loggers(
+    settings: LoggerSettings,
+    directory: Path,
+    config: Mapping[str, Any],
+    write: Callable[[str], object],
+) -> list[Logger]:
+    """Return the loggers of a run beside its JSONL file.
+
+    Args:
+        settings: Which.
+        directory: Of the run.
+        config: Settings of the run that may be shown.
+        write: Takes lines for the user.
+    """
+    loggers: list[Logger] = [ConsoleLogger(write)] if settings.console else []
+    if settings.wandb != DISABLED:
+        loggers.append(WandbLogger(directory, settings.project, config, settings.wandb, write))
+    return loggers

@@ -61,8 +61,8 @@ from layerdag.training.run import (
     TrainingRun,
     TrainResult,
     TrainSettings,
-    remove_checkpoints,
-    require_replaceable_checkpoints,
+    begin_run,
+    hold_run,
 )
 
 KEPT_SHARE = 0.25
@@ -259,14 +259,14 @@ def train(
         settings: How.
         device: Where; "auto" is a GPU where there is one.
         world: This process among several (``distributed.joined_world``); None is alone.
-        loggers: Take figures on process 0.
+        loggers: Take figures on process 0, beside the log ``train.jsonl`` in the run's folder.
         callback: Called on process 0 after each validation with the averaged weights in place.
         resume_from: A ``last`` checkpoint to go on from; on a CPU the run ends bit-equal to one
             that was never interrupted, as long as no limit in seconds is set.
 
     Raises:
-        UsageError: If checkpoints of another run stand in its directory and may not be replaced
-            (``run.overwrite``).
+        UsageError: If another run stands in its directory and may not be replaced
+            (``run.overwrite``), or another process is training there.
         TrainingError: If training diverged.
         CheckpointError: If ``resume_from`` cannot be read or belongs to another model.
     """
@@ -274,14 +274,17 @@ def train(
     keep_compiled_products()
     world = world or ProcessGroup()
     goes_on = resume_from is not None and resume_from.resolve() == run.last.resolve()
-    if world.rank == 0 and not goes_on:
-        require_replaceable_checkpoints(run.directory, overwrite=run.overwrite)
-    trainer = _Trainer(run, settings, local_device(device), world)
-    if resume_from is not None:
-        trainer.resume(resume_from)
-    if world.rank == 0 and not goes_on:
-        remove_checkpoints(run.directory)
-    with listening() as request, Budget(settings, trainer.step, trainer.seconds) as budget:
+    with contextlib.ExitStack() as stack:
+        if world.rank == 0:
+            stack.enter_context(hold_run(run.directory, overwrite=run.overwrite, goes_on=goes_on))
+        trainer = _Trainer(run, settings, local_device(device), world)
+        if resume_from is not None:
+            trainer.resume(resume_from)
+        if world.rank == 0:
+            log = begin_run(run.directory, run.record, trainer.step if goes_on else None)
+            loggers = (stack.enter_context(contextlib.closing(log)), *loggers)
+        request = stack.enter_context(listening())
+        budget = stack.enter_context(Budget(settings, trainer.step, trainer.seconds))
         return trainer.go(budget, request, loggers, callback)
 
 

@@ -33,6 +33,8 @@ from layerdag.training.checkpoint import (
     RUN_FILE,
     InitialWeights,
 )
+from layerdag.training.loggers import JsonlLogger
+from layerdag.training.run_file import write_run_file
 
 SCHEDULES = ("constant", "cosine")
 AUTO = "auto"
@@ -185,8 +187,10 @@ class TrainingRun:
         run_config: The resolved configuration as JSON-serializable data.
         data_fingerprint: Of the training data.
         split: Which graphs are for training, validation and test.
-        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+        overwrite: Whether an older run in ``directory`` may be replaced.
         start: Weights to start from; None for random ones.
+        record: What ``run.json`` in ``directory`` shall hold, for its owner alone; empty for no
+            such file.
     """
 
     spec: ModelSpec
@@ -199,6 +203,7 @@ class TrainingRun:
     split: SplitFingerprint | None = None
     overwrite: bool = False
     start: InitialWeights | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> Path:
@@ -218,6 +223,7 @@ def assemble(
     *,
     start: InitialWeights | None = None,
     run_config: Mapping[str, Any] | None = None,
+    record: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> TrainingRun:
     """Return the training run of a model on the training and validation parts of a data set.
@@ -228,7 +234,8 @@ def assemble(
         spec: Of the model, from ``spec_for`` or ``warm_start``.
         start: Weights to start from; None for random ones.
         run_config: On record in the checkpoint.
-        overwrite: Whether checkpoints of an older run in ``directory`` may be replaced.
+        record: What ``run.json`` shall hold.
+        overwrite: Whether an older run in ``directory`` may be replaced.
 
     Raises:
         GraphError: If the training or the validation part is empty.
@@ -244,6 +251,7 @@ def assemble(
         split=data.split,
         overwrite=overwrite,
         start=start,
+        record=record or {},
     )
 
 
@@ -279,16 +287,39 @@ class TrainResult:
     best: Path
     last: Path
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended by itself, not by a signal."""
+        return self.reason in ("budget", "patience")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome as plain data."""
+        return {
+            "reason": self.reason,
+            "step": self.step,
+            "seconds": round(self.seconds, 1),
+            "metrics": dict(self.metrics),
+            "best": str(self.best) if self.best.is_dir() else None,
+            "last": str(self.last) if self.last.is_dir() else None,
+        }
+
 
 _PICTURE = re.compile(r"samples-\d{6,}\.png")
 
 
 @contextlib.contextmanager
-def run_lock(directory: Path) -> Iterator[None]:
+def hold_run(directory: Path, *, overwrite: bool, goes_on: bool = False) -> Iterator[None]:
     """Hold a run's folder for this process, and put in order what a killed one left there.
 
+    Args:
+        directory: Of the run.
+        overwrite: Whether an older run there may be replaced.
+        goes_on: Whether this is the run that was left there.
+
     Raises:
-        UsageError: If another process is training there, or it is a file.
+        UsageError: If another process is training there, it is a file, or it holds what may not be
+            replaced.
+        CheckpointError: If there is no run to go on with.
     """
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory}: is a file; name a folder for the run with out=...")
@@ -296,6 +327,10 @@ def run_lock(directory: Path) -> Iterator[None]:
         with file_lock(directory / LOCK, guarded=directory):
             for name in (BEST, LAST, LOG, RUN_FILE):
                 recover(directory / name)
+            if goes_on:
+                require_resumable(directory)
+            else:
+                require_free(directory, overwrite=overwrite)
             yield
     finally:
         with contextlib.suppress(OSError):  # not empty: the usual case
@@ -330,7 +365,8 @@ def require_free(directory: Path, *, overwrite: bool) -> None:
             f"{directory}: holds a run already ({', '.join(names)}); {on}name another folder with "
             "out=..., or allow that it is replaced with overwrite=true."
         )
-    require_replaceable_checkpoints(directory, overwrite=True)
+    for name in (BEST, LAST):
+        require_replaceable(directory / name, CHECKPOINT, overwrite=True)
     for name, proof in _PROOFS.items():
         if name in names and not proof(directory / name):
             raise UsageError(
@@ -339,21 +375,27 @@ def require_free(directory: Path, *, overwrite: bool) -> None:
             )
 
 
-def require_replaceable_checkpoints(directory: Path, *, overwrite: bool) -> None:
-    """Raise UsageError if ``best`` or ``last`` stand there and may not be replaced."""
-    for name in (BEST, LAST):
-        require_replaceable(directory / name, CHECKPOINT, overwrite=overwrite)
+def begin_run(
+    directory: Path, record: Mapping[str, Any], resumed_step: int | None = None
+) -> JsonlLogger:
+    """Remove what an older run left, write what is on record, and return the log.
 
-
-def remove_checkpoints(directory: Path) -> None:
-    """Remove an older run's checkpoints, after ``require_replaceable_checkpoints``."""
-    for name in (BEST, LAST):
-        discard_folder(directory / name)
+    Args:
+        directory: Of the run, which is held.
+        record: What ``run.json`` shall hold; empty for no such file.
+        resumed_step: Step from which the run in the folder goes on; None for a new one.
+    """
+    if resumed_step is None:
+        clear_run(directory)
+    if record:
+        write_run_file(directory, record)
+    return JsonlLogger(directory / LOG, resumed_step or 0)
 
 
 def clear_run(directory: Path) -> None:
     """Remove what an older run left in ``directory``, after ``require_free``."""
-    remove_checkpoints(directory)
+    for name in (BEST, LAST):
+        discard_folder(directory / name)
     for name in _PROOFS:
         (directory / name).unlink(missing_ok=True)
     if (directory / PICTURES).is_dir():

@@ -18,7 +18,6 @@ from tile_files import write_tile
 from tiny_checkpoints import chain_checkpoint, chains
 from tiny_corpus import write_corpus
 
-from layerdag.cli.compose import read_run_file, write_run_file
 from layerdag.codec.formats import read, read_any
 from layerdag.codec.sample_files import PartIndex, SampleRun, StoredSample
 from layerdag.codec.unfolding import unfold
@@ -51,6 +50,7 @@ from layerdag.traces.hlo.program import Hardware
 from layerdag.traces.pytorch.kineto import read_durations
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import load_checkpoint, read_schema
+from layerdag.training.run_file import read_run_file, run_record, write_run_file
 from layerdag.workloads.exploration import read_study
 from layerdag.workloads.step_shares import read_shares, shipped_shares, write_shares
 from layerdag.workloads.transformer.hugging_face import read_hugging_face
@@ -117,7 +117,9 @@ def _entry(folder: Path) -> Path:
 
 
 def _run(folder: Path) -> Path:
-    write_run_file(folder, {"data": {"name": "folder", "folder": "x"}, "seed": 1})
+    write_run_file(
+        folder, run_record(folder, {"data": {"name": "folder", "folder": "x"}, "seed": 1})
+    )
     return folder / "run.json"
 
 
@@ -405,7 +407,7 @@ FILES = (
 
 
 READERS: dict[str, tuple[str, ...]] = {
-    "cli/compose.py": ("settings of a run",),
+    "training/run_file.py": ("settings of a run",),
     "codec/sample_files.py": ("samples.json", "index of a part", "entry of a sample"),
     "datasets/programs.py": ("programs of a family",),
     "datasets/run_plans.py": ("measured steps",),
@@ -443,7 +445,7 @@ NOT_READERS = {
     "api/demo.py": "asks whether a folder is the demo's",
     "cli/commands/audit.py": "its own cache; what is damaged is computed again",
     "cli/commands/collect.py": "what the same command has just printed for each run",
-    "cli/commands/train.py": "the manifest that the same command has just written",
+    "sampling/summary.py": "the manifest that the same command has just written",
     "datasets/kept.py": "its own cache; what is damaged is read anew",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
     "publication/drawing.py": "its own draws; what is damaged is drawn again",

@@ -46,17 +46,13 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     import torch
     from omegaconf import OmegaConf
 
-    from layerdag.cli.commands.train import (
-        after_parts,
-        after_sampling,
-        pick_device,
-        reached_numbers,
-    )
     from layerdag.cli.main import resume_gc
     from layerdag.cli.sample_settings import sample_config
     from layerdag.sampling.missing import missing_samples
+    from layerdag.sampling.summary import after_parts, after_sampling, reached_numbers
     from layerdag.schema.schema import out_of_range_conditions
     from layerdag.schema.size_tables import DEPTH
+    from layerdag.training.batches import local_device
     from layerdag.training.checkpoint import checkpoint_path, load_checkpoint, read_schema
 
     asked = sample_config(config)
@@ -74,7 +70,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
         torch.set_num_threads(asked.threads)
     # Graphs of jobs are too small for a GPU: it draws them more slowly than one processor.
     device = "cpu" if asked.device == "auto" else asked.device
-    checkpoint = load_checkpoint(folder, pick_device(device))
+    checkpoint = load_checkpoint(folder, local_device(device))
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
     resume_gc()
     if parts is None:
@@ -151,8 +147,8 @@ def _write_parts(
     asked: "SampleCommand",
     parts: "PartSettings",
 ) -> Path:
-    from layerdag.cli.commands.train import before_parts
     from layerdag.sampling.parts import volume_of_parts, write_parts
+    from layerdag.sampling.summary import before_parts
 
     volume = volume_of_parts(checkpoint, settings, parts)
     shard = parts.assigned

@@ -65,10 +65,10 @@ def test_what_cannot_be_trained_is_refused(data):
 
 
 def test_a_training_that_fails_leaves_no_folder(data, temporary, monkeypatch):
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("layerdag.api.generator._trained", fails)
+    monkeypatch.setattr("layerdag.api.generator.train_run", fails)
     with pytest.raises(ZeroDivisionError):
         ld.train(data, settings=SETTINGS, **TINY)
     assert list(temporary.iterdir()) == []

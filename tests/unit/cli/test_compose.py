@@ -9,16 +9,14 @@ from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 from layerdag.cli.compose import (
     build_spec,
     compose,
-    public_config,
-    read_run_file,
     run,
     to_plain_dict,
     with_own_settings,
-    write_run_file,
 )
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import ConfigError, DataError
 from layerdag.training.checkpoint import RUN_FILE
+from layerdag.training.run_file import public_config, read_run_file, run_record, write_run_file
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ def run_with(folder: Path, *words: str) -> Path:
     """Return the folder of a run with these settings."""
     config = to_plain_dict(compose("train", [*words, "out=x"]))
     (folder / "run").mkdir()
-    write_run_file(folder / "run", config)
+    write_run_file(folder / "run", run_record(folder / "run", config))
     return folder / "run"
 
 
@@ -224,7 +222,7 @@ def test_a_run_finds_its_data_again_after_both_have_moved(tmp_path, monkeypatch)
     run = old / "runs" / "a"
     run.mkdir(parents=True)
     (old / "data").mkdir()
-    write_run_file(run, config(old))
+    write_run_file(run, run_record(run, config(old)))
     old.rename(new)
     monkeypatch.chdir(new / "data")
     again = read_run_file(new / "runs" / "a")
@@ -234,7 +232,7 @@ def test_a_run_finds_its_data_again_after_both_have_moved(tmp_path, monkeypatch)
 
 
 def test_only_the_owner_may_read_it_and_it_says_so(tmp_path):
-    write_run_file(tmp_path, config(tmp_path))
+    write_run_file(tmp_path, run_record(tmp_path, config(tmp_path)))
     assert (tmp_path / RUN_FILE).stat().st_mode & 0o077 == 0
     assert json.loads((tmp_path / RUN_FILE).read_text())["notice"].startswith("Private")
 

@@ -9,7 +9,6 @@ from raw_graphs import chain
 from tile_files import write_tile
 from tiny_checkpoints import chain_checkpoint
 
-from layerdag.cli.compose import write_run_file
 from layerdag.cli.settings import RealData
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.published import load_latent_preferential
@@ -17,6 +16,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import write_json
 from layerdag.traces.chakra.corpus import embedded_corpus
 from layerdag.training.checkpoint import LoadedCheckpoint
+from layerdag.training.run_file import run_record, write_run_file
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_weights_of_other_graphs_are_refused_with_both_fingerprints(tmp_path):
 def test_a_run_knows_its_data_and_a_label_file_may_still_be_named(graphs, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
-    write_run_file(run, {"data": {"name": "folder", "folder": str(graphs)}})
+    write_run_file(run, run_record(run, {"data": {"name": "folder", "folder": str(graphs)}}))
     data = RealData(str(run), str(tmp_path / "costs.csv")).alone()
     assert "label" in data.schema.condition_names
     assert "label" not in RealData(str(run)).alone().schema.condition_names

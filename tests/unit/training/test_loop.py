@@ -249,9 +249,9 @@ class Killer(Recorder):
 def test_another_run_is_replaced_only_if_that_is_allowed(run):
     first = run("a", 3)
     before = load_checkpoint(first.best).meta
-    with pytest.raises(UsageError, match="holds a checkpoint already"):
+    with pytest.raises(UsageError, match="holds a run already"):
         run("a", 4)
-    with pytest.raises(UsageError, match="holds a checkpoint already"):
+    with pytest.raises(UsageError, match="holds a run already"):
         run("a", 4, resume_from=run("b", 3).last)
     assert load_checkpoint(first.best).meta == before
     run("a", 2, overwrite=True, evaluate_every=10)

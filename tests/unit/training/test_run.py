@@ -11,9 +11,9 @@ from layerdag.training.run import (
     OptimizerConfig,
     TrainSettings,
     clear_run,
+    hold_run,
     require_free,
     require_resumable,
-    run_lock,
     run_of,
 )
 
@@ -93,13 +93,13 @@ def test_files_and_folders_of_other_things_are_no_run(tmp_path):
     require_free(tmp_path, overwrite=False)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file; name a folder"):
-        run_lock(tmp_path / "file").__enter__()
+        hold_run(tmp_path / "file", overwrite=False).__enter__()
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path):
-    with run_lock(tmp_path / "run"):
+    with hold_run(tmp_path / "run", overwrite=False):
         with pytest.raises(UsageError, match=f"process {os.getpid()} is writing here"):
-            run_lock(tmp_path / "run").__enter__()
+            hold_run(tmp_path / "run", overwrite=False).__enter__()
         assert names(tmp_path / "run") == ["layerdag.lock"]
     assert names(tmp_path) == []
 
@@ -114,8 +114,8 @@ def test_a_checkpoint_that_a_killed_run_had_set_aside_is_found_again(run):
     (run / ".best.draft" / "layerdag.lock").touch()
     with pytest.raises(CheckpointError, match="no run to go on with"):
         require_resumable(run)
-    with run_lock(run):
-        require_resumable(run)
+    with hold_run(run, overwrite=False, goes_on=True):
+        pass
     assert names(run) == ["best", "last", "notes.txt", "pictures", "run.json", "train.jsonl"]
 
 

@@ -19,7 +19,6 @@ from traced_jobs import write_jobs
 
 import layerdag as ld
 from layerdag.cli.commands import audit as verb
-from layerdag.cli.compose import write_run_file
 from layerdag.cli.main import main
 from layerdag.cli.settings import RealData
 from layerdag.dag.statistics import GraphStatistics
@@ -38,6 +37,7 @@ from layerdag.training.checkpoint import (
     LoadedCheckpoint,
     save_checkpoint,
 )
+from layerdag.training.run_file import run_record, write_run_file
 
 COUNTS = {"train": 30, "val": 4, "test": 24}
 
@@ -246,7 +246,10 @@ def own(tmp_path) -> OwnRun:
         rows.append(f"g{i},{i + 1},{'train' if i < 26 else 'val' if i < 29 else 'test'}")
     labels.write_text("\n".join(rows))
     data = load_folder(folder, labels=labels)
-    write_run_file(run, {"data": {"name": "folder", "folder": str(folder), "labels": str(labels)}})
+    write_run_file(
+        run,
+        run_record(run, {"data": {"name": "folder", "folder": str(folder), "labels": str(labels)}}),
+    )
     entries = []
     for name in data.names["train"][:20]:
         write_json(samples / f"{name}.json", read_json(folder / f"{name}.json"))

@@ -16,19 +16,9 @@ from private_jobs import GUARANTEE, private_jobs
 from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
+from layerdag.api.preview import SamplePreview
 from layerdag.cli.commands import train as verb
-from layerdag.cli.commands.train import (
-    SamplePreview,
-    _resumed_step,
-    after_parts,
-    after_sampling,
-    after_training,
-    after_tuning,
-    announcement,
-    before_parts,
-    before_tuning,
-    privacy_card,
-)
+from layerdag.cli.commands.train import _ending, _promise, announcement
 from layerdag.cli.compose import compose
 from layerdag.cli.main import main
 from layerdag.cli.settings import train_config
@@ -36,13 +26,15 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateResult
-from layerdag.errors import CheckpointError, ConfigError
+from layerdag.errors import ConfigError
 from layerdag.models.base import SampleRequest, SampleResult, build_model
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.training.checkpoint import FORMAT_VERSION, RUN_FILE, load_checkpoint
-from layerdag.training.loggers import ConsoleLogger, JsonlLogger
+from layerdag.sampling.summary import after_parts, after_sampling, before_parts
+from layerdag.training.batches import local_device
+from layerdag.training.checkpoint import RUN_FILE, load_checkpoint
+from layerdag.training.loggers import ConsoleLogger, JsonlLogger, open_loggers
 from layerdag.training.run import TrainResult
 from layerdag.training.weight_transfer import spec_for
 
@@ -52,7 +44,7 @@ RESULT = PrivateResult(
 
 
 def test_the_card_has_the_promise_and_its_limits():
-    card = privacy_card(RESULT)
+    card = RESULT.card()
     assert "| epsilon | 3 |" in card
     assert "| delta | 0.001 |" in card
     assert "| measured lower bound of epsilon | not measured |" in card
@@ -60,19 +52,16 @@ def test_the_card_has_the_promise_and_its_limits():
 
 
 def test_the_end_says_the_promise_and_how_to_sample():
-    told = after_tuning(RESULT)
+    told = _promise(RESULT)
     assert "2,884 parameters tuned: (epsilon = 3, delta = 0.001)" in told
     assert "layerdag sample checkpoint='my run/best'" in told
     audited = replace(RESULT, guarantee=replace(GUARANTEE, lower_bound=0.4))
-    assert "epsilon is 0.40 or more" in after_tuning(audited)
+    assert "epsilon is 0.40 or more" in _promise(audited)
 
 
-def test_the_beginning_counts_units_and_what_was_left_out(tmp_path):
+def test_the_beginning_counts_units(tmp_path):
     run = private_jobs(tmp_path).run(tmp_path / "run", Privacy(epsilon=1.0))
-    told = before_tuning(replace(run, left_out=("job-7: has a strange word",)))
-    assert "12 graphs of 12 runs, in the words, bins and conditions of base" in told
-    assert "left out: 1 graph, the first: job-7: has a strange word" in told
-    assert "for the owner of the graphs alone" in told
+    assert "12 graphs of 12 runs, in the words, bins and conditions of base" in str(run)
 
 
 def test_a_run_says_what_it_trains_on_what():
@@ -88,9 +77,9 @@ def test_a_run_says_what_it_trains_on_what():
 
 def test_a_finished_run_says_how_to_sample_from_it():
     result = TrainResult("patience", 40, 3.2, {}, Path("my runs/a/best"), Path("my runs/a/last"))
-    told = after_training(result)
+    told = _ending(result)
     assert "trained 40 steps in 3 s" in told
-    assert "trained 1 step in 3 s" in after_training(replace(result, step=1))
+    assert "trained 1 step in 3 s" in _ending(replace(result, step=1))
     assert shlex.split(told)[-1] == "checkpoint=my runs/a/best"
 
 
@@ -343,10 +332,10 @@ def test_only_the_first_process_writes(tmp_path, monkeypatch):
 def test_a_gpu_that_is_not_there_is_told_with_what_to_use(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="torch sees no GPU; use device=cpu"):
-        verb.pick_device("cuda")
-    assert verb.pick_device("auto") == torch.device("cpu")
+        local_device("cuda")
+    assert local_device("auto") == torch.device("cpu")
     with pytest.raises(ConfigError, match="There is no device 'warp'; use auto, cpu or cuda"):
-        verb.pick_device("warp")
+        local_device("warp")
 
 
 @pytest.mark.parametrize("word", ["sometimes", "3"])
@@ -356,30 +345,23 @@ def test_an_unknown_mode_of_wandb_is_refused_with_those_that_are_known(word):
 
 
 def test_the_log_goes_on_after_the_resumed_step(tmp_path):
-    (tmp_path / "last").mkdir()
-    empty = {"data_fingerprint": "", "metrics": {}, "torch_version": "", "split": None}
-    meta = {"format_version": FORMAT_VERSION, "layerdag_version": "1", "step": 2, "seed": 0}
-    (tmp_path / "last" / "meta.json").write_text(json.dumps(meta | empty | {"origin": None}))
     (tmp_path / "train.jsonl").write_text("".join(f'{{"step": {i}}}\n' for i in (1, 2, 3)))
-    quiet = train_config(compose("train", ["logger.console=false", "out=x"])).logger
-    for logger in verb.open_loggers(quiet, tmp_path, {}, resume=Path("x")):
-        logger.close()
+    JsonlLogger(tmp_path / "train.jsonl", 2).close()
     # What was logged after the checkpoint is done again.
     assert (tmp_path / "train.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
 def test_the_console_is_a_logger_where_it_is_asked_for(tmp_path):
     settings = train_config(compose("train", ["logger.wandb=disabled", "out=x"])).logger
-    loggers = verb.open_loggers(settings, tmp_path, {}, resume=None)
-    assert [type(logger) for logger in loggers] == [JsonlLogger, ConsoleLogger]
-    for logger in loggers:
-        logger.close()
+    loggers = open_loggers(settings, tmp_path, {}, print)
+    assert [type(logger) for logger in loggers] == [ConsoleLogger]
+    assert open_loggers(replace(settings, console=False), tmp_path, {}, print) == []
 
 
 def test_checkpoints_that_are_not_there_are_told_as_none(tmp_path):
     (tmp_path / "last").mkdir()
     result = TrainResult("SIGINT", 3, 1.26, {}, tmp_path / "best", tmp_path / "last")
-    assert verb.describe(result) == {
+    assert result.to_dict() == {
         "reason": "SIGINT",
         "step": 3,
         "seconds": 1.3,
@@ -428,11 +410,3 @@ def test_what_would_break_the_promise_is_one_line(words, told, tmp_path, capsys)
     assert error.startswith("layerdag: error:")
     assert told in error
     assert not list(tmp_path.rglob("meta.json"))
-
-
-def test_a_damaged_record_of_a_run_to_go_on_with_is_one_sentence(tmp_path):
-    (tmp_path / "last").mkdir()
-    assert _resumed_step(tmp_path) == 0
-    (tmp_path / "last" / "meta.json").write_text('{"step": 3,,}')
-    with pytest.raises(CheckpointError, match=r"meta\.json"):
-        _resumed_step(tmp_path)

@@ -1,0 +1,118 @@
+"""``run.json``: the settings of a run, for resuming it.
+
+A checkpoint is made to be handed on, so its ``config.json`` names no path of the machine it was
+trained on. Resuming needs the data again: ``run.json`` in the run's folder, beside the checkpoints
+and never inside one, holds every setting, paths relative to the run's folder.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from layerdag.errors import DataError
+from layerdag.runtime.files import write_text
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
+from layerdag.runtime.notes import Note
+from layerdag.training.checkpoint import LAST, RUN_FILE
+
+_NOTICE = (
+    "Private: names paths of this machine, for 'layerdag train resume=...'. "
+    "Share the checkpoint folders, not this file."
+)
+# Settings of a data set that are paths, and settings that only say where a run lies.
+_DATA_PATHS = ("folder", "labels")
+_PLACES = ("out", "resume", "init")
+
+
+def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run without any path; of labels and owners the bare name is kept."""
+    public = {name: _public(value) for name, value in config.items() if name not in _PLACES}
+    data = config.get("data")
+    if isinstance(data, Mapping):
+        kept = {k: _public(v) for k, v in data.items() if k not in _DATA_PATHS}
+        labels = data.get("labels")
+        public["data"] = {**kept, "labels": Path(labels).name} if labels else kept
+    privacy = config.get("privacy")
+    if isinstance(privacy, Mapping) and privacy.get("owners"):
+        public["privacy"] = {**privacy, "owners": Path(str(privacy["owners"])).name}
+    return public
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _public(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_public(inner) for inner in value]
+    is_path = isinstance(value, str) and (os.path.isabs(value) or value.startswith("~"))
+    return None if is_path else value
+
+
+def run_record(
+    directory: Path,
+    config: Mapping[str, Any],
+    substitutes: Mapping[str, Mapping[str, str]] | None = None,
+    notes: Sequence[Note] = (),
+) -> dict[str, Any]:
+    """Return what the ``run.json`` of a run holds.
+
+    Args:
+        directory: Of the run.
+        config: All settings.
+        substitutes: New word -> private word that it stands for, by attribute or condition.
+        notes: What the readers of its data did not understand.
+    """
+    data = dict(config.get("data") or {})
+    for name in _DATA_PATHS:
+        if data.get(name):
+            data[name] = os.path.relpath(os.path.realpath(data[name]), os.path.realpath(directory))
+    return {
+        "notice": _NOTICE,
+        "config": {k: v for k, v in config.items() if k not in _PLACES} | {"data": data},
+        "words": dict(substitutes or {}),
+        "notes": [note.to_json() for note in notes],
+    }
+
+
+def write_run_file(directory: Path, record: Mapping[str, Any]) -> None:
+    """Write what ``run_record`` returned; only the owner of the run may read it."""
+    file = directory / RUN_FILE
+    write_text(file, json.dumps(record, indent=1) + "\n")
+    file.chmod(0o600)
+
+
+def read_run_file(directory: Path) -> dict[str, Any]:
+    """Return the settings of ``run_record``, paths relative to the working folder.
+
+    Raises:
+        DataError: If there is no such file, or it is damaged.
+    """
+    file = directory / RUN_FILE
+    try:
+        content = parse_json(file.read_text(encoding="utf-8"))
+        require_shape(content, {"config": {"data": {str: object}}})
+        config, data = content["config"], dict(content["config"]["data"])
+        for name in _DATA_PATHS:
+            if data.get(name):
+                data[name] = os.path.relpath(directory.resolve() / str(data[name]))
+        return {**config, "data": data}
+    except OSError as error:
+        raise DataError(
+            f"{file}: cannot be read ({error.strerror}); give the settings of the run again."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{file}: is damaged ({plain_reason(error)}); give the settings of the run again."
+        ) from None
+
+
+def recorded_settings(directory: Path) -> dict[str, Any]:
+    """Return the settings of a run; of one that Python code started, its checkpoint's."""
+    if (directory / RUN_FILE).is_file():
+        return read_run_file(directory)
+    try:
+        kept = parse_json((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}  # what is missing is reported when the checkpoint is read
+    return kept if isinstance(kept, dict) and "training" in kept else {}
