@@ -40,7 +40,7 @@ import layerdag as ld
 from layerdag.capturing.running import HOST_TRACE, record
 from layerdag.capturing.scopes import module_scopes
 from layerdag.capturing.step import CapturedStep
-from layerdag.datasets.run_plans import MEASURED_OPTIMIZERS, OPTIMIZERS
+from layerdag.datasets.run_plans import CORPUS_OPTIMIZERS, MEASURED_OPTIMIZERS
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program
 from layerdag.traces.pytorch.importer import import_host
@@ -242,7 +242,7 @@ def measure_collected(num: int, seed: int) -> None:
             counts["without a program that really runs"] += 1
             print(f"{plan.run}: {str(error)[:160]}")
             continue
-        settings = {"optimizer": OPTIMIZERS[str(plan.hyper["optimizer"])]}
+        settings = {"optimizer": CORPUS_OPTIMIZERS[str(plan.hyper["optimizer"])]}
         settings |= {name: plan.hyper[name] for name in ("accumulate", "clip")}
         derived = operators(program.step(**settings).program)
         counts["run again, all equal"] += real == work(trace)

@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.plan import Plan
 from layerdag.runtime.rng import numpy_generator
 from layerdag.serving.iteration_time import KIN, ServingShares, SharedRoofline, shares_for
-from layerdag.serving.iteration_work import BatchLoad, InstancePlan, IterationWork
+from layerdag.serving.iteration_work import BatchLoad, IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.requests import Requests
 from layerdag.serving.run import Cluster, Pool, Transfer
@@ -178,8 +179,9 @@ def _side(row: Mapping[str, str], prefix: str) -> Side:
     kv = "fp8" if row["framework"] == "trtllm" and products != "bf16" else "bf16"
     if shape.heads % tensor:
         raise ValueError("heads do not fill the tensor ranks")
-    plan = InstancePlan(tensor, data, expert, products, experts if shape.experts else "", kv)
-    return Side(IterationWork(shape, plan), int(float(row.get(f"{prefix}workers") or 1)))
+    plan = Plan(tensor=tensor, data=data, expert=expert)
+    formats = NumberFormats(products, experts if shape.experts else "", kv)
+    return Side(IterationWork(shape, plan, formats), int(float(row.get(f"{prefix}workers") or 1)))
 
 
 def simulate(load: Load, shares: ServingShares) -> tuple[float, float]:
@@ -373,7 +375,7 @@ def _seconds(numbers: tuple[np.ndarray, float, float], load: Load, s: ServingSha
     rates = np.where(cached, s.cache * sheet.bytes_per_s, share * rates)
     rates = np.where(family == 4, s.stream * sheet.bytes_per_s, rates)
     each = np.hypot(operations / peaks, moved / rates)
-    ranks = np.where(family == 5, work.plan.tensor, work.plan.devices)
+    ranks = np.where(family == 5, work.plan.tensor, work.plan.ranks)
     sent = 2 * (ranks - 1) / ranks * moved / (s.link * sheet.link_bytes_per_s)
     each = np.where(family >= 5, sent + s.sum_us * 1e-6 * np.log2(ranks), each)
     beside = (s.launch_us + s.eager_us * (prompts > 0)) * work.shape.layers

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher, no_python_dispatcher
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 
-from layerdag.capturing.plan import COMPUTE_CAPABILITY
+from layerdag.plan import COMPUTE_CAPABILITY
 
 aten = torch.ops.aten
 
@@ -31,7 +31,7 @@ _LEAST_CUDNN_EPS = 1e-5
 
 @contextmanager
 def kernels_of(device: str) -> Iterator[None]:
-    """Run composite operators as a device does, one of ``layerdag.capturing.plan.DEVICES``."""
+    """Run composite operators as a device does, a ``device`` of ``Step``."""
     if device == "cpu":  # on which fake tensors lie
         yield
         return

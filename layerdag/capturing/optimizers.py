@@ -7,19 +7,17 @@ A name is a rule, its options in the order of the table, and an implementation, 
 the split parameters of ``fsdp`` and ``tensor`` ranks, too, and "foreach" elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn, optim
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from layerdag.errors import ConfigError
-from layerdag.runtime.settings import did_you_mean
+from layerdag.plan import OPTIMIZER_IMPLEMENTATIONS, optimizer_implementations
 
-_ALL = ("fused", "foreach", "forloop")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "momentum": {"momentum": 0.9},
     "nesterov": {"momentum": 0.9, "nesterov": True},
@@ -28,71 +26,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 _LEARNING_RATE = 1e-3
 
 
-@final
-@dataclass(frozen=True)
-class _Rule:
-    """An update rule.
-
-    Attributes:
-        kind: PyTorch's class.
-        variants: Options that may be given together, each with operators of its own.
-        implementations: Those that PyTorch has.
-        fused_splits: Whether PyTorch's fused operator takes parameters that ranks share (DTensor).
-    """
-
-    kind: Callable[..., optim.Optimizer]
-    variants: tuple[tuple[str, ...], ...] = ((),)
-    implementations: tuple[str, ...] = _ALL
-    fused_splits: bool = False
-
-
-_DECAY = ((), ("decay",))
-_MOMENTUM = (("momentum",), ("momentum", "decay"))
-_NESTEROV = (("nesterov",), ("nesterov", "decay"))
-_RULES = {
-    "adamw": _Rule(optim.AdamW, fused_splits=True),  # its decay is 0.01 by default and always runs
-    "adam": _Rule(optim.Adam, _DECAY, fused_splits=True),
-    "sgd": _Rule(optim.SGD, _DECAY + _MOMENTUM + _NESTEROV),
-    "adagrad": _Rule(optim.Adagrad, _DECAY),
-    "rmsprop": _Rule(optim.RMSprop, _DECAY + _MOMENTUM, ("foreach", "forloop")),
+_KINDS: Mapping[str, Callable[..., optim.Optimizer]] = {
+    "adamw": optim.AdamW,
+    "adam": optim.Adam,
+    "sgd": optim.SGD,
+    "adagrad": optim.Adagrad,
+    "rmsprop": optim.RMSprop,
 }
-
-Recipe = tuple[Callable[..., optim.Optimizer], Mapping[str, Any]]
-
-
-def _recipes() -> Iterator[tuple[str, Recipe]]:
-    for name, rule in _RULES.items():
-        for variant in rule.variants:
-            chosen: dict[str, Any] = {}
-            for option in variant:
-                chosen |= _OPTIONS[option]
-            plain = "-".join((name, *variant))
-            for implementation in ("", *rule.implementations):
-                which = implementation or rule.implementations[0]
-                how = {"foreach": False} if which == "forloop" else {which: True}
-                yield "-".join(filter(None, (plain, implementation))), (rule.kind, chosen | how)
-
-
-OPTIMIZERS: dict[str, Recipe] = dict(_recipes())
-"""Class and keywords of each name."""
-
-RULES = (*_RULES, "none")
-"""First words of names; "none" for a step without an update."""
-
-
-def require_optimizer(where: str, name: object) -> None:
-    """Refuse what is no optimizer's name.
-
-    Raises:
-        ConfigError: If it is none; names the nearest.
-    """
-    if name == "none" or name in OPTIMIZERS:
-        return
-    raise ConfigError(
-        f"{where}: optimizer is {name!r}.{did_you_mean(name, (*OPTIMIZERS, 'none'))} Known: "
-        f"{', '.join(RULES)}; with {', '.join(_OPTIONS)} where the rule has it, and "
-        f"{', '.join(_ALL)}, joined by hyphens, such as sgd-momentum-foreach."
-    )
+_FUSED_SPLITS = ("adamw", "adam")
+"""Rules whose fused operator takes parameters that ranks share (DTensor)."""
 
 
 def by_mesh(model: nn.Module) -> list[list[nn.Parameter]]:
@@ -115,24 +57,30 @@ def make_optimizer(name: str, groups: Sequence[Sequence[nn.Parameter]]) -> optim
     once.
 
     Args:
-        name: One of ``OPTIMIZERS``.
+        name: One of ``OPTIMIZERS`` but "none".
         groups: The parameters.
 
     Raises:
         ConfigError: If PyTorch's fused operator does not take parameters that ranks share.
     """
-    kind, keywords = OPTIMIZERS[name]
     rule, *words = name.split("-")
+    options = [word for word in words if word in _OPTIONS]
+    implementation = next((w for w in words if w in OPTIMIZER_IMPLEMENTATIONS), "")
+    which = implementation or optimizer_implementations(rule)[0]
     split = any(_mesh(parameter) is not None for held in groups for parameter in held)
-    if split and "fused" in keywords and not _RULES[rule].fused_splits:
-        plain = "-".join((rule, *(word for word in words if word != "fused")))
-        if "fused" in words:
+    if split and which == "fused" and rule not in _FUSED_SPLITS:
+        if implementation:
             raise ConfigError(
                 f"step: optimizer is '{name}', but PyTorch's fused {rule} does not take parameters "
-                f"that ranks share; give {plain}-foreach, or no fsdp and tensor ranks."
+                f"that ranks share; give {'-'.join((rule, *options))}-foreach, or no fsdp and "
+                "tensor ranks."
             )
-        kind, keywords = OPTIMIZERS[f"{plain}-foreach"]
-    return kind([{"params": list(held)} for held in groups], lr=_LEARNING_RATE, **keywords)
+        which = "foreach"
+    keywords: dict[str, Any] = {"foreach": False} if which == "forloop" else {which: True}
+    for option in options:
+        keywords |= _OPTIONS[option]
+    parameters = [{"params": list(held)} for held in groups]
+    return _KINDS[rule](parameters, lr=_LEARNING_RATE, **keywords)
 
 
 @torch.no_grad()

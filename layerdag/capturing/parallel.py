@@ -28,9 +28,9 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from layerdag.capturing.plan import CapturePlan
 from layerdag.capturing.scopes import unit_paths
 from layerdag.errors import UsageError
+from layerdag.plan import Plan
 from layerdag.runtime.settings import did_you_mean
 from layerdag.workloads.transformer.shapes import ModelShape
 
@@ -301,7 +301,7 @@ function that splits a module over the tensor ranks."""
 
 
 def parallelize(
-    model: nn.Module, plan: CapturePlan, world: FakeWorld, tensor_plan: TensorPlan | None
+    model: nn.Module, plan: Plan, world: FakeWorld, tensor_plan: TensorPlan | None
 ) -> None:
     """Split a model in place, outside of the fake mode.
 
@@ -316,7 +316,7 @@ def parallelize(
 
 
 def _split_tensors(
-    model: nn.Module, mesh: DeviceMesh, plan: CapturePlan, given: TensorPlan | None
+    model: nn.Module, mesh: DeviceMesh, plan: Plan, given: TensorPlan | None
 ) -> None:
     if given is not None and plan.sequence_parallel:
         raise UsageError(
@@ -399,7 +399,7 @@ def _sequence_plan(model: Transformer) -> dict[str, ParallelStyle]:
     return plan
 
 
-def _split_parameters(model: nn.Module, plan: CapturePlan, world: FakeWorld) -> None:
+def _split_parameters(model: nn.Module, plan: Plan, world: FakeWorld) -> None:
     """Share parameters over the fsdp ranks; with replicas in the second dimension of the mesh."""
     mesh = cast(DeviceMesh, world.along("data", "fsdp"))
     for unit in _units(model, plan):
@@ -407,7 +407,7 @@ def _split_parameters(model: nn.Module, plan: CapturePlan, world: FakeWorld) -> 
     fully_shard(model, mesh=mesh)  # what is left is needed first in the backward pass, and kept
 
 
-def _units(model: nn.Module, plan: CapturePlan) -> list[nn.Module]:
+def _units(model: nn.Module, plan: Plan) -> list[nn.Module]:
     """Return the modules that are gathered at once; the rest of the model is one more."""
     if plan.fsdp_unit == "module":
         owners = [m for m in model.modules() if list(m.parameters(recurse=False))]

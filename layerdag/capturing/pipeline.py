@@ -29,7 +29,6 @@ from layerdag.capturing.parallel import (
     group_ranks,
     parallelize,
 )
-from layerdag.capturing.plan import Settings
 from layerdag.capturing.recorder import Recorder
 from layerdag.capturing.step import (
     CapturedStep,
@@ -42,6 +41,7 @@ from layerdag.capturing.step import (
     refuse_sizes,
 )
 from layerdag.errors import UsageError
+from layerdag.plan import StepSettings
 from layerdag.traces.trace import Trace
 
 
@@ -105,7 +105,7 @@ class StageModule:
 
 
 def capture_pipeline(
-    name: str, stages: Sequence[StageModule], settings: Settings, parameters: int
+    name: str, stages: Sequence[StageModule], settings: StepSettings, parameters: int
 ) -> CapturedStep:
     """Capture one step of a pipeline.
 
@@ -124,15 +124,15 @@ def capture_pipeline(
     traces, elementwise = [], set[str]()
     per_stage = settings.plan.ranks // len(stages)
     for number, stage in enumerate(stages):
-        with fake_world(settings.plan.degrees, number * per_stage, across) as world:
+        with fake_world(settings.plan.mesh, number * per_stage, across) as world:
             rank = _Rank(name, number, stage, settings, world)
             traces.append(_peers(rank.run(), world.rank))
             elementwise |= rank.recorder.elementwise
-    world = FakeWorld(settings.plan.degrees, across=across)
+    world = FakeWorld(settings.plan.mesh, across=across)
     return CapturedStep(name, tuple(traces), world, settings, parameters, frozenset(elementwise))
 
 
-def require_pipeline(name: str, settings: Settings) -> None:
+def require_pipeline(name: str, settings: StepSettings) -> None:
     """Refuse settings that a pipeline does not have.
 
     Raises:
@@ -152,12 +152,12 @@ def require_pipeline(name: str, settings: Settings) -> None:
         )
 
 
-def micro_batches(settings: Settings) -> int:
+def micro_batches(settings: StepSettings) -> int:
     """Return how many micro-batches go through the pipeline."""
     return settings.step.micro_batches or settings.plan.pipeline
 
 
-def _sharing(stages: Sequence[StageModule], settings: Settings) -> dict[str, np.ndarray]:
+def _sharing(stages: Sequence[StageModule], settings: StepSettings) -> dict[str, np.ndarray]:
     rank_SD = np.arange(settings.plan.ranks).reshape(len(stages), -1)
     sets = {held for stage in stages for _, held in stage.shared}
     return {_role(held): rank_SD[list(held)].T for held in sorted(sets)}
@@ -252,7 +252,7 @@ class _Rank:
     """
 
     def __init__(
-        self, name: str, number: int, stage: StageModule, settings: Settings, world: FakeWorld
+        self, name: str, number: int, stage: StageModule, settings: StepSettings, world: FakeWorld
     ) -> None:
         self.name, self.number, self.stage = name, number, stage
         self.settings, self.world = settings, world

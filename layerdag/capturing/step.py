@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
@@ -29,10 +29,10 @@ from layerdag.capturing.parallel import (
     group_ranks,
     parallelize,
 )
-from layerdag.capturing.plan import CaptureStep, Settings
 from layerdag.capturing.recorder import Recorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import CaptureError, LayerdagError, UsageError
+from layerdag.plan import AUTO, RECORDED, Plan, Step, StepSettings, read_recorded
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import SKIPPED, ComputeModel
@@ -45,7 +45,6 @@ from layerdag.traces.pytorch.kineto import Timings
 from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload, communicates
 from layerdag.workloads.transformer.hugging_face import model as shape_of
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 
 _ROLE = "layerdag:group:"  # no text of a trace begins so
@@ -70,7 +69,7 @@ class CapturedStep:
     name: str
     stages: tuple[Trace, ...]
     world: FakeWorld
-    settings: Settings
+    settings: StepSettings
     parameters: int
     elementwise: frozenset[str]
     notes: tuple[Note, ...] = ()
@@ -124,8 +123,7 @@ class CapturedStep:
         figures = {
             "model": self.name,
             "parameters": self.parameters,
-            "plan": asdict(self.settings.plan),
-            "step": asdict(self.settings.step),
+            **RECORDED.facts(self.settings),
             "ranks": self.world.size,
             "nodes": self.program.num_nodes,
             "operators": counts,
@@ -292,7 +290,7 @@ def capture_model(
         loss: The scalar that is differentiated, from the module's output; by default the output
             itself, its ``loss``, or else the mean of its first tensor.
         name: For messages and summaries; by default the preset's, or that of the module's class.
-        **settings: Fields of ``CapturePlan`` and ``CaptureStep``, such as ``tensor=8, data=2``.
+        **settings: Fields of ``Plan`` and ``Step``, such as ``tensor=8, data=2``.
 
     Returns:
         The step; ``workload()`` gives what ``layerdag.simulate`` and ``write_workload`` take.
@@ -301,7 +299,7 @@ def capture_model(
         UsageError: If there is no such model or setting, if numbers do not fit together, if the
             step depends on the content of tensors, or if torch.distributed is in use.
     """
-    found = Settings.from_dict(settings)
+    found = read_recorded(settings)
     _refuse_pipeline("ld.program(module, inputs).step(pipeline=2)", found)
     fake = RememberingFakeMode()
     if isinstance(model, nn.Module):
@@ -341,7 +339,7 @@ class FakeModel:
 
 def capture_fake(
     model: FakeModel,
-    settings: Settings,
+    settings: StepSettings,
     name: str,
     tensor_plan: TensorPlan | None = None,
     loss: Loss | None = None,
@@ -359,7 +357,7 @@ def capture_fake(
         UsageError: As ``capture_model``.
     """
     count = sum(parameter.numel() for parameter in model.module.parameters())
-    with fake_world(settings.plan.degrees) as world:
+    with fake_world(settings.plan.mesh) as world:
         parallelize(model.module, settings.plan, world, tensor_plan)
         recorder = Recorder(model.module)
         with capture_errors(recorder, name):
@@ -384,14 +382,14 @@ def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: A
     Raises:
         UsageError: As ``capture_model``.
     """
-    found = Settings.from_dict(degrees)
-    more = sorted(set(degrees) - set(found.plan.degrees))
+    found = read_recorded(degrees)
+    more = sorted(set(degrees) - set(found.plan.mesh))
     if more:
         raise UsageError(
             f"{name}: a function that runs a step decides on {more[0]} itself; leave it out."
         )
     _refuse_pipeline("a program (ld.program)", found)
-    with fake_world(found.plan.degrees) as world:
+    with fake_world(found.plan.mesh) as world:
         recorder = Recorder()
         with capture_errors(recorder, name), RememberingFakeMode(), recorder:
             step()
@@ -428,13 +426,13 @@ def _fake(value: Any, fake: FakeTensorMode) -> Any:
     return value
 
 
-def _of_preset(found: Settings) -> Settings:
-    if found.step.precision != "auto":
+def _of_preset(found: StepSettings) -> StepSettings:
+    if found.step.precision != AUTO:
         return found
     return replace(found, step=replace(found.step, precision="bf16"))
 
 
-def _preset(shape: ModelShape, found: Settings, fake: FakeTensorMode) -> FakeModel:
+def _preset(shape: ModelShape, found: StepSettings, fake: FakeTensorMode) -> FakeModel:
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
     before = torch.get_default_dtype()
@@ -465,7 +463,7 @@ def _require_text(shape: ModelShape) -> None:
         )
 
 
-def _require_fit(shape: ModelShape, found: Settings) -> None:
+def _require_fit(shape: ModelShape, found: StepSettings) -> None:
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
     if plan.sequence_parallel and plan.tensor == 1:
@@ -487,7 +485,7 @@ def _require_fit(shape: ModelShape, found: Settings) -> None:
         )
 
 
-def _refuse_pipeline(instead: str, found: Settings) -> None:
+def _refuse_pipeline(instead: str, found: StepSettings) -> None:
     if found.plan.pipeline > 1:
         raise UsageError(
             f"plan: pipeline is {found.plan.pipeline}, but only programs are cut into stages; use "
@@ -495,13 +493,13 @@ def _refuse_pipeline(instead: str, found: Settings) -> None:
         )
 
 
-def refuse_sizes(name: str, step: CaptureStep) -> None:
+def refuse_sizes(name: str, step: Step) -> None:
     """Refuse settings that only a preset has, beside a module of the user's own.
 
     Raises:
         UsageError: If there is one.
     """
-    usual = CaptureStep()
+    usual = read_recorded({}).step
     for key in ("batch", "sequence", "layers"):
         if getattr(step, key) != getattr(usual, key):
             raise UsageError(
@@ -528,7 +526,7 @@ class _Job:
 
     model: FakeModel
     loss: Loss
-    settings: Settings
+    settings: StepSettings
     world: FakeWorld
 
     def forward_pass(self) -> AbstractContextManager[None]:
@@ -538,7 +536,7 @@ class _Job:
 
 
 @contextmanager
-def forward_pass(step: CaptureStep, *, autocast: bool) -> Iterator[None]:
+def forward_pass(step: Step, *, autocast: bool) -> Iterator[None]:
     """Run a forward pass and its loss as a step says: precision, and kernels of its device."""
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast), kernels_of(step.device):
         yield
@@ -589,7 +587,7 @@ def loss_of(output: Any) -> Tensor:
 
 
 def optimizer_with_states(
-    model: nn.Module, step: CaptureStep, fake: FakeTensorMode
+    model: nn.Module, step: Step, fake: FakeTensorMode
 ) -> torch.optim.Optimizer | None:
     """Return the optimizer with the states that its first step makes; None for no update.
 

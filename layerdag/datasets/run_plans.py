@@ -1,4 +1,4 @@
-"""The plans of the embedded corpus' training runs, in the words of ``layerdag.capture_model``."""
+"""The plans of the embedded corpus' training runs, in the words of ``layerdag.plan``."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from layerdag.runtime.reading import read_parsed
 from layerdag.schema.plan_tables import SINGLE, PlannedStep, Setting
 from layerdag.traces.chakra.corpus import INDEX, RunRecord, read_index
 
-OPTIMIZERS: Mapping[str, str] = {
+CORPUS_OPTIMIZERS: Mapping[str, str] = {
     "sgd": "sgd-forloop",
     "momentum": "sgd-momentum-foreach",
     "adam": "adam-forloop",
@@ -21,7 +21,7 @@ OPTIMIZERS: Mapping[str, str] = {
     "adagrad": "adagrad-forloop",
     "rmsprop": "rmsprop-foreach",
 }
-"""Optimizers of the corpus by the names of ``layerdag.capturing.optimizers``."""
+"""Optimizers of the corpus by the names of ``layerdag.plan``."""
 MEASURED_OPTIMIZERS: Mapping[str, str] = {
     "adamw_fused": "adamw-fused",
     "adamw_foreach": "adamw-foreach",
@@ -132,7 +132,7 @@ def _plan(record: RunRecord) -> PlannedStep | None:
 def _settings(record: RunRecord) -> Iterator[tuple[str, Setting]]:
     hyper = record.hyper
     # Runs of the corpus were collected before the setting got its American spelling.
-    yield "optimizer", OPTIMIZERS[str(hyper.get("optimizer", hyper.get("optimiser")))]
+    yield "optimizer", CORPUS_OPTIMIZERS[str(hyper.get("optimizer", hyper.get("optimiser")))]
     yield "clip", _CLIP if hyper["clip"] else 0
     if record.strategy == "pp":
         yield "schedule", str(hyper["schedule"])

@@ -19,8 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import TensorPlan
 from layerdag.capturing.pipeline import StageModule, TensorForm
-from layerdag.capturing.plan import Settings
 from layerdag.errors import UsageError
+from layerdag.plan import StepSettings
 from layerdag.programs.execution import quiet, run
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import EDGE, ForwardGraph, Leaf, Node
@@ -43,7 +43,7 @@ class StageProgram:
     units: tuple[str, ...]
 
 
-def stage_modules(program: ForwardGraph, settings: Settings) -> list[StageModule]:
+def stage_modules(program: ForwardGraph, settings: StepSettings) -> list[StageModule]:
     """Return the stages of a program as modules.
 
     Args:
@@ -117,7 +117,7 @@ class _Cutting:
         settings: Plan and step.
     """
 
-    def __init__(self, program: ForwardGraph, settings: Settings) -> None:
+    def __init__(self, program: ForwardGraph, settings: StepSettings) -> None:
         self._program, self._settings = program, settings
         bf16 = settings.step.precision == "bf16"
         self._results: list[Any] = []

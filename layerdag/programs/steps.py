@@ -10,8 +10,8 @@ from typing import Any
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.pipeline import capture_pipeline
-from layerdag.capturing.plan import Settings
 from layerdag.capturing.step import CapturedStep, FakeModel, capture_fake, refuse_sizes
+from layerdag.plan import read_recorded
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule, overwrites_other_units
 from layerdag.programs.nodes import ForwardGraph
@@ -31,7 +31,7 @@ def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
         NodeError: If a node cannot run.
         UsageError: If a setting is unknown or the plan does not fit.
     """
-    found = Settings.from_dict(settings)
+    found = read_recorded(settings)
     if found.plan.pipeline > 1:
         stages = stage_modules(program, found)
         return capture_pipeline(program.name, stages, found, count_parameters(program))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast, final
 
-from layerdag.capturing.plan import Settings
 from layerdag.errors import UsageError
+from layerdag.plan import read_recorded
 from layerdag.programs.depth import repeatable_units
 from layerdag.programs.validity import runs
 from layerdag.simulator.run import simulate
@@ -68,7 +68,7 @@ class Targets:
         for name, asked in self.asked().items():
             if not 0 < asked < math.inf:
                 raise UsageError(f"'{name}' must be above 0, found {asked}.")
-        Settings.from_dict(dict(self.plan))
+        read_recorded(self.plan)
 
     @property
     def operator_times(self) -> object | None:

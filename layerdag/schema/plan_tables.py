@@ -1,7 +1,7 @@
 """Plans that training programs ran under, to draw the plans of sampled programs from.
 
 A plan is a strategy ("single", "data", "fsdp", "tensor", "pipeline"), its degree, and how the step
-is made (optimizer, clipping, accumulation, ...), in the words of ``layerdag.capturing``. Settings
+is made (optimizer, clipping, accumulation, ...), in the words of ``layerdag.plan``. Settings
 are drawn one by one given family and strategy. Only values that several training programs share are
 kept, each with the number of programs, rounded up.
 """
@@ -14,17 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from layerdag.plan import DEGREES, RECORDED, Plan, Step
 from layerdag.schema.size_tables import DEPTH
 
 Setting = int | float | str
 
 SINGLE = "single"
-STRATEGIES = (SINGLE, "data", "fsdp", "tensor", "pipeline")
+STRATEGIES = (SINGLE, *DEGREES)
 """Ways to spread a step over ranks; but for the first each is the name of its degree."""
 _STRATEGY = "strategy"
-_TEXTS = frozenset({"optimizer", "schedule"})
-_WHOLE = frozenset({*STRATEGIES[1:], "accumulate", "bucket_bytes", "micro_batches"})
-_SETTINGS = _TEXTS | _WHOLE | {"clip"}
 _LARGEST = 1 << 40
 
 
@@ -123,7 +121,7 @@ def _require_setting(column: PlanColumn) -> None:
     if column.setting == _STRATEGY:
         fits = not column.strategy and set(column.values) <= set(STRATEGIES)
     else:
-        fits = column.strategy in STRATEGIES and column.setting in _SETTINGS
+        fits = column.strategy in STRATEGIES and column.setting in RECORDED.settings
         fits = fits and all(_is_value(column.setting, value) for value in column.values)
     counted = all(type(n) is int and 0 < n <= _LARGEST for n in column.programs)
     if not (fits and counted and len(column.values) == len(column.programs) > 0):
@@ -131,9 +129,10 @@ def _require_setting(column: PlanColumn) -> None:
 
 
 def _is_value(setting: str, value: Setting) -> bool:
-    if setting in _TEXTS:
-        return type(value) is str
-    number = type(value) is int or (type(value) is float and setting not in _WHOLE)
+    usual = getattr(Step if hasattr(Step, setting) else Plan, setting)
+    if type(usual) is not int:
+        return type(value) is type(usual)
+    number = type(value) is int or (type(value) is float and setting == "clip")
     return number and 0 <= float(value) <= _LARGEST
 
 

@@ -203,7 +203,7 @@ class SharedRoofline(IterationTime):
     def _time(self, kernel: Kernel) -> np.ndarray:
         s, sheet = self._shares, self._sheet
         if kernel.family in ("sum", "exchange"):
-            ranks = self._work.plan.tensor if kernel.family == "sum" else self._work.plan.devices
+            ranks = self._work.plan.tensor if kernel.family == "sum" else self._work.plan.ranks
             moved = 2.0 * (ranks - 1) / ranks * kernel.moved
             each = moved / (s.link * sheet.link_bytes_per_s)
             return kernel.count * (each + s.sum_us * 1e-6 * np.log2(ranks) * (kernel.moved > 0))

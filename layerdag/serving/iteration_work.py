@@ -8,17 +8,14 @@ attention takes them by their lengths.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.plan import SERVED_PRECISIONS, Plan
 from layerdag.simulator.kernel_roofline import precision_class, weight_bytes
 from layerdag.workloads.transformer.shapes import ModelShape
-
-Precision = Literal["bf16", "fp8", "nvfp4", "int4_wo"]
-PRECISIONS: tuple[Precision, ...] = ("bf16", "fp8", "nvfp4", "int4_wo")
-"""Numbers of the weights of layers: 16, 8 or 4 bits, or 4 bits of the weights alone."""
 
 _STREAM_PASSES = 10
 """Times that norms, additions and rotations read or write the residual stream in a layer."""
@@ -71,44 +68,26 @@ class BatchLoad:
 
 
 @dataclass(frozen=True)
-class InstancePlan:
-    """How the devices of one instance of an engine share a model.
+class NumberFormats:
+    """In which numbers an engine keeps a model.
 
     Attributes:
-        tensor: Ranks that share each layer.
-        data: Ranks that attend to sequences of their own and exchange tokens with experts.
-        expert: Ranks among which whole experts are spread; tensor x data divided by it share one.
         precision: Of the layers' weights and products.
         expert_precision: Of those of experts; "" for the same.
         kv_precision: Of cached keys and values, bf16 or fp8.
 
     Raises:
-        ConfigError: If a degree is not positive, the expert ranks do not divide the devices, or a
-            precision is not known.
+        ConfigError: If a precision is not known.
     """
 
-    tensor: int = 1
-    data: int = 1
-    expert: int = 1
     precision: str = "bf16"
     expert_precision: str = ""
     kv_precision: str = "bf16"
 
     def __post_init__(self) -> None:
-        for name in ("tensor", "data", "expert"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise ConfigError(
-                    f"serving: {name} is {getattr(self, name)!r}; it must be a whole number of at "
-                    "least 1."
-                )
-        if self.devices % self.expert:
-            raise ConfigError(
-                f"serving: {self.expert} expert ranks do not divide the {self.devices} devices of "
-                "an instance (tensor x data)."
-            )
         for name, known in (
-            ("precision", PRECISIONS),
-            ("expert_precision", ("", *PRECISIONS)),
+            ("precision", SERVED_PRECISIONS),
+            ("expert_precision", ("", *SERVED_PRECISIONS)),
             ("kv_precision", ("bf16", "fp8")),
         ):
             if getattr(self, name) not in known:
@@ -118,34 +97,30 @@ class InstancePlan:
                 )
 
     @property
-    def devices(self) -> int:
-        """Devices of an instance."""
-        return self.tensor * self.data
-
-    @property
     def of_experts(self) -> str:
         """The precision of experts."""
         return self.expert_precision or self.precision
 
-    def require_fit(self, shape: ModelShape) -> None:
-        """Refuse what the model cannot be shared in.
 
-        Raises:
-            ConfigError: If heads or experts are not spread evenly, experts are asked of a dense
-                model, or the model reads images.
-        """
-        if shape.image:
-            raise ConfigError(f"{shape.name} reads images; serving is known of models of text.")
-        if shape.heads % self.tensor:
-            raise ConfigError(
-                f"{shape.name}: {self.tensor} tensor ranks do not divide {shape.heads} heads."
-            )
-        if self.expert > 1 and not shape.experts:
-            raise ConfigError(f"{shape.name} has no experts; leave expert ranks out.")
-        if shape.experts and shape.experts % self.expert:
-            raise ConfigError(
-                f"{shape.name}: {self.expert} ranks do not divide {shape.experts} experts."
-            )
+def _require_fit(shape: ModelShape, plan: Plan) -> None:
+    """Refuse a plan that the devices of an instance cannot have, or that does not fit the model."""
+    if plan.ranks % plan.expert:
+        raise ConfigError(
+            f"serving: {plan.expert} expert ranks do not divide the {plan.ranks} devices of "
+            "an instance (tensor x data)."
+        )
+    if shape.image:
+        raise ConfigError(f"{shape.name} reads images; serving is known of models of text.")
+    if shape.heads % plan.tensor:
+        raise ConfigError(
+            f"{shape.name}: {plan.tensor} tensor ranks do not divide {shape.heads} heads."
+        )
+    if plan.expert > 1 and not shape.experts:
+        raise ConfigError(f"{shape.name} has no experts; leave expert ranks out.")
+    if shape.experts and shape.experts % plan.expert:
+        raise ConfigError(
+            f"{shape.name}: {plan.expert} ranks do not divide {shape.experts} experts."
+        )
 
 
 @dataclass(frozen=True)
@@ -177,16 +152,21 @@ class IterationWork:
 
     Args:
         shape: The model.
-        plan: How an instance shares it.
+        plan: How the devices of an instance share it: ``tensor`` ranks each layer, ``data`` ranks
+            attend to sequences of their own, whole experts are spread over ``expert`` of both.
+        formats: In which numbers it is kept.
 
     Raises:
         ConfigError: If they do not fit.
     """
 
-    def __init__(self, shape: ModelShape, plan: InstancePlan) -> None:
-        plan.require_fit(shape)
+    def __init__(
+        self, shape: ModelShape, plan: Plan, formats: NumberFormats = NumberFormats()
+    ) -> None:
+        _require_fit(shape, plan)
         self.shape = shape
         self.plan = plan
+        self.formats = formats
 
     @cached_property
     def products(self) -> Mapping[tuple[int, int, str], int]:
@@ -194,7 +174,8 @@ class IterationWork:
         shape, plan = self.shape, self.plan
         found: dict[tuple[int, int, str], int] = {}
 
-        def add(outputs: int, inputs: int, count: int, precision: str = plan.precision) -> None:
+        def add(outputs: int, inputs: int, count: int, precision: str = "") -> None:
+            precision = precision or self.formats.precision
             if count:
                 found[outputs, inputs, precision] = found.get((outputs, inputs, precision), 0) + (
                     count
@@ -242,10 +223,10 @@ class IterationWork:
             n * k * count * weight_bytes(precision)
             for (n, k, precision), count in self.products.items()
         )
-        experts = self.mixtures * shape.experts * shape.expert_parameters / plan.devices
+        experts = self.mixtures * shape.experts * shape.expert_parameters / plan.ranks
         tables = (1 if shape.tied else 2) * self.head[0] * self.head[1]
         tables += shape.positions * shape.hidden
-        return kept + experts * weight_bytes(plan.of_experts) + 2.0 * tables
+        return kept + experts * weight_bytes(self.formats.of_experts) + 2.0 * tables
 
     @cached_property
     def cached_bytes(self) -> float:
@@ -254,7 +235,7 @@ class IterationWork:
         width = shape.cached_width
         if not shape.latent:
             width = -(-shape.key_heads // plan.tensor) * (shape.head_width + shape.value_head_width)
-        return shape.layers * width * weight_bytes(plan.kv_precision)
+        return shape.layers * width * weight_bytes(self.formats.kv_precision)
 
     def local(self, load: BatchLoad) -> list[Kernel]:
         """Return what a rank does for its own sequences, without experts."""
@@ -314,12 +295,12 @@ class IterationWork:
         if not self.mixtures:
             return []
         shape, plan = self.shape, self.plan
-        sharers = plan.devices // plan.expert
+        sharers = plan.ranks // plan.expert
         routed = tokens * shape.experts_per_token / plan.expert
         held = shape.experts / plan.expert
         unused = (1 - min(shape.experts_per_token / shape.experts, 1.0)) ** tokens
         weights = held * (1 - unused) * shape.expert_parameters / sharers
-        precision = plan.of_experts
+        precision = self.formats.of_experts
         operations = 2.0 * routed * shape.expert_parameters / sharers
         inner = 2.0 * routed * (2 * shape.hidden + (shape.up_width + shape.feed_forward) / sharers)
         moved = weights * weight_bytes(precision) + inner

@@ -133,7 +133,7 @@ def cache_blocks(
     blocks = int((memory * share - needed) // (work.cached_bytes * block))
     if blocks < 1:
         raise ConfigError(
-            f"{work.shape.name} in {work.plan.precision} on {work.plan.devices} devices needs "
+            f"{work.shape.name} in {work.formats.precision} on {work.plan.ranks} devices needs "
             f"{needed / 2**30:.1f} GiB of each for weights ({work.weight_bytes / 2**30:.1f}), "
             f"activations and the engine; {share:.0%} of {memory / 2**30:.1f} GiB leave no place "
             "for a cache. Raise tensor or memory_share, or lower the precision."

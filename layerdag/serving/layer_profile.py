@@ -98,7 +98,7 @@ class LayerProfile(IterationTime):
             found = _columns(root / "moe.csv", ("tokens", "activated_experts"))
             sizes = np.stack([found["tokens"], found["activated_experts"]], axis=1)
             self._experts = _Times(sizes, found["time_us"])
-        if work.plan.devices > 1:
+        if work.plan.ranks > 1:
             self._device = fitted_name(device)
 
     def seconds(self, load: BatchLoad) -> np.ndarray:
@@ -119,7 +119,7 @@ class LayerProfile(IterationTime):
             each = self._experts.microseconds(together / plan.expert, held * (1 - unused))
             if plan.data > 1:
                 for operation in ("all_gather", "reduce_scatter"):
-                    each = each + self._collective(operation, together, plan.devices)
+                    each = each + self._collective(operation, together, plan.ranks)
             whole = whole + self._work.mixtures * each
         return (whole + host_us(self._shares, self._work, load)) * 1e-6
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.plan import Plan
 from layerdag.serving.iteration_time import (
     IterationTime,
     ServingShares,
@@ -10,7 +11,7 @@ from layerdag.serving.iteration_time import (
     layer_shares,
     shares_for,
 )
-from layerdag.serving.iteration_work import InstancePlan, IterationWork
+from layerdag.serving.iteration_work import IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.layer_profile import LayerProfile
 from layerdag.serving.run import Pool
@@ -103,12 +104,14 @@ class ServingSettings:
                 f"{self.max_tokens} tokens of an iteration; raise max_tokens."
             )
 
-    def plan(self, tensor: int = 0) -> InstancePlan:
-        """Return how an instance shares the model."""
-        return InstancePlan(
-            tensor or self.tensor, self.data, self.expert, self.precision,
-            self.expert_precision, self.kv_precision,
-        )  # fmt: skip
+    def work(self, shape: ModelShape, prefill: bool = False) -> IterationWork:
+        """Return what iterations of an instance ask of a device."""
+        tensor = (self.prefill_tensor if prefill else 0) or self.tensor
+        return IterationWork(
+            shape,
+            Plan(tensor=tensor, data=self.data, expert=self.expert),
+            NumberFormats(self.precision, self.expert_precision, self.kv_precision),
+        )
 
     @property
     def devices(self) -> int:
@@ -187,7 +190,7 @@ def pool(
     Raises:
         UsageError: If plan and model do not fit, or the weights leave no memory for a cache.
     """
-    work = IterationWork(shape, settings.plan(settings.prefill_tensor if prefill else 0))
+    work = settings.work(shape, prefill)
     time, request_s = machine.time(work, settings)
     memory = (settings.memory_gib or machine.sheet.memory_gib) * 2**30
     blocks = settings.kv_blocks or cache_blocks(

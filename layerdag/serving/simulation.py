@@ -7,7 +7,6 @@ from typing import Any
 from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
-from layerdag.serving.iteration_work import IterationWork
 from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.result import ServiceLimits, ServingResult
 from layerdag.serving.run import Cluster, Transfer
@@ -66,7 +65,7 @@ def simulate_serving(
     prefill = transfer = None
     if chosen.prefill_replicas:
         prefill, request_s = pool(shape, machine, chosen, prefill=True)
-        work = IterationWork(shape, chosen.plan(chosen.prefill_tensor))
+        work = chosen.work(shape, prefill=True)
         transfer = Transfer(
             work.cached_bytes * (1 if shape.latent else work.plan.tensor),
             chosen.transfer_gb_per_s * 1e9,

@@ -8,7 +8,7 @@ gradients back. Dense gradients are summed by an all-reduce.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, final
@@ -17,12 +17,13 @@ import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
+from layerdag.plan import FORMULAS, Plan, Step, StepSettings
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.trace import CollectiveType, Trace, Workload
 from layerdag.workloads.transformer.costs import ADAM, ELEMENTWISE, RankMemory
+from layerdag.workloads.transformer.fit import MAX_LAYER_RUNS
 from layerdag.workloads.transformer.job import job_figures
 from layerdag.workloads.transformer.layers import Nodes, ProgramBuilder
-from layerdag.workloads.transformer.plan import MAX_LAYER_RUNS, Plan, Step
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,7 @@ class RecommenderJob:
     step: Step = field(default_factory=Step)
 
     def __post_init__(self) -> None:
+        FORMULAS.check(StepSettings(self.plan, self.step))
         name, ranks = self.shape.name, self.plan.data
         if self.plan != Plan(data=ranks):
             raise ConfigError(
@@ -345,8 +347,7 @@ class RecommenderJob:
             "parameters": self.shape.parameters,
             "active_parameters": self.shape.dense_parameters
             + sum(self.shape.look_ups) * self.shape.width,
-            "plan": asdict(self.plan),
-            "step": asdict(self.step),
+            **FORMULAS.facts(StepSettings(self.plan, self.step)),
             "ranks": self.plan.data,
             **job_figures(self.programs, 1),
             "samples": self.step.batch,
@@ -364,19 +365,18 @@ def recommender_job(name: str | RecommenderShape, **settings: Any) -> Recommende
     Raises:
         UsageError: If there is no such model or setting, or numbers do not fit together.
     """
-    plan, step = ({f.name for f in fields(kind)} for kind in (Plan, Step))
-    known = sorted({"data"} | step - {"sequence", "tokens", "causal"})
+    known = sorted({"data", *FORMULAS.step} - {"sequence", "tokens", "causal"})
     for key in settings:
-        if key not in known and key not in plan:
+        if key not in known and key not in FORMULAS.plan:
             raise UsageError(
                 f"a recommendation model has no setting '{key}'.{did_you_mean(key, known)} Known: "
                 f"{', '.join(known)}."
             )
     if isinstance(name, str) and name not in RECOMMENDERS:
         raise UsageError(f"There is no recommendation model '{name}'. Known: dlrm-v2.")
-    settings.setdefault("batch", settings.get("data", 1) * settings.get("micro_batches", 1))
-    return RecommenderJob(
-        RECOMMENDERS[name] if isinstance(name, str) else name,
-        Plan(**{key: value for key, value in settings.items() if key in plan}),
-        Step(**{key: value for key, value in settings.items() if key in step}),
-    )
+    found = FORMULAS.read(settings)
+    step = found.step
+    if "batch" not in settings:
+        step = replace(step, batch=found.plan.data * step.micro_batches)
+    shape = RECOMMENDERS[name] if isinstance(name, str) else name
+    return RecommenderJob(shape, found.plan, step)

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
+from layerdag.plan import Plan, Step
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.reading import read_whole
@@ -38,7 +39,6 @@ from layerdag.workloads.step_shares import shipped_shares
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.memory import peak_memory
-from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 from layerdag.workloads.transformer.step_time import step_demand, step_time
 
@@ -262,7 +262,7 @@ class PlanSpace:
 
 @dataclass(frozen=True)
 class StudiedStep:
-    """What one step does; see ``layerdag.workloads.transformer.plan.Step``.
+    """What one step does; see ``layerdag.plan.Step``.
 
     Attributes:
         batch: Sequences of a step, of all replicas together.

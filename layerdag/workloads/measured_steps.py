@@ -12,14 +12,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from layerdag.errors import LayerdagError, UsageError
+from layerdag.plan import CHOICES, PRECISIONS, Plan, Step
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.plan import PRECISIONS, Plan, Recompute, Step
 from layerdag.workloads.transformer.shapes import Latent, ModelShape
 
 COLUMNS = (
@@ -363,8 +363,8 @@ def _recompute(row: _Row, software: str) -> Any:
     if not word:
         row.assumed.append("recompute")
         return "none"
-    if word not in get_args(Recompute):
-        known = ", ".join(get_args(Recompute))
+    if word not in CHOICES["recompute"]:
+        known = ", ".join(CHOICES["recompute"])
         raise UsageError(f"there is no recompute '{word:.40}'; it is one of {known}")
     # torchtitan's selective modes compute every second layer, or product, again.
     return "alternate" if word == "selective" and software == "torchtitan" else word

@@ -4,7 +4,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
+from layerdag.cli.step_flags import add_step_flags, step_settings
 from layerdag.errors import UsageError
+from layerdag.plan import RECORDED
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
@@ -28,38 +30,6 @@ EXAMPLE = (
 _LIMITS = Limits()
 _NODE_BYTES = 250
 
-_NUMBERS = (
-    ("data", "replicas that share the batch; gradients are averaged by all-reduce"),
-    ("fsdp", "ranks that share parameters, gradients and optimizer states (fully_shard)"),
-    ("tensor", "ranks that share each layer's matrices (DTensor)"),
-    ("pipeline", "stages that share a program's units, one after the other"),
-    ("micro-batches", "times that a program runs in a pipeline (default: one for each stage)"),
-    (
-        "batch",
-        "sequences of a step, of all ranks (default: one for each data and fsdp rank and pass)",
-    ),
-    ("sequence", "tokens of a sequence (default: 2048)"),
-    ("layers", "capture so many layers of a known model only"),
-    ("accumulate", "forward and backward passes whose gradients are summed before the update"),
-    ("bucket-bytes", "gradients summed at once by --data, as DDP; 0 for each alone (25 MiB)"),
-)
-_WORDS = (
-    ("phase", "training (forward, backward, optimizer), inference"),
-    ("precision", "of a known model: bf16, fp16, fp32; of others: fp32 (as is), bf16 (autocast)"),
-    (
-        "optimizer",
-        "adamw, adam, sgd, adagrad, rmsprop or none; with momentum, nesterov, decay and "
-        "fused, foreach, forloop, such as sgd-momentum-foreach (default: adamw, fused)",
-    ),
-    ("device", "whose kernels run: h100 or another GPU (default: cpu, a processor's)"),
-    ("fsdp-unit", "what is gathered at once: layer, module"),
-    ("schedule", "order of micro-batches: 1f1b, gpipe"),
-)
-_SWITCHES = (
-    ("sequence-parallel", "split norms and residuals over the tensor ranks, too"),
-    ("keep-gathered", "keep parameters gathered between forward and backward"),
-)
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -73,17 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
-    for flag, text in _NUMBERS:
-        parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
-    parser.add_argument("--clip", type=float, metavar="NORM",
-        help="scale gradients down to this norm of all together before the update")  # fmt: skip
-    parser.add_argument("--cuts", metavar="MODULES", type=lambda text: tuple(text.split(",")),
-        help="modules with which stages begin, such as layers.4,layers.8 (default: equal shares of "
-        "the operations)")  # fmt: skip
-    for flag, text in _WORDS:
-        parser.add_argument(f"--{flag}", metavar="WORD", help=text)
-    for flag, text in _SWITCHES:
-        parser.add_argument(f"--{flag}", action="store_true", default=None, help=text)
+    add_step_flags(parser, RECORDED)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -119,7 +79,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
     from layerdag.capturing.step import capture_model, capture_step, load_program
 
-    settings = _settings(args)
+    settings = step_settings(args, RECORDED)
     if not (".py:" in args.model or args.model.endswith(".py")):
         if args.model.endswith((".program.json", ".program.json.gz")):
             from layerdag.programs.forward_program import Program
@@ -132,12 +92,6 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
             program.model, program.inputs, tensor_plan=program.tensor_plan, **settings
         )
     return capture_step(program.model, name=args.model.rpartition(":")[2], **settings)
-
-
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    names = [flag.replace("-", "_") for flag, _ in (*_NUMBERS, *_WORDS, *_SWITCHES)]
-    names += ["clip", "cuts"]
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
 def _count(parameters: int) -> str:

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
+from layerdag.cli.step_flags import add_step_flags, step_settings
 from layerdag.errors import UsageError
+from layerdag.plan import FORMULAS
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
@@ -44,49 +46,7 @@ EXAMPLE = (
 _LIMITS = Limits(max_ranks=65_536)
 _NODE_BYTES = 65  # measured: GPT-3 175B on 32,768 ranks, 1.90 GB for 29.5 million nodes
 
-_PLAN = (
-    ("data", "replicas that share the batch"),
-    ("tensor", "ranks that share each layer's matrices"),
-    ("pipeline", "stages that share the layers"),
-    ("context", "ranks that share each sequence"),
-    ("expert", "ranks that share the experts; inside data x context, as in Megatron-LM"),
-    ("expert-tensor", "ranks that share one expert: 0 the tensor ranks, 1 none (spread over them)"),
-    ("first-layers", "layers of the first stage (default: as many as the others)"),
-    ("last-layers", "layers of the last stage (default: as many as the others)"),
-    ("virtual-stages", "groups of layers that each stage holds (interleaved 1F1B)"),
-    ("zero", "ZeRO stage: 1 shares optimizer states, 2 gradients, too, 3 parameters, too"),
-)
-_STEP = (
-    ("batch", "sequences of a step, of all replicas together (default: one a micro-batch)"),
-    (
-        "sequence",
-        "tokens of a sequence; in decode those in the KV cache (default: 2048, or what a model of "
-        "images or with learned positions has)",
-    ),
-    ("micro-batches", "parts into which a replica cuts its share of the batch"),
-    ("tokens", "tokens that decode makes"),
-)
-_SIDES = tuple(
-    (f"{side}-{word}", f"the same of the ranks that {side}, in phase disaggregated")
-    for side in ("prefill", "decode")
-    for word in ("data", "tensor", "pipeline", "expert", "micro-batches")
-)
-_WORDS = (
-    ("schedule", "order of micro-batches: 1f1b, interleaved, gpipe, zb-h1 (zero-bubble)"),
-    (
-        "recompute",
-        "what the backward pass computes again: none, selective (attention), alternate (every "
-        "second layer), full",
-    ),
-    ("attention", "flash, or unfused, which keeps all scores"),
-    (
-        "phase",
-        "training, prefill, decode, inference (a forward pass without KV cache), "
-        "disaggregated (prefill and decode on ranks of their own)",
-    ),
-    ("precision", "bf16, fp16, bf16-fp32-gradients, fp32, fp8, mxfp8, nvfp4"),
-    ("causal", "operations of causal attention: full square (as published), half of it"),
-)
+_SIDES = ("data", "tensor", "pipeline", "expert", "micro-batches")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -99,16 +59,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
-    for flag, text in (*_PLAN, *_STEP, *_SIDES):
-        parser.add_argument(f"--{flag}", type=int, metavar="N", help=text)
-    parser.add_argument("--sequence-parallel", action="store_true", default=None,
-        help="split norms and residuals over the tensor ranks, too")  # fmt: skip
+    add_step_flags(parser, FORMULAS)
+    for side in ("prefill", "decode"):
+        for word in _SIDES:
+            parser.add_argument(f"--{side}-{word}", type=int, metavar="N",
+                help=f"--{word} of the ranks that {side}, in phase disaggregated")  # fmt: skip
     parser.add_argument("--prefill-sequence-parallel", action="store_true", default=None,
-        help="the same of the ranks that prefill")  # fmt: skip
-    parser.add_argument("--ends-as-layers", action="store_true", default=None,
-        help="count embedding and output layer as layers where stages share them")  # fmt: skip
-    for flag, text in _WORDS:
-        parser.add_argument(f"--{flag}", metavar="WORD", help=text)
+        help="--sequence-parallel of the ranks that prefill")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -156,10 +113,10 @@ def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence[
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    names = [flag.replace("-", "_") for flag, _ in (*_PLAN, *_STEP, *_SIDES, *_WORDS)]
-    names += ["sequence_parallel", "prefill_sequence_parallel", "ends_as_layers"]
-    given = {name: getattr(args, name) for name in names}
-    return {name: value for name, value in given.items() if value is not None}
+    names = [f"{side}_{w.replace('-', '_')}" for side in ("prefill", "decode") for w in _SIDES]
+    sides = {name: getattr(args, name) for name in (*names, "prefill_sequence_parallel")}
+    given = {name: value for name, value in sides.items() if value is not None}
+    return {**step_settings(args, FORMULAS), **given}
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:

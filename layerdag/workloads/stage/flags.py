@@ -22,7 +22,7 @@ from layerdag.runtime.files import settle, write_files
 from layerdag.runtime.terminal import track
 from layerdag.traces.chakra.workload import groups_in_place
 from layerdag.traces.trace import LazyTraces, Workload
-from layerdag.workloads.transformer.plan import MAX_LAYER_RUNS
+from layerdag.workloads.transformer.fit import MAX_LAYER_RUNS
 
 Product = tuple[tuple[str, int], ...]
 """Exponents of symbols, in order of symbols."""

@@ -5,13 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
-from layerdag.workloads.transformer.plan import (
-    Plan,
-    Step,
-    layers_held,
-    layers_of_chunks,
-    stage_tasks,
-)
+from layerdag.plan import Plan, Step
+from layerdag.workloads.transformer.schedule import layers_held, layers_of_chunks, stage_tasks
 from layerdag.workloads.transformer.shapes import TIME_FREQUENCIES, Latent, ModelShape
 
 Cost = tuple[int, int]

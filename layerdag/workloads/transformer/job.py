@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -11,23 +11,17 @@ import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
+from layerdag.plan import FORMULAS, Plan, Step, StepSettings
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.operator_kinds import MATRIX, of_kinds
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 from layerdag.workloads.transformer.costs import Costs, rank_memory
+from layerdag.workloads.transformer.fit import check_fit
 from layerdag.workloads.transformer.hugging_face import model
+from layerdag.workloads.transformer.mesh import PEERS, ROLES, DeviceMesh, stage_traces
 from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
-from layerdag.workloads.transformer.plan import (
-    PEERS,
-    ROLES,
-    DeviceMesh,
-    Plan,
-    Step,
-    check_fit,
-    layers_of_chunks,
-    stage_traces,
-)
+from layerdag.workloads.transformer.schedule import layers_of_chunks
 from layerdag.workloads.transformer.shapes import ModelShape
 
 _TOKEN_BYTES = 8  # a token is a 64-bit integer
@@ -186,6 +180,7 @@ class SymbolicJob:
     step: Step = field(default_factory=Step)
 
     def __post_init__(self) -> None:
+        FORMULAS.check(StepSettings(self.plan, self.step))
         check_fit(self.shape, self.plan, self.step)
 
     @property
@@ -221,8 +216,7 @@ class SymbolicJob:
             "model": self.shape.name,
             "parameters": self.shape.parameters,
             "active_parameters": self.shape.active_parameters,
-            "plan": asdict(self.plan),
-            "step": asdict(self.step),
+            **FORMULAS.facts(StepSettings(self.plan, self.step)),
             "ranks": self.plan.ranks,
             **job_figures(self.stages, ranks),
             "tokens": self.tokens,
@@ -305,7 +299,6 @@ def _added(parts: list[tuple[dict[str, tuple[int, int]], int]]) -> dict[str, dic
 
 def transformer_job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:
     """Return a step as ``workload`` does, with its figures."""
-    plan, step = ({f.name for f in fields(kind)} for kind in (Plan, Step))
     if settings.get("phase") == "disaggregated":
         raise UsageError(
             "A disaggregated step has two plans; layerdag.workload makes it and "
@@ -317,27 +310,18 @@ def transformer_job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJ
             f"{sided[0]} is for steps with ranks of their own for prefill and decode; give "
             "phase disaggregated, too, or leave it out."
         )
-    strange = [key for key in settings if key not in plan | step]
-    if strange:
-        raise UsageError(
-            f"workload() has no setting '{strange[0]}'."
-            f"{did_you_mean(strange[0], sorted(plan | step))} Known: "
-            f"{', '.join(sorted(plan | step))}."
-        )
     shape = name if isinstance(name, ModelShape) else model(name)
-    if "batch" not in settings:
-        settings["batch"] = settings.get("data", 1) * settings.get("micro_batches", 1)
     if shape.image:
         settings.setdefault("sequence", shape.image.tokens)
     elif shape.positions:
         made = settings.get("tokens", 1) if settings.get("phase") == "decode" else 0
         if type(made) is int:
             settings.setdefault("sequence", max(min(Step.sequence, shape.positions - made), 1))
-    return SymbolicJob(
-        shape,
-        Plan(**{key: value for key, value in settings.items() if key in plan}),
-        Step(**{key: value for key, value in settings.items() if key in step}),
-    )
+    found = FORMULAS.read(settings)
+    step = found.step
+    if "batch" not in settings:
+        step = replace(step, batch=found.plan.data * step.micro_batches)
+    return SymbolicJob(shape, found.plan, step)
 
 
 @dataclass(frozen=True)
@@ -392,6 +376,7 @@ class DisaggregatedJob:
             )
         for side, costs in self.sides.items():
             try:
+                FORMULAS.check(StepSettings(costs.plan, costs.step))
                 check_fit(self.shape, costs.plan, costs.step)
             except ConfigError as error:
                 raise ConfigError(f"{side}: {error}") from None
@@ -475,13 +460,17 @@ class DisaggregatedJob:
             for stage in range(costs.plan.pipeline)
             for held in (rank_memory(costs, stage),)
         ]
+        settings = {
+            side: FORMULAS.facts(StepSettings(costs.plan, costs.step))
+            for side, costs in self.sides.items()
+        }
         step = self.step
         return {
             "model": self.shape.name,
             "parameters": self.shape.parameters,
             "active_parameters": self.shape.active_parameters,
-            "plan": {side: asdict(costs.plan) for side, costs in self.sides.items()},
-            "step": {side: asdict(costs.step) for side, costs in self.sides.items()},
+            "plan": {side: each["plan"] for side, each in settings.items()},
+            "step": {side: each["step"] for side, each in settings.items()},
             "ranks": self.ranks,
             **job_figures(made.programs, counts),
             "tokens": step.batch * (step.sequence + step.tokens),
@@ -572,7 +561,6 @@ def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> Disaggr
 def _require_known(settings: dict[str, Any]) -> None:
     sides = [f"{side}_{word}" for side in ("prefill", "decode") for word in _OF_PLANS]
     known = (*_OF_STEP, "attention", *sides, *(f"prefill_{word}" for word in _OF_PREFILL))
-    ordinary = {f.name for kind in (Plan, Step) for f in fields(kind)}
     for word in settings:
         if word in known:
             continue
@@ -583,7 +571,7 @@ def _require_known(settings: dict[str, Any]) -> None:
                 if word in _OF_PLANS
                 else f"Give prefill_{word} in place of {word}: decode has one token to split."
             )
-        if word in ordinary:
+        if word in (*FORMULAS.plan, *FORMULAS.step):
             raise UsageError(f"A disaggregated step has no {word}; leave it out.")
         raise UsageError(
             f"workload() has no setting '{word}' in a disaggregated step."

@@ -42,7 +42,7 @@ from layerdag.workloads.transformer.kernel_sizes import (
     product_sizes,
     weight_gradient_sizes,
 )
-from layerdag.workloads.transformer.plan import PEERS
+from layerdag.workloads.transformer.mesh import PEERS
 
 Nodes = tuple[int, ...]
 """Numbers of the nodes that something waits for."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from layerdag.workloads.transformer.costs import Costs, layer_activations, rank_parameters
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.plan import layers_of_chunks, stage_tasks
+from layerdag.workloads.transformer.schedule import layers_of_chunks, stage_tasks
 
 _LOGIT_BYTES = 14
 """Of a logit at the peak: itself in 16 and in 32 bits, the logarithm of the softmax and the

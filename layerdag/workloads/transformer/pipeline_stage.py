@@ -13,7 +13,7 @@ from layerdag.workloads.transformer.kernel_sizes import (
     weight_gradient_sizes,
 )
 from layerdag.workloads.transformer.layers import BlockWriter, LayerWriter, Nodes, ProgramBuilder
-from layerdag.workloads.transformer.plan import Task, layers_of_chunks, stage_tasks
+from layerdag.workloads.transformer.schedule import Task, layers_of_chunks, stage_tasks
 
 _LOSS_BYTES = 4  # the loss is computed in single precision
 

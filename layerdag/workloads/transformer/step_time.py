@@ -17,7 +17,7 @@ from layerdag.errors import ConfigError
 from layerdag.simulator.data_sheets import DataSheet
 from layerdag.workloads.transformer.costs import Costs, Linear
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.plan import layers_of_chunks
+from layerdag.workloads.transformer.schedule import layers_of_chunks
 
 Number = Any
 """A float, or a float64 array of one number for each of S steps."""

@@ -9,8 +9,8 @@ from small_programs import language
 from torch import Tensor, nn
 
 import layerdag as ld
-from layerdag.capturing.plan import COMPUTE_CAPABILITY
 from layerdag.errors import ConfigError
+from layerdag.plan import COMPUTE_CAPABILITY
 from layerdag.simulator.data_sheets import data_sheet
 
 

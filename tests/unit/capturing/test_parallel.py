@@ -1,6 +1,7 @@
 """A captured step is the step that runs: compared with the profile of a real one."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from step_operators import edges
 from torch import nn
 
 from layerdag.capturing.parallel import FakeWorld, Transformer, fake_world, group_ranks
-from layerdag.capturing.plan import CapturePlan, CaptureStep, Settings
 from layerdag.capturing.running import record
 from layerdag.capturing.step import capture_model
 from layerdag.errors import ConfigError, UsageError
+from layerdag.plan import FORMULAS, Plan, Step, read_recorded
 from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.shapes import ModelShape
 
@@ -53,30 +54,39 @@ def profiled(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Trace:
 
 
 def test_ranks_are_the_product_of_the_degrees():
-    plan = CapturePlan(data=2, fsdp=3, tensor=4)
+    plan = Plan(data=2, fsdp=3, tensor=4)
     assert plan.ranks == 24
-    assert list(plan.degrees.items()) == [("pipeline", 1), ("data", 2), ("fsdp", 3), ("tensor", 4)]
-    assert CapturePlan().ranks == 1
+    assert list(plan.mesh.items()) == [("pipeline", 1), ("data", 2), ("fsdp", 3), ("tensor", 4)]
+    assert Plan().ranks == 1
 
 
 def test_keywords_reach_the_plan_or_the_step():
-    found = Settings.from_dict({"tensor": 2, "sequence": 16, "phase": "inference"})
-    assert found.plan == CapturePlan(tensor=2)
-    assert found.step == CaptureStep(sequence=16, phase="inference")
-    assert (found.step.training, CaptureStep().training) == (False, True)
-    assert Settings.from_dict({}) == Settings()
+    found = read_recorded({"tensor": 2, "sequence": 16, "phase": "inference"})
+    assert found.plan == Plan(tensor=2)
+    usual = read_recorded({}).step
+    assert found.step == replace(usual, sequence=16, phase="inference")
+    assert (found.step.training, Step().training) == (False, True)
+
+
+def test_shared_parameters_have_two_names_in_every_source():
+    assert read_recorded({"data": 4, "zero": 3}).plan == read_recorded({"fsdp": 4}).plan
+    assert FORMULAS.read({"fsdp": 4}).plan == Plan(data=4, zero=3)
+    with pytest.raises(ConfigError, match="zero is 1; PyTorch's fully_shard shares parameters"):
+        read_recorded({"data": 4, "zero": 1})
+    with pytest.raises(ConfigError, match="no 2 replicas of 4 fsdp ranks"):
+        FORMULAS.read({"data": 2, "fsdp": 4})
 
 
 def test_an_unknown_keyword_is_refused_with_the_nearest_and_all_known():
     with pytest.raises(UsageError, match=r"'optimiser'.*Did you mean 'optimizer'.*Known: .*tensor"):
-        Settings.from_dict({"optimiser": "sgd"})
+        read_recorded({"optimiser": "sgd"})
 
 
 @pytest.mark.parametrize("name", ["data", "fsdp", "tensor"])
 @pytest.mark.parametrize("value", [0, -1, True])
 def test_degrees_are_whole_numbers_of_at_least_1(name, value):
     with pytest.raises(ConfigError, match=f"plan: {name} is {value!r}; .* at least 1"):
-        CapturePlan(**{name: value})
+        Plan(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,7 @@ def test_degrees_are_whole_numbers_of_at_least_1(name, value):
 )
 def test_sizes_of_a_step_are_whole_numbers(name, value, least):
     with pytest.raises(ConfigError, match=f"step: {name} is {value!r}; .* at least {least}"):
-        CaptureStep(**{name: value})
+        Step(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -97,8 +107,8 @@ def test_sizes_of_a_step_are_whole_numbers(name, value, least):
 )
 def test_unknown_words_are_refused_with_the_nearest(name, value, nearest):
     with pytest.raises(ConfigError, match=f"step: {name} is '{value}'.*Did you mean '{nearest}'"):
-        CaptureStep(**{name: value})
-    assert getattr(CaptureStep(**{name: nearest}), name) == nearest
+        Step(**{name: value})
+    assert getattr(Step(**{name: nearest}), name) == nearest
 
 
 CUBE = {"data": 2, "fsdp": 3, "tensor": 4}

@@ -10,7 +10,8 @@ import pytest
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.serving.iteration_work import BatchLoad, InstancePlan, IterationWork
+from layerdag.plan import Plan
+from layerdag.serving.iteration_work import BatchLoad, IterationWork, NumberFormats
 from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.settings import Machine, ServingSettings
 from layerdag.simulator.data_sheets import DATA_SHEETS
@@ -109,26 +110,26 @@ def test_a_length_that_is_none_is_refused(text):
 
 def test_weights_and_cache_are_those_of_the_model():
     # 8.03 B parameters; 32 layers of 8 heads of 128, keys and values, 2 bytes each.
-    whole = IterationWork(LLAMA, InstancePlan())
+    whole = IterationWork(LLAMA, Plan())
     assert whole.weight_bytes == pytest.approx(2 * LLAMA.parameters, rel=1e-3)
     assert whole.cached_bytes == 2 * 32 * 8 * 128 * 2
     for name in ("deepseek-v3", "qwen3-30b-a3b", "llama2-70b"):
         shape = PRESETS[name]
-        assert IterationWork(shape, InstancePlan()).weight_bytes == pytest.approx(
+        assert IterationWork(shape, Plan()).weight_bytes == pytest.approx(
             2 * shape.parameters, rel=0.01
         )
-    half = IterationWork(LLAMA, InstancePlan(tensor=2, kv_precision="fp8"))
+    half = IterationWork(LLAMA, Plan(tensor=2), NumberFormats(kv_precision="fp8"))
     assert half.weight_bytes == pytest.approx(whole.weight_bytes / 2, rel=1e-3)
     assert half.cached_bytes == whole.cached_bytes / 4
     # Compressed keys and values are the same on all tensor ranks.
-    latent = [IterationWork(PRESETS["deepseek-v3"], InstancePlan(tensor=t)) for t in (1, 8)]
+    latent = [IterationWork(PRESETS["deepseek-v3"], Plan(tensor=t)) for t in (1, 8)]
     assert latent[0].cached_bytes == latent[1].cached_bytes == 61 * 576 * 2
 
 
 def test_operations_are_two_for_each_active_parameter_and_token():
     for name in ("llama3-8b", "qwen3-30b-a3b", "deepseek-v3"):
         shape = PRESETS[name]
-        work = IterationWork(shape, InstancePlan())
+        work = IterationWork(shape, Plan())
         load = BatchLoad.of_prompts(np.array([[64.0]]))
         kernels = [*work.local(load), *work.of_experts(load.tokens[0])]
         done = sum(k.count * float(np.max(k.operations)) for k in kernels if k.family != "prefill")
@@ -142,18 +143,22 @@ def test_operations_are_two_for_each_active_parameter_and_token():
 def test_no_iteration_is_faster_than_the_data_sheet(device, engine):
     machine = Machine.of(device)
     settings = ServingSettings(compute=device, engine=engine)
-    for plan in (InstancePlan(), InstancePlan(tensor=4), InstancePlan(data=2, precision="fp8")):
-        work = IterationWork(LLAMA, plan)
+    eight = NumberFormats("fp8")
+    for work in (
+        IterationWork(LLAMA, Plan()),
+        IterationWork(LLAMA, Plan(tensor=4)),
+        IterationWork(LLAMA, Plan(data=2), eight),
+    ):
         time, _ = machine.time(work, settings)
-        ranks = np.ones((plan.data, 1))
+        ranks = np.ones((work.plan.data, 1))
         sequences = ranks * np.array([1, 8, 64])
         steps = time.seconds(BatchLoad.of_decodes(sequences, sequences * 1000))
         moved = work.weight_bytes * 0.9 + 64 * 1000 * work.cached_bytes
         assert steps[-1] > moved / machine.sheet.bytes_per_s
         assert (np.diff(steps) > 0).all()
         prompt = time.seconds(BatchLoad.of_prompts(ranks * np.array([4000.0])))
-        rate = machine.sheet.fp8 if plan.precision == "fp8" else machine.sheet.bf16
-        assert prompt[0] > 0.9 * 2 * LLAMA.parameters * 4000 / plan.tensor / rate
+        rate = machine.sheet.fp8 if work.formats == eight else machine.sheet.bf16
+        assert prompt[0] > 0.9 * 2 * LLAMA.parameters * 4000 / work.plan.tensor / rate
 
 
 def test_every_device_with_a_sheet_serves():
@@ -239,7 +244,7 @@ def test_layers_that_were_timed_give_the_time_of_their_iterations(tmp_path):
     write_layers(tmp_path)
     machine = Machine.of(f"layers:{tmp_path},device=h100")
     settings = ServingSettings(host_us=0.0)
-    time, _ = machine.time(IterationWork(LLAMA, InstancePlan()), settings)
+    time, _ = machine.time(IterationWork(LLAMA, Plan()), settings)
     sequences = np.array([[8.0]])
     taken = time.seconds(BatchLoad.of_decodes(sequences, sequences * 64))
     per_layer = 8 + (8 + 0.001 * 8 * 64)

@@ -15,7 +15,7 @@ from layerdag.traces.operator_kinds import (
     operator_kinds,
 )
 from layerdag.traces.trace import OPERATOR, NodeType
-from layerdag.workloads.transformer.plan import ROLES
+from layerdag.workloads.transformer.mesh import ROLES
 
 JOBS = {
     "gpt2": {"batch": 2, "sequence": 16},

@@ -7,6 +7,7 @@ import pytest
 from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, VIT, sizes, small
 
 from layerdag.errors import ConfigError
+from layerdag.plan import Plan, Step
 from layerdag.workloads.transformer.costs import (
     Costs,
     Linear,
@@ -17,7 +18,6 @@ from layerdag.workloads.transformer.costs import (
     rank_parameters,
 )
 from layerdag.workloads.transformer.job import transformer_job
-from layerdag.workloads.transformer.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import ModelShape
 
 STEP = Step(batch=8, sequence=128)

@@ -8,25 +8,16 @@ from symbolic_jobs import GPT, LLAMA, MIXTURE, small
 
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.errors import ConfigError, UsageError
+from layerdag.plan import PRECISIONS, Plan, Step
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.files import encode_trace, normalize
 from layerdag.traces.chakra.workload import read_workload, write_workload
 from layerdag.traces.trace import Workload
 from layerdag.workloads.transformer.job import transformer_job
-from layerdag.workloads.transformer.plan import (
-    PRECISIONS,
-    ROLES,
-    Attention,
-    Causal,
-    DeviceMesh,
-    Phase,
-    Plan,
-    Recompute,
-    Schedule,
-    Step,
+from layerdag.workloads.transformer.mesh import ROLES, DeviceMesh
+from layerdag.workloads.transformer.schedule import (
     Task,
-    _known,
     layers_of_chunks,
     layers_of_stage,
     stage_tasks,
@@ -135,7 +126,7 @@ def test_tied_embeddings_join_the_first_and_the_last_stage_and_no_other():
         (LLAMA, {"phase": "inference", "recompute": "full"}, "inference has no optimizer and no"),
         (LLAMA, {"phase": "decode", "tensor": 2, "sequence_parallel": True},
          "leave context and sequence_parallel out"),
-        (LLAMA, {"precision": "bf17"}, "no precision 'bf17'. Did you mean 'bf16'"),
+        (LLAMA, {"precision": "bf17"}, "precision is 'bf17'. Did you mean 'bf16'"),
         (LLAMA, {"phase": "decode", "context": 2}, "one token a sequence, which cannot be split"),
         (LLAMA, {"phase": "prefill", "zero": 1}, "prefill has no optimizer"),
         (LLAMA, {"tensr": 2}, "no setting 'tensr'. Did you mean 'tensor'"),
@@ -167,23 +158,24 @@ def test_every_precision_of_two_bytes_keeps_a_copy_of_four_and_both_moments():
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "word", "words", "nearest"),
+    ("where", "name", "word", "nearest"),
     [
-        ("step", "phase", "trainin", Phase, "training"),
-        ("step", "causal", "hal", Causal, "half"),
-        ("plan", "schedule", "1f1", Schedule, "1f1b"),
-        ("plan", "recompute", "ful", Recompute, "full"),
-        ("plan", "attention", "flsh", Attention, "flash"),
+        ("step", "phase", "trainin", "training"),
+        ("step", "causal", "hal", "half"),
+        ("plan", "schedule", "1f1", "1f1b"),
+        ("plan", "recompute", "ful", "full"),
+        ("plan", "attention", "flsh", "flash"),
     ],
 )
 def test_an_unknown_word_is_told_with_the_nearest_one_and_all_that_are_known(
-    where, name, word, words, nearest
+    where, name, word, nearest
 ):
     """Plans of the command line hold words of any kind, which types do not refuse there."""
+    kind = {"plan": Plan, "step": Step}[where]
     sentence = rf"{where}: {name} is '{word}'\. Did you mean '{nearest}'\? Known: .*{nearest}"
     with pytest.raises(ConfigError, match=sentence):
-        _known(where, name, word, words)
-    _known(where, name, nearest, words)
+        kind(**{name: word})
+    assert getattr(kind(**{name: nearest}), name) == nearest
 
 
 SINGLE = [
@@ -403,7 +395,7 @@ def test_experts_spread_over_tensor_ranks_do_the_work_of_experts_that_are_split(
     assert other["communication"][exchanged] == figures["communication"][exchanged]
     assert simulate(spread.workload(), "small", compute="h100").makespan_ns > 0
     with pytest.raises(ConfigError, match="sequence_parallel"):
-        Plan(tensor=2, expert=2, expert_tensor=1)
+        small(MIXTURE, tensor=2, expert=2, expert_tensor=1)
 
 
 def test_products_of_layers_run_in_the_format_of_the_precision_and_others_do_not():
