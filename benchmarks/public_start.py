@@ -3,8 +3,6 @@
     python benchmarks/public_start.py --out public
     layerdag train experiment=pretrained data.folder=public data.max_nodes=600 \
         training.max_steps=2200 out=base
-    layerdag release data --init base/best --max-nodes 400 --num 400 --budget 40m \
-        --with-weights --out release
 
 No structure of ``data/further`` is in the corpus, so that attacks on weights that start from there
 find what was learned from the corpus and nothing else. A few runs of it, chosen by a hash of their

@@ -354,32 +354,6 @@ def scores_as_members(models: Sequence[ModelScores], members: int) -> tuple[Mode
     )
 
 
-def auroc_over_shadows(shadows: ShadowLosses) -> Float[np.ndarray, " S"]:
-    """Return the AUROC of the offline attack on each shadow model, by the others.
-
-    One target is one draw of what it was trained on; the mean over all models says what a model
-    made in this way gives away.
-
-    Args:
-        shadows: Losses under at least four models.
-
-    Raises:
-        UsageError: If there are too few models.
-    """
-    models = np.arange(len(shadows.loss_SG))
-    areas = []
-    for target in models:
-        others = models != target
-        order_G = np.argsort(~shadows.member_SG[target], kind="stable")
-        left = ShadowLosses(
-            shadows.loss_SG[others][:, order_G], shadows.member_SG[others][:, order_G]
-        )
-        members = int(shadows.member_SG[target].sum())
-        offline, _ = likelihood_ratio_attacks(shadows.loss_SG[target][order_G], left, members)
-        areas.append(offline.auc)
-    return np.array(areas)
-
-
 def _mean(loss_SG: np.ndarray) -> np.ndarray:
     """Return the mean over the models that have a loss; NaN where none has."""
     known_SG = ~np.isnan(loss_SG)

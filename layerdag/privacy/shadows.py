@@ -26,7 +26,7 @@ from layerdag.privacy.likelihood_ratio import (
     scores_as_members,
     shadows_as_targets,
 )
-from layerdag.privacy.membership import MOST_SCORED, Attack, attack_by_scores, graph_losses
+from layerdag.privacy.membership import MOST_SCORED, Attack, graph_losses
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -603,26 +603,6 @@ def shadow_attacks(
     )
     report = _report(models, member_SG, pool, recipe, planned)
     return found, replace(report, as_targets=tuple(each for each in pooled if each is not None))
-
-
-def attacks_on_losses(
-    loss_K: np.ndarray, shadows: ShadowLosses, members: int, seed: int
-) -> tuple[Attack, ...]:
-    """Return the attacks on the losses of graphs under one model: by likelihood, and by ratio.
-
-    Args:
-        loss_K: Nats per node, members first; NaN where the model cannot express a graph.
-        shadows: Losses under shadow models.
-        members: Number of members.
-        seed: Of the bootstrap.
-    """
-    known_K = np.where(np.isnan(loss_K), np.inf, loss_K)
-    what = "likelihood of the graph, by the weights"
-    scores = [(-known_K[:members], -known_K[members:])]
-    return (
-        attack_by_scores("likelihood", what, scores, seed),
-        *likelihood_ratio_attacks(loss_K, shadows, members, seed),
-    )
 
 
 def _honest(

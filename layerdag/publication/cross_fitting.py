@@ -26,7 +26,7 @@ from layerdag.privacy.membership import MARGIN, Attack, Verdict, chance_half_wid
 from layerdag.privacy.membership_attacks import AttackPool
 from layerdag.publication.drawing import draw_samples
 from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings
-from layerdag.publication.training import train_teacher
+from layerdag.publication.training import train_model
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.viz.html import interval, number
@@ -546,7 +546,7 @@ def _sampled(
     seed = derive_seed(settings.seed, "fold", str(fold)) % 2**31
     own = replace(settings, seed=seed)
     training = max(TRAINING_SHARE * seconds, LEAST_SECONDS)
-    checkpoint = train_teacher(own, data, work, training)
+    checkpoint = train_model(own, data, work, training)
     sampling = max((1 - TRAINING_SHARE) * seconds, LEAST_SECONDS)
     drawn = draw_samples(own, jobs, data, checkpoint, work, sampling)
     return AttackPool(

@@ -4,7 +4,7 @@ import json
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -76,33 +76,6 @@ def _sample_of(
     return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema, numbers)
 
 
-ONE_DRAW, PLAIN_TEMPERATURE = 1, 1.0
-"""Of models for weights: what a posterior of few graphs chooses is less like real jobs than any
-draw, and a sharp model of sharp samples repeats their most frequent parts
-(docs/dev/decisions.md, "Weights for a release")."""
-
-
-def drawing_plan(settings: ReleaseSettings, num: int, seed: int) -> GenerationSettings:
-    """Return how to draw; what the release leaves open is the model's own without weights.
-
-    Args:
-        settings: Of the release.
-        num: Number of samples.
-        seed: Of the first one.
-    """
-    best_of, temperature = settings.best_of, settings.temperature
-    if settings.with_weights:
-        best_of = ONE_DRAW if best_of is None else best_of
-        temperature = PLAIN_TEMPERATURE if temperature is None else temperature
-    return GenerationSettings(
-        num=num,
-        seed=seed,
-        max_nodes=settings.max_nodes,
-        best_of=best_of,
-        temperature=temperature,
-    )
-
-
 def written_graph(sample: GeneratedGraph) -> AttributedGraph:
     """Return the graph of a sample as its files will hold it.
 
@@ -122,22 +95,6 @@ def published_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, Conditio
     for name, value in sample.dag.conditions.items():
         if name not in ("num_nodes", "num_layers", "world_size"):
             yield name, value if isinstance(value, str) else float(f"{value:.3g}")
-
-
-def published_graphs(samples: Iterable[GeneratedGraph]) -> Iterator[AttributedGraph]:
-    """Yield samples as their files and rows of samples.csv tell them.
-
-    Those that cannot become traces, or whose traces break a rule, are left out, as they are in a
-    release.
-    """
-    for sample in samples:
-        try:
-            graph = written_graph(sample)
-        except DataError:
-            continue
-        sizes = graph.conditions if sample.schema.kind == "trace" else {}
-        reported = dict(published_conditions(sample))
-        yield replace(graph, name=sample.name, conditions={**sizes, **reported})
 
 
 SAME_BIN = 2
@@ -399,6 +356,16 @@ def _most(num: int, kept: int) -> int:
     return 4 * BATCH if not kept else max(MOST_DRAWN_PER_KEPT * num, 4 * BATCH)
 
 
+def _drawing_plan(settings: ReleaseSettings, num: int, seed: int) -> GenerationSettings:
+    return GenerationSettings(
+        num=num,
+        seed=seed,
+        max_nodes=settings.max_nodes,
+        best_of=settings.best_of,
+        temperature=settings.temperature,
+    )
+
+
 def _finished_batches(work: PrivateWorkspace, settings: ReleaseSettings) -> float:
     """Return after how many batches an earlier run ended; the same call ends there again."""
     noted = work.stages.get("sample", {})
@@ -408,7 +375,7 @@ def _finished_batches(work: PrivateWorkspace, settings: ReleaseSettings) -> floa
 
 def _start_anew_if_other(folder: Path, settings: ReleaseSettings, work: PrivateWorkspace) -> None:
     note = folder / "temperature.json"
-    plan = drawing_plan(settings, BATCH, settings.seed)
+    plan = _drawing_plan(settings, BATCH, settings.seed)
     chosen = plan.temperature if plan.best_of is None else [plan.temperature, plan.best_of]
     wanted = json.dumps(chosen)
     if folder.is_dir() and not (note.is_file() and note.read_text() == wanted):
@@ -479,7 +446,7 @@ class _BatchDrawer:
 
     def _draw(self, seed: int, num: int) -> list[GeneratedGraph]:
         model, schema = self._checkpoint.model, self._data.schema
-        plan = replace(drawing_plan(self._settings, num, seed), batch_size=num)
+        plan = replace(_drawing_plan(self._settings, num, seed), batch_size=num)
         try:
             return list(generate(model, schema, replace(plan, labels="predicted")))
         except UsageError:  # no label to predict

@@ -1,4 +1,4 @@
-"""The pages of a release: public page, owner's page, data card, model card.
+"""The pages of a release: public page, owner's page, data card.
 
 The data card: Croissant 1.1 (JSON-LD of MLCommons) with the fields of responsible AI.
 
@@ -8,7 +8,6 @@ Both specifications are published by MLCommons ("Croissant Format Specification"
 
 import csv
 import hashlib
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
-from layerdag.publication.drawing import KEPT, AcceptedSamples, drawing_plan, written_graph
+from layerdag.publication.drawing import KEPT, AcceptedSamples, written_graph
 from layerdag.publication.evaluation import (
     SIMILARITY,
     USEFULNESS,
@@ -35,14 +34,11 @@ from layerdag.publication.evaluation import (
 from layerdag.publication.settings import (
     CARD,
     FIGURES,
-    MODEL_CARD,
     REPORT,
     SAMPLES,
     TABLE,
-    WEIGHTS,
     ReleaseSettings,
 )
-from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit
 from layerdag.report.content import (
     MAY_BE_SHARED,
     Answer,
@@ -64,7 +60,6 @@ from layerdag.report.gather import (
     vocabularies,
 )
 from layerdag.sampling.generated import GeneratedGraph
-from layerdag.training.checkpoint import LoadedCheckpoint
 from layerdag.version import __version__
 from layerdag.viz.drawing import Picture
 from layerdag.viz.html import interval, number, percent, percents
@@ -100,13 +95,6 @@ class ReleaseFindings:
     verdict: ReleaseVerdict
     seconds: Mapping[str, float]
     training: Mapping[str, object]
-    weights: AuditedWeights | None = None
-
-    @property
-    def gives_weights(self) -> bool:
-        """Whether weights are published beside the samples."""
-        published = self.verdict.outcome is not ReleaseDecision.NO
-        return published and self.weights is not None and self.weights.released
 
     @cached_property
     def of_real_operators(self) -> int:
@@ -137,7 +125,6 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         pictures=_samples_drawn(results),
         provenance=tuple(_provenance(results)),
         caveats=_caveats(results),
-        weight_attacks=_published_weight_attacks(results),
     )
 
 
@@ -164,13 +151,6 @@ def owners_content(results: ReleaseFindings) -> ReportContent:
         timelines=_timelines(results, data.held_out),
         pictures=() if pairs else content.pictures,
     )
-
-
-def _published_weight_attacks(results: ReleaseFindings) -> tuple[Attack, ...]:
-    audited = results.weights
-    if audited is None or audited.audit is None or not audited.released:
-        return ()
-    return audited.audit.attacks
 
 
 def _lead(results: ReleaseFindings) -> str:
@@ -284,31 +264,9 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
             yield SummaryRow("samples that did not simulate to their end", f"{fraction}", "0")
         for what in evaluation.left_out:
             yield SummaryRow(f"not looked at: {what}", "", "", _NO_TIME)
-    if results.weights is not None:
-        yield from _weights_rows(results.weights)
     for need in results.needs:
         note = f"needs {need.needed:,}: {'enough' if need.is_met else 'too few to tell'}"
         yield SummaryRow(f"graphs for {need.test}", f"{need.found:,} {need.part}", "", note)
-
-
-def _weights_rows(audited: AuditedWeights) -> Iterator[SummaryRow]:
-    outcome = _SHORT[audited.verdict.outcome]
-    yield SummaryRow("may the weights be shared?", outcome, "", audited.verdict.line)
-    audit = audited.audit
-    if audit is None:
-        return
-    for attack in audit.attacks:
-        auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-        yield SummaryRow(f"attack on the weights, {attack.description}", auroc, "0.5")
-    yield SummaryRow(
-        "copies among graphs drawn from the weights",
-        f"{audit.copied} of {audit.sampled}",
-        "0",
-        f"{audit.near} near copies",
-    )
-    if audit.ratio is not None:
-        note = "of graphs drawn from the weights"
-        yield SummaryRow("median ratio of distances", number(audit.ratio, 2), "1", note)
 
 
 def _price_in_words(drawn: AcceptedSamples) -> str:
@@ -494,7 +452,6 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
         f"- `{TABLE}`: a line for each sample",
         f"- `{CARD}`: the data card (Croissant)",
         f"- `{REPORT}`, `{FIGURES}`: what was looked for, and found",
-        *([f"- `{WEIGHTS}`, `{MODEL_CARD}`: the model"] if results.gives_weights else ()),
     ]
     stated = {"Publisher": settings.creator, "Where": settings.url, "Cite as": settings.cite}
     stated["License"] = settings.license
@@ -543,8 +500,7 @@ def split_unit(data: GraphDataset, jobs: FoundJobs) -> str:
 
 def _caveats(results: ReleaseFindings) -> tuple[str, ...]:
     alike = None if results.data is None else held_out_alike(results.data, results.jobs)
-    alone = () if results.gives_weights else (SAMPLES_ALONE,)
-    return (*CAVEATS, *([alike] if alike else ()), *alone)
+    return (*CAVEATS, *([alike] if alike else ()), SAMPLES_ALONE)
 
 
 def _table_file(folder: Path) -> dict[str, Any]:
@@ -666,105 +622,3 @@ def _rai(results: ReleaseFindings) -> dict[str, Any]:
         "rai:annotationsPerItem": "0",
         "rai:dataPreprocessingProtocol": [f"layerdag {__version__} release; attacks: {attacks}."],
     }
-
-
-_CARD = """# Weights of a generator of synthetic graphs
-
-{verdict}
-
-| | |
-|---|---|
-{facts}
-
-Further samples: `{command}`, drawn as for
-the figures below. They were not checked: compare them with the samples here (`layerdag audit`).
-
-## What the weights give away
-
-{scored:,} real graphs, {shadows} shadow models that went the same way (teacher, samples,
-student) on other halves of the real graphs. An AUROC of 0.5 is chance, 1 is certainty; in
-brackets the 95 % interval. Beside it, the same attack where nothing can leak: on the weights
-that training started from, which saw none of these graphs; on the schema, with held-out graphs
-that pose as training graphs.
-
-| attack | AUROC | | where nothing can leak | graphs found (TPR) |
-|---|---|---|---|---|
-{attacks}
-{over_shadows}
-Of {sampled} graphs drawn from the weights {copied} are copies of a real graph, and {near} near
-copies.{ratio}
-"""
-
-
-def model_card(audited: AuditedWeights, settings: ReleaseSettings) -> str:
-    """Return the card as Markdown.
-
-    Args:
-        audited: Weights that may be published.
-        settings: Of the release.
-    """
-    checkpoint, audit = audited.checkpoint, audited.audit
-    assert checkpoint is not None
-    assert audit is not None
-    return _CARD.format(
-        verdict=audited.verdict.line,
-        facts="\n".join(f"| {name} | {fact} |" for name, fact in _facts(checkpoint, settings)),
-        command=_command(settings),
-        scored=audit.scored,
-        shadows=audit.shadows,
-        attacks="\n".join(_row(attack) for attack in audit.attacks),
-        over_shadows=_over_shadows(audit.over_shadows),
-        sampled=audit.sampled,
-        copied=audit.copied,
-        near=audit.near,
-        ratio=_ratio(audit),
-    )
-
-
-def _command(settings: ReleaseSettings) -> str:
-    plan = drawing_plan(settings, 100, 0)
-    return (
-        "layerdag sample checkpoint=weights num=100 out=more "
-        f"best_of={plan.best_of} temperature={plan.temperature:g}"
-    )
-
-
-def _facts(checkpoint: LoadedCheckpoint, settings: ReleaseSettings) -> list[tuple[str, str]]:
-    origin = checkpoint.meta.origin
-    start = "random weights" if origin is None else f"{origin.name} (step {origin.step:,})"
-    count = sum(parameter.numel() for parameter in checkpoint.model.parameters())
-    beside = "" if settings.public is None else ", from public graphs"
-    facts = [
-        ("model", f"{checkpoint.spec.name}, {count:,} parameters, layerdag {__version__}"),
-        ("learned from", f"the samples in `samples` of this folder{beside}, and from nothing else"),
-        ("started from", start),
-        ("steps", f"{checkpoint.meta.step:,}"),
-    ]
-    return [*facts, ("license", settings.license)] if settings.license else facts
-
-
-def _row(attack: Attack) -> str:
-    auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-    silent = "" if attack.holdout is None else number(attack.holdout.auc, 2)
-    rates = "; ".join(rate.in_words() for rate in attack.rates)
-    return f"| {attack.description} | {auroc} | {attack.in_words()} | {silent} | {rates} |"
-
-
-def _over_shadows(areas: Sequence[float]) -> str:
-    if len(areas) < 2:
-        return ""
-    mean, spread = statistics.mean(areas), statistics.stdev(areas)
-    return (
-        f"\nEach shadow model attacked by the others: a mean AUROC of {number(mean, 2)}, standard\n"
-        f"deviation {number(spread, 2)}. Their samples were not sifted for copies.\n"
-    )
-
-
-def _ratio(audit: WeightsAudit) -> str:
-    if audit.ratio is None:
-        return ""
-    return (
-        f" Their distance to held-out real graphs is {number(audit.ratio, 2)} times that of as\n"
-        f"many real graphs, in the median over all metrics; {number(audit.mean_ratio, 2)} times in "
-        "the mean."
-    )

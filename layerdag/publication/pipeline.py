@@ -41,7 +41,6 @@ from layerdag.publication.pages import (
     ReleaseFindings,
     data_card,
     held_out_alike,
-    model_card,
     owners_content,
     public_content,
     read_me,
@@ -51,7 +50,6 @@ from layerdag.publication.settings import (
     CARD,
     FOUND,
     MANIFEST,
-    MODEL_CARD,
     PUBLIC_READ_ME,
     REFUSED,
     RELEASE,
@@ -59,21 +57,18 @@ from layerdag.publication.settings import (
     SAMPLES,
     TABLE,
     VERDICT,
-    WEIGHTS,
     PrivateWorkspace,
     ReleaseSettings,
     TimeLeft,
     read_jobs,
     workspace_lock,
 )
-from layerdag.publication.training import TRAINING_FRACTION, train_teacher
-from layerdag.publication.weights_audit import AuditedWeights, audited_student, real_graphs
+from layerdag.publication.training import TRAINING_FRACTION, train_model
 from layerdag.report.page import write_report
 from layerdag.runtime.files import atomic_folder, discard_folder, write_text
 from layerdag.runtime.notes import Note
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.traces.chakra.workload import write_workload
-from layerdag.training.checkpoint import export_checkpoint
 from layerdag.version import __version__
 
 
@@ -126,25 +121,12 @@ def _write_about(results: ReleaseFindings, draft: Path, columns: list[str] | Non
         "released": results.verdict.outcome is not ReleaseDecision.NO,
         "verdict": results.verdict.line,
         "samples": len(results.kept) if columns else 0,
-        "weights": results.gives_weights,
     }
     write_text(draft / MANIFEST, json.dumps(manifest, indent=1) + "\n")
-    _write_weights(results, draft)
     if columns is not None:
         card = data_card(results, draft, columns)
         write_text(draft / CARD, json.dumps(card, indent=1) + "\n")
     write_text(draft / PUBLIC_READ_ME, read_me(results, has_samples=columns is not None))
-
-
-def _write_weights(results: ReleaseFindings, draft: Path) -> None:
-    shutil.rmtree(draft / WEIGHTS, ignore_errors=True)
-    (draft / MODEL_CARD).unlink(missing_ok=True)
-    if not results.gives_weights:
-        return
-    assert results.weights is not None
-    assert results.weights.checkpoint is not None
-    export_checkpoint(results.weights.checkpoint.path, draft / WEIGHTS)
-    write_text(draft / MODEL_CARD, model_card(results.weights, results.settings))
 
 
 def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
@@ -228,17 +210,6 @@ class Release:
         """Whether samples lie in ``out`` to be published."""
         return self.verdict is not None and self.verdict.outcome is not ReleaseDecision.NO
 
-    @property
-    def weights(self) -> AuditedWeights | None:
-        """The audited student; None unless weights were asked for and samples are released."""
-        return None if self.results is None else self.results.weights
-
-    @property
-    def complete(self) -> bool:
-        """Whether all that was asked for may be published, weights included."""
-        asked = self.results is not None and self.results.settings.with_weights
-        return self.released and (not asked or (self.weights is not None and self.weights.released))
-
     def to_dict(self) -> dict[str, object]:
         """Return verdict, reasons and counts as plain data; all figures are in report.json."""
         verdict, results = self.verdict, self.results
@@ -263,23 +234,10 @@ class Release:
             "needs": [need.sentence() for need in results.needs],
             "samples": len(results.kept),
             "drawn": 0 if drawn is None else len(drawn.outcomes),
-            "weights": self._weights_document(),
             "cross_fit": self._folds_document(),
             "drawn_per_kept": None if drawn is None else drawn.price,
             "outcomes": {} if drawn is None else dict(drawn.counts()),
             "seconds": {name: round(spent, 1) for name, spent in results.seconds.items()},
-        }
-
-    def _weights_document(self) -> dict[str, object] | None:
-        audited = self.weights
-        if audited is None:
-            return None
-        verdict, audit = audited.verdict, audited.audit
-        return {
-            "released": audited.released,
-            "verdict": verdict.line,
-            "remedies": list(verdict.remedies),
-            "audit": None if audit is None else audit.to_dict(),
         }
 
     def _folds_document(self) -> dict[str, object] | None:
@@ -288,13 +246,10 @@ class Release:
         return None if folded is None else folded.to_dict()
 
     def __str__(self) -> str:
-        """Return the verdicts of one line each, and what helps if something is not released."""
+        """Return the verdict of one line, and what helps if nothing is released."""
         if self.verdict is None:
             return f"Not finished: repeat the call without 'until' to go on ({self.private})."
         lines = [self.verdict.line, *(f"  {word}" for word in self.verdict.remedies)]
-        if self.weights is not None:
-            verdict = self.weights.verdict
-            lines += [verdict.line, *(f"  {word}" for word in verdict.remedies)]
         return "\n".join(lines)
 
 
@@ -316,8 +271,7 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, best_of, license, creator, url, cite, init, with_weights, public, shadows,
-            cross_fit, until, overwrite.
+            temperature, best_of, license, creator, url, cite, init, cross_fit, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.
@@ -326,13 +280,12 @@ def release(
         UsageError: If a setting is out of bounds, or a folder may not be replaced.
         DataError: If nothing can be read.
     """
-    labels, public = (settings.pop(name, None) for name in ("labels", "public"))
+    labels = settings.pop("labels", None)
     try:
         asked = ReleaseSettings(
             Path(traces),
             Path(out),
             labels=None if labels is None else Path(str(labels)),
-            public=None if public is None else Path(str(public)),
             **settings,
         )
     except TypeError as error:
@@ -383,7 +336,7 @@ def _learned(
 ) -> Release:
     seconds = TRAINING_FRACTION * settings.budget
     tell(f"training for at most {seconds:.0f} s")
-    checkpoint = train_teacher(settings, data, work, seconds)
+    checkpoint = train_model(settings, data, work, seconds)
     clock.lap("train")
     if settings.until == "train":
         return Release(settings.out, work.path, None, None, jobs.notes)
@@ -418,17 +371,9 @@ def _learned(
         if folded is not None:
             clock.lap("cross-fit")
     verdict = verdict_of(settings, drawn, evaluation, needs)
-    weights = None
-    if settings.with_weights and verdict.outcome is not ReleaseDecision.NO:
-        tell(f"training a student on the samples, and {settings.shadows} shadow models")
-        by_name = {graph.name: graph for part in parts.values() for graph in part}
-        real_ones = real_graphs(data, by_name, run_of_graphs(jobs), settings.seed)
-        weights = audited_student(settings, data, real_ones, kept, work, seconds)
-        clock.lap("weights")
     training = work.stages.get("train", {})
     results = ReleaseFindings(
         settings, jobs, data, needs, drawn, kept, evaluation, verdict, clock.seconds, training,
-        weights,
     )  # fmt: skip
     return _finished(work, results, tell)
 

@@ -19,7 +19,6 @@ from typing import Any, TypeVar, final
 from layerdag.datasets.discovery import FoundJobs, read_folder
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.formats import program_json
-from layerdag.privacy.shadows import LEAST_SHADOWS
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -29,22 +28,18 @@ from layerdag.runtime.files import (
     unexpected_files,
     write_text,
 )
-from layerdag.traces.chakra.corpus import INDEX, embedded_corpus
 from layerdag.training.weight_transfer import PRETRAINED
 
 MANIFEST = "release.json"
 REPORT, FIGURES, VERDICT = "report.html", "report.json", "verdict.txt"
 CARD, TABLE, SAMPLES = "croissant.json", "samples.csv", "samples"
-WEIGHTS, MODEL_CARD = "weights", "weights.md"
 REQUEST, NOTES = "request.json", "stages.json"
-FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS = (
+FOUND, TRAINING, DRAWN, REFUSED, HASHES, FOLDS = (
     "read.json",
     "training",
     "drawn",
     "refused-samples",
     "hashes.json",
-    "student",
-    "shadows",
     "folds",
 )
 READ_ME, PUBLIC_READ_ME = "README.txt", "README.md"
@@ -57,11 +52,9 @@ _PUBLIC = {
     CARD,
     TABLE,
     SAMPLES,
-    WEIGHTS,
-    MODEL_CARD,
 }
 _PRIVATE = {
-    *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, STUDENT, SHADOWS, FOLDS),
+    *(REQUEST, NOTES, FOUND, TRAINING, DRAWN, REFUSED, HASHES, FOLDS),
     *(READ_ME, REPORT, FIGURES),
 }
 _WARNING = (
@@ -202,19 +195,14 @@ class ReleaseSettings:
         labels: Label file (CSV, JSON or JSON Lines); None takes what lies beside the traces.
         max_nodes: Larger jobs are left out, and listed.
         steps: Most optimizer steps.
-        temperature: Of sampling; None is the usual one, with weights 1.
-        best_of: Graphs drawn for each sample; None is the usual number, with weights 1.
+        temperature: Of sampling; None is the model's own.
+        best_of: Graphs drawn for each sample; None is the model's own number.
         license: Of the samples, for the data card; an SPDX name or a URL.
         creator: Who publishes the samples, for the data card.
         url: Where they are published, for the data card.
         cite: How to cite them, for the data card.
         init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
             for random weights. It must not have learned from the traces themselves.
-        with_weights: Whether weights are to be published, too: those of a student, which learns
-            from the published samples alone and is attacked with shadow models.
-        public: Folder of graphs that are public anyway, in any format; the student learns as many
-            of them as samples, so that it forgets less of its start.
-        shadows: Number of shadow models.
         cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
             sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
             few runs to tell otherwise and the budget allows; 0 is none.
@@ -240,9 +228,6 @@ class ReleaseSettings:
     url: str = ""
     cite: str = ""
     init: str | Path | None = PRETRAINED
-    with_weights: bool = False
-    public: Path | None = None
-    shadows: int = LEAST_SHADOWS
     cross_fit: int | None = None
     until: str = STAGES[-1]
     overwrite: bool = False
@@ -262,11 +247,6 @@ class ReleaseSettings:
             raise UsageError(f"'temperature' must lie in (0, 10], found {self.temperature:g}.")
         if self.until not in STAGES:
             raise UsageError(f"'until' must be one of {', '.join(STAGES)}, found {self.until!r}.")
-        if self.shadows < LEAST_SHADOWS:
-            raise UsageError(
-                f"'shadows' must be at least {LEAST_SHADOWS}, found {self.shadows}: fewer cannot "
-                "tell how likely a graph is without having been trained on."
-            )
         if self.cross_fit is not None and not (
             self.cross_fit == 0 or 2 <= self.cross_fit <= MOST_FOLDS
         ):
@@ -275,8 +255,6 @@ class ReleaseSettings:
                 f"{self.cross_fit}."
             )
         self._check_places()
-        self._check_start()
-        self._check_public()
 
     def _check_places(self) -> None:
         traces, out = self.traces.resolve(), self.out.resolve()
@@ -289,29 +267,6 @@ class ReleaseSettings:
             raise UsageError(
                 f"{self.out}: the release must lie outside of the traces in {self.traces}; name "
                 "another folder with --out."
-            )
-
-    def _check_public(self) -> None:
-        if self.public is None:
-            return
-        if not self.with_weights:
-            raise UsageError("'public' is for weights; add --with-weights or leave it out.")
-        if not self.public.is_dir():
-            raise UsageError(
-                f"{self.public}: there is no such folder of public graphs; check the path."
-            )
-        if self.public.resolve() == self.traces.resolve():
-            raise UsageError(f"{self.public}: the traces are not public; name another folder.")
-
-    def _check_start(self) -> None:
-        if self.init != PRETRAINED or not self.with_weights:
-            return
-        index = self.traces / INDEX
-        if index.is_file() and index.read_bytes() == (embedded_corpus() / INDEX).read_bytes():
-            raise UsageError(
-                f"{self.traces}: the shipped checkpoint learned from these jobs, so that weights "
-                "that start from it cannot be audited on them; name another start with --init, or "
-                "leave --with-weights out."
             )
 
     @property

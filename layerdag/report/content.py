@@ -325,12 +325,6 @@ def median_ratio(report: QualityReport | None) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def mean_ratio(report: QualityReport | None) -> float | None:
-    """Return the mean ratio at equal count over all distances; None if there is none."""
-    known = _ratios(report)
-    return float(np.mean(known)) if known else None
-
-
 def _ratios(report: QualityReport | None) -> list[float]:
     rows = () if report is None else report.rows
     found = [row.matched_ratio for row in rows if row.is_distance]

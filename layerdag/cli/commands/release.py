@@ -17,7 +17,6 @@ EXAMPLE = (
     "  layerdag release traces --out release                 # about a quarter of an hour\n"
     "  layerdag release traces --out release --budget 5m --num 100\n"
     "  layerdag release traces --out release --until read    # only say what is there\n"
-    "  layerdag release traces --out release --with-weights  # and an audited model\n"
     "\n"
     "RELEASE may be published. RELEASE.private beside it stays with you: weights, split, hashes,\n"
     "and the report with figures of real jobs."
@@ -54,13 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--temperature",
         type=float,
-        help="of sampling; higher is less like single jobs (default: .7 for jobs, with weights 1)",
+        help="of sampling; higher is less like single jobs (default: .7 for jobs)",
     )
     parser.add_argument(
         "--best-of",
         type=int,
         metavar="N",
-        help="graphs drawn for each sample (default: 8 for jobs, with weights 1)",
+        help="graphs drawn for each sample (default: 8 for jobs)",
     )
     parser.add_argument(
         "--license", default="", metavar="NAME", help="of the samples, for the data card"
@@ -79,25 +78,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="evaluate",
         metavar="STAGE",
         help="stop after read, train, sample or evaluate; the same command without it goes on",
-    )
-    parser.add_argument(
-        "--with-weights",
-        action="store_true",
-        help="publish weights, too: of a model that learns from the published samples alone, "
-        "attacked with shadow models; takes much longer",
-    )
-    parser.add_argument(
-        "--public",
-        type=Path,
-        metavar="FOLDER",
-        help="graphs that are public anyway, which those weights learn beside the samples",
-    )
-    parser.add_argument(
-        "--shadows",
-        type=int,
-        default=16,
-        metavar="N",
-        help="shadow models of that audit (default: %(default)s)",
     )
     parser.add_argument(
         "--cross-fit",
@@ -151,9 +131,6 @@ def run(args: argparse.Namespace) -> int:
             url=args.url,
             cite=args.cite,
             init=None if args.init == "none" else args.init,
-            with_weights=args.with_weights,
-            public=args.public,
-            shadows=args.shadows,
             cross_fit=args.cross_fit,
             until=args.until,
             overwrite=args.overwrite,
@@ -165,5 +142,5 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(found)
     print_notes(found.notes)
-    refused = found.verdict is not None and not found.complete
+    refused = found.verdict is not None and not found.released
     return max(int(refused), strict_code(found.notes, strict=args.strict))

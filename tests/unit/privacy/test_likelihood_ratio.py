@@ -12,7 +12,6 @@ from layerdag.errors import UsageError
 from layerdag.privacy.likelihood_ratio import (
     ModelScores,
     ShadowLosses,
-    auroc_over_shadows,
     balanced_members,
     likelihood_ratio_attacks,
     pooled_attack,
@@ -95,15 +94,6 @@ def test_too_few_models_or_kinds_of_graphs_are_refused(rng):
         ShadowLosses(np.zeros((3, 2)), np.array([[True, False], [True, False], [False, False]]))
 
 
-def test_what_models_made_in_one_way_give_away_is_the_mean_over_them(rng):
-    _, leaking = drawn(rng, gain=0.1)
-    _, silent = drawn(rng, gain=0.0)
-    found = auroc_over_shadows(leaking)
-    assert found.shape == (MODELS,)
-    assert found.min() > 0.85
-    assert abs(float(auroc_over_shadows(silent).mean()) - 0.5) < 0.03
-
-
 def test_each_shadow_model_is_a_target_of_the_others(rng):
     _, leaking = drawn(rng, gain=0.1)
     targets = shadows_as_targets(leaking)
@@ -112,7 +102,7 @@ def test_each_shadow_model_is_a_target_of_the_others(rng):
     assert len(offline) == MODELS
     own = pooled_attack("x", "a", offline, np.arange(GRAPHS))
     assert own is not None
-    assert own.auc == pytest.approx(float(auroc_over_shadows(leaking).mean()), abs=0.01)
+    assert own.auc > 0.9
     posing = scores_as_members(offline, MEMBERS)
     assert all(
         np.isnan(model.score_G[was]).all()

@@ -8,16 +8,10 @@ from raw_graphs import chain
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.publication import (
-    settings as _settings,
-    training as _recipe,
-    weights_audit as _shadows,
-)
+from layerdag.publication import training as _recipe
 from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, workspace_lock
 from layerdag.publication.training import training_settings
-from layerdag.publication.weights_audit import RealGraphs, real_graphs
 from layerdag.sampling.generated import GeneratedGraph
-from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.run import TrainSettings
 
 
@@ -30,7 +24,6 @@ def narrow(monkeypatch) -> None:
 
     monkeypatch.setattr(_recipe, "training_settings", short)
     monkeypatch.setattr(_recipe, "WIDTH", 32)
-    monkeypatch.setattr(_settings, "LEAST_SHADOWS", 4)
 
 
 @pytest.fixture
@@ -42,20 +35,7 @@ def settings(tmp_path) -> ReleaseSettings:
         steps=1,
         seed=3,
         max_nodes=60,
-        with_weights=True,
-        shadows=4,
     )
-
-
-@pytest.fixture
-def drawn(kept, monkeypatch) -> None:
-    """Let shadow models draw eight of the ten samples: hardly trained ones draw none."""
-
-    def chosen(teacher: object, data: object, plan: GenerationSettings) -> list[GeneratedGraph]:
-        start = plan.seed % 10
-        return [kept[(start + i) % 10] for i in range(8)]
-
-    monkeypatch.setattr(_shadows, "_generated", chosen)
 
 
 @pytest.fixture
@@ -78,12 +58,6 @@ def data(graphs) -> GraphDataset:
     return GraphDataset.build(
         "chains", "flow", {"train": graphs[:14], "val": graphs[14:18], "test": graphs[18:]}
     )
-
-
-@pytest.fixture(scope="session")
-def real(data, graphs) -> RealGraphs:
-    runs = {graph.name: f"run{i // 2}" for i, graph in enumerate(graphs)}
-    return real_graphs(data, {graph.name: graph for graph in graphs}, runs, seed=0)
 
 
 @pytest.fixture(scope="session")

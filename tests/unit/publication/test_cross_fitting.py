@@ -228,7 +228,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> FoundJobs:
 
 @pytest.fixture
 def plain(settings: ReleaseSettings) -> ReleaseSettings:
-    return replace(settings, num=10, with_weights=False)
+    return replace(settings, num=10)
 
 
 def test_like_runs_are_spread_over_folds_and_stay_together(jobs):
@@ -247,7 +247,7 @@ def test_every_run_is_held_out_once_and_a_stopped_call_goes_on(jobs, plain, work
         seen.append(data)
         return SimpleNamespace(model=None)
 
-    monkeypatch.setattr(_cross_fit, "train_teacher", taught)
+    monkeypatch.setattr(_cross_fit, "train_model", taught)
     monkeypatch.setattr(_draw, "generate", invented)
     monkeypatch.setattr(_draw, "BATCH", 12)
     lines: list[str] = []
@@ -298,7 +298,7 @@ def test_a_generator_that_repeats_training_graphs_is_caught(jobs, plain, work, m
         seen.append(data)
         return SimpleNamespace(model=None)
 
-    monkeypatch.setattr(_cross_fit, "train_teacher", taught)
+    monkeypatch.setattr(_cross_fit, "train_model", taught)
     monkeypatch.setattr(_draw, "generate", copies)
     monkeypatch.setattr(_draw, "ReleaseFilter", Everything)
     found = cross_fitted(replace(plain, num=20), jobs, work, 3, 30.0, lambda _: None)

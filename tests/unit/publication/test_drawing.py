@@ -20,7 +20,6 @@ from layerdag.publication.drawing import (
     KEPT,
     ReleaseFilter,
     Renumbering,
-    drawing_plan,
     keys_of,
     read_batch,
     write_batch,
@@ -107,30 +106,6 @@ def test_objects_are_never_unpickled(tmp_path):
     np.savez(path, notes=np.array([{"seed": 1}], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle"):
         read_batch(path, DATA.schema)
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> ReleaseSettings:
-    (tmp_path / "traces").mkdir()
-    return ReleaseSettings(tmp_path / "traces", tmp_path / "out", max_nodes=77, init=None)
-
-
-def test_without_weights_what_is_open_is_left_to_the_model(settings):
-    plan = drawing_plan(settings, 12, 3)
-    assert (plan.num, plan.seed, plan.max_nodes) == (12, 3, 77)
-    assert (plan.best_of, plan.temperature) == (None, None)
-
-
-def test_with_weights_each_sample_is_one_plain_draw(settings):
-    plan = drawing_plan(replace(settings, with_weights=True), 12, 3)
-    assert (plan.best_of, plan.temperature) == (1, 1.0)
-
-
-@pytest.mark.parametrize("with_weights", [False, True])
-def test_what_is_asked_for_counts(settings, with_weights):
-    asked = replace(settings, with_weights=with_weights, best_of=4, temperature=0.7)
-    plan = drawing_plan(asked, 12, 3)
-    assert (plan.best_of, plan.temperature) == (4, 0.7)
 
 
 JOBS = costed_jobs([8, 16, 32] * 20 + [48, 56])

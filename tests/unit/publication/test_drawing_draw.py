@@ -213,16 +213,6 @@ def test_another_temperature_discards_what_was_drawn(real, work):
     assert len(list((work.path / DRAWN).glob("*.npz"))) == len(warmer.asked)
 
 
-def test_what_was_drawn_otherwise_is_discarded_with_weights(real, work):
-    draw(real, work, Model(), num=9)
-    plain = Model()
-    draw(real, work, plain, num=3, with_weights=True)
-    assert (plain.asked[0].best_of, plain.asked[0].temperature, plain.asked[0].seed) == (1, 1, 40)
-    idle = Model()
-    draw(real, work, idle, num=3, with_weights=True)
-    assert idle.asked == []
-
-
 def test_the_owner_gets_the_hashes_of_real_graphs_and_a_note(real, work):
     found = draw(real, work, Model())
     hashes = json.loads((work.path / HASHES).read_text())

@@ -8,13 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from random_jobs import random_job
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.evaluation.metrics.base import Interval
-from layerdag.privacy.membership import attack_by_scores
 from layerdag.publication.cross_fitting import RunRequirement
 from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.evaluation import (
@@ -32,13 +30,10 @@ from layerdag.publication.pages import (
     _provenance,
     _summary,
     data_card,
-    model_card,
     owners_content,
     public_content,
 )
 from layerdag.publication.settings import ReleaseSettings
-from layerdag.publication.training import student_data, train_student
-from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit, WeightsVerdict
 from layerdag.report.content import IS_IT_LIKE, IS_IT_USEFUL
 from layerdag.report.page import render
 from layerdag.surrogates.data import REAL, SYNTHETIC
@@ -60,7 +55,6 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
         "verdict": SimpleNamespace(line="The samples may be published: all is well."),
         "drawn": SimpleNamespace(price=1.25),
         "evaluation": None,
-        "gives_weights": False,
     }
     return data_card(SimpleNamespace(**{**plain, **more}), tmp_path, COLUMNS)
 
@@ -146,7 +140,6 @@ def test_limits_and_attacks_are_told(tmp_path):
     leaks = SimpleNamespace(attacks=(attack,), inferences=(read,))
     made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
     assert made["rai:dataLimitations"] == [*CAVEATS, SAMPLES_ALONE]
-    assert card(tmp_path, gives_weights=True)["rai:dataLimitations"] == list(CAVEATS)
     assert "nearest: AUROC 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
     assert (
         "family: 50.0% of training graphs, 40.0% of held-out graphs, no more than chance"
@@ -307,68 +300,3 @@ def test_every_verdict_leads_to_a_section_that_is_there(results, jobs):
     page = render(public_content(replace(with_samples(results, jobs), evaluation=None)))
     for at in re.findall(r'href="#(\w+)"', page):
         assert f'id="{at}"' in page
-
-
-@pytest.mark.parametrize("outcome", [ReleaseDecision.YES, ReleaseDecision.NO])
-def test_what_was_found_on_the_weights_is_told_and_attacks_on_published_ones_shown(
-    results, outcome
-):
-    attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.zeros(3))], 0)
-    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 1, 2, 1.25, 60.0)
-    verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",))
-    audited = replace(results, evaluation=None, weights=AuditedWeights(None, audit, verdict))
-    assert audited.gives_weights is (outcome is ReleaseDecision.YES)
-    rows = {row.what: row for row in _summary(audited)}
-    assert rows["may the weights be shared?"].note == verdict.line
-    assert rows["copies among graphs drawn from the weights"].synthetic == "1 of 128"
-    assert rows["attack on the weights, how likely it is"].real == "0.5"
-    content = public_content(audited)
-    assert content.weight_attacks == ((attack,) if outcome is ReleaseDecision.YES else ())
-    assert (SAMPLES_ALONE in content.caveats) is (outcome is ReleaseDecision.NO)
-    refused = replace(audited, verdict=replace(RESERVED, outcome=ReleaseDecision.NO))
-    assert not refused.gives_weights
-
-
-@pytest.fixture
-def audited(settings, kept, work) -> AuditedWeights:
-    import numpy as np
-
-    attack = attack_by_scores("likelihood", "how likely it is", [(np.zeros(3), np.ones(3))], 0)
-    audit = WeightsAudit((attack,), 16, (0.5, 0.52), 512, 3, 128, 0, 2, 1.12, 60.0, 1.31)
-    student = train_student(settings, student_data(kept, seed=0), work, 60.0)
-    return AuditedWeights(
-        student, audit, WeightsVerdict(ReleaseDecision.YES, (), ("nothing was found",))
-    )
-
-
-def test_it_has_verdict_source_and_figures(audited, settings):
-    card = model_card(audited, replace(settings, license="CC-BY-4.0"))
-    for words in (
-        "The weights may be published: nothing was found.",
-        "| learned from | the samples in `samples` of this folder, and from nothing else |",
-        "| started from | random weights |",
-        "| license | CC-BY-4.0 |",
-        "512 real graphs, 16 shadow models",
-        "Each shadow model attacked by the others: a mean AUROC of 0.51",
-        "| how likely it is | 0 [",
-        "TPR at 1% FPR cannot be told",
-        "128 graphs drawn from the weights 0 are copies",
-        "1.1 times that of",
-        "1.3 times in the mean",
-        "layerdag sample checkpoint=weights num=100 out=more best_of=1 temperature=1`",
-    ):
-        assert words in card, words
-
-
-def test_public_graphs_are_named_but_not_where_they_lie(audited, settings):
-    beside = settings.traces.with_name("acme-public")
-    beside.mkdir()
-    card = model_card(audited, replace(settings, public=beside))
-    assert "samples in `samples` of this folder, from public graphs, and from nothing" in card
-    assert "acme" not in card
-
-
-def test_it_says_nothing_of_a_ratio_that_is_unknown(audited, settings):
-    assert audited.audit is not None
-    unknown = replace(audited, audit=replace(audited.audit, ratio=None))
-    assert "distance to held-out" not in model_card(unknown, settings)

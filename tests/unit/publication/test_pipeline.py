@@ -80,7 +80,6 @@ def test_what_may_be_published_is_all_there(make, tmp_path):
     assert names(tmp_path / "out") == PUBLIC
     assert manifest(tmp_path / "out")["released"] is True
     assert manifest(tmp_path / "out")["samples"] == 3
-    assert manifest(tmp_path / "out")["weights"] is False
 
 
 def test_the_table_has_a_row_for_each_job_with_its_own_sizes(make, plain, tmp_path):

@@ -6,24 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from tiny_checkpoints import chain_checkpoint
 from traced_jobs import invented, write_jobs
 
 import layerdag as ld
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
-from layerdag.privacy.membership import attack_by_scores
 from layerdag.publication import drawing as _draw, evaluation as _evaluation, pipeline as _release
 from layerdag.publication.evaluation import ReleaseDecision
 from layerdag.publication.pipeline import Release
-from layerdag.publication.weights_audit import AuditedWeights, WeightsAudit, WeightsVerdict
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.workload import read_workload
-from layerdag.training.checkpoint import load_checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +29,7 @@ def no_model(monkeypatch) -> None:
 
 
 def stand_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_release, "train_teacher", lambda *_: SimpleNamespace(model=None))
+    patch.setattr(_release, "train_model", lambda *_: SimpleNamespace(model=None))
     patch.setattr(_draw, "generate", invented)
     patch.setattr(_evaluation, "weight_attacks", lambda *_: ())
 
@@ -129,66 +124,6 @@ def test_copies_are_rejected_and_their_price_is_told(tmp_path, monkeypatch):
     assert found.results is not None
     assert found.results.evaluation is not None
     assert found.results.evaluation.novelty.copied == 0
-
-
-def audited(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, outcome: ReleaseDecision
-) -> list[list[GeneratedGraph]]:
-    """Let the audit of a student end so; return the samples of each one that was trained."""
-    taught: list[list[GeneratedGraph]] = []
-    verdict = WeightsVerdict(outcome, ("it leaks",), ("nothing leaks",), ("Do not share them.",))
-    attack = attack_by_scores("likelihood", "how likely", [(np.zeros(3), np.zeros(3))], 0)
-    found = WeightsAudit((attack,), 16, (0.5, 0.52), 6, 0, 128, 0, 1, 1.2, 9.0)
-    student = chain_checkpoint(folder)
-
-    def student_of(*arguments: object) -> AuditedWeights:
-        taught.append(arguments[3])
-        return AuditedWeights(student, found, verdict)
-
-    monkeypatch.setattr(_release, "audited_student", student_of)
-    return taught
-
-
-def test_weights_that_may_be_published_lie_beside_the_samples_with_a_card(tmp_path, monkeypatch):
-    taught = audited(monkeypatch, tmp_path, ReleaseDecision.YES)
-    found = made(tmp_path, with_weights=True)
-    assert found.complete
-    assert [sample.name for sample in taught[0]] == sorted(
-        path.name for path in (found.out / "samples").iterdir()
-    )
-    assert load_checkpoint(found.out / "weights").spec.name == "fast"
-    assert not list((found.out / "weights").glob("trainer*"))  # what resuming needs stays
-    assert "The weights may be published" in (found.out / "weights.md").read_text()
-    assert json.loads((found.out / "release.json").read_text())["weights"] is True
-    told = found.to_dict()["weights"]
-    assert isinstance(told, dict)
-    assert told["released"] is True
-    assert str(found).splitlines()[-2].startswith("The weights may be published: nothing leaks")
-    figures = (found.out / "report.json").read_text()
-    assert "how likely" in figures
-    assert "were not made for it" not in (found.out / "croissant.json").read_text()
-
-
-def test_weights_that_leak_stay_and_the_samples_go(tmp_path, monkeypatch):
-    audited(monkeypatch, tmp_path, ReleaseDecision.NO)
-    found = made(tmp_path, with_weights=True)
-    assert found.released
-    assert not found.complete
-    assert {"samples", "weights", "weights.md"} & files(found.out) == {"samples"}
-    assert "The weights must not be published: it leaks." in str(found)
-    assert "Do not share them." in str(found)
-    assert "were not made for it" in (found.out / "croissant.json").read_text()
-    again = made(tmp_path)  # the same release without weights
-    assert again.complete
-    assert again.weights is None
-
-
-def test_no_student_is_trained_of_samples_that_are_refused(tmp_path, monkeypatch):
-    taught = audited(monkeypatch, tmp_path, ReleaseDecision.YES)
-    found = made(tmp_path, 3, with_weights=True)
-    assert not taught
-    assert not found.complete
-    assert found.to_dict()["weights"] is None
 
 
 def test_stage_by_stage_ends_as_at_once_and_nothing_is_drawn_again(tmp_path, monkeypatch):

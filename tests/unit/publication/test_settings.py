@@ -6,7 +6,6 @@ import pytest
 
 from layerdag.errors import UsageError
 from layerdag.publication.settings import ReleaseSettings, workspace_lock
-from layerdag.traces.chakra.corpus import embedded_corpus
 
 REQUEST = {"seed": 0, "steps": 3}
 
@@ -110,27 +109,6 @@ def test_folds_are_none_or_a_few(traces, folds):
 def test_other_numbers_of_folds_are_refused(traces, folds):
     with pytest.raises(UsageError, match=f"'cross_fit' must be 0 .* found {folds}"):
         ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
-
-
-def test_public_graphs_are_a_folder_beside_the_traces_for_weights(traces, tmp_path):
-    public, out = tmp_path / "public", traces.with_name("out")
-    public.mkdir()
-    made = ReleaseSettings(traces, out, with_weights=True, public=public)
-    assert made.request() == ReleaseSettings(traces, out).request()  # the teacher knows none
-    with pytest.raises(UsageError, match="add --with-weights"):
-        ReleaseSettings(traces, out, public=public)
-    with pytest.raises(UsageError, match="no such folder of public graphs"):
-        ReleaseSettings(traces, out, with_weights=True, public=tmp_path / "none")
-    with pytest.raises(UsageError, match="the traces are not public"):
-        ReleaseSettings(traces, out, with_weights=True, public=traces)
-
-
-def test_weights_that_start_from_what_learned_the_same_jobs_are_refused(tmp_path):
-    corpus, out = embedded_corpus(), tmp_path / "out"
-    with pytest.raises(UsageError, match="the shipped checkpoint learned from these jobs"):
-        ReleaseSettings(corpus, out, with_weights=True)
-    assert ReleaseSettings(corpus, out, with_weights=True, init=None).with_weights
-    assert not ReleaseSettings(corpus, out).with_weights
 
 
 def test_what_training_starts_from_belongs_to_the_request(traces):

@@ -15,7 +15,6 @@ from layerdag.privacy.membership import Attack, Verdict
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.report.content import (
     FEWEST_TESTED,
-    mean_ratio,
     median_ratio,
     nearest_real,
     privacy_verdict,
@@ -244,8 +243,6 @@ def test_the_median_leaves_out_what_has_no_ratio_and_what_is_no_distance(content
     )
     score = replace(other, generated=replace(other.generated, value=1000.0))
     assert median_ratio(replace(report, rows=(*rows, score))) == 2.0
-    assert mean_ratio(replace(report, rows=(*rows, score))) == pytest.approx(7 / 3)
     assert median_ratio(replace(report, rows=(score,))) is None
     assert median_ratio(replace(report, rows=())) is None
     assert median_ratio(None) is None
-    assert mean_ratio(None) is None

@@ -27,11 +27,10 @@ def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release
     folder = write_jobs(tmp_path / "traces", 1)
     words = ["release", str(folder), "--out", str(tmp_path / "out"), "--budget", "5m"]
     assert main([*words, "--num", "7", "--license", "CC-BY-4.0"]) == 0
-    assert main([*words, "--json", "--with-weights", "--init", "none"]) == 1
+    assert main([*words, "--json", "--init", "none"]) == 1
     assert {settings.until for settings in asked} == {"evaluate"}
     assert (asked[0].budget, asked[0].num, asked[0].license) == (300.0, 7, "CC-BY-4.0")
-    assert (asked[0].init, asked[0].with_weights, asked[0].shadows) == ("pretrained", False, 16)
-    assert (asked[1].init, asked[1].with_weights) == (None, True)
+    assert [settings.init for settings in asked] == ["pretrained", None]
     printed = capsys.readouterr()
     assert "may be published" in printed.out
     assert "layerdag: reading" in printed.err
@@ -41,7 +40,6 @@ def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--with-weights", "--shadows", "15"], "'shadows' must be at least 16, found 15"),
         (["--budget", "soon"], "write a time such as 900, 15m or 1h"),
         (["--budget", "3"], "at least 20 seconds"),
         (["--num", "0"], "'num' must be at least 1"),
