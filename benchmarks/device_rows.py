@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from device_calls import DeviceCalls, profiled
-from operator_counts import counted, of_so_many_nodes, request_of, sampling_counts
+from operator_counts import counted, of_at_most_nodes, request_of, sampling_counts
 from random_graphs import random_dag
 from step_watch import Phase, Window, finish_device_work, watched
 from torch.utils.flop_counter import FlopCounterMode
@@ -222,7 +222,7 @@ def sample_random(
 
 
 def sample_positions(*, num: int, nodes: int, device: str) -> Row:
-    """Sample from the shipped checkpoint at its defaults, jobs that do not end before ``nodes``."""
+    """Sample from the shipped checkpoint at its defaults, jobs of at most ``nodes``."""
     checkpoint = load_checkpoint(pretrained_checkpoint("pretrained"), device)
     request = request_of(checkpoint, GenerationSettings(num=num))
     return {"best_of": request.best_of, **_positions(checkpoint.model, request, nodes, device)}
@@ -231,14 +231,14 @@ def sample_positions(*, num: int, nodes: int, device: str) -> Row:
 def _positions(model: DAGModel, request: SampleRequest, nodes: int, device: str) -> Row:
     """Return the time of a position and what it takes of host and device."""
     short, long = 8, 24
-    asked = of_so_many_nodes(request, nodes)
-    _timed(model, of_so_many_nodes(request, short))
+    asked = of_at_most_nodes(request, nodes)
+    _timed(model, of_at_most_nodes(request, short))
     _forget_peak(device)
     seconds, found = _timed(model, asked)
     drawn = sum(dag.num_nodes for dag in found)
     calls = {}
     if device == "cuda":
-        first, second = (_calls(model, of_so_many_nodes(request, n)) for n in (short, long))
+        first, second = (_calls(model, of_at_most_nodes(request, n)) for n in (short, long))
         calls = second.per(long - short, first)
     return {
         "graphs_per_s": len(found) / seconds,

@@ -233,9 +233,9 @@ def request_of(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> Sa
     raise AssertionError("generate() asked the model for nothing")
 
 
-def of_so_many_nodes(request: SampleRequest, nodes: int) -> SampleRequest:
-    """Return the request for graphs that do not end before they have so many nodes."""
-    return replace(request, max_nodes=nodes, max_layers=nodes, min_layers=nodes + 1)
+def of_at_most_nodes(request: SampleRequest, nodes: int) -> SampleRequest:
+    """Return the request for graphs of at most so many nodes."""
+    return replace(request, max_nodes=nodes, max_layers=nodes)
 
 
 def round_counts(model: FastLayerDAG, request: SampleRequest, rounds: int = 12) -> dict[str, float]:
@@ -260,7 +260,7 @@ def sampling_counts(
 
     What happens once, such as encoding conditions, is in neither figure.
     """
-    first, second = (_sampled(model, of_so_many_nodes(request, count)) for count in nodes)
+    first, second = (_sampled(model, of_at_most_nodes(request, count)) for count in nodes)
     return second.per(nodes[1] - nodes[0], first)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from omegaconf import DictConfig
 
 from layerdag.cli.compose import to_plain_dict
-from layerdag.codec.formats import read
 from layerdag.codec.sample_files import PART_FORMATS
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL
@@ -55,7 +54,6 @@ def sample_config(config: DictConfig) -> SampleCommand:
     Raises:
         ConfigError: If a setting is unknown or of another type.
         UsageError: If a value is out of bounds, or of parts and another format is asked for.
-        DataError: If the prefix cannot be read.
     """
     plain = to_plain_dict(config)
     own, parts = _taken(plain, SampleCommand), _taken(plain, PartSettings)
@@ -71,13 +69,12 @@ def _taken(plain: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
 
 def _generation(plain: dict[str, Any]) -> GenerationSettings:
     limits = build_settings(Limits, _taken(plain, Limits))
-    label, prefix = plain.pop("label"), plain.pop("prefix")
+    label = plain.pop("label")
     conditions = plain["conditions"] if label is None else {**plain["conditions"], LABEL: label}
-    given = None if prefix is None else read(str(prefix))
     targets = _targets(plain.pop("wanted"), plain.pop("plan"))
     return build_settings(
         GenerationSettings,
-        {**plain, "conditions": conditions, "prefix": given, "targets": targets, "limits": limits},
+        {**plain, "conditions": conditions, "targets": targets, "limits": limits},
     )
 
 

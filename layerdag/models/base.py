@@ -31,18 +31,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
-from layerdag.dag.partial import Gap, Prefix
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
 from layerdag.runtime.rng import derive_seed
 from layerdag.runtime.settings import build_settings, did_you_mean
-
-NO_PREFIX = (
-    "This model samples whole graphs and completes no prefix; take a checkpoint of 'fast', such as "
-    "the one that ships with the package."
-)
-"""What a model says that begins every graph itself."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +127,6 @@ class SampleRequest:
         seeds: One seed per graph; a graph depends only on its own seed and conditions.
         max_nodes: Largest number of nodes; a graph that would exceed it is truncated.
         max_layers: Largest number of layers, likewise.
-        min_layers: Smallest number of layers: no graph ends before, unless it is truncated.
         steps: Denoising steps of `reference`; None takes those of training.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning.
         temperature: Of every decision, after guidance: logits are divided by it. 1 is the model's
@@ -145,8 +137,6 @@ class SampleRequest:
             none. `fast` counts them down and chooses candidates by it, `reference` takes none.
         layers_B: float32 number of layers that each graph is to have, likewise; `fast` counts them
             down.
-        prefix: First layers that every graph begins with; `reference` takes none.
-        gap: Where layers that follow the drawn ones are given, too; the prefix is then its.
         possible: What is ruled out while `fast` samples; None rules out nothing.
         faults: What counts against candidates beside the model's own score; None is nothing.
         check: Which graphs can still become valid while `fast` draws them; particles that cannot
@@ -158,15 +148,12 @@ class SampleRequest:
     seeds: tuple[int, ...]
     max_nodes: int = 10_000
     max_layers: int = 2_000
-    min_layers: int = 0
     steps: int | None = None
     guidance: float = 1.0
     temperature: float = 1.0
     best_of: int = 1
     nodes_B: Float[Tensor, " B"] | None = None
     layers_B: Float[Tensor, " B"] | None = None
-    prefix: Prefix | None = None
-    gap: Gap | None = None
     possible: JointCodeMasks | None = None
     faults: Faults | None = None
     check: PartialCheck | None = None
@@ -199,12 +186,10 @@ class SampleResult:
     Attributes:
         dags: The graphs; without conditions, which the caller has.
         truncated: True where a limit of the request cut the graph short.
-        log_weights: What a choice among the graphs adds to its own scores, nats; empty is nothing.
     """
 
     dags: tuple[DAG, ...]
     truncated: tuple[bool, ...]
-    log_weights: tuple[float, ...] = ()
 
 
 def require_request(request: object) -> None:
@@ -346,21 +331,6 @@ class DAGModel(nn.Module, ABC):
         Raises:
             UsageError: As ``require_options``.
         """
-
-    def log_prefix_likelihood(
-        self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
-    ) -> float:
-        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
-
-        Args:
-            batch: The graphs.
-            out_degree_N: Children of each node in the whole graph; None: those that are there.
-
-        Raises:
-            UsageError: If the model completes no prefix.
-        """
-        del batch, out_degree_N
-        raise UsageError(NO_PREFIX)
 
     def log_posterior(self, batch: DAGBatch) -> Float[Tensor, " B"] | None:
         """Return log p(conditions | graph) of each graph under the posterior, nats, shape (B,).

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.codec.sample_files import RUN, SampleRun, is_run
-from layerdag.dag.dag import graph_hash
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.models.base import DAGModel
@@ -47,7 +46,7 @@ from layerdag.sampling.generated import (
     job_ranks,
     sample_name,
 )
-from layerdag.sampling.generation import generate, given_layers
+from layerdag.sampling.generation import generate
 from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.plan_tables import PlannedStep
@@ -325,10 +324,8 @@ def estimated_volume(
     schema = checkpoint_schema(checkpoint)
     settings = settings.resolved(checkpoint.model, schema)
     seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
-    given = given_layers(settings, schema)
-    known = settings.conditions if given is None else given.known(settings.conditions)
     statistics = checkpoint.spec.statistics
-    rows = complete_conditions(schema, known, seeds)
+    rows = complete_conditions(schema, settings.conditions, seeds)
     resolved = resolved_format(file_format, schema.kind, settings.ranks, settings.targets)
     if schema.kind == "program" and resolved == "et":
         plans = [schema.plans.draw(str(r.get(FAMILY)), plan_generator(s))
@@ -373,7 +370,6 @@ def run_metadata(
         **({"redraws": settings.redraws} if settings.redraws else {}),
         **({"sizes": dict(settings.sizes)} if settings.sizes else {}),
         **({} if settings.targets is None else settings.targets.facts()),
-        **_prefix_facts(checkpoint, settings),
     }
 
 
@@ -390,18 +386,6 @@ def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings)
         "max_nodes": settings.max_nodes,
         "device": next(checkpoint.model.parameters()).device.type,
     }
-
-
-def _prefix_facts(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
-    given = given_layers(settings, checkpoint_schema(checkpoint))
-    if given is None:
-        return {}
-    prefix, gap = given.prefix, given.gap
-    facts = {"prefix": {"graph": graph_hash(prefix.dag), "layers": prefix.num_layers}}
-    if gap is not None:
-        layers = gap.dag.num_layers - gap.end_layer
-        facts["suffix"] = {"graph": graph_hash(gap.dag), "layers": layers}
-    return facts
 
 
 def resolved_format(

@@ -17,7 +17,6 @@ from layerdag.models.base import DAGModel, SampleRequest
 from layerdag.programs.inference import ShapeInference
 from layerdag.programs.targets import TOLERANCE, Targets, meet
 from layerdag.runtime.rng import derive_seed
-from layerdag.sampling.completion import GivenLayers
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
     BATCH_SIZE,
@@ -74,7 +73,7 @@ def generate(
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
-    rows = _requested(model, schema, settings)
+    rows = _requested(schema, settings)
     yield from sample_like(model, schema, rows, settings, wanted=settings.conditions, ahead=ahead)
 
 
@@ -86,7 +85,7 @@ def sample_once(
     Nothing is drawn again, whatever is wrong with it.
     """
     settings = settings.resolved(model, schema)
-    rows = _requested(model, schema, settings)
+    rows = _requested(schema, settings)
     drawing = _Drawing.from_settings(model, schema, settings)
     size = settings.batch_size or BATCH_SIZE
     parts = [range(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
@@ -115,7 +114,7 @@ def generate_batched(
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
-    rows = _requested(model, schema, settings)
+    rows = _requested(schema, settings)
     drawing = _Drawing.from_settings(model, schema, settings)
     drawing = replace(drawing, wanted=settings.conditions)
     batches = [
@@ -128,19 +127,14 @@ def generate_batched(
         yield found.pop(i)
 
 
-def _requested(
-    model: DAGModel, schema: GraphSchema, settings: GenerationSettings
-) -> list[dict[str, Condition]]:
+def _requested(schema: GraphSchema, settings: GenerationSettings) -> list[dict[str, Condition]]:
     seeds = [settings.seed + i for i in range(settings.num)]
-    given = given_layers(settings, schema)
-    if given is None:
-        rows = complete_conditions(schema, settings.conditions, seeds)
-        if schema.kind != "program" or DEPTH not in settings.conditions:
-            return rows
-        # Sizes that were drawn beside a depth that is asked for may be those of another depth.
-        drawn = {NUM_NODES, NUM_LAYERS} - settings.conditions.keys()
-        return [{n: value for n, value in row.items() if n not in drawn} for row in rows]
-    return given.likely_conditions(model, settings.conditions, seeds)
+    rows = complete_conditions(schema, settings.conditions, seeds)
+    if schema.kind != "program" or DEPTH not in settings.conditions:
+        return rows
+    # Sizes that were drawn beside a depth that is asked for may be those of another depth.
+    drawn = {NUM_NODES, NUM_LAYERS} - settings.conditions.keys()
+    return [{n: value for n, value in row.items() if n not in drawn} for row in rows]
 
 
 def sample_like(
@@ -158,7 +152,7 @@ def sample_like(
         model: In evaluation mode.
         schema: Of the model.
         rows: Conditions in their own units; missing ones are unknown to the model.
-        settings: Steps, guidance, prefix, limits and batch size; its ``num`` and conditions are
+        settings: Steps, guidance, limits and batch size; its ``num`` and conditions are
             not used.
         numbers: Numbers of the graphs where they are a part of a run; by default from 0 on.
         wanted: Conditions that were asked for: of a program that keeps repeating one of the data,
@@ -219,7 +213,6 @@ class _Drawing:
         model: In evaluation mode.
         schema: Of the model.
         settings: With what was left to the model.
-        given: The layers that every graph has.
         check: Runs programs while they are drawn; None for other graphs.
         wanted: Conditions that were asked for, where others may be drawn again.
         ahead: Makes files of what was drawn.
@@ -228,7 +221,6 @@ class _Drawing:
     model: DAGModel
     schema: GraphSchema
     settings: GenerationSettings
-    given: GivenLayers | None
     check: ExecutionCheck | None = None
     wanted: Mapping[str, Condition] | None = None
     ahead: FilesAhead | None = None
@@ -240,7 +232,7 @@ class _Drawing:
         """Return what draws the graphs of a request. Raises as ``sample_like``."""
         settings = settings.resolved(model, schema)
         check = ExecutionCheck(schema, ShapeInference()) if schema.kind == "program" else None
-        return cls(model, schema, settings, given_layers(settings, schema), check)
+        return cls(model, schema, settings, check)
 
     def making(self, ahead: FilesAhead | None, batches: int) -> "_Drawing":
         """Return what makes files of programs, too, if several processes draw so many batches.
@@ -393,7 +385,7 @@ class _Drawing:
         rows: Sequence[Mapping[str, Condition]],
     ) -> list[GeneratedGraph]:
         """Return the graphs that these seeds give."""
-        settings, given = self.settings, self.given
+        settings = self.settings
         result = sample_checked(self.model, self.schema, self._request(tuple(seeds), rows))
         drawn = zip(numbers, seeds, rows, result.dags, result.truncated, strict=True)
         graphs = [
@@ -408,8 +400,6 @@ class _Drawing:
             )
             for i, seed, row, dag, cut in drawn
         ]
-        if given is not None:
-            graphs = [given.kept_in(graph) for graph in graphs]
         if settings.labels == PREDICTED:
             graphs = _with_predicted_labels(self.model, self.schema, graphs)
         return graphs
@@ -442,8 +432,6 @@ class _Drawing:
             guidance=settings.guidance,
             temperature=settings.temperature,
             best_of=settings.best_of,
-            prefix=None if self.given is None else self.given.prefix,
-            gap=None if self.given is None else self.given.gap,
             nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
             layers_B=torch.tensor([float(row.get(NUM_LAYERS, math.nan)) for row in rows]),
             possible=possible_codes(self.schema, rows),
@@ -465,15 +453,6 @@ def _depth(row: Mapping[str, Condition]) -> int | None:
     """Return the number of units that a program shall have, None for any."""
     asked = row.get(DEPTH)
     return round(asked) if isinstance(asked, int | float) and asked > 0.5 else None
-
-
-def given_layers(settings: GenerationSettings, schema: GraphSchema) -> GivenLayers | None:
-    """Return the layers that every sample has, if any are given."""
-    if settings.prefix is None:
-        return None
-    return GivenLayers.from_graph(
-        settings.prefix, settings.prefix_layers, schema, settings.suffix_layers
-    )
 
 
 def _with_predicted_labels(

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from layerdag.errors import UsageError
-from layerdag.graph.attributed_graph import LABEL, NUM_NODES, AttributedGraph, Condition
+from layerdag.graph.attributed_graph import LABEL, NUM_NODES, Condition
 from layerdag.graph.formats.program_json import is_size
 from layerdag.models.base import DAGModel
 from layerdag.programs.targets import Targets
 from layerdag.runtime.reading import Limits
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import DEPTH
-from layerdag.traces.trace import Workload
 
 REQUESTED, PREDICTED = LABELS = ("requested", "predicted")
 """The label recorded with a sample: the requested one, or the one that the posterior predicts."""
@@ -62,11 +61,6 @@ class GenerationSettings:
         labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
             or the one that the model's posterior, which learned the training graphs' labels,
             predicts for the finished graph. A surrogate learns more from the second.
-        prefix: Traces of a job, or a graph, whose first layers every sample begins with; `fast`
-            only. Conditions that it states are not drawn, open ones by how well they fit it.
-        prefix_layers: How many of its layers are given; None is half of them.
-        suffix_layers: How many of its last layers every sample ends with, too: those between are
-            drawn anew. None is none: all that follows the first layers is drawn.
         sizes: Wanted entries of the tables of sizes of programs, such as ``{"B0": 64}``; others are
             drawn.
         targets: What programs, and their steps, shall have: width, parameters, step time, a plan.
@@ -95,9 +89,6 @@ class GenerationSettings:
     best_of: int | None = None
     redraws: int | None = None
     labels: str = REQUESTED
-    prefix: Workload | AttributedGraph | None = None
-    prefix_layers: int | None = None
-    suffix_layers: int | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     targets: Targets | None = None
     max_nodes: int = 10_000
@@ -107,9 +98,6 @@ class GenerationSettings:
 
     def __post_init__(self) -> None:
         self._require_counts()
-        for name in ("prefix_layers", "suffix_layers"):
-            if self.prefix is None and getattr(self, name) is not None:
-                raise UsageError(f"'{name}' is of a 'prefix', and there is none; give one.")
         if self.labels not in LABELS:
             raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
         for name, number in self.sizes.items():
@@ -123,8 +111,7 @@ class GenerationSettings:
 
     def _require_counts(self) -> None:
         for name in (
-            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "prefix_layers",
-            "suffix_layers", "processes",
+            "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "processes",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -173,7 +160,7 @@ class GenerationSettings:
         redraws = self.redraws
         if redraws is None:
             sized = NUM_NODES in (self.conditions if asked is None else asked)
-            chosen = fast_jobs and best_of > 1 and self.prefix is None
+            chosen = fast_jobs and best_of > 1
             redraws = JOB_REDRAWS if sized and chosen else 0
             deep = DEPTH in (self.conditions if asked is None else asked)
             if program and (deep or self.targets is not None):

@@ -19,7 +19,6 @@ from small_models import (
     small_model,
 )
 
-from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import neighbor_kinds
 from layerdag.models.base import SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
@@ -63,12 +62,10 @@ requests = st.fixed_dictionaries(
     {
         "max_nodes": st.sampled_from([1, 5, 17, 40]),
         "max_layers": st.sampled_from([1, 4, 10_000]),
-        "min_layers": st.sampled_from([0, 0, 3, 9]),
         "guidance": st.sampled_from([1.0, 1.0, 0.0, 1.5, 3.0]),
         "temperature": st.sampled_from([1.0, 0.5, 2.0]),
         "best_of": st.sampled_from([1, 1, 2, 5]),
         "check": st.sampled_from([False, False, True]),
-        "given": st.sampled_from([0, 0, 1, 2, 3]),
     }
 )
 
@@ -84,19 +81,11 @@ requests = st.fixed_dictionaries(
 )
 def test_samplers_draw_the_same_graphs_in_every_way(model, asked, count, seed, rows, way):
     seeds = tuple(seed + number * 7919 for number in range(count))
-    layers, has_check = asked.pop("given"), asked.pop("check")
-    prefix = None
-    if layers:
-        (whole,) = small_dags(1, seed=seed % 100)
-        prefix = Prefix.from_dag(whole, layers)
-        reserved = tuple(number % 2 for number in range(prefix.num_nodes))
-        prefix = replace(prefix, reserved=reserved if seed % 2 else ())
-        fits = prefix.num_nodes < asked["max_nodes"] and layers < asked["max_layers"]
-        prefix = prefix if fits else None
+    has_check = asked.pop("check")
 
     def drawn() -> SampleResult:
         check = OddKinds() if has_check else None
-        plain = {"seeds": seeds, "check": check, "prefix": prefix}
+        plain = {"seeds": seeds, "check": check}
         return model.sample(request(count, **asked, **plain))
 
     expected = content(drawn())

@@ -15,7 +15,7 @@ position buckets, K codes, N nodes, R rows, X selected graphs.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
@@ -23,7 +23,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerdag.dag.partial import Prefix
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.draws import sample_from_logits, slot_uniforms
 from layerdag.models.fast.compiled_encoder import (
@@ -147,21 +146,16 @@ class CompiledSampler:
 
     def run(self) -> SampleResult:
         """Sample every graph to its end and return them in the order of the request."""
-        position, prefix = 0, self.request.prefix
+        position = 0
         while self.rows:
             self.encoded_RD = self._encode(position)
             if position and self._must_resample(position):
                 self._resample(position)
             position += 1
             self._start_nodes(position)
-            if self.rows and prefix is not None and position <= prefix.num_nodes:
-                self._add_given_nodes(position, prefix)
-            elif self.rows:
+            if self.rows:
                 self._add_nodes(position)
-        result = self.output.result()
-        if prefix is None:
-            return result
-        return replace(result, dags=tuple(prefix.kept_in(dag) for dag in result.dags))
+        return self.output.result()
 
     def _call(self, kernel: str, *arguments: Any) -> int:
         return self._memory.call(kernel, self.sample_B, *arguments)
@@ -241,22 +235,6 @@ class CompiledSampler:
         self._x_BA, self._newest = x_BA, EdgesToParents(*edge_3E[:, :kept])
         self._finish_nodes(position, x_BA, out_degree_B)
 
-    def _add_given_nodes(self, position: int, prefix: Prefix) -> None:
-        node, rows = position - 1, self.rows
-        edge_E2 = torch.tensor(prefix.parents[node], dtype=torch.int64).view(-1, 2)
-        parent_E, type_E = edge_E2[:, 0] + 1, edge_E2[:, 1]
-        degree = parent_E.shape[0]
-        self._memory.reserve_edges(degree)
-        self._call("give", int(prefix.dag.x_NA[node, 0]), degree, parent_E)
-        row_X = torch.arange(rows).repeat_interleave(degree)
-        self._newest = EdgesToParents(row_X, parent_E.repeat(rows), type_E.repeat(rows))
-        self._x_BA = prefix.dag.x_NA[node].expand(rows, -1).contiguous()
-        out_degree_B = torch.full((rows,), prefix.out_degrees[node])
-        if self.modules.heads.out_degree is None:
-            out_degree_B.zero_()
-        reserved = prefix.reserved[node] if prefix.reserved else 0
-        self._finish_nodes(position, self._x_BA, out_degree_B, reserved)
-
     def _must_resample(self, position: int) -> bool:
         if self.request.best_of == 1:
             return False
@@ -309,10 +287,7 @@ class CompiledSampler:
         self._memory.go_to(position)
         size_B = np.empty(self.rows, dtype=np.int64)
         logits_RK = self._read(self._size, self.encoded_RD, self.rows)
-        self._call("sizes", logits_RK, self.request.min_layers, size_B)
-        prefix = self.request.prefix
-        if prefix is not None and position <= prefix.num_nodes:
-            size_B.fill(prefix.layer_sizes[int(prefix.dag.layer_N[position - 1])])
+        self._call("sizes", logits_RK, 0, size_B)
         features_BF = self._memory.features_BF[: self.rows]
         number_B = features_BF[:, Feature.LAYER] + int(position > 1)
         complete_B = features_BF[:, Feature.LEFT] == 0
@@ -332,11 +307,7 @@ class CompiledSampler:
         self._call("start_nodes", size_B)
 
     def _finish_nodes(
-        self,
-        position: int,
-        x_BA: Int[Tensor, "B A"],
-        out_degree_B: Int[Tensor, " B"],
-        reserved: int = 0,
+        self, position: int, x_BA: Int[Tensor, "B A"], out_degree_B: Int[Tensor, " B"]
     ) -> None:
         """Set the children of the newest node of every graph, check it and put it out.
 
@@ -344,12 +315,10 @@ class CompiledSampler:
             position: Of the node.
             x_BA: Codes of its attributes.
             out_degree_B: Number of children, if it is predicted.
-            reserved: Number of children that are not drawn.
         """
         edges, constraints = self._newest, self.modules.constraints
         predicted = self.modules.heads.out_degree is not None
         capacity_B = constraints.capacity(x_BA[:, 0], out_degree_B if predicted else None)
-        capacity_B = capacity_B - reserved
         self._call("set_out_degrees", out_degree_B, capacity_B)
         if self.check is not None:
             columns = (edges.row_X, edges.parent_X - 1, edges.type_X)

@@ -356,15 +356,6 @@ def layer_size_loss(
     return loss + targets.chosen.inside_3[2]
 
 
-def end_loss(
-    heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets, graphs: int
-) -> Float[Tensor, ""]:
-    """Return that part of ``layer_size_loss`` which says that graphs end after their last layer."""
-    token_B, opens_B = targets.size_token_R[-graphs:], targets.opens_graph_R[-graphs:]
-    logits_BK = heads.size_logits(gather_rows(encoded_TD, token_B), opens_B)
-    return _code_loss(logits_BK, targets.chosen.size_R[-graphs:])
-
-
 def node_and_edge_losses(
     heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:

@@ -5,7 +5,6 @@ feature columns, J position buckets, K codes, M categorical conditions, N nodes,
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +13,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch, GraphSizes, on_device
-from layerdag.dag.partial import Replacement
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
 from layerdag.models.base import (
@@ -35,7 +33,6 @@ from layerdag.models.fast.constraints import (
 )
 from layerdag.models.fast.decisions import (
     Heads,
-    end_loss,
     layer_size_loss,
     node_and_edge_losses,
 )
@@ -53,7 +50,7 @@ from layerdag.models.fast.tokens import (
     noisy_sizes,
 )
 from layerdag.models.layers import dropout, row_dropout
-from layerdag.models.posterior import GapFilling, Posterior, resample
+from layerdag.models.posterior import Posterior, resample
 from layerdag.runtime.native import set_openmp_passive
 
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
@@ -148,8 +145,7 @@ class FastLayerDAG(DAGModel):
         """They are, but a model or encoder of one's own may draw from PyTorch's generator."""
         return type(self) is FastLayerDAG and type(self.encoder) is WindowEncoder
 
-    def _targets(self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None) -> Targets:
-        """Return the targets of a batch on the host; ``out_degree_N`` is predicted."""
+    def _targets(self, batch: DAGBatch) -> Targets:
         return Targets.from_batch(
             batch.to("cpu"),
             self.block,
@@ -157,29 +153,13 @@ class FastLayerDAG(DAGModel):
             self.conditions.bucket,
             self.heads.pointer.token_codes,
             self.heads.count_codes,
-            None if out_degree_N is None else out_degree_N.cpu(),
         )
-
-    def log_prefix_likelihood(
-        self, batch: DAGBatch, out_degree_N: Int[Tensor, " N"] | None = None
-    ) -> float:
-        """Return log p(the graphs are the first layers of graphs | conditions), summed, nats.
-
-        How large the whole graphs are to be is unknown beyond the conditions.
-        """
-        with torch.inference_mode():
-            targets, encoded_TD = self._teacher_forced(batch, None, None, out_degree_N)
-            node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
-            sizes = layer_size_loss(self.heads, encoded_TD, targets)
-            end = end_loss(self.heads, encoded_TD, targets, batch.num_graphs)
-            return float(end - sizes - node - edge)
 
     def _teacher_forced(
         self,
         batch: DAGBatch,
         noise: torch.Generator | None,
         asked_B2: Float[Tensor, "B 2"] | None = None,
-        out_degree_N: Int[Tensor, " N"] | None = None,
     ) -> tuple[Targets, Float[Tensor, "T D"]]:
         """Return a batch as targets, and the encoding of every token.
 
@@ -187,11 +167,10 @@ class FastLayerDAG(DAGModel):
             batch: The graphs.
             noise: Of dropout; None in evaluation.
             asked_B2: Nodes and layers that they are said to be asked for; None: unknown.
-            out_degree_N: Predicted out-degrees; None: those of the graphs.
         """
         targets = batch.derived
-        if not isinstance(targets, Targets) or out_degree_N is not None:
-            targets = on_device(self._targets(batch, out_degree_N), self.tokens.start_A.device)
+        if not isinstance(targets, Targets):
+            targets = on_device(self._targets(batch), self.tokens.start_A.device)
         encoded_TD = dropout(
             self._encode(batch, targets, noise, asked_B2), self.config.encoder.dropout, noise
         )
@@ -283,21 +262,9 @@ class FastLayerDAG(DAGModel):
                 "A graph has at least one node and one layer; found limits of "
                 f"{request.max_nodes} nodes and {request.max_layers} layers."
             )
-        if request.prefix is not None:
-            request.prefix.require_room(request.max_nodes, request.max_layers)
         if not request.seeds:
             return SampleResult((), ())
         once = partial(self._sample_once, request.best_of)
-        if request.gap is None:
-            return self._best_of(request, once)
-        replacement = Replacement(self.statistics)
-        filling = GapFilling(request.gap, replacement, self.log_prefix_likelihood)
-        filled = self._best_of(request, partial(filling.sample, sample=once))
-        return filling.require_whole(filled, request.max_nodes)
-
-    def _best_of(
-        self, request: SampleRequest, once: Callable[[SampleRequest], SampleResult]
-    ) -> SampleResult:
         return once(request) if request.best_of == 1 else resample(self._score, request, once)
 
     def _score(self, batch: DAGBatch, request: SampleRequest) -> Float[Tensor, " B"]:
@@ -357,8 +324,6 @@ class FastLayerDAG(DAGModel):
     def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
         modules = self.sampler_modules
-        if request.prefix is not None:
-            request.prefix.require_known(self.sizes)
         with torch.inference_mode():
             once = replace(request, best_of=particles)
             if CompiledSampler.supports(modules):

@@ -182,13 +182,7 @@ class SamplingRounds:
         logits_BK = self.guidance.merge(
             heads.size_logits(encoded_RD, self.guidance.duplicate(first_B))
         )
-        # Code 0 is a size of 0, which ends the graph.
-        shallow_B = (number_B < request.min_layers)[:, None]
-        logits_BK = torch.cat(
-            [logits_BK[:, :1].masked_fill(shallow_B, -math.inf), logits_BK[:, 1:]], 1
-        )
         size_B = self._count(heads.size, logits_BK, uniform_BU, RandomSlot.LAYER_SIZE)
-        size_B = self._given("layer_size_N", position_B + 1, size_B)
         ended_B = complete_B & (size_B == 0)
         cut_B = (complete_B & (number_B >= request.max_layers)) | (position_B >= request.max_nodes)
         cut_B = (cut_B & ~ended_B) | ~graphs.valid_B | (ended_B & ~graphs.may_end_B)
@@ -248,17 +242,14 @@ class SamplingRounds:
         uniform_P2 = candidates.uniform_PU[:, slot : slot + 2]
         first_P = self.parents.draw(context_RD, self._window, span, uniform_P2)
         first_P = first_P.where(is_child_P, 0)
-        position_P = graphs.feature_BF[self._row_P, Feature.POSITION]
-        first_P = self._given("parent_Np", position_P, first_P, zero_P)
         node_PF = self._nodes(first_P)
         stub_P = stub_code(node_PF[:, Node.USED], node_PF[:, Node.OUT_DEGREE]).where(is_child_P, 0)
         state_QD = context_RD[self._row_Q] + heads.first_stub(duplicate(stub_P)[:, None])
         added_QD = self._projection(duplicate(first_P), _FIRST)
         state_QD = state_QD + added_QD.masked_fill(~duplicate(is_child_P)[:, None], 0.0)
-        kind_P = self._given("kind_N", position_P, self._kinds(state_QD, first_P))
+        kind_P = self._kinds(state_QD, first_P)
         state_QD = heads.degree_state(state_QD, duplicate(kind_P))
         degree_P = self._in_degrees(state_QD, kind_P, first_P)
-        degree_P = self._given("degree_N", position_P, degree_P)
         starts_P = starts_B[self._row_P]
         for values_P, next_P in (
             (candidates.rank_P, zero_P),
@@ -327,8 +318,6 @@ class SamplingRounds:
             state_QD = state_QD + candidates.chosen_QD
         uniform_P3 = unit_interval(candidates.word_P[:, None] ^ self._parent_word_p3[rank_P])
         type_P = self._edge_types(state_QD, adds_P, uniform_P3[:, 2])
-        position_P = self.graphs.feature_BF[self._row_P, Feature.POSITION]
-        type_P = self._given("type_Np", position_P, type_P, rank_P)
         column_P1 = rank_P.where(adds_P, candidates.parent_Pp.shape[1] - 1)[:, None]
         candidates.parent_Pp.scatter_(1, column_P1, parent_P[:, None])
         candidates.type_Pp.scatter_(1, column_P1, type_P[:, None])
@@ -336,7 +325,6 @@ class SamplingRounds:
             self._weigh_parents(adds_P, parent_P)
         span = ParentSpan(left_P, parent_P, parent_P)
         next_P = self.parents.draw(state_QD, self._window, span, uniform_P3)
-        next_P = self._given("parent_Np", position_P, next_P, rank_P + 1)
         candidates.last_P.copy_(next_P.where(adds_P & (left_P > 0), parent_P))
         candidates.rank_P.add_(adds_P)
 
@@ -387,10 +375,6 @@ class SamplingRounds:
         mean_RD = candidates.total_QD[states] / duplicate(degree_B).clamp(min=1)[:, None]
         state_RD = candidates.kind_state_QD[states] + degree_RD + mean_RD
         code_BA, out_degree_B = self._attributes(state_RD, kind_B)
-        position_B = graphs.feature_BF[:, Feature.POSITION]
-        code_BA = self._given("x_NA", position_B, code_BA)
-        if heads.out_degree is not None:
-            out_degree_B = self._given("out_degree_N", position_B, out_degree_B)
         for values, next_ in (
             (graphs.sibling_B, first_B.masked_fill(first_B == 0, NEVER)),
             (graphs.parent_Bp, parent_Bp),
@@ -423,8 +407,6 @@ class SamplingRounds:
         same_BOT = ancestry_BO[:, :, None] == graphs.ancestry_BT[:, None]
         occurred_BO = (same_BOT & known_BT[:, None]).any(2)
         gain_B = weight_BO.logsumexp(1) - math.log(self.options)
-        if self.task.given is not None:  # nodes that all particles have tell nothing of one
-            gain_B = gain_B.masked_fill(self.task.given.covers(position_B1[:, 0]), 0.0)
         graphs.log_weight_B.add_(gain_B.where(done_B, 0.0))
         logits_BO = weight_BO - NATS_PER_FIRST * ~occurred_BO
         return sample_if_possible(logits_BO, self._of_first(candidates.uniform_PU)[:, -1])
@@ -499,8 +481,6 @@ class SamplingRounds:
         feature_BF = graphs.feature_BF
         predicted = modules.heads.out_degree is not None
         room_B = modules.constraints.capacity(kind_B, out_degree_B if predicted else None)
-        position_B, none_B = feature_BF[:, Feature.POSITION], torch.zeros_like(room_B)
-        room_B = room_B - self._given("reserved_N", position_B, none_B)
         place_B = self._newest_places(done_B)
         for column, values_B in ((Node.OUT_DEGREE, out_degree_B), (Node.ROOM, room_B)):
             graphs.node_BTF.flatten(0, 1)[:, column].index_copy_(0, place_B, values_B)
@@ -571,16 +551,6 @@ class SamplingRounds:
         position_P = graphs.feature_BF[self._row_P, Feature.POSITION] + 1
         word_P = position_words(graphs.seed_B[self._row_P] + self._candidate_seed_P, position_P)
         return word_P, unit_interval(word_P[:, None] ^ self._word_U)
-
-    def _given(
-        self,
-        table: str,
-        position_X: Int[Tensor, " X"],
-        drawn_X: Int[Tensor, "X ..."],
-        rank_X: Int[Tensor, " X"] | None = None,
-    ) -> Int[Tensor, "X ..."]:
-        given = self.task.given
-        return drawn_X if given is None else given.instead(table, position_X, drawn_X, rank_X)
 
     def _of_first(self, uniform_PU: Float[Tensor, "P U"]) -> Float[Tensor, "B U"]:
         return uniform_PU[:: self.options]

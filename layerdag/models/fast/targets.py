@@ -278,7 +278,6 @@ class Targets:
         bucket: Callable[[Tensor], Tensor],
         token_codes: TokenCodes,
         count_codes: CountCodes,
-        out_degree_N: Int[Tensor, " N"] | None = None,
     ) -> "Targets":
         """Return the targets of a batch that lies on the host.
 
@@ -289,13 +288,10 @@ class Targets:
             bucket: Position buckets of positions.
             token_codes: Features of candidate parents.
             count_codes: Codes of counts.
-            out_degree_N: Predicted out-degrees; None: those of the graphs.
         """
         layout = BatchLayout.from_batch(batch)
         edges = Edges.from_batch(batch, layout)
         out_degree_T = edges.out_degree_T
-        if out_degree_N is not None:
-            out_degree_T = out_degree_T.index_copy(0, layout.token_N, out_degree_N)
         if count_codes.out_degree is None:
             out_degree_T = torch.zeros_like(out_degree_T)
         structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)

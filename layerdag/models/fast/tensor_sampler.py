@@ -35,7 +35,7 @@ from layerdag.models.fast.sampler import (
 )
 from layerdag.models.fast.sampling_rounds import SamplingRounds
 from layerdag.models.fast.sampling_rows import Node, Phase
-from layerdag.models.fast.sampling_task import Extent, GivenTables, SamplingTask
+from layerdag.models.fast.sampling_task import Extent, SamplingTask
 from layerdag.models.fast.tokens import Feature
 from layerdag.runtime.reading import available_memory
 
@@ -104,9 +104,6 @@ class TensorSampler:
         samples, particles = len(request.seeds), request.best_of
         weighs = particles > 1 and modules.neighbors.any_listed
         self._weighs, self._particles = weighs, particles
-        prefix = request.prefix
-        in_degrees = [] if prefix is None else [len(edges) for edges in prefix.parents]
-        most = max(int(modules.constraints.max_parents_K.max()), 1, *in_degrees)
         self._lockstep = request.check is not None or not has_own_positions(modules.encoder)
         every = 1 if self._lockstep else INTERVAL if weighs else 0
         self.task = SamplingTask(
@@ -115,9 +112,8 @@ class TensorSampler:
             guidance,
             condition_vectors(modules.conditions, request, guidance, self.device),
             CodeMasks.from_allowed(modules.allowed, request.possible, samples),
-            None if prefix is None else GivenTables.of(prefix, most, self.device),
             options=NODE_CANDIDATES if weighs else 1,
-            most_parents=most,
+            most_parents=max(int(modules.constraints.max_parents_K.max()), 1),
             hold_every=every,
         )
         self._recorded = is_recorded(modules.encoder, self.device)
@@ -156,11 +152,7 @@ class TensorSampler:
             self._let_go_on(look)
             self._take_finished(look)
             self._make_room(look)
-        result = self.output.result()
-        prefix = self.request.prefix
-        if prefix is None:
-            return result
-        return replace(result, dags=tuple(prefix.kept_in(dag) for dag in result.dags))
+        return self.output.result()
 
     def _rows_in_memory(self) -> int:
         if self.device.type == "cuda":

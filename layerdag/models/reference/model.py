@@ -30,7 +30,6 @@ from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
 from layerdag.models.base import (
-    NO_PREFIX,
     Conditions,
     DAGModel,
     LossTerm,
@@ -440,8 +439,6 @@ class ReferenceLayerDAG(DAGModel):
         self.require_options(
             steps=request.steps, best_of=request.best_of, temperature=request.temperature
         )
-        if request.prefix is not None:
-            raise UsageError(NO_PREFIX)
         return sample(self, request)
 
     def codes(self, batch: DAGBatch) -> Int[Tensor, "N A"]:

@@ -126,17 +126,6 @@ def test_no_candidate_at_all_is_refused():
         small_model(small_dags()).sample(request(1, best_of=0))
 
 
-def test_weights_of_a_sampler_count_with_the_scores():
-    dags = small_dags(3)
-
-    def sample(asked: SampleRequest) -> SampleResult:
-        count = len(asked.seeds)
-        weights = tuple(100.0 * (i % 3 == 1) for i in range(count))
-        return SampleResult(tuple(dags[i % 3] for i in range(count)), (False,) * count, weights)
-
-    assert all(dag is dags[1] for dag in resample(nothing, request(4, best_of=3), sample).dags)
-
-
 def batch_labeled_by_size(count: int) -> DAGBatch:
     """Graphs whose number is their standardized number of nodes, and whose category its third."""
     batch = collated(small_dags(count))

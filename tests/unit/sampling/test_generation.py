@@ -239,11 +239,3 @@ def test_the_reference_honors_its_steps(reference, tmp_path):
     few = manifest_of(reference, tmp_path / "few", steps=1)
     assert few["steps"] == 1
     assert manifest_of(reference, tmp_path / "all")["steps"] is None
-
-
-def test_the_manifest_says_what_the_samples_begin_with(flow, tmp_path):
-    begun = replace(SMALL, prefix=chain("mine", "abca"), prefix_layers=2)
-    manifest = json.loads(write_samples(flow, begun, tmp_path / "begun").read_text())
-    assert manifest["prefix"]["layers"] == 2
-    plain = json.loads(write_samples(flow, SMALL, tmp_path / "plain").read_text())
-    assert "prefix" not in plain

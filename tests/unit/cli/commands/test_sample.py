@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
-from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 from layerdag.cli.commands import sample as _sample
@@ -15,7 +14,6 @@ from layerdag.cli.main import main
 from layerdag.cli.sample_settings import sample_config
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import ConfigError, UsageError
-from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import checkpoint_path, pretrained_checkpoint
@@ -129,38 +127,6 @@ def test_numbers_out_of_bounds_are_wrong_use(words):
 def test_the_checkpoint_of_the_package_has_a_name():
     assert checkpoint_path("pretrained") == pretrained_checkpoint()
     assert checkpoint_path("outputs/x") == Path("outputs/x")
-
-
-def test_samples_begin_with_the_given_layers(chains, tmp_path, capsys):
-    assert sample(chains, tmp_path / "first", "num=1") == 0
-    given = tmp_path / "first" / "sample-00000.graphml"
-    words = (f"prefix={given}", "prefix_layers=1", "max_nodes=60")
-    assert sample(chains, tmp_path / "again", *words) == 0
-    manifest = json.loads((tmp_path / "again" / "manifest.json").read_text())
-    assert manifest["prefix"]["layers"] == 1
-    assert sample(chains, tmp_path / "none", f"prefix={given}", "prefix_layers=99") == 2
-    assert "A prefix of this graph has from 1 to" in capsys.readouterr().err
-
-
-def test_layers_between_the_given_ones_are_drawn_anew(chains, tmp_path, capsys):
-    given = tmp_path / "mine.graphml"
-    write_graphml(given, chain("mine", "abcab"))
-    words = (f"prefix={given}", "prefix_layers=2", "max_nodes=60")
-    assert sample(chains, tmp_path / "edited", *words, "suffix_layers=2") == 0
-    manifest = json.loads((tmp_path / "edited" / "manifest.json").read_text())
-    assert (manifest["prefix"]["layers"], manifest["suffix"]["layers"]) == (2, 2)
-    assert main(["validate", str(tmp_path / "edited")]) == 0
-    edited = read_graphml(tmp_path / "edited" / "sample-00000.graphml")
-    assert edited.categories["kind"][-2:] == ["a", "b"]
-    assert edited.layer_N.max() == 4
-    assert sample(chains, tmp_path / "none", *words, "suffix_layers=3") == 2
-    assert "which leaves none between them to be drawn anew" in capsys.readouterr().err
-
-
-def test_a_prefix_that_is_not_there_is_an_error(chains, tmp_path, capsys):
-    assert sample(chains, tmp_path / "s", f"prefix={tmp_path / 'none'}") == 1
-    assert "none" in capsys.readouterr().err
-    assert not (tmp_path / "s").exists()
 
 
 def test_samples_in_parts_come_from_one_command_for_each_shard(chains, tmp_path, capsys):

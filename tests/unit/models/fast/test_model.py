@@ -1,13 +1,9 @@
-from itertools import pairwise
-
 import pytest
 import torch
 from small_models import collated, small_dags, small_model
 
-from layerdag.dag.partial import Prefix
 from layerdag.errors import ConfigError
 from layerdag.models.config import FastConfig
-from layerdag.models.fast.decisions import end_loss
 from layerdag.models.fast.model import FastLayerDAG
 
 
@@ -82,38 +78,3 @@ def test_training_lowers_the_loss():
 def test_a_width_that_cannot_be_split_into_heads_is_refused():
     with pytest.raises(ConfigError, match="multiple of 32"):
         FastConfig(width=50)
-
-
-def test_the_likelihood_of_a_graph_is_that_of_its_layers_and_of_their_end():
-    """-log p(graph) = -log p(all of its layers) - log p(no layer follows)."""
-    dags = small_dags(1)
-    model, batch = small_model(dags), collated(dags)
-    with torch.inference_mode():
-        terms = model.losses(batch, torch.Generator())
-        targets, encoded_TD = model._teacher_forced(batch, None)
-        end = end_loss(model.heads, encoded_TD, targets, batch.num_graphs)
-    whole = sum(float(terms[name].total) for name in ("layer_size", "node", "edge"))
-    assert end > 0
-    assert model.log_prefix_likelihood(batch) == pytest.approx(float(end) - whole, rel=1e-5)
-
-
-def test_a_prefix_is_less_likely_with_each_layer():
-    dag = max(small_dags(8), key=lambda dag: dag.num_layers)
-    model = small_model([dag], predict_out_degree=False)
-    found = [
-        model.log_prefix_likelihood(collated([Prefix.from_dag(dag, layers).dag]))
-        for layers in range(1, dag.num_layers + 1)
-    ]
-    assert all(later < earlier for earlier, later in pairwise(found))
-
-
-def test_children_that_are_still_to_come_may_be_told():
-    dag = max(small_dags(8), key=lambda dag: dag.num_layers)
-    first, whole = Prefix.from_dag(dag, 3), collated([dag])
-    own_N = torch.bincount(dag.edge_index_2E[0], minlength=dag.num_nodes)
-    for predicts in (False, True):
-        model = small_model([dag], predict_out_degree=predicts)
-        assert model.log_prefix_likelihood(whole, own_N) == model.log_prefix_likelihood(whole)
-        part = collated([first.dag])
-        told = model.log_prefix_likelihood(part, torch.tensor(first.out_degrees))
-        assert (told != model.log_prefix_likelihood(part)) == predicts

@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 from small_models import SIZES, collated, request, small_dags, small_model
 
 from layerdag.dag.dag import DAG, DAGBatch
-from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics, neighbor_kinds
 from layerdag.errors import UsageError
 from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
@@ -21,95 +20,6 @@ from layerdag.models.fast.constraints import DegreeConstraints, NeighborKinds
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.particles import resampled_rows, surviving_particles
 from layerdag.models.fast.sampler import SLOTS_PER_PARENT, Guidance, OutputBuffer, RandomSlot
-
-
-def given_half_of(dag: DAG) -> Prefix:
-    return Prefix.from_dag(dag, max(1, dag.num_layers // 2))
-
-
-@pytest.mark.parametrize("predict_out_degree", [False, True])
-@pytest.mark.parametrize("best_of", [1, 4])
-def test_completed_graphs_begin_with_the_prefix(best_of, predict_out_degree):
-    dags = small_dags(8)
-    model = small_model(dags, predict_out_degree=predict_out_degree)
-    prefix = given_half_of(max(dags, key=lambda dag: dag.num_layers))
-    count, given = prefix.num_nodes, prefix.dag
-    completed = model.sample(request(4, best_of=best_of, prefix=prefix)).dags
-    for dag in completed:
-        assert torch.equal(dag.x_NA[:count], given.x_NA[:count])
-        assert torch.equal(dag.u_NA[:count], given.u_NA[:count])
-        inside, wanted = (g.edge_index_2E[1] < count for g in (dag, given))
-        assert torch.equal(dag.edge_index_2E[:, inside], given.edge_index_2E[:, wanted])
-        assert torch.equal(dag.edge_type_E[inside], given.edge_type_E[wanted])
-        assert torch.equal(dag.layer_N, dag.layers())
-    rest = {tuple(dag.x_NA[count:].flatten().tolist()) for dag in completed}
-    assert len(rest) == 4
-
-
-@pytest.mark.parametrize("seed", [3, 5])
-def test_a_sample_given_a_part_of_itself_is_itself(seed):
-    """The encoder must be in the same state after given nodes as after drawn ones."""
-    model = small_model(small_dags(8), predict_out_degree=False)
-    asked = request(1, seeds=(seed,), max_nodes=60)
-    (whole,) = model.sample(asked).dags
-    assert whole.num_layers > 2
-    for layers in range(1, whole.num_layers):  # the last layer may be cut off
-        again = model.sample(
-            request(1, seeds=(seed,), max_nodes=60, prefix=Prefix.from_dag(whole, layers))
-        ).dags[0]
-        assert torch.equal(again.x_NA, whole.x_NA)
-        assert torch.equal(again.edge_index_2E, whole.edge_index_2E)
-
-
-def test_a_prefix_that_fills_the_graph_is_refused():
-    dags = small_dags(8)
-    prefix = given_half_of(max(dags, key=lambda dag: dag.num_layers))
-    with pytest.raises(UsageError, match="nothing is left to complete"):
-        small_model(dags).sample(request(1, prefix=prefix, max_nodes=prefix.num_nodes))
-
-
-ONE = torch.zeros(1, 3, dtype=torch.int64)
-
-
-@pytest.mark.parametrize(
-    ("x_NA", "edges", "types", "told"),
-    [
-        (ONE[:, :2], [[], []], [], "have 2 attributes and the model's have 3"),
-        (ONE + 10**9, [[], []], [], "Attribute 0 of given node 0 has the code 1000000000"),
-        (ONE - 1, [[], []], [], "the model knows 0 to 4"),
-        (ONE.repeat(2, 1), [[0], [1]], [7], "are from 7 to 7; the model knows 0 to 1"),
-        (ONE.repeat(2, 1), [[1], [0]], [0], "found an edge from 1 to 0 of 2 nodes"),
-    ],
-)
-def test_given_nodes_that_the_model_does_not_know_are_refused(x_NA, edges, types, told):
-    dag = DAG.build(
-        x_NA, torch.tensor(edges, dtype=torch.int64), edge_type_E=torch.tensor(types).long()
-    )
-    prefix = Prefix(dag, (1,) * dag.num_nodes)
-    with pytest.raises(UsageError, match=told):
-        small_model(small_dags()).sample(request(2, prefix=prefix))
-
-
-def test_children_that_are_given_are_not_drawn():
-    """Nodes whose children are all given get new ones only where there is no other parent."""
-    model = small_model(small_dags(8), predict_out_degree=False, block=64)
-    first = DAG.build(torch.zeros(20, 3, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64))
-    prefix = Prefix.from_dag(first, 1)
-
-    def even_parents(reserved: int) -> int:
-        held = replace(prefix, reserved=(reserved, 0) * 10)
-        drawn = model.sample(request(8, max_layers=2, min_layers=2, prefix=held)).dags
-        return sum(int((dag.edge_index_2E[0] % 2 == 0).sum()) for dag in drawn)
-
-    assert even_parents(1000) < 0.7 * even_parents(0)
-
-
-def test_no_graph_ends_before_the_fewest_layers():
-    model = small_model(small_dags(8))
-    free = model.sample(request(8)).dags
-    fewest = min(dag.num_layers for dag in free) + 1
-    for dag in model.sample(request(8, min_layers=fewest, max_layers=fewest)).dags:
-        assert dag.num_layers == fewest or dag.num_nodes == 30
 
 
 def same(left: DAG, right: DAG) -> bool:
@@ -353,18 +263,6 @@ def test_particles_that_a_check_refuses_are_replaced():
     whole = [dag for dag, cut in zip(result.dags, result.truncated, strict=True) if not cut]
     assert len(whole) >= 10
     assert kind not in {int(k) for dag in whole for k in dag.x_NA[:, 0]}
-
-
-def test_a_graph_that_a_check_ends_among_given_nodes_keeps_what_it_has():
-    model, (given, *_) = small_model(small_dags(8)), small_dags(8)
-    prefix = Prefix.from_dag(given, given.num_layers)
-    kind = int(prefix.dag.x_NA[1, 0])
-    first = int((prefix.dag.x_NA[:, 0] == kind).nonzero()[0]) + 1
-    asked = request(2, prefix=prefix, check=Forbidding(kind), max_nodes=60)
-    result = model.sample(asked)
-    assert result.truncated == (True, True)
-    for dag in result.dags:
-        assert torch.equal(dag.u_NA, prefix.dag.u_NA[:first])
 
 
 def test_a_graph_of_which_no_particle_is_left_is_truncated():

@@ -21,7 +21,6 @@ from small_models import (
     small_model,
 )
 
-from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import allowed_codes, edge_type_sets, neighbor_kinds
 from layerdag.models.base import JointCodeMasks, SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
@@ -116,7 +115,7 @@ def test_they_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
         torch.rand((12, 12), generator=generator) < 0.9,
         torch.rand((4, 12), generator=generator) < 0.8,
     )
-    asked = {"best_of": 2, "possible": possible, "temperature": 0.7, "min_layers": 5}
+    asked = {"best_of": 2, "possible": possible, "temperature": 0.7}
     asked["max_nodes"] = 14
     all_ways(model, 4, monkeypatch, **asked)
 
@@ -141,9 +140,9 @@ def test_they_replace_particles_that_fail_a_check(monkeypatch):
 
 def test_memory_for_more_positions_comes_when_they_do(monkeypatch):
     model = with_lists(small_model(DAGS))
-    whole = content(model.sample(request(4, best_of=2, max_nodes=150, min_layers=60)))
+    whole = content(model.sample(request(40, best_of=2, max_nodes=150)))
     monkeypatch.setattr(sampling_kernels, "RESERVED_NUMBERS", 1)
-    grown = content(model.sample(request(4, best_of=2, max_nodes=150, min_layers=60)))
+    grown = content(model.sample(request(40, best_of=2, max_nodes=150)))
     assert grown == whole
     assert max(len(graph[4]) for graph, _ in whole) > 64
 
@@ -152,14 +151,6 @@ def test_memory_for_more_positions_comes_when_they_do(monkeypatch):
 def test_they_draw_the_same_graphs_under_guidance(guidance, best_of, monkeypatch):
     model = with_lists(small_model(DAGS, block=2))
     all_ways(model, 4, monkeypatch, guidance=guidance, best_of=best_of, max_nodes=12)
-
-
-def test_they_go_on_from_given_nodes_alike(monkeypatch):
-    model = with_lists(small_model(DAGS))
-    prefix = Prefix.from_dag(DAGS[3], 3)
-    reserved = tuple(number % 2 for number in range(prefix.num_nodes))
-    prefix = replace(prefix, reserved=reserved)
-    all_ways(model, 4, monkeypatch, best_of=3, prefix=prefix, max_nodes=14)
 
 
 @pytest.mark.parametrize(("listed", "options"), [(False, 1), (True, 8)])

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from layerdag.dag.dag import DAG, DAGBatch
-from layerdag.dag.partial import Prefix
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.errors import ConfigError, UsageError
+from layerdag.errors import ConfigError
 from layerdag.models.base import Conditions, SampleRequest, model_config
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig, ReferenceConfig
 from layerdag.models.reference.denoisers import Pairs
@@ -299,9 +298,3 @@ def test_parents_are_drawn_in_proportion_to_their_odds(generator):
     found = sample_parents(logits, pairs, uniform).view(draws, 3).sum(0)
     wanted = draws * torch.tensor([0.0, 1.0, 2.0]).softmax(0)
     assert ((found - wanted) ** 2 / wanted).sum() < 18.4  # 2 degrees of freedom: chance 1e-4
-
-
-def test_a_prefix_is_refused(model, make_dag):
-    prefix = Prefix.from_dag(make_dag(2, 3), 1)
-    with pytest.raises(UsageError, match="samples whole graphs and completes no prefix"):
-        model.sample(request(1, prefix=prefix))
