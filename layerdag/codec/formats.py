@@ -3,71 +3,62 @@
 A new format is a file with its reader and writer, and a row in ``FORMATS``.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from pathlib import Path
 
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.foreign import foreign_format, foreign_json
-from layerdag.codec.sample_files import is_run
+from layerdag.codec.recognition import (
+    JSON_SUFFIX,
+    Candidate,
+    are_pytorch,
+    is_chakra,
+    is_compiled_program,
+    is_feeder_json,
+    is_forward_program,
+    is_host_trace,
+    is_kineto,
+    is_node_link,
+    is_own_graph,
+    is_parts,
+    is_text_workload,
+    is_trace_json,
+    is_wfformat,
+    suffix_of,
+)
 from layerdag.errors import DataError, GraphError, TraceError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.dot import read_dot, write_dot
 from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.graph.formats.node_link import read_node_link
-from layerdag.graph.formats.program_json import (
-    FORMAT as PROGRAM_FORMAT,
-    read_program_json,
-    write_program_json,
-)
+from layerdag.graph.formats.program_json import read_program_json, write_program_json
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
 from layerdag.runtime.files import write_bytes
-from layerdag.runtime.reading import open_unpacked, read_whole, require_parsable
-from layerdag.traces.analysis import summarize_trace, undescribed_groups
-from layerdag.traces.astra_text import PARALLELISMS, parse_text, text_to_workload
+from layerdag.runtime.reading import read_whole, require_parsable
+from layerdag.traces.analysis import undescribed_groups
+from layerdag.traces.astra_text import parse_text, text_to_workload
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.chakra.json_forms import (
-    FORMAT,
     decode_feeder_json,
     decode_trace_json,
     encode_trace_json,
     write_feeder_files,
 )
-from layerdag.traces.chakra.workload import (
-    holds_rank_files,
-    read_groups,
-    read_workload,
-    write_workload,
-)
-from layerdag.traces.hlo.parser import begins_program, read_program
-from layerdag.traces.hlo.program import HARDWARE, DeviceSplit, Hardware, program_workload
+from layerdag.traces.chakra.workload import read_groups, read_workload, write_workload
+from layerdag.traces.hlo.parser import read_program
+from layerdag.traces.hlo.program import HARDWARE, Hardware, program_workload
 from layerdag.traces.pytorch.importer import import_pytorch
-from layerdag.traces.pytorch.ranks import (
-    ImportedJob,
-    PyTorchFile,
-    RankFiles,
-    find_rank_files,
-    import_ranks,
-    import_single_rank,
-    pytorch_format,
-    pytorch_kind,
-    refuse_missing_ranks,
-    replicate_rank,
-)
-from layerdag.traces.trace import NodeType, Trace, Workload
+from layerdag.traces.pytorch.ranks import import_ranks, refuse_missing_ranks
+from layerdag.traces.trace import Workload
 
 DEVICE = next(iter(HARDWARE))
 """The device whose rates time a compiled program where none is named."""
 
-_START = 1 << 20
-_KEYS = 1 << 16  # bytes in which the keys of a flow graph's JSON must stand
-_WORDS = 1 << 12
 _GRAPH_ENDINGS = (".dot", ".gv", ".graphml")
-_ARCHIVES = (".gz", ".xz")
-_JSON_SUFFIX = ".json"
+_COMMON_ENDINGS = (".txt",)
+"""Endings that mean little: only the content says whether such a file has a format."""
 
 
 class Content(Enum):
@@ -77,60 +68,6 @@ class Content(Enum):
     PROGRAM = "a compiled program"
     GRAPH = "a flow graph"
     SAMPLES = "samples in parts"
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """What lies at a place, as far as formats are recognized by it; files are opened when needed.
-
-    Attributes:
-        path: A file, a folder or a prefix of files.
-        error: What is raised where the file cannot be unpacked.
-        whole: Whether all of the file is looked at rather than its first megabyte.
-    """
-
-    path: Path
-    error: type[DataError] = TraceError
-    whole: bool = False
-
-    @cached_property
-    def is_file(self) -> bool:
-        """Whether it is a file."""
-        return self.path.is_file()
-
-    @cached_property
-    def suffix(self) -> str:
-        """The ending of the name before that of an archive, in lower case."""
-        return graph_suffix(self.path)
-
-    @cached_property
-    def data(self) -> bytes:
-        """The unpacked content, or its beginning."""
-        if self.whole:
-            return read_whole(self.path, error=self.error)
-        with open_unpacked(self.path, self.error) as stream:
-            return stream.read_full(_START)
-
-    @cached_property
-    def start(self) -> bytes:
-        """The first bytes without white space and byte order mark."""
-        return self.data[:_KEYS].removeprefix(b"\xef\xbb\xbf").lstrip()
-
-    @cached_property
-    def rank_files(self) -> RankFiles | None:
-        """The files of PyTorch in a folder or behind a prefix; None beside ``PREFIX.<rank>.et``."""
-        return None if holds_rank_files(self.path) else find_rank_files(self.path)
-
-    @property
-    def is_json(self) -> bool:
-        """Whether the file begins like JSON."""
-        return self.start[:1] in (b"{", b"[")
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the file begins like a text."""
-        start = self.start[:_WORDS]
-        return bool(start) and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start)
 
 
 @dataclass(frozen=True)
@@ -158,119 +95,32 @@ class Format:
     Attributes:
         name: For people.
         content: What it holds.
-        sniff: Returns whether what lies at a place has this format.
         read: Reads it.
+        endings: Of the files of a folder that may have it; none if it is a folder or a prefix of
+            files.
+        sniff: Returns whether what lies at a place has this format; None if the ending says so, so
+            that a damaged file is told as what it should be.
         write: Writes it to a path, if it can be written.
         word: What ``--to`` calls it, if it can be written.
-        one_file: Whether it is a file; else a folder or a prefix of files.
-        ending: Of a file's name, by which ``ld.write`` chooses the format.
+        written_ending: Of a file's name, by which ``ld.write`` chooses the format.
     """
 
     name: str
     content: Content
-    sniff: Callable[[Candidate], bool]
     read: Reader
+    endings: tuple[str, ...] = ()
+    sniff: Callable[[Candidate], bool] | None = None
     write: Callable[..., object] | None = None
     word: str = ""
-    one_file: bool = True
-    ending: str = ""
+    written_ending: str = ""
+
+    def recognizes(self, found: Candidate) -> bool:
+        """Return whether a file, or what else such a format is of, has this format."""
+        return found.suffix in self.endings if self.sniff is None else self.sniff(found)
 
     def fits(self, found: Candidate) -> bool:
         """Return whether what lies at a place has this format."""
-        return found.is_file == self.one_file and self.sniff(found)
-
-
-def graph_suffix(path: str | Path) -> str:
-    """Return the ending of a file before that of an archive, in lower case."""
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    while suffixes and suffixes[-1] in _ARCHIVES:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
-
-
-def _named(*suffixes: str) -> Callable[[Candidate], bool]:
-    """Recognize files by their names, so that a damaged one is told as what it should be."""
-    return lambda found: found.suffix in suffixes
-
-
-_LINKS = re.compile(rb'"(links|edges)"\s*:\s*\[|"elements"\s*:\s*[\[{]')
-_LISTED = re.compile(rb'"(nodes|elements)"\s*:\s*[\[{]')
-_ENDS = re.compile(rb'"(source|from)"\s*:.{0,200}?"(target|to)"\s*:', re.DOTALL)
-_OF_TRACES = (b'"traceEvents"', b'"workload_graph"', b'"schema"')
-
-
-def _is_own_graph(found: Candidate) -> bool:
-    named = found.suffix == _JSON_SUFFIX and found.start[:1] == b"{"
-    return named and b'"layerdag-graph-' in found.start[:200]
-
-
-def _has_keys_of_graph(found: Candidate, *keys: bytes) -> bool:
-    if found.suffix != _JSON_SUFFIX or found.start[:1] != b"{":
-        return False
-    if any(key in found.start for key in _OF_TRACES) or b'"layerdag-trace' in found.start[:200]:
-        return False
-    return all(key in found.start for key in keys)
-
-
-def _is_forward_program(found: Candidate) -> bool:
-    named = found.suffix == _JSON_SUFFIX and found.start[:1] == b"{"
-    return named and PROGRAM_FORMAT.encode() in found.start[:200]
-
-
-def _is_wfformat(found: Candidate) -> bool:
-    return _has_keys_of_graph(found, b'"workflow"') and any(
-        key in found.start for key in (b'"schemaVersion"', b'"specification"')
-    )
-
-
-def _is_node_link(found: Candidate) -> bool:
-    if not _has_keys_of_graph(found):
-        return False
-    if b'"nodes"' in found.start and (b'"directed"' in found.start or _LINKS.search(found.start)):
-        return True
-    return bool(_LISTED.search(found.start) and _ENDS.search(found.start))
-
-
-_FORMAT_OF_TRACES = re.compile(rb'"format"\s*:\s*"' + re.escape(FORMAT.encode()))
-
-
-def _is_trace_json(found: Candidate) -> bool:
-    return found.is_json and _FORMAT_OF_TRACES.search(found.start[:_WORDS]) is not None
-
-
-def _is_feeder_json(found: Candidate) -> bool:
-    return found.is_json and b'"workload_graph"' in found.data
-
-
-def _is_pytorch(kind: PyTorchFile) -> Callable[[Candidate], bool]:
-    return lambda found: found.is_json and pytorch_kind(found.data) is kind
-
-
-_TEXT_START = re.compile(rb"\s*(" + "|".join(PARALLELISMS).encode() + rb")\b[^\n]*\n\s*\d+\s*\n")
-
-
-def _is_text_workload(found: Candidate) -> bool:
-    return _TEXT_START.match(found.data) is not None
-
-
-def _is_program(found: Candidate) -> bool:
-    return begins_program(found.data)
-
-
-def _is_parts(found: Candidate) -> bool:
-    return is_run(found.path)
-
-
-def _are_pytorch(found: Candidate) -> bool:
-    return found.rank_files is not None
-
-
-def _any(found: Candidate) -> bool:
-    return True
-
-
-def _is_chakra(found: Candidate) -> bool:
-    return not (found.is_json or found.is_text)
+        return found.is_file == bool(self.endings) and self.recognizes(found)
 
 
 def _of_path(read: Callable[[Path], AttributedGraph]) -> Reader:
@@ -292,7 +142,8 @@ def _with_groups(workload: Workload, options: ReadOptions) -> Workload:
     return replace(workload, groups=groups)
 
 
-def _with_undescribed(workload: Workload) -> Workload:
+def with_undescribed_groups(workload: Workload) -> Workload:
+    """Return a workload with a note on groups that nothing describes."""
     notes = undescribed_groups(workload)
     return replace(workload, job_notes=(*workload.job_notes, *notes)) if notes else workload
 
@@ -364,76 +215,91 @@ def _write_trace_json(path: str | Path, workload: Workload) -> None:
 
 
 _GRAPH, _TRACES = Content.GRAPH, Content.TRACES
-_IS_KINETO, _IS_HOST = _is_pytorch(PyTorchFile.KINETO), _is_pytorch(PyTorchFile.HOST)
-_TRACE_JSON, _FEEDER, _TEXT = map(_of_content, (_decode_trace_json, _decode_feeder, _decode_text))
+_PYTORCH_ENDINGS = (JSON_SUFFIX, ".pt", ".trace")
+FORWARD_PROGRAM = Format(
+    "forward program", _GRAPH, _of_path(read_program_json), (JSON_SUFFIX,), is_forward_program,
+    write_program_json, "program", ".program.json",
+)  # fmt: skip
+KINETO = Format("Kineto profile", _TRACES, _read_kineto, _PYTORCH_ENDINGS, is_kineto)
+HOST_TRACE = Format(
+    "PyTorch execution trace", _TRACES, _read_host_trace, _PYTORCH_ENDINGS, is_host_trace
+)
+CHAKRA = Format("Chakra .et", _TRACES, _of_content(_decode_chakra), (".et",), is_chakra)
 FORMATS: Sequence[Format] = (
     Format(
-        "GraphML",
-        _GRAPH,
-        _named(".graphml"),
-        _of_path(read_graphml),
-        write_graphml,
-        "graphml",
-        ending=".graphml",
+        "GraphML", _GRAPH, _of_path(read_graphml), (".graphml",), None,
+        write_graphml, "graphml", ".graphml",
+    ),
+    Format("DOT", _GRAPH, _of_path(read_dot), (".dot", ".gv"), None, write_dot, "dot", ".dot"),
+    Format(
+        "JSON of layerdag", _GRAPH, _of_path(read_json), (JSON_SUFFIX,), is_own_graph,
+        write_json, "json", JSON_SUFFIX,
     ),
     Format(
-        "DOT", _GRAPH, _named(".dot", ".gv"), _of_path(read_dot), write_dot, "dot", ending=".dot"
+        "WfFormat", _GRAPH, _of_path(read_wfformat), (JSON_SUFFIX,), is_wfformat,
+        write_wfformat, "wfformat", ".wf.json",
+    ),
+    FORWARD_PROGRAM,
+    Format("node-link JSON", _GRAPH, _of_path(read_node_link), (JSON_SUFFIX,), is_node_link),
+    Format(
+        "StableHLO or HLO text", Content.PROGRAM, _read_program, (".mlir", ".hlo", ".txt"),
+        is_compiled_program,
     ),
     Format(
-        "JSON of layerdag",
-        _GRAPH,
-        _is_own_graph,
-        _of_path(read_json),
-        write_json,
-        "json",
-        ending=_JSON_SUFFIX,
+        "JSON of layerdag", _TRACES, _of_content(_decode_trace_json), (JSON_SUFFIX,), is_trace_json,
+        _write_trace_json, "json", JSON_SUFFIX,
     ),
     Format(
-        "WfFormat",
-        _GRAPH,
-        _is_wfformat,
-        _of_path(read_wfformat),
-        write_wfformat,
-        "wfformat",
-        ending=".wf.json",
+        "Chakra JSON of feeder v1", _TRACES, _of_content(_decode_feeder), (JSON_SUFFIX,),
+        is_feeder_json, write_feeder_files, "feeder-json",
     ),
+    KINETO,
+    HOST_TRACE,
     Format(
-        "forward program",
-        _GRAPH,
-        _is_forward_program,
-        _of_path(read_program_json),
-        write_program_json,
-        "program",
-        ending=".program.json",
+        "ASTRA-sim text workload", _TRACES, _of_content(_decode_text), (".txt",), is_text_workload
     ),
-    Format("node-link JSON", _GRAPH, _is_node_link, _of_path(read_node_link)),
-    Format("StableHLO or HLO text", Content.PROGRAM, _is_program, _read_program),
+    CHAKRA,
+    Format("samples in parts", Content.SAMPLES, _refuse_samples, sniff=is_parts),
+    Format("PyTorch traces of ranks", _TRACES, _read_pytorch_ranks, sniff=are_pytorch),
     Format(
-        "JSON of layerdag",
-        _TRACES,
-        _is_trace_json,
-        _TRACE_JSON,
-        _write_trace_json,
-        "json",
-        ending=_JSON_SUFFIX,
+        "PREFIX.<rank>.et", _TRACES, _read_rank_files, (), lambda found: True,
+        _write_ranks, "et",
     ),
-    Format(
-        "Chakra JSON of feeder v1",
-        _TRACES,
-        _is_feeder_json,
-        _FEEDER,
-        write_feeder_files,
-        "feeder-json",
-    ),
-    Format("Kineto profile", _TRACES, _IS_KINETO, _read_kineto),
-    Format("PyTorch execution trace", _TRACES, _IS_HOST, _read_host_trace),
-    Format("ASTRA-sim text workload", _TRACES, _is_text_workload, _TEXT),
-    Format("Chakra .et", _TRACES, _is_chakra, _of_content(_decode_chakra)),
-    Format("samples in parts", Content.SAMPLES, _is_parts, _refuse_samples, one_file=False),
-    Format("PyTorch traces of ranks", _TRACES, _are_pytorch, _read_pytorch_ranks, one_file=False),
-    Format("PREFIX.<rank>.et", _TRACES, _any, _read_rank_files, _write_ranks, "et", one_file=False),
-)
-"""All formats, in the order in which they are looked for."""
+)  # fmt: skip
+"""All formats, in the order in which they are looked for: the only list of file formats."""
+
+ENDINGS = tuple(dict.fromkeys(ending for each in FORMATS for ending in each.endings))
+"""Endings of the files that a folder of traces, programs or graphs may hold."""
+
+
+def format_of_file(path: Path) -> Format | None:
+    """Return the format of a file in a folder; None for a file of another ending or content.
+
+    Where one format alone has the ending of the file, the content is not looked at.
+
+    Raises:
+        DataError: If the file cannot be unpacked.
+    """
+    error = GraphError if suffix_of(path) == JSON_SUFFIX else TraceError
+    found = Candidate(path, error)
+    fitting = [each for each in FORMATS if found.suffix in each.endings]
+    if len(fitting) == 1 and found.suffix not in _COMMON_ENDINGS:
+        return fitting[0]
+    return next((each for each in fitting if each.fits(found)), None)
+
+
+def may_be_read(path: Path) -> bool:
+    """Return whether the name of a file says that it is a trace, a program or a graph.
+
+    Of endings that mean little the content decides.
+    """
+    suffix = suffix_of(path)
+    if suffix in _COMMON_ENDINGS:
+        try:
+            return format_of_file(path) is not None
+        except DataError:
+            return False
+    return suffix in ENDINGS
 
 
 @dataclass(frozen=True)
@@ -474,15 +340,15 @@ class Recognized:
                 f"{self.found.path}: is a flow graph ({self.format.name}), where traces are "
                 "needed; name another file."
             )
-        return _with_undescribed(read)
+        return with_undescribed_groups(read)
 
-    def graph(self) -> AttributedGraph:
+    def graph(self, options: ReadOptions | None = None) -> AttributedGraph:
         """Read a flow graph, or traces as the graph of their job.
 
         Raises:
             DataError: If it is damaged or contradicts itself.
         """
-        read = self.read()
+        read = self.read(options)
         if isinstance(read, AttributedGraph):
             return read
         graph = job_graph(str(self.found.path), rank_classes(read), read.groups, {})
@@ -509,7 +375,7 @@ def recognize(location: str | Path) -> Recognized:
             unknown content counts as Chakra, whose reader says what is wrong with it.
     """
     path = Path(location)
-    is_json = graph_suffix(path) == _JSON_SUFFIX
+    is_json = suffix_of(path) == JSON_SUFFIX
     return _recognized(Candidate(path, GraphError if is_json else TraceError))
 
 
@@ -568,7 +434,11 @@ def write_graph(graph: AttributedGraph, path: Path) -> None:
     """Write a graph in the format of the file's ending. Raises UsageError if there is none."""
     write = writer_of(path, Content.GRAPH)
     if write is None:
-        endings = [each.ending for each in FORMATS if each.content is Content.GRAPH and each.ending]
+        endings = [
+            each.written_ending
+            for each in FORMATS
+            if each.content is Content.GRAPH and each.written_ending
+        ]
         known = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise UsageError(f"{path}: a graph is written as {known}; name one.")
     write(path, graph)
@@ -579,9 +449,11 @@ def writer_of(path: Path, content: Content) -> Callable[..., object] | None:
     fitting = [
         each
         for each in FORMATS
-        if each.content is content and each.ending and path.name.endswith(each.ending)
+        if each.content is content
+        and each.written_ending
+        and path.name.endswith(each.written_ending)
     ]
-    return max(fitting, key=lambda each: len(each.ending)).write if fitting else None
+    return max(fitting, key=lambda each: len(each.written_ending)).write if fitting else None
 
 
 def read_any(
@@ -602,16 +474,6 @@ def read_any(
     return found.traces(ReadOptions(groups_file, num_ranks))
 
 
-def is_flow_file(path: str | Path) -> bool:
-    """Return whether a path names a file of a flow graph, rather than anything with traces."""
-    return Path(path).is_file() and flow_format(path) is not None
-
-
-def is_forward_program(path: str | Path) -> bool:
-    """Return whether a file is a forward program of layerdag."""
-    return _is_forward_program(Candidate(Path(path)))
-
-
 def flow_format(path: str | Path) -> Format | None:
     """Return the format of a flow graph's file, None for any other file.
 
@@ -620,20 +482,7 @@ def flow_format(path: str | Path) -> Format | None:
     """
     found = Candidate(Path(path), GraphError)
     graphs = (each for each in FORMATS if each.content is Content.GRAPH)
-    return next((each for each in graphs if each.sniff(found)), None)
-
-
-def read_flow(path: str | Path) -> AttributedGraph:
-    """Read a file of a flow graph in whatever format it has.
-
-    Raises:
-        GraphError: If it is no flow graph, damaged, or contradicts itself.
-    """
-    kind = flow_format(path)
-    if kind is None:
-        known = ", ".join(each.name for each in FORMATS if each.content is Content.GRAPH)
-        raise GraphError(f"{path}: is no flow graph; known are {known}.")
-    return Recognized(kind, Candidate(Path(path), GraphError)).graph()
+    return next((each for each in graphs if each.recognizes(found)), None)
 
 
 def read_graph(path: str | Path) -> AttributedGraph:
@@ -642,7 +491,7 @@ def read_graph(path: str | Path) -> AttributedGraph:
     Raises:
         DataError: If it cannot be read, or its ranks contradict each other.
     """
-    return recognize(path).graph()
+    return recognize(path).graph(ReadOptions(compute=DEVICE))
 
 
 def read(path: str | Path, *, compute: str = DEVICE) -> Workload | AttributedGraph:
@@ -662,122 +511,3 @@ def read(path: str | Path, *, compute: str = DEVICE) -> Workload | AttributedGra
         DataError: If nothing is there, or the content is unknown, damaged or incomplete.
     """
     return recognize(path).read(ReadOptions(compute=compute))
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What ``layerdag convert`` reads.
-
-    Attributes:
-        paths: One place of any kind, or PyTorch traces of several ranks.
-        profiles: A Kineto profile for each PyTorch trace.
-        options: For the reader of one place.
-        split: How the operations of a compiled program become nodes.
-        only_rank: Take one rank of PyTorch alone.
-        replicate: Let every rank run the one trace of PyTorch.
-    """
-
-    paths: Sequence[str]
-    profiles: Sequence[str] = ()
-    options: ReadOptions = field(default_factory=ReadOptions)
-    split: DeviceSplit = DeviceSplit.LINEAR
-    only_rank: bool = False
-    replicate: bool = False
-
-
-def read_inputs(found: Recognized, inputs: Inputs, tell: Callable[[str], None]) -> Workload:
-    """Read one place of any kind, or PyTorch traces of several ranks.
-
-    Args:
-        found: The first of the inputs.
-        inputs: All of them.
-        tell: Called with a line for each thing worth knowing.
-
-    Raises:
-        UsageError: If an option does not go with them.
-        DataError: If they cannot be read.
-    """
-    first = inputs.paths[0]
-    if found.content is Content.PROGRAM:
-        return _compiled(inputs)
-    if inputs.options.compute:
-        raise UsageError(
-            f"--compute is for StableHLO and HLO text, which {first} is not; leave it out."
-        )
-    job = _import(found, inputs)
-    if job is not None:
-        return _imported(job, inputs, tell)
-    if inputs.only_rank or inputs.replicate:
-        raise UsageError(
-            f"--only-rank and --replicate are for PyTorch's traces, of which {first} is none; "
-            "leave them out."
-        )
-    return found.traces(inputs.options)
-
-
-def _compiled(inputs: Inputs) -> Workload:
-    options = inputs.options
-    if not options.compute or len(inputs.paths) > 1:
-        raise UsageError(
-            "A compiled program is converted alone and takes its times from --compute HARDWARE: "
-            f"{', '.join(HARDWARE)}, or a JSON file."
-        )
-    hardware = Hardware.from_name(options.compute)
-    program = read_program(inputs.paths[0])
-    ranks = options.num_ranks if options.num_ranks != 1 else None
-    return program_workload(program, hardware, split=inputs.split, ranks=ranks)
-
-
-def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
-    """Import the inputs if they are PyTorch's, else return None."""
-    paths = [Path(path) for path in inputs.paths]
-    kinds = {pytorch_format(path) if path.is_file() else None for path in paths}
-    if kinds == {PyTorchFile.KINETO} and not inputs.profiles:
-        return import_ranks((), paths)
-    if len(paths) > 1 or inputs.profiles or kinds == {PyTorchFile.HOST}:
-        return import_ranks(paths, inputs.profiles)
-    files = None if found.found.is_file else found.found.rank_files
-    return None if files is None else import_ranks(files.hosts, files.devices, files.notes)
-
-
-def _imported(job: ImportedJob, inputs: Inputs, tell: Callable[[str], None]) -> Workload:
-    for rank, result in enumerate(job.results):
-        nodes, known = f"{result.trace.num_nodes:,}", f"{100 * result.joined_fraction:.1f} %"
-        found = (
-            f"{result.num_host_nodes:,} host nodes became {nodes}; {known} have a measured duration"
-            if result.num_host_nodes
-            else f"{nodes} nodes from the profile; the operator of {known} of its kernels is known"
-        )
-        guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
-        tell(f"rank {rank}: {found}{guessed}{_gaps(result.trace)}")
-    if inputs.only_rank:
-        return _alone(job, tell)
-    if inputs.replicate:
-        workload = replicate_rank(job)
-        tell(f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own")
-        return workload
-    refuse_missing_ranks(job)
-    return _with_undescribed(job.workload)
-
-
-def _gaps(trace: Trace) -> str:
-    summary = summarize_trace(trace)
-    if summary.span_us is None or summary.span_us <= summary.critical_path_us:
-        return ""
-    on_device = (trace.integers("is_cpu_op")[0] == 0) & (trace.type_N != NodeType.METADATA)
-    busy_us = int(trace.duration_us_N[on_device].sum())
-    return (
-        f"; measured span {summary.span_us:,} us, device busy {busy_us:,} us, critical path "
-        f"{summary.critical_path_us:,} us: 'simulate --host measured' also replays the gaps "
-        "between the calls of the host"
-    )
-
-
-def _alone(job: ImportedJob, tell: Callable[[str], None]) -> Workload:
-    workload, lost = import_single_rank(job)
-    tell(
-        f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "
-        f"{lost.messages:,} messages of {lost.num_bytes:,} bytes became work of their measured "
-        "time; who they were with, and how long another network would take, is lost"
-    )
-    return workload

@@ -12,11 +12,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from layerdag.codec.formats import may_be_read
 from layerdag.codec.sample_files import is_run
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset, GraphSplit, split_named
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.files import entries_below
 from layerdag.runtime.settings import build_settings, did_you_mean
 
 LOADERS = {
@@ -48,11 +50,6 @@ def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
 
 
 LABEL_FILES = ("labels.csv", "labels.json")
-_GRAPH_FILES = tuple(
-    f"*{suffix}{packed}"
-    for suffix in (".et", ".graphml", ".json", ".dot", ".gv")
-    for packed in ("", ".gz", ".xz")
-)
 
 _DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-timing-endpt.csv*")
 """A file of each family of DGRL: those in one folder, SR, TIME."""
@@ -207,12 +204,15 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
         return "dgrl"
     if is_run(folder):
         return "folder"
-    if options.get("labels") is not None or find_label_file(folder) or _holds_graphs(folder):
+    if options.get("labels") is not None or find_label_file(folder):
+        return "folder"
+    below = entries_below(folder) if folder.is_dir() else []
+    if any(path.is_file() and may_be_read(path) for path in below):
         return "folder"
     raise UsageError(
         f"{folder}: is no data set; give a corpus folder (with index.jsonl), a TPU Tile folder "
         "(with .pth files), a family of DGRL (with num-node-list.csv), Alibaba's batch_task.csv, "
-        "or a folder of traces or flow graphs."
+        "or a folder of traces, compiled programs or flow graphs."
     )
 
 
@@ -220,10 +220,6 @@ def find_label_file(folder: Path) -> dict[str, Path]:
     """Return the label file of a folder as the option of its loader; nothing if there is none."""
     found = next((folder / name for name in LABEL_FILES if (folder / name).is_file()), None)
     return {} if found is None else {"labels": found}
-
-
-def _holds_graphs(folder: Path) -> bool:
-    return any(next(folder.rglob(pattern), None) for pattern in _GRAPH_FILES)
 
 
 def _check_options(loader: Callable[..., GraphDataset], options: Mapping[str, Any]) -> None:

@@ -10,13 +10,18 @@ from typing import Any
 
 from layerdag.codec.foreign import GRAPHS, foreign_format
 from layerdag.codec.formats import (
-    flow_format,
-    graph_suffix,
-    is_flow_file,
-    is_forward_program,
-    read_any,
-    read_flow,
+    CHAKRA,
+    DEVICE,
+    FORWARD_PROGRAM,
+    HOST_TRACE,
+    KINETO,
+    Content,
+    Format,
+    ReadOptions,
+    format_of_file,
+    recognize,
 )
+from layerdag.codec.recognition import JSON_SUFFIX, stem_of, suffix_of
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
 from layerdag.runtime.files import entries_below
@@ -26,7 +31,6 @@ from layerdag.traces.pytorch.ranks import (
     PyTorchFile,
     are_distributed,
     import_ranks,
-    pytorch_format,
     refuse_missing_ranks,
     tells_rank,
 )
@@ -34,8 +38,7 @@ from layerdag.traces.trace import Workload
 
 MOST_FILES = 200_000
 _DOTTED = re.compile(r"(?:.+\.)?\d{1,9}\.et(?:\.gz|\.xz)?")
-_TRACE = re.compile(r"(?P<stem>.+)\.et(?:\.gz|\.xz)?")
-_JSON = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
+_PYTORCH = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
 _RANK = re.compile(
     r"(?P<job>.*?)[._-]*(?:(?:rank|worker)[._-]?|(?<![a-z])r|[._-])(?P<rank>\d{1,6})", re.IGNORECASE
 )
@@ -46,6 +49,11 @@ _COMMUNICATES = b"comm_type"
 _LABELS = re.compile(r"(labels\.(csv|json)|.*\.jsonl|.*comm_groups?\.json|.*\.steps\.json)")
 
 _LIKE_A_GRAPH = re.compile(rb'"(nodes|edges|links)"\s*:\s*[\[{]')
+
+_PYTORCH_KINDS: Mapping[Format, PyTorchFile] = {
+    KINETO: PyTorchFile.KINETO,
+    HOST_TRACE: PyTorchFile.HOST,
+}
 
 Read = Callable[[], Workload | AttributedGraph]
 _RankedFiles = dict[PyTorchFile, dict[int, Path]]
@@ -135,21 +143,25 @@ class _Search:
 
     def sort(self, path: Path) -> None:
         """Enter one file."""
+        if _LABELS.fullmatch(path.name):
+            return
         try:
-            if _LABELS.fullmatch(path.name):
-                return
-            if _TRACE.fullmatch(path.name):
+            kind = format_of_file(path)
+            if kind is None:
+                self._unknown(path)
+            elif kind in _PYTORCH_KINDS:
+                self._pytorch(path, _PYTORCH_KINDS[kind])
+            elif kind is CHAKRA:
                 self._chakra(path)
-            elif graph_suffix(path) in (".graphml", ".dot", ".gv"):
-                self._flow(path)
-            elif _JSON.fullmatch(path.name):
-                self._json(path)
-            elif path.suffix == ".txt" and path.stat().st_size < 2**24 and _is_astra(path):
-                self._add(path.with_suffix(""), lambda: read_any(path), "ASTRA-sim text")
+            elif kind is FORWARD_PROGRAM:
+                name = stem_of(path).removesuffix(".program")
+                self.programs[self._name_of(path.parent / name)] = path
             else:
-                self._other(path, "".join(path.suffixes[-2:]) or path.name)
+                is_trace = kind.content is not Content.GRAPH
+                read = partial(_read_file, path)
+                self._add(path.parent / stem_of(path), read, kind.name, is_trace=is_trace)
         except DataError as error:
-            self.faulty.append(f"{self._told(path)}: {_without(error, path)}")
+            self.faulty.append(f"{self._name_of(path)}: {_without(error, path)}")
 
     def sources(self) -> Sources:
         """Return what was found."""
@@ -160,7 +172,7 @@ class _Search:
                 word for word, has in (("PyTorch trace", hosts), ("profile", devices)) if has
             )
             read = _pytorch_reader(job, hosts, devices, ranks)
-            name = self._told(job)
+            name = self._name_of(job)
             if name in self.found and self.found[name].is_trace:  # made of them, or beside them
                 self.found[name] = replace(self.found[name], hosts=dict(hosts))
             else:
@@ -170,7 +182,7 @@ class _Search:
                 self._add(prefix, partial(read_workload, prefix), "Chakra")
                 continue
             for path in paths:
-                self._add(path.parent / _stem(path), partial(read_any, path), "Chakra")
+                self._add(path.parent / stem_of(path), partial(_read_file, path), "Chakra")
         for name, path in self.programs.items():
             self._add_program(name, path)
         ordered = tuple(self.found[name] for name in sorted(self.found))
@@ -182,7 +194,7 @@ class _Search:
             self.found[name] = replace(same, program=path)
             return
         name = name if same is None else f"{name}.program"
-        read = partial(_read_graph, path)
+        read = partial(_read_file, path)
         self.found[name] = JobSource(name, read, "forward program", is_trace=False, program=path)
 
     def _jobs(self) -> Iterator[tuple[Path, _RankedFiles]]:
@@ -206,57 +218,37 @@ class _Search:
             first = found[file.kind].setdefault(file.rank, file.path)
             if first != file.path:
                 told = f"is a second file of rank {file.rank} ({first.name})."
-                self.faulty.append(f"{self._told(file.path)}: {told}")
+                self.faulty.append(f"{self._name_of(file.path)}: {told}")
         return found
 
     def _chakra(self, path: Path) -> None:
         of_rank = RankFile.from_name(path.name)
         if of_rank is None:
-            self._add(path.parent / _stem(path), partial(read_any, path), "Chakra")
+            self._add(path.parent / stem_of(path), partial(_read_file, path), "Chakra")
             return
         at = path.parent / of_rank.prefix
         if not _DOTTED.fullmatch(path.name):
             self.numbered[at].append(path)
-        elif self._told(at) not in self.found:
+        elif self._name_of(at) not in self.found:
             self._add(at, partial(read_workload, at), "Chakra")
 
-    def _flow(self, path: Path) -> None:
-        kind = flow_format(path)
-        if kind is None:
-            raise DataError(f"{path}: is no graph in a form of {graph_suffix(path)} that is read.")
-        what = "graph in JSON" if kind.name == "JSON of layerdag" else kind.name
-        ending = graph_suffix(path)
-        stem = path.name[: path.name.lower().rindex(ending)]
-        if is_forward_program(path):
-            self.programs[self._told(path.parent / stem.removesuffix(".program"))] = path
-        else:
-            self._add(path.parent / stem, partial(_read_graph, path), what, is_trace=False)
-
-    def _json(self, path: Path) -> None:
-        kind = pytorch_format(path)
-        if kind is not None:
-            self._pytorch(path, kind)
-        elif is_flow_file(path):
-            self._flow(path)
-        elif any(word in _start(path) for word in (b'"workload_graph"', b'"layerdag-trace')):
-            self._add(path.with_suffix(""), lambda: read_any(path), "Chakra in JSON")
-        elif not path.stat().st_size:
+    def _unknown(self, path: Path) -> None:
+        """Count a file that is none, or raise DataError if it looks like one that is meant."""
+        is_json = suffix_of(path) == JSON_SUFFIX
+        if is_json and not path.stat().st_size:
             raise DataError(f"{path}: is empty; copy or write it again.")
-        elif _LIKE_A_GRAPH.search(_start(path)):
+        start = _start(path)
+        if is_json and _LIKE_A_GRAPH.search(start):
             raise DataError(
                 f"{path}: has nodes or edges, but is no graph in a form of JSON that is read."
             )
-        else:
-            self._other(path, "".join(path.suffixes[-3:]))
-
-    def _other(self, path: Path, ending: str) -> None:
-        what = foreign_format(_start(path))
+        what = foreign_format(start)
         if GRAPHS in what or "is packed" in what:
             raise DataError(f"{path}: {what}.")
-        self.others[ending] += 1
+        self.others["".join(path.suffixes[-3 if is_json else -2 :]) or path.name] += 1
 
     def _pytorch(self, path: Path, kind: PyTorchFile) -> None:
-        match = _JSON.fullmatch(path.name)
+        match = _PYTORCH.fullmatch(path.name)
         stem = _ROLE.sub("", match["stem"] if match else path.stem)
         named = _RANK.fullmatch(stem)
         if named is None and stem.isdigit():
@@ -270,14 +262,14 @@ class _Search:
         self.pytorch[job].append(_PyTorchTrace(path, kind, stem, rank, is_numbered))
 
     def _add(self, at: Path, read: Read, what: str, **more: Any) -> None:
-        name = self._told(at)
+        name = self._name_of(at)
         first = self.found.setdefault(name, JobSource(name, read, what, **more))
         if first.read is not read:
             self.faulty.append(
                 f"{name}: is there twice, as {first.format} and as {what}; give one another name."
             )
 
-    def _told(self, path: Path) -> str:
+    def _name_of(self, path: Path) -> str:
         name = path.relative_to(self.folder).as_posix()
         return self.folder.resolve().name if name == "." else name
 
@@ -288,12 +280,6 @@ def _communicates(path: Path) -> bool:
         return _COMMUNICATES in read_whole(path)
     except DataError:
         return True
-
-
-def _stem(path: Path) -> str:
-    match = _TRACE.fullmatch(path.name)
-    assert match is not None
-    return match["stem"]
 
 
 def _pytorch_reader(
@@ -318,14 +304,13 @@ def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, .
     return tuple(of_rank[rank] for rank in ranks) if of_rank else ()
 
 
-def _read_graph(path: Path) -> AttributedGraph:
-    graph = read_flow(path)
+def _read_file(path: Path) -> Workload | AttributedGraph:
+    """Read a file as it is read alone; a graph's sizes are conditions."""
+    found, options = recognize(path), ReadOptions(compute=DEVICE)
+    if found.content is not Content.GRAPH:
+        return found.traces(options)
+    graph = found.graph(options)
     return replace(graph, conditions={**graph.conditions, **size_conditions(graph.layer_N)})
-
-
-def _is_astra(path: Path) -> bool:
-    lines = path.read_bytes()[:4096].split(b"\n")
-    return len(lines) > 2 and lines[1].strip().isdigit() and b"\x00" not in lines[0]
 
 
 def _start(path: Path) -> bytes:

@@ -15,8 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "dev" / "defaults.md"
 READERS: tuple[str, ...] = (
     "cli/settings.py",
+    "codec/convert_inputs.py",
     "codec/foreign.py",
     "codec/formats.py",
+    "codec/recognition.py",
     "codec/vocabulary.py",
     "datasets/dgrl.py",
     "datasets/discovery.py",

@@ -19,7 +19,7 @@ from layerdag.errors import GraphError, UsageError
 from layerdag.runtime.settings import did_you_mean
 
 if TYPE_CHECKING:
-    from layerdag.codec.formats import Inputs
+    from layerdag.codec.convert_inputs import Inputs
     from layerdag.graph.attributed_graph import AttributedGraph
     from layerdag.runtime.notes import Note
     from layerdag.traces.trace import Workload
@@ -201,7 +201,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
-    from layerdag.codec.formats import Content, read_inputs, recognize, words
+    from layerdag.codec.convert_inputs import read_inputs
+    from layerdag.codec.formats import Content, recognize, words
     from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
     from layerdag.traces.analysis import impossible
 
@@ -263,7 +264,8 @@ def _tell(args: argparse.Namespace, first: Path, workload: "Workload", nodes: in
 
 
 def _inputs(args: argparse.Namespace) -> "Inputs":
-    from layerdag.codec.formats import Inputs, ReadOptions
+    from layerdag.codec.convert_inputs import Inputs
+    from layerdag.codec.formats import ReadOptions
     from layerdag.traces.hlo.program import DeviceSplit
 
     return Inputs(

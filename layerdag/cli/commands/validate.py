@@ -270,14 +270,14 @@ def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
 
 
 def _targets(path: Path) -> Iterator[Path]:
-    from layerdag.codec.formats import is_flow_file
+    from layerdag.codec.formats import flow_format
     from layerdag.runtime.files import entries_in
 
     if not path.is_dir():
         yield path
         return
     entries = entries_in(path)
-    graphs = [child for child in entries if is_flow_file(child)]
+    graphs = [child for child in entries if child.is_file() and flow_format(child)]
     inner = [child for child in entries if child.is_dir()]
     prefixes = sorted({_prefix(child) for child in entries if _is_trace(child)})
     yield from (path / prefix for prefix in prefixes)
@@ -334,11 +334,11 @@ def _is_sampled(target: Path) -> bool:
 
 
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
-    from layerdag.codec.formats import is_forward_program
+    from layerdag.codec.formats import FORWARD_PROGRAM, format_of_file
     from layerdag.programs.findings import graph_findings
     from layerdag.programs.forward_program import Program
 
-    if is_forward_program(target):  # whose graph lacks what it returns
+    if format_of_file(target) is FORWARD_PROGRAM:  # whose graph lacks what it returns
         return [replace(found, where=str(target)) for found in Program.load(target).check()]
     named = replace(graph, name=str(target))
     return graph_findings(named, in_layer_order=_is_sampled(target))

@@ -25,17 +25,9 @@ EXAMPLE = (
     "  layerdag view traces/gpt2 --simulate small --out run.html\n"
     "  layerdag view traces/gpt2 --to chrome --out timeline.json    (open in ui.perfetto.dev)"
 )
-_BY_SUFFIX = {
-    ".svg": "picture",
-    ".png": "picture",
-    ".pdf": "picture",
-    ".html": "html",
-    ".graphml": "graphml",
-    ".dot": "dot",
-    ".gv": "dot",
-    ".json": "json",
-}
-_KINDS = ("picture", "html", "graphml", "dot", "json", "chrome")
+_PICTURES = {".svg": "picture", ".png": "picture", ".pdf": "picture", ".html": "html"}
+_GRAPHS = ("graphml", "dot", "json")
+_KINDS = ("picture", "html", *_GRAPHS, "chrome")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +68,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
-    from layerdag.codec.formats import Content, ReadOptions, recognize
+    from layerdag.codec.formats import FORMATS, Content, ReadOptions, recognize
 
     out = Path(args.out)
-    kind = args.to or _BY_SUFFIX.get(out.suffix.lower())
+    graphs = {e: f.word for f in FORMATS if f.word in _GRAPHS for e in f.endings}
+    by_suffix = {**_PICTURES, **graphs}
+    kind = args.to or by_suffix.get(out.suffix.lower())
     if kind is None:
-        known = " ".join(_BY_SUFFIX)
+        known = " ".join(by_suffix)
         raise UsageError(f"--out {out}: the suffix must be one of {known}, or --to must say it.")
-    if kind == "picture" and _BY_SUFFIX.get(out.suffix.lower()) != "picture":
+    if kind == "picture" and _PICTURES.get(out.suffix.lower()) != "picture":
         raise UsageError(f"--out {out}: a picture needs the suffix .svg, .png or .pdf.")
     if args.simulate and kind != "html":
         raise UsageError("--simulate needs a page: --out FILE.html.")
@@ -130,9 +124,9 @@ def _shapes(path: str) -> Sequence[str]:
 
     Of a program that cannot run there are none, which is told.
     """
-    from layerdag.codec.formats import is_forward_program
+    from layerdag.codec.formats import FORWARD_PROGRAM, format_of_file
 
-    if not is_forward_program(path):
+    if format_of_file(Path(path)) is not FORWARD_PROGRAM:
         return ()
     from layerdag.programs.execution import NodeError, result_shapes  # torch, to run it
     from layerdag.programs.forward_program import Program
@@ -145,8 +139,7 @@ def _shapes(path: str) -> Sequence[str]:
 
 
 def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = None) -> None:
-    from layerdag.graph.formats.dot import write_dot
-    from layerdag.graph.formats.graphml import write_graphml
+    from layerdag.codec.formats import Content, writer
     from layerdag.runtime.files import write_text
     from layerdag.viz.drawing import save_picture
     from layerdag.viz.viewer import html_page
@@ -156,10 +149,9 @@ def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = No
         save_picture(view, out)
     elif kind == "html":
         write_text(out, html_page(view))
-    elif kind == "graphml":
-        write_graphml(out, rows or graph_rows(view))
     else:
-        write_dot(out, drawn_rows(view, rows))
+        written = drawn_rows(view, rows) if kind == "dot" else rows or graph_rows(view)
+        writer(kind, Content.GRAPH)(out, written)
 
 
 def _write(kind: str, workload: "Workload", args: argparse.Namespace, out: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from host_json import MM, node, plain, tensor, write_host
 from profile_json import event, kernel, launch, write_profile
 
-from layerdag.codec.formats import Inputs, read_any, read_inputs, recognize
+from layerdag.codec.convert_inputs import Inputs, read_inputs
+from layerdag.codec.formats import read_any, recognize
 from layerdag.runtime.notes import Note, NoteKind
 from layerdag.traces.analysis import impossible
 from layerdag.traces.builder import VARINT, NodeSpec, build_trace, length_delimited, tag, varint

@@ -7,7 +7,7 @@ from trace_examples import pair_workload
 
 import layerdag as ld
 from layerdag.codec.folding import job_graph, rank_classes
-from layerdag.codec.formats import is_flow_file, read, read_any, read_graph, recognize
+from layerdag.codec.formats import flow_format, read, read_any, read_graph, recognize
 from layerdag.errors import DataError, GraphError, TraceError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
@@ -58,8 +58,8 @@ def test_flow_graphs_are_told_by_their_content(tmp_path):
     graph = chain("g", "aba", label=2.0)
     write_json(tmp_path / "g.json", graph)
     write_graphml(tmp_path / "g.graphml", graph)
-    assert is_flow_file(tmp_path / "g.json")
-    assert is_flow_file(str(tmp_path / "g.graphml"))
+    assert flow_format(tmp_path / "g.json") is not None
+    assert flow_format(str(tmp_path / "g.graphml")) is not None
     for name in ("g.json", "g.graphml"):
         found = read_graph(tmp_path / name)
         assert found.categories["kind"] == ["a", "b", "a"]
@@ -71,7 +71,7 @@ def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path):
     workload = job((compute(1), collective(2, 1)), (compute(1), collective(2, 1)))
     write_workload(workload, tmp_path / "w")
     (tmp_path / "w.json").write_bytes(encode_trace_json(workload))
-    assert not is_flow_file(tmp_path / "w.json")
+    assert flow_format(tmp_path / "w.json") is None
     expected = job_graph("x", rank_classes(workload), workload.groups, {})
     for path in (tmp_path / "w", tmp_path / "w.json"):
         found = read_graph(path)
@@ -81,7 +81,6 @@ def test_traces_in_json_are_jobs_as_those_in_et_files(tmp_path):
 
 @pytest.mark.parametrize("name", ["gone.json", "gone.graphml", "gone", "gone.0.et"])
 def test_what_is_not_there_is_told_by_name(tmp_path, name):
-    assert not is_flow_file(tmp_path / name)
     with pytest.raises(DataError, match="gone"):
         read_graph(tmp_path / name)
 

@@ -82,7 +82,7 @@ def test_what_stands_twice_under_a_name_is_told(tmp_path):
     found = find_sources(tmp_path)
     assert [source.name for source in found.found] == ["a"]
     assert found.faulty == (
-        "a: is there twice, as GraphML and as graph in JSON; give one another name.",
+        "a: is there twice, as GraphML and as JSON of layerdag; give one another name.",
     )
 
 

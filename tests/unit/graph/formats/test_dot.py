@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from laws import tried
 from raw_graphs import chain
 
-from layerdag.codec.formats import read_flow
+from layerdag.codec.formats import read_graph
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.dot import MOST_DEPTH, Parser, read_dot, write_dot
@@ -58,7 +58,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "g.gv"
     path.write_bytes(b"digraph { \xff }")
     with pytest.raises(GraphError, match="no text in UTF-8"):
-        read_flow(path)
+        read_graph(path)
 
 
 words = st.text("ab \"\\\n;]>#'é", min_size=1, max_size=5)

@@ -12,7 +12,8 @@ from hypothesis import given, strategies as st
 from laws import tried
 from raw_graphs import chain
 
-from layerdag.codec.formats import flow_format, graph_suffix
+from layerdag.codec.formats import flow_format
+from layerdag.codec.recognition import suffix_of
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.rows import columns_of, is_number
@@ -204,4 +205,4 @@ def test_other_suffixes_are_taken_at_their_word(tmp_path, name, expected):
     ],
 )
 def test_the_suffix_before_that_of_an_archive(name, suffix):
-    assert graph_suffix(Path("folder.d") / name) == suffix
+    assert suffix_of(Path("folder.d") / name) == suffix

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 import layerdag as ld
-from layerdag.codec.formats import flow_format, read_flow
+from layerdag.codec.formats import flow_format, read_graph
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
@@ -151,7 +151,7 @@ def test_what_is_written_is_read_again(tmp_path_factory, tasks, pairs, makespan)
     )
     path = tmp_path_factory.mktemp("w") / "w.json"
     write_wfformat(path, graph)
-    again = read_flow(path)
+    again = read_graph(path)
     assert again.categories == graph.categories
     assert again.conditions == graph.conditions
     assert again.edge_index_2E.tolist() == graph.edge_index_2E.tolist()
