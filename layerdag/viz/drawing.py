@@ -11,7 +11,7 @@ regression. numpy only; one vectorized step for each layer of a sweep.
 import html
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layerdag.graph.topology import expand_ranges, group_by, longest_path_layers, pointers
-from layerdag.runtime.files import atomic_path, write_text
+from layerdag.runtime.files import atomic_path
 from layerdag.viz.html import Markup
 from layerdag.viz.views import GraphView
 
@@ -211,30 +211,17 @@ def _coordinates(split: _Split, rank_M: np.ndarray, sweeps: int) -> np.ndarray:
     offset_M = run_M - run_M[starts_L][layer_M] if run_M.size else run_M
     packed_L = np.zeros(starts_L.size)
     np.maximum.at(packed_L, layer_M, offset_M)
+    if not gap_M.size:
+        return gap_M
+    from scipy.optimize import isotonic_regression  # takes half a second to be imported
+
     x_M = np.empty(gap_M.size)
     x_M[order_M] = offset_M - packed_L[layer_M] / 2
     for sweep in range(2 * sweeps):
         wish_M = _neighbor_mean(split, x_M, downwards=sweep % 2 == 0)
         slack_M = wish_M[order_M] - offset_M + _FAR * layer_M
-        if slack_M.size:
-            x_M[order_M] = isotonic_regression(slack_M) + offset_M - _FAR * layer_M
-    return x_M - x_M.min() if x_M.size else x_M
-
-
-def isotonic_regression(value_M: np.ndarray) -> np.ndarray:
-    """Return the nearest values, in squares, of which none is less than the one before.
-
-    Adjacent values in the wrong order are pooled into their mean until none are (Barlow et al.,
-    Statistical inference under order restrictions, 1972), all of them at once. scipy has it, too,
-    but takes longer to be imported than a page to be drawn.
-    """
-    sum_B, size_B = value_M.astype(np.float64), np.ones(value_M.size, dtype=np.int64)
-    while True:
-        mean_B = sum_B / size_B
-        first_B = np.flatnonzero(np.append(True, mean_B[1:] >= mean_B[:-1])[: mean_B.size])
-        if first_B.size == mean_B.size:
-            return np.repeat(mean_B, size_B)
-        sum_B, size_B = np.add.reduceat(sum_B, first_B), np.add.reduceat(size_B, first_B)
+        x_M[order_M] = isotonic_regression(slack_M).x + offset_M - _FAR * layer_M
+    return x_M - x_M.min()
 
 
 # Color-blind safe hues (Okabe and Ito); kinds beyond them wrap around.
@@ -259,35 +246,20 @@ def write_picture(
     FigureCanvasAgg(figure)
     all_axes = np.atleast_1d(figure.subplots(1, len(dags)))
     for axes, dag, title in zip(all_axes, dags, titles, strict=True):
-        _draw(axes, dag, column)
+        layout = layered_layout(
+            dag.num_nodes, dag.edge_index_2E.numpy(), layer_N=dag.layer_N.numpy()
+        )
+        _draw_edges(axes, dag.edge_index_2E.numpy(), np.zeros(dag.num_edges, bool), layout)
+        color_N = [COLORS[code % len(COLORS)] for code in dag.x_NA[:, column].tolist()]
+        size = float(np.clip(2500 / max(dag.num_nodes, 1), 6, 60))
+        axes.scatter(layout.x_N, layout.layer_N, s=size, c=color_N, zorder=2, linewidths=0)
+        axes.invert_yaxis()
+        axes.set_axis_off()
+        axes.margins(0.04)
         axes.set_title(title, fontsize=10)
     figure.tight_layout()
     with atomic_path(path) as draft:
         figure.savefig(draft, format="png")
-
-
-def _draw(axes: object, dag: "DAG", column: int) -> None:
-    from matplotlib.axes import Axes
-    from matplotlib.collections import LineCollection
-
-    assert isinstance(axes, Axes)
-    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy(), layer_N=dag.layer_N.numpy())
-    lines = _polylines(layout, dag.edge_index_2E.numpy())
-    axes.add_collection(LineCollection(lines, colors="#9aa5b1", linewidths=0.5, zorder=1))
-    color_N = [COLORS[code % len(COLORS)] for code in dag.x_NA[:, column].tolist()]
-    size = float(np.clip(2500 / max(dag.num_nodes, 1), 6, 60))
-    axes.scatter(layout.x_N, layout.layer_N, s=size, c=color_N, zorder=2, linewidths=0)
-    axes.invert_yaxis()
-    axes.set_axis_off()
-    axes.margins(0.04)
-
-
-def _polylines(layout: LayeredLayout, edge_index_2E: np.ndarray) -> list[np.ndarray]:
-    ends_N2 = np.stack([layout.x_N, layout.layer_N], axis=1)
-    return [
-        np.concatenate([ends_N2[source][None], layout.route(edge), ends_N2[target][None]])
-        for edge, (source, target) in enumerate(edge_index_2E.T.tolist())
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,154 +300,25 @@ def save_picture(view: GraphView, path: str | Path) -> None:
     rows = math.ceil((len(view.kinds) + 1) / _legend_columns(view, wide))
     above = 0.15 + 0.17 * rows
     suffix = Path(path).suffix.lstrip(".").lower()
-    if suffix == "svg":
-        write_text(path, _SvgPicture(view, layout, wide, high, above).text())
-        return
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(wide, high + above))
     draw_figure(figure.add_axes((0, 0, 1, high / (high + above))), view, layout)
-    with atomic_path(path) as draft:
-        figure.savefig(draft, format=suffix, dpi=150)
-
-
-# Widths of the characters from " " to "~" in DejaVu Sans, which matplotlib draws with, in
-# thousandths of the size of the font.
-_WIDTHS = (
-    *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636),
-    *(636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698),
-    *(770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787, 603, 787, 695, 635, 611, 732),
-    *(684, 989, 685, 611, 685, 390, 337, 390, 838, 500, 500, 613, 635, 550, 635, 615, 352, 635),
-    *(634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592),
-    *(525, 636, 337, 636, 838),
-)
-_FONT = 7.0
-_FAMILY = "'DejaVu Sans', Verdana, Geneva, Arial, Helvetica, sans-serif"
-
-
-def _text_width(text: str) -> float:
-    """Return how wide a text is, in points; a character that is not ASCII counts as a wide one."""
-    widths = (_WIDTHS[ord(c) - 32] if " " <= c <= "~" else 1000 for c in text)
-    return _FONT * sum(widths) / 1000
-
-
-class _SvgPicture:
-    """The figure of ``draw_figure`` as SVG: edges, nodes, legend, in points.
-
-    For these shapes it does not take matplotlib, whose import takes longer than everything else.
-    """
-
-    def __init__(
-        self, view: GraphView, layout: LayeredLayout, wide: float, high: float, above: float
-    ) -> None:
-        self.view, self.layout = view, layout
-        self.width, self.above, self.height = 72 * wide, 72 * above, 72 * (high + above)
-        self.step_x = self.width / (layout.width + 1.4)
-        self.step_y = 72 * high / (max(layout.height, 1) + 0.2)
-
-    def text(self) -> str:
-        """Return the file."""
-        size = f"{self.width:.1f} {self.height:.1f}"
-        width, height = size.split()
-        nodes = self._boxes() if self.view.num_nodes <= _LABELED else self._dots()
-        lines = [
-            '<?xml version="1.0" encoding="utf-8"?>',
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" '
-            f'viewBox="0 0 {size}" font-family="{_FAMILY}" font-size="{_FONT:g}">',
-            f'<rect width="{width}" height="{height}" fill="#fff"/>',
-            '<g fill="none" stroke="#000" stroke-opacity="0.35" stroke-width="0.8">',
-            *self._edges(),
-            "</g>",
-            *nodes,
-            *(self._results() if self.view.num_nodes <= _LABELED else ()),
-            *self._legend(),
-            "</svg>",
-        ]
-        return "\n".join(lines) + "\n"
-
-    def _at(self, x: float, layer: float) -> tuple[float, float]:
-        """Return where a place of the layout is on the page."""
-        return self.step_x * (x + 0.7), self.above + self.step_y * (layer + 0.6)
-
-    def _place(self, row: int) -> tuple[float, float]:
-        """Return where a node is on the page."""
-        return self._at(float(self.layout.x_N[row]), float(self.layout.layer_N[row]))
-
-    def _edges(self) -> Iterator[str]:
-        source_E, target_E = self.view.edge_index_2E
-        for edge, dashed in enumerate(self.view.dashed_E.tolist()):
-            first, last = int(source_E[edge]), int(target_E[edge])
-            between = (self._at(x, y) for x, y in self.layout.route(edge).tolist())
-            points = [self._place(first), *between, self._place(last)]
-            start, *rest = [f"{x:.2f} {y:.2f}" for x, y in smooth(points)[0].tolist()]
-            dash = ' stroke-dasharray="2.4 1.6"' if dashed else ""
-            yield f'<path d="M{start} C{" ".join(rest)}"{dash}/>'
-
-    def _dots(self) -> Iterator[str]:
-        for row, kind in enumerate(self.view.kind_N.tolist()):
-            x, y = self._place(row)
-            yield f'<circle cx="{x:.2f}" cy="{y:.2f}" r="2.65" fill="{self.view.colors[kind]}"/>'
-
-    def _boxes(self) -> Iterator[str]:
-        pad = 0.35 * _FONT
-        for row, label in enumerate(self.view.labels):
-            name = _box_text(label or self.view.ids[row])
-            x, y = self._place(row)
-            wide, high = _text_width(name) + 2 * pad, _FONT + 2 * pad
-            color = self.view.colors[int(self.view.kind_N[row])]
-            yield (
-                f'<rect x="{x - wide / 2:.2f}" y="{y - high / 2:.2f}" width="{wide:.2f}" '
-                f'height="{high:.2f}" rx="{pad:.2f}" fill="{color}"/>'
-                f'<text x="{x:.2f}" y="{y + 0.26 * _FONT:.2f}" text-anchor="middle" fill="#fff">'
-                f"{_escaped(name)}</text>"
-            )
-
-    def _results(self) -> Iterator[str]:
-        """Yield what nodes hand on, where their edges begin."""
-        sources = {*self.view.edge_index_2E[0].tolist()}
-        for row, result in enumerate(self.view.results):
-            if row in sources and result:
-                x, y = self._place(row)
-                yield (
-                    f'<text x="{x:.2f}" y="{y + 1.75 * _FONT:.2f}" text-anchor="middle" '
-                    f'font-size="{0.75 * _FONT:g}" fill="#444" stroke="#fff" stroke-width="1.6" '
-                    f'paint-order="stroke">{_escaped(result)}</text>'
-                )
-
-    def _legend(self) -> Iterator[str]:
-        entries = [*zip(self.view.kinds, self.view.colors, strict=True)]
-        if self.view.dashed_E.any():
-            entries.append(("control", ""))
-        columns = min(_legend_columns(self.view, self.width / 72), max(len(entries), 1))
-        parts = np.array_split(np.arange(len(entries)), columns)
-        wides = [
-            4.2 * _FONT + max((_text_width(entries[i][0]) for i in p), default=0) for p in parts
-        ]
-        left = (self.width - sum(wides) + 2 * _FONT) / 2
-        bottom = self.above - 1.14 * _FONT - 1.5 * _FONT * (len(parts[0]) - 1)
-        for part, wide in zip(parts, wides, strict=True):
-            for line, entry in enumerate(part.tolist()):
-                name, color = entries[entry]
-                y = bottom + 1.5 * _FONT * line
-                middle = y - 0.35 * _FONT
-                if color:
-                    x = left + _FONT
-                    yield f'<circle cx="{x:.2f}" cy="{middle:.2f}" r="3.5" fill="{color}"/>'
-                else:
-                    yield (
-                        f'<path d="M{left:.2f} {middle:.2f}h{2 * _FONT:g}" stroke="#000" '
-                        'stroke-opacity="0.35" stroke-width="1.5" stroke-dasharray="4.5 3"/>'
-                    )
-                yield f'<text x="{left + 2.2 * _FONT:.2f}" y="{y:.2f}">{_escaped(name)}</text>'
-            left += wide
+    # Text stays text in an SVG, and the same graph gives the same bytes.
+    with (
+        rc_context({"svg.fonttype": "none", "svg.hashsalt": "layerdag"}),
+        atomic_path(path) as draft,
+    ):
+        figure.savefig(
+            draft, format=suffix, dpi=150, metadata={"Date": None} if suffix == "svg" else None
+        )
 
 
 def _box_text(text: str) -> str:
-    return text if len(text) <= 22 else text[:10] + "…" + text[-11:]
-
-
-def _escaped(text: str) -> str:
-    return html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
+    text = "".join(c if c.isprintable() else " " for c in text)
+    text = text if len(text) <= 22 else text[:10] + "…" + text[-11:]
+    return text.replace("$", r"\$")  # matplotlib reads text between dollar signs as a formula
 
 
 def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = None) -> None:
@@ -489,7 +332,7 @@ def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = No
     if layout is None:
         layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     named = view.num_nodes <= _LABELED
-    _draw_edges(axes, view, layout)
+    _draw_edges(axes, view.edge_index_2E, view.dashed_E, layout)
     (_draw_boxes if named else _draw_dots)(axes, view, layout)
     axes.set_xlim(-0.7, layout.width + 0.7)
     axes.set_ylim(max(layout.height, 1) - 0.4, -0.6)
@@ -497,19 +340,21 @@ def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = No
     _draw_legend(axes, view)
 
 
-def _draw_edges(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
+def _draw_edges(
+    axes: "Axes", edge_index_2E: np.ndarray, dashed_E: np.ndarray, layout: LayeredLayout
+) -> None:
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path as Curve
 
     curves: tuple[list[Curve], list[Curve]] = ([], [])
-    source_E, target_E = view.edge_index_2E
+    source_E, target_E = edge_index_2E
     for edge in range(source_E.size):
         ends = [
             (float(layout.x_N[row]), float(layout.layer_N[row]))
             for row in (int(source_E[edge]), int(target_E[edge]))
         ]
         points = [ends[0], *map(tuple, layout.route(edge).tolist()), ends[1]]
-        curves[int(view.dashed_E[edge])].append(Curve(*smooth(points)))
+        curves[int(dashed_E[edge])].append(Curve(*smooth(points)))
     for dashed, style in ((0, "solid"), (1, (0, (3, 2)))):
         axes.add_collection(
             PathCollection(
@@ -544,8 +389,7 @@ def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
         axes.text(
             float(layout.x_N[row]),
             float(layout.layer_N[row]),
-            # matplotlib reads text between dollar signs as a formula.
-            _box_text(text).replace("$", r"\$"),
+            _box_text(text),
             ha="center",
             va="center",
             fontsize=7,

@@ -27,10 +27,11 @@ simulate TRACE --preset small
 convert TRACE --out OUT/copy
 diff TRACE TRACE
 view TRACE --out OUT/page.html
-view TRACE --out OUT/picture.svg
 view TRACE --to chrome --out OUT/times.json
+view TRACE --out OUT/picture.svg
 """
 MEGABYTES = 100
+PICTURE_MEGABYTES = 140  # matplotlib draws it; last, since the peak of the process counts
 
 
 def test_traces_are_read_without_torch(tmp_path):
@@ -43,7 +44,8 @@ def test_traces_are_read_without_torch(tmp_path):
     assert [row[3] for row in told] == commands
     for code, has_torch, used, command in told:
         assert (code, has_torch) == ("0", "False"), done.stderr
-        assert int(used) <= MEGABYTES, command
+        limit = PICTURE_MEGABYTES if command.endswith(".svg") else MEGABYTES
+        assert int(used) <= limit, command
 
 
 HEAVY = [

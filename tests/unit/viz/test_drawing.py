@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, strategies as st
 from laws import tried
 from random_graphs import random_dag
-from scipy import optimize
 from trace_examples import coll, comp
 
 from layerdag.dag.dag import DAG
@@ -21,12 +20,10 @@ from layerdag.viz import drawing
 from layerdag.viz.drawing import (
     CLASS_COLORS,
     Picture,
-    _polylines,
     class_legend,
     classes_by_size,
     draw_figure,
     draw_svg,
-    isotonic_regression,
     layered_layout,
     save_picture,
     smooth,
@@ -67,15 +64,6 @@ def test_a_graph_that_cannot_be_drawn_leaves_no_file(tmp_path):
     with pytest.raises(GraphError, match="cycle"):
         write_picture(tmp_path / "x.png", [cyclic], ["g"])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_lines_lead_from_source_to_target_through_the_layers_between():
-    edges = np.array([[0, 1, 2, 0], [1, 2, 3, 3]])
-    layout = layered_layout(4, edges)
-    lines = _polylines(layout, edges)
-    assert [line[:, 1].tolist() for line in lines] == [[0, 1], [1, 2], [2, 3], [0, 1, 2, 3]]
-    for line, (source, target) in zip(lines, edges.T, strict=True):
-        assert (line[0, 0], line[-1, 0]) == (layout.x_N[source], layout.x_N[target])
 
 
 def test_kinds_beyond_the_palette_wrap_around(tmp_path):
@@ -127,43 +115,9 @@ def places(path: Path, tag: str) -> list[tuple[str, float, float]]:
     return sorted((one.text or "", float(one.get("x", 0)), float(one.get("y", 0))) for one in found)
 
 
-def test_texts_of_the_svg_stand_where_matplotlib_puts_them(tmp_path):
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    nodes = [
-        comp(0, name="aten::addmm"),
-        comp(1, 0, name="a_very_long_operator_name_indeed"),
-        comp(2, 1, ctrl=(0,), name="<W & Mi>"),
-        coll(3, 0),
-    ]
-    found = view_of_trace(build_trace(nodes))
-    save_picture(found, tmp_path / "own.svg")
-    root = ET.parse(tmp_path / "own.svg").getroot()
-    wide, high = (float(root.get(side, "").removesuffix("pt")) for side in ("width", "height"))
-    graph = 72 * 0.62 * 3 / high  # the share of the height that is not the legend's
-    with mpl.rc_context({"svg.fonttype": "none"}):
-        figure = Figure(figsize=(wide / 72, high / 72))
-        draw_figure(figure.add_axes((0, 0, 1, graph)), found)
-        figure.savefig(tmp_path / "theirs.svg")
-    own, theirs = (places(tmp_path / f"{name}.svg", "text") for name in ("own", "theirs"))
-    assert [text for text, *_ in own] == [text for text, *_ in theirs]
-    np.testing.assert_allclose(
-        [place for _, *place in own], [place for _, *place in theirs], atol=0.5
-    )
-    assert sum("control" in text for text, *_ in own) == 1
-    assert (tmp_path / "own.svg").read_text().count("stroke-dasharray") == 2
-
-
 def test_a_name_is_text_in_the_svg_whatever_it_holds(tmp_path):
     save_picture(view_of_trace(build_trace([comp(0, name="</text>\x01\n<b>")])), tmp_path / "x.svg")
     assert "</text>  <b>" in [text for text, *_ in places(tmp_path / "x.svg", "text")]
-
-
-@given(st.lists(st.floats(-1e3, 1e3), max_size=60))
-def test_isotonic_regression_is_that_of_scipy(values):
-    expected = optimize.isotonic_regression(np.array(values)).x if values else []
-    np.testing.assert_allclose(isotonic_regression(np.array(values)), expected, atol=1e-9)
 
 
 def test_too_large_graph_is_wrong_use_and_leaves_nothing(tmp_path, monkeypatch):
