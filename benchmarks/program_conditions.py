@@ -19,7 +19,7 @@ import torch
 import layerdag as ld
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program
-from layerdag.programs.targets import Targets
+from layerdag.programs.targets import Targets, solve_targets
 
 ASKED: dict[str, dict[str, Any]] = {
     "depth": {"depth": 12},
@@ -38,11 +38,11 @@ def row(programs: list[Program], asked: dict[str, Any]) -> dict[str, Any]:
     begin = time.process_time()
     for program in programs:
         try:
-            (found,) = program.meet(Targets(**asked)).reached
+            (found,) = solve_targets(program, Targets(**asked)).reached
         except LayerdagError:
             refused += 1
             continue
-        if found.is_there:
+        if found.exists:
             misses.append(found.miss)
         else:
             without += 1

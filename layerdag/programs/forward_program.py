@@ -31,7 +31,6 @@ from layerdag.programs.nodes import (
 from layerdag.programs.operators import LEAVES
 from layerdag.programs.python_source import python_lines
 from layerdag.programs.sizes import ROLES, is_entry
-from layerdag.programs.targets import TOLERANCE, TargetedProgram, Targets, meet
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value, parse_json, plain_reason
@@ -122,45 +121,6 @@ class Program:
         """
         nodes, changes = deepened(self, times)
         return replace(self, nodes=nodes, **changes)
-
-    def meet(self, targets: Targets, keep: Sequence[str] = ()) -> TargetedProgram:
-        """Return the program resized to what is asked for, with what it then has.
-
-        Args:
-            targets: Such as ``Targets(parameters=350e6, step_time=0.05, plan={"data": 8})``.
-            keep: Entries of the table of sizes that stay as they are.
-
-        Raises:
-            NodeError: If the program cannot run.
-            UsageError: If its step cannot be derived with the plan.
-        """
-        return meet(self, targets, keep)
-
-    def with_step_time(
-        self, seconds: float, *, cluster: Any = "small", compute: Any = "h100", **plan: Any
-    ) -> "Program":
-        """Return the program with the batch per rank with which its step takes a time.
-
-        Args:
-            seconds: Makespan of the derived step, met within a tenth.
-            cluster: What ``layerdag.simulate`` takes.
-            compute: Times of operators, as ``layerdag.simulate`` takes them.
-            **plan: Settings of ``step``, such as ``data=64``.
-
-        Raises:
-            UsageError: If no batch gives a step of about that time; says what the nearest gives.
-        """
-        if "B0" not in self.sizes:
-            raise UsageError(f"{self.name} has no batch (B0) in its table of sizes.")
-        targets = Targets(step_time=seconds, preset=cluster, compute=compute, plan=plan)
-        found = meet(self, targets, [name for name in self.sizes if name != "B0"])
-        if found.miss > TOLERANCE:
-            raise UsageError(
-                f"{self.name}: a step takes {found.reached[0].reached:.3g} s with a batch of "
-                f"{found.program.sizes['B0']:,}, the nearest to {seconds:.3g} s; ask for that, or "
-                "change the widths, the plan or the cluster."
-            )
-        return found.program
 
     def operator_counts(self) -> dict[str, int]:
         """Return how many calls of each operator there are, the most frequent first."""

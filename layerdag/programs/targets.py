@@ -8,17 +8,15 @@ value is counted on the program, or on the derived step, that each size gives, n
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, cast, final
 
 from layerdag.errors import UsageError
 from layerdag.plan import read_recorded
 from layerdag.programs.depth import repeatable_units
+from layerdag.programs.forward_program import Program
 from layerdag.programs.validity import runs
 from layerdag.simulator.run import simulate
 from layerdag.traces.trace import Workload
-
-if TYPE_CHECKING:
-    from layerdag.programs.forward_program import Program
 
 TOLERANCE = 0.1
 """How far a value may be from the one asked for before another program is drawn."""
@@ -97,7 +95,7 @@ class Targets:
 
 @final
 @dataclass(frozen=True)
-class Reached:
+class TargetResult:
     """A number that was asked for, and the one that a program has.
 
     Attributes:
@@ -111,18 +109,18 @@ class Reached:
     reached: float
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the program has such a size."""
         return not math.isnan(self.reached)
 
     @property
     def miss(self) -> float:
         """How far it is off, as a share of what was asked for."""
-        return abs(self.reached / self.asked - 1) if self.is_there else math.inf
+        return abs(self.reached / self.asked - 1) if self.exists else math.inf
 
     def sentence(self) -> str:
         """Return both numbers in words."""
-        if not self.is_there:
+        if not self.exists:
             return f"{self.name}: {self.asked:,.6g} asked for; the program has no such size"
         if self.reached == self.asked:
             return f"{self.name}: {self.reached:,.6g}"
@@ -142,8 +140,8 @@ class TargetedProgram:
         reached: What was asked for, and what it has.
     """
 
-    program: "Program"
-    reached: tuple[Reached, ...]
+    program: Program
+    reached: tuple[TargetResult, ...]
 
     @property
     def miss(self) -> float:
@@ -152,18 +150,18 @@ class TargetedProgram:
 
     def facts(self) -> dict[str, dict[str, float | None]]:
         """Return what was asked for and reached as JSON data; None where there is no such size."""
-        return wanted_facts(self.reached)
+        return target_metadata(self.reached)
 
 
-def wanted_facts(reached: Sequence[Reached]) -> dict[str, dict[str, float | None]]:
+def target_metadata(reached: Sequence[TargetResult]) -> dict[str, dict[str, float | None]]:
     """Return what was asked for and reached as JSON data; None where there is no such size."""
     return {
-        each.name: {"asked": each.asked, "reached": each.reached if each.is_there else None}
+        each.name: {"asked": each.asked, "reached": each.reached if each.exists else None}
         for each in reached
     }
 
 
-def meet(program: "Program", targets: Targets, keep: Sequence[str] = ()) -> TargetedProgram:
+def solve_targets(program: Program, targets: Targets, keep: Sequence[str] = ()) -> TargetedProgram:
     """Return the program of the sizes that come nearest to what is asked for.
 
     Args:
@@ -179,7 +177,8 @@ def meet(program: "Program", targets: Targets, keep: Sequence[str] = ()) -> Targ
     for name, asked in targets.asked().items():
         program = search.toward(program, name, asked)
     return TargetedProgram(
-        program, tuple(Reached(n, a, search.value(program, n)) for n, a in targets.asked().items())
+        program,
+        tuple(TargetResult(n, a, search.value(program, n)) for n, a in targets.asked().items()),
     )
 
 
@@ -202,7 +201,7 @@ class _Search:
         self._targets, self._keep = targets, keep
         self._values: dict[tuple[str, int, tuple[tuple[str, int], ...]], float] = {}
 
-    def value(self, program: "Program", name: str) -> float:
+    def value(self, program: Program, name: str) -> float:
         """Return what a program has of what a target asks for; NaN if it has no such size."""
         if name == "depth":
             return float(len(program.units))
@@ -213,7 +212,7 @@ class _Search:
             self._values[key] = self._counted(program, name)
         return self._values[key]
 
-    def _counted(self, program: "Program", name: str) -> float:
+    def _counted(self, program: Program, name: str) -> float:
         if name == "parameters":
             return float(program.parameters())
         if name == "flops":
@@ -221,7 +220,7 @@ class _Search:
         workload = program.step(**self._targets.plan).workload()
         return step_time_of(workload, self._targets)
 
-    def toward(self, program: "Program", name: str, asked: float) -> "Program":
+    def toward(self, program: Program, name: str, asked: float) -> Program:
         """Return a program nearer to one target."""
         if name == "depth":
             return _with_depth(program, round(asked))
@@ -242,7 +241,7 @@ class _Search:
             self._keep.update(entry for entry in program.sizes if entry[0] in "wr")
         return program
 
-    def _groups(self, program: "Program", name: str) -> Iterator[list[str]]:
+    def _groups(self, program: Program, name: str) -> Iterator[list[str]]:
         if name in ("width", "batch"):
             entry = _WIDTH if name == "width" else _BATCH
             if entry in program.sizes and entry not in self._keep:
@@ -262,12 +261,12 @@ class _Search:
         yield from ([e] for e in sorted(free["r"], key=lambda e: -program.sizes[e]))
 
     def _resized(
-        self, program: "Program", entries: Sequence[str], name: str, asked: float, near: float
-    ) -> "Program":
+        self, program: Program, entries: Sequence[str], name: str, asked: float, near: float
+    ) -> Program:
         lead = max(entries, key=lambda entry: program.sizes[entry])
         grain = _grain(program, entries, lead)
 
-        def of(count: int) -> "Program":
+        def of(count: int) -> Program:
             return _scaled(program, entries, lead, grain, count)
 
         def value(count: int) -> float | None:
@@ -330,15 +329,13 @@ def _ratio(a: float, b: float) -> float:
     return max(a, 1e-30) / max(b, 1e-30)
 
 
-def _scaled(
-    program: "Program", entries: Sequence[str], lead: str, grain: int, count: int
-) -> "Program":
+def _scaled(program: Program, entries: Sequence[str], lead: str, grain: int, count: int) -> Program:
     ratio = count * grain / program.sizes[lead]
     sizes = {e: max(1, round(program.sizes[e] * ratio / grain)) * grain for e in entries}
     return program.resize(**sizes)
 
 
-def _grain(program: "Program", entries: Sequence[str], lead: str) -> int:
+def _grain(program: Program, entries: Sequence[str], lead: str) -> int:
     heads = [number for entry, number in program.sizes.items() if entry[0] == "h"]
     of_heads = sorted({factor * number for number in heads for factor in (1, 2, 4, 8)})
     for grain in (*_GRAINS, *of_heads):
@@ -349,7 +346,7 @@ def _grain(program: "Program", entries: Sequence[str], lead: str) -> int:
     return program.sizes[lead]
 
 
-def _with_depth(program: "Program", depth: int) -> "Program":
+def _with_depth(program: Program, depth: int) -> Program:
     repeatable = len(repeatable_units(program))
     if not repeatable or depth == len(program.units):
         return program

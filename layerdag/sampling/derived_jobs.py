@@ -111,7 +111,7 @@ def derive_drawn_job(
     return derive_job(program, plans.draw(family, rng), compute)
 
 
-def asked_times(targets: Targets) -> ComputeModel | None:
+def requested_compute_model(targets: Targets) -> ComputeModel | None:
     """Return what times operators as it was asked for; None if nothing was.
 
     Raises:

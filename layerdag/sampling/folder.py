@@ -23,7 +23,7 @@ from layerdag.codec.sample_files import RUN, SampleRun, is_run
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.models.base import DAGModel
-from layerdag.programs.targets import Targets, wanted_facts
+from layerdag.programs.targets import Targets, target_metadata
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -428,7 +428,7 @@ def _require_jobs(ranks: int | None, file_format: str) -> None:
 
 def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest's line of one sample."""
-    wanted = wanted_facts(sample.reached)
+    wanted = target_metadata(sample.reached)
     conditions = dict(sample.dag.conditions) | dict(extra.get("job", {}))
     return {
         "name": sample.name,

@@ -23,7 +23,7 @@ from layerdag.graph.formats import program_json
 from layerdag.graph.formats.graphml import encode_graphml
 from layerdag.graph.formats.rows import to_networkx
 from layerdag.programs.forward_program import Program
-from layerdag.programs.targets import Reached, Targets, step_time_of
+from layerdag.programs.targets import TargetResult, Targets, step_time_of
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import (
     NODE_BYTES,
@@ -35,9 +35,9 @@ from layerdag.runtime.reading import (
 from layerdag.sampling.derived_jobs import (
     DerivedJob,
     DrawnTimes,
-    asked_times,
     derive_drawn_job,
     derive_job,
+    requested_compute_model,
 )
 from layerdag.sampling.executed import drawn_program
 from layerdag.schema.attributes import CategoryAttribute
@@ -233,7 +233,7 @@ class SampleFiles:
             unfolded = as_workload(sample, ranks, limits) if file_format == "et" else None
             return cls(sample.graph, file_format, unfolded)
         targets = targets or Targets()
-        compute = asked_times(targets)
+        compute = requested_compute_model(targets)
         try:
             graph = sample.graph
             if file_format != "et":
@@ -343,7 +343,7 @@ class GeneratedGraph:
     sizes: Mapping[str, int] = field(default_factory=dict)
     drawn_with: int | None = None
     checked: Program | None = field(default=None, repr=False)
-    reached: tuple[Reached, ...] = ()
+    reached: tuple[TargetResult, ...] = ()
     unmet: str = ""
     is_copy: bool = False
     files: SampleFiles | None = field(default=None, repr=False)

@@ -15,7 +15,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import LABEL, NUM_LAYERS, NUM_NODES, Condition
 from layerdag.models.base import DAGModel, SampleRequest
 from layerdag.programs.inference import ShapeInference
-from layerdag.programs.targets import TOLERANCE, Targets, meet
+from layerdag.programs.targets import TOLERANCE, Targets, solve_targets
 from layerdag.runtime.rng import derive_seed
 from layerdag.sampling.executed import ExecutionCheck
 from layerdag.sampling.feasibility import (
@@ -365,7 +365,7 @@ class _Drawing:
         if not targets.asked():
             return replace(graph, checked=program)
         try:
-            found = meet(program, targets, tuple(self.settings.sizes))
+            found = solve_targets(program, targets, tuple(self.settings.sizes))
         except (DataError, UsageError) as error:
             # Without it the sample would be a program that does not have what was asked for.
             return replace(graph, unmet=str(error))

@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the program, check it, write it and tell its figures; 1 if it cannot run."""
     from layerdag.cli.commands.validate import finding_row
-    from layerdag.programs.targets import Targets
+    from layerdag.programs.targets import Targets, solve_targets
     from layerdag.programs.validity import runs
 
     if args.step_time is None and (args.preset or args.compute):
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     found = _program(args.source).resize(**sizes)
     if args.deepen != 1:
         found = found.deepen(args.deepen)
-    met = found.meet(targets, list(sizes)) if targets.asked() else None
+    met = solve_targets(found, targets, list(sizes)) if targets.asked() else None
     found = found if met is None else met.program
     findings = found.check(training=args.phase == "training")
     if args.out:

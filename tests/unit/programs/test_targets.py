@@ -8,7 +8,7 @@ from small_programs import language
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import UsageError
-from layerdag.programs.targets import Targets, nearest
+from layerdag.programs.targets import Targets, nearest, solve_targets
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -30,7 +30,7 @@ def test_the_nearest_is_that_of_a_search_through_all(power, asked):
 
 def test_depth_width_batch_and_parameters_are_met_and_counted_on_the_program():
     program = ld.program(*language(layers=3))
-    found = program.meet(Targets(depth=5, width=96, batch=6, parameters=2e6))
+    found = solve_targets(program, Targets(depth=5, width=96, batch=6, parameters=2e6))
     assert len(found.program.units) == 5
     assert (found.program.sizes["w0"], found.program.sizes["B0"]) == (96, 6)
     assert not found.program.check()
@@ -41,7 +41,7 @@ def test_depth_width_batch_and_parameters_are_met_and_counted_on_the_program():
 
 
 def test_a_unit_that_is_left_out_gives_the_model_without_it():
-    shallow = ld.program(*language(layers=3)).meet(Targets(depth=2)).program
+    shallow = solve_targets(ld.program(*language(layers=3)), Targets(depth=2)).program
     model = ld.program(*language(layers=2))
     assert [node.operator for node in shallow.nodes] == [node.operator for node in model.nodes]
     assert shallow.parameters() == model.parameters()
