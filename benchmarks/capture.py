@@ -70,7 +70,7 @@ def compared() -> dict[str, Any]:
     """Compare captured steps of small models with profiles of real ones."""
     import torch
 
-    from layerdag.capturing.parallel import Transformer
+    from layerdag.capturing.transformer import Transformer
     from layerdag.workloads.transformer.shapes import ModelShape
 
     gated: dict[str, Any] = {"gated": True, "norm": "rms", "biases": "none"}

@@ -27,7 +27,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import Device, MeasuredCompute, RooflineCompute
 from layerdag.traces.chakra.corpus import RunRecord, read_index, read_runs
 from layerdag.traces.trace import Workload
-from layerdag.workloads.transformer.job import transformer_workload
+from layerdag.workloads.transformer.disaggregated import transformer_workload
 from layerdag.workloads.transformer.shapes import ModelShape
 
 FLOPS, BYTES_PER_S, NODE_NS = 3e10, 1e10, 20_000.0

@@ -37,9 +37,9 @@ import torch
 from torch import Tensor, nn
 
 import layerdag as ld
+from layerdag.capturing.captured_step import CapturedStep
 from layerdag.capturing.running import HOST_TRACE, record
 from layerdag.capturing.scopes import module_scopes
-from layerdag.capturing.step import CapturedStep
 from layerdag.datasets.run_plans import CORPUS_OPTIMIZERS, MEASURED_OPTIMIZERS
 from layerdag.errors import LayerdagError
 from layerdag.programs.forward_program import Program

@@ -19,21 +19,15 @@ from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.distributed.pipelining.schedules import _PipelineSchedule, get_schedule_class
 from torch.distributed.tensor import DTensor
 
+from layerdag.capturing.captured_step import CapturedStep, captured_trace
 from layerdag.capturing.fake_tensors import RememberingFakeMode
+from layerdag.capturing.fake_world import FakeWorld, fake_world, group_ranks
 from layerdag.capturing.optimizers import by_mesh, clip_gradients
-from layerdag.capturing.parallel import (
-    FakeWorld,
-    ReplicaGradients,
-    TensorPlan,
-    fake_world,
-    group_ranks,
-    parallelize,
-)
+from layerdag.capturing.parallel import TensorPlan, parallelize
 from layerdag.capturing.recorder import Recorder
+from layerdag.capturing.replica_gradients import ReplicaGradients
 from layerdag.capturing.step import (
-    CapturedStep,
     capture_errors,
-    captured_trace,
     fake_copy,
     forward_pass,
     loss_of,

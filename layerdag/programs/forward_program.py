@@ -39,7 +39,7 @@ from layerdag.runtime.settings import did_you_mean
 from layerdag.validation.rules import Finding
 
 if TYPE_CHECKING:
-    from layerdag.capturing.step import CapturedStep
+    from layerdag.capturing.captured_step import CapturedStep
 
 FORMAT = "layerdag-program/1"
 

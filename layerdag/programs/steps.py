@@ -8,9 +8,10 @@ long as one on 8.
 import warnings
 from typing import Any
 
+from layerdag.capturing.captured_step import CapturedStep
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.pipeline import capture_pipeline
-from layerdag.capturing.step import CapturedStep, FakeModel, capture_fake, refuse_sizes
+from layerdag.capturing.step import FakeModel, capture_fake, refuse_sizes
 from layerdag.plan import read_recorded
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule, overwrites_other_units

@@ -19,7 +19,7 @@ from torch.distributed.tensor.experimental import register_sharding
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
-from layerdag.capturing.parallel import fake_world
+from layerdag.capturing.fake_world import fake_world
 from layerdag.errors import UsageError
 from layerdag.programs.execution import quiet, run, run_node
 from layerdag.programs.module import ProgramModule

@@ -5,7 +5,7 @@ from typing import Any
 
 from layerdag.traces.trace import Workload
 from layerdag.workloads.dlrm import RECOMMENDERS, RecommenderShape, recommender_job
-from layerdag.workloads.transformer.job import transformer_workload
+from layerdag.workloads.transformer.disaggregated import transformer_workload
 from layerdag.workloads.transformer.shapes import ModelShape
 
 

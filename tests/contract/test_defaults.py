@@ -70,6 +70,7 @@ READERS: tuple[str, ...] = (
     "traces/pytorch/operators.py",
     "traces/pytorch/ranks.py",
     "workloads/exploration.py",
+    "workloads/study.py",
     "workloads/transformer/hugging_face.py",
 )
 _ROW = re.compile(r"- `+ ?(?P<expression>.+?) ?`+: (?P<reason>\S.*)")

@@ -51,8 +51,8 @@ from layerdag.traces.pytorch.kineto import read_durations
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import load_checkpoint, read_schema
 from layerdag.training.run_file import read_run_file, run_record, write_run_file
-from layerdag.workloads.exploration import read_study
 from layerdag.workloads.step_shares import read_shares, shipped_shares, write_shares
+from layerdag.workloads.study import read_study
 from layerdag.workloads.transformer.hugging_face import read_hugging_face
 
 
@@ -436,7 +436,7 @@ READERS: dict[str, tuple[str, ...]] = {
         *("meta of a checkpoint", "config of a checkpoint", "schema of a checkpoint"),
         "schema with costs",
     ),
-    "workloads/exploration.py": ("study",),
+    "workloads/study.py": ("study",),
     "workloads/transformer/hugging_face.py": ("llama", "mixtral", "deepseek"),
 }
 """Names of the files that show what each reader below ``layerdag/`` says."""

@@ -10,7 +10,7 @@ from layerdag.plan import RECORDED
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
-    from layerdag.capturing.step import CapturedStep
+    from layerdag.capturing.captured_step import CapturedStep
 
 
 SUMMARY = (
@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
 def _captured(args: argparse.Namespace) -> "CapturedStep":
     from torch import nn
 
-    from layerdag.capturing.step import capture_model, capture_step, load_program
+    from layerdag.capturing.step import capture_model, capture_step
+    from layerdag.capturing.user_code import load_program
 
     settings = step_settings(args, RECORDED)
     if not (".py:" in args.model or args.model.endswith(".py")):

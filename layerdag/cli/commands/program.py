@@ -165,7 +165,7 @@ def _program(source: str) -> "Program":
 
     from torch import nn
 
-    from layerdag.capturing.step import load_program
+    from layerdag.capturing.user_code import load_program
     from layerdag.programs.sources import program
 
     if not (".py:" in source or source.endswith(".py")):

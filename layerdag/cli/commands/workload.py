@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from layerdag.workloads.dlrm import RecommenderJob
     from layerdag.workloads.stage.flags import StageFlags, StageLayout
     from layerdag.workloads.stage.job import StageJob
-    from layerdag.workloads.transformer.job import DisaggregatedJob, SymbolicJob
+    from layerdag.workloads.transformer.disaggregated import DisaggregatedJob
+    from layerdag.workloads.transformer.job import SymbolicJob
 
 
 SUMMARY = (
@@ -81,7 +82,8 @@ def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.dlrm import RECOMMENDERS, recommender_job
-    from layerdag.workloads.transformer.job import disaggregated_job, transformer_job
+    from layerdag.workloads.transformer.disaggregated import disaggregated_job
+    from layerdag.workloads.transformer.job import transformer_job
 
     if args.list:
         return _list(args)

@@ -1,6 +1,7 @@
 """Steps of a transformer, from its sizes and a parallelism plan."""
 
-from layerdag.workloads.transformer.job import SymbolicJob, transformer_workload
+from layerdag.workloads.transformer.disaggregated import transformer_workload
+from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.shapes import ModelShape
 
 __all__ = [

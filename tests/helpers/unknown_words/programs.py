@@ -10,7 +10,7 @@ from layerdag.simulator.cluster import read_memory, read_network, read_system
 from layerdag.simulator.sweep import read_sweep
 from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import Hardware, program_workload
-from layerdag.workloads.exploration import read_study
+from layerdag.workloads.study import read_study
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import transformer_job
 from tests.helpers.unknown_words.case import UnknownWord
@@ -72,7 +72,7 @@ STUDY = {
 }  # fmt: skip
 CLUSTER = "simulator/cluster.py"
 CONFIGS = "workloads/transformer/hugging_face.py"
-STUDIES = "workloads/exploration.py"
+STUDIES = "workloads/study.py"
 EXPERTS = {"num_experts_per_tok": 2, "frob_experts": 8}
 OTHER_LINK = {"c": {"device": "h100", "network": [{**LINK, "topology": "Torus"}]}}
 

@@ -9,9 +9,10 @@ import torch
 from step_operators import edges
 from torch import nn
 
-from layerdag.capturing.parallel import FakeWorld, Transformer, fake_world, group_ranks
+from layerdag.capturing.fake_world import FakeWorld, fake_world, group_ranks
 from layerdag.capturing.running import record
 from layerdag.capturing.step import capture_model
+from layerdag.capturing.transformer import Transformer
 from layerdag.errors import ConfigError, UsageError
 from layerdag.plan import FORMULAS, Plan, Step, read_recorded
 from layerdag.traces.trace import Trace

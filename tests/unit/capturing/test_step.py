@@ -8,7 +8,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import layerdag as ld
-from layerdag.capturing.step import CapturedStep, capture_model, capture_step, load_program
+from layerdag.capturing.captured_step import CapturedStep
+from layerdag.capturing.step import capture_model, capture_step
+from layerdag.capturing.user_code import load_program
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.trace import NodeType

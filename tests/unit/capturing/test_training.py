@@ -9,7 +9,8 @@ from step_operators import edges, operators, profiled
 from torch import nn
 
 import layerdag as ld
-from layerdag.capturing.step import CapturedStep, capture_model
+from layerdag.capturing.captured_step import CapturedStep
+from layerdag.capturing.step import capture_model
 from layerdag.errors import ConfigError, UsageError
 from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.shapes import ModelShape

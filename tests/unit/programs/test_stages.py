@@ -12,7 +12,7 @@ from small_programs import images, language, skipping
 from torch import Tensor, nn
 
 import layerdag as ld
-from layerdag.capturing.step import CapturedStep
+from layerdag.capturing.captured_step import CapturedStep
 from layerdag.errors import ConfigError, UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.traces.trace import NodeType, Trace

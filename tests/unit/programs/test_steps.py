@@ -8,7 +8,7 @@ from small_programs import images, language
 from torch import Tensor, nn
 
 import layerdag as ld
-from layerdag.capturing.step import CapturedStep
+from layerdag.capturing.captured_step import CapturedStep
 from layerdag.errors import UsageError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.assembly import assemble

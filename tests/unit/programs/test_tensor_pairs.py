@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import layerdag as ld
-from layerdag.capturing.parallel import Transformer
-from layerdag.capturing.step import CapturedStep
+from layerdag.capturing.captured_step import CapturedStep
+from layerdag.capturing.transformer import Transformer
 from layerdag.errors import UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.programs.tensor_pairs import split_pairs

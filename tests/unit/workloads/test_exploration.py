@@ -18,16 +18,13 @@ from layerdag.simulator.data_sheets import USUAL
 from layerdag.workloads.exploration import (
     USUALLY_MEASURED,
     Exploration,
-    NetworkDimension,
     PlanOutcome,
     Point,
-    StudiedCluster,
-    Study,
     evaluate_plan,
     explore,
     points_of,
-    read_study,
 )
+from layerdag.workloads.study import NetworkDimension, StudiedCluster, Study, read_study
 from layerdag.workloads.transformer.memory import peak_memory
 
 

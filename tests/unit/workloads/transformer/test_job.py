@@ -20,14 +20,13 @@ from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.workloads.transformer.costs import rank_parameters
-from layerdag.workloads.transformer.hugging_face import model
-from layerdag.workloads.transformer.job import (
+from layerdag.workloads.transformer.disaggregated import (
     DisaggregatedJob,
-    SymbolicJob,
     disaggregated_job,
-    transformer_job,
     transformer_workload,
 )
+from layerdag.workloads.transformer.hugging_face import model
+from layerdag.workloads.transformer.job import SymbolicJob, transformer_job
 from layerdag.workloads.transformer.shapes import ModelShape
 
 SPLITS: list[dict[str, int]] = [

@@ -1,0 +1,425 @@
+"""Disaggregated serving: ranks that compute prompts and ranks that continue them."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from layerdag.codec.placement import RankTraces
+from layerdag.errors import ConfigError, UsageError
+from layerdag.plan import FORMULAS, Plan, Step, StepSettings
+from layerdag.runtime.notes import Note
+from layerdag.runtime.settings import did_you_mean
+from layerdag.traces.trace import Trace, Workload
+from layerdag.workloads.transformer.costs import Costs, rank_memory
+from layerdag.workloads.transformer.fit import check_fit
+from layerdag.workloads.transformer.hugging_face import model
+from layerdag.workloads.transformer.job import job_figures, transformer_job
+from layerdag.workloads.transformer.mesh import PEERS, ROLES, DeviceMesh
+from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
+from layerdag.workloads.transformer.schedule import layers_of_chunks
+from layerdag.workloads.transformer.shapes import ModelShape
+
+_TOKEN_BYTES = 8  # a token is a 64-bit integer
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """A rank of a plan.
+
+    Attributes:
+        stage: Pipeline stage.
+        data: Replica.
+        tensor: Tensor rank.
+    """
+
+    stage: int
+    data: int
+    tensor: int
+
+
+@final
+@dataclass(frozen=True)
+class PlanRanks:
+    """The ranks of one of the two plans.
+
+    Attributes:
+        costs: Costs of its ranks.
+    """
+
+    costs: Costs
+
+    @property
+    def parts(self) -> int:
+        """Micro-batches of a replica."""
+        return self.costs.step.micro_batches
+
+    def coordinates(self) -> Iterator[Coordinates]:
+        """Yield the coordinates of each rank, in order."""
+        plan = self.costs.plan
+        for rank in range(plan.ranks):
+            rest, tensor = divmod(rank, plan.tensor)
+            stage, data = divmod(rest, plan.data)
+            yield Coordinates(stage, data, tensor)
+
+    def rank(self, at: Coordinates) -> int:
+        """Return the rank at these coordinates, counted from 0 on this side."""
+        plan = self.costs.plan
+        return (at.stage * plan.data + at.data) * plan.tensor + at.tensor
+
+    def stage_of(self, layer: int) -> int:
+        """Return the stage that holds a layer."""
+        return next(s for s in range(self.costs.plan.pipeline) if layer in self.layers(s))
+
+    def layers(self, stage: int) -> range:
+        """Return the layers of a stage."""
+        return layers_of_chunks(self.costs.shape.layers, self.costs.plan, stage)[0]
+
+    def sequences(self, data: int, part: int) -> range:
+        """Return the sequences of a micro-batch."""
+        width = self.costs.sequences
+        return range((data * self.parts + part) * width, (data * self.parts + part + 1) * width)
+
+    def holders(self, sequences: range) -> Iterator[tuple[int, int, int]]:
+        """Yield (replica, micro-batch, sequences) of what holds some of ``sequences``."""
+        width = self.costs.sequences
+        for number in range(sequences.start // width, (sequences.stop - 1) // width + 1):
+            first, last = max(sequences.start, number * width), (number + 1) * width
+            yield *divmod(number, self.parts), min(sequences.stop, last) - first
+
+
+@final
+@dataclass(frozen=True)
+class CacheRoutes:
+    """The transfer of a cache from the ranks of one plan to those of another.
+
+    Every decoding rank receives the sequences, layers and key heads that it holds, each once. What
+    is compressed to latent vectors has no heads: each tensor rank receives all of it, from one of
+    the tensor ranks that prefill, of which all have it.
+
+    Attributes:
+        prefill: Ranks that send.
+        decode: Ranks that receive.
+    """
+
+    prefill: PlanRanks
+    decode: PlanRanks
+
+    def of(self, at: Coordinates, sends: bool) -> tuple[Transfer, list[int]]:
+        """Return what a rank exchanges, and the ranks of the other side by slot."""
+        here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
+        found: dict[tuple[int, int], list[Message]] = defaultdict(list)
+        slots: dict[int, int] = {}
+        for layer, stage in self._layers_and_stages(at, sends):
+            for part in range(here.parts):
+                for data, other, count in there.holders(here.sequences(at.data, part)):
+                    sent, received = (part, other) if sends else (other, part)
+                    tag = 1 + (layer * self.prefill.parts + sent) * self.decode.parts + received
+                    for tensor, each in self._heads(at.tensor, sends, layer):
+                        rank = there.rank(Coordinates(stage, data, tensor))
+                        slot = slots.setdefault(rank, len(slots))
+                        found[layer, part].append(Message(slot, count * each, tag))
+        messages = {key: tuple(parts) for key, parts in found.items()}
+        transfer = Transfer(sent=messages) if sends else Transfer(received=messages)
+        return transfer, list(slots)
+
+    def _layers_and_stages(self, at: Coordinates, sends: bool) -> Iterator[tuple[int, int]]:
+        here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
+        for layer in here.layers(at.stage):
+            yield layer, there.stage_of(layer)
+        tokens, last = here.costs.shape.layers, self.prefill.costs.plan.pipeline - 1
+        if at.stage == (last if sends else 0):  # tokens go from the last stage to the first
+            yield tokens, 0 if sends else last
+
+    def _heads(self, tensor: int, sends: bool, layer: int) -> Iterator[tuple[int, int]]:
+        here, there = self.prefill.costs.plan.tensor, self.decode.costs.plan.tensor
+        others = there if sends else here
+        for other in range(others):
+            source, target = (tensor, other) if sends else (other, tensor)
+            each = self._shared(source, target, layer)
+            if each:
+                yield other, each
+
+    def _shared(self, source: int, target: int, layer: int) -> int:
+        costs = self.prefill.costs
+        shape, senders, receivers = costs.shape, costs.plan.tensor, self.decode.costs.plan.tensor
+        chosen = source == target * senders // receivers
+        if layer == shape.layers:
+            return _TOKEN_BYTES * chosen
+        of_layer = costs.step.sequence * shape.cached_width * costs.number
+        if shape.latent:
+            return of_layer * chosen
+        sent, received = shape.key_heads // senders, shape.key_heads // receivers
+        first, last = (
+            max(source * sent, target * received),
+            min((source + 1) * sent, (target + 1) * received),
+        )
+        return of_layer // shape.key_heads * max(last - first, 0)
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Programs of all ranks.
+
+    Attributes:
+        programs: Each distinct program once.
+        class_R: Program of each rank.
+        slots: Ranks that each rank exchanges the cache with.
+    """
+
+    programs: tuple[Trace, ...]
+    class_R: tuple[int, ...]
+    slots: tuple[list[int], ...]
+
+
+@final
+@dataclass(frozen=True)
+class DisaggregatedJob:
+    """A batch of prompts that some ranks compute and others continue.
+
+    Ranks that prefill come first. The keys and values of a layer are sent as soon as it is
+    computed; a decoding rank computes its first token layer by layer as they arrive.
+
+    Attributes:
+        shape: The model.
+        prefill: How it is split over the ranks that compute prompts.
+        decode: How it is split over the ranks that make tokens.
+        step: The prompts ("prefill"), with the tokens that are made of each.
+        decode_micro_batches: Parts into which a decoding replica cuts its share of the batch.
+
+    Raises:
+        ConfigError: If a plan cannot split the model; names the side and the numbers.
+    """
+
+    shape: ModelShape
+    prefill: Plan
+    decode: Plan
+    step: Step
+    decode_micro_batches: int = 1
+
+    def __post_init__(self) -> None:
+        if self.shape.image:
+            raise ConfigError(
+                f"{self.shape.name}: reads images and has no KV cache that ranks could pass on."
+            )
+        if self.prefill.context > 1 or self.decode.context > 1:
+            raise ConfigError(
+                "plan: context ranks hold parts of a sequence, which a disaggregated step does not "
+                "pass on; leave context out."
+            )
+        for side, costs in self.sides.items():
+            try:
+                FORMULAS.check(StepSettings(costs.plan, costs.step))
+                check_fit(self.shape, costs.plan, costs.step)
+            except ConfigError as error:
+                raise ConfigError(f"{side}: {error}") from None
+
+    @cached_property
+    def sides(self) -> dict[str, Costs]:
+        """Costs of a rank that prefills and of one that decodes, by side."""
+        prefill = replace(self.step, phase="prefill")
+        decode = replace(self.step, phase="decode", micro_batches=self.decode_micro_batches)
+        return {
+            "prefill": Costs(self.shape, self.prefill, prefill),
+            "decode": Costs(self.shape, self.decode, decode),
+        }
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of both sides."""
+        return self.prefill.ranks + self.decode.ranks
+
+    @cached_property
+    def _classes(self) -> _Classes:
+        """The programs; ranks of a stage with the same messages share one."""
+        routes = CacheRoutes(*(PlanRanks(costs) for costs in self.sides.values()))
+        known: dict[Any, int] = {}
+        programs: list[Trace] = []
+        class_R: list[int] = []
+        slots: list[list[int]] = []
+        for side, costs in self.sides.items():
+            for at in PlanRanks(costs).coordinates():
+                transfer, ranks = routes.of(at, sends=side == "prefill")
+                messages = {**transfer.sent, **transfer.received}
+                key = (side, at.stage, tuple(messages.items()))
+                if key not in known:
+                    known[key] = len(programs)
+                    programs.append(_of_side(side, stage_trace(costs, at.stage, transfer)))
+                class_R.append(known[key])
+                other = self.prefill.ranks if side == "prefill" else 0
+                slots.append([other + rank for rank in ranks])
+        return _Classes(tuple(programs), tuple(class_R), tuple(slots))
+
+    def workload(self) -> Workload:
+        """Return the traces of all ranks with their groups; each is made when it is asked for."""
+        made = self._classes
+        slots_RS = np.zeros((self.ranks, max(map(len, made.slots))), dtype=np.int64)
+        for rank, slots in enumerate(made.slots):
+            slots_RS[rank, : len(slots)] = slots
+        neighbors = [self._neighbor_R(peer) for peer in PEERS]
+        traces = RankTraces(
+            made.programs,
+            np.array(made.class_R),
+            dict(self._groups(made.programs)),
+            [*neighbors, *slots_RS.T],
+        )
+        return Workload(traces, traces.groups, self.shape.name, self.notes)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """As those of ``SymbolicJob``."""
+        length = self.step.sequence + self.step.tokens
+        return (*self.shape.notes, *self.shape.beyond_positions(length))
+
+    def _neighbor_R(self, peer: str) -> np.ndarray:
+        first, second = DeviceMesh(self.prefill).peer_R(peer), DeviceMesh(self.decode).peer_R(peer)
+        return np.concatenate([first, second + self.prefill.ranks])
+
+    def _groups(self, programs: tuple[Trace, ...]) -> Iterator[tuple[str, np.ndarray]]:
+        used = {text for trace in programs for text in trace.strings}
+        plans = {"prefill": (self.prefill, 0), "decode": (self.decode, self.prefill.ranks)}
+        for side, (plan, first) in plans.items():
+            for role in ROLES:
+                if f"{side}_{role}" in used:
+                    yield f"{side}_{role}", DeviceMesh(plan).groups(role) + first
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures that ``layerdag workload --json`` prints; see ``SymbolicJob``."""
+        made = self._classes
+        counts = np.bincount(made.class_R, minlength=len(made.programs)).tolist()
+        memory = [
+            {"side": side, "stage": stage, "total": held.total, **asdict(held)}
+            for side, costs in self.sides.items()
+            for stage in range(costs.plan.pipeline)
+            for held in (rank_memory(costs, stage),)
+        ]
+        settings = {
+            side: FORMULAS.facts(StepSettings(costs.plan, costs.step))
+            for side, costs in self.sides.items()
+        }
+        step = self.step
+        return {
+            "model": self.shape.name,
+            "parameters": self.shape.parameters,
+            "active_parameters": self.shape.active_parameters,
+            "plan": {side: each["plan"] for side, each in settings.items()},
+            "step": {side: each["step"] for side, each in settings.items()},
+            "ranks": self.ranks,
+            **job_figures(made.programs, counts),
+            "tokens": step.batch * (step.sequence + step.tokens),
+            "transfer": self._transfer_figures(),
+            "memory": memory,
+            "peak_memory": max(entry["total"] for entry in memory),
+        }
+
+    def _transfer_figures(self) -> dict[str, int]:
+        made = self._classes
+        figures = [_received_cache(trace) for trace in made.programs]
+        messages, moved = zip(*(figures[kind] for kind in made.class_R), strict=True)
+        step = self.sides["prefill"].step
+        elements = step.batch * step.sequence * self.shape.layers * self.shape.cached_width
+        return {
+            "messages": sum(messages),
+            "bytes": sum(moved),
+            "cache_bytes": elements * step.numbers.weights,
+        }
+
+
+def _of_side(side: str, trace: Trace) -> Trace:
+    named = {role: f"{side}_{role}" for role in ROLES}
+    return replace(trace, strings=tuple(named.get(text, text) for text in trace.strings))
+
+
+def _received_cache(trace: Trace) -> tuple[int, int]:
+    size_N, _ = trace.integers("comm_size")
+    of_text = np.array([text.startswith("recv_kv.") for text in trace.strings])
+    sizes = size_N[of_text[trace.name_N]].tolist()
+    return len(sizes), sum(sizes)
+
+
+def transformer_workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
+    """Return the traces of one step of a transformer on all its ranks; see ``layerdag.workload``.
+
+    Args:
+        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
+        **settings: Fields of ``Plan`` and ``Step``; with ``phase="disaggregated"`` those of
+            ``disaggregated_job``.
+
+    Raises:
+        UsageError: If there is no such model or setting, or numbers do not fit together.
+    """
+    if settings.get("phase") == "disaggregated":
+        return disaggregated_job(name, **settings).workload()
+    return transformer_job(name, **settings).workload()
+
+
+def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> DisaggregatedJob:
+    """Return a step whose prompts some ranks compute and whose tokens others make.
+
+    Args:
+        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
+        **settings: ``batch``, ``sequence``, ``tokens``, ``precision``, ``causal`` and ``attention``
+            of both sides; ``data``, ``tensor``, ``pipeline``, ``expert`` and ``micro_batches`` of
+            each, with ``prefill_`` or ``decode_`` before them; ``prefill_sequence_parallel``.
+
+    Raises:
+        UsageError: If there is no such model or setting, or numbers do not fit together.
+    """
+    settings.pop("phase", None)
+    _require_known(settings)
+    shape = name if isinstance(name, ModelShape) else model(name)
+    plans = {
+        side: {
+            word: settings[f"{side}_{word}"]
+            for word in (*_OF_PLANS, *_OF_PREFILL)
+            if f"{side}_{word}" in settings
+        }
+        for side in ("prefill", "decode")
+    }
+    parts = {side: plan.pop("micro_batches", 1) for side, plan in plans.items()}
+    shares = [plan.get("data", 1) * parts[side] for side, plan in plans.items()]
+    common = {word: settings[word] for word in _OF_STEP if word in settings}
+    whole = [n for n in shares if type(n) is int and n > 0]
+    common.setdefault("batch", int(np.lcm.reduce(whole)) if whole else 1)
+    attention = {"attention": settings["attention"]} if "attention" in settings else {}
+    return DisaggregatedJob(
+        shape,
+        Plan(**plans["prefill"], **attention),
+        Plan(**plans["decode"], **attention),
+        Step(phase="prefill", micro_batches=parts["prefill"], **common),
+        parts["decode"],
+    )
+
+
+def _require_known(settings: dict[str, Any]) -> None:
+    sides = [f"{side}_{word}" for side in ("prefill", "decode") for word in _OF_PLANS]
+    known = (*_OF_STEP, "attention", *sides, *(f"prefill_{word}" for word in _OF_PREFILL))
+    for word in settings:
+        if word in known:
+            continue
+        if f"prefill_{word}" in known:
+            raise UsageError(
+                f"A disaggregated step has two plans: give prefill_{word} and decode_{word} in "
+                f"place of {word}."
+                if word in _OF_PLANS
+                else f"Give prefill_{word} in place of {word}: decode has one token to split."
+            )
+        if word in (*FORMULAS.plan, *FORMULAS.step):
+            raise UsageError(f"A disaggregated step has no {word}; leave it out.")
+        raise UsageError(
+            f"workload() has no setting '{word}' in a disaggregated step."
+            f"{did_you_mean(word, known)} Known: {', '.join(known)}."
+        )
+
+
+_OF_PLANS = ("data", "tensor", "pipeline", "expert", "micro_batches")
+
+
+_OF_PREFILL = ("sequence_parallel",)
+
+
+_OF_STEP = ("batch", "sequence", "tokens", "precision", "causal")
