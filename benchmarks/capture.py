@@ -103,7 +103,7 @@ def _difference(model: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:
         with capture(Path(folder, "real")) as found:
             step()
         real = _operators(found.imported().trace)
-    made = _operators(capture_model(model, inputs).program)
+    made = _operators(capture_model(model, inputs).trace)
     return {"real": real.total(), "captured": made.total(), "differing": (real - made).total()}
 
 

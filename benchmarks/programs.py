@@ -89,7 +89,7 @@ def jobs(num: int, seed: int) -> Iterator[tuple[str, Job, list[Tensor]]]:
 
 def told(step: CapturedStep) -> list[tuple[object, ...]]:
     """Return operator, operations, bytes and message of each node."""
-    trace = step.program
+    trace = step.trace
     numbers = (trace.integers(name)[0].tolist() for name in ("num_ops", "tensor_size", "comm_size"))
     return list(zip(trace.names(), *numbers, strict=True))
 
@@ -110,7 +110,7 @@ def lawful(program: Program, plan: dict[str, Any]) -> bool:
             sent[rank, to_N[row], size_N[row]] += 1
         for row in np.flatnonzero(trace.type_N == NodeType.COMM_RECV).tolist():
             received[from_N[row], rank, size_N[row]] += 1
-    whole = program.step(phase="inference").program
+    whole = program.step(phase="inference").trace
     count = plan.get("micro_batches", plan["pipeline"])
     return (
         sent == received == Counter({(b, a, size): n for (a, b, size), n in sent.items()})
@@ -244,7 +244,7 @@ def measure_collected(num: int, seed: int) -> None:
             continue
         settings = {"optimizer": CORPUS_OPTIMIZERS[str(plan.hyper["optimizer"])]}
         settings |= {name: plan.hyper[name] for name in ("accumulate", "clip")}
-        derived = operators(program.step(**settings).program)
+        derived = operators(program.step(**settings).trace)
         counts["run again, all equal"] += real == work(trace)
         counts["derived without a device, equal operators"] += derived == operators(trace)
         if real != work(trace):
@@ -263,8 +263,8 @@ OWN_KERNELS = (
 def without_device(program: Program, facts: dict[str, Any]) -> Trace:
     """Return the trace of a program's step on an H100, derived without one."""
     if facts["phase"] != "train":
-        return program.step(phase="inference", device="h100").program
-    return program.step(optimizer=MEASURED_OPTIMIZERS[facts["optimizer"]], device="h100").program
+        return program.step(phase="inference", device="h100").trace
+    return program.step(optimizer=MEASURED_OPTIMIZERS[facts["optimizer"]], device="h100").trace
 
 
 def counted(trace: Trace) -> Counter[str]:

@@ -51,7 +51,7 @@ class CapturedStep:
     notes: tuple[Note, ...] = ()
 
     @property
-    def program(self) -> Trace:
+    def trace(self) -> Trace:
         """The trace of rank 0."""
         return self.stages[0]
 
@@ -93,19 +93,19 @@ class CapturedStep:
         operator (``matrix_flops``), and one for each element elsewhere. A pipeline has ``stages``,
         the figures of each one's first rank.
         """
-        kind_N = self._kinds(self.program)
-        phases, _ = self.program.texts("phase")
+        kind_N = self._kinds(self.trace)
+        phases, _ = self.trace.texts("phase")
         counts = {kind: int((kind_N == kind).sum()) for kind in _KINDS}
         figures = {
             "model": self.name,
             "parameters": self.parameters,
             **RECORDED.facts(self.settings),
             "ranks": self.world.size,
-            "nodes": self.program.num_nodes,
+            "nodes": self.trace.num_nodes,
             "operators": counts,
             "collectives": self._collectives,
-            **self._work(self.program),
-            "bytes": int(self.program.integers("tensor_size")[0].sum()),
+            **self._work(self.trace),
+            "bytes": int(self.trace.integers("tensor_size")[0].sum()),
             "phases": {phase: phases.count(phase) for phase in dict.fromkeys(phases)},
         }
         if len(self.stages) > 1:
@@ -128,11 +128,11 @@ class CapturedStep:
 
     @property
     def _collectives(self) -> dict[str, dict[str, int]]:
-        kind_N = self.program.integers("comm_type")[0]
-        size_N = self.program.integers("comm_size")[0]
-        roles, _ = self.program.texts("pg_name")
+        kind_N = self.trace.integers("comm_type")[0]
+        size_N = self.trace.integers("comm_size")[0]
+        roles, _ = self.trace.texts("pg_name")
         found: dict[str, dict[str, int]] = defaultdict(lambda: {"count": 0, "bytes": 0})
-        for row in np.flatnonzero(self.program.type_N == NodeType.COMM_COLL).tolist():
+        for row in np.flatnonzero(self.trace.type_N == NodeType.COMM_COLL).tolist():
             kind = CollectiveType(kind_N[row]).name.lower()
             entry = found[f"{kind}:{roles[row].removeprefix(_ROLE)}"]
             entry["count"] += 1

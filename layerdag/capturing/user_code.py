@@ -17,7 +17,7 @@ from layerdag.runtime.settings import did_you_mean
 
 
 @dataclass(frozen=True)
-class UserProgram:
+class UserModel:
     """What the function of a file returned.
 
     Attributes:
@@ -31,7 +31,7 @@ class UserProgram:
     tensor_plan: TensorPlan | None = None
 
 
-def load_program(text: str, mode: AbstractContextManager[Any] | None = None) -> UserProgram:
+def load_user_model(text: str, mode: AbstractContextManager[Any] | None = None) -> UserModel:
     """Run ``FILE.py:FUNCTION`` and return what it made.
 
     The file runs as code with your rights: name only files that you trust. The function takes
@@ -81,14 +81,14 @@ def _function(path: Path, name: str) -> Callable[[], Any]:
     return found
 
 
-def _program(text: str, made: Any) -> UserProgram:
+def _program(text: str, made: Any) -> UserModel:
     if isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module):
         inputs = made[1] if isinstance(made[1], list | tuple) else (made[1],)
         plan = made[2] if len(made) == 3 else None
         if plan is None or isinstance(plan, dict):
-            return UserProgram(made[0], inputs, plan)
+            return UserModel(made[0], inputs, plan)
     if callable(made) and not isinstance(made, nn.Module):
-        return UserProgram(made)
+        return UserModel(made)
     raise UsageError(
         f"{text} returns {type(made).__name__}; return (module, inputs), (module, inputs, "
         "tensor plan), or a function that runs a step."

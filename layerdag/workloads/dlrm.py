@@ -1,7 +1,5 @@
 """One step of a recommendation model (DLRM).
 
-The program of one rank of a recommendation model: tables of its own, dense layers of all.
-
 Tables are sharded by table (Naumov et al. 2019): a rank looks up the rows of its tables for the
 samples of all ranks; an all-to-all brings each rank the rows of its own samples, another their
 gradients back. Dense gradients are summed by an all-reduce.
@@ -23,7 +21,7 @@ from layerdag.traces.trace import CollectiveType, Trace, Workload
 from layerdag.workloads.transformer.costs import ADAM, ELEMENTWISE, RankMemory
 from layerdag.workloads.transformer.fit import MAX_LAYER_RUNS
 from layerdag.workloads.transformer.job import job_figures
-from layerdag.workloads.transformer.layers import Nodes, ProgramBuilder
+from layerdag.workloads.transformer.layers import Nodes, TraceBuilder
 
 
 @dataclass(frozen=True)
@@ -137,8 +135,8 @@ _INDEX_BYTES = 8
 
 
 @final
-class RankProgram:
-    """Writes the program of one rank.
+class RankTraceBuilder:
+    """Writes the trace of one rank.
 
     Args:
         shape: The model.
@@ -154,10 +152,10 @@ class RankProgram:
         self._samples = step.batch // (ranks * step.micro_batches)
         self._looked_up = sum(shape.look_ups[table] for table in tables)
         self._tables = len(tables)
-        self._tape = ProgramBuilder(step.numbers.dtype, shape.name)
+        self._tape = TraceBuilder(step.numbers.dtype, shape.name)
 
     def written(self) -> Trace:
-        """Return the program."""
+        """Return the trace."""
         ready: Nodes = ()
         for part in range(self._step.micro_batches):
             self._tape.begin_task()
@@ -308,18 +306,18 @@ class RecommenderJob:
         return tuple(tuple(sorted(held)) for held in found)
 
     @cached_property
-    def programs(self) -> tuple[Trace, ...]:
-        """The program of each rank; groups by role."""
+    def traces(self) -> tuple[Trace, ...]:
+        """The trace of each rank; groups by role."""
         ranks = self.plan.data
         return tuple(
-            RankProgram(self.shape, self.step, ranks, held).written() for held in self.tables
+            RankTraceBuilder(self.shape, self.step, ranks, held).written() for held in self.tables
         )
 
     def workload(self) -> Workload:
         """Return the traces of all ranks with their group."""
         every_R = np.arange(self.plan.data)
         groups = {"data": every_R[None]} if self.plan.data > 1 else {}
-        traces = RankTraces(self.programs, every_R, groups, [])
+        traces = RankTraces(self.traces, every_R, groups, [])
         return Workload(traces, traces.groups, self.shape.name)
 
     def memory(self, rank: int) -> RankMemory:
@@ -349,7 +347,7 @@ class RecommenderJob:
             + sum(self.shape.look_ups) * self.shape.width,
             **FORMULAS.facts(StepSettings(self.plan, self.step)),
             "ranks": self.plan.data,
-            **job_figures(self.programs, 1),
+            **job_figures(self.traces, 1),
             "samples": self.step.batch,
             "memory": [
                 {"rank": rank, "total": held.total, **asdict(held)}

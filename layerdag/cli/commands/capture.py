@@ -78,7 +78,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
     from torch import nn
 
     from layerdag.capturing.step import capture_model, capture_step
-    from layerdag.capturing.user_code import load_program
+    from layerdag.capturing.user_code import load_user_model
 
     settings = step_settings(args, RECORDED)
     if not (".py:" in args.model or args.model.endswith(".py")):
@@ -87,7 +87,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
 
             return Program.load(args.model).step(**settings)
         return capture_model(args.model, **settings)
-    program = load_program(args.model)
+    program = load_user_model(args.model)
     if isinstance(program.model, nn.Module):
         return capture_model(
             program.model, program.inputs, tensor_plan=program.tensor_plan, **settings

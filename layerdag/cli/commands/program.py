@@ -165,12 +165,12 @@ def _program(source: str) -> "Program":
 
     from torch import nn
 
-    from layerdag.capturing.user_code import load_program
+    from layerdag.capturing.user_code import load_user_model
     from layerdag.programs.sources import program
 
     if not (".py:" in source or source.endswith(".py")):
         return program(source)
-    made = load_program(source, nullcontext())
+    made = load_user_model(source, nullcontext())
     if not isinstance(made.model, nn.Module):
         raise UsageError(f"{source}: return (module, inputs); a function has no program.")
     return program(made.model, made.inputs, name=source.rpartition(":")[2])

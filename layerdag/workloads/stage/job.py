@@ -10,7 +10,7 @@ import numpy as np
 from layerdag.codec.placement import RankTraces
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
 from layerdag.workloads.stage.flags import StageFlags
-from layerdag.workloads.stage.programs import stage_programs
+from layerdag.workloads.stage.traces import traces_of_stages
 
 
 @final
@@ -45,20 +45,20 @@ class StageFigures:
     communication: list[CommunicationCounts]
 
     @classmethod
-    def from_program(cls, program: Trace) -> "StageFigures":
-        """Count the nodes of a stage's program."""
-        kinds = Counter(_kind(kind) for kind in program.type_N.tolist())
-        count, operations = _operators(program)
+    def from_trace(cls, trace: Trace) -> "StageFigures":
+        """Count the nodes of a stage's trace."""
+        kinds = Counter(_kind(kind) for kind in trace.type_N.tolist())
+        count, operations = _operators(trace)
         operators = {
-            "nodes": program.num_nodes,
+            "nodes": trace.num_nodes,
             "types": dict(kinds),
-            "data_deps": int(program.data_deps.ptr_N1[-1]),
+            "data_deps": int(trace.data_deps.ptr_N1[-1]),
             "comp_by_op_type": count,
             "num_ops_by_op_type": operations,
             "num_ops": sum(operations.values()),
-            "tensor_size_elems": int(program.integers("tensor_size")[0].sum()),
+            "tensor_size_elems": int(trace.integers("tensor_size")[0].sum()),
         }
-        return cls(operators, _communication(program))
+        return cls(operators, _communication(trace))
 
     def of_rank(self, group: dict[str, str], peer: list[int]) -> dict[str, Any]:
         """Return all figures of one rank.
@@ -131,13 +131,13 @@ class StageJob:
 
     @cached_property
     def stages(self) -> tuple[Trace, ...]:
-        """The program of each pipeline stage; groups are degrees, peers are stages."""
-        return stage_programs(self.flags)
+        """The trace of each pipeline stage; groups are degrees, peers are stages."""
+        return traces_of_stages(self.flags)
 
     @cached_property
     def figures(self) -> tuple[StageFigures, ...]:
         """What one rank of each stage does."""
-        return tuple(StageFigures.from_program(program) for program in self.stages)
+        return tuple(StageFigures.from_trace(trace) for trace in self.stages)
 
     @property
     def nodes(self) -> int:

@@ -163,15 +163,15 @@ class CacheRoutes:
 
 @dataclass(frozen=True)
 class _Classes:
-    """Programs of all ranks.
+    """Traces of all ranks.
 
     Attributes:
-        programs: Each distinct program once.
-        class_R: Program of each rank.
+        traces: Each distinct trace once.
+        class_R: Trace of each rank.
         slots: Ranks that each rank exchanges the cache with.
     """
 
-    programs: tuple[Trace, ...]
+    traces: tuple[Trace, ...]
     class_R: tuple[int, ...]
     slots: tuple[list[int], ...]
 
@@ -235,10 +235,10 @@ class DisaggregatedJob:
 
     @cached_property
     def _classes(self) -> _Classes:
-        """The programs; ranks of a stage with the same messages share one."""
+        """The traces; ranks of a stage with the same messages share one."""
         routes = CacheRoutes(*(PlanRanks(costs) for costs in self.sides.values()))
         known: dict[Any, int] = {}
-        programs: list[Trace] = []
+        traces: list[Trace] = []
         class_R: list[int] = []
         slots: list[list[int]] = []
         for side, costs in self.sides.items():
@@ -247,12 +247,12 @@ class DisaggregatedJob:
                 messages = {**transfer.sent, **transfer.received}
                 key = (side, at.stage, tuple(messages.items()))
                 if key not in known:
-                    known[key] = len(programs)
-                    programs.append(_of_side(side, stage_trace(costs, at.stage, transfer)))
+                    known[key] = len(traces)
+                    traces.append(_of_side(side, stage_trace(costs, at.stage, transfer)))
                 class_R.append(known[key])
                 other = self.prefill.ranks if side == "prefill" else 0
                 slots.append([other + rank for rank in ranks])
-        return _Classes(tuple(programs), tuple(class_R), tuple(slots))
+        return _Classes(tuple(traces), tuple(class_R), tuple(slots))
 
     def workload(self) -> Workload:
         """Return the traces of all ranks with their groups; each is made when it is asked for."""
@@ -262,9 +262,9 @@ class DisaggregatedJob:
             slots_RS[rank, : len(slots)] = slots
         neighbors = [self._neighbor_R(peer) for peer in PEERS]
         traces = RankTraces(
-            made.programs,
+            made.traces,
             np.array(made.class_R),
-            dict(self._groups(made.programs)),
+            dict(self._groups(made.traces)),
             [*neighbors, *slots_RS.T],
         )
         return Workload(traces, traces.groups, self.shape.name, self.notes)
@@ -279,8 +279,8 @@ class DisaggregatedJob:
         first, second = DeviceMesh(self.prefill).peer_R(peer), DeviceMesh(self.decode).peer_R(peer)
         return np.concatenate([first, second + self.prefill.ranks])
 
-    def _groups(self, programs: tuple[Trace, ...]) -> Iterator[tuple[str, np.ndarray]]:
-        used = {text for trace in programs for text in trace.strings}
+    def _groups(self, traces: tuple[Trace, ...]) -> Iterator[tuple[str, np.ndarray]]:
+        used = {text for trace in traces for text in trace.strings}
         plans = {"prefill": (self.prefill, 0), "decode": (self.decode, self.prefill.ranks)}
         for side, (plan, first) in plans.items():
             for role in ROLES:
@@ -290,7 +290,7 @@ class DisaggregatedJob:
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag workload --json`` prints; see ``SymbolicJob``."""
         made = self._classes
-        counts = np.bincount(made.class_R, minlength=len(made.programs)).tolist()
+        counts = np.bincount(made.class_R, minlength=len(made.traces)).tolist()
         memory = [
             {"side": side, "stage": stage, "total": held.total, **asdict(held)}
             for side, costs in self.sides.items()
@@ -309,7 +309,7 @@ class DisaggregatedJob:
             "plan": {side: each["plan"] for side, each in settings.items()},
             "step": {side: each["step"] for side, each in settings.items()},
             "ranks": self.ranks,
-            **job_figures(made.programs, counts),
+            **job_figures(made.traces, counts),
             "tokens": step.batch * (step.sequence + step.tokens),
             "transfer": self._transfer_figures(),
             "memory": memory,
@@ -318,7 +318,7 @@ class DisaggregatedJob:
 
     def _transfer_figures(self) -> dict[str, int]:
         made = self._classes
-        figures = [_received_cache(trace) for trace in made.programs]
+        figures = [_received_cache(trace) for trace in made.traces]
         messages, moved = zip(*(figures[kind] for kind in made.class_R), strict=True)
         step = self.sides["prefill"].step
         elements = step.batch * step.sequence * self.shape.layers * self.shape.cached_width

@@ -5,7 +5,7 @@ from layerdag.plan import Plan, Step
 from layerdag.workloads.transformer.shapes import Image, ModelShape
 
 MAX_LAYER_RUNS = 100_000
-"""Most runs of a layer in the programs of all stages: some four million nodes, 2.6 GB."""
+"""Most runs of a layer in the traces of all stages: some four million nodes, 2.6 GB."""
 
 
 def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:

@@ -57,7 +57,7 @@ class SymbolicJob:
 
     @cached_property
     def stages(self) -> tuple[Trace, ...]:
-        """The program of each pipeline stage; groups and peers are roles, see ``Tape``."""
+        """The trace of each pipeline stage; groups and peers are roles, see ``Tape``."""
         return tuple(stage_trace(self.costs, stage) for stage in range(self.plan.pipeline))
 
     def workload(self) -> Workload:
@@ -95,17 +95,15 @@ class SymbolicJob:
         return step.batch * (step.tokens if step.phase == "decode" else step.sequence)
 
 
-def job_figures(programs: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict[str, Any]:
-    """Return nodes, operations, bytes and communication of programs.
+def job_figures(traces: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict[str, Any]:
+    """Return nodes, operations, bytes and communication of a job.
 
     Args:
-        programs: The programs.
-        ranks: How many ranks run each of them; one number for all, or one for each.
+        traces: Each distinct trace once.
+        ranks: How many ranks have each of them; one number for all, or one for each.
     """
-    counts = [ranks] * len(programs) if isinstance(ranks, int) else list(ranks)
-    found = [
-        (_StageFigures.from_trace(trace), n) for trace, n in zip(programs, counts, strict=True)
-    ]
+    counts = [ranks] * len(traces) if isinstance(ranks, int) else list(ranks)
+    found = [(_StageFigures.from_trace(trace), n) for trace, n in zip(traces, counts, strict=True)]
     return {
         "nodes": sum(n * figures.nodes for figures, n in found),
         "flops": sum(n * figures.flops for figures, n in found),

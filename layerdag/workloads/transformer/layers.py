@@ -1,4 +1,4 @@
-"""Write a transformer's program: attention, feed-forward, whole layers.
+"""Write a transformer's trace: attention, feed-forward, whole layers.
 
 What the layers of a transformer consist of: products, norms, sums and gathers of one rank.
 
@@ -61,7 +61,7 @@ def _operator(name: str) -> str:
 
 
 @final
-class ProgramBuilder:
+class TraceBuilder:
     """Nodes in program order; a node's number is its priority.
 
     Communicator groups and peers are those of a class, not of a rank: ``pg_name`` holds the group's
@@ -211,7 +211,7 @@ class BlockWriter:
             backward pass, each with the weights it belongs to ("dense" or "experts").
     """
 
-    tape: ProgramBuilder
+    tape: TraceBuilder
     costs: Costs
     deferred: list[tuple[str, Callable[[], Nodes]]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The program of a pipeline stage: ends, bucketed gradients, transfer of the KV cache."""
+"""The trace of a pipeline stage: ends, bucketed gradients, transfer of the KV cache."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from layerdag.workloads.transformer.kernel_sizes import (
     product_sizes,
     weight_gradient_sizes,
 )
-from layerdag.workloads.transformer.layers import BlockWriter, LayerWriter, Nodes, ProgramBuilder
+from layerdag.workloads.transformer.layers import BlockWriter, LayerWriter, Nodes, TraceBuilder
 from layerdag.workloads.transformer.schedule import Task, layers_of_chunks, stage_tasks
 
 _LOSS_BYTES = 4  # the loss is computed in single precision
@@ -163,13 +163,13 @@ class Transfer:
     sent: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
     received: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
 
-    def send(self, tape: ProgramBuilder, what: str, at: tuple[int, int], after: Nodes) -> None:
+    def send(self, tape: TraceBuilder, what: str, at: tuple[int, int], after: Nodes) -> None:
         """Write the sends of what a (layer, micro-batch) made: "kv" or "tokens"."""
         for message in self.sent.get(at, ()):
             name = f"send_{what}.{at[0]}.F{at[1]}.to{message.slot}.{message.tag}"
             tape.send(name, message.slot, message.size, message.tag, after)
 
-    def receive(self, tape: ProgramBuilder, what: str, at: tuple[int, int]) -> Nodes:
+    def receive(self, tape: TraceBuilder, what: str, at: tuple[int, int]) -> Nodes:
         """Write the receives of what a (layer, micro-batch) needs; return them."""
         made: list[int] = []
         for message in self.received.get(at, ()):
@@ -179,7 +179,7 @@ class Transfer:
 
 
 def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> Trace:
-    """Return the program of all ranks of a pipeline stage; groups and peers as `Tape` has them.
+    """Return the trace of all ranks of a pipeline stage; groups and peers as `Tape` has them.
 
     Args:
         costs: Costs of its ranks.
@@ -239,7 +239,7 @@ class _StageWriter:
         self._chunks = layers_of_chunks(costs.shape.layers, plan, stage)
         self._layers = [layer for layers in self._chunks for layer in layers]
         self._first, self._last = stage == 0, stage == plan.pipeline - 1
-        self._tape = ProgramBuilder(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
+        self._tape = TraceBuilder(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
         self._write = BlockWriter(self._tape, costs)
         self._ends_writer = EmbeddingAndHeadWriter(self._write, costs)
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
@@ -248,7 +248,7 @@ class _StageWriter:
         self._late: dict[int, list[DeferredGradients]] = {}
 
     def written(self) -> Trace:
-        """Return the program."""
+        """Return the trace."""
         if not self._step.training:
             self._infer()
             return self._tape.trace()

@@ -57,7 +57,7 @@ CHOICES: list[tuple[str, torch.dtype, dict[str, Any], str]] = [
 def test_attention_runs_the_kernel_of_the_device(device, dtype, given, kernel):
     model = Attention(dtype, **given)
     step = ld.capture_model(model, (torch.zeros(3, 8, 32, dtype=dtype),), device=device)
-    names = step.program.names()
+    names = step.trace.names()
     fused = [name for name in names if "_scaled_dot_product" in name]
     if kernel == "math":
         assert not fused
@@ -70,12 +70,12 @@ def test_attention_runs_the_kernel_of_the_device(device, dtype, given, kernel):
 
 def test_dropout_is_a_kernel_on_a_gpu_and_three_operators_on_a_processor():
     model, given = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.1)), (torch.zeros(3, 4),)
-    on = {device: ld.capture_model(model, given, device=device).program.names()
+    on = {device: ld.capture_model(model, given, device=device).trace.names()
           for device in ("cpu", "a100")}  # fmt: skip
     assert {"aten::native_dropout", "aten::native_dropout_backward"} <= set(on["a100"])
     assert "aten::bernoulli_" in on["cpu"]
     assert "aten::native_dropout" not in on["cpu"]
-    still = ld.capture_model(model.eval(), given, device="a100").program.names()
+    still = ld.capture_model(model.eval(), given, device="a100").trace.names()
     assert "aten::native_dropout" not in still
 
 
@@ -85,7 +85,7 @@ def test_dropout_is_a_kernel_on_a_gpu_and_three_operators_on_a_processor():
 def test_batch_normalization_is_cudnns_in_single_precision(precision, kernel):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
     given = (torch.zeros(2, 3, 8, 8),)
-    names = ld.capture_model(model, given, device="h100", precision=precision).program.names()
+    names = ld.capture_model(model, given, device="h100", precision=precision).trace.names()
     assert {f"aten::{kernel}", f"aten::{kernel}_backward"} <= set(names)
 
 
@@ -93,7 +93,7 @@ def test_under_autocast_attention_takes_half_precision():
     given = (torch.zeros(3, 8, 32),)
     names = ld.capture_model(
         Attention(SINGLE), given, device="h100", precision="bf16"
-    ).program.names()
+    ).trace.names()
     assert "aten::_scaled_dot_product_cudnn_attention" in names
 
 
@@ -109,7 +109,7 @@ def test_every_rank_of_a_plan_runs_the_kernels_of_the_device(plan):
 
 def test_tensor_ranks_run_the_kernels_of_the_device_on_their_heads():
     step = ld.capture_model("llama3-8b", layers=1, sequence=64, tensor=8, device="a100")
-    names = step.program.names()
+    names = step.trace.names()
     flash = "aten::_scaled_dot_product_flash_attention"
     assert names.count(flash) == names.count(f"{flash}_backward") == 1
 
@@ -136,5 +136,5 @@ def test_only_gradients_that_add_up_are_put_in_place():
             return (put + self.weight[at].sum()).sum()
 
     step = ld.capture_model(Put(), (torch.zeros(2, dtype=torch.long),), optimizer="none")
-    names = [name for name in step.program.names() if "index_put" in name]
+    names = [name for name in step.trace.names() if "index_put" in name]
     assert sorted(names) == ["aten::_index_put_impl_", "aten::index_put", "aten::index_put"]

@@ -66,7 +66,7 @@ def real(kind: Any, given: dict[str, Any]) -> Trace:
 @pytest.mark.parametrize(("name", "kind", "given"), NAMES, ids=[name for name, *_ in NAMES])
 def test_operators_are_those_of_the_real_optimizer(name, kind, given):
     step = capture_model(model(), [torch.zeros(4, 5)], loss=torch.sum, optimizer=name)
-    assert operators(step.program) == operators(real(kind, given))
+    assert operators(step.trace) == operators(real(kind, given))
 
 
 @pytest.mark.parametrize(("name", "kind", "given"), NAMES, ids=[name for name, *_ in NAMES])
@@ -136,8 +136,8 @@ SPLIT_FUSED = {"adamw", "adam"}
 def test_an_update_of_shared_parameters(rule, plan):
     def names(optimizer: str) -> list[str]:
         step = capture_model(model(), [torch.zeros(4, 5)], optimizer=optimizer, **plan)
-        phases = step.program.texts("phase")[0]
-        both = zip(step.program.names(), phases, strict=True)
+        phases = step.trace.texts("phase")[0]
+        both = zip(step.trace.names(), phases, strict=True)
         return [name for name, phase in both if phase == "optimizer"]
 
     assert names(rule) == names(f"{rule}-fused" if rule in SPLIT_FUSED else f"{rule}-foreach")

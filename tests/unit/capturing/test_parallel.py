@@ -33,7 +33,7 @@ def operators(trace: Trace) -> Counter[tuple[str, int, int]]:
 def test_operators_sizes_and_data_flow_equal_those_of_a_profiled_step(shape):
     model = Transformer(shape)
     tokens = torch.zeros(2, 16, dtype=torch.long)
-    captured = capture_model(model, (tokens, tokens)).program
+    captured = capture_model(model, (tokens, tokens)).trace
     measured = profiled(model, (tokens, tokens))
     assert operators(captured) == operators(measured)
     assert edges(captured) == edges(measured)

@@ -87,7 +87,7 @@ def test_a_step_under_autocast_runs_again(tmp_path):
     linear = [node for node in program.nodes if node.operator == "aten.linear.default"]
     assert {node.mode for node in linear} == {("autocast:bfloat16",)}
     assert program.check() == []
-    assert "aten::_to_copy" in program.step().program.names()
+    assert "aten::_to_copy" in program.step().trace.names()
 
 
 class Branches(nn.Module):
@@ -140,4 +140,4 @@ def test_nested_lists_are_sharded_unit_by_unit():
     assert gathered == 2 * len(UNITS) + 1
     derived = ld.program(Branches(), inputs).step(fsdp=2)
     assert derived.summary()["collectives"] == own.summary()["collectives"]
-    assert derived.program.names() == own.program.names()
+    assert derived.trace.names() == own.trace.names()

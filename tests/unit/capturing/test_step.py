@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import layerdag as ld
 from layerdag.capturing.captured_step import CapturedStep
 from layerdag.capturing.step import capture_model, capture_step
-from layerdag.capturing.user_code import load_program
+from layerdag.capturing.user_code import load_user_model
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.trace import NodeType
@@ -113,12 +113,12 @@ def test_a_captured_job_runs_in_the_simulator():
 def test_a_world_of_any_size_takes_the_program_of_one_rank():
     step = capture(tensor=2, data=4096, phase="inference")
     assert step.world.size == 8192
-    assert step.program.num_nodes == capture(tensor=2, phase="inference").program.num_nodes
+    assert step.trace.num_nodes == capture(tensor=2, phase="inference").trace.num_nodes
 
 
 def test_two_captures_in_one_process_are_the_same():
     first, second = (capture(tensor=2, fsdp=2) for _ in range(2))
-    assert encode_trace(first.program) == encode_trace(second.program)
+    assert encode_trace(first.trace) == encode_trace(second.trace)
     assert not torch.distributed.is_initialized()
 
 
@@ -152,7 +152,7 @@ def test_matrix_products_agree_with_the_symbolic_workload():
 
 
 def test_nodes_know_their_module_and_phase():
-    program = capture().program
+    program = capture().trace
     modules, phases = program.texts("module")[0], program.texts("phase")[0]
     rows = [row for row, name in enumerate(program.names()) if name == "aten::mm"]
     up = [phases[row] for row in rows if modules[row] == "layers.0.feed_forward.up"]
@@ -161,7 +161,7 @@ def test_nodes_know_their_module_and_phase():
 
 
 def test_dependencies_pass_through_views_and_waits():
-    program = capture(tensor=2, phase="inference").program
+    program = capture(tensor=2, phase="inference").trace
     spoken = [row for row in range(program.num_nodes) if program.type_N[row] == NodeType.COMM_COLL]
     names = program.names()
     for row in spoken:
@@ -189,7 +189,7 @@ def test_a_module_with_a_tensor_plan_is_split():
 def test_the_loss_may_be_given():
     model = nn.Linear(4, 2)
     step = capture_model(model, (torch.ones(3, 4),), loss=lambda out: out.square().sum())
-    assert "aten::pow" in step.program.names()
+    assert "aten::pow" in step.trace.names()
 
 
 def test_outputs_with_a_loss_or_in_a_dictionary_are_differentiated():
@@ -320,11 +320,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_function_returns_a_module_with_inputs_or_a_step(file):
-    made = load_program(f"{file}:make")
+    made = load_user_model(f"{file}:make")
     assert isinstance(made.model, nn.Linear)
     assert (len(made.inputs), made.tensor_plan) == (1, None)
-    assert load_program(f"{file}:split").tensor_plan == {"": "colwise"}
-    assert not isinstance(load_program(f"{file}:step").model, nn.Module)
+    assert load_user_model(f"{file}:split").tensor_plan == {"": "colwise"}
+    assert not isinstance(load_user_model(f"{file}:step").model, nn.Module)
 
 
 @pytest.mark.parametrize(
@@ -337,23 +337,23 @@ def test_a_function_returns_a_module_with_inputs_or_a_step(file):
 )
 def test_functions_that_give_no_model_are_refused(file, name, told):
     with pytest.raises(UsageError, match=told):
-        load_program(f"{file}:{name}")
+        load_user_model(f"{file}:{name}")
 
 
 def test_files_that_are_no_program_are_refused(tmp_path):
     with pytest.raises(UsageError, match="does not exist"):
-        load_program(f"{tmp_path}/none.py:make")
+        load_user_model(f"{tmp_path}/none.py:make")
     wrong = tmp_path / "wrong.py"
     wrong.write_text("raise SystemExit")
     with pytest.raises(UsageError, match="failed: SystemExit"):
-        load_program(f"{wrong}:make")
+        load_user_model(f"{wrong}:make")
     wrong.write_text("1 +")
     with pytest.raises(UsageError, match="SyntaxError"):
-        load_program(f"{wrong}:make")
+        load_user_model(f"{wrong}:make")
     note = tmp_path / "note.txt"
     note.write_text("hello")
     with pytest.raises(UsageError, match="no Python file"):
-        load_program(f"{note}:make")
+        load_user_model(f"{note}:make")
 
 
 def test_a_mode_around_a_capture_sees_its_operators():

@@ -64,7 +64,7 @@ def counts(step: CapturedStep) -> dict[str, int]:
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_operators_and_data_flow_are_those_of_a_real_step(settings):
-    own, other = captured(**settings).program, real(**settings)
+    own, other = captured(**settings).trace, real(**settings)
     assert own.names() == other.names()
     assert sized(own) == sized(other)
     assert edges(own) == edges(other)
@@ -85,16 +85,16 @@ def test_a_program_gives_the_step_of_its_module(settings, plan):
     inputs = [torch.zeros(6, 12)]
     own = capture_model(model(), inputs, loss=torch.sum, **settings, **plan)
     derived = ld.program(model(), inputs, loss=torch.sum).step(**settings, **plan)
-    assert derived.program.names() == own.program.names()
-    assert operators(derived.program) == operators(own.program)
+    assert derived.trace.names() == own.trace.names()
+    assert operators(derived.trace) == operators(own.trace)
     assert counts(derived) == counts(own)
 
 
 def test_clipping_is_part_of_the_update():
-    program = captured(clip=1.0).program
+    program = captured(clip=1.0).trace
     phases = program.texts("phase")[0]
     assert phases == sorted(phases, key=["forward", "backward", "optimizer"].index)
-    plain = Counter(captured().program.texts("phase")[0])
+    plain = Counter(captured().trace.texts("phase")[0])
     assert Counter(phases)["backward"] == plain["backward"]
     assert Counter(phases)["optimizer"] > plain["optimizer"]
 
@@ -125,7 +125,7 @@ def test_replicas_communicate_in_the_last_pass_alone():
     assert counts(step) == counts(captured(data=4, bucket_bytes=0))
     sent = step.summary()["collectives"]["all_reduce:data"]["bytes"]
     assert sent == 4 * step.parameters
-    names = step.program.names()
+    names = step.trace.names()
     products = [row for row, name in enumerate(names) if name in ("aten::mm", "aten::addmm")]
     spoken = [row for row, name in enumerate(names) if "allreduce" in name.replace("_", "")]
     passes = len(products) // 3
@@ -148,7 +148,7 @@ def test_autocast_leaves_weights_gradients_and_update_in_float32():
 
 def test_an_inference_step_runs_under_autocast_too():
     step = captured(phase="inference", precision="bf16")
-    assert step.program.names() != captured(phase="inference").program.names()
+    assert step.trace.names() != captured(phase="inference").trace.names()
 
 
 def test_a_presets_batch_is_split_over_the_passes():

@@ -109,7 +109,7 @@ def test_the_verb_writes_traces_and_counts_samples(tmp_path, capsys):
 
 def _program(rank: int = 0, **settings: object) -> Trace:
     """Return the program of a rank; six samples a rank unless told otherwise."""
-    return recommender_job(TWO, **{"batch": 6, **settings}).programs[rank]
+    return recommender_job(TWO, **{"batch": 6, **settings}).traces[rank]
 
 
 def test_inference_on_one_rank_is_look_ups_and_layers_in_their_order():

@@ -131,7 +131,7 @@ def test_ranks_with_the_same_messages_share_a_program():
     made = split(prefill_tensor=4, prefill_data=2, decode_tensor=2, decode_data=2)
     assert made.ranks == 12
     # Of prefilling ranks every other one sends sampled tokens, too.
-    assert len(made._classes.programs) == 3
+    assert len(made._classes.traces) == 3
 
 
 def _run(made: Workload, gibibytes: float) -> SimulationResult:

@@ -9,7 +9,7 @@ from written_programs import costs, messages, needs, roles
 
 from layerdag.errors import ConfigError
 from layerdag.traces.trace import CollectiveType, Trace
-from layerdag.workloads.transformer.layers import ProgramBuilder
+from layerdag.workloads.transformer.layers import TraceBuilder
 from layerdag.workloads.transformer.shapes import ModelShape
 
 TOKENS = 8 * 128
@@ -169,8 +169,8 @@ def test_zb_h1_writes_gradients_of_weights_after_all_gradients_of_inputs():
 SUM = CollectiveType.ALL_REDUCE
 
 
-def tape() -> ProgramBuilder:
-    return ProgramBuilder("bfloat16", "tiny, stage 0")
+def tape() -> TraceBuilder:
+    return TraceBuilder("bfloat16", "tiny, stage 0")
 
 
 def waits(trace: Trace) -> list[tuple[list[int], list[int]]]:

@@ -1,4 +1,4 @@
-"""The program of a model, cut into pipeline stages."""
+"""The trace of a model's step, cut into pipeline stages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -290,15 +290,15 @@ def _update_form(weight: OperatorForm) -> OperatorForm:
     return OperatorForm("A", (layout, layout), layout, layout.elements)
 
 
-def stage_programs(flags: StageFlags) -> tuple[Trace, ...]:
-    """Return the program of each stage.
+def traces_of_stages(flags: StageFlags) -> tuple[Trace, ...]:
+    """Return the trace of each stage.
 
     Groups and peers are those of all its ranks: ``pg_name`` holds the degree, ``comm_src`` and
     ``comm_dst`` the stage.
     """
     cut = _Cut.from_tensors(tensors_of_step(flags), flags.pp)
     sizes = _Sizes(flags)
-    return tuple(_Program(sizes, cut, stage).trace() for stage in range(flags.pp))
+    return tuple(_StageTrace(sizes, cut, stage).trace() for stage in range(flags.pp))
 
 
 @final
@@ -409,7 +409,7 @@ _Nodes = tuple[int, ...]
 
 
 @final
-class _Program:
+class _StageTrace:
     """The nodes of one stage; operators that compute nothing are left out.
 
     A tensor has an operator and, before it, the collectives of its operands; node numbers follow

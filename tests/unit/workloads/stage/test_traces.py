@@ -10,7 +10,7 @@ from layerdag.traces.trace import NodeType, Trace, trace_layers
 from layerdag.workloads.stage.flags import StageFlags, parse_dim
 from layerdag.workloads.stage.job import StageJob
 from layerdag.workloads.stage.operators import FLAT, FLAT_GRADIENT
-from layerdag.workloads.stage.programs import ModelBlocks, StepTensor, tensors_of_step
+from layerdag.workloads.stage.traces import ModelBlocks, StepTensor, tensors_of_step
 
 GPT = StageFlags(model_type="gpt")
 GATED = StageFlags(model_type="llama", mixed_precision=True)
