@@ -116,14 +116,10 @@ def fake_world(
         distributed.destroy_process_group()
         told.setLevel(level)
         sys.excepthook = hook  # PyTorch's would begin every traceback of this process with a rank
-        _forget_meshes()
-
-
-def _forget_meshes() -> None:
-    # As torch.distributed.tensor.debug does it, which imports PyTorch's compiler.
-    DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
-    torch._C._clear_DTensor_sharding_propagator_cache()
-    _gen_transform_infos.cache_clear()
+        # As torch.distributed.tensor.debug does it, which imports PyTorch's compiler.
+        DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
+        torch._C._clear_DTensor_sharding_propagator_cache()
+        _gen_transform_infos.cache_clear()
 
 
 def _mesh(world: FakeWorld) -> DeviceMesh:

@@ -42,7 +42,10 @@ def parallelize(
     if tensor is not None:
         _split_tensors(model, tensor, plan, tensor_plan)
     if plan.fsdp > 1:
-        _split_parameters(model, plan, world)
+        mesh = cast(DeviceMesh, world.along("data", "fsdp"))
+        for unit in _units(model, plan):
+            fully_shard(unit, mesh=mesh, reshard_after_forward=not plan.keep_gathered)
+        fully_shard(model, mesh=mesh)  # what is left is needed first in the backward pass, and kept
 
 
 def _split_tensors(
@@ -127,14 +130,6 @@ def _sequence_plan(model: Transformer) -> dict[str, ParallelStyle]:
     plan["layers.*.attention.o"] = RowwiseParallel(output_layouts=cut)
     plan["layers.*.feed_forward.down"] = RowwiseParallel(output_layouts=cut)
     return plan
-
-
-def _split_parameters(model: nn.Module, plan: Plan, world: FakeWorld) -> None:
-    """Share parameters over the fsdp ranks; with replicas in the second dimension of the mesh."""
-    mesh = cast(DeviceMesh, world.along("data", "fsdp"))
-    for unit in _units(model, plan):
-        fully_shard(unit, mesh=mesh, reshard_after_forward=not plan.keep_gathered)
-    fully_shard(model, mesh=mesh)  # what is left is needed first in the backward pass, and kept
 
 
 def _units(model: nn.Module, plan: Plan) -> list[nn.Module]:

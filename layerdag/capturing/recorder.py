@@ -177,7 +177,8 @@ class Recorder(TorchDispatchMode):
         writes = tuple(dict.fromkeys((*written, *outputs)))
         again = {view.storage for at, view in inputs if at in held.reallocated}
         fresh = (_storages(outputs) - _storages(arguments)) | again
-        flops = _flops(func, args, kwargs, result)
+        formula = flop_registry.get(func.overloadpacket)
+        flops = None if formula is None else int(formula(*args, **kwargs, out_val=result))
         self.operations.append(
             Operation(
                 *common, arguments, outputs, reads, writes, frozenset(fresh), num_ops=flops,
@@ -312,9 +313,3 @@ def _group_name(values: Sequence[Any], at: int) -> str | None:
             except (RuntimeError, TypeError):
                 continue
     return None
-
-
-def _flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int | None:
-    """Return the operations that PyTorch's counter counts, None for what it does not count."""
-    formula = flop_registry.get(func.overloadpacket)
-    return None if formula is None else int(formula(*args, **kwargs, out_val=result))

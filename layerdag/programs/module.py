@@ -92,7 +92,10 @@ class ProgramModule(nn.Module):
         position = {name: at for at, name in enumerate(names)}
         self._unit_N = [position.get(name) for name in unit_of]
         self.units = nn.ModuleList(ProgramUnit(self) for _ in names)
-        self._held = _held_leaves(program)
+        self._held = [
+            [_Held(leaf, shape, f"node{at}_{place}") for place, (leaf, shape) in enumerate(leaves)]
+            for at, leaves in enumerate(made_leaves(program))
+        ]
         self._register(position)
         self._segments = _segments(program, self._unit_N)
         self._results: dict[int, Any] = {}
@@ -273,18 +276,6 @@ def _segments(program: ForwardGraph, units: Sequence[int | None]) -> list[_Segme
         given = tuple(at for at in range(first, end) if last_use[at] >= end)
         found.append(_Segment(units[first], first, end, tuple(dict.fromkeys(used)), given))
     return found
-
-
-def _held_leaves(program: ForwardGraph) -> list[list[_Held]]:
-    """Return the leaves of each node with their shapes.
-
-    Raises:
-        NodeError: If a node cannot run.
-    """
-    return [
-        [_Held(leaf, shape, f"node{at}_{place}") for place, (leaf, shape) in enumerate(leaves)]
-        for at, leaves in enumerate(made_leaves(program))
-    ]
 
 
 def random_leaves() -> MakeLeaf:

@@ -166,7 +166,13 @@ def accuracy(
     Raises:
         UsageError: If a file is no such table, a key is unknown, or no row can be expressed.
     """
-    keys = _keys(by)
+    for key in by:
+        if key not in KEYS:
+            raise UsageError(
+                f"rows are not grouped by '{key}'.{did_you_mean(key, KEYS)} Known: "
+                f"{', '.join(KEYS)}."
+            )
+    keys = tuple(dict.fromkeys(by))
     source = Path(table) if table is not None else PUBLIC_STEPS
     found = read_steps(source)
     if not found.steps:
@@ -183,16 +189,6 @@ def accuracy(
     ]
     notes += (*more, *_kin_notes(rows.steps, shares))
     return Accuracy(tuple(groups), _predictions(rows, predicted), found.left_out, notes, shares)
-
-
-def _keys(by: Sequence[str]) -> tuple[str, ...]:
-    for key in by:
-        if key not in KEYS:
-            raise UsageError(
-                f"rows are not grouped by '{key}'.{did_you_mean(key, KEYS)} Known: "
-                f"{', '.join(KEYS)}."
-            )
-    return tuple(dict.fromkeys(by))
 
 
 def _shares(calibrate: str | Path | None) -> tuple[FittedShares, tuple[str, ...]]:

@@ -208,7 +208,12 @@ class _Row:
 
 def _step(source: str, name: str, row: _Row) -> MeasuredStep:
     notes = row.text("notes")
-    _refuse_hybrid(notes)
+    for word, what in (
+        ("hybrid Mamba", "some layers are state-space layers, not attention"),
+        ("not a plain transformer", "its attention is sparse and compressed"),
+    ):
+        if word in notes:
+            raise UsageError(f"the model is no plain transformer: {what}")
     seconds = row.real("step_s")
     if not seconds:
         raise UsageError("step_s is empty")
@@ -260,16 +265,6 @@ def software_of(source: str, notes: str = "") -> str:
     if found == "megatron" and release and float(release[1]) >= 26.06:
         return "megatron-26.06"
     return found
-
-
-def _refuse_hybrid(notes: str) -> None:
-    """Refuse what the shape columns do not describe."""
-    for word, what in (
-        ("hybrid Mamba", "some layers are state-space layers, not attention"),
-        ("not a plain transformer", "its attention is sparse and compressed"),
-    ):
-        if word in notes:
-            raise UsageError(f"the model is no plain transformer: {what}")
 
 
 _LATENT = re.compile(
