@@ -27,7 +27,7 @@ import numpy as np
 from layerdag.errors import ConfigError
 from layerdag.plan import Plan
 from layerdag.runtime.rng import numpy_generator
-from layerdag.serving.iteration_time import KIN, ServingShares, SharedRoofline, shares_for
+from layerdag.serving.iteration_time import KIN, ServingEfficiency, SharedRoofline, efficiency_for
 from layerdag.serving.iteration_work import BatchLoad, IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.requests import Requests
@@ -184,7 +184,7 @@ def _side(row: Mapping[str, str], prefix: str) -> Side:
     return Side(IterationWork(shape, plan, formats), int(float(row.get(f"{prefix}workers") or 1)))
 
 
-def simulate(load: Load, shares: ServingShares) -> tuple[float, float]:
+def simulate(load: Load, shares: ServingEfficiency) -> tuple[float, float]:
     """Return mean TTFT and TPOT of a simulated load, in s."""
     seed = zlib.crc32(repr(sorted(load.row.items())).encode())
     generator = numpy_generator(seed, "load")
@@ -210,7 +210,7 @@ def simulate(load: Load, shares: ServingShares) -> tuple[float, float]:
     return float(np.nanmean(ttft)), float(np.nanmean(tpot))
 
 
-def _pool(load: Load, side: Side, shares: ServingShares) -> Pool:
+def _pool(load: Load, side: Side, shares: ServingEfficiency) -> Pool:
     needed = -(-(load.inputs + load.outputs) // BLOCK) + 1
     try:
         blocks = cache_blocks(
@@ -225,7 +225,7 @@ def _pool(load: Load, side: Side, shares: ServingShares) -> Pool:
 
 # --- fit ---------------------------------------------------------------------------------------
 
-START = ServingShares(
+START = ServingEfficiency(
     bf16=0.6, f8=0.55, f4=0.45, weights=0.8, weights8=0.7, weights4=0.6, experts=0.8, prefill=0.5,
     decode=0.5, cache=0.7, stream=0.7, link=0.6, sum_us=5, launch_us=12, launch_experts_us=20,
     eager_us=20, host_us=600, host_sequence_us=5, prompt_us=200, agreement_us=300, request_ms=15,
@@ -256,7 +256,7 @@ class Fit:
         self.generations = sorted({_generation(load.sheet) for load in loads})
         self.engines = sorted({load.row["framework"] for load in loads})
         self.keys: list[tuple[str, str, str]] = []
-        for field in fields(ServingShares):
+        for field in fields(ServingEfficiency):
             name = field.name
             by_generation = self.generations if name in (*BY_GENERATION, "launch_us") else [""]
             by_engine = self.engines if name in (*BY_ENGINE, "launch_us") else [""]
@@ -276,7 +276,7 @@ class Fit:
         self.kernels = [[_numbers(load, batch) for batch in three]
                         for load, three in zip(self.loads, batches, strict=True)]  # fmt: skip
 
-    def shares(self, logs: np.ndarray, load: Load) -> ServingShares:
+    def shares(self, logs: np.ndarray, load: Load) -> ServingEfficiency:
         """Return the shares of a load."""
         generation, engine = _generation(load.sheet), load.row["framework"]
         found = {
@@ -284,11 +284,11 @@ class Fit:
             for (name, g, e), value in zip(self.keys, logs, strict=True)
             if g in ("", generation) and e in ("", engine)
         }
-        return ServingShares(**found)
+        return ServingEfficiency(**found)
 
     def closed_form(self, logs: np.ndarray) -> np.ndarray:
         """Return TTFT and TPOT of each load, shape (L, 2)."""
-        known: dict[tuple[str, str], ServingShares] = {}
+        known: dict[tuple[str, str], ServingEfficiency] = {}
         made = np.empty((len(self.loads), 2))
         for at, load in enumerate(self.loads):
             key = (_generation(load.sheet), load.row["framework"])
@@ -361,7 +361,7 @@ def _numbers(load: Load, batch: BatchLoad) -> tuple[np.ndarray, float, float]:
     return np.array(rows).T, float(batch.sampled.max()), float(batch.prompts.max())
 
 
-def _seconds(numbers: tuple[np.ndarray, float, float], load: Load, s: ServingShares) -> float:
+def _seconds(numbers: tuple[np.ndarray, float, float], load: Load, s: ServingEfficiency) -> float:
     """Return what ``SharedRoofline`` gives, for one iteration, without its arrays."""
     (family, precision, count, operations, moved), drawn, prompts = numbers
     sheet, work = load.sheet, load.decode.work
@@ -401,7 +401,7 @@ def fit(loads: Sequence[Load], rounds: int = 2) -> dict[str, Any]:
         return next(values[key] for key in keys if key in values)
 
     engine_names = (*BY_ENGINE, "launch_us")
-    of_devices = [f.name for f in fields(ServingShares) if f.name not in engine_names]
+    of_devices = [f.name for f in fields(ServingEfficiency) if f.name not in engine_names]
     return {
         "generations": {
             g: {name: number(name, g, "") for name in of_devices} for g in made.generations
@@ -416,22 +416,22 @@ def fit(loads: Sequence[Load], rounds: int = 2) -> dict[str, Any]:
     }
 
 
-def shares_in(found: Mapping[str, Any], load: Load) -> ServingShares:
+def shares_in(found: Mapping[str, Any], load: Load) -> ServingEfficiency:
     """Return the shares of a load of what ``fit`` returned."""
     generation = _generation(load.sheet)
     numbers = {**found["generations"][generation], **found["engines"][load.row["framework"]]}
     numbers["launch_us"] = numbers["launch_us"][generation]
-    return ServingShares(**numbers)
+    return ServingEfficiency(**numbers)
 
 
 # --- judge -------------------------------------------------------------------------------------
 
 
-def _one(pair: tuple[Load, ServingShares]) -> tuple[float, float]:
+def _one(pair: tuple[Load, ServingEfficiency]) -> tuple[float, float]:
     return simulate(*pair)
 
 
-def simulate_all(pairs: Sequence[tuple[Load, ServingShares]], processes: int = 2) -> np.ndarray:
+def simulate_all(pairs: Sequence[tuple[Load, ServingEfficiency]], processes: int = 2) -> np.ndarray:
     """Return simulated TTFT and TPOT, shape (L, 2)."""
     with ProcessPoolExecutor(processes) as workers:
         return np.array(list(workers.map(_one, pairs, chunksize=8)))
@@ -545,7 +545,7 @@ def main() -> None:
         drawn = numpy_generator(0, "most").permutation(len(loads))[: args.most]
         loads = [loads[at] for at in sorted(drawn.tolist())]
     if found is None:
-        pairs = [(load, shares_for(load.sheet, load.row["framework"]).shares) for load in loads]
+        pairs = [(load, efficiency_for(load.sheet, load.row["framework"]).shares) for load in loads]
     else:
         pairs = [(load, shares_in(found, load)) for load in loads]
     figures = judged(loads, simulate_all(pairs))

@@ -1,8 +1,8 @@
 """How long an iteration of a serving engine takes: its kernels on a device, and the host.
 
-``ServingShares`` are the fitted numbers: what of its data sheet a device gives to each family of
-kernels, what kernels and iterations cost beside. ``serving_shares.json`` has them by generation of
-devices and by engine; ``python benchmarks/serving.py`` fits them to public measured loads.
+``ServingEfficiency`` has the fitted numbers: what of its data sheet a device gives to each family
+of kernels, what kernels and iterations cost beside. ``serving_shares.json`` has them by generation
+of devices and by engine; ``python benchmarks/serving.py`` fits them to public measured loads.
 """
 
 import json
@@ -31,7 +31,7 @@ _USUAL = "hopper"
 
 
 @dataclass(frozen=True)
-class ServingShares:
+class ServingEfficiency:
     """What of a data sheet an iteration gets, and what it pays beside.
 
     Attributes:
@@ -83,8 +83,8 @@ class ServingShares:
 
 
 @dataclass(frozen=True)
-class FoundShares:
-    """Shares, and from where they are.
+class FoundEfficiency:
+    """StepEfficiency, and from where they are.
 
     Attributes:
         shares: The numbers.
@@ -94,7 +94,7 @@ class FoundShares:
         ttft_error: The same of the time to the first token.
     """
 
-    shares: ServingShares
+    shares: ServingEfficiency
     note: str
     tpot_error: float
     ttft_error: float
@@ -111,7 +111,7 @@ def engines() -> tuple[str, ...]:
     return tuple(_shipped()["engines"])
 
 
-def shares_for(sheet: DataSheet, engine: str) -> FoundShares:
+def efficiency_for(sheet: DataSheet, engine: str) -> FoundEfficiency:
     """Return the shares of a device's generation, and of an engine on it.
 
     Raises:
@@ -131,17 +131,17 @@ def shares_for(sheet: DataSheet, engine: str) -> FoundShares:
         f"no load of {sheet.name} was measured; it gets the shares of {known} devices of its "
         "data sheet"
     )  # fmt: skip
-    names = [field.name for field in fields(ServingShares)]
-    shares = ServingShares(**{name: float(numbers[name]) for name in names})
+    names = [field.name for field in fields(ServingEfficiency)]
+    shares = ServingEfficiency(**{name: float(numbers[name]) for name in names})
     errors = shipped["median_errors"]
-    return FoundShares(shares, note, float(errors["tpot"]), float(errors["ttft"]))
+    return FoundEfficiency(shares, note, float(errors["tpot"]), float(errors["ttft"]))
 
 
-def layer_shares() -> ServingShares:
+def layer_efficiency() -> ServingEfficiency:
     """Return what is added to layers that were timed one by one: host times alone."""
-    names = [field.name for field in fields(ServingShares)]
+    names = [field.name for field in fields(ServingEfficiency)]
     given = _shipped()["layers"]
-    return ServingShares(**{name: float(given.get(name, 0.0)) for name in names})
+    return ServingEfficiency(**{name: float(given.get(name, 0.0)) for name in names})
 
 
 class IterationTime(ABC):
@@ -156,7 +156,7 @@ class IterationTime(ABC):
         """
 
 
-def host_us(shares: ServingShares, work: IterationWork, load: BatchLoad) -> np.ndarray:
+def host_us(shares: ServingEfficiency, work: IterationWork, load: BatchLoad) -> np.ndarray:
     """Return what the host adds to iterations, in microseconds, shape (S,)."""
     each = shares.host_sequence_us * load.sampled + shares.prompt_us * load.prompts
     agreement = shares.agreement_us if work.plan.data > 1 else 0.0
@@ -173,7 +173,7 @@ class SharedRoofline(IterationTime):
         shares: What of it they get.
     """
 
-    def __init__(self, work: IterationWork, sheet: DataSheet, shares: ServingShares) -> None:
+    def __init__(self, work: IterationWork, sheet: DataSheet, shares: ServingEfficiency) -> None:
         self._work, self._sheet, self._shares = work, sheet, shares
         s = shares
         self._peaks = {

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.errors import DataError
-from layerdag.serving.iteration_time import IterationTime, ServingShares, host_us
+from layerdag.serving.iteration_time import IterationTime, ServingEfficiency, host_us
 from layerdag.serving.iteration_work import BatchLoad, IterationWork
 from layerdag.serving.requests import numbers, read_table, require_columns
 from layerdag.simulator.fitted_collectives import collective_us, fitted_name
@@ -72,7 +72,7 @@ class LayerProfile(IterationTime):
     """
 
     def __init__(
-        self, folder: str | Path, work: IterationWork, shares: ServingShares, device: str = ""
+        self, folder: str | Path, work: IterationWork, shares: ServingEfficiency, device: str = ""
     ) -> None:
         self._work, self._shares, self._device = work, shares, device
         root = Path(folder)

@@ -6,10 +6,10 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.plan import Plan
 from layerdag.serving.iteration_time import (
     IterationTime,
-    ServingShares,
+    ServingEfficiency,
     SharedRoofline,
-    layer_shares,
-    shares_for,
+    efficiency_for,
+    layer_efficiency,
 )
 from layerdag.serving.iteration_work import IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
@@ -164,8 +164,8 @@ class Machine:
             return LayerProfile(self.layers, work, shares, self.sheet.name), request_s
         return SharedRoofline(work, self.sheet, shares), request_s
 
-    def _fitted(self, engine: str) -> ServingShares:
-        return layer_shares() if self.layers else shares_for(self.sheet, engine).shares
+    def _fitted(self, engine: str) -> ServingEfficiency:
+        return layer_efficiency() if self.layers else efficiency_for(self.sheet, engine).shares
 
     def notes(self, settings: ServingSettings) -> tuple[str, ...]:
         """Return what is to be known of the times, one sentence each."""
@@ -174,7 +174,7 @@ class Machine:
                 "kernels as timed one by one; host time as fitted to two public runs of 300 "
                 "requests (vLLM 0.19)",
             )
-        found = shares_for(self.sheet, settings.engine)
+        found = efficiency_for(self.sheet, settings.engine)
         told = (
             f"median error on the public loads of {settings.engine} and others that the shares "
             f"were fitted to: {found.tpot_error:.0%} of TPOT, {found.ttft_error:.0%} of TTFT"

@@ -110,7 +110,7 @@ def data_sheet(name: str) -> DataSheet:
 
 @dataclass(frozen=True)
 class DeviceShares:
-    """Shares of a data sheet.
+    """StepEfficiency of a data sheet.
 
     Attributes:
         compute: Share of the peak rate that large matrix products reach in a step.
@@ -130,10 +130,10 @@ FITTED = {
     "tpu-v4": DeviceShares(0.81, 0.78),
 }
 """By name of ``DEVICES``: shares fitted to public training steps, those of products in 16 bits
-(docs/reference/accuracy.md); a test holds them against ``workloads/step_shares.json``."""
+(docs/reference/accuracy.md); a test holds them against ``workloads/step_efficiency.json``."""
 
 USUAL = DeviceShares(0.78, 0.79)
-"""Shares of a device that no step was fitted to: the mean of the others."""
+"""StepEfficiency of a device that no step was fitted to: the mean of the others."""
 
 
 def shares_of(device: str | None) -> DeviceShares:

@@ -19,13 +19,13 @@ from layerdag.workloads.measured_steps import (
     StepTable,
     read_steps,
 )
-from layerdag.workloads.step_shares import (
-    FittedShares,
+from layerdag.workloads.step_efficiency import (
+    FittedEfficiency,
     StackedSteps,
     calibrated,
     fit_shares,
-    read_shares,
-    shipped_shares,
+    read_efficiency,
+    shipped_efficiency,
 )
 from layerdag.workloads.transformer.memory import peak_memory
 
@@ -122,7 +122,7 @@ class Accuracy:
     predictions: tuple[StepPrediction, ...]
     left_out: tuple[LeftOutRow, ...]
     notes: tuple[str, ...]
-    shares: FittedShares
+    shares: FittedEfficiency
 
     def summary(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
@@ -191,11 +191,11 @@ def accuracy(
     return Accuracy(tuple(groups), _predictions(rows, predicted), found.left_out, notes, shares)
 
 
-def _shares(calibrate: str | Path | None) -> tuple[FittedShares, tuple[str, ...]]:
+def _shares(calibrate: str | Path | None) -> tuple[FittedEfficiency, tuple[str, ...]]:
     if calibrate is None:
-        return shipped_shares(), ("shares as shipped, not calibrated",)
+        return shipped_efficiency(), ("shares as shipped, not calibrated",)
     if str(calibrate).endswith(".json"):
-        return read_shares(calibrate), (f"shares of {calibrate}",)
+        return read_efficiency(calibrate), (f"shares of {calibrate}",)
     table = read_steps(calibrate)
     if not table.steps:
         raise UsageError(
@@ -204,7 +204,7 @@ def _shares(calibrate: str | Path | None) -> tuple[FittedShares, tuple[str, ...]
         )
     told = f"calibrated with {len(table.steps):,} rows of {calibrate}"
     told += f", {len(table.left_out):,} left out" if table.left_out else ""
-    return calibrated(shipped_shares(), StackedSteps.of(table.steps)), (told,)
+    return calibrated(shipped_efficiency(), StackedSteps.of(table.steps)), (told,)
 
 
 def _notes(table: StepTable) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ def _notes(table: StepTable) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _kin_notes(steps: Sequence[MeasuredStep], shares: FittedShares) -> tuple[str, ...]:
+def _kin_notes(steps: Sequence[MeasuredStep], shares: FittedEfficiency) -> tuple[str, ...]:
     sheets = {step.sheet.name: step.sheet for step in steps}
     return tuple(
         f"{name}: never fitted; shares of "
@@ -369,7 +369,7 @@ def _drawn(
     for draw in range(draws):
         generator = numpy_generator(seed, "accuracy", draw)
         open_R = _open_half(rows.steps, generator) if refit else np.ones(len(rows.steps), bool)
-        shares = fit_shares(rows.take(np.flatnonzero(open_R))) if refit else shipped_shares()
+        shares = fit_shares(rows.take(np.flatnonzero(open_R))) if refit else shipped_efficiency()
         drawn = _drawn_rows(rows.steps, open_R, count, generator)
         shares = calibrated(shares, rows.take(drawn)) if len(drawn) else shares
         predicted, constant = rows.predicted(shares), np.full(len(rows.steps), np.nan)
@@ -408,7 +408,7 @@ def _drawn(
     kept_rows = rows.take(np.flatnonzero(judged_R))
     return Accuracy(
         tuple(groups), _predictions(kept_rows, middle[judged_R]), table.left_out, (*notes, told),
-        shipped_shares(),
+        shipped_efficiency(),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
 from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
-from layerdag.workloads.step_shares import shipped_shares
+from layerdag.workloads.step_efficiency import shipped_efficiency
 from layerdag.workloads.study import PlanSpace, StudiedCluster, Study, read_study
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.memory import peak_memory
@@ -256,7 +256,7 @@ def forecast_seconds(job: SymbolicJob, cluster: StudiedCluster) -> float | None:
     sheet = replace(
         DATA_SHEETS[known], link_bytes_per_s=links[0], network_bytes_per_s=min(links[1:] or links)
     )
-    shares = shipped_shares().of(sheet)
+    shares = shipped_efficiency().of(sheet)
     demand = step_demand(job, cluster.network[0].ranks)
     return float(step_time(demand, sheet, shares).total)
 

@@ -30,7 +30,7 @@ from layerdag.simulator.sweep import SweepRow, write_rows
 from layerdag.traces.chakra.workload import read_workload, write_workload
 from layerdag.traces.pytorch.importer import ImportResult
 from layerdag.traces.trace import Workload
-from layerdag.workloads.step_shares import shipped_shares, write_shares
+from layerdag.workloads.step_efficiency import shipped_efficiency, write_efficiency
 
 PACKAGE = Path(__file__).resolve().parents[2] / "layerdag"
 
@@ -68,8 +68,8 @@ WRITERS: dict[str, Callable[[Path, int], object]] = {
     "serving.json": lambda path, n: write_serving_timeline(served(n), path),
     "serving.png": lambda path, n: draw_quickly(served(n), path),
     "machine.json": lambda path, n: write_machine(machine(n), path),
-    "shares.json": lambda path, n: write_shares(
-        replace(shipped_shares(), machines={f"m{n}": {}}), path
+    "shares.json": lambda path, n: write_efficiency(
+        replace(shipped_efficiency(), machines={f"m{n}": {}}), path
     ),
     "job.steps.json": lambda path, n: write_step_times(path.parent / "job", [float(n)], 1),
     "nodes.csv": lambda path, n: write_nodes(simulated(n), path),

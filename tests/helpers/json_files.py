@@ -51,7 +51,7 @@ from layerdag.traces.pytorch.kineto import read_durations
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import load_checkpoint, read_schema
 from layerdag.training.run_file import read_run_file, run_record, write_run_file
-from layerdag.workloads.step_shares import read_shares, shipped_shares, write_shares
+from layerdag.workloads.step_efficiency import read_efficiency, shipped_efficiency, write_efficiency
 from layerdag.workloads.study import read_study
 from layerdag.workloads.transformer.hugging_face import read_hugging_face
 
@@ -189,11 +189,11 @@ def _step_time(folder: Path) -> Path:
 
 
 def _shares(folder: Path) -> Path:
-    whole = shipped_shares()
+    whole = shipped_efficiency()
     one = {
         name: dict([next(iter(getattr(whole, name).items()))]) for name in ("devices", "software")
     }
-    write_shares(replace(whole, **one), folder / "s.json")
+    write_efficiency(replace(whole, **one), folder / "s.json")
     return folder / "s.json"
 
 
@@ -368,7 +368,7 @@ FILES = (
     JsonFile("surrogate", _boosting, lambda path: load_surrogate(path.parent)),
     JsonFile("surrogate of operators", _operators, lambda path: OperatorTrees.load(path.parent)),
     JsonFile("machine", _machine, read_machine),
-    JsonFile("shares", _shares, read_shares),
+    JsonFile("shares", _shares, read_efficiency),
     JsonFile("step times", _step_time, read_step_time),
     JsonFile("labels", _text({"g0": {"label": 1.0, "family": "x"}, "g1": 2}), read_labels),
     JsonFile("groups", _text({"1": [0, 1]}), lambda path: read_groups(path, 2)),
@@ -420,7 +420,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "programs/forward_program.py": ("program", "program with a constant"),
     "serving/requests.py": ("requests",),
     "simulator/calibration.py": ("machine",),
-    "workloads/step_shares.py": ("shares",),
+    "workloads/step_efficiency.py": ("shares",),
     "simulator/cluster.py": ("network", "system", "remote memory"),
     "simulator/learned.py": ("surrogate of operators",),
     "simulator/sweep.py": ("sweep",),

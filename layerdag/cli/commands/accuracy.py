@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     single_threaded_blas()
     from layerdag.workloads.accuracy import accuracy
-    from layerdag.workloads.step_shares import write_shares
+    from layerdag.workloads.step_efficiency import write_efficiency
 
     calibrate = args.calibrate
     if calibrate is not None and calibrate.lstrip("-").isdigit():
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         refit=args.refit,
     )
     if args.out:
-        write_shares(found.shares, Path(args.out))
+        write_efficiency(found.shares, Path(args.out))
     print_figures(args.json, found.summary(), lines(found))
     return 0
 

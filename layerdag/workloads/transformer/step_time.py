@@ -1,8 +1,8 @@
 """How long a training step takes, in closed form: what it asks for over what a device gives.
 
-``StepDemand`` is arithmetic of shape, plan and step; ``DataSheet`` is the maker's; ``Shares`` are a
-few fitted numbers with a meaning each. A step takes micro-batches times the fullest stage, longer
-by the pipeline's bubble, and what no computation hides. Nothing here is simulated, so that a plan
+``StepDemand`` is arithmetic of shape, plan and step; ``DataSheet`` is the maker's;
+``StepEfficiency`` has a few fitted numbers with a meaning each. A step takes micro-batches times
+the fullest stage, longer by the pipeline's bubble, and what no computation hides. Nothing here is simulated, so that a plan
 costs microseconds; ``simulate`` has the order of every operator instead.
 
 All numbers may be arrays over many steps, so that shares are fitted to all of them at once.
@@ -33,7 +33,7 @@ class StepDemand:
     Attributes:
         products: Operations of the layers' matrix products, all passes.
         outputs: Twice the numbers that these products make: what they start and finish costs as
-            much as so many operations times ``Shares.tile``.
+            much as so many operations times ``StepEfficiency.tile``.
         head_products: Operations of the output layer, in 16 bits.
         head_outputs: Twice the numbers that it makes.
         attention: Operations of attention, causal ones counted half.
@@ -101,7 +101,7 @@ class StepDemand:
 
 
 @dataclass(frozen=True)
-class Shares:
+class StepEfficiency:
     """What of a data sheet a step gets, and what it pays beside: the fitted numbers.
 
     Attributes:
@@ -353,7 +353,7 @@ def stacked_sheets(sheets: list[DataSheet]) -> DataSheet:
     return DataSheet(name="", generation="", **numbers)
 
 
-def step_time(demand: StepDemand, sheet: DataSheet, shares: Shares) -> StepTime:
+def step_time(demand: StepDemand, sheet: DataSheet, shares: StepEfficiency) -> StepTime:
     """Return the time of a step and its parts."""
     d, s = demand, shares
     rate = np.select(
@@ -392,7 +392,7 @@ def step_time(demand: StepDemand, sheet: DataSheet, shares: Shares) -> StepTime:
     )
 
 
-def _blocks(d: StepDemand, s: Shares, inside: Number, outside: Number) -> Number:
+def _blocks(d: StepDemand, s: StepEfficiency, inside: Number, outside: Number) -> Number:
     tensor = d.tensor_bytes / inside * s.asynchronous**d.asynchronous
     context = d.context_bytes / np.where(d.context * d.tensor <= d.node, inside, outside)
     away = np.maximum(1 - d.node / d.expert, 0)  # exchanges are direct: so much leaves the node
@@ -415,7 +415,9 @@ def _of_weights(d: StepDemand, inside: Number, outside: Number) -> tuple[Number,
     return dense, experts
 
 
-def _gathers(d: StepDemand, s: Shares, inside: Number, outside: Number, each: Number) -> Number:
+def _gathers(
+    d: StepDemand, s: StepEfficiency, inside: Number, outside: Number, each: Number
+) -> Number:
     """Return what ZeRO 3 exposes in a micro-batch: two gathers and a sum, behind the layers."""
     dense, experts = _of_weights(d, inside, outside)
     moved = 3 * (dense + experts)
@@ -423,7 +425,9 @@ def _gathers(d: StepDemand, s: Shares, inside: Number, outside: Number, each: Nu
     return np.where(d.zero == 3, exposed, 0.0)
 
 
-def _sums(d: StepDemand, s: Shares, inside: Number, outside: Number, each: Number) -> Number:
+def _sums(
+    d: StepDemand, s: StepEfficiency, inside: Number, outside: Number, each: Number
+) -> Number:
     """Return what sums of gradients expose in a step, where parameters are not shared."""
     dense, experts = _of_weights(d, inside, outside)
     once = 3 * (dense + experts)  # gradients in 32 bits, updated weights in 16

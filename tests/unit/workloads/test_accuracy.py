@@ -15,13 +15,13 @@ from layerdag.errors import UsageError
 from layerdag.simulator.data_sheets import DATA_SHEETS, FITTED, USUAL, data_sheet
 from layerdag.workloads.accuracy import PUBLIC_STEPS
 from layerdag.workloads.measured_steps import read_steps
-from layerdag.workloads.step_shares import (
+from layerdag.workloads.step_efficiency import (
     StackedSteps,
     calibrated,
     fit_shares,
-    read_shares,
-    shipped_shares,
-    write_shares,
+    read_efficiency,
+    shipped_efficiency,
+    write_efficiency,
 )
 from layerdag.workloads.transformer.memory import peak_memory
 from layerdag.workloads.transformer.step_time import step_demand, step_time
@@ -45,11 +45,11 @@ def rows_of(path, count=6, **changes):
 
 def test_shipped_shares_are_those_of_the_shipped_rows(tmp_path, public):
     """Anybody can fit them again; shares of devices in the simulator are the same numbers."""
-    write_shares(fit_shares(public), tmp_path / "again.json")
-    again = public.predicted(read_shares(tmp_path / "again.json"))
-    np.testing.assert_allclose(again, public.predicted(shipped_shares()), rtol=0.01)
+    write_efficiency(fit_shares(public), tmp_path / "again.json")
+    again = public.predicted(read_efficiency(tmp_path / "again.json"))
+    np.testing.assert_allclose(again, public.predicted(shipped_efficiency()), rtol=0.01)
     for name, shares in FITTED.items():
-        fitted = shipped_shares().of(data_sheet(name))
+        fitted = shipped_efficiency().of(data_sheet(name))
         found = (round(min(fitted.bf16, 1), 2), round(min(fitted.memory, 1), 2))
         assert (shares.compute, shares.memory) == found, name
     others = [FITTED[name] for name in FITTED]
@@ -86,19 +86,20 @@ def test_rows_of_a_slower_machine_calibrate_it_and_nothing_else(public):
     slow = [dataclasses.replace(s, step_s=1.15 * s.step_s) for s in public.steps if
             (s.source, s.sheet.name) == ("llm-foundry", "a100_40")]  # fmt: skip
     mine = StackedSteps.of(slow)
-    shares = calibrated(shipped_shares(), mine.take(range(10)))
+    shares = calibrated(shipped_efficiency(), mine.take(range(10)))
     held = mine.take(range(10, len(slow)))
     before, after = (
-        np.median(np.abs(held.predicted(s) / held.seconds - 1)) for s in (shipped_shares(), shares)
+        np.median(np.abs(held.predicted(s) / held.seconds - 1))
+        for s in (shipped_efficiency(), shares)
     )
     assert after < before / 2
     sheet = DATA_SHEETS["h100_sxm"]
-    assert shares.of(sheet, "torchtitan") == shipped_shares().of(sheet, "torchtitan")
+    assert shares.of(sheet, "torchtitan") == shipped_efficiency().of(sheet, "torchtitan")
 
 
 def test_parts_of_a_step_add_up_and_more_of_a_device_is_never_slower(public):
     step = public.steps[0]
-    demand, shares = step_demand(step.job, step.node), shipped_shares().of(step.sheet)
+    demand, shares = step_demand(step.job, step.node), shipped_efficiency().of(step.sheet)
     made = step_time(demand, step.sheet, shares)
     assert sum(dataclasses.astuple(made)) == pytest.approx(made.total)
     for name in ("bf16", "bytes_per_s", "link_bytes_per_s", "network_bytes_per_s"):
@@ -111,7 +112,7 @@ def test_a_host_that_launches_faster_shortens_what_waits_for_it(public):
     gained = {}
     for step in public.steps:
         if step.sheet.name == "b200_sxm" and step.source == "megatron-bridge":
-            demand, shares = step_demand(step.job, step.node), shipped_shares().of(step.sheet)
+            demand, shares = step_demand(step.job, step.node), shipped_efficiency().of(step.sheet)
             grace = dataclasses.replace(step.sheet, host=DATA_SHEETS["gb200"].host)
             times = [step_time(demand, sheet, shares).total for sheet in (step.sheet, grace)]
             gained[step.job.shape.name, step.job.step.micro_batches] = times[0] / times[1]

@@ -23,8 +23,8 @@ from layerdag.runtime.reading import read_whole
 from layerdag.simulator.data_sheets import DATA_SHEETS, DataSheet
 from layerdag.workloads.measured_steps import MeasuredStep
 from layerdag.workloads.transformer.step_time import (
-    Shares,
     StepDemand,
+    StepEfficiency,
     stacked,
     stacked_sheets,
     step_demand,
@@ -75,7 +75,7 @@ _SPREADS = {
     "passing_exposed": _Spread(0.50, 0.50),
     "fixed": _Spread(2e-2, 0.5, 0.0, 1.0, 0.3),
 }
-assert list(_SPREADS) == [f.name for f in fields(Shares)]
+assert list(_SPREADS) == [f.name for f in fields(StepEfficiency)]
 _NAMES = tuple(_SPREADS)
 _ERROR = 0.05
 """Spread of measured around predicted times of a right model: other releases, clocks, networks."""
@@ -86,8 +86,8 @@ MAX_SHARES_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class FittedShares:
-    """Shares by device and software.
+class FittedEfficiency:
+    """StepEfficiency by device and software.
 
     Attributes:
         common: Of all devices.
@@ -101,14 +101,14 @@ class FittedShares:
     software: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     machines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
-    def of(self, sheet: DataSheet, software: str = "") -> Shares:
+    def of(self, sheet: DataSheet, software: str = "") -> StepEfficiency:
         """Return the shares of a device under some software, each what it is fitted to be.
 
         A device that nothing was fitted to gets the mean of its generation, then that of all.
         """
         factors = [self._of_device(sheet), self.software.get(software, {})]
         factors.append(self.machines.get(f"{sheet.name}|{software}", {}))
-        return Shares(
+        return StepEfficiency(
             **{
                 name: self.common[name] * math.prod(each.get(name, 1.0) for each in factors)
                 for name in _NAMES
@@ -143,14 +143,14 @@ class FittedShares:
 
 
 @cache
-def shipped_shares() -> FittedShares:
+def shipped_efficiency() -> FittedEfficiency:
     """Return the shares that the package ships, fitted to the public rows that it ships."""
-    text = resources.files("layerdag.workloads").joinpath("step_shares.json").read_text("utf-8")
+    text = resources.files("layerdag.workloads").joinpath("step_efficiency.json").read_text("utf-8")
     return _from_document(json.loads(text))
 
 
-def read_shares(path: str | Path) -> FittedShares:
-    """Read what ``write_shares`` wrote.
+def read_efficiency(path: str | Path) -> FittedEfficiency:
+    """Read what ``write_efficiency`` wrote.
 
     Raises:
         ConfigError: If it is no such file, or holds what is no share.
@@ -168,7 +168,7 @@ def read_shares(path: str | Path) -> FittedShares:
         ) from None
 
 
-def _from_document(document: object) -> FittedShares:
+def _from_document(document: object) -> FittedEfficiency:
     if not isinstance(document, dict) or document.get(_KEY) != VERSION:
         raise ConfigError(f"holds no fitted shares of this version ('{_KEY}': {VERSION}).")
     strange = sorted(document.keys() - {_KEY, "common", "devices", "software", "machines"})
@@ -187,7 +187,7 @@ def _from_document(document: object) -> FittedShares:
     absent = [name for name in _NAMES if name not in common]
     if absent:
         raise ConfigError(f"common lacks the share '{absent[0]}'.")
-    return FittedShares(common, **parts)
+    return FittedEfficiency(common, **parts)
 
 
 def _factors(where: str, each: object) -> dict[str, float]:
@@ -203,7 +203,7 @@ def _factors(where: str, each: object) -> dict[str, float]:
     return {name: float(value) for name, value in each.items()}
 
 
-def write_shares(shares: FittedShares, path: str | Path) -> None:
+def write_efficiency(shares: FittedEfficiency, path: str | Path) -> None:
     """Write shares; the same shares give the same bytes."""
     document = {_KEY: VERSION, **_rounded(asdict(shares))}
     write_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n")
@@ -254,14 +254,14 @@ class StackedSteps:
             self.seconds[index],
         )
 
-    def predicted(self, shares: FittedShares) -> np.ndarray:
+    def predicted(self, shares: FittedEfficiency) -> np.ndarray:
         """Return the predicted time of each step in s."""
         each = [shares.of(step.sheet, step.software) for step in self.steps]
         table = {name: np.array([getattr(one, name) for one in each]) for name in _NAMES}
-        return np.asarray(step_time(self.demand, self.sheet, Shares(**table)).total)
+        return np.asarray(step_time(self.demand, self.sheet, StepEfficiency(**table)).total)
 
 
-def calibrated(shares: FittedShares, rows: StackedSteps) -> FittedShares:
+def calibrated(shares: FittedEfficiency, rows: StackedSteps) -> FittedEfficiency:
     """Return shares that also follow some rows of one's own machines.
 
     Rows of one device and software move the factors of that machine alone, and each factor no
@@ -276,7 +276,7 @@ def calibrated(shares: FittedShares, rows: StackedSteps) -> FittedShares:
     return replace(shares, machines=machines)
 
 
-def _fit_machine(shares: FittedShares, rows: StackedSteps) -> dict[str, float]:
+def _fit_machine(shares: FittedEfficiency, rows: StackedSteps) -> dict[str, float]:
     step = rows.steps[0]
     start = shares.of(step.sheet, step.software)
     spread = np.array([each.calibrated for each in _SPREADS.values()])
@@ -287,7 +287,7 @@ def _fit_machine(shares: FittedShares, rows: StackedSteps) -> dict[str, float]:
     def residuals(x: np.ndarray) -> np.ndarray:
         values = np.broadcast_to(base, (*x.shape[:-1], len(base))).copy()
         values[..., free] *= np.exp(x * spread[free])
-        shares_of_rows = Shares(*np.moveaxis(values, -1, 0)[..., None])
+        shares_of_rows = StepEfficiency(*np.moveaxis(values, -1, 0)[..., None])
         made = step_time(rows.demand, rows.sheet, shares_of_rows).total
         return np.concatenate([_robust((np.log(made) - measured) / _ERROR), x], axis=-1)
 
@@ -324,7 +324,7 @@ def _least_squares(residuals: Callable[[np.ndarray], np.ndarray], start: np.ndar
     return np.asarray(least_squares(residuals, start, jac=slopes, max_nfev=100).x)
 
 
-def fit_shares(rows: StackedSteps) -> FittedShares:
+def fit_shares(rows: StackedSteps) -> FittedEfficiency:
     """Return the shares of all devices and software of a table, fitted together.
 
     Raises:
@@ -368,7 +368,7 @@ def fit_shares(rows: StackedSteps) -> FittedShares:
     def residuals(x: np.ndarray) -> np.ndarray:
         base, found = parts(x)
         logs = base[..., None, :] + sum(found[level][..., member[level], :] for level, _ in levels)
-        shares_of_rows = Shares(*np.moveaxis(np.exp(logs), -1, 0))
+        shares_of_rows = StepEfficiency(*np.moveaxis(np.exp(logs), -1, 0))
         made = step_time(rows.demand, rows.sheet, shares_of_rows).total
         return np.concatenate([_robust((np.log(made) - measured) / _ERROR) * weight, x], axis=-1)
 
@@ -381,7 +381,7 @@ def fit_shares(rows: StackedSteps) -> FittedShares:
             for row, name in enumerate(names)
         }
 
-    return FittedShares(
+    return FittedEfficiency(
         common=dict(zip(_NAMES, np.exp(base).tolist(), strict=True)),
         devices=factors("device", devices),
         software=factors("software", software),
