@@ -31,7 +31,7 @@ from layerdag.serving.iteration_time import KIN, ServingEfficiency, SharedRoofli
 from layerdag.serving.iteration_work import BatchLoad, IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.requests import Requests
-from layerdag.serving.run import Cluster, Pool, Transfer
+from layerdag.serving.run import Cluster, InstanceGroup, Transfer
 from layerdag.serving.scheduler import Limits
 from layerdag.serving.simulation import simulate_serving
 from layerdag.simulator.data_sheets import DataSheet, data_sheet
@@ -210,7 +210,7 @@ def simulate(load: Load, shares: ServingEfficiency) -> tuple[float, float]:
     return float(np.nanmean(ttft)), float(np.nanmean(tpot))
 
 
-def _pool(load: Load, side: Side, shares: ServingEfficiency) -> Pool:
+def _pool(load: Load, side: Side, shares: ServingEfficiency) -> InstanceGroup:
     needed = -(-(load.inputs + load.outputs) // BLOCK) + 1
     try:
         blocks = cache_blocks(
@@ -220,7 +220,9 @@ def _pool(load: Load, side: Side, shares: ServingEfficiency) -> Pool:
         blocks = needed
     time = SharedRoofline(side.work, load.sheet, shares)
     limits = Limits(MOST_SEQUENCES, MOST_TOKENS)
-    return Pool(side.workers, side.work.plan.data, time, limits, max(blocks, needed), BLOCK)
+    return InstanceGroup(
+        side.workers, side.work.plan.data, time, limits, max(blocks, needed), BLOCK
+    )
 
 
 # --- fit ---------------------------------------------------------------------------------------

@@ -507,6 +507,12 @@ RECORDED = Source(
 """Steps of programs and modules that PyTorch runs without a device."""
 
 
+SIDES = ("prefill", "decode")
+"""Ranks of a disaggregated step, each with a plan of its own."""
+SIDE_SETTINGS = ("data", "tensor", "pipeline", "expert", "micro_batches")
+"""What is given for each side, such as ``prefill_tensor``."""
+
+
 def read_recorded(given: Mapping[str, Any]) -> StepSettings:
     """Return the plan and the step of a capture.
 

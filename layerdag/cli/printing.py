@@ -24,7 +24,7 @@ def counted(count: int, thing: str) -> str:
     return f"{count:,} {thing if count == 1 else plural}"
 
 
-def alike(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Sequence[Any]]]:
+def group_equal_rows(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Sequence[Any]]]:
     """Return each distinct row once, with the ranks that have it: "0-3,8"."""
     ranks: dict[tuple[Any, ...], list[int]] = {}
     for rank, row in enumerate(rows):

@@ -23,6 +23,7 @@ from layerdag.codec.sample_files import RUN, SampleRun, is_run
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.models.base import DAGModel
+from layerdag.plan import read_recorded
 from layerdag.programs.targets import Targets, target_metadata
 from layerdag.runtime.files import (
     LOCK,
@@ -49,7 +50,6 @@ from layerdag.sampling.generated import (
 from layerdag.sampling.generation import generate
 from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.schema.plan_tables import PlannedStep
 from layerdag.schema.schema import GraphSchema, complete_conditions
 from layerdag.schema.size_tables import FAMILY
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
@@ -332,21 +332,17 @@ def estimated_volume(
                  for r, s in zip(rows, seeds, strict=True)]  # fmt: skip
         rows = [{**row, "world_size": p.ranks} for row, p in zip(rows, plans, strict=True)]
         resolved = "step"
+    ranks = settings.ranks
+    if not ranks and settings.targets is not None and settings.targets.plan:
+        ranks = read_recorded(settings.targets.plan).plan.ranks
     return expected_output_size(
         rows,
         statistics,
         num=settings.num,
-        ranks=settings.ranks or _planned_ranks(settings.targets),
+        ranks=ranks,
         max_nodes=settings.max_nodes,
         file_format=resolved,
     )
-
-
-def _planned_ranks(targets: Targets | None) -> int | None:
-    """Return the ranks of a plan; None without one."""
-    if targets is None or not targets.plan:
-        return None
-    return PlannedStep("", "", targets.plan).ranks
 
 
 def run_metadata(

@@ -45,7 +45,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class InstanceGroup:
     """Instances of one kind.
 
     Attributes:
@@ -93,17 +93,17 @@ class Instance:
     """One engine: its ranks and its clock.
 
     Args:
-        pool: What it is one of.
+        group: What it is one of.
         hash_tokens: Tokens of a hashed part of a prompt; 0 where nothing is reused.
     """
 
-    def __init__(self, pool: Pool, hash_tokens: int) -> None:
-        self.pool = pool
+    def __init__(self, group: InstanceGroup, hash_tokens: int) -> None:
+        self.group = group
         self.clock = 0.0
         self._lasted = 0.0
         self.ranks = [
-            Scheduler(pool.limits, KVCache(pool.blocks, pool.block_tokens, hash_tokens))
-            for _ in range(pool.ranks)
+            Scheduler(group.limits, KVCache(group.blocks, group.block_tokens, hash_tokens))
+            for _ in range(group.ranks)
         ]
         self._columns: list[tuple[np.ndarray, ...]] = []
 
@@ -129,7 +129,7 @@ class Instance:
         # Iterations seldom become shorter, so that these last at least until the horizon.
         near = (horizon - self.clock) / self._lasted if self._lasted else MOST_STEPS
         steps = min(steps, MOST_STEPS, int(min(near, MOST_STEPS)) + 2)
-        seconds = self.pool.time.seconds(_load(batches, steps))
+        seconds = self.group.time.seconds(_load(batches, steps))
         ends = self.clock + np.cumsum(seconds)
         if horizon < ends[-1]:
             steps = int(np.searchsorted(ends, horizon)) + 1
@@ -155,8 +155,8 @@ class Instance:
         whole = (prompts, decodes, sequences, waiting, held)
         columns = [np.full(steps, value, dtype=np.int64) for value in whole]
         if steps > 1:
-            grown = np.arange(steps) * (decodes / self.pool.block_tokens)
-            room = self.pool.blocks * self.pool.ranks
+            grown = np.arange(steps) * (decodes / self.group.block_tokens)
+            room = self.group.blocks * self.group.ranks
             columns[-1] = np.minimum(held + grown, room).astype(np.int64)
         self._columns.append((ends - seconds, seconds, *columns))
 
@@ -229,8 +229,8 @@ class Cluster:
     def __init__(
         self,
         requests: Requests,
-        decode: Pool,
-        prefill: Pool | None = None,
+        decode: InstanceGroup,
+        prefill: InstanceGroup | None = None,
         transfer: Transfer | None = None,
         routing: str = "least-loaded",
         concurrency: int = 0,
@@ -259,7 +259,7 @@ class Cluster:
         self._first = np.full(count, np.nan)
         self._finish = np.full(count, np.nan)
         self._instance = np.full(count, -1, dtype=np.int64)
-        room = [pool.blocks * pool.block_tokens for pool in (decode, prefill) if pool]
+        room = [group.blocks * group.block_tokens for group in (decode, prefill) if group]
         self._refused = requests.input_tokens + requests.output_tokens > min(room)
         self._concurrency = concurrency
         self._next = 0
@@ -295,7 +295,7 @@ class Cluster:
             sum(rank.preemptions for rank in ranks),
             sum(rank.reused for rank in ranks),
             [instance.iterations() for instance in instances],
-            [instance.pool.blocks * instance.pool.ranks for instance in instances],
+            [instance.group.blocks * instance.group.ranks for instance in instances],
         )  # fmt: skip
 
     def _felt_by(self, instance: Instance) -> list[Instance]:
@@ -338,8 +338,8 @@ class Cluster:
         self._order += 1
         heapq.heappush(self._events, _Event(time_s, self._order, act))
 
-    def _route(self, pool: list[Instance], run: Run, now: float) -> None:
-        ranks = [(instance, rank) for instance in pool for rank in instance.ranks]
+    def _route(self, instances: list[Instance], run: Run, now: float) -> None:
+        ranks = [(instance, rank) for instance in instances for rank in instance.ranks]
         turn = self._turn[run.loaded]
         self._turn[run.loaded] += 1
         if self._routing == "round-robin":

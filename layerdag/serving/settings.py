@@ -14,7 +14,7 @@ from layerdag.serving.iteration_time import (
 from layerdag.serving.iteration_work import IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.layer_profile import LayerProfile
-from layerdag.serving.run import Pool
+from layerdag.serving.run import InstanceGroup
 from layerdag.serving.scheduler import Limits
 from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -182,9 +182,9 @@ class Machine:
         return (told, found.note) if found.note else (told,)
 
 
-def pool(
+def instance_group(
     shape: ModelShape, machine: Machine, settings: ServingSettings, prefill: bool = False
-) -> tuple[Pool, float]:
+) -> tuple[InstanceGroup, float]:
     """Return the instances of one kind, and the time before a request reaches them, in s.
 
     Raises:
@@ -197,7 +197,7 @@ def pool(
         work, memory, settings.memory_share, settings.max_tokens, settings.max_sequences,
         settings.block_tokens,
     )  # fmt: skip
-    made = Pool(
+    made = InstanceGroup(
         instances=settings.prefill_replicas if prefill else settings.replicas,
         ranks=settings.data,
         time=time,

@@ -10,7 +10,7 @@ from layerdag.runtime.settings import did_you_mean
 from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.result import ServiceLimits, ServingResult
 from layerdag.serving.run import Cluster, Transfer
-from layerdag.serving.settings import Machine, ServingSettings, pool
+from layerdag.serving.settings import Machine, ServingSettings, instance_group
 from layerdag.workloads.transformer.hugging_face import model as named_model
 from layerdag.workloads.transformer.shapes import ModelShape
 
@@ -61,10 +61,10 @@ def simulate_serving(
             f"serving: hashes stand for {requests.hash_tokens} tokens, which blocks of "
             f"{chosen.block_tokens} do not fill; choose block_tokens that divides them."
         )
-    decode, request_s = pool(shape, machine, chosen)
+    decode, request_s = instance_group(shape, machine, chosen)
     prefill = transfer = None
     if chosen.prefill_replicas:
-        prefill, request_s = pool(shape, machine, chosen, prefill=True)
+        prefill, request_s = instance_group(shape, machine, chosen, prefill=True)
         work = chosen.work(shape, prefill=True)
         transfer = Transfer(
             work.cached_bytes * (1 if shape.latent else work.plan.tensor),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import (
     add_strict,
-    alike,
     counted,
+    group_equal_rows,
     notes_json,
     print_figures,
     print_notes,
@@ -41,7 +41,7 @@ def summary(result: "SimulationResult") -> list[str]:
         f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
     ]
     columns = (result.rank_finish_ns, result.compute_ns, result.exposed_comm_ns)
-    rows = alike(zip(*(column.tolist() for column in columns), strict=True))
+    rows = group_equal_rows(zip(*(column.tolist() for column in columns), strict=True))
     for rank, (finish, compute, exposed) in rows[:SHOWN_RANKS]:
         fraction = exposed / finish if finish else 0.0
         lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {fraction:>8.1%}")
@@ -171,7 +171,7 @@ def _longest(times: dict[str, int], makespan_ns: int) -> list[str]:
 def _breakdown_lines(parts: "Breakdown") -> list[str]:
     """Return where the time goes in ms: the mean of all ranks, and ranks alike once."""
     rows = [("mean", parts.time_ns_RP.mean(axis=0).tolist())]
-    rows += alike(parts.time_ns_RP.tolist())[:SHOWN_RANKS]
+    rows += group_equal_rows(parts.time_ns_RP.tolist())[:SHOWN_RANKS]
     lines = [f"{'rank':>6}" + "".join(f"{part:>13}" for part in (*parts.parts, "total"))]
     lines.append(f"{'ms':>6}")
     for label, row in rows:

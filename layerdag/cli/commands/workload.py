@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
 from layerdag.cli.step_flags import add_step_flags, step_settings
 from layerdag.errors import UsageError
-from layerdag.plan import FORMULAS
+from layerdag.plan import FORMULAS, SIDE_SETTINGS, SIDES
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ EXAMPLE = (
 _LIMITS = Limits(max_ranks=65_536)
 _NODE_BYTES = 65  # measured: GPT-3 175B on 32,768 ranks, 1.90 GB for 29.5 million nodes
 
-_SIDES = ("data", "tensor", "pipeline", "expert", "micro-batches")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -61,10 +60,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
     add_step_flags(parser, FORMULAS)
-    for side in ("prefill", "decode"):
-        for word in _SIDES:
-            parser.add_argument(f"--{side}-{word}", type=int, metavar="N",
-                help=f"--{word} of the ranks that {side}, in phase disaggregated")  # fmt: skip
+    for side, name in product(SIDES, SIDE_SETTINGS):
+        word = name.replace("_", "-")
+        parser.add_argument(f"--{side}-{word}", type=int, metavar="N",
+            help=f"--{word} of the ranks that {side}, in phase disaggregated")  # fmt: skip
     parser.add_argument("--prefill-sequence-parallel", action="store_true", default=None,
         help="--sequence-parallel of the ranks that prefill")  # fmt: skip
 
@@ -115,7 +114,7 @@ def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence[
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    names = [f"{side}_{w.replace('-', '_')}" for side in ("prefill", "decode") for w in _SIDES]
+    names = map("_".join, product(SIDES, SIDE_SETTINGS))
     sides = {name: getattr(args, name) for name in (*names, "prefill_sequence_parallel")}
     given = {name: value for name, value in sides.items() if value is not None}
     return {**step_settings(args, FORMULAS), **given}

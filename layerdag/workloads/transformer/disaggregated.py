@@ -11,7 +11,7 @@ import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
-from layerdag.plan import FORMULAS, Plan, Step, StepSettings
+from layerdag.plan import FORMULAS, SIDE_SETTINGS, SIDES, Plan, Step, StepSettings
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.trace import Trace, Workload
@@ -375,10 +375,10 @@ def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> Disaggr
     plans = {
         side: {
             word: settings[f"{side}_{word}"]
-            for word in (*_OF_PLANS, *_OF_PREFILL)
+            for word in (*SIDE_SETTINGS, *_OF_PREFILL)
             if f"{side}_{word}" in settings
         }
-        for side in ("prefill", "decode")
+        for side in SIDES
     }
     parts = {side: plan.pop("micro_batches", 1) for side, plan in plans.items()}
     shares = [plan.get("data", 1) * parts[side] for side, plan in plans.items()]
@@ -396,7 +396,7 @@ def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> Disaggr
 
 
 def _require_known(settings: dict[str, Any]) -> None:
-    sides = [f"{side}_{word}" for side in ("prefill", "decode") for word in _OF_PLANS]
+    sides = [f"{side}_{word}" for side in SIDES for word in SIDE_SETTINGS]
     known = (*_OF_STEP, "attention", *sides, *(f"prefill_{word}" for word in _OF_PREFILL))
     for word in settings:
         if word in known:
@@ -405,7 +405,7 @@ def _require_known(settings: dict[str, Any]) -> None:
             raise UsageError(
                 f"A disaggregated step has two plans: give prefill_{word} and decode_{word} in "
                 f"place of {word}."
-                if word in _OF_PLANS
+                if word in SIDE_SETTINGS
                 else f"Give prefill_{word} in place of {word}: decode has one token to split."
             )
         if word in (*FORMULAS.plan, *FORMULAS.step):
@@ -414,9 +414,6 @@ def _require_known(settings: dict[str, Any]) -> None:
             f"workload() has no setting '{word}' in a disaggregated step."
             f"{did_you_mean(word, known)} Known: {', '.join(known)}."
         )
-
-
-_OF_PLANS = ("data", "tensor", "pipeline", "expert", "micro_batches")
 
 
 _OF_PREFILL = ("sequence_parallel",)

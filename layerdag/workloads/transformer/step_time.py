@@ -2,8 +2,8 @@
 
 ``StepDemand`` is arithmetic of shape, plan and step; ``DataSheet`` is the maker's;
 ``StepEfficiency`` has a few fitted numbers with a meaning each. A step takes micro-batches times
-the fullest stage, longer by the pipeline's bubble, and what no computation hides. Nothing here is simulated, so that a plan
-costs microseconds; ``simulate`` has the order of every operator instead.
+the fullest stage, longer by the pipeline's bubble, and what no computation hides. Nothing here is
+simulated, so that a plan costs microseconds; ``simulate`` has the order of every operator instead.
 
 All numbers may be arrays over many steps, so that shares are fitted to all of them at once.
 """

@@ -1,6 +1,6 @@
 """Counts and ranks in words."""
 
-from layerdag.cli.printing import alike, counted
+from layerdag.cli.printing import counted, group_equal_rows
 
 
 def test_one_thing_is_no_plural():
@@ -9,5 +9,5 @@ def test_one_thing_is_no_plural():
 
 
 def test_ranks_that_are_alike_are_told_once():
-    assert alike([(1, 2)] * 3) == [("0-2", (1, 2))]
-    assert alike([[1], [2], [1], [1], [2], [1]]) == [("0,2-3,...", (1,)), ("1,4", (2,))]
+    assert group_equal_rows([(1, 2)] * 3) == [("0-2", (1, 2))]
+    assert group_equal_rows([[1], [2], [1], [1], [2], [1]]) == [("0,2-3,...", (1,)), ("1,4", (2,))]
