@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.capturing.fake_world import FakeWorld, Ranks
-from layerdag.capturing.recorder import Recorder
+from layerdag.capturing.recorder import OperatorRecorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import UsageError
 from layerdag.plan import RECORDED, StepSettings
@@ -171,7 +171,7 @@ def _kind(name: str, elementwise: frozenset[str]) -> str:
 
 
 def captured_trace(
-    recorder: Recorder,
+    recorder: OperatorRecorder,
     world: FakeWorld,
     groups: dict[str, Ranks],
     source: str,

@@ -24,7 +24,7 @@ from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.fake_world import FakeWorld, fake_world, group_ranks
 from layerdag.capturing.optimizers import by_mesh, clip_gradients
 from layerdag.capturing.parallel import TensorPlan, parallelize
-from layerdag.capturing.recorder import Recorder
+from layerdag.capturing.recorder import OperatorRecorder
 from layerdag.capturing.replica_gradients import ReplicaGradients
 from layerdag.capturing.step import (
     capture_errors,
@@ -252,7 +252,7 @@ class _Rank:
         self.settings, self.world = settings, world
         self._fake = RememberingFakeMode()
         self._body = fake_copy(stage.body, self._fake)
-        self.recorder = Recorder(self._body)
+        self.recorder = OperatorRecorder(self._body)
         self._tasks: list[int] = []
 
     def begin_task(self) -> None:

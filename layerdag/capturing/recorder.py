@@ -61,7 +61,7 @@ class _Known:
 
 
 @final
-class Recorder(TorchDispatchMode):
+class OperatorRecorder(TorchDispatchMode):
     """Records the operators that run inside its ``with`` block.
 
     Enter it after a ``FakeTensorMode``. Operators carry two labels: "module", the path of the
@@ -104,7 +104,7 @@ class Recorder(TorchDispatchMode):
         finally:
             self._in_optimizer = before
 
-    def __enter__(self) -> "Recorder":
+    def __enter__(self) -> "OperatorRecorder":
         for handle in (
             register_module_forward_pre_hook(self._enter_module),
             register_module_forward_hook(self._leave_module, always_call=False),

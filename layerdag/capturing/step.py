@@ -17,7 +17,7 @@ from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.fake_world import FakeWorld, fake_world, group_ranks
 from layerdag.capturing.optimizers import by_mesh, clip_gradients, make_optimizer, make_states
 from layerdag.capturing.parallel import TensorPlan, parallelize
-from layerdag.capturing.recorder import Recorder
+from layerdag.capturing.recorder import OperatorRecorder
 from layerdag.capturing.replica_gradients import ReplicaGradients
 from layerdag.capturing.transformer import Transformer
 from layerdag.errors import CaptureError, LayerdagError, UsageError
@@ -122,7 +122,7 @@ def capture_fake(
     count = sum(parameter.numel() for parameter in model.module.parameters())
     with fake_world(settings.plan.mesh) as world:
         parallelize(model.module, settings.plan, world, tensor_plan)
-        recorder = Recorder(model.module)
+        recorder = OperatorRecorder(model.module)
         with capture_errors(recorder, name):
             _run(_Job(model, loss or loss_of, settings, world), recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
@@ -153,7 +153,7 @@ def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: A
         )
     _refuse_pipeline("a program (ld.program)", found)
     with fake_world(found.plan.mesh) as world:
-        recorder = Recorder()
+        recorder = OperatorRecorder()
         with capture_errors(recorder, name), RememberingFakeMode(), recorder:
             step()
         trace = captured_trace(recorder, world, group_ranks(), name)
@@ -305,7 +305,7 @@ def forward_pass(step: Step, *, autocast: bool) -> Iterator[None]:
         yield
 
 
-def _run(job: _Job, recorder: Recorder) -> None:
+def _run(job: _Job, recorder: OperatorRecorder) -> None:
     model, inputs, fake, found = job.model.module, job.model.inputs, job.model.mode, job.settings
     if not found.step.training:
         with fake, recorder, torch.no_grad(), job.forward_pass():
@@ -377,7 +377,7 @@ def optimizer_with_states(
 
 
 @contextmanager
-def capture_errors(recorder: Recorder, name: str) -> Iterator[None]:
+def capture_errors(recorder: OperatorRecorder, name: str) -> Iterator[None]:
     """Say where a step could not be captured.
 
     Raises:

@@ -1,7 +1,8 @@
 """Recording what a module really calls: one forward pass and its loss, run once.
 
 The recorder sits above autograd and autocast, so that it sees the operators that the code calls
-(``aten::linear``, not the product that it becomes), with the branches that a real step takes.
+(``aten::linear``, not the product that it becomes), with the branches that a real step takes. What
+a step of the program then runs is recorded below autograd (``layerdag.capturing.recorder``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,7 +115,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 @final
-class _Recorder(SchemaCheckMode):
+class _CallRecorder(SchemaCheckMode):
     """Records calls above autograd; of PyTorch's modes only three kinds may stand there."""
 
     def __init__(self, model: nn.Module, inputs: Sequence[Tensor]) -> None:
@@ -302,7 +303,7 @@ def record(
     inputs = _distinct(inputs)
     given = [value for value in inputs if isinstance(value, Tensor)]
     _require_processor(name or type(model).__name__, [*model.parameters(), *given])
-    recorder = _Recorder(model, given)
+    recorder = _CallRecorder(model, given)
     around = (_unchanged(model), _scopes(model, recorder), _asked_content(recorder))
     with ExitStack() as stack:
         for context in (*around, enable_python_dispatcher(), recorder):
@@ -441,7 +442,7 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _scopes(model: nn.Module, recorder: _Recorder) -> Iterator[None]:
+def _scopes(model: nn.Module, recorder: _CallRecorder) -> Iterator[None]:
     outside: list[str] = []
     handles = []
 
@@ -469,7 +470,7 @@ _CONTENT_METHODS = ("__bool__", "__int__", "__float__", "item", "tolist", "numpy
 
 
 @contextmanager
-def _asked_content(recorder: _Recorder) -> Iterator[None]:
+def _asked_content(recorder: _CallRecorder) -> Iterator[None]:
     """Tell a recorder when the code looks at the content of a tensor.
 
     Python's methods read a tensor on a CPU without calling an operator.
