@@ -19,7 +19,7 @@ def test_a_deeper_program_is_that_of_the_deeper_model():
     assert (deep.nodes, deep.order, deep.units) == (model.nodes, model.order, model.units)
     assert deep.parameters() == model.parameters()
     for plan in ({}, {"data": 4}, {"fsdp": 4}):
-        found, wanted = (p.step(**plan).program for p in (deep, model))
+        found, wanted = (p.step(**plan).trace for p in (deep, model))
         assert found.names() == wanted.names()
         for column in ("num_ops", "tensor_size", "comm_size"):
             assert found.integers(column)[0].tolist() == wanted.integers(column)[0].tolist()

@@ -46,7 +46,7 @@ def test_the_program_of_a_trace_is_that_of_the_module(make, tmp_path):
     assert sorted(n.operator for n in found.nodes) == sorted(n.operator for n in own.nodes)
     assert found.parameters() == own.parameters()
     assert found.check() == []
-    derived, step = found.step(data=4).program, own.step(data=4).program
+    derived, step = found.step(data=4).trace, own.step(data=4).trace
     assert derived.names() == step.names()
     for name in ("num_ops", "tensor_size", "comm_size"):
         assert derived.integers(name)[0].tolist() == step.integers(name)[0].tolist()
@@ -112,7 +112,7 @@ def test_casts_of_autocast_are_calls(tmp_path):
     called = [(node.operator, node.mode) for node in found.nodes]
     assert ("aten.linear.default", ()) in called
     assert sum(operator.startswith("aten.to.") for operator, _ in called) >= 3
-    derived, real = found.step(optimizer="adamw-fused").program, import_host(path).trace
+    derived, real = found.step(optimizer="adamw-fused").trace, import_host(path).trace
     assert Counter(derived.names()) == Counter(real.names())
 
 

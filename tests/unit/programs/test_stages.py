@@ -93,7 +93,7 @@ def test_every_message_has_both_ends_and_a_gradient_comes_back(model, plan):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_pipeline_does_the_work_of_its_micro_batches(model, plan):
     step, program, told = step_of(model, plan), program_of(model), PLANS[plan]
-    whole = program.step(phase="inference", precision=told.get("precision", "auto")).program
+    whole = program.step(phase="inference", precision=told.get("precision", "auto")).trace
     count = told.get("micro_batches", told["pipeline"])
     assert sum(map(products, step.stages)) == count * products(whole)
     assert len(step.stages) == told["pipeline"]
@@ -117,7 +117,7 @@ def test_every_parameter_is_updated_once_but_those_that_stages_share(model):
     module, inputs = MODELS[model]()
     step = ld.program(module, inputs).step(pipeline=2, optimizer="sgd-forloop")
     updates = Counter(name for trace in step.stages for name in trace.names())["aten::add_"]
-    alone = Counter(ld.program(module, inputs).step(optimizer="sgd-forloop").program.names())
+    alone = Counter(ld.program(module, inputs).step(optimizer="sgd-forloop").trace.names())
     shared = int(model == "language")  # embedding and output are one matrix
     sums = len(list(module.parameters())) + shared  # of the gradients of two micro-batches
     assert updates == alone["aten::add_"] + shared + sums

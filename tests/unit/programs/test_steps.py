@@ -17,7 +17,7 @@ from layerdag.validation.whole_program import check_program
 
 def told(step: CapturedStep) -> list[tuple[object, ...]]:
     """Return operator, operations, bytes, message and phase of each node."""
-    trace = step.program
+    trace = step.trace
     numbers = (trace.integers(name)[0].tolist() for name in ("num_ops", "tensor_size", "comm_size"))
     return list(zip(trace.names(), *numbers, trace.texts("phase")[0], strict=True))
 

@@ -281,7 +281,7 @@ def test_the_program_of_a_traced_step_derives_that_step(model, optimizer, tmp_pa
     assert main(["collect", "--repeats", "0", "--out", str(out), str(path), model, optimizer]) == 0
     program = ld.program(f"{out}.program.json")
     word = {"adamw": "adamw", "sgd": "sgd-momentum-foreach"}[optimizer]
-    assert told(program.step(optimizer=word).program) == told(read_trace(f"{out}.0.et"))
+    assert told(program.step(optimizer=word).trace) == told(read_trace(f"{out}.0.et"))
     assert program.units[:2] == ("layers.0", "layers.1")
     assert len(program.step(optimizer=word, pipeline=2).stages) == 2
 

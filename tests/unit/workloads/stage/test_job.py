@@ -57,7 +57,7 @@ def test_operations_beyond_64_bits_in_sum_are_exact():
     program.compute("M", 2**62, 1)
     program.compute("M", 2**62, 1)
     program.compute("E", 2**62 + 1, 1)
-    found = StageFigures.from_program(program.trace()).operators
+    found = StageFigures.from_trace(program.trace()).operators
     assert found["num_ops_by_op_type"] == {"M": 2**63, "E": 2**62 + 1}
     assert found["num_ops"] == 3 * 2**62 + 1
 
@@ -65,7 +65,7 @@ def test_operations_beyond_64_bits_in_sum_are_exact():
 def test_a_program_of_communication_alone_has_no_operators():
     program = Program()
     program.collective(CollectiveType.ALL_TO_ALL, "ep", 12)
-    found = StageFigures.from_program(program.trace())
+    found = StageFigures.from_trace(program.trace())
     assert found.operators["comp_by_op_type"] == {}
     assert found.operators["num_ops"] == 0
     assert found.operators["data_deps"] == 0
@@ -134,7 +134,7 @@ def test_activation_recompute_has_no_effect():
 def _counted(workload: Workload, rank: int) -> dict[str, Any]:
     """Return the figures of a rank, counted in its own trace."""
     names = {name: name for name in workload.groups}
-    return StageFigures.from_program(workload.traces[rank]).of_rank(
+    return StageFigures.from_trace(workload.traces[rank]).of_rank(
         names, list(range(workload.num_ranks))
     )
 
