@@ -22,8 +22,9 @@ from layerdag.runtime.reading import Limits
 if TYPE_CHECKING:
     from layerdag.runtime.notes import Note
     from layerdag.workloads.dlrm import RecommenderJob
-    from layerdag.workloads.stage.flags import StageFlags, StageLayout
+    from layerdag.workloads.stage.flags import StageFlags
     from layerdag.workloads.stage.job import StageJob
+    from layerdag.workloads.stage.layout import StageLayout
     from layerdag.workloads.transformer.disaggregated import DisaggregatedJob
     from layerdag.workloads.transformer.job import SymbolicJob
 
@@ -298,7 +299,7 @@ def stage_flags_of(args: argparse.Namespace) -> "StageFlags":
 
 def _stage_layout(args: argparse.Namespace) -> "StageLayout | None":
     """Return the place of STAGE's own files, None if it was not given."""
-    from layerdag.workloads.stage.flags import StageLayout
+    from layerdag.workloads.stage.layout import StageLayout
 
     if args.output_dir is None and args.output_name is None:
         return None

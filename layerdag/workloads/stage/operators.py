@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import final
 
 from layerdag.traces.trace import CollectiveType
-from layerdag.workloads.stage.flags import NOTHING, ONE, Dim, parse_dim, parse_dims, product
+from layerdag.workloads.stage.sizes import NOTHING, ONE, Dim, parse_dim, parse_dims, product
 
 Dims = tuple[Dim, ...]
 

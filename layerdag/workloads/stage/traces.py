@@ -9,7 +9,7 @@ from typing import final
 
 from layerdag.traces.builder import NodeAppender
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
-from layerdag.workloads.stage.flags import Dim, StageFlags, parse_dim
+from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.operators import (
     ATTENTION,
     DISPATCH,
@@ -32,6 +32,7 @@ from layerdag.workloads.stage.operators import (
     read_table,
     with_flat_weights,
 )
+from layerdag.workloads.stage.sizes import Dim, parse_dim
 
 Block = dict[str, Row]
 """Rows by name, in order."""

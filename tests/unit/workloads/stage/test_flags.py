@@ -12,17 +12,10 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.traces.chakra.files import encode_trace, normalize, read_trace
 from layerdag.traces.chakra.workload import read_workload, write_workload
 from layerdag.traces.trace import Workload
-from layerdag.workloads.stage.flags import (
-    NOTHING,
-    ONE,
-    Dim,
-    StageFlags,
-    StageLayout,
-    parse_dim,
-    parse_dims,
-    product,
-)
+from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.job import StageJob
+from layerdag.workloads.stage.layout import StageLayout
+from layerdag.workloads.stage.sizes import NOTHING, ONE, Dim, parse_dim, parse_dims, product
 
 _NUMBERS = {"S": 6, "D": 10, "H": 4, "K": 2, "tp": 3, "cp": 2, "dp": 5}
 _PRODUCTS = st.lists(st.sampled_from(sorted(_NUMBERS)), min_size=1, max_size=3)

@@ -4,7 +4,6 @@ import pytest
 
 from layerdag.traces.trace import CollectiveType
 from layerdag.workloads.stage import operators as tables
-from layerdag.workloads.stage.flags import NOTHING, Dim, parse_dim, parse_dims
 from layerdag.workloads.stage.operators import (
     FLAT,
     FLAT_GRADIENT,
@@ -16,6 +15,7 @@ from layerdag.workloads.stage.operators import (
     states,
     with_flat_weights,
 )
+from layerdag.workloads.stage.sizes import NOTHING, Dim, parse_dim, parse_dims
 
 
 def _layout(text: str) -> TensorSharding:

@@ -7,9 +7,10 @@ import pytest
 from stage_words import flags_of
 
 from layerdag.traces.trace import NodeType, Trace, trace_layers
-from layerdag.workloads.stage.flags import StageFlags, parse_dim
+from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.job import StageJob
 from layerdag.workloads.stage.operators import FLAT, FLAT_GRADIENT
+from layerdag.workloads.stage.sizes import parse_dim
 from layerdag.workloads.stage.traces import ModelBlocks, StepTensor, tensors_of_step
 
 GPT = StageFlags(model_type="gpt")
