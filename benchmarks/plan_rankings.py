@@ -27,7 +27,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import Device, MeasuredCompute, RooflineCompute
 from layerdag.traces.chakra.corpus import RunRecord, read_index, read_runs
 from layerdag.traces.trace import Workload
-from layerdag.workloads.transformer.disaggregated import transformer_workload
+from layerdag.workloads.by_name import workload
 from layerdag.workloads.transformer.shapes import ModelShape
 
 FLOPS, BYTES_PER_S, NODE_NS = 3e10, 1e10, 20_000.0
@@ -67,7 +67,7 @@ class Run:
             "pp": {"pipeline": ranks, "schedule": schedule},
         }  # fmt: skip
         batch = int(hyper["batch"]) * data * int(hyper.get("accumulate", 1))
-        return transformer_workload(
+        return workload(
             shape, **plans[self.strategy], batch=batch, sequence=int(hyper["time"]),
             micro_batches=parts, phase=self.record.phase, precision="fp32",
             attention="flash" if hyper.get("attention") == "fused" else "unfused",

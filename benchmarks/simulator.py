@@ -116,12 +116,12 @@ def llm_from_files(prefix: str, data_parallel: int, tensor_parallel: int) -> dic
 def described(name: str) -> dict[str, object]:
     """Build and simulate a job of ``DESCRIBED``, from a model's name to ticks."""
     from layerdag.simulator.run import simulate
-    from layerdag.workloads.transformer import transformer_workload
+    from layerdag.workloads.by_name import workload
 
     model, _, ranks = name.partition(" on ")
     data = int(ranks) // 128
     plan = {"tensor": 8, "pipeline": 16, "data": data, "micro_batches": 16, "batch": 16 * data}
-    result = simulate(transformer_workload(model, **plan, **DESCRIBED[name]), compute="h100")
+    result = simulate(workload(model, **plan, **DESCRIBED[name]), compute="h100")
     ran = len(result.outcome.ranks.rank_K)
     sizes = {"ranks": result.num_ranks, "ranks_run": ran, "nodes": result.num_nodes}
     return {**sizes, "makespan_ns": result.makespan_ns}

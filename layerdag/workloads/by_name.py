@@ -4,9 +4,21 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.traces.trace import Workload
-from layerdag.workloads.dlrm import RECOMMENDERS, RecommenderShape, recommender_job
-from layerdag.workloads.transformer.disaggregated import transformer_workload
+from layerdag.workloads.dlrm import RECOMMENDERS, RecommenderJob, RecommenderShape, recommender_job
+from layerdag.workloads.transformer.disaggregated import DisaggregatedJob, disaggregated_job
+from layerdag.workloads.transformer.job import SymbolicJob, transformer_job
 from layerdag.workloads.transformer.shapes import ModelShape
+
+
+def job(
+    name: str | Path | ModelShape | RecommenderShape, **settings: Any
+) -> SymbolicJob | DisaggregatedJob | RecommenderJob:
+    """Return one step of a model, with its figures; see ``workload``."""
+    if isinstance(name, RecommenderShape) or name in RECOMMENDERS:
+        return recommender_job(name, **settings)
+    if settings.get("phase") == "disaggregated":
+        return disaggregated_job(name, **settings)
+    return transformer_job(name, **settings)
 
 
 def workload(name: str | Path | ModelShape | RecommenderShape, **settings: Any) -> Workload:
@@ -28,8 +40,4 @@ def workload(name: str | Path | ModelShape | RecommenderShape, **settings: Any) 
     Raises:
         UsageError: If there is no such model or setting, or numbers do not fit together.
     """
-    if isinstance(name, RecommenderShape):
-        return recommender_job(name, **settings).workload()
-    if isinstance(name, str) and name in RECOMMENDERS:
-        return recommender_job(name, **settings).workload()
-    return transformer_workload(name, **settings)
+    return job(name, **settings).workload()

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
 from layerdag.plan import FORMULAS, Plan, Step, StepSettings
+from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.trace import CollectiveType, Trace, Workload
 from layerdag.workloads.transformer.costs import ADAM, ELEMENTWISE, RankMemory
@@ -336,6 +337,8 @@ class RecommenderJob:
             activations=samples * kept * numbers.weights,
             kv_cache=0,
         )
+
+    notes: ClassVar[tuple[Note, ...]] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag workload --json`` prints; memory is by rank."""

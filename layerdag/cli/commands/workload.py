@@ -6,7 +6,6 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import product
 from pathlib import Path
@@ -20,13 +19,9 @@ from layerdag.plan import FORMULAS, SIDE_SETTINGS, SIDES
 from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
-    from layerdag.runtime.notes import Note
-    from layerdag.workloads.dlrm import RecommenderJob
     from layerdag.workloads.stage.flags import StageFlags
     from layerdag.workloads.stage.job import StageJob
     from layerdag.workloads.stage.layout import StageLayout
-    from layerdag.workloads.transformer.disaggregated import DisaggregatedJob
-    from layerdag.workloads.transformer.job import SymbolicJob
 
 
 SUMMARY = (
@@ -81,9 +76,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
-    from layerdag.workloads.dlrm import RECOMMENDERS, recommender_job
-    from layerdag.workloads.transformer.disaggregated import disaggregated_job
-    from layerdag.workloads.transformer.job import transformer_job
+    from layerdag.workloads.by_name import job
 
     if args.list:
         return _list(args)
@@ -93,25 +86,17 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
     if args.out:
         require_free_prefix(args.out, overwrite=args.overwrite)
-    make: Callable[..., SymbolicJob | DisaggregatedJob | RecommenderJob] = (
-        disaggregated_job if args.phase == "disaggregated" else transformer_job
-    )
-    make = recommender_job if args.model in RECOMMENDERS else make
-    made = make(args.model, **_settings(args))
+    made = job(args.model, **_settings(args))
     if args.out:
         figures = made.summary()
         limits = Limits(args.max_ranks, args.max_bytes)
         require_few_ranks(figures["ranks"], limits, figures["model"])
         require_few_bytes(figures["nodes"] * _NODE_BYTES, limits, figures["model"])
         write_workload(made.workload(), args.out, overwrite=args.overwrite)
-    figures = {**made.summary(), "notes": notes_json(_notes(made))}
+    figures = {**made.summary(), "notes": notes_json(made.notes)}
     print_figures(args.json, figures, _lines(figures))
-    print_notes(_notes(made))
+    print_notes(made.notes)
     return 0
-
-
-def _notes(made: "SymbolicJob | DisaggregatedJob | RecommenderJob") -> Sequence["Note"]:
-    return getattr(made, "notes", ())
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """Steps of a transformer, from its sizes and a parallelism plan."""
 
-from layerdag.workloads.transformer.disaggregated import transformer_workload
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.shapes import ModelShape
 
 __all__ = [
     "ModelShape",
     "SymbolicJob",
-    "transformer_workload",
 ]

@@ -18,7 +18,7 @@ from layerdag.traces.trace import Trace, Workload
 from layerdag.workloads.transformer.costs import Costs, rank_memory
 from layerdag.workloads.transformer.fit import check_fit
 from layerdag.workloads.transformer.hugging_face import model
-from layerdag.workloads.transformer.job import job_figures, transformer_job
+from layerdag.workloads.transformer.job import job_figures
 from layerdag.workloads.transformer.mesh import PEERS, ROLES, DeviceMesh
 from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
 from layerdag.workloads.transformer.schedule import layers_of_chunks
@@ -339,22 +339,6 @@ def _received_cache(trace: Trace) -> tuple[int, int]:
     of_text = np.array([text.startswith("recv_kv.") for text in trace.strings])
     sizes = size_N[of_text[trace.name_N]].tolist()
     return len(sizes), sum(sizes)
-
-
-def transformer_workload(name: str | Path | ModelShape, **settings: Any) -> Workload:
-    """Return the traces of one step of a transformer on all its ranks; see ``layerdag.workload``.
-
-    Args:
-        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
-        **settings: Fields of ``Plan`` and ``Step``; with ``phase="disaggregated"`` those of
-            ``disaggregated_job``.
-
-    Raises:
-        UsageError: If there is no such model or setting, or numbers do not fit together.
-    """
-    if settings.get("phase") == "disaggregated":
-        return disaggregated_job(name, **settings).workload()
-    return transformer_job(name, **settings).workload()
 
 
 def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> DisaggregatedJob:

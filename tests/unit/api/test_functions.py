@@ -24,8 +24,9 @@ from layerdag.sampling.generated import GeneratedGraph
 from layerdag.traces.chakra.files import read_trace
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.validation.rules import has_errors
-from layerdag.workloads import transformer as symbolic
 from layerdag.workloads.dlrm import RECOMMENDERS, recommender_job
+from layerdag.workloads.transformer.job import transformer_job
+from layerdag.workloads.transformer.shapes import PRESETS
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def operations(workload: Workload) -> int:
 
 def test_a_shape_makes_the_traces_of_its_room():
     settings = {"tensor": 2, "data": 2, "batch": 4, "sequence": 16}
-    ours, theirs = ld.workload(TINY, **settings), symbolic.transformer_workload(TINY, **settings)
+    ours, theirs = ld.workload(TINY, **settings), transformer_job(TINY, **settings).workload()
     assert ours.num_ranks == 4
     assert nodes(ours) == nodes(theirs)
     assert ours.groups == theirs.groups
@@ -147,7 +148,7 @@ def test_a_shape_of_a_recommender_makes_the_traces_of_its_room():
 
 def test_every_recommender_has_a_name_that_no_transformer_has():
     assert RECOMMENDERS
-    assert not set(RECOMMENDERS) & set(symbolic.PRESETS)
+    assert not set(RECOMMENDERS) & set(PRESETS)
     name = next(iter(RECOMMENDERS))
     assert nodes(ld.workload(name, data=2)) == nodes(ld.workload(RECOMMENDERS[name], data=2))
 

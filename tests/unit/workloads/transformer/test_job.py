@@ -19,11 +19,11 @@ from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, To
 from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType, Workload
+from layerdag.workloads.by_name import workload
 from layerdag.workloads.transformer.costs import rank_parameters
 from layerdag.workloads.transformer.disaggregated import (
     DisaggregatedJob,
     disaggregated_job,
-    transformer_workload,
 )
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import SymbolicJob, transformer_job
@@ -173,9 +173,7 @@ def test_prefill_comes_before_transfer_and_transfer_before_tokens():
 )
 def test_what_does_not_fit_is_refused(settings, sentence):
     with pytest.raises(UsageError, match=sentence):
-        transformer_workload(
-            LLAMA, **{"phase": "disaggregated", "batch": 8, "sequence": 128, **settings}
-        )
+        workload(LLAMA, **{"phase": "disaggregated", "batch": 8, "sequence": 128, **settings})
 
 
 def test_images_and_flags_without_the_phase_are_refused():
