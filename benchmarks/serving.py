@@ -44,7 +44,7 @@ SOURCE = (
     "fitted by benchmarks/serving.py --fit to the loads of silicon_sample, aiconfigurator-core "
     "0.12.0, NVIDIA, Apache-2.0; layers: to two runs of LLMServingSim, casys-kaist, MIT"
 )
-MOST_TOKENS, MOST_SEQUENCES, BLOCK = 8192, 2048, 64
+MAX_TOKENS, MOST_SEQUENCES, BLOCK = 8192, 2048, 64
 FEWEST_REQUESTS = 2000
 TRANSFER_BYTES_PER_S = 50e9
 
@@ -214,12 +214,12 @@ def _pool(load: Load, side: Side, shares: ServingEfficiency) -> InstanceGroup:
     needed = -(-(load.inputs + load.outputs) // BLOCK) + 1
     try:
         blocks = cache_blocks(
-            side.work, load.sheet.memory_gib * 2**30, 0.9, MOST_TOKENS, MOST_SEQUENCES, BLOCK
+            side.work, load.sheet.memory_gib * 2**30, 0.9, MAX_TOKENS, MOST_SEQUENCES, BLOCK
         )
     except ConfigError:  # the load ran: its engine was told to use more of the memory
         blocks = needed
     time = SharedRoofline(side.work, load.sheet, shares)
-    limits = Limits(MOST_SEQUENCES, MOST_TOKENS)
+    limits = Limits(MOST_SEQUENCES, MAX_TOKENS)
     return InstanceGroup(
         side.workers, side.work.plan.data, time, limits, max(blocks, needed), BLOCK
     )
@@ -274,7 +274,7 @@ class Fit:
     def _prepare(self) -> None:
         """Keep operations and bytes of a step, of one with a prompt, and of a prompt alone."""
         batches = [_steady(load) for load in self.loads]
-        self.chunks = np.array([-(-load.inputs // MOST_TOKENS) for load in self.loads])
+        self.chunks = np.array([-(-load.inputs // MAX_TOKENS) for load in self.loads])
         self.kernels = [[_numbers(load, batch) for batch in three]
                         for load, three in zip(self.loads, batches, strict=True)]  # fmt: skip
 
@@ -334,10 +334,10 @@ def _steady(load: Load) -> tuple[BatchLoad, BatchLoad, BatchLoad]:
     ranks = load.decode.work.plan.data * load.decode.workers
     each = max(load.concurrency / ranks, 1)
     context = each * (load.inputs + load.outputs / 2)
-    chunks = -(-load.inputs // MOST_TOKENS)
+    chunks = -(-load.inputs // MAX_TOKENS)
     length = load.inputs / chunks
     pairs = load.inputs * (load.inputs + 1) / 2 / chunks
-    read = sum(min(load.inputs, MOST_TOKENS * (part + 1)) for part in range(chunks)) / chunks
+    read = sum(min(load.inputs, MAX_TOKENS * (part + 1)) for part in range(chunks)) / chunks
 
     def batch(prompts: int, decodes: float) -> BatchLoad:
         numbers = (prompts, prompts * length, prompts * pairs, prompts * read, decodes,

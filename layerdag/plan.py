@@ -114,7 +114,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("cpu", *COMPUTE_CAPABILITY),
 }
 """The words that a setting may have."""
-_LEAST = {
+_MIN = {
     **dict.fromkeys(("data", "fsdp", "tensor", "pipeline", "context", "expert"), 1),
     **dict.fromkeys(("virtual_stages", "sequence", "tokens", "accumulate"), 1),
     **dict.fromkeys(("first_layers", "last_layers", "bucket_bytes"), 0),
@@ -346,9 +346,9 @@ class Step:
 
 def _require_possible(where: str, settings: Plan | Step) -> None:
     for name, value in vars(settings).items():
-        if name in _LEAST and (type(value) is not int or value < _LEAST[name]):
+        if name in _MIN and (type(value) is not int or value < _MIN[name]):
             raise ConfigError(
-                f"{where}: {name} is {value!r}; it must be a whole number, at least {_LEAST[name]}."
+                f"{where}: {name} is {value!r}; it must be a whole number, at least {_MIN[name]}."
             )
         if name in CHOICES:
             _require_word(where, name, value, CHOICES[name])

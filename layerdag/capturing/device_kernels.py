@@ -23,10 +23,10 @@ from layerdag.plan import COMPUTE_CAPABILITY
 aten = torch.ops.aten
 
 _HALVES = (torch.float16, torch.bfloat16)
-_WIDEST_HEAD, _WIDEST_CUDNN_HEAD = 256, 128  # elements
+_MAX_HEAD, _MAX_CUDNN_HEAD = 256, 128  # elements
 _CUDNN_SINCE = 9.0  # compute capability from which cuDNN's attention comes first
-_MOST_CUDNN_BATCH = {True: 880_801, False: 65_535}  # of batch normalization: training, inference
-_LEAST_CUDNN_EPS = 1e-5
+_MAX_CUDNN_BATCH = {True: 880_801, False: 65_535}  # of batch normalization: training, inference
+_MIN_CUDNN_EPS = 1e-5
 
 
 @contextmanager
@@ -89,8 +89,8 @@ class _Attention:
         common = (self.dropout_p, self.is_causal)
         widths = {tensor.shape[-1] for tensor in tensors}
         fused = query.ndim == 4
-        half = fused and query.dtype in _HALVES and max(widths) <= _WIDEST_HEAD
-        by_eight = max(widths) <= _WIDEST_CUDNN_HEAD and not any(width % 8 for width in widths)
+        half = fused and query.dtype in _HALVES and max(widths) <= _MAX_HEAD
+        by_eight = max(widths) <= _MAX_CUDNN_HEAD and not any(width % 8 for width in widths)
         trained = mask is not None and mask.requires_grad
         if half and by_eight and not trained and capability >= _CUDNN_SINCE:
             return _result(
@@ -141,9 +141,9 @@ class _BatchNorm:
         known = self.input.dtype is torch.float32 or (
             self.input.dtype is torch.float16 and self.weight.dtype is torch.float32
         )
-        fits = self.input.ndim >= 3 and len(self.input) <= _MOST_CUDNN_BATCH[self.training]
+        fits = self.input.ndim >= 3 and len(self.input) <= _MAX_CUDNN_BATCH[self.training]
         has_statistics = self.training or not any(kept)
-        enabled = self.cudnn_enabled and self.eps >= _LEAST_CUDNN_EPS
+        enabled = self.cudnn_enabled and self.eps >= _MIN_CUDNN_EPS
         return known and fits and has_statistics and enabled
 
 

@@ -24,7 +24,7 @@ from layerdag.capturing.size_patterns import Layout, Pattern, keeps_sizes
 
 aten = torch.ops.aten
 
-_MOST_ENTRIES = 100_000
+_MAX_ENTRIES = 100_000
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout,
           torch.memory_format)  # fmt: skip
 _UNSURE = {
@@ -50,7 +50,7 @@ _FACTORIES = (
     aten.zeros.default,
 )
 """Make tensors of sizes alone."""
-_MOST_ELEMENTS = 2**48  # beyond it PyTorch says what is too large
+_MAX_ELEMENTS = 2**48  # beyond it PyTorch says what is too large
 _QUANTIZED = (torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 _MARKS = (
     torch.ops.profiler._record_function_enter_new.default,
@@ -411,7 +411,7 @@ def _new(
     stride = tuple(strides[0]) if strides else _contiguous(sizes)
     # Lists of different lengths are for PyTorch to refuse, too.
     reach = sum(n * step for n, step in zip(sizes, stride, strict=False))
-    if len(sizes) != len(stride) or reach > _MOST_ELEMENTS or dtype in _QUANTIZED:
+    if len(sizes) != len(stride) or reach > _MAX_ELEMENTS or dtype in _QUANTIZED:
         return NotImplemented
     return mode.make(_Result(-1, False, tuple(sizes), stride, 0, dtype, device), ())
 
@@ -449,7 +449,7 @@ def _keep_pattern(pattern: Pattern, found: _Results, tensors: Sequence[Tensor]) 
 
 
 def _keep(memory: dict[tuple[Any, ...], Any], key: tuple[Any, ...], found: Any) -> None:
-    if len(memory) >= _MOST_ENTRIES:
+    if len(memory) >= _MAX_ENTRIES:
         memory.clear()
     memory[key] = found
 

@@ -22,7 +22,7 @@ from layerdag.programs.sizes import evaluate
 MakeLeaf = Callable[[Leaf, tuple[int, ...]], Tensor]
 """Makes the tensor of a leaf, given its shape as numbers."""
 
-_MOST_ELEMENTS = 2**44  # 64 TiB of float32: more is a mistake in the table of sizes
+_MAX_ELEMENTS = 2**44  # 64 TiB of float32: more is a mistake in the table of sizes
 
 
 @final
@@ -116,7 +116,7 @@ class _Call:
 
     def _leaf(self, leaf: Leaf) -> Tensor:
         shape = tuple(evaluate(size, self._shapes, self._sizes) for size in leaf.shape)
-        if math.prod(shape) > _MOST_ELEMENTS:
+        if math.prod(shape) > _MAX_ELEMENTS:
             raise DataError(f"a {leaf.kind} of {list(shape)} has more than 2**44 elements.")
         self._shapes[f"p{self._made}"] = shape
         self._made += 1

@@ -26,7 +26,7 @@ from layerdag.programs.recording import (
     dtype_name,
     same_structure,
 )
-from layerdag.programs.sizes import MOST, Size
+from layerdag.programs.sizes import MAX_SIZE, Size
 
 Vector = tuple[int, ...]
 """A size in each of the recordings."""
@@ -44,8 +44,8 @@ _PARTS = tuple(Fraction(*ratio) for ratio in ((1, 1), (1, 2), (2, 1), (1, 4), (1
 """Parts of a product or quotient of two entries: halves of a head, shares of an expert."""
 _WIDTH_FROM = 16  # smaller widths are no multiples of one another by anything but chance
 _LITERAL_TO = 8
-_MOST_HEADS = 128  # a longer dimension of a constant holds rows, such as those of positions
-_MOST_TRIES = 40
+_MAX_HEADS = 128  # a longer dimension of a constant holds rows, such as those of positions
+_MAX_TRIES = 40
 _ELEMENTWISE = ("add", "sub", "mul", "div")
 _EMBEDDINGS = ("embedding", "embedding_bag")
 _VIEWS = ("view", "reshape", "unflatten")
@@ -80,7 +80,7 @@ def _tried(recordings: Sequence[Recording], program: Program) -> Program:
     if batch is None:
         return program
     without: set[int] = set()
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         failed = _first_failure(program, (batch + 3, 2 * batch))
         if failed is None:
             return program
@@ -264,7 +264,7 @@ class _Naming:
                 sizes.append(number[0])
             else:
                 known = self._table.find(number, "nwrh")
-                if known is None and min(number) > _MOST_HEADS and not self._related(number):
+                if known is None and min(number) > _MAX_HEADS and not self._related(number):
                     known = self._table.entry("r", number)
                 fixed = _small(number) or self._structural(number)
                 sizes.append(number[0] if fixed else known or self._view(number))
@@ -397,7 +397,7 @@ class _Naming:
         if own is not None:
             return own
         if rank > 1:
-            rows = min(number) > _MOST_HEADS and self._table.find(number, "nwrh") is None
+            rows = min(number) > _MAX_HEADS and self._table.find(number, "nwrh") is None
             if rows and not self._structural(number) and not self._related(number):
                 return self._table.entry("r", number)
             return self._scalar(number, context)
@@ -582,7 +582,7 @@ class _Naming:
                     yield f"a0.{at - len(first)}/{name}"
 
     def _number(self, number: Vector, name: str, context: _Context) -> Any:
-        if set(number) == {MOST}:
+        if set(number) == {MAX_SIZE}:
             return Symbol("max")
         constant = len(set(number)) == 1
         if constant and (number[0] in (0, 1) or number[0] < 0):

@@ -18,7 +18,7 @@ EDGE = "#"
 EDGES = "#*"
 """Stands for a list of all inputs that no other argument takes."""
 
-_MOST_INPUTS = 4_096
+_MAX_INPUTS = 4_096
 _DTYPES = frozenset(
     (
         *("bool", "uint8", "int8", "int16", "int32", "int64"),
@@ -259,8 +259,8 @@ def read_node(data: Any, where: str) -> Node:
         if _MODE.fullmatch(word) is None:
             raise DataError(f"{where}: mode '{word[:40]}' is neither no_grad nor autocast:DTYPE.")
     inputs = read_numbers(data, "inputs", where)
-    if len(inputs) > _MOST_INPUTS:
-        raise DataError(f"{where} has {len(inputs):,} inputs; at most {_MOST_INPUTS:,} are read.")
+    if len(inputs) > _MAX_INPUTS:
+        raise DataError(f"{where} has {len(inputs):,} inputs; at most {_MAX_INPUTS:,} are read.")
     node = Node(
         operator=data["operator"],
         arguments=tuple(value_from_json(v, where) for v in read_list(data, "arguments", where)),

@@ -362,7 +362,7 @@ def other_sizes(
     larger = [_longer(v, batch, leading) if isinstance(v, Tensor) else v for v in inputs]
     yield from _again(model, larger, loss)
     for length in dict.fromkeys(n for value in tensors for n in value.shape[1:]):
-        if length > _SHORTEST and (leading or length != batch):
+        if length > _MIN_LENGTH and (leading or length != batch):
             cut = [_shorter(v, length) if isinstance(v, Tensor) else v for v in inputs]
             yield from _again(model, cut, loss)
 
@@ -381,11 +381,11 @@ def _longer(tensor: Tensor, batch: int, leading: bool) -> Tensor:
     return tensor
 
 
-_SHORTEST = 4
+_MIN_LENGTH = 4
 
 
 def _shorter(tensor: Tensor, length: int) -> Tensor:
-    kept = max(_SHORTEST, length - 32 if length > 2 * 32 else length // 2)
+    kept = max(_MIN_LENGTH, length - 32 if length > 2 * 32 else length // 2)
     for dim in range(1, tensor.ndim):
         if tensor.shape[dim] == length:
             tensor = tensor.narrow(dim, 0, kept)

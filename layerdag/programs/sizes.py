@@ -36,8 +36,8 @@ ROLES = {
 }
 """Roles of entries in the table of sizes, by their first letter."""
 
-MOST = 2**63 - 1
-_LARGEST = 2**40  # elements in one dimension; beyond it PyTorch's own sums overflow
+MAX_SIZE = 2**63 - 1
+_MAX_VALUE = 2**40  # elements in one dimension; beyond it PyTorch's own sums overflow
 _ENTRY = re.compile(r"[Bnwrh]\d{1,6}")
 _EXPRESSION = re.compile(
     r"(?:(?P<entry>[Bnwrh]\d{1,6})|(?P<tensor>[ap]\d{1,4})\.(?P<first>-?\d{1,2})"
@@ -113,7 +113,7 @@ def evaluate(size: Size, shapes: Mapping[str, Sequence[int]], table: Mapping[str
     if isinstance(size, int):
         return size
     if size == "max":
-        return MOST
+        return MAX_SIZE
     found = read_expression(size)
     value = Fraction(_referred(size, found, shapes, table)) * found.ratio
     if found.factor:
@@ -121,7 +121,7 @@ def evaluate(size: Size, shapes: Mapping[str, Sequence[int]], table: Mapping[str
     if found.divisor:
         value /= _entry(size, found.divisor, table)
     value += found.plus
-    if value.denominator != 1 or not 0 <= value <= _LARGEST:
+    if value.denominator != 1 or not 0 <= value <= _MAX_VALUE:
         raise DataError(f"size '{size}' is {value}, no whole number between 0 and 2**40.")
     return int(value)
 

@@ -23,9 +23,9 @@ TOLERANCE = 0.1
 
 _NEAR = 0.0005  # near enough to stop
 _NEAR_STEP = 0.01  # of a step time, which takes a second to find out
-_LARGEST = 1 << 26
+_MAX_VALUE = 1 << 26
 _GRAINS = (1, 2, 4, 8, 16, 32, 64)
-_MOST_TRIALS = 24
+_MAX_TRIALS = 24
 _WIDTH, _BATCH = "w0", "B0"
 
 
@@ -276,7 +276,7 @@ class _Search:
         start = max(1, round(program.sizes[lead] / grain))
         if name in ("width", "batch"):
             start = max(1, round(asked / grain))
-        best = nearest(value, asked, start, _LARGEST // grain, near)
+        best = nearest(value, asked, start, _MAX_VALUE // grain, near)
         return program if best is None else of(best)
 
 
@@ -299,7 +299,7 @@ def nearest(
     low, high = 0, most + 1
     before: int | None = None
     at = min(start, most)
-    for trial in range(_MOST_TRIALS):
+    for trial in range(_MAX_TRIALS):
         result = value(at)
         if result is None:  # of a size between two that run
             at += 1

@@ -56,7 +56,7 @@ PROGRAM_RULES = rule_table(
 )
 """The rules of forward programs by id."""
 
-_MOST_REAL_ELEMENTS = 1 << 26  # of all results together; beyond it nothing is run for real
+_MAX_REAL_ELEMENTS = 1 << 26  # of all results together; beyond it nothing is run for real
 
 
 def check(program: ForwardGraph, training: bool = True, content: bool = False) -> list[Finding]:
@@ -80,7 +80,7 @@ def check(program: ForwardGraph, training: bool = True, content: bool = False) -
     findings = [*_unused_results(program)]
     if training:
         findings += _untrained(program, results)
-    if content and not findings and sum(map(_elements, results)) <= _MOST_REAL_ELEMENTS:
+    if content and not findings and sum(map(_elements, results)) <= _MAX_REAL_ELEMENTS:
         findings += _failures(program)
     return findings
 

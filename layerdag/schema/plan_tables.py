@@ -23,7 +23,7 @@ SINGLE = "single"
 STRATEGIES = (SINGLE, *DEGREES)
 """Ways to spread a step over ranks; but for the first each is the name of its degree."""
 _STRATEGY = "strategy"
-_LARGEST = 1 << 40
+_MAX_VALUE = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _require_setting(column: PlanColumn) -> None:
     else:
         fits = column.strategy in STRATEGIES and column.setting in RECORDED.settings
         fits = fits and all(_is_value(column.setting, value) for value in column.values)
-    counted = all(type(n) is int and 0 < n <= _LARGEST for n in column.programs)
+    counted = all(type(n) is int and 0 < n <= _MAX_VALUE for n in column.programs)
     if not (fits and counted and len(column.values) == len(column.programs) > 0):
         raise ValueError(f"{column.setting!r:.40} is no setting of a plan with its values")
 
@@ -133,7 +133,7 @@ def _is_value(setting: str, value: Setting) -> bool:
     if type(usual) is not int:
         return type(value) is type(usual)
     number = type(value) is int or (type(value) is float and setting == "clip")
-    return number and 0 <= float(value) <= _LARGEST
+    return number and 0 <= float(value) <= _MAX_VALUE
 
 
 NO_PLANS = PlanTables()

@@ -31,7 +31,7 @@ _IN_A_LAYER = {
 }
 """How often each timed layer runs in a layer of a model; others run once in an iteration."""
 _ONCE = ("embedding", "final_layernorm", "lm_head", "sampler")
-_MOST_TOKENS = 1 << 16
+_MAX_TOKENS = 1 << 16
 
 
 class _Times:

@@ -25,8 +25,8 @@ from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean
 
-MOST_REQUESTS = 10_000_000
-MOST_TOKENS = 10_000_000
+MAX_REQUESTS = 10_000_000
+MAX_TOKENS = 10_000_000
 """Longest prompt or answer."""
 
 
@@ -214,12 +214,12 @@ def _times(path: str | Path, form: _Form, column: Sequence[Any]) -> np.ndarray:
 def _lengths(path: str | Path, name: str, column: Sequence[Any]) -> np.ndarray:
     """Return whole numbers of tokens, int64."""
     found = numbers(path, name, [str(value) for value in column])
-    wrong = (found != np.rint(found)) | (found < 0) | (found > MOST_TOKENS)
+    wrong = (found != np.rint(found)) | (found < 0) | (found > MAX_TOKENS)
     if wrong.any():
         at = int(np.argmax(wrong))
         raise DataError(
             f"{path}: row {at + 1}: {name} is {found[at]:g}; give a whole number of tokens, at "
-            f"most {MOST_TOKENS:,}."
+            f"most {MAX_TOKENS:,}."
         )
     return found.astype(np.int64)
 
@@ -340,9 +340,9 @@ class Arrivals:
             )
         if not 0 <= self.rate < float("inf"):
             raise ConfigError(f"arrivals: rate is {self.rate}; give requests per second.")
-        if not 1 <= self.requests <= MOST_REQUESTS:
+        if not 1 <= self.requests <= MAX_REQUESTS:
             raise ConfigError(
-                f"arrivals: {self.requests} requests; give 1 to {MOST_REQUESTS:,} of them."
+                f"arrivals: {self.requests} requests; give 1 to {MAX_REQUESTS:,} of them."
             )
         if not 0 < self.variation < float("inf"):
             raise ConfigError(f"arrivals: variation is {self.variation}; it must be positive.")
@@ -395,8 +395,8 @@ def lengths_of(text: str, count: int, generator: np.random.Generator) -> np.ndar
             raise ValueError
     except ValueError:
         raise ConfigError(f"arrivals: '{text}' is no length; write {LENGTHS}.") from None
-    if not (drawn <= MOST_TOKENS).all() or (not rest and drawn[0] < 1):
+    if not (drawn <= MAX_TOKENS).all() or (not rest and drawn[0] < 1):
         raise ConfigError(
-            f"arrivals: '{text}' gives lengths below 1 or above {MOST_TOKENS:,} tokens."
+            f"arrivals: '{text}' gives lengths below 1 or above {MAX_TOKENS:,} tokens."
         )
     return np.maximum(np.rint(drawn), 1).astype(np.int64)

@@ -20,7 +20,7 @@ from layerdag.serving.scheduler import Batch, Limits, Run, Scheduler
 
 ROUTINGS = ("least-loaded", "round-robin", "prefix")
 """To the rank with the fewest requests; in turn; to the rank that holds most of the prompt."""
-MOST_STEPS = 4096
+MAX_STEPS = 4096
 """Iterations that are timed at once; more are seldom used up before the next arrival."""
 _NEVER = float("inf")
 
@@ -127,8 +127,8 @@ class Instance:
                 if batch.decodes
             )  # fmt: skip
         # Iterations seldom become shorter, so that these last at least until the horizon.
-        near = (horizon - self.clock) / self._lasted if self._lasted else MOST_STEPS
-        steps = min(steps, MOST_STEPS, int(min(near, MOST_STEPS)) + 2)
+        near = (horizon - self.clock) / self._lasted if self._lasted else MAX_STEPS
+        steps = min(steps, MAX_STEPS, int(min(near, MAX_STEPS)) + 2)
         seconds = self.group.time.seconds(_load(batches, steps))
         ends = self.clock + np.cumsum(seconds)
         if horizon < ends[-1]:

@@ -320,7 +320,7 @@ class Exploration:
         """What the figures assume and what they lack, one sentence each."""
         clusters = self.study.clusters.items()
         told = [
-            f"{name}: {cluster.compute(0).assumption}; collectives {cluster.told_collectives}, "
+            f"{name}: {cluster.compute(0).assumption}; collectives {cluster.collectives_in_words}, "
             "all-to-all direct; messages share links only at ranks' ports"
             for name, cluster in clusters
         ]

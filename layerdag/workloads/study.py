@@ -174,7 +174,7 @@ class StudiedCluster:
         return Cluster(network, replace(system, group_collectives=grids))
 
     @property
-    def told_collectives(self) -> str:
+    def collectives_in_words(self) -> str:
         """How collectives are timed, in words."""
         if self.collectives != _MEASURED:
             return str(self.collectives)

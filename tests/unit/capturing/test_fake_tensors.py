@@ -194,7 +194,7 @@ def test_tensors_that_pytorch_refuses_are_refused_alike(reason):
 
 
 def test_memories_are_bounded(monkeypatch):
-    monkeypatch.setattr(fake_tensors, "_MOST_ENTRIES", 5)
+    monkeypatch.setattr(fake_tensors, "_MAX_ENTRIES", 5)
     for memory in ("_memory", "_patterns"):
         monkeypatch.setattr(fake_tensors, memory, {})
     with RememberingFakeMode():

@@ -3,7 +3,7 @@
 import pytest
 
 from layerdag.errors import DataError
-from layerdag.programs.sizes import MOST, evaluate
+from layerdag.programs.sizes import MAX_SIZE, evaluate
 
 SHAPES = {"a0": (4, 6, 32), "a1": (7,), "p0": (96, 32)}
 TABLE = {"B0": 4, "w0": 32, "h0": 8}
@@ -27,7 +27,7 @@ TABLE = {"B0": 4, "w0": 32, "h0": 8}
         ("B0*w0", 128),
         ("w0*1/2/h0", 2),
         ("B0*w0*3/4/h0+1", 13),
-        ("max", MOST),
+        ("max", MAX_SIZE),
     ],
 )
 def test_an_expression_has_the_value_of_what_it_refers_to(size, value):

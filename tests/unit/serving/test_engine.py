@@ -96,7 +96,7 @@ def test_iterations_timed_at_once_are_those_timed_one_by_one(seed, blocks, concu
     ]
     quick = cluster[0].run()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "MOST_STEPS", 1)
+        patch.setattr(engine, "MAX_STEPS", 1)
         slow = cluster[1].run()
     np.testing.assert_allclose(quick.finish_s, slow.finish_s, rtol=1e-9)
     np.testing.assert_allclose(quick.first_token_s, slow.first_token_s, rtol=1e-9)
