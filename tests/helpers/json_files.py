@@ -434,7 +434,6 @@ READERS: dict[str, tuple[str, ...]] = {
     "traces/pytorch/kineto.py": ("profile", "durations"),
     "training/checkpoint.py": (
         *("meta of a checkpoint", "config of a checkpoint", "schema of a checkpoint"),
-        "schema with costs",
     ),
     "workloads/study.py": ("study",),
     "workloads/transformer/hugging_face.py": ("llama", "mixtral", "deepseek"),
