@@ -30,8 +30,8 @@ def main() -> int:
     from step_watch import Phase, watched
 
     from layerdag.datasets.loading import load_dataset
+    from layerdag.training.model_spec import spec_for
     from layerdag.training.run import TrainSettings
-    from layerdag.training.weight_transfer import spec_for
 
     torch.set_num_threads(options.threads)
     data = load_dataset("corpus")

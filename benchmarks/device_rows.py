@@ -31,9 +31,9 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.simulator.compute import DEVICES
 from layerdag.training.batches import take_graphs
 from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint, pretrained_checkpoint
+from layerdag.training.model_spec import spec_for
 from layerdag.training.optimizer import has_bfloat16
 from layerdag.training.run import TrainSettings
-from layerdag.training.weight_transfer import spec_for
 
 Row = dict[str, Any]
 

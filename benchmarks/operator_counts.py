@@ -39,8 +39,8 @@ from layerdag.training.checkpoint import (
     pretrained_checkpoint,
 )
 from layerdag.training.loop import _Trainer
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import TrainSettings
-from layerdag.training.weight_transfer import spec_for
 
 WAITING = frozenset(
     {

@@ -44,9 +44,8 @@ print(data)
 print(data.graphs["train"][0])
 
 # %% [markdown]
-# Few graphs are best learned from a model that has seen others: `init="pretrained"` starts from
-# the checkpoint inside the package. Ten steps are enough to see that all fits together; give it
-# minutes for good samples (`ld.TrainSettings(max_steps=None, max_seconds=600)`).
+# Ten steps are enough to see that all fits together; give it minutes for good samples
+# (`ld.TrainSettings(max_steps=None, max_seconds=600)`).
 
 # %%
 settings = ld.TrainSettings(
@@ -56,7 +55,7 @@ settings = ld.TrainSettings(
     optimizer=OptimizerConfig(learning_rate=5e-4),
     lr_schedule=LearningRateSchedule(warmup_steps=2),
 )
-checkpoint = ld.train(data, init="pretrained", settings=settings)
+checkpoint = ld.train(data, settings=settings)
 print({name: round(value, 2) for name, value in checkpoint.meta.metrics.items()})
 
 # %%

@@ -26,8 +26,8 @@ from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train as train_run
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import LearningRateSchedule, OptimizerConfig, assemble
-from layerdag.training.weight_transfer import spec_for
 
 from .baselines import (
     Fit,

@@ -90,6 +90,7 @@ from layerdag.training.checkpoint import (
     pretrained_checkpoint,
 )
 from layerdag.training.loop import train
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import (
     LearningRateSchedule,
     OptimizerConfig,
@@ -98,7 +99,7 @@ from layerdag.training.run import (
     assemble,
     require_free,
 )
-from layerdag.training.weight_transfer import WarmStart, spec_for, warm_start
+from layerdag.training.warm_start import WarmStart, warm_start
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 from layerdag.version import __version__
@@ -406,7 +407,7 @@ def load_stage(settings: DemoSettings) -> tuple[GraphDataset, WarmStart | None]:
     split = load_checkpoint(folder).meta.split
     if split is None or split.differing(whole.split):
         return data, None
-    return data, warm_start(folder, data, seed=settings.seed)
+    return data, warm_start(folder, data)
 
 
 def at_most(data: GraphDataset, max_nodes: int) -> GraphDataset:

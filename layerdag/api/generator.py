@@ -44,8 +44,9 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loggers import Logger, WandbLogger
 from layerdag.training.loop import train as train_run
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import TrainingRun, TrainSettings, assemble
-from layerdag.training.weight_transfer import checkpoint_and_origin, spec_for, warm_start
+from layerdag.training.warm_start import checkpoint_and_origin, warm_start
 
 Trainable = GraphDataset | Sequence[GraphLike] | str | Path
 
@@ -367,9 +368,9 @@ def train(
         model: "fast", or "reference" (LayerDAG as published); None is "fast", or with ``init`` the
             model of that checkpoint.
         init: Start from the weights of a checkpoint: its folder, or that of a run, or "pretrained"
-            for the one inside the package. Words, bins and conditions of the data are mapped to
-            those of the checkpoint, and the model's settings are the checkpoint's
-            (docs/how-to/few-graphs.md).
+            for the one inside the package. Words, bins and conditions of the data must be those of
+            the checkpoint, as ``layerdag.datasets.encoding.load_with_schema`` loads them, and the
+            model is the checkpoint's.
         out: Folder of the run, with checkpoints in ``best`` and ``last``. None keeps nothing: the
             checkpoint's files last as long as the returned object.
         settings: How to train; ``TrainSettings()`` by default, 2,000 steps.
@@ -418,7 +419,7 @@ def train(
     if init is None:
         spec, start = spec_for(data, model or "fast", of_model), None
     else:
-        warm = warm_start(init, data, model, of_model, seed=settings.seed)
+        warm = warm_start(init, data, model, of_model)
         spec, start = warm.spec, warm.start
 
     def trained(folder: Path) -> LoadedCheckpoint:

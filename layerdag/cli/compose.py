@@ -40,9 +40,9 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
 from layerdag.training.checkpoint import checkpoint_path, read_schema
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import run_of
 from layerdag.training.run_file import recorded_settings
-from layerdag.training.weight_transfer import spec_for
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")

@@ -47,14 +47,9 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
 )
 from layerdag.training.loop import train
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import TrainSettings, assemble
-from layerdag.training.weight_transfer import (
-    PRETRAINED,
-    WarmStart,
-    checkpoint_folder,
-    spec_for,
-    warm_start,
-)
+from layerdag.training.warm_start import PRETRAINED, checkpoint_folder, warm_start
 
 TARGET = "target.json"
 _READ_ME = "README.txt"
@@ -196,13 +191,11 @@ class Recipe:
     passes: float
     init: str | Path | None
 
-    def start_for(self, data: GraphDataset, seed: int) -> tuple[ModelSpec, InitialWeights | None]:
-        """Return model and initial weights for a data set; the model measures its own graphs."""
+    def start_for(self, data: GraphDataset) -> tuple[ModelSpec, InitialWeights | None]:
+        """Return model and initial weights for a data set."""
         if self.init is None:
             return spec_for(data, self.spec.name, self.spec.arguments), None
-        warm: WarmStart = warm_start(
-            self.init, data, self.spec.name, self.spec.arguments, seed=seed
-        )
+        warm = warm_start(self.init, data, self.spec.name, self.spec.arguments)
         return warm.spec, warm.start
 
     def settings_for(
@@ -497,7 +490,7 @@ def _train_shadow(
 ) -> ShadowModel:
     data = pool.half(member_G)
     seed = derive_seed(settings.seed, "shadow model", str(shadow)) % 2**31
-    spec, start = recipe.start_for(data, seed)
+    spec, start = recipe.start_for(data)
     plan, _ = recipe.settings_for(data, seed, settings.steps, settings.seconds)
     run = assemble(data, folder, spec, start=start)
     result = train(run, plan)

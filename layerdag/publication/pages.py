@@ -339,7 +339,7 @@ def _provenance(results: ReleaseFindings) -> Iterator[tuple[str, str]]:
         yield "real graphs", f"{train:,} for training, {held:,} held out, split by {unit}"
     if results.training:
         steps, best = results.training.get("steps"), results.training.get("best_step")
-        yield "training", f"from {results.training.get('start')}, {steps} steps, best at {best}"
+        yield "training", f"{steps} steps, best at {best}"
     if results.drawn is not None:
         yield "near copies", f"nearer than {number(results.drawn.threshold)} to a real graph"
     yield "seed", str(results.settings.seed)

@@ -271,7 +271,7 @@ def release(
         out: Folder of the release.
         tell: Takes each line on what was found.
         **settings: Of ``ReleaseSettings``: budget (seconds), num, seed, labels, max_nodes, steps,
-            temperature, best_of, license, creator, url, cite, init, cross_fit, until, overwrite.
+            temperature, best_of, license, creator, url, cite, cross_fit, until, overwrite.
 
     Returns:
         The verdict with its reasons; ``released`` says whether there are samples to publish.

@@ -28,7 +28,6 @@ from layerdag.runtime.files import (
     unexpected_files,
     write_text,
 )
-from layerdag.training.weight_transfer import PRETRAINED
 
 MANIFEST = "release.json"
 REPORT, FIGURES, VERDICT = "report.html", "report.json", "verdict.txt"
@@ -201,8 +200,6 @@ class ReleaseSettings:
         creator: Who publishes the samples, for the data card.
         url: Where they are published, for the data card.
         cite: How to cite them, for the data card.
-        init: Public checkpoint that models of jobs start from: the shipped one, a folder, or None
-            for random weights. It must not have learned from the traces themselves.
         cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
             sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
             few runs to tell otherwise and the budget allows; 0 is none.
@@ -220,14 +217,13 @@ class ReleaseSettings:
     seed: int = 0
     labels: Path | None = None
     max_nodes: int = 2000
-    steps: int = 120
+    steps: int = 1200
     temperature: float | None = None
     best_of: int | None = None
     license: str = ""
     creator: str = ""
     url: str = ""
     cite: str = ""
-    init: str | Path | None = PRETRAINED
     cross_fit: int | None = None
     until: str = STAGES[-1]
     overwrite: bool = False
@@ -276,14 +272,10 @@ class ReleaseSettings:
 
     def request(self) -> dict[str, object]:
         """Return what determines the model, besides the traces; a later run may change the rest."""
-        init = self.init
-        if init not in (None, PRETRAINED):
-            init = str(Path(init).resolve())
         return {
             "seed": self.seed,
             "max_nodes": self.max_nodes,
             "steps": self.steps,
-            "init": init,
         }
 
 

@@ -9,11 +9,11 @@ from layerdag.errors import CheckpointError
 from layerdag.publication.settings import TRAINING, PrivateWorkspace, ReleaseSettings
 from layerdag.training.checkpoint import (
     BEST,
-    InitialWeights,
     LoadedCheckpoint,
     load_checkpoint,
 )
 from layerdag.training.loop import train
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import (
     LearningRateSchedule,
     OptimizerConfig,
@@ -22,35 +22,22 @@ from layerdag.training.run import (
     TrainSettings,
     assemble,
 )
-from layerdag.training.weight_transfer import PRETRAINED, spec_for, warm_start
 
 WIDTH = 128
-RANDOM = "random weights"
-OTHER_START = "another checkpoint"
 
 
 def run_of(settings: ReleaseSettings, data: GraphDataset, folder: Path) -> TrainingRun:
     """Return what is trained.
-
-    Jobs start from the checkpoint that ``settings.init`` names, flow graphs from random weights,
-    for the shipped checkpoint knows nothing of them.
 
     Args:
         settings: Of the release.
         data: The split graphs.
         folder: Of the run.
     """
-    spec, start = None, None
-    if settings.init is not None and data.schema.kind == "trace":
-        warm = warm_start(settings.init, data, seed=settings.seed)
-        spec, start = warm.spec, warm.start
-        if settings.init != PRETRAINED:  # a folder's name is nobody else's business
-            start = replace(start, origin=replace(start.origin, name=OTHER_START))
     return assemble(
         data,
         folder,
-        spec or spec_for(data, "fast", {"width": WIDTH}),
-        start=start,
+        spec_for(data, "fast", {"width": WIDTH}),
         run_config={"release": True, "seed": settings.seed},
         overwrite=True,
     )
@@ -95,7 +82,6 @@ def train_model(
             "best_step": best.meta.step,
             "seconds": round(result.seconds, 1),
             "reason": result.reason,
-            "start": RANDOM if run.start is None else run.start.origin.name,
             "fingerprint": data.fingerprint,
         },
     )
@@ -114,7 +100,7 @@ def train_or_resume(run: TrainingRun, settings: ReleaseSettings, seconds: float)
         KeyboardInterrupt: If the run was stopped; what was learned is kept.
         TrainingError: If training diverged.
     """
-    plan = training_settings(settings, seconds, start=run.start)
+    plan = training_settings(settings, seconds)
     run = replace(run, run_config={**run.run_config, "training": asdict(plan)})
     try:
         result = train(run, plan, resume_from=run.last)
@@ -127,26 +113,22 @@ def train_or_resume(run: TrainingRun, settings: ReleaseSettings, seconds: float)
     return result
 
 
-def training_settings(
-    settings: ReleaseSettings, seconds: float, start: InitialWeights | None
-) -> TrainSettings:
+def training_settings(settings: ReleaseSettings, seconds: float) -> TrainSettings:
     """Return how to train: few steps and an early end, for what is overfitted gives away.
 
     Args:
         settings: Of the release.
         seconds: Most seconds.
-        start: Trained weights are tuned for fewer steps and more gently than random ones.
     """
-    tunes = start is not None
     return TrainSettings(
         seed=settings.seed,
-        max_steps=settings.steps if tunes else 10 * settings.steps,
+        max_steps=settings.steps,
         max_seconds=max(seconds, 1.0),
         batch_nodes=3000,
-        optimizer=OptimizerConfig(learning_rate=1e-3 if tunes else 2e-3, weight_decay=0.05),
-        lr_schedule=LearningRateSchedule("cosine", 5 if tunes else 50),
-        ema_decay=0.9 if tunes else 0.98,
-        evaluate_every=10 if tunes else 50,
-        patience=3 if tunes else 5,
+        optimizer=OptimizerConfig(learning_rate=2e-3, weight_decay=0.05),
+        lr_schedule=LearningRateSchedule("cosine", 50),
+        ema_decay=0.98,
+        evaluate_every=50,
+        patience=5,
         precision="auto",
     )

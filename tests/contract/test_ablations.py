@@ -11,7 +11,7 @@ from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import ConfigError
 from layerdag.models.base import SampleRequest, build_model, model_config
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.training.weight_transfer import spec_for
+from layerdag.training.model_spec import spec_for
 
 pytestmark = pytest.mark.usefixtures("few_redraws")
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from small_job_models import jobs
 from tiny_checkpoints import job_checkpoint
-from warm_starts import jobs
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.dataset import GraphDataset

@@ -22,10 +22,10 @@ from layerdag.models.fast import tensor_sampler
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.training.batches import ProcessGroup, local_device, take_graphs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint, pretrained_checkpoint
+from layerdag.training.model_spec import spec_for
 from layerdag.training.optimizer import Optimizer, matrix_precision, parameter_groups
 from layerdag.training.recorded_steps import RecordedSteps, SizeClasses, pack
 from layerdag.training.run import TrainSettings
-from layerdag.training.weight_transfer import spec_for
 
 pytestmark = [
     pytest.mark.gpu,

@@ -33,11 +33,11 @@ def first(graphs, tmp_path_factory) -> Path:
 
 
 def test_a_run_starts_from_a_run_and_is_resumed(graphs, first, tmp_path, capsys):
-    data = ["data=folder", f"data.folder={graphs}", "data.seed=1"]
+    data = ["data=folder", f"data.folder={graphs}"]
     capsys.readouterr()
     assert main(["train", *data, f"init={first}", f"out={tmp_path / 'own'}", *QUICK]) == 0
     told = capsys.readouterr().err
-    assert "layerdag: starts from first (step 2): kind 3 of 3 by name" in told
+    assert "layerdag: starts from first (step 2)" in told
     own = tmp_path / "own"
     assert json.loads((own / "best/config.json").read_text())["run"]["model"]["width"] == 32
     for file in (own / "best/config.json", own / "best/meta.json", own / "run.json"):

@@ -10,8 +10,8 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.models.base import ModelSpec
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import LearningRateSchedule, OptimizerConfig, assemble
-from layerdag.training.weight_transfer import spec_for
 
 from .._learners import FittedModel
 from ..baselines._base import most_nodes

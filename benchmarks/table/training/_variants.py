@@ -10,8 +10,8 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.models.base import ModelSpec
 from layerdag.runtime.settings import build_settings
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import TrainSettings
-from layerdag.training.weight_transfer import spec_for
 
 
 @dataclass(frozen=True)

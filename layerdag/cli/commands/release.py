@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-nodes", type=int, default=2000, help="leave larger jobs out (default: %(default)s)"
     )
     parser.add_argument(
-        "--steps", type=int, default=120, help="of training at most (default: %(default)s)"
+        "--steps", type=int, default=1200, help="of training at most (default: %(default)s)"
     )
     parser.add_argument(
         "--temperature",
@@ -88,13 +88,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "if there are too few otherwise and the budget allows)",
     )
     parser.add_argument(
-        "--init",
-        default="pretrained",
-        metavar="FOLDER",
-        help="public checkpoint that training starts from, or none; it must not have learned from "
-        "these traces (default: the shipped one)",
-    )
-    parser.add_argument(
         "--overwrite", action="store_true", help="replace a release, or start one anew"
     )
     add_strict(parser)
@@ -130,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
             creator=args.creator,
             url=args.url,
             cite=args.cite,
-            init=None if args.init == "none" else args.init,
             cross_fit=args.cross_fit,
             until=args.until,
             overwrite=args.overwrite,

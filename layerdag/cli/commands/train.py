@@ -118,9 +118,10 @@ def _trained(
     from layerdag.training.batches import joined_world, local_device
     from layerdag.training.checkpoint import PICTURES
     from layerdag.training.loop import train
+    from layerdag.training.model_spec import spec_for
     from layerdag.training.run import assemble
     from layerdag.training.run_file import public_config, run_record
-    from layerdag.training.weight_transfer import spec_for, warm_start
+    from layerdag.training.warm_start import warm_start
 
     resume_gc()
     data, logging, device = load_config(asked.data), asked.logger, local_device(asked.device)
@@ -128,7 +129,7 @@ def _trained(
     data = data if asked.conditions is None else data.conditioned_on(asked.conditions)
     warm = None
     if asked.init:
-        warm = warm_start(asked.init, data, *model_overrides(config.model), seed=asked.seed)
+        warm = warm_start(asked.init, data, *model_overrides(config.model))
         config.model = {"name": warm.spec.name, **warm.spec.arguments}
     plain = to_plain_dict(config)
     run = assemble(

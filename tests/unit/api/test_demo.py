@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from corpus_cut import cut_programs
-from warm_starts import data_of, jobs
+from small_job_models import data_of, jobs
 
 import layerdag as ld
 from layerdag.api import demo as demo_api
@@ -40,9 +40,9 @@ from layerdag.sampling.generated import GeneratedGraph
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.chakra.workload import read_workload
-from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
+from layerdag.training.checkpoint import InitialWeights, LoadedCheckpoint, Origin, load_checkpoint
 from layerdag.training.run import TrainResult
-from layerdag.training.weight_transfer import warm_start
+from layerdag.training.warm_start import WarmStart
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 
@@ -186,8 +186,8 @@ def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time():
     assert not [name for name in vars(SETTINGS) if "seconds" in name]
 
 
-def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained():
-    warm = warm_start("pretrained", data_of(jobs()))
+def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained(shipped):
+    warm = warm_start_of(shipped)
     told = dict(training(SETTINGS, result("budget", 40), 40, warm))
     assert told["training"] == "40 of 40 steps"
     assert (
@@ -356,6 +356,12 @@ def shipped() -> LoadedCheckpoint:
     return load_checkpoint(demo_api.pretrained_checkpoint())
 
 
+def warm_start_of(checkpoint: LoadedCheckpoint) -> WarmStart:
+    """Return a start from the weights of a checkpoint, whatever its schema."""
+    origin = Origin("pretrained", "f", checkpoint.meta.step)
+    return WarmStart(checkpoint.spec, InitialWeights(checkpoint.model.state_dict(), origin))
+
+
 def pretend(
     monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, learned: GraphDataset
 ) -> None:
@@ -363,8 +369,7 @@ def pretend(
     meta = replace(shipped.meta, split=learned.split)
     monkeypatch.setattr(demo_api, "load_checkpoint", lambda path: replace(shipped, meta=meta))
     monkeypatch.setattr(demo_api, "load_programs", lambda folder, avoid_copies: data_of(jobs(12)))
-    started = partial(warm_start, "pretrained")
-    monkeypatch.setattr(demo_api, "warm_start", lambda _, data, seed: started(data, seed=seed))
+    monkeypatch.setattr(demo_api, "warm_start", lambda _, data: warm_start_of(shipped))
 
 
 def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_programs(
@@ -397,4 +402,3 @@ def test_smaller_graphs_stay_in_their_parts():
     total = sum(len(dags) for dags in data.graphs.values())
     assert len(kept.left_out) == total - sum(len(dags) for dags in kept.graphs.values())
     assert kept.schema is data.schema
-    assert warm_start("pretrained", kept).spec.sizes == data.schema.sizes()

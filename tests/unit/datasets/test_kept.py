@@ -13,7 +13,7 @@ from layerdag.datasets import corpus
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.kept import kept_statistics
-from layerdag.training.weight_transfer import spec_for
+from layerdag.training.model_spec import spec_for
 
 
 @pytest.fixture

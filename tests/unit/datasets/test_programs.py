@@ -21,7 +21,7 @@ from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.inference import ShapeInference
 from layerdag.sampling.feasibility import COPY, FaultCounter
 from layerdag.schema.schema import GraphSchema
-from layerdag.training.weight_transfer import spec_for
+from layerdag.training.model_spec import spec_for
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 from private_jobs import PrivateJobs, nats_of
+from small_job_models import jobs, spec_of
 from torch import nn
-from warm_starts import jobs, spec_of
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics

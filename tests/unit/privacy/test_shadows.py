@@ -177,7 +177,7 @@ def test_the_start_must_be_the_checkpoints_own(memorizer):
     with pytest.raises(UsageError, match=r"started from the checkpoint 'base'.*--init"):
         recipe_of(tuned, memorizer.data, None)
     recipe = recipe_of(tuned, memorizer.data, checkpoint.path)
-    spec, start = recipe.start_for(memorizer.data, 0)
+    spec, start = recipe.start_for(memorizer.data)
     assert start is not None
     assert spec.arguments["width"] == 32
     with pytest.raises(UsageError, match="is not the checkpoint that"):

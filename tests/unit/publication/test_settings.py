@@ -111,15 +111,6 @@ def test_other_numbers_of_folds_are_refused(traces, folds):
         ReleaseSettings(traces, traces.with_name("out"), cross_fit=folds)
 
 
-def test_what_training_starts_from_belongs_to_the_request(traces):
-    out = traces.with_name("out")
-    usual = ReleaseSettings(traces, out).request()
-    assert usual["init"] == "pretrained"
-    assert ReleaseSettings(traces, out, init=None).request() == {**usual, "init": None}
-    own = ReleaseSettings(traces, out, init=traces / "base").request()["init"]
-    assert own == str((traces / "base").resolve())
-
-
 def test_an_endless_budget_and_an_unknown_stage_are_refused(traces):
     with pytest.raises(UsageError, match="'budget' must be at least 20 seconds, found inf"):
         ReleaseSettings(traces, traces.with_name("out"), budget=float("inf"))
@@ -147,9 +138,9 @@ def test_what_stays_with_the_owner_lies_beside_the_release(traces):
     assert made.private == traces.with_name("out.v1.private")
 
 
-def test_the_model_depends_on_seed_size_steps_and_start_alone(traces):
+def test_the_model_depends_on_seed_size_and_steps_alone(traces):
     plain = ReleaseSettings(traces, traces.with_name("out"))
-    usual = {"seed": 0, "max_nodes": 2000, "steps": 120, "init": "pretrained"}
+    usual = {"seed": 0, "max_nodes": 2000, "steps": 1200}
     assert plain.request() == usual
     same = ReleaseSettings(traces, traces.with_name("out"), num=7, budget=60, until="read")
     assert same.request() == plain.request()

@@ -10,26 +10,8 @@ from layerdag.publication.training import (
     run_of,
     train_model,
     train_or_resume,
-    training_settings,
 )
-from layerdag.training.checkpoint import LOG, InitialWeights, Origin
-
-START = InitialWeights({}, Origin("pretrained", "f", 5, "d"))
-
-
-def test_a_warm_start_is_tuned_shortly_and_gently(settings):
-    tuned, fresh = (training_settings(settings, 0.2, start) for start in (START, None))
-    assert (tuned.max_steps, fresh.max_steps) == (1, 10)
-    assert tuned.optimizer.learning_rate < fresh.optimizer.learning_rate
-    assert tuned.patience < fresh.patience
-    assert tuned.max_seconds == fresh.max_seconds == 1.0  # never none
-    assert tuned.seed == 3
-
-
-def test_flow_graphs_start_from_random_weights(settings, data, work):
-    run = run_of(settings, data, work.path / TRAINING)
-    assert run.start is None
-    assert run.split == data.split
+from layerdag.training.checkpoint import LOG
 
 
 def test_a_stopped_training_says_that_the_same_command_goes_on(settings, data, work, monkeypatch):
@@ -40,27 +22,10 @@ def test_a_stopped_training_says_that_the_same_command_goes_on(settings, data, w
         train_or_resume(run, settings, 60.0)
 
 
-def test_the_name_of_a_checkpoint_folder_stays_with_the_owner(settings, data, work, monkeypatch):
-    jobs = data.replaced(schema=replace(data.schema, kind="trace"))
-
-    class Warm:
-        spec = run_of(settings, data, work.path / TRAINING).spec
-        start = replace(START, origin=replace(START.origin, name="acme-secret-base"))
-
-    monkeypatch.setattr(recipe, "warm_start", lambda *_, **__: Warm)
-    shipped = run_of(settings, jobs, work.path / TRAINING)
-    own = run_of(replace(settings, init="acme-secret-base"), jobs, work.path / TRAINING)
-    none = run_of(replace(settings, init=None), jobs, work.path / TRAINING)
-    assert shipped.start.origin.name == "acme-secret-base"  # what warm_start says of "pretrained"
-    assert own.start.origin.name == "another checkpoint"
-    assert none.start is None
-
-
 def test_a_finished_training_is_noted_and_not_repeated(settings, data, work, monkeypatch):
     first = train_model(settings, data, work, 60.0)
     noted = work.stages["train"]
     assert noted["steps"] == 2
-    assert noted["start"] == "random weights"
     assert noted["fingerprint"] == data.fingerprint
     assert (settings.private / TRAINING / LOG).is_file()
     monkeypatch.setattr(recipe, "train", None)  # no call any more

@@ -27,10 +27,9 @@ def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release
     folder = write_jobs(tmp_path / "traces", 1)
     words = ["release", str(folder), "--out", str(tmp_path / "out"), "--budget", "5m"]
     assert main([*words, "--num", "7", "--license", "CC-BY-4.0"]) == 0
-    assert main([*words, "--json", "--init", "none"]) == 1
+    assert main([*words, "--json"]) == 1
     assert {settings.until for settings in asked} == {"evaluate"}
     assert (asked[0].budget, asked[0].num, asked[0].license) == (300.0, 7, "CC-BY-4.0")
-    assert [settings.init for settings in asked] == ["pretrained", None]
     printed = capsys.readouterr()
     assert "may be published" in printed.out
     assert "layerdag: reading" in printed.err

@@ -35,8 +35,8 @@ from layerdag.sampling.summary import after_parts, after_sampling, before_parts
 from layerdag.training.batches import local_device
 from layerdag.training.checkpoint import RUN_FILE, load_checkpoint
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger, open_loggers
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run import TrainResult
-from layerdag.training.weight_transfer import spec_for
 
 RESULT = PrivateResult(
     TrainResult("budget", 40, 1.0, {}, Path("my run/best"), Path("my run/last")), GUARANTEE

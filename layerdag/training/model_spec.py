@@ -1,0 +1,65 @@
+"""``spec_for``: the description of a model for a data set, with what is left open filled in."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from layerdag.dag.statistics import edge_type_sets
+from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.kept import kept_statistics
+from layerdag.graph.attributed_graph import SIZE_CONDITIONS
+from layerdag.models.base import ModelSpec, model_config
+
+_OPEN = "predict_out_degree"
+
+
+def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object) -> ModelSpec:
+    """Return model ``name`` with the sizes and statistics of a data set.
+
+    ``predict_out_degree=None`` leaves it to the kind of the graphs whether the number of children
+    is drawn with every node: it is in flow graphs, not in jobs of traces. For "fast" this is the
+    default. So are ``neighbors=None`` and ``attributes=None`` of ``constraints``: "observed" in
+    jobs, "unlimited" in flow graphs; ``edge_types=None`` is "observed" in programs alone.
+    ``remaining_sizes=None`` of ``conditioning`` is "encoded" in
+    jobs whose numbers of nodes and layers are conditions.
+
+    Args:
+        data: The data set.
+        name: "fast" or "reference".
+        settings: Nested plain data, or the tree that the model's constructor takes.
+
+    Raises:
+        ConfigError: If the model or a setting is unknown, or a value is out of bounds.
+    """
+    config = model_config(name, settings)
+    if any(field.name == _OPEN for field in fields(config)) and getattr(config, _OPEN) is None:
+        config = replace(config, **{_OPEN: predicts_out_degree(data)})
+    if hasattr(config, "constraints"):
+        choice = "unlimited" if data.schema.kind == "flow" else "observed"
+        left_open = {
+            name: choice
+            for name in ("neighbors", "attributes")
+            if getattr(config.constraints, name) is None
+        }
+        if config.constraints.edge_types is None:
+            left_open["edge_types"] = "observed" if data.schema.kind == "program" else "unlimited"
+        config = replace(config, constraints=replace(config.constraints, **left_open))
+    conditioning = getattr(config, "conditioning", None)
+    if conditioning is not None and getattr(conditioning, "remaining_sizes", "none") is None:
+        choice = "encoded" if _asks_for_sizes(data) else "none"
+        config = replace(config, conditioning=replace(conditioning, remaining_sizes=choice))
+    sizes, graphs = data.schema.sizes(), data.graphs["train"]
+    statistics = kept_statistics(graphs, sizes)
+    if hasattr(config, "constraints") and config.constraints.edge_types == "observed":
+        statistics = replace(statistics, edge_type_sets=edge_type_sets(graphs, sizes))
+    return ModelSpec(name, sizes, statistics, asdict(config))
+
+
+def _asks_for_sizes(data: GraphDataset) -> bool:
+    names = {condition.name for condition in data.schema.numeric_conditions}
+    return data.schema.kind != "flow" and names.issuperset(SIZE_CONDITIONS)
+
+
+def predicts_out_degree(data: GraphDataset) -> bool:
+    """Return whether numbers of children are drawn where nothing else is asked for."""
+    return data.schema.kind == "flow"
