@@ -15,7 +15,7 @@ the process registered, and the arguments are checked against its tree of settin
 cannot name code to run.
 
 Shape letters: A node attributes, B graphs, C numeric conditions, F feature columns, M categorical
-conditions, N nodes, R rows, X selected graphs.
+conditions, R rows, X selected graphs.
 """
 
 import importlib

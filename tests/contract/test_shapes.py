@@ -65,12 +65,7 @@ _ENTRY = re.compile(r"^(\w) ([a-z ]+?)(?: \([^)]*\))?$")
 _LEGEND = re.compile(r"Shape letters: (.*?)\.(?:\n|$)", re.DOTALL)
 
 FILES = sorted(path for place in _PLACES for path in (PACKAGE / place).rglob("[a-z]*.py"))
-# A warm start maps tables of weights, not batches: its files have letters of their own.
-MODEL_FILES = [
-    path
-    for path in FILES
-    if path.relative_to(PACKAGE).parts[0] == "models" and "warm_start" not in path.parts
-]
+MODEL_FILES = [path for path in FILES if path.relative_to(PACKAGE).parts[0] == "models"]
 
 
 def name_of(path: Path) -> str:

@@ -11,7 +11,7 @@ inactive that compacting the memory pays off.
 Under guidance a graph has two rows of the encoder, its passes, and so has a group of candidates.
 
 Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, J
-position buckets, K codes, N nodes, R rows, X selected graphs.
+position buckets, K codes, R rows, X selected graphs.
 """
 
 from bisect import bisect_right

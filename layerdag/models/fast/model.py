@@ -1,7 +1,7 @@
 """The fast model: every decision of every graph of a batch in one causal pass.
 
 Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
-feature columns, J position buckets, K codes, M categorical conditions, N nodes, T tokens.
+feature columns, J position buckets, K codes, M categorical conditions, T tokens.
 """
 
 import math

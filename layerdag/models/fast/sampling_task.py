@@ -1,7 +1,6 @@
 """What rounds of sampling work on: a request with what the model knows of it, and how many rows.
 
-Shape letters: A node attributes, B graphs, N nodes, P pairs, Q decisions, R rows, X selected
-graphs, p parents of a node.
+Shape letters: B graphs, P pairs, Q decisions, R rows.
 Pairs are candidates of graphs, decisions those of rows of the encoder.
 """
 

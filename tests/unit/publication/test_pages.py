@@ -189,7 +189,7 @@ def results(tmp_path) -> ReleaseFindings:
     return ReleaseFindings(
         settings=settings, jobs=made, data=None, needs=NEEDS, drawn=drawn, kept=kept,
         evaluation=evaluation(), verdict=RESERVED, seconds={"train": 60.4},
-        training={"steps": 90, "best_step": 80, "start": "pretrained"},
+        training={"steps": 90, "best_step": 80},
     )  # fmt: skip
 
 
@@ -251,7 +251,7 @@ def test_a_price_of_nothing_kept_is_told(results):
 
 def test_provenance_names_training_seed_and_time(results):
     told = dict(_provenance(results))
-    assert told["training"] == "from pretrained, 90 steps, best at 80"
+    assert told["training"] == "90 steps, best at 80"
     assert told["near copies"] == "nearer than 0.250 to a real graph"
     assert (told["seed"], told["time"]) == ("7", "train 60 s")
     assert "real graphs" not in told
