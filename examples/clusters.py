@@ -19,7 +19,6 @@ from layerdag.simulator import (
     breakdown,
     by_node,
     critical_path,
-    sensitivities,
 )
 
 (sample,) = ld.sample(num=1, seed=3, conditions={"family": "gpt"})
@@ -92,7 +91,7 @@ figure.legend(loc="outside right upper")
 
 # %%
 slow = cluster(Topology.RING, 0.1)
-for entry in sensitivities(workload, slow, gpu):
+for entry in ld.simulate(workload, slow, compute=gpu, what_if=True).what_if:
     print(f"{entry.makespan_ns / 1e6:8.3f} ms {entry.gain:+7.2%}  {entry.change}")
 
 # %% [markdown]

@@ -7,7 +7,7 @@ document, and exit code 1 where ``--strict`` is given.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,31 +16,6 @@ from layerdag.runtime.notes import Note
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
-
-
-def counted(count: int, thing: str) -> str:
-    """Return "1 rank", "2 ranks", "1,024 ranks"; "2 classes" for "class"."""
-    plural = thing + ("es" if thing.endswith("s") else "s")
-    return f"{count:,} {thing if count == 1 else plural}"
-
-
-def group_equal_rows(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Sequence[Any]]]:
-    """Return each distinct row once, with the ranks that have it: "0-3,8"."""
-    ranks: dict[tuple[Any, ...], list[int]] = {}
-    for rank, row in enumerate(rows):
-        ranks.setdefault(tuple(row), []).append(rank)
-    return [(_spans(found), row) for row, found in ranks.items()]
-
-
-def _spans(ranks: Sequence[int]) -> str:
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in spans[:2]]
-    return ",".join(shown) + (",..." if len(spans) > 2 else "")
 
 
 JSON = "--json"
@@ -140,3 +115,8 @@ def nameless_notes(notes: Sequence[Note]) -> list[dict[str, str | int]]:
 def strict_code(notes: Sequence[Note], *, strict: bool) -> int:
     """Return the exit code that notes cause: 1 with ``--strict``, else 0."""
     return int(strict and bool(notes))
+
+
+def warn(sentence: str) -> None:
+    """Print a warning on standard error."""
+    print(f"layerdag: warning: {sentence}", file=sys.stderr)

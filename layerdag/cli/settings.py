@@ -11,7 +11,6 @@ What a verb was asked to do as one tree of dataclasses, from the composed YAML.
 ``configs/train.yaml`` and ``configs/sample.yaml`` with their groups have the same keys.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from layerdag.cli.compose import to_plain_dict
+from layerdag.cli.printing import warn
 from layerdag.codec.sample_files import SampleRun, is_run
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import (
@@ -265,11 +265,6 @@ def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
             f"{source}: the recorded settings of the data set cannot be used ({error}); sample or "
             "train again."
         ) from None
-
-
-def warn(sentence: str) -> None:
-    """Print a warning on standard error."""
-    print(f"layerdag: warning: {sentence}", file=sys.stderr)
 
 
 def tell_unread(samples: str | Path) -> None:

@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TextIO, TypeVar, cast
 
@@ -151,3 +151,28 @@ class _Lines(logging.Handler):
         """Print a line."""
         sys.stderr.write(f"{self.format(record)}\n")
         sys.stderr.flush()
+
+
+def counted(count: int, thing: str) -> str:
+    """Return "1 rank", "2 ranks", "1,024 ranks"; "2 classes" for "class"."""
+    plural = thing + ("es" if thing.endswith("s") else "s")
+    return f"{count:,} {thing if count == 1 else plural}"
+
+
+def group_equal_rows(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Sequence[Any]]]:
+    """Return each distinct row once, with the ranks that have it: "0-3,8"."""
+    ranks: dict[tuple[Any, ...], list[int]] = {}
+    for rank, row in enumerate(rows):
+        ranks.setdefault(tuple(row), []).append(rank)
+    return [(_spans(found), row) for row, found in ranks.items()]
+
+
+def _spans(ranks: Sequence[int]) -> str:
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in spans[:2]]
+    return ",".join(shown) + (",..." if len(spans) > 2 else "")

@@ -1,6 +1,6 @@
 """Workload and cluster in, ticks out, equal to ASTRA-sim's analytical backend."""
 
-from layerdag.simulator.analysis import breakdown, by_node, critical_path, sensitivities
+from layerdag.simulator.analysis import breakdown, by_node, critical_path
 from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
 from layerdag.simulator.run import Variation
 
@@ -13,5 +13,4 @@ __all__ = [
     "breakdown",
     "by_node",
     "critical_path",
-    "sensitivities",
 ]

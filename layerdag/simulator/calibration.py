@@ -15,9 +15,14 @@ from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
-from layerdag.simulator.analysis import ScaledCompute
 from layerdag.simulator.cluster import Cluster
-from layerdag.simulator.compute import ComputeModel, Device, PredictedCompute, RooflineCompute
+from layerdag.simulator.compute import (
+    ComputeModel,
+    Device,
+    PredictedCompute,
+    RooflineCompute,
+    ScaledCompute,
+)
 from layerdag.simulator.config import (
     Dimension,
     NetworkConfig,
@@ -205,8 +210,8 @@ class CalibratedMachine:
         """Return how many ranks take turns on a core, at least 1."""
         return 1.0 if self.cores is None else max(1.0, num_ranks / self.cores)
 
-    def cluster(self, num_ranks: int) -> Cluster:
-        """Return the cluster of ``num_ranks`` ranks, as ``simulate`` takes it.
+    def with_ranks(self, num_ranks: int) -> Cluster:
+        """Return the cluster of ``num_ranks`` ranks with its compute model.
 
         Raises:
             UsageError: If there are several ranks and no link.
@@ -223,7 +228,8 @@ class CalibratedMachine:
             all_to_all=("direct",),  # every pair has a link, as NCCL uses them
             unsupported_collectives=UnsupportedCollectives.REPLAY,
         )
-        return Cluster(NetworkConfig((dimension,)), system)
+        network = NetworkConfig((dimension,))
+        return Cluster(network, system, compute=self.compute(num_ranks))
 
     def compute(self, num_ranks: int) -> ComputeModel:
         """Return the times of compute nodes where ``num_ranks`` ranks run at once."""
@@ -252,7 +258,7 @@ class CalibratedMachine:
             UsageError: If it has several ranks and the machine no link, or ``weight`` or the
                 seconds of ``like`` are out of range.
         """
-        seconds = self._simulated_s(workload)
+        seconds = simulate(workload, self).makespan_s
         if like is not None:
             other, measured_s = like
             if not 0 <= weight <= 1 or not 0 < measured_s < math.inf:
@@ -260,7 +266,7 @@ class CalibratedMachine:
                     f"weight is {weight} and the measured time {measured_s} s; the first must lie "
                     "in [0, 1], the second must be positive."
                 )
-            seconds *= (measured_s / self._simulated_s(other)) ** weight
+            seconds *= (measured_s / simulate(other, self).makespan_s) ** weight
         spread = self.spread(workload.num_ranks)
         return Prediction(
             seconds,
@@ -268,11 +274,6 @@ class CalibratedMachine:
             seconds * spread.high if spread else None,
             self.sharing(workload.num_ranks),
         )
-
-    def _simulated_s(self, workload: Workload) -> float:
-        ranks = workload.num_ranks
-        cluster, compute = self.cluster(ranks), self.compute(ranks)
-        return simulate(workload, cluster, compute=compute).makespan_ns / 1e9
 
 
 VERSION = 1

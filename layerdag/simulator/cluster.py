@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import yaml
 
@@ -22,18 +22,34 @@ from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
 from layerdag.simulator.collectives import parse_implementation
+from layerdag.simulator.compute import ComputeModel
 from layerdag.simulator.config import (
     OPTIMIZATIONS,
     POLICIES,
     Dimension,
+    GroupCollectives,
     MemoryConfig,
     MemoryKind,
+    MissingImplementations,
     NetworkConfig,
     RunOptions,
     SystemConfig,
     Topology,
     UnsupportedCollectives,
 )
+from layerdag.simulator.fitted_collectives import fitted_devices
+
+SIMULATED = "simulated"
+"""Of ``--collectives``: all of them run on the network."""
+
+
+@runtime_checkable
+class ClusterOfAnySize(Protocol):
+    """What becomes a cluster for the ranks of a workload: a cluster, a preset, a machine."""
+
+    def with_ranks(self, num_ranks: int, /) -> "Cluster":
+        """Return the cluster with ``num_ranks`` ranks."""
+        ...
 
 
 @dataclass(frozen=True, init=False)
@@ -48,7 +64,7 @@ class Cluster:
         system: Algorithms, chunking, local compute rates.
         memory: Remote memory; none by default.
         options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
-        compute: Name of the compute model that suits it, where ``simulate`` is given none.
+        compute: The compute model that suits it, or its name, where ``simulate`` is given none.
         preset_name: Name of the described cluster while its size is open; "" for a given size.
     """
 
@@ -56,7 +72,7 @@ class Cluster:
     system: SystemConfig
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     options: RunOptions = field(default_factory=RunOptions)
-    compute: str = field(default="reference", compare=False)
+    compute: ComputeModel | str = field(default="reference", compare=False)
     preset_name: str = field(default="", compare=False)
 
     def __init__(
@@ -67,7 +83,7 @@ class Cluster:
         options: RunOptions | None = None,
         *,
         num_ranks: int | None = None,
-        compute: str = "",
+        compute: ComputeModel | str = "",
         preset_name: str = "",
         **guessed: object,
     ) -> None:
@@ -79,7 +95,7 @@ class Cluster:
             memory: Remote memory; None for none.
             options: Congestion model, queues, rendezvous; None for ASTRA-sim's defaults.
             num_ranks: Of a described cluster; None leaves it to the workload.
-            compute: Name of the compute model that suits it.
+            compute: The compute model that suits it, or its name.
             preset_name: Name of the described cluster while its size is open.
             **guessed: Names that other libraries have; the error says which is meant.
 
@@ -122,6 +138,61 @@ class Cluster:
         (dimension,) = self.network.dimensions
         network = NetworkConfig((dataclasses.replace(dimension, npus=num_ranks),))
         return dataclasses.replace(self, network=network, preset_name="")
+
+    def changed(
+        self,
+        *,
+        options: RunOptions | None = None,
+        memory: MemoryConfig | None = None,
+        collectives: str | None = None,
+        group_collectives: str | None = None,
+        missing: str | None = None,
+        reference_semantics: bool = False,
+    ) -> "Cluster":
+        """Return the cluster as the flags of ``layerdag simulate`` of these names change it.
+
+        Args:
+            options: Congestion model, queues, rendezvous; None keeps them.
+            memory: Remote memory; None keeps it.
+            collectives: Device whose measured collectives take their time, or "simulated"; None is
+                the device of the compute model where the network has nodes like the measured ones.
+            group_collectives: "flat" or "hierarchical"; None keeps what the system says.
+            missing: "refuse" or "skip" a dimension without an implementation; None keeps it.
+            reference_semantics: Whether every tick is that of ASTRA-sim.
+
+        Raises:
+            UsageError: If two of these contradict each other, or no such collectives were measured.
+        """
+        if reference_semantics and group_collectives == "hierarchical":
+            raise UsageError(
+                "--reference-semantics runs groups as flat rings; leave --group-collectives out."
+            )
+        if collectives and reference_semantics:
+            raise UsageError(
+                "--reference-semantics simulates collectives; leave --collectives out."
+            )
+        if collectives not in (None, SIMULATED, *fitted_devices()):
+            raise UsageError(
+                f"no collectives were measured on '{collectives}'; known are "
+                f"{', '.join(fitted_devices())}, and {SIMULATED} runs all on the network."
+            )
+        if collectives is None and not (reference_semantics or group_collectives):
+            fitted = self.system.fitted_collectives
+        else:
+            fitted = "" if collectives in (None, SIMULATED) else collectives
+        groups = "flat" if reference_semantics else group_collectives
+        system = dataclasses.replace(
+            self.system,
+            group_collectives=GroupCollectives(groups or self.system.group_collectives),
+            missing=MissingImplementations(missing or self.system.missing),
+            fitted_collectives=fitted,
+        )
+        return dataclasses.replace(
+            self,
+            system=system,
+            options=options or self.options,
+            memory=memory or self.memory,
+        )
 
     def __repr__(self) -> str:
         """Return name or topology and the number of ranks in one line."""

@@ -399,3 +399,18 @@ class RooflineCompute(ComputeModel):
             for name in set(names)
         }
         return np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)
+
+
+@final
+class ScaledCompute(ComputeModel):
+    """Another model's times, each multiplied by a factor and floored, at least 1 ns."""
+
+    def __init__(self, inner: ComputeModel, factor: float) -> None:
+        self._inner = inner
+        self._factor = factor
+
+    def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
+        """See ``ComputeModel.durations_ns``."""
+        time_ns = self._inner.durations_ns(trace, rows, on_cpu)
+        scaled = np.maximum(np.floor(time_ns * self._factor), 1).astype(np.int64)
+        return np.where(time_ns == SKIPPED, SKIPPED, scaled)

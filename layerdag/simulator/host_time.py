@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from layerdag.errors import ConfigError
+from layerdag.errors import ConfigError, UsageError
 from layerdag.traces.analysis import summarize_trace
 from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire, Workload
 
@@ -50,6 +50,40 @@ class HostCosts:
 def knows_calls(workload: Workload) -> bool:
     """Return whether the traces tell what the host did, as imported host traces do."""
     return any(trace.integers(HOST_CALLS)[1].any() for trace in workload.traces)
+
+
+def with_host(
+    workload: Workload, how: str, makespan_s: Callable[[Workload], float]
+) -> tuple[Workload, float | None]:
+    """Return the workload with the host's time as ``--host`` asks for it, and its scale if found.
+
+    Args:
+        workload: To simulate.
+        how: "model", "measured", "measured:X", "measured:step=SECONDS", "none", or "" for what the
+            traces hold.
+        makespan_s: Simulates a workload, returns seconds.
+
+    Raises:
+        UsageError: If ``how`` is none of these.
+        ConfigError: If the traces do not have what it needs.
+    """
+    word, _, rest = how.partition(":")
+    if not word:
+        return workload, None
+    if word not in HOST_CHOICES or (rest and word != "measured"):
+        raise UsageError(f"--host is '{how}'; write {', '.join(HOST_CHOICES)}.")
+    if word == "model":
+        return with_host_model(workload), None
+    try:
+        number = float(rest.removeprefix("step=")) if rest else 1.0
+    except ValueError:
+        raise UsageError(
+            f"--host is '{how}'; write measured:0.5 or measured:step=0.0123."
+        ) from None
+    if word == "none" or not rest.startswith("step="):
+        return with_measured_host(workload, 0.0 if word == "none" else number), None
+    scale = host_scale(makespan_s, workload, number)
+    return with_measured_host(workload, scale), scale
 
 
 def with_host_model(workload: Workload, costs: HostCosts | None = None) -> Workload:

@@ -21,7 +21,7 @@ import numpy as np
 from layerdag.errors import ConfigError, SimulationError, WrongNameError
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.settings import guess_message
-from layerdag.simulator.cluster import Cluster, ClusterPreset
+from layerdag.simulator.cluster import Cluster, ClusterOfAnySize, ClusterPreset
 from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
 from layerdag.simulator.compute import (
     ComputeModel,
@@ -29,12 +29,14 @@ from layerdag.simulator.compute import (
     PredictedCompute,
     ReferenceCompute,
     RooflineCompute,
+    ScaledCompute,
     number_class,
 )
 from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.config import MAX_TIME_NS, Congestion, GroupCollectives
+from layerdag.simulator.config import MAX_TIME_NS, Congestion
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
 from layerdag.simulator.fitted_collectives import OPERATIONS, device_of, has_nodes
+from layerdag.simulator.host_time import with_host
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
 from layerdag.traces.chakra.workload import read_workload
@@ -287,7 +289,9 @@ class SimulationResult:
             time of all nodes that are not on the CPU, as there; it may then be negative, where
             several of these ran at once.
         compute_ns: int64 (R,), total GPU compute time.
+        compute: What timed the compute nodes.
         notes: What a reader of the figures should know, one sentence each.
+        what_if: Makespans with one part of the cluster better, where they were asked for.
     """
 
     program: LoweredProgram
@@ -295,7 +299,9 @@ class SimulationResult:
     rank_finish_ns: np.ndarray
     exposed_comm_ns: np.ndarray
     compute_ns: np.ndarray
+    compute: ComputeModel
     notes: tuple[str, ...] = ()
+    what_if: tuple["Sensitivity", ...] = ()
 
     @cached_property
     def issue_ns(self) -> np.ndarray:
@@ -523,24 +529,33 @@ def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgra
 
 def simulate(
     workload: Workload | str | Path,
-    cluster: Cluster | ClusterPreset | str = "small",
+    cluster: ClusterOfAnySize | str = "small",
     *,
     compute: ComputeModel | str | None = None,
+    host: str = "",
     variation: Variation | None = None,
     reference_semantics: bool = False,
+    what_if: bool = False,
 ) -> SimulationResult:
     """Run ``workload`` on a cluster and return the ticks of every node.
 
     Args:
         workload: Traces of all ranks with communicator groups, or the prefix of their files.
         cluster: What to run on: a name, such as "small", which gets as many ranks as the workload
-            has, ``Cluster(network, system)`` or ``Cluster.from_files``.
+            has, ``Cluster(network, system)``, ``Cluster.from_files``, or the machine that
+            ``calibrate`` or ``read_machine`` returned.
         compute: Times of compute nodes: a model, or what ``layerdag simulate --compute`` takes,
-            such as "measured", "h100" or "systolic:128x128". By default ASTRA-sim's own,
-            "reference" (roofline or recorded durations), and on a preset what suits it.
+            such as "measured", "h100" or "systolic:128x128". By default that of the cluster:
+            ASTRA-sim's own, "reference" (roofline or recorded durations), on a preset what suits
+            it, on a machine what was fitted.
+        host: Time of the host, as ``layerdag simulate --host`` takes it: "model" (of eager
+            PyTorch), "measured" (of a profile; "measured:0.5" scales it, "measured:step=0.0123"
+            until the step lasts so many seconds) or "none". By default what the trace holds.
         variation: Ranks that differ in speed, and noise; none by default.
         reference_semantics: Whether every tick is that of ASTRA-sim, whose groups communicate in
             flat rings whatever the dimensions of the network.
+        what_if: Whether to run again with compute, then each dimension's bandwidth and latency,
+            10 % better.
 
     Returns:
         The complete outcome: every node of every rank has run.
@@ -549,6 +564,7 @@ def simulate(
         SimulationError: If a node cannot run, ranks wait for each other forever, or a message is
             never received; names rank, node and cause.
         ConfigError: If workload and cluster do not fit together, or there is no such compute model.
+        UsageError: If ``host`` is none of these.
     """
     if not isinstance(workload, Workload):
         workload = read_workload(workload)
@@ -557,14 +573,36 @@ def simulate(
         compute = compute or cluster.compute
     cluster = cluster.with_ranks(workload.num_ranks)
     if reference_semantics:
-        flat = dataclasses.replace(
-            cluster.system, group_collectives=GroupCollectives.FLAT, fitted_collectives=""
-        )
-        cluster = dataclasses.replace(cluster, system=flat)
+        cluster = cluster.changed(reference_semantics=True)
+    compute = compute or cluster.compute
     if not isinstance(compute, ComputeModel):
-        name = compute or cluster.compute
-        cluster = with_measured_collectives(cluster, name)
-        compute = compute_model(name, cluster.system)
+        cluster = with_measured_collectives(cluster, compute)
+        compute = compute_model(compute, cluster.system)
+    model = compute
+
+    def makespan_s(changed: Workload) -> float:
+        return _run(changed, cluster, model).makespan_s
+
+    workload, scaled = with_host(workload, host, makespan_s)
+    result = _run(workload, cluster, compute, variation)
+    if scaled is not None:
+        note = f"the host's time is scaled by {scaled:.3f}"
+        result = dataclasses.replace(result, notes=(*result.notes, note))
+    if not what_if:
+        return result
+    base, found = result.makespan_ns, [Sensitivity("as given", result.makespan_ns, 0.0)]
+    for change, other, changed_compute in _better(cluster, compute):
+        makespan = _run(workload, other, changed_compute, variation).makespan_ns
+        found.append(Sensitivity(change, makespan, (base - makespan) / base if base else 0.0))
+    return dataclasses.replace(result, what_if=tuple(found))
+
+
+def _run(
+    workload: Workload,
+    cluster: Cluster,
+    compute: ComputeModel,
+    variation: Variation | None = None,
+) -> SimulationResult:
     require_durations(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:
@@ -581,8 +619,40 @@ def simulate(
         rank_finish_ns=rank_finish_ns,
         exposed_comm_ns=rank_finish_ns - unexposed_ns(program, outcome),
         compute_ns=gpu_compute_ns(program, outcome),
+        compute=compute,
         notes=notes_on(program, compute),
     )
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Outcome of one change.
+
+    Attributes:
+        change: What was changed, in words.
+        makespan_ns: Makespan with it.
+        gain: Share of the makespan that it saves; negative if it costs.
+    """
+
+    change: str
+    makespan_ns: int
+    gain: float
+
+
+def _better(cluster: Cluster, compute: ComputeModel) -> Iterator[tuple[str, Cluster, ComputeModel]]:
+    """Yield cluster and compute model with one part 10 % better, and which."""
+    yield "compute +10 %", cluster, ScaledCompute(compute, 1 / 1.1)
+    for index, old in enumerate(cluster.network.dimensions):
+        for label, bandwidth, latency in (
+            ("bandwidth +10 %", old.bandwidth_gib * 1.1, old.latency_ns),
+            ("latency -10 %", old.bandwidth_gib, old.latency_ns * 0.9),
+        ):
+            new = dataclasses.replace(old, bandwidth_gib=bandwidth, latency_ns=latency)
+            dimensions = tuple(
+                new if i == index else d for i, d in enumerate(cluster.network.dimensions)
+            )
+            network = dataclasses.replace(cluster.network, dimensions=dimensions)
+            yield f"dim {index} {label}", dataclasses.replace(cluster, network=network), compute
 
 
 def with_measured_collectives(cluster: Cluster, compute: str) -> Cluster:

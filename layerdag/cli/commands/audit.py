@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import left_out_lines, nameless_notes, note_lines
+from layerdag.cli.printing import left_out_lines, nameless_notes, note_lines, warn
 from layerdag.errors import DataError, UsageError
 from layerdag.runtime.kept import code_hash, content_hash, keep, read_kept
 
@@ -508,7 +508,7 @@ def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "
 
 def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     from layerdag.cli.main import tell
-    from layerdag.cli.settings import RealData, warn
+    from layerdag.cli.settings import RealData
     from layerdag.privacy.audit_inputs import search_words
     from layerdag.privacy.auditing import WhiteBox
 

@@ -3,11 +3,12 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
+from layerdag.cli.printing import notes_json, print_figures, print_notes
 from layerdag.cli.step_flags import add_step_flags, step_settings
 from layerdag.errors import UsageError
 from layerdag.plan import RECORDED
 from layerdag.runtime.reading import Limits
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.capturing.captured_step import CapturedStep

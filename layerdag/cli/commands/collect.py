@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import JSON, counted, print_figures, print_json
+from layerdag.cli.printing import JSON, print_figures, print_json
 from layerdag.errors import DataError, LayerdagError, UsageError
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.capturing.running import Capture

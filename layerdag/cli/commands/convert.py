@@ -7,16 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import (
-    add_strict,
-    counted,
-    notes_json,
-    print_json,
-    print_notes,
-    strict_code,
-)
+from layerdag.cli.printing import add_strict, notes_json, print_json, print_notes, strict_code
 from layerdag.errors import GraphError, UsageError
 from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.codec.convert_inputs import Inputs

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import counted, print_figures, print_notes
+from layerdag.cli.printing import print_figures, print_notes
 from layerdag.errors import UsageError
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.workloads.exploration import Exploration, PlanOutcome

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_strict, counted, notes_json, print_notes, strict_code
+from layerdag.cli.printing import add_strict, notes_json, print_notes, strict_code
 from layerdag.errors import UsageError
-from layerdag.runtime.terminal import one_line
+from layerdag.runtime.terminal import counted, one_line
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, print_figures
+from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.programs.forward_program import Program

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
+from layerdag.cli.printing import notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.serving.requests import Arrivals

@@ -4,220 +4,41 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from layerdag.cli.printing import (
     add_strict,
-    counted,
-    group_equal_rows,
     notes_json,
     print_figures,
     print_notes,
     strict_code,
+    warn,
 )
-from layerdag.errors import SimulationError, UsageError
+from layerdag.errors import UsageError
+from layerdag.runtime.terminal import counted
 from layerdag.simulator.compute_choice import CHOICES
 
 if TYPE_CHECKING:
-    from layerdag.simulator.analysis import Breakdown
+    from layerdag.simulator.calibration import CalibratedMachine
     from layerdag.simulator.cluster import Cluster
-    from layerdag.simulator.compute import ComputeModel
-    from layerdag.simulator.config import RunOptions, SystemConfig
-    from layerdag.simulator.measured_kernels import MeasuredKernels
-    from layerdag.simulator.run import SimulationResult, Variation
+    from layerdag.simulator.config import RunOptions
+    from layerdag.simulator.run import Variation
     from layerdag.traces.trace import Workload
 
 
-SHOWN_NODES = 10
-SHOWN_RANKS = 16
-MAX_CAPACITY_GB = 1e9
-
-
-def summary(result: "SimulationResult") -> list[str]:
-    """Return the lines that are printed on the terminal in any case."""
-    lines = [
-        f"{counted(result.num_nodes, 'node')} on {counted(result.num_ranks, 'rank')}, makespan "
-        f"{result.makespan_ns} ns ({result.makespan_ns / 1e6:.3f} ms)",
-        f"{'rank':>6} {'finish ns':>15} {'compute ns':>15} {'exposed ns':>15} {'exposed':>8}",
-    ]
-    columns = (result.rank_finish_ns, result.compute_ns, result.exposed_comm_ns)
-    rows = group_equal_rows(zip(*(column.tolist() for column in columns), strict=True))
-    for rank, (finish, compute, exposed) in rows[:SHOWN_RANKS]:
-        fraction = exposed / finish if finish else 0.0
-        lines.append(f"{rank:>6} {finish:>15} {compute:>15} {exposed:>15} {fraction:>8.1%}")
-    if len(rows) > SHOWN_RANKS:
-        more = counted(len(rows) - SHOWN_RANKS, "kind")
-        lines.append(f"{more} of ranks more; --json writes them all")
-    lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
-    unused_us = _unused_us(result)
-    if unused_us:
-        lines.append(
-            "communication takes the network's time; what the trace recorded for it "
-            f"({unused_us / 1000:,.3f} ms on rank 0), and 'layerdag info' counts, is not used"
-        )
-    return lines
-
-
-def interval(
-    args: argparse.Namespace, result: "SimulationResult"
-) -> tuple[dict[str, Any], list[str]]:
-    """Return what --machine adds to the JSON document and to the terminal."""
-    from layerdag.simulator.calibration import read_machine
-
-    machine, seconds = read_machine(args.machine), result.makespan_ns / 1e9
-    sharing, spread = machine.sharing(result.num_ranks), machine.spread(result.num_ranks)
-    document: dict[str, Any] = {"step_s": seconds, "ranks_per_core": sharing}
-    lines = ["", f"step time {seconds * 1e3:,.3f} ms"]
-    if sharing > 1:
-        lines[1] += f"; ranks take turns, {sharing:g} on a core"
-    if spread is None:
-        return {"prediction": document}, [*lines, "too few measured runs for an interval"]
-    low, high = seconds * spread.low, seconds * spread.high
-    document |= {"low_s": low, "high_s": high, "runs": spread.runs}
-    lines.append(
-        f"between {low * 1e3:,.3f} and {high * 1e3:,.3f} ms if this run is like four in five of "
-        f"{spread.runs:.0f} measured ones, each left out of the fit"
-    )
-    if result.num_ranks > spread.most_ranks:
-        lines.append(
-            f"on more ranks than were measured ({spread.most_ranks:.0f}), where errors are larger"
-        )
-    return {"prediction": document}, lines
-
-
-def kernel_times(
-    compute: "MeasuredKernels", result: "SimulationResult"
-) -> tuple[dict[str, Any], list[str]]:
-    """Return how the kernels of the busiest rank were timed, and the bounds of its busy time."""
-    import numpy as np
-
-    from layerdag.traces.trace import NodeType
-
-    rank = int(np.argmax(result.compute_ns))
-    trace = result.program.workload.traces[rank]
-    on_host_N = trace.integers("is_cpu_op")[0] != 0
-    rows = np.flatnonzero((trace.type_N == NodeType.COMP) & ~on_host_N)
-    times = compute.kernel_times(trace, rows)
-    busy_s, low_s, high_s = (us / 1e6 for us in times.busy_us)
-    document = {"rank": rank, "nodes": times.counts}
-    document |= {"busy_s": busy_s, "low_s": low_s, "high_s": high_s}
-    ways = ", ".join(f"{count} by {HOW[way]}" for way, count in times.counts.items() if count)
-    line = f"kernels of rank {rank}: {ways or 'none'}; busy {busy_s * 1e3:,.3f} ms"
-    bounds = f"between {low_s * 1e3:,.3f} and {high_s * 1e3:,.3f} ms nine times in ten"
-    lines = ["", f"{line}, {bounds}"]
-    if compute.note:
-        document["note"] = compute.note
-        lines.append(compute.note)
-    return {"kernel_times": document}, lines
-
-
-HOW = {
-    "table": "tables of measured kernels",
-    "roofline": "the roofline of their kernel",
-    "family": "a roofline of their family",
-}
-"""How a kernel was timed, by the words of ``MeasuredKernels``."""
-
-
-def _unused_us(result: "SimulationResult") -> int:
-    """Return how long the simulated communication of rank 0 took where it was recorded."""
-    import numpy as np
-
-    from layerdag.simulator.lowering import NodeKind
-
-    trace, nodes = result.program.workload.traces[0], result.nodes(0)
-    recorded_us_N = trace.duration_us_N[np.argsort(trace.id_N, kind="stable")]
-    simulated = (NodeKind.SEND, NodeKind.RECV, NodeKind.COLLECTIVE)
-    return int(recorded_us_N[np.isin(nodes.kind_N, simulated)].sum())
-
-
-def report(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
-    """Return what --report adds to the JSON document and to the terminal."""
-    from layerdag.simulator.analysis import breakdown, by_kind, by_node, critical_path
-
-    parts = breakdown(result)
-    path = critical_path(result)
-    names, kinds = by_node(result, path), by_kind(result, path)
-    rows = [dict(zip(parts.parts, row, strict=True)) for row in parts.time_ns_RP.tolist()]
-    document = {
-        "breakdown": {str(rank): row for rank, row in enumerate(rows)},
-        "critical_path": [
-            {
-                "rank": node.rank,
-                "node": int(result.nodes(node.rank).id_N[node.row]),
-                "start": node.start_ns,
-                "finish": node.finish_ns,
-                "began_after": node.reason,
-            }
-            for node in path
-        ],
-        "critical_path_by_kind": kinds,
-        "critical_path_by_name": names,
-    }
-    lines = ["", "where the time goes (exposed parts only)", *_breakdown_lines(parts)]
-    lines += ["", f"critical path: {counted(len(path), 'node')}, by kind"]
-    lines += _longest(kinds, result.makespan_ns)
-    lines += ["the longest names on it", *_longest(names, result.makespan_ns)]
-    return document, lines
-
-
-def _longest(times: dict[str, int], makespan_ns: int) -> list[str]:
-    return [
-        f"{time:>15} ns {time / max(makespan_ns, 1):>7.1%}  {name}"
-        for name, time in list(times.items())[:SHOWN_NODES]
-    ]
-
-
-def _breakdown_lines(parts: "Breakdown") -> list[str]:
-    """Return where the time goes in ms: the mean of all ranks, and ranks alike once."""
-    rows = [("mean", parts.time_ns_RP.mean(axis=0).tolist())]
-    rows += group_equal_rows(parts.time_ns_RP.tolist())[:SHOWN_RANKS]
-    lines = [f"{'rank':>6}" + "".join(f"{part:>13}" for part in (*parts.parts, "total"))]
-    lines.append(f"{'ms':>6}")
-    for label, row in rows:
-        cells = "".join(f"{value / 1e6:>13.3f}" for value in (*row, sum(row)))
-        lines.append(f"{label:>6}{cells}")
-    return lines
-
-
-def peak_memory(
-    args: argparse.Namespace, result: "SimulationResult"
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the peaks of local memory; raise or warn where they exceed --memory-capacity."""
-    from layerdag.simulator.analysis import local_memory
-
-    capacity = args.memory_capacity
-    if capacity is not None and not 0 < capacity < MAX_CAPACITY_GB:
-        raise UsageError(f"--memory-capacity is {capacity}; give a positive number of GB.")
-    try:
-        memory = local_memory(result)
-    except SimulationError as error:
-        if capacity is not None:
-            raise
-        return {"peak_memory_error": str(error)}, ["", f"peak local memory is not known: {error}"]
-    over = memory.over(int(capacity * 1e9)) if capacity is not None else ""
-    if over and args.over_capacity == "error":
-        raise SimulationError(over)
-    if over:
-        print(f"layerdag: warning: {over}", file=sys.stderr)
-    # Where no node names its tensors, the peak is that of single operators: worth no line.
-    tells = capacity is not None or memory.listed_R.any()
-    return memory.summary(), ["", memory.line()] if tells else []
-
-
-def tracked_memory(result: "SimulationResult") -> tuple[dict[str, Any], list[str]]:
-    """Write and return the local memory as ASTRA-sim's track-local-mem tells it."""
-    from layerdag.simulator.astra_sim import in_units, reference_memory, write_memory
-
-    prefix = result.program.cluster.system.local_mem_trace
-    peaks: dict[str, int] = {}
-    for found in reference_memory(result):
-        write_memory(found, prefix)
-        peaks[str(found.rank)] = found.peak
-    highest = max(peaks.values())
-    lines = ["", f"peak memory usage: {in_units(highest)} (as track-local-mem counts it; each"]
-    lines[1] += f" rank's in {prefix}.<rank>.json)"
-    return {"tracked_peak_memory_bytes": peaks}, lines
+SUMMARY = "Run a workload on a described cluster; equal to ASTRA-sim's analytical backend."
+EXAMPLE = (
+    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
+    "  layerdag simulate traces/gpt2 --preset small --compute h100 --report\n"
+    "  layerdag simulate runs/gpt/workload --system system.json \\\n"
+    "      --network network.yml --comm-group comm_group.json \\\n"
+    "      --trace timeline.json --json > result.json\n"
+    "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)\n"
+    "  layerdag simulate traces/gpt2 --preset small \\\n"
+    "      --compute systolic:128x128,clock=0.94,bandwidth=900\n"
+    "\n"
+    "compute models (--compute MODEL):\n" + "".join(f"  {line}\n" for line in CHOICES.splitlines())
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -344,23 +165,6 @@ def tell_ignored(args: argparse.Namespace) -> None:
             print(f"layerdag: note: --{name.replace('_', '-')} has no effect{why}", file=sys.stderr)
 
 
-SUMMARY = "Run a workload on a described cluster; equal to ASTRA-sim's analytical backend."
-EXAMPLE = (
-    "  layerdag workload gpt2 --data 2 --out traces/gpt2\n"
-    "  layerdag simulate traces/gpt2 --preset small --compute h100 --report\n"
-    "  layerdag simulate runs/gpt/workload --system system.json \\\n"
-    "      --network network.yml --comm-group comm_group.json \\\n"
-    "      --trace timeline.json --json > result.json\n"
-    "  (workload: runs/gpt/workload.0.et, runs/gpt/workload.1.et, ...; .et.gz as well)\n"
-    "  layerdag simulate traces/gpt2 --preset small \\\n"
-    "      --compute systolic:128x128,clock=0.94,bandwidth=900\n"
-    "\n"
-    "compute models (--compute MODEL):\n" + "".join(f"  {line}\n" for line in CHOICES.splitlines())
-)
-
-__all__ = ["EXAMPLE", "SUMMARY", "configure", "run"]
-
-
 def run(args: argparse.Namespace) -> int:
     """Simulate, write what was asked for, print a summary."""
     from layerdag.cli.main import gc_disabled, single_threaded_blas
@@ -371,8 +175,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from layerdag.simulator.measured_kernels import MeasuredKernels
-    from layerdag.simulator.run import simulate
+    from layerdag.simulator.calibration import read_machine
+    from layerdag.simulator.report import describe
+    from layerdag.simulator.run import NOT_MODELED, simulate, write_nodes, write_timeline
 
     if args.nodes == "-" or args.trace == "-":
         raise UsageError("--nodes and --trace need a file name.")
@@ -382,99 +187,53 @@ def _run(args: argparse.Namespace) -> int:
     if args.binary:
         raise UsageError("--binary needs --backend astra-sim.")
     workload = _read_workload(args)
-    cluster, compute = _cluster(args, workload.num_ranks)
-    workload = _with_host(args, workload, cluster, compute)
-    result = simulate(workload, cluster, compute=compute, variation=_variation(args))
-    document, lines = result.summary(), summary(result)
-    if isinstance(compute, MeasuredKernels):
-        more, further = kernel_times(compute, result)
-        document, lines = {**document, **more}, lines + further
-    for wanted, extra in (
-        (args.report or args.memory_capacity is not None, lambda: peak_memory(args, result)),
-        (args.report, lambda: report(result)),
-        (cluster.system.track_local_mem, lambda: tracked_memory(result)),
-        (args.what_if, lambda: _what_if(args, workload, cluster, compute)),
-        (args.machine, lambda: interval(args, result)),
-    ):
-        if wanted:
-            more, further = extra()
-            document, lines = {**document, **more}, lines + further
-    if args.nodes or args.trace:
-        _write_ticks(args, result)
+    machine = read_machine(args.machine) if args.machine else None
+    result = simulate(
+        workload,
+        _cluster(args, machine, workload.num_ranks),
+        compute=args.compute,
+        host=args.host or "",
+        variation=_variation(args),
+        what_if=args.what_if,
+    )
+    document, lines = describe(
+        result,
+        details=args.report,
+        machine=machine,
+        capacity_gb=args.memory_capacity,
+        warn=warn if args.over_capacity == "warn" else None,
+    )
+    if args.nodes:
+        write_nodes(result, args.nodes)
+    if args.trace:
+        write_timeline(result, args.trace)
     print_figures(args.json, {**document, "input_notes": notes_json(workload.notes)}, lines)
     print_notes(workload.notes)
-    from layerdag.simulator.run import NOT_MODELED
-
-    for note in (*result.notes, *_other_collectives(args, cluster, result.num_ranks)):
+    for note in (*result.notes, *_unused_measurements(args, workload, result.program.cluster)):
         print(f"note: {note}", file=sys.stderr)
     print(f"not modeled: {'; '.join(NOT_MODELED)}", file=sys.stderr)
     return strict_code(workload.notes, strict=args.strict)
 
 
-def _other_collectives(args: argparse.Namespace, cluster: "Cluster", num_ranks: int) -> list[str]:
-    """Say that collectives of the device of --compute were measured, where they are not used."""
+def _unused_measurements(
+    args: argparse.Namespace, workload: "Workload", cluster: "Cluster"
+) -> list[str]:
+    """Return a note on the host's time and on collectives that were measured and are not used."""
     from layerdag.simulator.fitted_collectives import device_of
+    from layerdag.simulator.host_time import knows_calls
 
+    compute, found = args.compute or "", []
+    if not args.host and compute.startswith("measured:") and knows_calls(workload):
+        found.append("the host's time is not in this step; --host model adds it")
     asked = args.collectives or args.reference_semantics or args.group_collectives
-    device = device_of(args.compute or "")
-    if asked or cluster.system.fitted_collectives or not device or num_ranks == 1:
-        return []
-    return [
-        "collectives run on the network as described, whose nodes are not of 8 ranks, whose links "
-        f"are not those of {device}, or share messages; --collectives {device} takes NCCL's times"
-    ]
-
-
-def _with_host(
-    args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
-) -> "Workload":
-    from layerdag.simulator.host_time import (
-        HOST_CHOICES,
-        host_scale,
-        knows_calls,
-        with_host_model,
-        with_measured_host,
-    )
-    from layerdag.simulator.run import simulate
-
-    word, _, rest = (args.host or "").partition(":")
-    if not word:
-        if (args.compute or "").startswith("measured:") and knows_calls(workload):
-            print(
-                "note: the host's time is not in this step; --host model adds it", file=sys.stderr
-            )
-        return workload
-    if word not in HOST_CHOICES or (rest and word != "measured"):
-        raise UsageError(f"--host is '{args.host}'; write {', '.join(HOST_CHOICES)}.")
-    if word == "model":
-        return with_host_model(workload)
-    if word == "none":
-        return with_measured_host(workload, 0.0)
-    try:
-        number = float(rest.removeprefix("step=")) if rest else 1.0
-    except ValueError:
-        raise UsageError(
-            f"--host is '{args.host}'; write measured:0.5 or measured:step=0.0123."
-        ) from None
-    if not rest.startswith("step="):
-        return with_measured_host(workload, number)
-
-    def makespan_s(changed: "Workload") -> float:
-        return simulate(changed, cluster, compute=compute).makespan_ns / 1e9
-
-    scale = host_scale(makespan_s, workload, number)
-    print(f"layerdag: note: the host's time is scaled by {scale:.3f}", file=sys.stderr)
-    return with_measured_host(workload, scale)
-
-
-def _write_ticks(args: argparse.Namespace, result: "SimulationResult") -> None:
-    """Write the ticks of every node where they were asked for."""
-    from layerdag.simulator.run import write_nodes, write_timeline
-
-    if args.nodes:
-        write_nodes(result, args.nodes)
-    if args.trace:
-        write_timeline(result, args.trace)
+    device = device_of(compute)
+    if not (asked or cluster.system.fitted_collectives or not device or workload.num_ranks == 1):
+        found.append(
+            "collectives run on the network as described, whose nodes are not of 8 ranks, whose "
+            f"links are not those of {device}, or share messages; --collectives {device} takes "
+            "NCCL's times"
+        )
+    return found
 
 
 def _run_binary(args: argparse.Namespace) -> int:
@@ -532,85 +291,37 @@ def _options(args: argparse.Namespace) -> "RunOptions":
     )
 
 
-def _cluster(args: argparse.Namespace, num_ranks: int) -> "tuple[Cluster, ComputeModel]":
+def _cluster(
+    args: argparse.Namespace, machine: "CalibratedMachine | None", num_ranks: int
+) -> "Cluster":
+    """Return what to run on.
+
+    Raises:
+        UsageError: If it is stated twice, or not at all.
+    """
     from layerdag.simulator.cluster import Cluster, read_memory
-    from layerdag.simulator.compute_choice import compute_model
-    from layerdag.simulator.run import with_measured_collectives
-
-    options = _options(args)
-    if args.machine:
-        return _machine(args, num_ranks, options)
-    if args.preset and (args.system or args.network):
-        raise UsageError("--preset replaces --system and --network; give one or the others.")
-    if args.preset:
-        preset = Cluster.preset(args.preset)
-        cluster = dataclasses.replace(preset.with_ranks(num_ranks), options=options)
-        if args.memory:
-            cluster = dataclasses.replace(cluster, memory=read_memory(args.memory))
-        cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
-        name = args.compute or preset.compute
-        return with_measured_collectives(cluster, name), compute_model(name, cluster.system)
-    if not args.system or not args.network:
-        raise UsageError("--system and --network are needed (or --preset small in their place).")
-    cluster = Cluster.from_files(
-        system=args.system, network=args.network, memory=args.memory, options=options
-    )
-    cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
-    name = args.compute or "reference"
-    return with_measured_collectives(cluster, name), compute_model(name, cluster.system)
-
-
-def _machine(
-    args: argparse.Namespace, num_ranks: int, options: "RunOptions"
-) -> "tuple[Cluster, ComputeModel]":
-    from layerdag.simulator.calibration import read_machine
-    from layerdag.simulator.cluster import read_memory
 
     for flag in ("preset", "system", "network", "compute"):
-        if getattr(args, flag):
+        if machine is not None and getattr(args, flag):
             raise UsageError(f"--machine states what --{flag} would; leave one of them out.")
-    machine = read_machine(args.machine)
-    cluster = dataclasses.replace(machine.cluster(num_ranks), options=options)
-    if args.memory:
-        cluster = dataclasses.replace(cluster, memory=read_memory(args.memory))
-    cluster = dataclasses.replace(cluster, system=_asked(args, cluster.system))
-    return cluster, machine.compute(num_ranks)
-
-
-def _asked(args: argparse.Namespace, system: "SystemConfig") -> "SystemConfig":
-    from layerdag.simulator.config import GroupCollectives, MissingImplementations
-    from layerdag.simulator.fitted_collectives import fitted_devices
-
-    if args.reference_semantics and args.group_collectives == "hierarchical":
-        raise UsageError(
-            "--reference-semantics runs groups as flat rings; leave --group-collectives out."
-        )
-    if args.collectives and args.reference_semantics:
-        raise UsageError("--reference-semantics simulates collectives; leave --collectives out.")
-    if args.collectives not in (None, _SIMULATED, *fitted_devices()):
-        raise UsageError(
-            f"no collectives were measured on '{args.collectives}'; known are "
-            f"{', '.join(fitted_devices())}, and {_SIMULATED} runs all on the network."
-        )
-    groups = args.group_collectives or ("flat" if args.reference_semantics else "hierarchical")
-    return dataclasses.replace(
-        system,
-        group_collectives=GroupCollectives(groups),
-        missing=MissingImplementations(args.missing_implementations),
-        fitted_collectives=_fitted_collectives(args),
+    if args.preset and (args.system or args.network):
+        raise UsageError("--preset replaces --system and --network; give one or the others.")
+    if machine is not None:
+        cluster = machine.with_ranks(num_ranks)
+    elif args.preset:
+        cluster = Cluster(args.preset, num_ranks=num_ranks)
+    elif args.system and args.network:
+        cluster = Cluster.from_files(system=args.system, network=args.network)
+    else:
+        raise UsageError("--system and --network are needed (or --preset small in their place).")
+    return cluster.changed(
+        options=_options(args),
+        memory=read_memory(args.memory) if args.memory else None,
+        collectives=args.collectives,
+        group_collectives=args.group_collectives,
+        missing=args.missing_implementations,
+        reference_semantics=args.reference_semantics,
     )
-
-
-_SIMULATED = "simulated"
-"""Of --collectives: all of them run on the network."""
-
-
-def _fitted_collectives(args: argparse.Namespace) -> str | None:
-    """Return the device whose collectives are taken, "" for none, None for that of --compute."""
-    device: str | None = args.collectives
-    if device is None:
-        return "" if args.reference_semantics or args.group_collectives else None
-    return "" if device == _SIMULATED else device
 
 
 def _variation(args: argparse.Namespace) -> "Variation | None":
@@ -642,14 +353,3 @@ def _read_workload(args: argparse.Namespace) -> "Workload":
     workload = read_workload(prefix, args.comm_group)
     reject_world_description(workload)
     return workload
-
-
-def _what_if(
-    args: argparse.Namespace, workload: "Workload", cluster: "Cluster", compute: "ComputeModel"
-) -> tuple[dict[str, Any], list[str]]:
-    from layerdag.simulator.analysis import sensitivities
-
-    found = sensitivities(workload, cluster, compute, _variation(args))
-    lines = ["", "what if"]
-    lines += [f"{e.makespan_ns:>15} ns {e.gain:>+7.2%}  {e.change}" for e in found]
-    return {"what_if": [dataclasses.asdict(entry) for entry in found]}, lines

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_json, tell_data
+from layerdag.cli.printing import add_json, tell_data, warn
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -432,7 +432,6 @@ def _fit_operators(args: argparse.Namespace) -> int:
 
 
 def _predict(args: argparse.Namespace) -> int:
-    from layerdag.cli.settings import warn
     from layerdag.datasets.encoding import encoded
     from layerdag.surrogates.surrogate import FittedSurrogate
 
@@ -453,7 +452,7 @@ def _predict(args: argparse.Namespace) -> int:
 
 
 def _eval(args: argparse.Namespace) -> int:
-    from layerdag.cli.settings import RealData, warn
+    from layerdag.cli.settings import RealData
     from layerdag.surrogates.surrogate import FittedSurrogate
 
     model = FittedSurrogate.load(args.model)

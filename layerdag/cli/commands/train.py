@@ -19,6 +19,7 @@ from layerdag.cli.printing import (
     print_notes,
     require_plain_json,
     strict_code,
+    warn,
 )
 from layerdag.errors import ConfigError, DataError, UsageError
 
@@ -258,7 +259,6 @@ def _promise(result: "PrivateResult") -> str:
 
 
 def _warn_about(data: "GraphDataset", asked: "TrainConfig") -> None:
-    from layerdag.cli.settings import warn
     from layerdag.datasets.advice import advice_on
     from layerdag.datasets.loading import FolderConfig
     from layerdag.privacy.auditing import too_few_held_out

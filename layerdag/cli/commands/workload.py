@@ -12,11 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import counted, notes_json, print_figures, print_notes
+from layerdag.cli.printing import notes_json, print_figures, print_notes
 from layerdag.cli.step_flags import add_step_flags, step_settings
 from layerdag.errors import UsageError
 from layerdag.plan import FORMULAS, SIDE_SETTINGS, SIDES
 from layerdag.runtime.reading import Limits
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.workloads.stage.flags import StageFlags

@@ -1,6 +1,6 @@
 """Counts and ranks in words."""
 
-from layerdag.cli.printing import counted, group_equal_rows
+from layerdag.runtime.terminal import counted, group_equal_rows
 
 
 def test_one_thing_is_no_plural():

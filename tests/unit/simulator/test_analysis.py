@@ -17,16 +17,14 @@ from layerdag.cli.main import main
 from layerdag.errors import SimulationError
 from layerdag.simulator.analysis import (
     LocalMemory,
-    ScaledCompute,
     breakdown,
     by_kind,
     by_node,
     critical_path,
     local_memory,
-    sensitivities,
 )
 from layerdag.simulator.cluster import Cluster
-from layerdag.simulator.compute import SKIPPED, MeasuredCompute, ReferenceCompute
+from layerdag.simulator.compute import SKIPPED, MeasuredCompute, ReferenceCompute, ScaledCompute
 from layerdag.simulator.config import MemoryConfig, MemoryKind, NetworkConfig, RunOptions
 from layerdag.simulator.lowering import Slot
 from layerdag.simulator.run import SimulationResult, Variation, simulate
@@ -56,7 +54,7 @@ def test_critical_path_follows_a_receive_to_its_sender_and_a_slot_to_its_holder(
 def test_sensitivities_name_what_helps():
     nodes = [comp(0, 1), all_reduce(1, 200_000, (0,))]
     cluster = Cluster(ring(2), system(), MemoryConfig(), RunOptions())
-    found = sensitivities(workload(nodes, nodes), cluster, ReferenceCompute(cluster.system))
+    found = simulate(workload(nodes, nodes), cluster, what_if=True).what_if
     assert [entry.change for entry in found] == [
         "as given",
         "compute +10 %",
@@ -422,7 +420,9 @@ def test_a_tensor_has_less_than_two_to_the_62_bytes(size, allowed):
 
 
 def gains(load, cluster, **more) -> dict[str, float]:
-    return {entry.change: entry.gain for entry in sensitivities(load, cluster, **more)}
+    return {
+        entry.change: entry.gain for entry in simulate(load, cluster, what_if=True, **more).what_if
+    }
 
 
 def test_a_job_that_only_computes_gains_from_compute_alone():
@@ -434,7 +434,9 @@ def test_a_job_that_only_computes_gains_from_compute_alone():
 def test_every_dimension_has_a_row_for_bandwidth_and_latency():
     nodes = [all_reduce(0, 100_000)]
     network = NetworkConfig(ring(2).dimensions * 2)
-    rows = sensitivities(workload(*[nodes] * 4), Cluster(network, system(dimensions=2)))
+    rows = simulate(
+        workload(*[nodes] * 4), Cluster(network, system(dimensions=2)), what_if=True
+    ).what_if
     assert [row.change for row in rows] == [
         "as given",
         "compute +10 %",
@@ -452,9 +454,12 @@ def test_every_dimension_has_a_row_for_bandwidth_and_latency():
 
 def test_ranks_that_differ_in_speed_differ_in_every_run():
     nodes = [comp(0, 10), all_reduce(1, 200, (0,))]
-    slow = sensitivities(
-        workload(nodes, nodes), Cluster(ring(2), system()), variation=Variation({1: 2.0})
-    )
+    slow = simulate(
+        workload(nodes, nodes),
+        Cluster(ring(2), system()),
+        variation=Variation({1: 2.0}),
+        what_if=True,
+    ).what_if
     assert slow[0].makespan_ns == 20_000 + 30 + 2 * 200
     assert slow[1].makespan_ns == 2 * 9090 + 30 + 2 * 200
 
@@ -462,7 +467,9 @@ def test_ranks_that_differ_in_speed_differ_in_every_run():
 def test_another_compute_model_is_kept():
     nodes = [comp(0, 1, duration_ns=550)]
     cluster = Cluster(ring(2), system())
-    rows = sensitivities(workload(nodes, nodes), cluster, MeasuredCompute())
+    rows = simulate(
+        workload(nodes, nodes), cluster, compute=MeasuredCompute(), what_if=True
+    ).what_if
     assert [row.makespan_ns for row in rows[:2]] == [550, 500]
 
 

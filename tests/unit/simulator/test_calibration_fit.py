@@ -116,7 +116,7 @@ def test_operators_that_few_runs_had_take_the_common_rates():
     assert set(found.costs.rates) == {"mm", "add"}
     call, operation, byte = found.costs.other
     wanted = call + operation * 10**6 + byte * 10**5
-    result = simulate(made, found.cluster(1), compute=found.compute(1))
+    result = simulate(made, found)
     assert result.makespan_ns == pytest.approx(wanted, rel=1e-3)
 
 
