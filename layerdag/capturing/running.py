@@ -165,7 +165,8 @@ def record(kept: str | Path | None = None) -> Iterator[Capture]:
     """Trace the work of the ``with`` block and import it, without writing a trace file.
 
     Args:
-        kept: Folder for the raw files; by default they are removed.
+        kept: Folder for the raw files; by default they are removed. With it the trace keeps the
+            arguments of operators.
 
     Raises:
         TraceError: If the block did no work that could be traced.
@@ -176,7 +177,8 @@ def record(kept: str | Path | None = None) -> Iterator[Capture]:
         host_path, device_path = folder / HOST_TRACE, folder / "device.json"
         with record_raw(host_path, device_path):
             yield captured
-        host = replace(read_host(host_path), source=f"captured step of rank {captured.rank}")
+        read = read_host(host_path, keep_arguments=kept is not None)
+        host = replace(read, source=f"captured step of rank {captured.rank}")
         names = number_groups(_of_all_ranks(host.groups, captured.world_size))
         captured.result = import_operations(host, read_timings(device_path), names)
 

@@ -11,14 +11,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
-MODULE_SCOPE = "module:"
-"""Begins the name of the scope of a module's call; its path follows."""
-
-UNIT_SCOPE = "unit:"
-"""The same, of a module that ``fully_shard`` gathers at once."""
-
-AUTOCAST_SCOPE = "autocast:"
-"""Begins the name of a scope under autocast; the dtype follows."""
+from layerdag.traces.pytorch.forward_calls import AUTOCAST_SCOPE, MODULE_SCOPE, UNIT_SCOPE
 
 
 @contextmanager

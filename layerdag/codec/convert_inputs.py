@@ -92,9 +92,11 @@ def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
     if kinds == {PyTorchFile.KINETO} and not inputs.profiles:
         return import_ranks((), paths)
     if len(paths) > 1 or inputs.profiles or kinds == {PyTorchFile.HOST}:
-        return import_ranks(paths, inputs.profiles)
+        return import_ranks(paths, inputs.profiles, keep_arguments=True)
     files = None if found.found.is_file else found.found.rank_files
-    return None if files is None else import_ranks(files.hosts, files.devices, files.notes)
+    if files is None:
+        return None
+    return import_ranks(files.hosts, files.devices, files.notes, keep_arguments=True)
 
 
 def _imported(job: ImportedJob, inputs: Inputs, report: Callable[[str], None]) -> Workload:

@@ -78,6 +78,7 @@ class JobSource:
         format: Of its files, in words.
         is_trace: Whether it is a job of traces; else a flow graph, or the program of a step.
         hosts: PyTorch's host traces of a job by rank, where it has any.
+        chakra: File, or prefix of the files, of a job's Chakra traces.
         program: The forward program that was recorded with a trace.
     """
 
@@ -86,6 +87,7 @@ class JobSource:
     format: str
     is_trace: bool = True
     hosts: Mapping[int, Path] = field(default_factory=dict)
+    chakra: Path | None = None
     program: Path | None = None
 
 
@@ -179,10 +181,11 @@ class _Search:
                 self._add(job, read, what, hosts=dict(hosts))
         for prefix, paths in self.numbered.items():
             if _communicates(paths[0]):
-                self._add(prefix, partial(read_workload, prefix), "Chakra")
+                self._add(prefix, partial(read_workload, prefix), "Chakra", chakra=prefix)
                 continue
             for path in paths:
-                self._add(path.parent / stem_of(path), partial(_read_file, path), "Chakra")
+                read = partial(_read_file, path)
+                self._add(path.parent / stem_of(path), read, "Chakra", chakra=path)
         for name, path in self.programs.items():
             self._add_program(name, path)
         ordered = tuple(self.found[name] for name in sorted(self.found))
@@ -224,13 +227,14 @@ class _Search:
     def _chakra(self, path: Path) -> None:
         of_rank = RankFile.from_name(path.name)
         if of_rank is None:
-            self._add(path.parent / stem_of(path), partial(_read_file, path), "Chakra")
+            read = partial(_read_file, path)
+            self._add(path.parent / stem_of(path), read, "Chakra", chakra=path)
             return
         at = path.parent / of_rank.prefix
         if not _DOTTED.fullmatch(path.name):
             self.numbered[at].append(path)
         elif self._name_of(at) not in self.found:
-            self._add(at, partial(read_workload, at), "Chakra")
+            self._add(at, partial(read_workload, at), "Chakra", chakra=at)
 
     def _unknown(self, path: Path) -> None:
         """Count a file that is none, or raise DataError if it looks like one that is meant."""

@@ -1,4 +1,4 @@
-"""Programs from host traces: PyTorch's ExecutionTraceObserver writes every argument of a call.
+"""Programs from traces that keep the arguments of calls, as PyTorch's ExecutionTraceObserver does.
 
 The outermost operators before the backward pass are the forward program. Tensors are told apart by
 their ids, parameters are those that the optimizer changes, in the order in which it does. What a
@@ -7,13 +7,12 @@ own, numbers that PyTorch passed as tensors.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
-from layerdag.capturing.scopes import AUTOCAST_SCOPE, MODULE_SCOPE, UNIT_SCOPE
 from layerdag.errors import DataError, TraceError
 from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
@@ -24,15 +23,24 @@ from layerdag.programs.recording import (
     Reference,
 )
 from layerdag.runtime.json_shape import found_value, plain_reason
-from layerdag.traces.pytorch.host_trace import argument_values, attribute
-from layerdag.traces.pytorch.kineto import Raw, stream_objects
-from layerdag.traces.pytorch.operators import scalar_type
+from layerdag.traces.chakra.files import read_trace
+from layerdag.traces.pytorch.forward_calls import (
+    UNIT_SCOPE,
+    Call,
+    CallTree,
+    Raw,
+    arguments_of,
+    call_of,
+    dtype_of,
+    is_number,
+    listed_kinds,
+    stated_calls,
+    updated_tensors,
+)
+from layerdag.traces.pytorch.kineto import stream_objects
 
-_OPERATOR = re.compile(r"(?:aten|torchvision|c10d|_c10d_functional|fsdp)::")
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
-_LISTED = re.compile(r"Tensor\((?:[^()]|\([^()]*\))*\)|None|\w+")
 _EMPTY = "nullptr"
-_BACKWARD = "autograd::engine::evaluate_function"
 _ASKS_CONTENT = ("aten::is_nonzero", "aten::item", "aten::_local_scalar_dense")
 _MESSAGES = ("c10d::send", "c10d::recv_")
 _PLAN = frozenset((*_MESSAGES, "c10d::broadcast_", "c10d::allreduce_", "c10d::barrier"))
@@ -48,11 +56,6 @@ _DTYPES = {
 }  # fmt: skip
 _MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last",
                    3: "channels_last_3d"}  # fmt: skip
-Tensor = tuple[int, tuple[int, ...], str]
-"""Id, shape and dtype: PyTorch gives the ids of dead tensors to others."""
-
-_NUMBERS = ("float64", "int64")
-"""Dtypes of tensors without dimensions that Python's numbers become."""
 
 
 def recording_of_host_trace(path: str | Path) -> Recording:
@@ -63,7 +66,20 @@ def recording_of_host_trace(path: str | Path) -> Recording:
         DataError: If it holds no forward pass whose arguments are known, as traces before schema
             1.0.3 do, or FSDP's gathers stand where parameters were.
     """
-    nodes = list(stream_objects(path, "nodes"))
+    return _recording(list(stream_objects(path, "nodes")), path)
+
+
+def recording_of_trace(path: str | Path) -> Recording:
+    """Return the forward pass whose calls a Chakra trace keeps with their arguments.
+
+    Raises:
+        TraceError: If the file is no Chakra trace, or keeps no arguments.
+        DataError: If it holds no forward pass.
+    """
+    return _recording(stated_calls(read_trace(path)), path)
+
+
+def _recording(nodes: list[Raw], path: str | Path) -> Recording:
     for node in nodes:
         for key in ("id", *({"ctrl_deps", "parent"} & node.keys())):
             if type(node.get(key)) is not int:
@@ -85,7 +101,10 @@ def recording_of_host_trace(path: str | Path) -> Recording:
     twice = next((a["id"] for a, b in pairwise(nodes) if a["id"] == b["id"]), None)
     if twice is not None:
         raise TraceError(f"{path}: two nodes have the id {twice}; it is damaged, collect it again.")
-    return _Reader(str(path), nodes).recording()
+    try:
+        return _Reader(str(path), nodes).recording()
+    except TraceError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 @dataclass
@@ -113,12 +132,11 @@ class _Values:
 @final
 class _Reader:
     def __init__(self, source: str, nodes: list[Raw]) -> None:
-        self._source, self._nodes = source, nodes
-        self._by_id = {int(node["id"]): node for node in nodes}
-        self._above: dict[int, tuple[Raw, ...]] = {}
+        self._source = source
+        self._tree = CallTree(map(call_of, nodes))
         self._values = _Values()
-        self._updated = self._parameters()
-        self._opened = self._autocast()
+        self._node_of = {int(node["id"]): node for node in nodes}
+        self._updated = updated_tensors(self._node_of[c.id] for c in self._tree.optimizer())
         self._branches: list[str] = []
         self._unknown: list[str] = []
         self._flat: set[int] = set()
@@ -127,21 +145,16 @@ class _Reader:
 
     def recording(self) -> Recording:
         """Return the forward pass."""
-        trained = False
-        for node in self._nodes:
-            name = str(node.get("name", ""))
-            if _BACKWARD in name:
-                trained = True
-                break
-            if _OPERATOR.match(name) and not self._inside(node) and node["id"] not in self._opened:
-                self._add(node, name)
-        rows = self._values.rows
+        for call in self._tree.forward():
+            self._add(self._node_of[call.id], call)
+        trained, rows = self._tree.backward is not None, self._values.rows
         if trained and rows and _operator_of(rows[-1]) == "aten.ones_like.default":
             rows.pop()  # where the backward pass begins
         outputs = self._outputs(trained)
         if not outputs:
             raise DataError(f"{self._source} has no forward pass on floating-point tensors.")
-        order = [tensor for tensor, *_ in sorted(self._updated, key=self._updated.__getitem__)]
+        updated = sorted(self._updated, key=self._updated.__getitem__)
+        order = [tensor[0] for tensor in updated if tensor in self._values.leaves]
         return Recording(
             name=Path(self._source).name.split(".")[0],
             values=tuple(rows),
@@ -153,71 +166,24 @@ class _Reader:
             messages=self._messages,
         )
 
-    def _ancestors(self, node: Raw) -> tuple[Raw, ...]:
-        key = int(node["id"])
-        if key not in self._above:
-            parent = node.get("ctrl_deps", node.get("parent"))
-            above = None if parent is None else self._by_id.get(int(parent))
-            outer = above is not None and int(above["id"]) < key
-            self._above[key] = (above, *self._ancestors(above)) if above and outer else ()
-        return self._above[key]
-
-    def _inside(self, node: Raw) -> bool:
-        return any(
-            (_is_operator(above) and above["id"] not in self._opened)
-            or str(above.get("name", "")).startswith("Optimizer")
-            for above in self._ancestors(node)
-        )
-
-    def _autocast(self) -> set[int]:
-        """Return the operators that autocast ran, of which no scope tells, and those around them.
-
-        Autocast casts what an operator is given and calls it again: the casts, and the call inside,
-        are what other devices can run, too.
-        """
-        found: set[int] = set()
-        for node in self._nodes:
-            name, above = str(node.get("name", "")), self._ancestors(node)
-            if not above or above[0].get("name") != name or not _OPERATOR.match(name):
-                continue
-            schema = attribute(node, "op_schema")
-            if schema and schema == attribute(above[0], "op_schema") and not self._mode(node):
-                found |= {int(outer["id"]) for outer in above if _is_operator(outer)}
-        return found
-
-    def _parameters(self) -> dict[Tensor, int]:
-        found: dict[Tensor, int] = {}
-        for node in self._nodes:
-            names = (str(above.get("name", "")) for above in self._ancestors(node))
-            if not any(name.startswith("Optimizer.step") for name in names):
-                continue
-            for value, kind, shape in _inputs(node):
-                for tensor in _tensors(value, kind, shape, self._source):
-                    # A number of Python's may have the place, and so the id, that one of the
-                    # forward pass had.
-                    if tensor[1] != () or tensor[2] not in _NUMBERS:
-                        found.setdefault(tensor, len(found))
-        return found
-
-    def _add(self, node: Raw, name: str) -> None:
+    def _add(self, node: Raw, call: Call) -> None:
+        name = call.name
         if name in _ASKS_CONTENT:
-            self._branches.append(f"{self._module(node) or 'the model'}: {name}")
+            self._branches.append(f"{self._module(call) or 'the model'}: {name}")
             return
         self._messages += name in _MESSAGES
         try:
             if name in _PLAN or self._moves_buffers(node, name):
                 return
-            found = _SCHEMA.match(str(attribute(node, "op_schema") or ""))
-        except TraceError as error:
-            raise DataError(f"{self._source}: {error}") from error
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
-                f"{self._source}: node {node.get('id')} ({name}) has inputs or outputs of another "
+                f"{self._source}: node {call.id} ({name}) has inputs or outputs of another "
                 f"form than a host trace ({plain_reason(error)}); record it again."
             ) from error
+        found = _SCHEMA.match(call.schema)
         if found is None or name.startswith(("c10d", "_c10d_functional", "fsdp")):
             raise DataError(
-                f"{self._source}: node {node.get('id')} ({name}) has no operator schema, or "
+                f"{self._source}: node {call.id} ({name}) has no operator schema, or "
                 "belongs to FSDP or tensor parallelism; its forward program cannot be taken out. "
                 "Record a run on one rank or with DDP, by PyTorch 2.1 or later."
             )
@@ -225,15 +191,15 @@ class _Reader:
         operator(overload)
         try:
             given = tuple(self._arguments(node, overload))
-            self._result(node, overload, given)
+            self._result(node, call, overload, given)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise DataError(
-                f"{self._source}: node {node.get('id')} ({name}) has arguments that do not fit its "
+                f"{self._source}: node {call.id} ({name}) has arguments that do not fit its "
                 f"schema ({type(error).__name__}: {error})."
             ) from error
 
     def _moves_buffers(self, node: Raw, name: str) -> bool:
-        given = {t for value, kind, _ in _inputs(node) for t in _tensor_ids(value, kind)}
+        given = {t for value, kind, _ in arguments_of(node) for t in _tensor_ids(value, kind)}
         if name not in _COALESCED and not (name == "aten::copy_" and given & self._flat):
             return False
         made = node.get("outputs", {})
@@ -243,7 +209,9 @@ class _Reader:
         return True
 
     def _arguments(self, node: Raw, overload: str) -> Iterator[tuple[str, Any]]:
-        for part, (value, kind, shape) in zip(arguments(overload), _inputs(node), strict=False):
+        for part, (value, kind, shape) in zip(
+            arguments(overload), arguments_of(node), strict=False
+        ):
             if part.runtime:
                 if not part.has_default:
                     yield part.name, Word("device", "run")
@@ -262,23 +230,29 @@ class _Reader:
         if kind.startswith("GenericList[") and "Tensor(" in kind:
             return tuple(
                 None if k == "None" or _EMPTY in k else self._tensor(v[0], k, s, name, overload)
-                for v, k, s in zip(value, _listed(kind), shape, strict=True)
+                for v, k, s in zip(value, listed_kinds(kind), shape, strict=True)
             )
         if name == "dtype" and isinstance(value, int):
             return Word("dtype", _DTYPES[value])
         if name == "memory_format":
             return Word("memory_format", _MEMORY_FORMATS[value])
-        if isinstance(value, str) and value.lower() in ("inf", "-inf", "infinity", "-infinity"):
+        if isinstance(value, str) and value.lower() in (
+            "inf",
+            "-inf",
+            "infinity",
+            "-infinity",
+            "nan",
+        ):
             return float(value)
         return _frozen(value)
 
     def _tensor(self, tensor: int, kind: str, shape: Any, name: str, overload: str) -> Any:
-        values, dtype = self._values, _dtype(kind, self._source)
+        values, dtype = self._values, dtype_of(kind)
         if tensor in values.at and values.describes(values.at[tensor], tuple(shape), dtype):
             return Reference(values.at[tensor])
         key = (tensor, tuple(shape), dtype)
         known = key in self._updated
-        if list(shape) == [] and dtype in _NUMBERS and not known and name != "self":
+        if is_number((tensor, tuple(shape), dtype)) and not known and name != "self":
             self._unknown.append(overload)  # a number of Python's; a trace has no content
             return 0.5 if dtype == "float64" else 1  # the next index, and no index too large
         if key not in values.leaves:
@@ -292,7 +266,9 @@ class _Reader:
             )
         return Reference(values.leaves[key])
 
-    def _result(self, node: Raw, overload: str, given: tuple[tuple[str, Any], ...]) -> None:
+    def _result(
+        self, node: Raw, call: Call, overload: str, given: tuple[tuple[str, Any], ...]
+    ) -> None:
         values, outputs = self._values, node["outputs"]
         ids: list[int] = []
         shapes: list[tuple[int, ...]] = []
@@ -302,7 +278,7 @@ class _Reader:
         for value, kind, shape in found:
             if str(kind).startswith("GenericList[") and "Tensor(" in kind:
                 listed = True
-                parts = list(zip(value, _listed(kind), shape, strict=True))
+                parts = list(zip(value, listed_kinds(kind), shape, strict=True))
             elif str(kind).startswith("Tensor("):
                 parts = [(value, kind, shape)]
             else:
@@ -310,39 +286,30 @@ class _Reader:
             for own, own_kind, own_shape in parts:
                 ids.append(own[0])
                 shapes.append(tuple(own_shape))
-                dtypes.append(_dtype(own_kind, self._source))
+                dtypes.append(dtype_of(own_kind))
         if not ids:
             return
         several = listed or len(operator(overload)._schema.returns) > 1
-        call, module, mode = len(values.rows), self._module(node), self._mode(node)
+        at, module, mode = len(values.rows), self._module(call), self._tree.mode(call)
         values.rows.append(
             RecordedCall(overload, given, module, mode, tuple(shapes), tuple(dtypes))
         )
         if not several:
-            values.at[ids[0]] = call
+            values.at[ids[0]] = at
             return
         for part, tensor in enumerate(ids):
             values.at[tensor] = len(values.rows)
-            taken = (("self", Reference(call)), ("index", part))
+            taken = (("self", Reference(at)), ("index", part))
             values.rows.append(
                 RecordedCall(GETITEM, taken, module, mode, (shapes[part],), (dtypes[part],))
             )
 
-    def _module(self, node: Raw) -> str:
-        names = [str(above.get("name", "")) for above in self._ancestors(node)]
-        scopes = [name for name in names if name.startswith((MODULE_SCOPE, UNIT_SCOPE))]
-        self._units.update(
-            (name.removeprefix(UNIT_SCOPE), None) for name in scopes if name.startswith(UNIT_SCOPE)
-        )
-        return scopes[0].partition(":")[2] if scopes else ""
-
-    def _mode(self, node: Raw) -> tuple[str, ...]:
-        """Return what was switched on where a node runs, as far as scopes say it."""
-        for above in self._ancestors(node):
-            name = str(above.get("name", ""))
-            if name.startswith(AUTOCAST_SCOPE):
-                return (name,)
-        return ()
+    def _module(self, call: Call) -> str:
+        scope = self._tree.module(call)
+        for above in self._tree.ancestors(call):
+            if above.name.startswith(UNIT_SCOPE):
+                self._units[above.name.removeprefix(UNIT_SCOPE)] = None
+        return scope.partition(":")[2]
 
     def _outputs(self, trained: bool) -> tuple[int, ...]:
         rows = self._values.rows
@@ -357,10 +324,6 @@ class _Reader:
         }
         scalars = [at for at, shape in ends.items() if shape == ()]
         return tuple((scalars if trained and scalars else list(ends))[-1:])
-
-
-def _is_operator(node: Raw) -> bool:
-    return _OPERATOR.match(str(node.get("name", ""))) is not None
 
 
 def _wrong_tensor(held: Any) -> object:
@@ -383,47 +346,19 @@ def _is_sound(value: Any, kind: str, shape: Any) -> bool:
         sizes = shape if isinstance(shape, list) else [None]
         return all(type(n) is int and n >= 0 for n in sizes) and type(value[0]) is int
     if kind.startswith("GenericList["):
-        parts = zip(value, _listed(kind), shape if isinstance(shape, list) else [], strict=False)
+        parts = zip(
+            value, listed_kinds(kind), shape if isinstance(shape, list) else [], strict=False
+        )
         return all(_is_sound(*part) for part in parts)
     return True
-
-
-def _inputs(node: Raw) -> Iterable[tuple[Any, str, Any]]:
-    """Return value, type and shape of each argument."""
-    inputs = node.get("inputs")
-    if not isinstance(inputs, Mapping) or "values" not in inputs:
-        return ()
-    kinds = [str(kind) for kind in inputs.get("types", ())]
-    return zip(argument_values(node), kinds, inputs.get("shapes", ()), strict=False)
-
-
-def _tensors(value: Any, kind: str, shape: Any, source: str) -> Iterator[Tensor]:
-    """Yield id, shape and dtype of each tensor of an argument."""
-    if kind.startswith("Tensor(") and isinstance(value, list) and value:
-        if _EMPTY not in kind:
-            yield int(value[0]), tuple(shape), _dtype(kind, source)
-    elif kind.startswith("GenericList[") and isinstance(value, list):
-        for part, own, lengths in zip(value, _listed(kind), shape, strict=False):
-            yield from _tensors(part, own, lengths, source)
 
 
 def _tensor_ids(value: Any, kind: str) -> Iterator[int]:
     if kind.startswith("Tensor(") and isinstance(value, list) and value:
         yield int(value[0])
     elif kind.startswith("GenericList[") and isinstance(value, list):
-        for part, own in zip(value, _listed(kind), strict=False):
+        for part, own in zip(value, listed_kinds(kind), strict=False):
             yield from _tensor_ids(part, own)
-
-
-def _listed(kind: str) -> list[str]:
-    return _LISTED.findall(kind.removeprefix("GenericList[").removesuffix("]"))
-
-
-def _dtype(kind: str, source: str) -> str:
-    found = scalar_type(kind.removeprefix("Tensor(").removesuffix(")"))
-    if found is None:
-        raise DataError(f"{source}: {kind} is no dtype that PyTorch is known to have.")
-    return found.name
 
 
 def _leaf_kind(name: str, overload: str, dtype: str, shape: tuple[int, ...], updated: bool) -> str:

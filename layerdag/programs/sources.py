@@ -7,14 +7,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from layerdag.codec.recognition import suffix_of
 from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.errors import DataError, LayerdagError, UsageError
 from layerdag.programs.forward_program import Program
-from layerdag.programs.host_traces import recording_of_host_trace
+from layerdag.programs.host_traces import recording_of_host_trace, recording_of_trace
 from layerdag.programs.naming import program_of
 from layerdag.programs.recording import Recording, other_sizes, record, same_structure
 from layerdag.programs.validity import runs
 from layerdag.runtime.terminal import track
+from layerdag.traces.chakra.workload import rank_files
 from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 
 
@@ -25,7 +27,7 @@ def program(
     loss: Callable[[Any], Tensor] | None = None,
     name: str | None = None,
 ) -> Program:
-    """Return the forward program of a module, of a host trace, or of a program file.
+    """Return the forward program of a module, of a trace, or of a program file.
 
     A module on a processor is run once, really, for each size that is tried; its weights, buffers
     and random numbers stay as they were. Sizes are named by comparing what it calls for a larger
@@ -34,7 +36,8 @@ def program(
 
     Args:
         source: A module, several of one structure, a host trace of PyTorch
-            (``ExecutionTraceObserver``), or a ``.program.json``.
+            (``ExecutionTraceObserver``), a Chakra trace that keeps the arguments of its calls (as
+            ``layerdag collect`` and ``convert`` write it), or a ``.program.json``.
         inputs: What the module is called with; for several modules one such list for each.
         loss: Scalar of the module's output; by default the output itself.
         name: Of the program; the module's class or the file's name by default.
@@ -89,6 +92,8 @@ def _recorded(
 def _of_file(path: Path) -> Program:
     if path.name.endswith((".program.json", ".program.json.gz", ".program.json.xz")):
         return Program.load(path)
+    if suffix_of(path) == ".et":
+        return program_of([recording_of_trace(path)])
     if pytorch_format(path) is PyTorchFile.HOST:
         return program_of([recording_of_host_trace(path)])
     return Program.load(path)
@@ -113,7 +118,7 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
     """Yield the forward program of every job in a folder, after the files that cannot be read.
 
     It is the one that was recorded with a job's trace (``NAME.program.json``), or else that of the
-    host trace of its first rank.
+    trace of its first rank, as PyTorch wrote it or as Chakra.
 
     Args:
         folder: Searched with its sub-folders.
@@ -142,6 +147,8 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
 
 
 def _without_place(reason: str, source: JobSource) -> str:
+    if source.chakra is not None and reason.startswith(str(source.chakra)):
+        return reason.partition(": ")[2]
     places = (source.name, *map(str, source.hosts.values()), str(source.program))
     return next((reason.removeprefix(f"{p}: ") for p in places if reason.startswith(p)), reason)
 
@@ -152,9 +159,11 @@ _UNTRAINED = ("program-loss", "program-parameters")
 def _of_job(source: JobSource) -> Program:
     if source.program is not None:
         return Program.load(source.program)
-    if not source.hosts:
-        raise DataError(
-            f"is {source.format}, which does not state the arguments of its operators; a host "
-            "trace of PyTorch does (ExecutionTraceObserver)."
-        )
-    return _of_file(source.hosts[min(source.hosts)])
+    if source.hosts:
+        return _of_file(source.hosts[min(source.hosts)])
+    if source.chakra is not None:
+        return _of_file(rank_files(source.chakra)[0])
+    raise DataError(
+        f"is {source.format}, which does not state the arguments of its operators; a host "
+        "trace of PyTorch does (ExecutionTraceObserver)."
+    )

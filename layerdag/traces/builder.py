@@ -400,6 +400,7 @@ class NodeAppender:
         self._deps = (array("Q"), array("Q"))
         self._ends = (array("q", [0]), array("q", [0]), array("q", [0]))
         self._attributes = tuple(array(code) for code in "iBQ")
+        self._io = array("i")
 
     def text(self, value: str) -> int:
         """Return the word of a string attribute."""
@@ -419,6 +420,7 @@ class NodeAppender:
         kind: NodeType,
         deps: tuple[Sequence[int], Sequence[int]],
         times_us: tuple[int, int],
+        io: Sequence[str | None] = (None,) * 6,
     ) -> None:
         """Append a node with the attributes appended since the last one.
 
@@ -428,6 +430,7 @@ class NodeAppender:
             kind: Its type.
             deps: Ids of its data and of its control dependencies.
             times_us: Start and duration in microseconds.
+            io: As in ``NodeSpec``.
 
         Raises:
             TraceError: If a number does not fit its field.
@@ -440,6 +443,7 @@ class NodeAppender:
             self._deps[1].extend(deps[1])
         except OverflowError as error:
             raise TraceError(f"{self._source}: node {number}: {error}.") from None
+        self._io.extend([-1 if text is None else self._strings.add(text) for text in io])
         sizes = (len(self._deps[0]), len(self._deps[1]), len(self._attributes[0]))
         for ends, size in zip(self._ends, sizes, strict=True):
             ends.append(size)
@@ -460,7 +464,7 @@ class NodeAppender:
             duration_us_N=duration_N,
             data_deps=data,
             ctrl_deps=ctrl,
-            io_N6=np.full((id_N.size, 6), -1, np.int32),
+            io_N6=_array(self._io).reshape(-1, 6),
             attributes=AttributeTable(
                 _array(self._ends[2]),
                 name_A,

@@ -61,6 +61,7 @@ READERS: tuple[str, ...] = (
     "traces/hlo/parser.py",
     "traces/hlo/program.py",
     "traces/pytorch/device_import.py",
+    "traces/pytorch/forward_calls.py",
     "traces/pytorch/host_dataflow.py",
     "traces/pytorch/host_trace.py",
     "traces/pytorch/importer.py",

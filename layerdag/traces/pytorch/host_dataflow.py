@@ -35,6 +35,7 @@ from layerdag.runtime.native import library
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import ragged
+from layerdag.traces.pytorch.forward_calls import NO_TEXTS, Texts, argument_texts
 from layerdag.traces.pytorch.host_trace import HostBlock, OpSchema, argument_values, attribute
 from layerdag.traces.pytorch.operators import (
     COMMUNICATION_OPERATORS,
@@ -48,6 +49,7 @@ from layerdag.traces.pytorch.operators import (
     scalar_type,
     signature,
 )
+from layerdag.traces.trace import Attribute
 
 Ranks = tuple[int, ...]
 
@@ -162,6 +164,7 @@ class Operation:
             arguments.
         num_ops: Floating-point operations where they are known; else they follow from the tensors.
         labels: Further text attributes of the node, such as the module that it belongs to.
+        io: Values, shapes and types of inputs and outputs, as a node of Chakra states them.
     """
 
     id: int
@@ -178,6 +181,7 @@ class Operation:
     group: str | None = None
     num_ops: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    io: Texts = NO_TEXTS
 
 
 class PendingOperation:
@@ -195,6 +199,7 @@ class PendingOperation:
         fresh: Storages that are allocated here.
         kept: Further tensors whose content changes.
         raw: The node as it is in the file, for communication only.
+        text: The node's JSON, where its arguments are asked for.
     """
 
     __slots__ = (
@@ -209,6 +214,7 @@ class PendingOperation:
             "outputs",
             "raw",
             "rf_id",
+            "text",
             "tid",
         ),
         *("_rows", "_tensors"),
@@ -229,6 +235,7 @@ class PendingOperation:
         self._rows = rows
         self.kept: tuple[TensorView, ...] = ()
         self.raw: dict[str, Any] | None = None
+        self.text: bytes | None = None
         self.fresh: Set[int] = self._allocated(tensors) or _NOTHING
 
     def reads_from(self, tensors: BlockTensors) -> bool:
@@ -277,7 +284,18 @@ class PendingOperation:
             frozenset(self.fresh),
             None if self.raw is None else tuple(argument_values(self.raw)),
             None if self.raw is None else attribute(self.raw, "pg_name"),
+            io=self._texts(),
         )
+
+    def _texts(self) -> Texts:
+        if self.text is None:
+            return NO_TEXTS
+        try:
+            return argument_texts(json.loads(self.text))
+        except (ValueError, RecursionError) as error:
+            raise TraceError(
+                f"node {self.id} is no valid JSON ({error}); collect or copy the trace again."
+            ) from error
 
     def _reads(self) -> tuple[TensorView, ...]:
         sized = any(tensor.shape for _, tensor in self.inputs)
@@ -479,6 +497,7 @@ class HostOperations:
         num_nodes: Nodes of the file.
         source: File name for messages.
         notes: What was not understood.
+        forward: The calls of the forward pass with their arguments, where these are kept.
     """
 
     operations: tuple[Operation, ...]
@@ -488,6 +507,7 @@ class HostOperations:
     num_nodes: int
     source: str
     notes: tuple[Note, ...] = ()
+    forward: Attribute | None = None
 
 
 @dataclass
@@ -495,6 +515,7 @@ class _Collector:
     """What has been seen so far; one stack of operations for each thread."""
 
     source: str
+    keep_arguments: bool = False
     stacks: dict[int, list[PendingOperation]] = field(default_factory=dict)
     spans: list[tuple[int, str, int]] = field(default_factory=list)
     group_lists: list[str] = field(default_factory=list)
@@ -541,6 +562,8 @@ class _Collector:
                 op = PendingOperation(ids, block.kinds[kind], self.known[kind], tensors, rows)
                 if role == OpRole.COMMUNICATION:
                     op.raw = self._raw(block, row)
+                if self.keep_arguments:
+                    op.text = block.text[block.nodes_N["begin"][row] : block.nodes_N["end"][row]]
                 self._close(node, handle, tid, op.kind.name, op)
         for stack in self.stacks.values():
             for op in reversed(stack):
@@ -651,22 +674,28 @@ def holds_memory(kind: OpSchema) -> bool:
     return role in (OpRole.ALLOCATION, OpRole.COMPUTE, OpRole.COMMUNICATION)
 
 
-def host_operations(blocks: Iterable[HostBlock], source: str = "<memory>") -> HostOperations:
+def host_operations(
+    blocks: Iterable[HostBlock], source: str = "<memory>", *, keep_arguments: bool = False
+) -> HostOperations:
     """Return the operations that do work.
 
     Args:
         blocks: The nodes of one trace in exit order, as `read_host_blocks` yields them
             when asked for the tensors of kinds that `holds_memory`.
         source: File name for messages.
+        keep_arguments: Whether operations keep their arguments as text.
 
     Raises:
         TraceError: If the process groups are not listed as PyTorch writes them.
     """
-    collector = _Collector(source)
+    collector = _Collector(source, keep_arguments)
     for block in blocks:
         collector.add(block)
     kept = sorted((op for stack in collector.stacks.values() for op in stack), key=_id)
-    operations = tuple(op.operation() for op in kept)
+    try:
+        operations = tuple(op.operation() for op in kept)
+    except TraceError as error:
+        raise TraceError(f"{source}: {error}") from error
     return HostOperations(
         operations=operations,
         spans=tuple(sorted(collector.spans)),

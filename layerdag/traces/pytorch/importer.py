@@ -21,6 +21,7 @@ from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_to_word
 from layerdag.traces.pytorch.device_import import DeviceTrace, import_device
+from layerdag.traces.pytorch.forward_calls import forward_calls
 from layerdag.traces.pytorch.host_dataflow import (
     Dependencies,
     HostOperations,
@@ -135,6 +136,7 @@ def add_operation(
         NodeType.COMP if known is None else known.type,
         (context.data_deps, context.ctrl_deps),
         (max(start, 0) // 1000, (duration + 500) // 1000),
+        op.io,
     )
 
 
@@ -253,6 +255,8 @@ def import_host(
     path: str | Path,
     timings: Timings = UNTIMED,
     group_names: Mapping[Ranks, str] | None = None,
+    *,
+    keep_arguments: bool = False,
 ) -> ImportResult:
     """Import one rank of a CPU run from its host trace and, if known, measured durations.
 
@@ -261,12 +265,13 @@ def import_host(
         timings: Durations of the same step, joined by RecordFunction handle.
         group_names: Integer name of each communicator group of the job (`number_groups` over all
             ranks); by default the groups of this rank are numbered.
+        keep_arguments: Whether the trace keeps the arguments of operators, and so its program.
 
     Raises:
         TraceError: If the file is no host trace, contains no operation, or not one of its
             operations occurs in ``timings``.
     """
-    host = read_host(path)
+    host = read_host(path, keep_arguments=keep_arguments)
     names = number_groups([host.groups]) if group_names is None else group_names
     return import_operations(host, timings, names)
 
@@ -280,19 +285,24 @@ def host_groups(path: str | Path) -> Mapping[str, Ranks]:
     return host_operations(read_host_blocks(path, holds_memory), str(path)).groups
 
 
-def read_host(path: str | Path) -> HostOperations:
+def read_host(path: str | Path, *, keep_arguments: bool = False) -> HostOperations:
     """Return the operations of a host trace that do work.
+
+    Args:
+        path: Host execution trace.
+        keep_arguments: Whether to keep the arguments of operators and the forward calls.
 
     Raises:
         TraceError: If the file is no host trace, or nothing in it computes or communicates.
     """
-    host = host_operations(read_host_blocks(path, holds_memory), str(path))
+    blocks = read_host_blocks(path, holds_memory)
+    host = host_operations(blocks, str(path), keep_arguments=keep_arguments)
     if all(op.role is OpRole.ALLOCATION for op in host.operations):
         raise TraceError(
             f"{path}: none of the {host.num_nodes} nodes is an operator that computes or "
             "communicates; trace a step that does some work."
         )
-    return host
+    return replace(host, forward=forward_calls(path)) if keep_arguments else host
 
 
 def import_operations(
@@ -331,12 +341,20 @@ def import_operations(
             effect = "the trace does not tell the other end of the message; written as rank -1"
             notes.add(NoteKind.PEER, op.name, effect, where=f"node {op.id}")
     return ImportResult(
-        replace(trace, notes=merge_notes([*host.notes, *timings.notes, *notes.notes])),
+        replace(
+            trace,
+            notes=merge_notes([*host.notes, *timings.notes, *notes.notes]),
+            metadata=_metadata(host),
+        ),
         groups.ranks,
         host.num_nodes,
         joined / len(nodes),
         sum(_is_guessed(op, groups) for op in nodes),
     )
+
+
+def _metadata(host: HostOperations) -> tuple[Attribute, ...]:
+    return () if host.forward is None else (host.forward,)
 
 
 def _trace(
@@ -418,6 +436,8 @@ def import_pytorch(
     host: str | Path | None,
     device: str | Path | None = None,
     group_names: Mapping[Ranks, str] | None = None,
+    *,
+    keep_arguments: bool = False,
 ) -> ImportResult:
     """Import one rank from its host trace, its profile, or both.
 
@@ -426,6 +446,7 @@ def import_pytorch(
         device: File of torch.profiler (Kineto), or None.
         group_names: Integer name of each communicator group of the job (`number_groups` over all
             ranks); by default the groups of this rank are numbered.
+        keep_arguments: As in `import_host`.
 
     Raises:
         UsageError: If neither is given.
@@ -435,16 +456,18 @@ def import_pytorch(
     if device is None:
         if host is None:
             raise UsageError("nothing to import: give a host trace, a profile, or both.")
-        return import_host(host, group_names=group_names)
+        return import_host(host, group_names=group_names, keep_arguments=keep_arguments)
     profile = read_profile(device)
     if host is not None and not profile.kernels:
-        result = import_host(host, read_timings(device), group_names)
+        timings = read_timings(device)
+        result = import_host(host, timings, group_names, keep_arguments=keep_arguments)
         return replace(result, rank=profile.rank)
     found = import_device(profile)
     if host is None:
         share, shown = found.joined_fraction, replace(found, nodes=_with_shown_sizes(found))
         return ImportResult(shown.trace(), found.groups, 0, share, 0, profile.rank)
-    result = _join(found, read_host(host), _handles(found, profile, host))
+    operations = read_host(host, keep_arguments=keep_arguments)
+    result = _join(found, operations, _handles(found, profile, host))
     return replace(result, rank=profile.rank)
 
 
@@ -499,11 +522,12 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
                 data_deps=before,
                 ctrl_deps=tuple(p for p in nodes[at].ctrl_deps if p not in before),
                 attributes=_from_host(nodes[at], joined.operations[position], at == longest),
+                io=joined.operations[position].io if at == longest else nodes[at].io,
             )
     device = replace(device, nodes=tuple(nodes), untold=untold)
     notes = merge_notes([*host.notes, *device.notes])
     return ImportResult(
-        replace(build_trace(nodes, source=host.source), notes=notes),
+        replace(build_trace(nodes, metadata=_metadata(host), source=host.source), notes=notes),
         groups,
         host.num_nodes,
         len(joined.position_of) / device.num_kernels,

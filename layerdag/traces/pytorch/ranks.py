@@ -233,6 +233,8 @@ def import_ranks(
     hosts: Sequence[str | Path],
     devices: Sequence[str | Path] = (),
     notes: Iterable[Note] = (),
+    *,
+    keep_arguments: bool = False,
 ) -> ImportedJob:
     """Import all ranks of a job from host traces, from profiles, or from both of the same steps.
 
@@ -242,6 +244,7 @@ def import_ranks(
         hosts: Host trace of each rank, in order of rank, or none.
         devices: Kineto profile of each rank, in the same order, or none.
         notes: What was noted about the files before.
+        keep_arguments: Whether traces keep the arguments of operators, and so their programs.
 
     Raises:
         UsageError: If nothing is given, or there are both but not one of each for every rank.
@@ -253,7 +256,7 @@ def import_ranks(
             "rank, in the same order."
         )
     pairs = itertools.zip_longest(hosts, devices)
-    found = [import_pytorch(host, device) for host, device in pairs]
+    found = [import_pytorch(h, d, keep_arguments=keep_arguments) for h, d in pairs]
     if not found:
         raise UsageError("nothing to import: give a host trace, a profile, or both.")
     source = str(Path((*hosts, *devices)[0]).parent)

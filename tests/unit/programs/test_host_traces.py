@@ -19,8 +19,12 @@ from layerdag.datasets.conversion import attributed_graph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.programs.sources import programs_in
-from layerdag.traces.chakra.workload import write_workload
+from layerdag.traces.builder import NodeSpec, build_trace
+from layerdag.traces.chakra.files import read_trace, write_trace
+from layerdag.traces.chakra.workload import rank_file, write_workload
+from layerdag.traces.pytorch.forward_calls import argument_texts
 from layerdag.traces.pytorch.importer import import_host
+from layerdag.traces.trace import Attribute, NodeType, Wire
 
 
 def traced(model: torch.nn.Module, inputs: list[Any], path: Path) -> Path:
@@ -116,6 +120,99 @@ def test_casts_of_autocast_are_calls(tmp_path):
     assert Counter(derived.names()) == Counter(real.names())
 
 
+class Infinite(torch.nn.Module):
+    """A model whose arguments are no finite numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(24, 40)
+
+    def forward(self, x: Tensor) -> Tensor:
+        masked = self.body(x).masked_fill(torch.zeros(8, 40, dtype=torch.bool), float("nan"))
+        return masked.clamp(max=float("inf")).sum()
+
+
+def program_or_refusal(path: Path) -> str:
+    try:
+        found = ld.program(path)
+    except LayerdagError as error:
+        return str(error).removeprefix(str(path))
+    return repr((*found.nodes, found.name, dict(found.sizes), *found.outputs, *found.order,
+                 *found.unused, *found.units, *found.notes))  # fmt: skip
+
+
+def converted(host: Path, folder: Path) -> Path:
+    out = folder / host.name.partition(".")[0]
+    assert main(["convert", str(host), "--only-rank", "--overwrite", "--out", str(out)]) == 0
+    return rank_file(out, 0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(language, images),
+        lambda: (Cast(), [torch.randn(8, 24), torch.zeros(8, dtype=torch.long)]),
+        lambda: (Infinite(), [torch.randn(8, 24)]),
+    ],
+    ids=["language", "images", "autocast", "infinite"],
+)
+def test_a_converted_trace_has_the_program_of_its_host_trace(make, tmp_path, capfd):
+    host = traced(*make(), tmp_path / "host.json")
+    chakra = converted(host, tmp_path)
+    assert program_or_refusal(chakra) == program_or_refusal(host)
+    trace = read_trace(chakra)
+    (row,) = [row for row, name in enumerate(trace.names()) if name == "aten::addmm"][:1]
+    stated = [trace.strings[at] for at in trace.io_N6[row].tolist()]
+    assert stated[1].startswith("[[")
+    assert stated[2].startswith("['Tensor(")
+    assert main(["convert", str(chakra), "--out", str(tmp_path / "again")]) == 0
+    assert repr(ld.program(tmp_path / "again.0.et").nodes) == repr(ld.program(host).nodes)
+    assert main(["convert", str(chakra), "--scrub", "--out", str(tmp_path / "scrubbed")]) == 0
+    with pytest.raises(LayerdagError, match="does not keep the arguments of its forward calls"):
+        ld.program(tmp_path / "scrubbed.0.et")
+
+
+@pytest.mark.slow
+def test_collected_traces_have_the_programs_of_their_host_traces(shared_data, tmp_path, capfd):
+    hosts = sorted((shared_data / "collected").glob("*.et.json.gz"))[::10]
+    assert len(hosts) > 15
+    found = [program_or_refusal(host) for host in hosts]
+    assert found == [program_or_refusal(converted(host, tmp_path)) for host in hosts]
+    assert sum(text.startswith("(") for text in found) > 8
+
+
+def test_all_calls_among_the_nodes_are_a_program_too(tmp_path):
+    """So Chakra's own converter writes them: every call a node, its caller in ``ctrl_deps``."""
+    host = traced(*language(), tmp_path / "host.json")
+    nodes = sorted(json.loads(host.read_text())["nodes"], key=lambda node: node["id"])
+    specs = [
+        NodeSpec(
+            node["id"],
+            node["name"],
+            NodeType.COMP,
+            ctrl_deps=(node["ctrl_deps"],),
+            attributes=tuple(
+                Attribute(each["name"], Wire.STRING, each["value"])
+                for each in node["attrs"]
+                if each["name"] == "op_schema"
+            ),
+            io=argument_texts(node),
+        )
+        for node in nodes
+    ]
+    write_trace(build_trace(specs), tmp_path / "host.0.et")
+    assert program_or_refusal(tmp_path / "host.0.et") == program_or_refusal(host)
+
+
+@pytest.mark.parametrize("text", ["[", "-" * 200_000 + "1", "__import__('os')", "3"])
+def test_damaged_arguments_of_a_chakra_trace_are_refused(text, tmp_path):
+    schema = Attribute("op_schema", Wire.STRING, "aten::relu(Tensor self) -> Tensor")
+    node = NodeSpec(1, "aten::relu", NodeType.COMP, attributes=(schema,), io=(text,) * 6)
+    write_trace(build_trace([node]), tmp_path / "x.0.et")
+    with pytest.raises(LayerdagError, match=r"x\.0\.et: node 1 "):
+        ld.program(tmp_path / "x.0.et")
+
+
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """A folder with a host trace and its measured times, and a job without arguments."""
@@ -133,7 +230,7 @@ def test_a_folder_of_host_traces_becomes_one_of_programs(folder, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in found["programs"]] == ["mine"]
     assert [row["name"] for row in found["left_out"]] == ["pair"]
-    assert "is Chakra, which does not state the arguments" in found["left_out"][0]["reason"]
+    assert found["left_out"][0]["reason"].startswith("does not keep the arguments of its forward")
     assert ld.program(out / "mine.program.json").nodes == ld.program(folder / "mine.json").nodes
     assert (out / "mine.steps.json").read_text() == '{"seconds": [1]}'
     write_workload(pair_workload(), folder / "mine", overwrite=True)  # beside its host trace
