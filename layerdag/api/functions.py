@@ -237,9 +237,9 @@ def _findings(thing: Any) -> Iterable[Finding]:
     if isinstance(thing, str | Path):
         return _findings(read(thing))
     if isinstance(thing, GeneratedGraph):
-        if thing.schema.kind == "trace":
+        if thing.schema.kind.has_traces:
             found = check_workload(replace(thing.workload(), source=thing.name))
-        elif thing.schema.kind == "program":
+        elif thing.schema.kind.has_steps:
             found = graph_findings(thing.graph)
         else:
             found = list(check_structure([thing.dag], names=[thing.name]).findings)
@@ -287,7 +287,7 @@ def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:
 
 def _write_all(things: Sequence[Any], folder: Path, *, overwrite: bool) -> None:
     if things and all(isinstance(one, GeneratedGraph) for one in things):
-        kind = "auto" if all(one.schema.kind == "trace" for one in things) else "graphml"
+        kind = "auto" if all(one.schema.kind.has_traces for one in things) else "graphml"
         write_sample_list(things, folder, file_format=kind, overwrite=overwrite)
         return
     folder.mkdir(parents=True, exist_ok=True)

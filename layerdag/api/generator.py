@@ -191,7 +191,7 @@ class Generator:
             return f"Generator({self.name}, not trained)"
         count = sum(parameter.numel() for parameter in self.model.parameters())
         size = f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
-        kind = "jobs" if self.schema.kind == "trace" else "flow graphs"
+        kind = self.schema.kind.plural
         return f"Generator({self.name}, {size} parameters, step {self.meta.step:,}, {kind})"
 
 

@@ -373,15 +373,16 @@ class StoredSample:
                 return decode_json(content, at)
         raise DataError(f"{self.source}: holds no trace and no graph.")
 
-    def graph_of_kind(self, kind: str) -> AttributedGraph:
-        """Return the graph; where ``kind`` is "program" that of the program behind a job.
+    @property
+    def program_graph(self) -> AttributedGraph | None:
+        """The graph of the program behind a derived job; None for other samples.
 
         Raises:
-            DataError: If a file is damaged, or the ranks of a job contradict each other.
+            DataError: If its file is damaged.
         """
         file = f"{self.name}{program_json.SUFFIX}"
-        if kind != "program" or file not in self.files:
-            return self.graph
+        if file not in self.files:
+            return None
         at = f"{self.source}/{file}"
         require_parsable(self.files[file], at)
         return program_json.program_graph(parse_json(self.files[file]), at)

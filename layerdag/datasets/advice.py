@@ -35,7 +35,7 @@ def advice_on(data: GraphDataset, folder: Path | None = None) -> Iterator[str]:
             "and stand as <other>; name those to keep in data.public_words, or set "
             "data.public_words=all."
         )
-    if folder is not None and data.schema.kind == "trace":
+    if folder is not None and data.schema.kind.has_traces:
         found = find_sources(folder, most_files=None).found
         count = sum(bool(source.hosts) or source.program is not None for source in found)
         if count:

@@ -20,6 +20,7 @@ from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.graph.formats.rows import from_networkx, is_networkx
+from layerdag.kinds.graph_kind import GraphKind
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Trace, Workload
 
@@ -45,15 +46,6 @@ class CodedGraph(Protocol):
         """The same graph in names and numbers."""
 
 
-@runtime_checkable
-class SampledProgram(CodedGraph, Protocol):
-    """A sample from which a job can be made, as sampling of programs yields it."""
-
-    @property
-    def job_graph(self) -> AttributedGraph:
-        """The graph of its training step."""
-
-
 GraphLike = Union[
     DAG, AttributedGraph, Workload, Trace, CodedGraph, StoredSample, "Data", "nx.DiGraph", str, Path
 ]
@@ -65,20 +57,18 @@ ACCEPTED = (
 )
 
 
-def of_kind(graph: GraphLike, kind: str) -> GraphLike:
+def of_kind(graph: GraphLike, kind: GraphKind) -> GraphLike:
     """Return a graph as it is compared with data of a kind.
 
     A sampled program is compared with jobs by its step; a stored step with programs by its program.
 
     Args:
         graph: Any graph.
-        kind: One of ``layerdag.schema.schema.KINDS``.
+        kind: Of the data.
     """
     if isinstance(graph, StoredSample):
-        return graph.graph_of_kind(kind)
-    if kind == "trace" and isinstance(graph, SampledProgram) and graph.schema.kind == "program":
-        return graph.job_graph
-    return graph
+        return kind.stored_graph(graph)
+    return kind.comparable(graph) if isinstance(graph, CodedGraph) else graph
 
 
 def is_pyg(thing: object) -> bool:

@@ -14,6 +14,9 @@ from layerdag.datasets.splits import SplitFingerprint, content_hash, split_graph
 from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, WrongNameError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.graph.formats.rows import to_networkx
+from layerdag.kinds.flow import FLOW
+from layerdag.kinds.graph_kind import GraphKind
+from layerdag.kinds.job import JOB
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.plan_tables import NO_PLANS
@@ -176,7 +179,7 @@ class GraphDataset:
             )
         raws = _distinct(graphs)
         parts = _divided(_with_targets(raws, targets), split, seed)
-        kind = "trace" if graphs and all(map(_is_job, graphs)) else "flow"
+        kind = JOB if graphs and all(map(_is_job, graphs)) else FLOW
         made = self.build(name, kind, parts, num_bins=num_bins)
         made = made.replaced(notes=merge_notes(note for raw in raws for note in raw.notes))
         self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
@@ -289,7 +292,7 @@ class GraphDataset:
     def build(
         cls,
         name: str,
-        kind: str,
+        kind: str | GraphKind,
         parts: Mapping[Split, Sequence[AttributedGraph]],
         *,
         num_bins: int = 16,
@@ -302,7 +305,7 @@ class GraphDataset:
 
         Args:
             name: Of the data set.
-            kind: "trace" or "flow".
+            kind: Of the graphs, or its name: "trace", "program" or "flow".
             parts: Graphs of each split.
             num_bins: Bins of each numeric attribute.
 
@@ -355,7 +358,7 @@ class GraphDataset:
             kept = set(names[split])
             raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
             contents[split] = tuple(content_hash(raw) for raw in raws)
-            if schema.kind == "trace":
+            if schema.kind.has_traces:
                 jobs[split] = spread(raws)
         return cls.of_splits(name, schema, graphs, names, tuple(left_out), contents, jobs=jobs)
 
@@ -474,7 +477,7 @@ def split_named(name: str) -> Split:
 def _is_job(graph: GraphLike) -> bool:
     if isinstance(graph, Workload | Trace):
         return True
-    return isinstance(graph, CodedGraph) and graph.schema.kind == "trace"
+    return isinstance(graph, CodedGraph) and graph.schema.kind.has_traces
 
 
 def _distinct(graphs: Sequence[GraphLike]) -> list[AttributedGraph]:

@@ -11,15 +11,13 @@ from typing import Any
 
 from layerdag.codec.folding import (
     CATEGORIES,
-    OPEN_VOCABULARIES,
-    VOCABULARIES,
     job_graph,
     rank_classes,
 )
 from layerdag.codec.vocabulary import OTHER, private_strings, public_name, require_operators
 from layerdag.dag.statistics import MEASURED
 from layerdag.datasets.corpus import run_graph
-from layerdag.datasets.folder import EDGE, WORLD_SIZE, align_schemas, is_public, publish, words_of
+from layerdag.datasets.folder import align_schemas, is_public, publish, words_of
 from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
@@ -34,6 +32,11 @@ from layerdag.graph.attributed_graph import (
     read_step_time,
 )
 from layerdag.graph.formats import program_json
+from layerdag.kinds.flow import FLOW
+from layerdag.kinds.graph_kind import GraphKind
+from layerdag.kinds.job import JOB
+from layerdag.kinds.program import EDGE
+from layerdag.kinds.registry import kind_of_graph
 from layerdag.runtime.files import entries_below
 from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
@@ -178,7 +181,7 @@ class FoundJobs:
     Attributes:
         graphs: Jobs or flow graphs that can be used, words renamed that may not be shared.
         runs: The run of each graph: copies and repetitions of one program share it.
-        kind: "trace" or "flow".
+        kind: Jobs or flow graphs.
         formats: Number of jobs by the format of their files.
         left_out: What could not be used, with the reason.
         others: Number of files of other kinds, by ending.
@@ -193,7 +196,7 @@ class FoundJobs:
 
     graphs: tuple[AttributedGraph, ...]
     runs: tuple[str, ...]
-    kind: str
+    kind: GraphKind
     formats: Mapping[str, int]
     left_out: tuple[str, ...]
     others: Mapping[str, int]
@@ -221,7 +224,7 @@ class FoundJobs:
 
     def sentences(self) -> Iterator[str]:
         """Yield what was found and what was left out, to be printed."""
-        what = "jobs" if self.kind == "trace" else "flow graphs"
+        what = self.kind.plural
         formats = ", ".join(f"{count} as {name}" for name, count in self.formats.items())
         nodes = sorted(graph.num_nodes for graph in self.graphs)
         sizes = f" of {nodes[0]:,} to {nodes[-1]:,} nodes" if nodes else ""
@@ -340,19 +343,12 @@ def _found(
     names = [job.graph.name for job in jobs]
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
-    kind = "trace" if set(CATEGORIES) <= set(graphs[0].categories) else "flow"
-    known: tuple[str, ...] = (*CATEGORIES, WORLD_SIZE) if kind == "trace" else ()
-    if set(graphs[0].categories) == set(program_json.ATTRIBUTES):
-        known = (*program_json.ATTRIBUTES, EDGE)
-    plain, renamed = publish(graphs, checked=known)
-    if kind == "trace" and not as_they_are:
+    kind = JOB if JOB.describes(graphs[0]) else FLOW
+    plain, renamed = publish(graphs, checked=kind_of_graph(graphs[0]).known_words)
+    if kind.has_traces and not as_they_are:
         require_operators(graphs, str(folder))
     graphs = graphs if as_they_are else plain
-    if kind == "trace":
-        graphs = [
-            replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
-            for graph in graphs
-        ]
+    graphs = [kind.with_vocabularies(graph) for graph in graphs]
     own = {word for job in jobs for word in job.words}
     old = {word for table in renamed.values() for word in table.values()}
     return FoundJobs(

@@ -19,8 +19,6 @@ import numpy as np
 
 from layerdag.codec.folding import (
     CATEGORIES,
-    OPEN_VOCABULARIES,
-    VOCABULARIES,
     job_graph,
     rank_classes,
 )
@@ -53,6 +51,9 @@ from layerdag.graph.attributed_graph import (
     size_conditions,
 )
 from layerdag.graph.formats import program_json
+from layerdag.kinds.graph_kind import GraphKind
+from layerdag.kinds.program import EDGE
+from layerdag.kinds.registry import kind_of_graph
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
 from layerdag.runtime.terminal import track
@@ -61,8 +62,6 @@ from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Workload
 
 ALL = "all"
-EDGE = "edge"
-WORLD_SIZE = "world_size"
 
 _SEPARATORS = re.compile(r"[\s_.\-]+")
 
@@ -308,10 +307,10 @@ def dataset_of(
 ) -> GraphDataset:
     """Return the data set of all graphs of a folder."""
     aligned = align_schemas(graphs)
-    kind, checked = kind_of(aligned[0])
+    kind = _kind_of(aligned[0])
     if config.min_programs < 1:
         raise DataError(f"data.min_programs is {config.min_programs}; it must be 1 or more.")
-    if kind == "program":
+    if kind.has_size_tables:
         calls = (call for graph in aligned for call in graph.categories[program_json.CALL])
         require_public_calls(calls, str(config.folder))
     elif config.min_programs != 1:
@@ -324,10 +323,10 @@ def dataset_of(
             f"{config.folder}: data.avoid_copies is of programs, and it holds none; "
             "'layerdag audit' counts copies of other graphs."
         )
-    public, renamed = publish(aligned, config.public_words, checked=checked)
-    if kind == "trace":
+    public, renamed = publish(aligned, config.public_words, checked=kind.known_words)
+    if kind.has_traces:
         require_operators(public, str(config.folder))
-        public = [as_job(graph) for graph in public]
+    public = [kind.with_vocabularies(graph) for graph in public]
     parts = (
         named_splits(public, known.splits)
         if known.splits
@@ -407,32 +406,18 @@ def _programs_of_shared_words(
         kept = [i for i in kept if not words[i] & rare]
 
 
-def kind_of(graph: AttributedGraph) -> tuple[str, tuple[str, ...]]:
-    """Return the kind of the graphs of a folder, and the attributes whose words are public.
-
-    Args:
-        graph: One of them.
+def _kind_of(graph: AttributedGraph) -> GraphKind:
+    """Return the kind of a folder's graphs, of which this is one.
 
     Raises:
         DataError: If they are jobs with too many different operators to be learned.
     """
-    if set(graph.categories) == set(program_json.ATTRIBUTES):
-        return "program", (*program_json.ATTRIBUTES, EDGE)
-    missing = set(CATEGORIES) - set(graph.categories)
-    if missing == {"op"}:
+    if set(CATEGORIES) - set(graph.categories) == {"op"}:
         raise DataError(
             f"{graph.name} and the jobs beside it have more than {MAX_WORDS} different operators; "
             "list those to keep in 'public_words' instead of all."
         )
-    if missing:
-        return "flow", ()
-    # Their words were looked at when they were folded; the number of ranks is a word, too.
-    return "trace", (*CATEGORIES, WORLD_SIZE)
-
-
-def as_job(graph: AttributedGraph) -> AttributedGraph:
-    """Return the graph of a job with the vocabularies that all jobs have."""
-    return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
+    return kind_of_graph(graph)
 
 
 def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:
@@ -551,7 +536,7 @@ def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
 def unknown_operators(schema: GraphSchema, dag: DAG) -> int:
     """Return the number of nodes of a job whose operator is not public and not kept."""
     first = schema.attributes[0]
-    if schema.kind != "trace" or not isinstance(first, CategoryAttribute):
+    if not schema.kind.has_traces or not isinstance(first, CategoryAttribute):
         return 0
     if OTHER not in first.values:
         return 0

@@ -167,7 +167,7 @@ def table_schema(schema: GraphSchema) -> Any:
             ("conditions", pa.struct(conditions)),
             ("nodes", pa.list_(pa.struct(nodes))),
             ("edges", pa.list_(pa.struct(edges))),
-            *([(SIZES, pa.map_(pa.string(), pa.int64()))] if schema.kind == "program" else []),
+            *([(SIZES, pa.map_(pa.string(), pa.int64()))] if schema.kind.has_size_tables else []),
         ],
         metadata={
             "format": FORMAT,

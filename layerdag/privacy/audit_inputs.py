@@ -28,6 +28,8 @@ from layerdag.datasets.folder import align_schemas, publish
 from layerdag.datasets.samples import iter_samples, part_samples
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, Split
+from layerdag.kinds.flow import FLOW
+from layerdag.kinds.job import JOB
 from layerdag.runtime.notes import merge_notes
 from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import SampleFile, sample_files
@@ -97,7 +99,7 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
         )
     graphs = _aligned(parts, is_trace=kinds == {True})
     unique = [replace(graph, name=f"{i}") for i, graph in enumerate(graphs)]
-    kind = "trace" if kinds == {True} else "flow"
+    kind = JOB if kinds == {True} else FLOW
     whole = GraphDataset.build("audit", kind, {"train": unique})
     dags = tuple(whole.graphs["train"])
     ends = sizes[0], sizes[0] + sizes[1]

@@ -290,7 +290,7 @@ def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack,
 
 
 def _rare(data: GraphDataset, made: Sequence[DAG]) -> RareWords | None:
-    if data.schema.kind != "program":
+    if not data.schema.kind.has_steps:
         return None
     return rare_words(data.schema, data.graphs["train"], made)
 

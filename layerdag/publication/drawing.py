@@ -82,7 +82,7 @@ def written_graph(sample: GeneratedGraph) -> AttributedGraph:
     Raises:
         DataError: If it cannot become traces, or they break a rule.
     """
-    if sample.schema.kind != "trace":
+    if not sample.schema.kind.has_traces:
         return sample.graph
     workload = as_workload(sample.graph).workload
     if has_errors(check_workload(workload)):

@@ -208,7 +208,7 @@ _NOTHING_SIMULATED: _Simulated = ((), None, (), {})
 def _simulated(
     data: GraphDataset, real: Sequence[AttributedGraph], kept: Sequence[GeneratedGraph]
 ) -> _Simulated:
-    if data.schema.kind != "trace":
+    if not data.schema.kind.has_traces:
         return _NOTHING_SIMULATED
     made = decoded_jobs(sample.graph for sample in kept)
     repairs = made.repairs

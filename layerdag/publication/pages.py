@@ -21,6 +21,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs, operators_of
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.graph.attributed_graph import LABEL
+from layerdag.kinds.graph_kind import Card
 from layerdag.privacy.membership import Attack, Verdict
 from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
 from layerdag.publication.drawing import KEPT, AcceptedSamples, written_graph
@@ -118,7 +119,7 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         leaks=evaluation.leaks if evaluation else None,
         similarity=evaluation.similarity if evaluation else None,
         transfer=evaluation.transfer if evaluation else None,
-        target="the step time in seconds" if results.jobs.kind == "trace" else "the label",
+        target=results.jobs.kind.card.target,
         repairs=_repairs(evaluation),
         timelines=_timelines(results, ()),
         simulated_on=next(iter(systems())),
@@ -157,9 +158,9 @@ def _lead(results: ReleaseFindings) -> str:
     data, verdict = results.data, results.verdict
     if data is None or not results.kept:
         return verdict.line
-    of = "traces of jobs" if data.schema.kind == "trace" else "graphs"
+    graphs = data.schema.kind.card.graphs
     return (
-        f"{len(results.kept):,} synthetic {of}, made by a model that learned from "
+        f"{len(results.kept):,} synthetic {graphs}, made by a model that learned from "
         f"{len(data.graphs['train']):,} real ones; {len(data.held_out):,} real ones that it never "
         f"saw are what they are compared with. They {verdict.outcome.value}."
     )
@@ -401,8 +402,7 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         folder: With the table and the samples.
         columns: Of the table.
     """
-    kind = results.jobs.kind
-    what = "execution traces (Chakra)" if kind == "trace" else "flow graphs (GraphML)"
+    about = results.jobs.kind.card
     card: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -410,10 +410,10 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
             "http://mlcommons.org/croissant/1.1",
             "http://mlcommons.org/croissant/RAI/1.0",
         ],
-        "name": "synthetic-execution-traces" if kind == "trace" else "synthetic-flow-graphs",
+        "name": f"synthetic-{about.title.replace(' ', '-')}",
         "description": (
-            f"{len(results.kept)} synthetic {what}, sampled from a model that learned from private "
-            f"ones. {results.verdict.line}"
+            f"{len(results.kept)} synthetic {about.title} ({about.encoding}), sampled from a model "
+            f"that learned from private ones. {results.verdict.line}"
         ),
         "version": "1.0.0",
         "datePublished": datetime.now(UTC).date().isoformat(),
@@ -426,8 +426,8 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         "citeAs": results.settings.cite
         or "The publisher of this folder has not said how to cite it.",
         "isLiveDataset": False,
-        "distribution": [_table_file(folder), _sample_files(kind)],
-        "recordSet": [_records(columns, folder / TABLE, kind)],
+        "distribution": [_table_file(folder), _sample_files(about)],
+        "recordSet": [_records(columns, folder / TABLE, about)],
         **_rai(results),
     }
     if results.settings.license:
@@ -446,9 +446,8 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
     what = _what(results)
     if not has_samples:
         return f"# No synthetic {what}\n\n{results.verdict.line}\n\n`{REPORT}` has the figures.\n"
-    suffix = "/*.et" if results.jobs.kind == "trace" else ".graphml"
     files = [
-        f"- `{SAMPLES}/*{suffix}`: the samples",
+        f"- `{SAMPLES}/{results.jobs.kind.card.pattern}`: the samples",
         f"- `{TABLE}`: a line for each sample",
         f"- `{CARD}`: the data card (Croissant)",
         f"- `{REPORT}`, `{FIGURES}`: what was looked for, and found",
@@ -476,7 +475,7 @@ def read_me(results: ReleaseFindings, *, has_samples: bool) -> str:
 
 
 def _what(results: ReleaseFindings) -> str:
-    return "execution traces" if results.jobs.kind == "trace" else "flow graphs"
+    return results.jobs.kind.card.title
 
 
 def held_out_alike(data: GraphDataset, jobs: FoundJobs) -> str | None:
@@ -517,18 +516,15 @@ def _table_file(folder: Path) -> dict[str, Any]:
     }
 
 
-def _sample_files(kind: str) -> dict[str, Any]:
-    trace = kind == "trace"
+def _sample_files(about: Card) -> dict[str, Any]:
     return {
         "@type": "cr:FileSet",
         "@id": SAMPLES,
         "name": SAMPLES,
-        "description": "One Chakra trace for each rank of each job." if trace else (
-            "One GraphML file for each graph."
-        ),
-        "includes": f"{SAMPLES}/*/*.et" if trace else f"{SAMPLES}/*.graphml",
-        "encodingFormat": "application/octet-stream" if trace else "application/xml",
-    }  # fmt: skip
+        "description": about.files,
+        "includes": f"{SAMPLES}/{about.pattern}",
+        "encodingFormat": about.media_type,
+    }
 
 
 _COLUMNS = {
@@ -537,16 +533,12 @@ _COLUMNS = {
     "edges": "Number of its edges",
     "ranks": "Number of its ranks",
 }
-_LABELS = {
-    "trace": "Step time in seconds, predicted by the model",
-    "flow": "Label, predicted by the model, in the unit that labels of the private graphs have",
-}
 
 
-def _records(columns: list[str], table: Path, kind: str) -> dict[str, Any]:
+def _records(columns: list[str], table: Path, graphs: Card) -> dict[str, Any]:
     with table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    about = {**_COLUMNS, LABEL: _LABELS[kind]}
+    about = {**_COLUMNS, LABEL: graphs.label}
     return {
         "@type": "cr:RecordSet",
         "@id": "list",

@@ -140,7 +140,7 @@ def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
             "nodes": sample.dag.num_nodes,
             "edges": sample.dag.num_edges,
         }
-        if sample.schema.kind == "trace":
+        if sample.schema.kind.has_traces:
             workload = as_workload(sample.graph).workload
             row["ranks"] = workload.num_ranks
             (folder / sample.name).mkdir()

@@ -254,7 +254,7 @@ def timelines_of(
         real: Held-out jobs; without any, the sample stands alone.
         samples: Samples.
     """
-    if data.schema.kind != "trace" or not samples or not can_be_drawn(data):
+    if not data.schema.kind.has_traces or not samples or not can_be_drawn(data):
         return ()
     comparable = [dag for dag in samples if any(_same_kind(dag, one) for one in real)]
     made = _several_ranks(comparable or samples)

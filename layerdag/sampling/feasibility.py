@@ -24,6 +24,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import encode_batch
 from layerdag.errors import CheckpointError
 from layerdag.graph.attributed_graph import NUM_NODES, AttributedGraph, Condition
+from layerdag.kinds.job import WORLD_SIZE
 from layerdag.models.base import DAGModel, JointCodeMasks, SampleRequest, SampleResult
 from layerdag.sampling.generated import requested_ranks
 from layerdag.sampling.settings import GenerationSettings
@@ -96,7 +97,6 @@ def batches_of_like_size(
     return batches
 
 
-WORLD_SIZE = "world_size"
 _MESSAGE = "MESSAGE"
 
 
@@ -109,7 +109,7 @@ def possible_codes(
         schema: Of the model.
         rows: Conditions of each graph.
     """
-    if schema.kind != "trace" or not {"op", "type"} <= {a.name for a in schema.attributes}:
+    if not schema.kind.has_traces or not {"op", "type"} <= {a.name for a in schema.attributes}:
         return None
     ranks = [_ranks(row) if has_multi_rank_jobs(schema) else 0 for row in rows]
     by_ranks = {count: _in_jobs_of(schema, count) for count in set(ranks)}
@@ -245,11 +245,11 @@ class FaultCounter:
             rows: Conditions of each graph, or of each ``each`` graphs in a row.
             each: Candidates that have the same conditions.
         """
-        if self.schema.kind == "program":
+        if self.schema.kind.has_steps:
             return [
                 COPY * copied for copied in self.schema.are_copies([dag.to("cpu") for dag in dags])
             ]
-        if self.schema.kind != "trace":
+        if not self.schema.kind.has_traces:
             return [0] * len(dags)
         jobs = (dag.to("cpu").with_conditions(rows[i // each]) for i, dag in enumerate(dags))
         return [self._of(self.schema.decode(job)) for job in jobs]

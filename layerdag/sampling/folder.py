@@ -22,6 +22,7 @@ from typing import Any
 from layerdag.codec.sample_files import RUN, SampleRun, is_run
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.kinds.graph_kind import GraphKind
 from layerdag.models.base import DAGModel
 from layerdag.plan import read_recorded
 from layerdag.programs.targets import Targets, target_metadata
@@ -98,11 +99,6 @@ def _doubt_unfinished(folder: Path) -> str:
 
 
 SAMPLES = FolderKind("samples", why_not_samples)
-JOB_CAUTION = (
-    "The model drew the numbers of each node on their own: FLOPs, bytes and durations of related "
-    "nodes need not agree."
-)
-"""What samples of jobs as graphs, unlike steps of programs, cannot guarantee."""
 
 
 Noted = tuple[dict[str, Any], bool]
@@ -290,7 +286,6 @@ def _is_trace_of(name: str) -> Callable[[str], bool]:
 
 
 FORMATS = ("auto", "et", "program", "graphml", "json")
-_USUAL = {"trace": "et", "program": "et", "flow": "graphml"}
 # Number of graphs whose conditions are used to estimate the total size.
 _LOOKED_AT = 1000
 
@@ -327,7 +322,7 @@ def estimated_volume(
     statistics = checkpoint.spec.statistics
     rows = complete_conditions(schema, settings.conditions, seeds)
     resolved = resolved_format(file_format, schema.kind, settings.ranks, settings.targets)
-    if schema.kind == "program" and resolved == "et":
+    if schema.kind.has_steps and resolved == "et":
         plans = [schema.plans.draw(str(r.get(FAMILY)), plan_generator(s))
                  for r, s in zip(rows, seeds, strict=True)]  # fmt: skip
         rows = [{**row, "world_size": p.ranks} for row, p in zip(rows, plans, strict=True)]
@@ -362,15 +357,15 @@ def run_metadata(
         "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,
-        **_caution(checkpoint_schema(checkpoint)),
+        **_caution(checkpoint_schema(checkpoint).kind),
         **({"redraws": settings.redraws} if settings.redraws else {}),
         **({"sizes": dict(settings.sizes)} if settings.sizes else {}),
         **({} if settings.targets is None else settings.targets.facts()),
     }
 
 
-def _caution(schema: GraphSchema) -> dict[str, str]:
-    return {"caution": JOB_CAUTION} if schema.kind == "trace" else {}
+def _caution(kind: GraphKind) -> dict[str, str]:
+    return {"caution": kind.caution} if kind.caution else {}
 
 
 def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
@@ -385,7 +380,7 @@ def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings)
 
 
 def resolved_format(
-    file_format: str, kind: str, ranks: int | None, targets: Targets | None = None
+    file_format: str, kind: GraphKind, ranks: int | None, targets: Targets | None = None
 ) -> str:
     """Return the format to write, after checking that it fits what is sampled and asked for."""
     planned = targets is not None and bool(
@@ -401,16 +396,16 @@ def resolved_format(
     if file_format not in FORMATS:
         raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
     if file_format == "auto":
-        file_format = _USUAL[kind]
+        file_format = kind.formats[0]
     _require_jobs(ranks, file_format)
-    if file_format == "et" and kind == "flow":
-        raise UsageError(
-            "This checkpoint samples flow graphs, which are no execution traces; "
-            "ask for format=graphml or format=json."
-        )
-    if file_format == "program" and kind != "program":
+    if file_format in kind.formats:
+        return file_format
+    if file_format == "program":
         raise UsageError("This checkpoint samples no programs; leave format=auto.")
-    return file_format
+    raise UsageError(
+        f"This checkpoint samples {kind.plural}, which are no execution traces; "
+        "ask for format=graphml or format=json."
+    )
 
 
 def _require_jobs(ranks: int | None, file_format: str) -> None:
@@ -447,10 +442,10 @@ def table_row(
         UsageError: If it is a job of more ranks than the limits allow.
         MissingSampleError: If it is to be a program, and none that runs.
     """
-    if sample.schema.kind == "program":
+    if sample.schema.kind.has_steps:
         graph = SampleFiles.from_sample(sample, "program", None, settings.limits).graph
         return sample_entry(sample, {}), graph
-    is_job = sample.schema.kind == "trace"
+    is_job = sample.schema.kind.has_traces
     ranks = job_ranks(sample.graph, settings.ranks, settings.limits) if is_job else None
     return sample_entry(sample, {} if ranks is None else {"ranks": ranks}), sample.graph
 
@@ -631,7 +626,7 @@ def write_sample_list(
     file_format = resolved_format(file_format, samples[0].schema.kind, None)
     facts = {
         **{"layerdag_version": __version__, "checkpoint_sha256": "", "format": file_format},
-        **_caution(samples[0].schema),
+        **_caution(samples[0].schema.kind),
     }
     request = {**facts, "seeds": [sample.seed for sample in samples]}
     with open_sample_folder(out, request, len(samples), overwrite=overwrite) as folder:

@@ -229,7 +229,7 @@ class SampleFiles:
         """
         if sample.files is not None and sample.files.graph.name == sample.name:
             return sample.files
-        if sample.schema.kind != "program":
+        if not sample.schema.kind.has_steps:
             unfolded = as_workload(sample, ranks, limits) if file_format == "et" else None
             return cls(sample.graph, file_format, unfolded)
         targets = targets or Targets()
@@ -355,7 +355,7 @@ class GeneratedGraph:
         Raises:
             DataError: If it is to be a program, and none that runs.
         """
-        if self.schema.kind != "program":
+        if not self.schema.kind.has_steps:
             return self.decoded
         graph = program_json.program_graph(self.program.to_json(), self.name)
         return replace(graph, conditions={**self.decoded.conditions, **graph.conditions})
@@ -367,7 +367,7 @@ class GeneratedGraph:
         Raises:
             DataError: If the checkpoint samples no programs, or this sample does not run.
         """
-        if self.schema.kind != "program":
+        if not self.schema.kind.has_steps:
             raise DataError(
                 f"{self.name} is no program; take a checkpoint that was trained on programs, such "
                 "as the one that ships as 'programs'."
@@ -421,7 +421,7 @@ class GeneratedGraph:
         Raises:
             DataError: If it is not the graph of a job, nor a program.
         """
-        if self.schema.kind == "program":
+        if self.schema.kind.has_steps:
             return self.derived(ranks).workload
         return as_workload(self.graph, ranks).workload
 
@@ -461,7 +461,7 @@ class GeneratedGraph:
         Raises:
             DataError: If it is neither.
         """
-        return self.derived().graph if self.schema.kind == "program" else self.graph
+        return self.derived().graph if self.schema.kind.has_steps else self.graph
 
     @property
     def edge_index(self) -> "Tensor":

@@ -130,7 +130,7 @@ def generate_batched(
 def _requested(schema: GraphSchema, settings: GenerationSettings) -> list[dict[str, Condition]]:
     seeds = [settings.seed + i for i in range(settings.num)]
     rows = complete_conditions(schema, settings.conditions, seeds)
-    if schema.kind != "program" or DEPTH not in settings.conditions:
+    if not schema.kind.has_steps or DEPTH not in settings.conditions:
         return rows
     # Sizes that were drawn beside a depth that is asked for may be those of another depth.
     drawn = {NUM_NODES, NUM_LAYERS} - settings.conditions.keys()
@@ -167,7 +167,7 @@ def sample_like(
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
     drawing = replace(_Drawing.from_settings(model, schema, settings), wanted=wanted)
     size = settings.batch_size or BATCH_SIZE
-    if settings.batch_size is None and schema.kind == "program":  # short, so that more fit
+    if settings.batch_size is None and schema.kind.has_steps:  # short, so that more fit
         size = min(PROGRAM_BATCH_SIZE, math.ceil(len(rows) / (settings.processes or 1)) or 1)
     numbers = range(len(rows)) if numbers is None else numbers
     batches = [
@@ -231,7 +231,7 @@ class _Drawing:
     ) -> "_Drawing":
         """Return what draws the graphs of a request. Raises as ``sample_like``."""
         settings = settings.resolved(model, schema)
-        check = ExecutionCheck(schema, ShapeInference()) if schema.kind == "program" else None
+        check = ExecutionCheck(schema, ShapeInference()) if schema.kind.has_steps else None
         return cls(model, schema, settings, check)
 
     def making(self, ahead: FilesAhead | None, batches: int) -> "_Drawing":
@@ -312,7 +312,7 @@ class _Drawing:
         and none may have the size that a limit or a rare mixture of conditions leaves.
         """
         same = trial < _REDRAWS_AS_ASKED
-        if self.wanted is None or same or self.schema.kind != "program":
+        if self.wanted is None or same or not self.schema.kind.has_steps:
             return row
         kept = {name: row[name] for name in (FAMILY,) if name in row}
         seeds = [derive_seed(seed, _FURTHER, trial)]

@@ -287,7 +287,7 @@ def _members(
     """Return the format of the files inside a tar; of a table that of about the same contents."""
     kind = checkpoint_schema(checkpoint).kind
     if parts.file_format == "parquet":
-        return {"trace": "et", "program": "program"}.get(kind, "json")
+        return kind.row_format
     ranks = settings.ranks
     if parts.members in PART_FORMATS:
         raise UsageError(f"members={parts.members}: a tar holds et, graphml or json files.")

@@ -24,9 +24,11 @@ from layerdag.dag.statistics import (
     needed_programs,
     program_numbers,
 )
-from layerdag.errors import CheckpointError, GraphError, VocabularyError
+from layerdag.errors import CheckpointError, GraphError, UsageError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import UNIT, is_size
+from layerdag.kinds.graph_kind import GraphKind
+from layerdag.kinds.registry import graph_kind
 from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean, shorten
@@ -42,7 +44,6 @@ from layerdag.schema.durations import Durations
 from layerdag.schema.plan_tables import NO_PLANS, PlanTables, asked_instead
 from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
 
-KINDS = ("trace", "flow", "program")
 _SHAPE = {
     "kind": str,
     "categories": [{"name": str, "values": [str]}],
@@ -87,8 +88,7 @@ class GraphSchema:
     """Names and meanings of everything a data set's graphs carry.
 
     Attributes:
-        kind: "trace" for jobs made of execution traces, "program" for forward programs, "flow" for
-            any other DAG.
+        kind: Of the graphs.
         attributes: Node attributes in the order of the columns of ``x_NA``.
         edge_types: Name of each edge type, code by position.
         numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
@@ -101,7 +101,7 @@ class GraphSchema:
         durations: How long operators of their steps took; None where that is not known.
     """
 
-    kind: str
+    kind: GraphKind
     attributes: tuple[Attribute, ...]
     edge_types: tuple[str, ...]
     numeric_conditions: tuple[NumericCondition, ...] = ()
@@ -121,7 +121,7 @@ class GraphSchema:
     @classmethod
     def fit(
         cls,
-        kind: str,
+        kind: str | GraphKind,
         graphs: Sequence[AttributedGraph],
         *,
         num_bins: int = 16,
@@ -130,7 +130,7 @@ class GraphSchema:
         """Learn vocabularies, bins and scales from training graphs.
 
         Args:
-            kind: One of ``KINDS``.
+            kind: Of the graphs, or its name: "trace", "program" or "flow".
             graphs: Training graphs.
             num_bins: Bins of each numeric attribute.
             program_G: Number of the program of each graph, of which only distinct ones count; by
@@ -138,7 +138,9 @@ class GraphSchema:
 
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
+            UsageError: If there is no such kind.
         """
+        kind = graph_kind(kind)
         if not graphs:
             raise GraphError("There is no training graph to learn a schema from.")
         first = graphs[0]
@@ -163,7 +165,7 @@ class GraphSchema:
         ]  # fmt: skip
         rows, unit_G = [graph.conditions for graph in graphs], condition_units(program_G)
         tables = NO_SIZES
-        if kind == "program":
+        if kind.has_size_tables:
             tables = fit_sizes(rows, program_G, shared)
             rows = [{name: v for name, v in row.items() if not is_size(name)} for row in rows]
         conditions = fit_conditions(rows, unit_G)
@@ -355,7 +357,7 @@ class GraphSchema:
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON-serializable data."""
         return {
-            "kind": self.kind,
+            "kind": self.kind.name,
             "categories": [asdict(a) for a in self.attributes if isinstance(a, CategoryAttribute)],
             "numbers": [asdict(a) for a in self.attributes if isinstance(a, NumericAttribute)],
             "edge_types": list(self.edge_types),
@@ -381,7 +383,7 @@ class GraphSchema:
             require_shape(data, _SHAPE)
             require_known(data, (key.removesuffix("?") for key in _SHAPE))
             schema = cls(
-                kind=str(data["kind"]),
+                kind=graph_kind(data["kind"]),
                 attributes=(
                     *map(CategoryAttribute.from_dict, data["categories"]),
                     *map(NumericAttribute.from_dict, data["numbers"]),
@@ -402,7 +404,7 @@ class GraphSchema:
             schema._check()
         except (
             *(KeyError, TypeError, ValueError, AttributeError),
-            *(IndexError, OverflowError, RecursionError),
+            *(IndexError, OverflowError, RecursionError, UsageError),
         ) as error:
             raise CheckpointError(
                 f"The schema cannot be read ({plain_reason(error)}); use a checkpoint that train "
@@ -416,13 +418,13 @@ class GraphSchema:
 
     def _check(self) -> None:
         """Raise ValueError if parts contradict each other."""
-        if self.kind not in KINDS or not self.edge_types or not self.attributes:
-            raise ValueError("kind, attributes or edge types are not those of a data set")
+        if not self.edge_types or not self.attributes:
+            raise ValueError("attributes or edge types are not those of a data set")
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
             raise ValueError("two attributes have the same name")
-        if self.kind == "trace" and self._largest_number() >= 1 << 63:
-            raise ValueError("a trace holds no number of 2 ** 63 or more")
+        if self._largest_number() >= self.kind.largest_number:
+            raise ValueError(f"{self.kind.plural} hold no number of {self.kind.largest_number:,}")
         sizes = [len(condition.values) for condition in self.category_conditions]
         self.condition_table.check(sizes, len(self.numeric_conditions))
 

@@ -15,7 +15,6 @@ from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.graph.formats.program_json import SUFFIX
 from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector
 from layerdag.runtime.reading import path_within, read_parsed
@@ -170,11 +169,6 @@ class SampleFile:
     path: Path
     conditions: Mapping[str, Condition]
 
-    def path_of_kind(self, kind: str) -> Path:
-        """Return the file of the program that a job was derived from if ``kind`` is "program"."""
-        program = self.path.with_name(f"{self.path.name}{SUFFIX}")
-        return program if kind == "program" and program.is_file() else self.path
-
 
 def sample_files(folder: str | Path) -> tuple[SampleFile, ...]:
     """Return where the samples that ``layerdag sample`` wrote lie, with their conditions.
@@ -240,11 +234,11 @@ class SampleStream:
         """
         if self.folder.is_file() or is_run(self.folder):
             for sample in iter_samples(self.folder):
-                graph = sample.graph_of_kind(self.schema.kind)
+                graph = self.schema.kind.stored_graph(sample)
                 yield self._encoded(graph, sample.name).with_conditions(sample.conditions)
             return
         for file in sample_files(self.folder):
-            graph = read_graph(file.path_of_kind(self.schema.kind))
+            graph = read_graph(self.schema.kind.stored_path(file.path))
             yield self._encoded(graph, str(file.path)).with_conditions(file.conditions)
 
 

@@ -35,14 +35,14 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     if any(field.name == _OPEN for field in fields(config)) and getattr(config, _OPEN) is None:
         config = replace(config, **{_OPEN: predicts_out_degree(data)})
     if hasattr(config, "constraints"):
-        choice = "unlimited" if data.schema.kind == "flow" else "observed"
+        defaults = data.schema.kind.models
         left_open = {
-            name: choice
+            name: defaults.constraints
             for name in ("neighbors", "attributes")
             if getattr(config.constraints, name) is None
         }
         if config.constraints.edge_types is None:
-            left_open["edge_types"] = "observed" if data.schema.kind == "program" else "unlimited"
+            left_open["edge_types"] = defaults.edge_types
         config = replace(config, constraints=replace(config.constraints, **left_open))
     conditioning = getattr(config, "conditioning", None)
     if conditioning is not None and getattr(conditioning, "remaining_sizes", "none") is None:
@@ -57,9 +57,9 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
 
 def _asks_for_sizes(data: GraphDataset) -> bool:
     names = {condition.name for condition in data.schema.numeric_conditions}
-    return data.schema.kind != "flow" and names.issuperset(SIZE_CONDITIONS)
+    return data.schema.kind.models.encodes_sizes and names.issuperset(SIZE_CONDITIONS)
 
 
 def predicts_out_degree(data: GraphDataset) -> bool:
     """Return whether numbers of children are drawn where nothing else is asked for."""
-    return data.schema.kind == "flow"
+    return data.schema.kind.models.draws_out_degrees

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from layerdag.dag.dag import DAG
+from layerdag.kinds.job import JOB
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
 
@@ -21,7 +22,7 @@ FAMILIES = ("cnn", "gnn", "gpt")
 WORDS = tuple(f"op{place}" for place in range(24))
 _VALUES = np.geomspace(1, 1000, 400)
 SCHEMA = GraphSchema(
-    "trace",
+    JOB,
     (
         CategoryAttribute("op", WORDS),
         *(NumericAttribute.fit(name, "1", _VALUES) for name in ("flops", "bytes", "duration")),

@@ -14,6 +14,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import coded
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.formats.program_json import encode_program_json
+from layerdag.kinds.program import PROGRAM
 from layerdag.programs.forward_program import Program
 from layerdag.programs.targets import Targets
 from layerdag.sampling import generation
@@ -89,7 +90,7 @@ def test_no_sample_repeats_a_program_whose_hash_the_checkpoint_keeps(monkeypatch
 
 def test_samples_are_a_data_set_of_programs(samples):
     data = ld.load_dataset(samples)
-    assert data.schema.kind == "program"
+    assert data.schema.kind == PROGRAM
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from layerdag.runtime.notes import merge_notes
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
     from layerdag.evaluation.side_by_side import SideBySide
+    from layerdag.kinds.graph_kind import GraphKind
 
 SUMMARY = (
     "Compare samples of any generator with real graphs: valid, unique, novel (V.U.N.), and each "
@@ -175,7 +176,7 @@ def _is_recorded(path: Path) -> bool:
     return path.is_dir() and (is_run(path) or (path / "manifest.json").is_file())
 
 
-def _sample_sets(paths: Sequence[str], kind: str) -> dict[str, Sequence[Any]]:
+def _sample_sets(paths: Sequence[str], kind: "GraphKind") -> dict[str, Sequence[Any]]:
     """Return the graphs of each column; files of one graph each are a column together."""
     sets: dict[str, list[Any]] = {}
     for place, path in enumerate(map(Path, paths)):
@@ -187,7 +188,7 @@ def _sample_sets(paths: Sequence[str], kind: str) -> dict[str, Sequence[Any]]:
     return dict(sets)
 
 
-def _graphs(path: Path, kind: str) -> Iterator[Any]:
+def _graphs(path: Path, kind: "GraphKind") -> Iterator[Any]:
     """Yield the graphs of a place, None for one that cannot be read.
 
     Raises:
@@ -202,7 +203,7 @@ def _graphs(path: Path, kind: str) -> Iterator[Any]:
     tell_unread(path)
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):
         samples = track(iter_samples(path), f"reading {path}")
-        yield from (sample.graph_of_kind(kind) for sample in samples)
+        yield from map(kind.stored_graph, samples)
     elif path.is_dir():
         found = read_folder(path, as_they_are=True)
         if not found.graphs:

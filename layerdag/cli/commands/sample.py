@@ -59,7 +59,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     settings, parts = asked.generation, asked.parts
     folder = checkpoint_path(asked.checkpoint)
     schema, known = read_schema(folder), dict(settings.conditions)
-    if schema.kind == "program":
+    if schema.kind.has_steps:
         known.pop(DEPTH, None)  # deeper programs repeat units of those that the model draws
     for warning in out_of_range_conditions(schema, known):
         sys.stderr.write(f"layerdag: warning: {warning}\n")

@@ -38,6 +38,7 @@ from layerdag.evaluation.metrics.base import (
 )
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.topology import longest_path, longest_path_layers
+from layerdag.kinds.job import JOB
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.operators import (
@@ -94,7 +95,7 @@ def jobs_beside(
         test: Real jobs that it never saw.
         samples: Its samples.
     """
-    train, test, samples = ([of_kind(g, "trace") for g in part] for part in (train, test, samples))
+    train, test, samples = ([of_kind(g, JOB) for g in part] for part in (train, test, samples))
     sets = (train, test, samples)
     if not all(len(things) and all(map(_has_numbers, things)) for things in sets):
         return None
@@ -111,7 +112,7 @@ def _has_numbers(thing: GraphLike) -> bool:
     if isinstance(thing, StoredSample):
         return thing.is_job
     if isinstance(thing, CodedGraph):
-        return thing.schema.kind == "trace"
+        return thing.schema.kind.has_traces
     return isinstance(thing, AttributedGraph) and {"op", "stage", "type"} <= set(thing.categories)
 
 

@@ -8,6 +8,7 @@ from table_records import chain
 
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.kinds.flow import FLOW
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 
@@ -55,7 +56,7 @@ def test_a_graph_in_which_nothing_repeats_stays_as_it_is():
 def test_samples_have_sizes_of_training_graphs_and_can_be_new():
     dags = tuple(fan(branches) for branches in (2, 2, 3, 6))
     kind = CategoryAttribute("kind", tuple("abcd"))
-    schema = GraphSchema("flow", (kind,), ("edge",))
+    schema = GraphSchema(FLOW, (kind,), ("edge",))
     parts = {"train": dags, "val": (), "test": ()}
     data = GraphDataset.of_splits("fans", schema, parts, {split: () for split in parts})
     samples = recipes.fit_recipes(data, 0, 0).sample(30, 0)

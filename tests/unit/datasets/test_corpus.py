@@ -7,6 +7,7 @@ import pytest
 from layerdag.codec.unfolding import unfold
 from layerdag.datasets.corpus import load_corpus, run_graph
 from layerdag.errors import DataError, TraceError
+from layerdag.kinds.job import JOB
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.corpus import read_index, read_runs
 
@@ -36,7 +37,7 @@ def test_runs_become_graphs_with_their_conditions(few):
     assert {"label", "strategy", "phase", "world_size", "num_nodes", "num_layers"} <= set(
         conditions
     )
-    assert data.schema.kind == "trace"
+    assert data.schema.kind == JOB
 
 
 def test_graphs_over_the_limit_are_listed(few):

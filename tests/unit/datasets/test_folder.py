@@ -15,6 +15,7 @@ from layerdag.datasets.folder import is_public, load_folder, publish
 from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
+from layerdag.kinds.job import JOB
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.workload import write_workload
@@ -29,7 +30,7 @@ def test_workloads_are_read_with_their_labels(tmp_path):
     rows = "".join(f"runs/job{i},{i}.5,{s}\n" for i, s in enumerate(("train", "train", "test")))
     labels.write_text("name,label,split\n" + rows)
     data = load_folder(tmp_path, labels=labels)
-    assert data.schema.kind == "trace"
+    assert data.schema.kind == JOB
     assert data.names["train"] == ("runs/job0", "runs/job1")
     assert data.graphs["train"][1].conditions["label"] == 1.5
     assert data.graphs["train"][0].conditions["world_size"] == "2"

@@ -16,6 +16,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs, FoundLabels
 from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.kinds.job import JOB
 from layerdag.privacy.membership import MARGIN, Verdict, attack_by_scores, chance_half_width
 from layerdag.publication import cross_fitting as _cross_fit, drawing as _draw
 from layerdag.publication.cross_fitting import (
@@ -92,7 +93,7 @@ def found_jobs(graphs: Sequence[AttributedGraph]) -> FoundJobs:
     return FoundJobs(
         tuple(graphs),
         tuple(f"run-{i}" for i in range(len(graphs))),
-        kind="trace",
+        kind=JOB,
         formats={},
         left_out=(),
         others={},

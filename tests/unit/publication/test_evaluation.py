@@ -13,6 +13,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import Interval
+from layerdag.kinds.flow import FLOW
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.copies import DistanceToClosestRecord
 from layerdag.privacy.membership import (
@@ -117,7 +118,7 @@ def test_times_are_told_only_if_every_job_takes_some(makespans, takes):
 
 
 def test_graphs_that_are_no_traces_are_not_simulated(real):
-    data: Any = SimpleNamespace(schema=SimpleNamespace(kind="flow"))
+    data: Any = SimpleNamespace(schema=SimpleNamespace(kind=FLOW))
     assert _evaluation._simulated(data, real[0].graphs, samples(real)) == ((), None, (), {})
 
 

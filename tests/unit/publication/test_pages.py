@@ -13,6 +13,8 @@ from random_jobs import random_job
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.evaluation.metrics.base import Interval
+from layerdag.kinds.job import JOB
+from layerdag.kinds.registry import graph_kind
 from layerdag.publication.cross_fitting import RunRequirement
 from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.evaluation import (
@@ -49,7 +51,7 @@ def card(tmp_path: Path, kind: str = "trace", license_: str = "CC-BY-4.0", **mor
     (tmp_path / "samples.csv").write_text(",".join(COLUMNS) + "\ns,3,2,1,0.5,gpt\nt,3,2,1,,gpt\n")
     plain: dict[str, Any] = {
         "settings": ReleaseSettings(tmp_path / "traces", tmp_path / "out", license=license_),
-        "jobs": SimpleNamespace(kind=kind),
+        "jobs": SimpleNamespace(kind=graph_kind(kind)),
         "data": None,
         "kept": (1, 2, 3),
         "verdict": SimpleNamespace(line="The samples may be published: all is well."),
@@ -183,7 +185,7 @@ def results(tmp_path) -> ReleaseFindings:
     (tmp_path / "traces").mkdir()
     settings = ReleaseSettings(tmp_path / "traces", tmp_path / "out", seed=7)
     words = (KEPT,) * 20 + ("copy of a real graph",) * 5
-    made: Any = SimpleNamespace(kind="trace", num_runs=30, num_programs=5, programs={})
+    made: Any = SimpleNamespace(kind=JOB, num_runs=30, num_programs=5, programs={})
     drawn = AcceptedSamples(tuple(SimpleNamespace() for _ in words), words, 3, 0.25, 9.0)
     kept: Any = drawn.samples[:20]
     return ReleaseFindings(

@@ -16,7 +16,8 @@ import layerdag as ld
 from layerdag.cli.commands.validate import check_part, parts_at
 from layerdag.cli.main import main
 from layerdag.errors import DataError
-from layerdag.sampling.folder import JOB_CAUTION, write_samples
+from layerdag.kinds.job import JOB
+from layerdag.sampling.folder import write_samples
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.workload import encode_groups, read_workload, write_workload
 from layerdag.traces.trace import Workload
@@ -247,7 +248,7 @@ def test_every_sample_is_checked_as_in_a_folder_of_each(tmp_path, capsys):
 
     checkpoint = job_checkpoint(tmp_path)
     manifest = write_samples(checkpoint, TEN, tmp_path / "each")
-    assert json.loads(manifest.read_text())["caution"] == JOB_CAUTION
+    assert json.loads(manifest.read_text())["caution"] == JOB.caution
     code = main(["validate", str(tmp_path / "each")])
     told = capsys.readouterr().out.splitlines()
     parts = written_sample_parts(checkpoint, tmp_path / "parts")
@@ -261,9 +262,9 @@ def test_every_sample_is_checked_as_in_a_folder_of_each(tmp_path, capsys):
 @pytest.mark.parametrize("inside", ["", "part-000000.tar"])
 def test_what_sampled_jobs_cannot_guarantee_is_told(jobs, capsys, inside):
     main(["validate", str(jobs / inside)])
-    assert capsys.readouterr().out.startswith(f"note: {JOB_CAUTION}\n")
+    assert capsys.readouterr().out.startswith(f"note: {JOB.caution}\n")
     main(["validate", str(jobs / inside), "--json"])
-    assert json.loads(capsys.readouterr().out)["cautions"] == [JOB_CAUTION]
+    assert json.loads(capsys.readouterr().out)["cautions"] == [JOB.caution]
 
 
 def test_graphs_and_single_parts_are_checked(tmp_path, capsys):
@@ -271,7 +272,7 @@ def test_graphs_and_single_parts_are_checked(tmp_path, capsys):
     assert main(["validate", str(out / "part-000000.tar")]) in (0, 1)
     told = capsys.readouterr().out
     assert "4 workloads and graphs checked" in told
-    assert JOB_CAUTION not in told
+    assert JOB.caution not in told
 
 
 def test_parts_are_what_json_lists(jobs, capsys):
