@@ -6,7 +6,7 @@
 Jobs of the embedded corpus with at most ``--max-nodes`` nodes and three targets: the measured step
 time, and what the simulator says of the job on the preset "small", the greatest peak memory of a
 rank and the greatest exposed communication, which jobs without any lack. Durations are hidden. Each
-seed fits each family of networks three times with its defaults, once by itself to each target, and
+seed fits a network three times with its defaults, once by itself to each target, and
 once to all (``shared``), and with ``--labeled N`` all of this again with the two simulated targets
 known of N training jobs only, while the step time stays known of all.
 
@@ -38,7 +38,6 @@ from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.analysis import local_memory
 from layerdag.surrogates.data import labeled
-from layerdag.surrogates.families.registry import SHARED
 from layerdag.surrogates.scoring import EVALUATED, scores
 from layerdag.surrogates.surrogate import FittedSurrogate
 from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
@@ -59,20 +58,13 @@ def main() -> None:
     data_of = cache(partial(_data, labels, args.max_nodes))
     rows = []
     for seed in range(args.seeds):
-        for family in args.family:
-            for known in (None, *args.labeled):
-                for arm in ARMS:
-                    name = f"{family}-{known or 'all'}-{seed}-{arm}.json"
-                    fit = partial(_row, data_of, known, family, arm, seed)
-                    rows.append(_cached(out / name, fit))
+        for known in (None, *args.labeled):
+            for arm in ARMS:
+                name = f"{known or 'all'}-{seed}-{arm}.json"
+                rows.append(_cached(out / name, partial(_row, data_of, known, arm, seed)))
     found = {
-        family: {
-            str(known or "all"): summary(
-                [row for row in rows if (row["family"], row["known"]) == (family, known)]
-            )
-            for known in (None, *args.labeled)
-        }
-        for family in args.family
+        str(known or "all"): summary([row for row in rows if row["known"] == known])
+        for known in (None, *args.labeled)
     }
     print(json.dumps({"settings": vars(args), "summary": found}, indent=1))
 
@@ -80,7 +72,6 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, help="folder of what is finished")
-    parser.add_argument("--family", nargs="+", choices=SHARED, default=list(SHARED))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--max-nodes", type=int, default=600, help="of a job of the corpus")
     parser.add_argument(
@@ -137,7 +128,6 @@ def _data(labels: dict[str, Any], max_nodes: int, known: int | None) -> GraphDat
 def _row(
     data_of: Callable[[int | None], GraphDataset],
     known: int | None,
-    family: str,
     arm: str,
     seed: int,
 ) -> dict[str, Any]:
@@ -145,7 +135,12 @@ def _row(
     data = data_of(known)
     began = time.process_time()
     fitted = FittedSurrogate.fit(
-        data, family, target=TARGETS, exclude=("duration",), seed=seed, shared=arm == "shared"
+        data,
+        "message_passing",
+        target=TARGETS,
+        exclude=("duration",),
+        seed=seed,
+        shared=arm == "shared",
     )
     seconds = time.process_time() - began
     with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +157,6 @@ def _row(
             "held": covered.get(0.9),
         }
     return {
-        "family": family,
         "known": known,
         "arm": arm,
         "seed": seed,

@@ -194,7 +194,7 @@ def _predictors(records: Sequence[Record]) -> list[Line]:
             if (config["group"], config["label"], record.run.learner) == (
                 group,
                 "cortex",
-                "additive",
+                "boosting",
             ):
                 shares = record.figures["scores"]["id"]["mean"]["within_10"]
                 value, low, high = (100 * float(one) for one in shares)

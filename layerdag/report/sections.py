@@ -174,10 +174,8 @@ def condition_words(name: str) -> str:
 def family_words(name: str) -> str:
     """Return the name of a kind of predictor in words."""
     known = {
-        "additive": "Costs that add up",
         "boosting": "Boosted trees",
         "message_passing": "Message passing",
-        "dag_transformer": "Transformer over DAGs",
         "stacked": "Stacked ensemble",
     }
     return known.get(name, name.replace("_", " ").capitalize())

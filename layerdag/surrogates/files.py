@@ -28,23 +28,14 @@ from layerdag.surrogates.families.registry import FAMILIES, rebuild, rebuild_out
 from layerdag.version import __version__
 
 _ABOUT = {
-    "additive": (
-        "Costs of nodes that add up, each the exponential of a sum of one term for each attribute "
-        "(a generalized additive model; Hastie and Tibshirani, 1986), and boosted trees for what "
-        "they leave."
-    ),
     "boosting": "Boosted trees on counts and shapes of the graph (Friedman, 2001).",
     "message_passing": (
         "Messages along the edges and against them (GINE; Hu et al., ICLR 2020), pooled to one "
         "number."
     ),
-    "dag_transformer": (
-        "A transformer whose nodes attend to what reaches them and what they reach (after Luo, "
-        "Thost and Shi, NeurIPS 2023), with messages along edges."
-    ),
     "stacked": (
-        "A stacked ensemble of boosted trees, message passing and a transformer over DAGs, weighed "
-        "by graphs that their fits did not see (Wolpert, 1992); intervals are wider where it errs."
+        "A stacked ensemble of boosted trees and message passing, weighed by graphs that their "
+        "fits did not see (Wolpert, 1992); intervals are wider where it errs."
     ),
 }
 

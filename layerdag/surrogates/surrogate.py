@@ -23,7 +23,13 @@ from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.data import labeled, mask_attributes, targets, unlabeled
 from layerdag.surrogates.families.base import SurrogateModel
-from layerdag.surrogates.families.registry import FAMILIES, SharedFit, fit_shared_with, fit_with
+from layerdag.surrogates.families.registry import (
+    FAMILIES,
+    Settings,
+    SharedFit,
+    fit_shared_with,
+    fit_with,
+)
 from layerdag.surrogates.files import (
     SavedSurrogate,
     card,
@@ -36,6 +42,7 @@ from layerdag.surrogates.files import (
 from layerdag.surrogates.scoring import (
     FEWEST,
     LEVEL,
+    SCORES,
     Calibration,
     Predictions,
     SurrogateScores,
@@ -44,7 +51,7 @@ from layerdag.surrogates.scoring import (
     scores,
 )
 
-MOST = 0.05
+MAX_NEW_CODES = 0.05
 """Fraction of nodes with codes that no graph of the fit has, above which a graph is unfamiliar."""
 
 
@@ -94,15 +101,12 @@ class SeenCodes:
             schema.attributes, dag.x_NA.T, self.codes, strict=False
         ):
             new_N = ~torch.isin(column_N, torch.tensor(known, dtype=torch.int64))
-            if dag.num_nodes and float(new_N.float().mean()) > MOST:
+            if dag.num_nodes and float(new_N.float().mean()) > MAX_NEW_CODES:
                 found.append(
                     f"{float(new_N.float().mean()):.0%} of the nodes have a '{attribute.name}' "
                     "that no graph of the fit has"
                 )
         return "; ".join(found)
-
-
-Settings = Mapping[str, int | float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,18 +145,13 @@ class KnownTargets:
         seen = mask_attributes([dags[i] for i in kept.tolist()], schema, exclude)
         return cls(seen, {name: target_B[kept] for name, target_B in columns.items()})
 
-    def having(self, name: str) -> tuple[list[DAG], np.ndarray]:
+    def with_target(self, name: str) -> tuple[list[DAG], np.ndarray]:
         """Return the graphs that have one of the targets, and these targets."""
         row_b = np.flatnonzero(np.isfinite(self.target_B[name]))
         return [self.dags[i] for i in row_b.tolist()], self.target_B[name][row_b]
 
-    def rows(self, row_b: np.ndarray) -> "KnownTargets":
-        """Return some of the graphs."""
-        columns = {name: target_B[row_b] for name, target_B in self.target_B.items()}
-        return KnownTargets([self.dags[i] for i in row_b.tolist()], columns)
 
-
-def separate_fits(family: str, settings: Settings | None) -> SharedFit:
+def separate_fits(family: str, settings: Settings) -> SharedFit:
     """Return what fits a model to each target by itself, on the graphs that have it."""
     fit = fit_with(family, settings) if settings else FAMILIES[family]
 
@@ -160,23 +159,14 @@ def separate_fits(family: str, settings: Settings | None) -> SharedFit:
         dags: Sequence[DAG], target_B: Mapping[str, np.ndarray], sizes: GraphSizes, seed: int
     ) -> tuple[SurrogateModel, ...]:
         known = KnownTargets(dags, target_B)
-        return tuple(fit(*known.having(name), sizes, seed) for name in target_B)
+        return tuple(fit(*known.with_target(name), sizes, seed) for name in target_B)
 
     return each
 
 
-def fits_of(family: str, settings: Settings | None, *, shared: bool) -> SharedFit:
-    """Return what fits a family to several targets.
-
-    Raises:
-        UsageError: If the family has no network to share, or no such settings.
-    """
-    return fit_shared_with(family, settings or {}) if shared else separate_fits(family, settings)
-
-
 def notes_of(data: GraphDataset, known: KnownTargets, target: str, seed: int) -> dict[str, Any]:
     """Return what a surrogate of one target was fitted on."""
-    dags, _ = known.having(target)
+    dags, _ = known.with_target(target)
     return {
         "data": data.name,
         "fingerprint": data.fingerprint,
@@ -266,8 +256,8 @@ class FittedSurrogate:
 
         Args:
             data: The data set.
-            family: "boosting" (trees on graph statistics), "message_passing", "dag_transformer",
-                "additive" (costs of nodes add up), or "stacked", an ensemble of the first three.
+            family: "boosting" (trees on graph statistics), "message_passing", or "stacked", an
+                ensemble of both.
             graphs: What to fit on instead of the training part, such as samples.
             target: Condition to predict, or several, of which each graph may have some: "predict"
                 and "evaluate" are then those of the first, ``of(name)`` gives the others.
@@ -276,7 +266,7 @@ class FittedSurrogate:
             seed: Of the fit.
             settings: In place of the family's defaults, such as ``{"depth": 6}``; not of "stacked".
             shared: Whether one network predicts all targets, instead of a model for each; of
-                "message_passing" and "dag_transformer".
+                "message_passing".
 
         Raises:
             UsageError: If there is no such family, setting or attribute, the family has no network
@@ -291,7 +281,7 @@ class FittedSurrogate:
         names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
         if not names:
             raise UsageError("A surrogate predicts something; name at least one target.")
-        fit = fits_of(family, settings, shared=shared)
+        fit = (fit_shared_with if shared else separate_fits)(family, settings or {})
         dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
         known = KnownTargets.from_dags(dags, data.schema, names, exclude)
         models = fit(known.dags, known.target_B, data.schema.sizes(), seed)
@@ -377,7 +367,7 @@ class FittedSurrogate:
         return self.calibration.around(self.model.predict(seen), self.model.spread(seen), level)
 
     def out_of_distribution(self, graphs: Iterable[GraphLike]) -> list[str]:
-        """Return for each graph in what it lies outside of what was fitted on, "" if in nothing.
+        """Return why each graph is out of distribution; "" where it is not.
 
         Intervals promise nothing there. Raises as ``predict``.
         """
@@ -427,6 +417,17 @@ class FittedSurrogate:
         found = scores(known.target_B, self.predict(known.dags))
         return {name: float(values_R[0]) for name, values_R in found.items()}
 
+    def scored(self, data: GraphDataset) -> "FittedSurrogate":
+        """Return the surrogate with scores on the test part in its notes, and so on its card.
+
+        So do those of its further targets.
+        """
+        found = self.evaluate(data)
+        figures = {score.name: found.scores[score.name].value for score in SCORES}
+        evaluated = {"test": found.graphs, "scores": figures, "evaluation": found.to_dict()}
+        others = tuple(one.scored(data) for one in self.others)
+        return replace(self, notes={**self.notes, **evaluated}, others=others)
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the surrogate with its schema to a directory, whole or not at all.
 
@@ -473,7 +474,7 @@ class Surrogate:
     """A model that predicts a number, such as the step time, from a graph.
 
     Args:
-        family: "boosting", "message_passing", "dag_transformer", "additive" or "stacked".
+        family: "boosting", "message_passing" or "stacked".
         exclude: Node attributes that it does not see.
         seed: Of the fit.
         **settings: Of the family, such as ``depth=6``.
@@ -548,7 +549,7 @@ class Surrogate:
         return self._made().predict_intervals(graphs, level)
 
     def out_of_distribution(self, graphs: Iterable[GraphLike]) -> list[str]:
-        """Return in what each graph lies outside of what was fitted on, "" if in nothing."""
+        """Return why each graph is out of distribution; "" where it is not."""
         return self._made().out_of_distribution(graphs)
 
     def evaluate(

@@ -32,7 +32,7 @@ from ._data import (
 from ._page import page
 from ._scores import scored
 
-SURROGATES = ("additive", "boosting", "message_passing")
+SURROGATES = ("boosting", "message_passing")
 GRAPHS = {"cg": 200, "all": 50, "without": 30, "amp": None}
 """Training graphs of each family of networks, and of amplifiers: None, all."""
 # Message passing takes minutes where the others take seconds.

@@ -1,4 +1,4 @@
-"""``layerdag surrogate``: fit, tune and use models that predict performance."""
+"""``layerdag surrogate``: fit and use models that predict performance."""
 
 import argparse
 import json
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from layerdag.surrogates.scoring import ScoreEstimate, SurrogateScores
     from layerdag.surrogates.surrogate import FittedSurrogate
     from layerdag.surrogates.tstr import TransferReport
-    from layerdag.surrogates.tuning import Trial, Tuning
 
 
 _COLUMNS = ("spearman", "mape", "within_10_percent")
@@ -144,111 +143,11 @@ def transfer_lines(report: "TransferReport") -> Iterator[str]:
         yield few
 
 
-TUNED_FAMILIES = ("boosting", "message_passing", "dag_transformer", "additive")
-SCORE_NAMES = ("pearson", "pearson_log", "spearman", "kendall", "mae", "mape", "within_10_percent")
-SHOWN_TRIALS = 5
-SHARED_HELP = (
-    "one network for all targets instead of a model for each; of the families message_passing and "
-    "dag_transformer"
-)
-
-
-def configure_tune(parser: argparse.ArgumentParser, data_help: str, labels_help: str) -> None:
-    """Add the flags of ``tune``."""
-    parser.add_argument("data", help=data_help)
-    parser.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace a surrogate that stands at --out"
-    )
-    parser.add_argument("--family", choices=TUNED_FAMILIES, default="boosting")
-    parser.add_argument(
-        "--trials", type=int, default=16, help="settings to try, the defaults first (default: 16)"
-    )
-    parser.add_argument("--folds", type=int, default=3, help="of the cross-validation (default: 3)")
-    parser.add_argument(
-        "--score", choices=SCORE_NAMES, default="mape", help="what chooses (default: mape)"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--target",
-        action="append",
-        metavar="CONDITION",
-        help="what to predict (default: label); may be repeated with --shared",
-    )
-    parser.add_argument("--shared", action="store_true", help=SHARED_HELP)
-    parser.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="ATTRIBUTE",
-        help="node attribute that the surrogate may not see; may be repeated",
-    )
-    parser.add_argument("--labels", metavar="FILE", help=labels_help)
-    add_json(parser)
-
-
-def run_tune(args: argparse.Namespace) -> int:
-    """Search, save the best, and print the trials and the scores on the test part."""
-    from layerdag.cli.settings import RealData
-    from layerdag.runtime.files import require_replaceable
-    from layerdag.surrogates.data import labeled
-    from layerdag.surrogates.files import SURROGATE
-    from layerdag.surrogates.tuning import Search, scored, tune
-
-    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    data = RealData(args.data, args.labels).alone()
-    tell_data(data)
-    targets = args.target or ["label"]
-    for target in targets:
-        labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long search
-    search = Search(args.trials, args.folds, args.score, args.seed)
-    found = tune(
-        data, args.family, search, target=targets, exclude=args.exclude, shared=args.shared
-    )
-    best = scored(found.surrogate, data)
-    best.save(args.out, overwrite=args.overwrite)
-    if args.json:
-        trials = [_record(trial) for trial in found.trials]
-        record = {**best.notes, "family": args.family, "trials": trials, "out": args.out}
-        others = {one.target: dict(one.notes) for one in best.others}
-        print(json.dumps(record | ({"others": others} if others else {})))
-        return 0
-    print("\n".join(_lines(found)))
-    for one in (best, *best.others):
-        tested = one.evaluate(data)
-        print(
-            f"fitted on {one.notes['train']} graphs; {one.target} on {tested.graphs} test graphs:"
-        )
-        print("\n".join(evaluation_lines(tested)))
-    print(f"written to {args.out}")
-    return 0
-
-
-def _record(trial: "Trial") -> dict[str, object]:
-    return {"settings": dict(trial.settings), "mean": trial.mean, "values": list(trial.values)}
-
-
-def _lines(found: "Tuning") -> Iterator[str]:
-    folds = len(found.best.values)
-    targets = found.surrogate.targets
-    over = f", the mean over {', '.join(targets)}," if len(targets) > 1 else ""
-    yield (
-        f"{found.score}{over} by cross-validation in {folds} folds of the training part, "
-        f"{len(found.trials)} settings:"
-    )
-    for rank, trial in enumerate(found.trials, start=1):
-        if rank <= SHOWN_TRIALS or trial is found.defaults:
-            settings = ", ".join(f"{name}={value:.3g}" for name, value in trial.settings.items())
-            value = f"{trial.mean:.4g} +- {trial.spread:.2g}"
-            yield f"  {rank:3}  {value}  {settings or 'the defaults'}"
-
-
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
     "  layerdag workload gpt2 --data 8 --out traces/gpt2\n"
     "  layerdag surrogate fit traces/labeled --out outputs/surrogate\n"
     "  layerdag surrogate predict outputs/surrogate traces/gpt2\n"
-    "  layerdag surrogate tune traces/labeled --trials 32 --out outputs/tuned\n"
     "  layerdag surrogate eval outputs/surrogate traces/labeled --by family\n"
     "  layerdag surrogate tstr traces/labeled outputs/samples"
 )
@@ -257,14 +156,12 @@ DATA_HELP = (
     "graphs (num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
 )
 LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
-FAMILY_NAMES = ("boosting", "message_passing", "dag_transformer", "additive", "stacked")
+FAMILY_NAMES = ("boosting", "message_passing", "stacked")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their flags."""
-    actions = parser.add_subparsers(
-        dest="action", required=True, metavar="fit|tune|predict|eval|tstr"
-    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="fit|predict|eval|tstr")
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
@@ -279,7 +176,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="CONDITION",
         help="what to predict (default: label); may be repeated",
     )
-    fit.add_argument("--shared", action="store_true", help=SHARED_HELP)
+    fit.add_argument(
+        "--shared",
+        action="store_true",
+        help="one network for all targets instead of a model for each; of the family "
+        "message_passing",
+    )
     fit.add_argument(
         "--per",
         choices=("graph", "operator"),
@@ -288,11 +190,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "operators from a corpus or a workload, for 'simulate --compute surrogate:DIR'",
     )
     _common(fit)
-    configure_tune(
-        actions.add_parser("tune", help="choose the settings of a family, and fit"),
-        DATA_HELP,
-        LABELS_HELP,
-    )
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
     predict.add_argument("model", help="folder that 'fit' wrote")
     predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
@@ -354,7 +251,6 @@ def run(args: argparse.Namespace) -> int:
     """Run one action."""
     actions: dict[str, Callable[[argparse.Namespace], int]] = {
         "fit": _fit,
-        "tune": run_tune,
         "predict": _predict,
         "eval": _eval,
         "tstr": _tstr,
@@ -370,7 +266,6 @@ def _fit(args: argparse.Namespace) -> int:
     from layerdag.surrogates.data import labeled
     from layerdag.surrogates.files import SURROGATE
     from layerdag.surrogates.surrogate import FittedSurrogate
-    from layerdag.surrogates.tuning import scored
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = RealData(args.data, args.labels).alone()
@@ -386,7 +281,7 @@ def _fit(args: argparse.Namespace) -> int:
         seed=args.seed,
         shared=args.shared,
     )
-    rated = scored(fitted, data)
+    rated = fitted.scored(data)
     rated.save(args.out, overwrite=args.overwrite)
     every = (rated, *rated.others)
     if args.json:

@@ -1,32 +1,17 @@
-"""Graph neural networks as surrogates: message passing and its training.
-
-A message-passing regressor over PyTorch Geometric batches.
+"""Message passing as a surrogate: the network, its training on one target or several.
 
 It shares its pooling with the posterior (``layerdag.models.Posterior``) and nothing else, on
 purpose. The posterior chooses among candidate graphs while they are sampled; a surrogate of the
 same architecture would favor what that choice favors, and no longer measure from outside how useful
 the samples are. It also reads positions inside bins, which a posterior over codes does not have.
 
-Shape letters: B graphs, D width of a state, E edges, N nodes, T targets.
-
-What the networks among the surrogates have in common: settings, predictions, their parts.
-
-Shape letters: B graphs, T targets.
-
-How the networks among the surrogates are trained, whatever their architecture.
-
-Shape letters: B graphs, P pairs, T targets.
-
-Fit a network to one target, or one network to several.
-
-Shape letters: B graphs, T targets.
+Shape letters: B graphs, D width of a state, E edges, N nodes, P pairs, T targets.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -44,7 +29,6 @@ from layerdag.surrogates.families.base import SurrogateModel, TargetScale
 
 if TYPE_CHECKING:  # PyTorch Geometric takes seconds to import
     from torch_geometric.data import Batch, Data
-    from torch_geometric.nn import GINEConv
 
 
 class _Round(nn.Module):
@@ -54,8 +38,11 @@ class _Round(nn.Module):
     """
 
     def __init__(self, width: int) -> None:
+        from torch_geometric.nn import GINEConv
+
         super().__init__()
-        self.down, self.up = bidirectional(width)
+        self.down = GINEConv(_two_layers(width, width))
+        self.up = GINEConv(_two_layers(width, width), flow="target_to_source")
         self.norm = nn.LayerNorm(width)
 
     def forward(
@@ -69,19 +56,7 @@ class _Round(nn.Module):
         return self.norm(h_ND + heard_ND)
 
 
-class GraphNetwork(nn.Module, ABC):
-    """A network that maps a PyG batch to a standardized number for each graph and target."""
-
-    @abstractmethod
-    def forward(self, batch: "Batch") -> Float[Tensor, "B ..."]:
-        """Return standardized predictions, shape (B,), or (B, T) of several targets."""
-
-    def prepared(self, data: "Data") -> "Data":
-        """Return a graph with what the network would otherwise find anew in every batch."""
-        return data
-
-
-class MessagePassingNetwork(GraphNetwork):
+class MessagePassingNetwork(nn.Module):
     """Maps a batch of graphs to a standardized number for each of its targets.
 
     Nodes start as the sum of the embeddings of their attribute codes and a linear map of their
@@ -103,7 +78,7 @@ class MessagePassingNetwork(GraphNetwork):
         self.embed_position = nn.Linear(len(sizes.attributes), width)
         self.embed_edge_type = nn.Embedding(sizes.edge_types, width)
         self.rounds = nn.ModuleList(_Round(width) for _ in range(rounds))
-        self.head = two_layers(3 * width, width, out=outputs)
+        self.head = _two_layers(3 * width, width, out=outputs)
 
     def forward(self, batch: "Batch") -> Float[Tensor, "B ..."]:
         """Return standardized predictions, shape (B,), or (B, T) of several targets.
@@ -119,27 +94,14 @@ class MessagePassingNetwork(GraphNetwork):
         edge_ED = self.embed_edge_type(batch.edge_attr[:, 0])
         for step in self.rounds:
             h_ND = step(h_ND, batch.edge_index, edge_ED)
-        return cast(Tensor, self.head(pooled(h_ND, batch))).squeeze(1)
+        mean_BD = segment_mean(h_ND, batch.batch, batch.ptr.diff())
+        max_BD = segment_max(h_ND, batch.batch, mean_BD.shape[0])
+        log_sum_BD = segment_log_sum_exp(h_ND, batch.batch, max_BD)
+        pooled_BD = torch.cat([mean_BD, max_BD, log_sum_BD], dim=1)
+        return cast(Tensor, self.head(pooled_BD)).squeeze(1)
 
 
-def bidirectional(width: int) -> "tuple[GINEConv, GINEConv]":
-    """Return messages along the edges and against them (Hu et al., ICLR 2020)."""
-    from torch_geometric.nn import GINEConv
-
-    down = GINEConv(two_layers(width, width))
-    return down, GINEConv(two_layers(width, width), flow="target_to_source")
-
-
-def pooled(h_ND: Float[Tensor, "N D"], batch: "Batch") -> Float[Tensor, "B {3*h_ND.shape[1]}"]:
-    """Return mean, maximum and log-sum-exp over the nodes of each graph."""
-    mean_BD = segment_mean(h_ND, batch.batch, batch.ptr.diff())
-    max_BD = segment_max(h_ND, batch.batch, mean_BD.shape[0])
-    log_sum_BD = segment_log_sum_exp(h_ND, batch.batch, max_BD)
-    return torch.cat([mean_BD, max_BD, log_sum_BD], dim=1)
-
-
-def two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:
-    """Return linear, ReLU, linear."""
+def _two_layers(width_in: int, width: int, out: int | None = None) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width if out is None else out)
     )
@@ -181,7 +143,7 @@ class NetworkSurrogate(SurrogateModel):
         sizes: Codes that the graphs may have.
         scale: Scale of the target.
         settings: How it was built and trained.
-        network: The trained network, a module that takes PyG batches.
+        network: The trained network.
         outputs: Targets that share the network, one for each of its outputs in this order; none
             where it has one target.
         output: Which of these is predicted.
@@ -190,20 +152,20 @@ class NetworkSurrogate(SurrogateModel):
     sizes: GraphSizes
     scale: TargetScale
     settings: NetworkSettings
-    network: GraphNetwork
+    network: MessagePassingNetwork
     outputs: tuple[str, ...] = ()
     output: int = 0
 
-    @staticmethod
-    @abstractmethod
-    def build(sizes: GraphSizes, settings: Any, outputs: int = 1) -> GraphNetwork:
-        """Return a network with initial weights, an output for each target."""
+    @property
+    def family(self) -> str:
+        """The name "message_passing"."""
+        return "message_passing"
 
     def predict(self, dags: Sequence[DAG]) -> np.ndarray:
         """Return one prediction per graph, float64 (B,)."""
         if not dags:
             return np.zeros(0)
-        data = [self.network.prepared(known_data(dag, self.sizes)) for dag in dags]
+        data = [known_data(dag, self.sizes) for dag in dags]
         standard_B = standard_predictions(self.network, data)[:, self.output]
         return self.scale.restore(standard_B.double().numpy())
 
@@ -247,7 +209,9 @@ def known_data(dag: DAG, sizes: GraphSizes) -> "Data":
     return columns_to_pyg(dag, 0.0)
 
 
-def standard_predictions(network: GraphNetwork, data: "list[Data]") -> Float[Tensor, "B T"]:
+def standard_predictions(
+    network: MessagePassingNetwork, data: "list[Data]"
+) -> Float[Tensor, "B T"]:
     """Return standardized predictions of at least one graph, in batches of bounded size."""
     from torch_geometric.data import Batch
 
@@ -264,25 +228,20 @@ def standard_predictions(network: GraphNetwork, data: "list[Data]") -> Float[Ten
     return torch.cat(parts).reshape(len(data), -1)
 
 
-Fitted = TypeVar("Fitted", bound=GraphNetwork)
-
-
 def train_network(
-    build: Callable[[], Fitted],
     dags: Sequence[DAG],
     standard_BT: np.ndarray,
     sizes: GraphSizes,
     settings: NetworkSettings,
     seed: int,
-) -> Fitted:
+) -> MessagePassingNetwork:
     """Train a network; the weights of the epoch with the least validation loss are kept.
 
     Its initial weights depend on ``seed`` alone; the global random stream is left as is.
 
     Args:
-        build: Makes the network, with an output for each target.
         dags: The graphs.
-        standard_BT: Standardized targets, NaN where a graph has none.
+        standard_BT: Standardized targets, NaN where a graph has none; one output for each.
         sizes: Codes that the graphs may have.
         settings: Of the training.
         seed: Of weights and order.
@@ -298,8 +257,9 @@ def train_network(
     held_back = int(settings.validation_fraction * len(data))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights"))
-        network = build()
-        data = [network.prepared(one) for one in data]
+        network = MessagePassingNetwork(
+            sizes, settings.width, settings.rounds, standard_BT.shape[1]
+        )
         _train(
             network,
             [data[i] for i in order[held_back:]],
@@ -311,7 +271,7 @@ def train_network(
 
 
 def _train(
-    network: GraphNetwork,
+    network: MessagePassingNetwork,
     train: "list[Data]",
     validation: "list[Data]",
     settings: NetworkSettings,
@@ -379,7 +339,7 @@ def ranking_loss(
     return nn.functional.softplus(-margin_BB[above_BB]).sum() / above_BB.sum().clamp(min=1)
 
 
-def _validation_loss(network: GraphNetwork, data: "list[Data]") -> float:
+def _validation_loss(network: MessagePassingNetwork, data: "list[Data]") -> float:
     """Return the validation loss; 0 without validation graphs, so that the last epoch is kept."""
     if not data:
         return 0.0
@@ -387,47 +347,39 @@ def _validation_loss(network: GraphNetwork, data: "list[Data]") -> float:
     return float(loss_of(standard_predictions(network, data), y_BT))
 
 
-Kind = TypeVar("Kind", bound=NetworkSurrogate)
-
-
-def fit_one(
-    kind: type[Kind],
+def fit_message_passing(
     dags: Sequence[DAG],
     target_B: np.ndarray,
     sizes: GraphSizes,
-    settings: NetworkSettings,
-    seed: int,
-) -> Kind:
+    *,
+    seed: int = 0,
+    settings: NetworkSettings | None = None,
+) -> NetworkSurrogate:
     """Fit a network to one target.
 
     Raises:
         UsageError: If there are fewer than two graphs, or a target is not finite.
         DataError: If a code lies outside ``sizes``.
     """
-    target_B = np.asarray(target_B, dtype=float)
+    target_B, settings = np.asarray(target_B, dtype=float), settings or NetworkSettings()
     scale = TargetScale.fit(target_B)
-    standard_B1 = scale.standardize(target_B)[:, None]
-    network = train_network(
-        lambda: kind.build(sizes, settings), dags, standard_B1, sizes, settings, seed
-    )
-    return kind(sizes, scale, settings, network)
+    network = train_network(dags, scale.standardize(target_B)[:, None], sizes, settings, seed)
+    return NetworkSurrogate(sizes, scale, settings, network)
 
 
 def fit_several(
-    kind: type[Kind],
     dags: Sequence[DAG],
     targets: Mapping[str, np.ndarray],
     sizes: GraphSizes,
     settings: NetworkSettings,
     seed: int,
-) -> tuple[Kind, ...]:
+) -> tuple[NetworkSurrogate, ...]:
     """Fit one network to several targets, and return a surrogate for each of its outputs.
 
     Multitask learning with a shared encoder (Caruana, Machine Learning 28, 1997): the loss is the
     sum over the targets, each standardized by itself.
 
     Args:
-        kind: Of network.
         dags: The graphs.
         targets: By name, float64 (B,) each, NaN where a graph has none.
         sizes: Codes that the graphs may have.
@@ -441,51 +393,9 @@ def fit_several(
     names = tuple(targets)
     scales = [TargetScale.fit(y_B[np.isfinite(y_B)]) for y_B in targets.values()]
     columns = [scale.standardize(y_B) for scale, y_B in zip(scales, targets.values(), strict=True)]
-    network = train_network(
-        lambda: kind.build(sizes, settings, len(names)),
-        dags,
-        np.stack(columns, axis=1),
-        sizes,
-        settings,
-        seed,
-    )
+    network = train_network(dags, np.stack(columns, axis=1), sizes, settings, seed)
     outputs = names if len(names) > 1 else ()  # of one target it is the network of that target
     return tuple(
-        kind(sizes, scale, settings, network, outputs, output)
+        NetworkSurrogate(sizes, scale, settings, network, outputs, output)
         for output, scale in enumerate(scales)
     )
-
-
-@dataclass(frozen=True, eq=False)
-class MessagePassingSurrogate(NetworkSurrogate):
-    """A trained message-passing network."""
-
-    @property
-    def family(self) -> str:
-        """The name "message_passing"."""
-        return "message_passing"
-
-    @staticmethod
-    def build(
-        sizes: GraphSizes, settings: NetworkSettings, outputs: int = 1
-    ) -> MessagePassingNetwork:
-        """Return a network with initial weights."""
-        return MessagePassingNetwork(sizes, settings.width, settings.rounds, outputs)
-
-
-def fit_message_passing(
-    dags: Sequence[DAG],
-    target_B: np.ndarray,
-    sizes: GraphSizes,
-    *,
-    seed: int = 0,
-    settings: NetworkSettings | None = None,
-) -> MessagePassingSurrogate:
-    """Fit the network; the weights of the epoch with the least validation loss are kept.
-
-    Raises:
-        UsageError: If there are fewer than two graphs, or a target is not finite.
-        DataError: If a code lies outside ``sizes``.
-    """
-    chosen = settings or NetworkSettings()
-    return fit_one(MessagePassingSurrogate, dags, target_B, sizes, chosen, seed)

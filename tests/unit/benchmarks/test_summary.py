@@ -105,7 +105,7 @@ def test_latencies_of_all_families_come_before_those_of_one_split():
         shares = {"within_10": [share, share - 0.1, share]}
         figures = {"scores": {"id": {"mean": shares}}}
         config = {"group": group, "label": "cortex"}
-        return table_records.record("predictors", group, figures, config, learner="additive")
+        return table_records.record("predictors", group, figures, config, learner="boosting")
 
     split, everything = scored("cg", 0.9), scored("all", 0.8)
     ((_, one),) = summary.lines_of({"predictors": [split]})

@@ -99,7 +99,7 @@ class CalledError(Exception):
         (loop, loop.train, (None, None)),
         (fast, fast.FastLayerDAG.sample, (None, REQUEST)),
         (reference_sampling, reference_sampling.sample, (None, REQUEST)),
-        (networks, networks.train_network, (None, [], [], None, None, 0)),
+        (networks, networks.train_network, ([], [], None, None, 0)),
         (networks, networks.standard_predictions, (None, [])),
         (membership, membership.graph_losses, (None, None, [])),
     ],

@@ -230,21 +230,6 @@ def test_several_targets_share_a_network(two_columns, repository, tmp_path, caps
     assert "predicts a number of a whole graph" in capsys.readouterr().err
 
 
-def test_a_shared_network_is_tuned(two_columns, tmp_path, capsys, computed_once):
-    computed_once("layerdag.surrogates.tuning.tune")
-    words = ["surrogate", "tune", str(two_columns), "--trials", "1", "--folds", "2", "--out"]
-    words += [str(tmp_path / "m"), "--target", "time", "--target", "memory"]
-    words += ["--family", "message_passing"]
-    assert main(words) == 2
-    assert "tune one at a time, or one network for all" in capsys.readouterr().err
-    assert main([*words, "--shared"]) == 0
-    out = capsys.readouterr().out
-    assert "mape, the mean over time, memory, by cross-validation in 2 folds" in out
-    assert "memory on" in out
-    assert main([*words, "--shared", "--overwrite", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["others"]) == {"memory"}
-
-
 def test_operators_of_a_workload_are_fitted_and_simulated(repository, tmp_path, capsys):
     job, model = str(repository / "data" / "examples" / "ddp_mlp"), str(tmp_path / "o")
     words = ["surrogate", "fit", job, "--per", "operator", "--out", model]
@@ -258,19 +243,3 @@ def test_operators_of_a_workload_are_fitted_and_simulated(repository, tmp_path, 
     assert "makespan" in capsys.readouterr().out
     assert main([*words, "--overwrite", "--exclude", "duration"]) == 2
     assert "leave out --target" in capsys.readouterr().err
-
-
-def test_tune_prints_the_trials_and_writes_the_best(tile, tmp_path, capsys, computed_once):
-    computed_once("layerdag.surrogates.tuning.tune")
-    model = str(tmp_path / "tuned")
-    words = ["surrogate", "tune", str(tile), "--trials", "2", "--folds", "2", "--out", model]
-    assert main(words) == 0
-    out = capsys.readouterr().out
-    assert "mape by cross-validation in 2 folds of the training part, 2 settings:" in out
-    assert "the defaults" in out
-    assert f"written to {model}" in out
-    assert main([*words, "--overwrite", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {"tuning", "trials", "scores", "family"} <= set(told)
-    assert len(told["trials"]) == 2
-    assert {} in [trial["settings"] for trial in told["trials"]]

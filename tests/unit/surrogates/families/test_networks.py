@@ -1,4 +1,4 @@
-"""What both kinds of network have in common; one network for several targets."""
+"""Message passing: fits, predictions; one network for several targets."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,19 +11,10 @@ from torch_geometric.data import Batch
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import DataError, UsageError
 from layerdag.surrogates.data import Labeled
-from layerdag.surrogates.families.dag_transformer import (
-    DAGTransformer,
-    TransformerSettings,
-    TransformerSurrogate,
-    fit_dag_transformer,
-)
 from layerdag.surrogates.families.networks import (
-    GraphNetwork,
     MessagePassingNetwork,
-    MessagePassingSurrogate,
     NetworkSettings,
     fit_message_passing,
-    fit_one,
     fit_several,
     known_data,
     loss_of,
@@ -31,7 +22,6 @@ from layerdag.surrogates.families.networks import (
 )
 
 BRIEF = NetworkSettings(width=8, rounds=1, epochs=2)
-BRIEF_TRANSFORMER = TransformerSettings(width=8, rounds=1, heads=2, epochs=1)
 SMALL = NetworkSettings(width=16, rounds=1, epochs=20, batch_size=8, learning_rate=1e-2)
 
 
@@ -40,16 +30,9 @@ def gain(known: Labeled) -> np.ndarray:
     return 1000.0 * (known.target_B - 40.0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (MessagePassingSurrogate, BRIEF),
-        (TransformerSurrogate, replace(BRIEF_TRANSFORMER, epochs=2)),
-    ],
-)
-def test_a_network_shared_by_one_target_is_the_network_of_that_target(kind, settings, real, sizes):
-    alone = fit_one(kind, real.dags, real.target_B, sizes, settings, 3)
-    (shared,) = fit_several(kind, real.dags, {"cost": real.target_B}, sizes, settings, 3)
+def test_a_network_shared_by_one_target_is_the_network_of_that_target(real, sizes):
+    alone = fit_message_passing(real.dags, real.target_B, sizes, seed=3, settings=BRIEF)
+    (shared,) = fit_several(real.dags, {"cost": real.target_B}, sizes, BRIEF, 3)
     assert shared.config() == alone.config()
     assert {n: a.tolist() for n, a in shared.arrays().items()} == {
         n: a.tolist() for n, a in alone.arrays().items()
@@ -60,7 +43,7 @@ def test_each_output_learns_its_target_though_half_of_the_graphs_lack_one(real, 
     gain_B = gain(real)
     gain_B[::2] = np.nan
     targets = {"cost": real.target_B, "gain": gain_B}
-    cost, gain_of = fit_several(MessagePassingSurrogate, real.dags, targets, sizes, SMALL, 0)
+    cost, gain_of = fit_several(real.dags, targets, sizes, SMALL, 0)
     assert cost.shares_arrays(gain_of)
     assert (cost.outputs, cost.output, gain_of.output) == (("cost", "gain"), 0, 1)
     assert (cost.scale.log, gain_of.scale.log) == (True, False)
@@ -74,22 +57,13 @@ def test_a_target_of_one_graph_teaches_no_scale(real, sizes):
     rare_B[0] = 1.0
     targets = {"cost": real.target_B, "rare": rare_B}
     with pytest.raises(UsageError, match="at least two graphs"):
-        fit_several(MessagePassingSurrogate, real.dags, targets, sizes, BRIEF, 0)
+        fit_several(real.dags, targets, sizes, BRIEF, 0)
 
 
-FITS = pytest.mark.parametrize(
-    "fit",
-    [
-        partial(fit_message_passing, settings=replace(BRIEF, rounds=3, epochs=1)),
-        partial(fit_dag_transformer, settings=BRIEF_TRANSFORMER),
-    ],
-    ids=["message passing", "transformer"],
-)
-"""How both kinds of network are fitted."""
+fit = partial(fit_message_passing, settings=replace(BRIEF, rounds=3, epochs=1))
 
 
-@FITS
-def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(fit, real, sizes):
+def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(real, sizes):
     before = torch.get_rng_state()
     first, second, other = (fit(real.dags, real.target_B, sizes, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
@@ -97,10 +71,7 @@ def test_a_fit_repeats_with_its_seed_and_leaves_the_global_stream(fit, real, siz
     assert first.predict(real.dags).tolist() != other.predict(real.dags).tolist()
 
 
-@FITS
-def test_a_prediction_depends_on_the_direction_of_edges_and_on_no_order_or_batch(
-    fit, real, sizes, rng
-):
+def test_a_prediction_depends_on_the_direction_of_edges_and_on_no_order_or_batch(real, sizes, rng):
     model, dag = fit(real.dags, real.target_B, sizes), real.dags[0]
     (alone,) = model.predict([dag])
     shuffled = dag.permuted(torch.from_numpy(rng.permutation(dag.num_nodes)))
@@ -109,8 +80,7 @@ def test_a_prediction_depends_on_the_direction_of_edges_and_on_no_order_or_batch
     assert model.predict([turned])[0] != pytest.approx(alone, rel=1e-6)
 
 
-@FITS
-def test_a_graph_of_another_schema_is_refused(fit, real):
+def test_a_graph_of_another_schema_is_refused(real):
     with pytest.raises(DataError, match="2 node attributes but the surrogate knows 1"):
         fit(real.dags, real.target_B, GraphSizes(attributes=(4,)))
     with pytest.raises(DataError, match="does not know"):
@@ -133,13 +103,9 @@ def test_held_back_graphs_choose_the_epoch_and_teach_nothing(real, sizes):
 
 @pytest.mark.parametrize(("outputs", "shape"), [(1, (3,)), (2, (3, 2))])
 def test_a_network_has_an_output_for_each_target(outputs, shape, real, sizes):
-    networks: tuple[GraphNetwork, ...] = (
-        MessagePassingNetwork(sizes, 8, 1, outputs),
-        DAGTransformer(sizes, BRIEF_TRANSFORMER, outputs),
-    )
     batch = Batch.from_data_list([known_data(dag, sizes) for dag in real.dags[:3]])
-    for network in networks:
-        assert network(batch).shape == torch.Size(shape)
+    network = MessagePassingNetwork(sizes, 8, 1, outputs)
+    assert network(batch).shape == torch.Size(shape)
 
 
 def test_the_ranking_loss_falls_as_pairs_come_into_order():

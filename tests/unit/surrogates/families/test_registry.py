@@ -9,21 +9,9 @@ import pytest
 from layerdag.dag.dag import GraphSizes
 from layerdag.errors import UsageError
 from layerdag.surrogates.data import Labeled
-from layerdag.surrogates.families.additive import AdditiveSettings
 from layerdag.surrogates.families.base import SurrogateModel
-from layerdag.surrogates.families.dag_transformer import TransformerSettings
-from layerdag.surrogates.families.networks import (
-    MessagePassingSurrogate,
-    NetworkSettings,
-    fit_several,
-)
-from layerdag.surrogates.families.registry import (
-    draw_settings,
-    fit_with,
-    rebuild,
-    rebuild_output,
-    space_of,
-)
+from layerdag.surrogates.families.networks import NetworkSettings, fit_several
+from layerdag.surrogates.families.registry import fit_with, rebuild, rebuild_output
 from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
 
 REFUSED = (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError)
@@ -48,7 +36,7 @@ def parts(model: SurrogateModel) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def network(real: Labeled, sizes: GraphSizes) -> SurrogateModel:
     brief = NetworkSettings(width=8, rounds=1, epochs=1)
     targets = {"cost": real.target_B[:6], "half": real.target_B[:6] / 2}
-    return fit_several(MessagePassingSurrogate, real.dags[:6], targets, sizes, brief, 0)[1]
+    return fit_several(real.dags[:6], targets, sizes, brief, 0)[1]
 
 
 def test_outputs_of_a_network_come_back_one_from_the_other(network, real):
@@ -81,41 +69,21 @@ def test_outputs_that_a_network_does_not_have_are_refused(network, trees, change
         rebuild_output(trees, config)
 
 
-SETTINGS = {
-    "additive": AdditiveSettings,
-    "boosting": BoostingSettings,
-    "message_passing": NetworkSettings,
-    "dag_transformer": TransformerSettings,
-}
-
-
-@pytest.mark.parametrize("family", SETTINGS)
-def test_every_draw_is_a_valid_choice_of_the_family(family):
-    drawn = draw_settings(family, 20, seed=3)
-    assert len({tuple(sorted(one.items())) for one in drawn}) == 20
-    for one in drawn:
-        assert set(one) == set(space_of(family))
-        SETTINGS[family](**one)  # such as heads that divide the width
-    assert drawn == draw_settings(family, 20, seed=3)
-    assert drawn != draw_settings(family, 20, seed=4)
-    assert draw_settings(family, 0, seed=3) == []
-
-
 def test_settings_reach_the_fit(real, sizes):
     small = fit_with("boosting", {"trees": 3, "depth": 1})(real.dags, real.target_B, sizes, 0)
     assert small.arrays()["feature"].shape == (3, 3)
 
 
-@pytest.mark.parametrize("family", ["message_passing", "dag_transformer"])
-def test_settings_reach_networks(family, real, sizes):
-    fit = fit_with(family, {"width": 8, "rounds": 1, "ranking_weight": 0.3, "batch_size": 32})
+def test_settings_reach_networks(real, sizes):
+    settings = {"width": 8, "rounds": 1, "ranking_weight": 0.3, "batch_size": 32}
+    fit = fit_with("message_passing", settings)
     model = fit(real.dags[:20], real.target_B[:20], sizes, 0)
     assert model.config()["settings"]["width"] == 8
     assert np.isfinite(model.predict(real.dags[:3])).all()
 
 
 def test_what_does_not_exist_is_refused():
-    with pytest.raises(UsageError, match=r"'stacked' has no settings that could be chosen"):
-        draw_settings("stacked", 1, seed=0)
+    with pytest.raises(UsageError, match=r"'stacked' has no settings; leave out depth"):
+        fit_with("stacked", {"depth": 3})
     with pytest.raises(UsageError, match=r"'boosting' has no setting 'tree'\. Did you mean"):
         fit_with("boosting", {"tree": 3})
