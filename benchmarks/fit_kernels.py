@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.simulator.compute import DEVICES
+from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.kernel_roofline import (
     FEWEST_KERNELS,
     KERNEL_AXES,

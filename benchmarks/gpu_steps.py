@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from layerdag.capturing.step import capture_model
+from layerdag.hardware.devices import DEVICES
 from layerdag.plan import Plan, Step
 from layerdag.simulator.calibration import CalibratedMachine, DeviceCosts, FittedLink
 from layerdag.simulator.calibration_fit import MeasuredRun, calibrate
-from layerdag.simulator.compute import DEVICES
 from layerdag.traces.trace import Workload
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.shapes import ModelShape

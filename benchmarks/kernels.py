@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from layerdag.simulator.kernel_roofline import KERNEL_AXES, kernel_work, precision_class
+from layerdag.hardware.dtypes import WEIGHT_FORMATS
+from layerdag.simulator.kernel_roofline import KERNEL_AXES, kernel_work
 from layerdag.simulator.kernel_tables import KernelTable, read_kernels
 
 HELD = 0.3
@@ -107,7 +108,7 @@ def other(judged: pd.DataFrame, tables: dict[tuple[str, str, str], Any]) -> None
     for (device, kind, framework), group in judged.groupby(["device", "kind", "framework"]):
         for key, part in group.groupby([w for w in WORDS if w in group and group[w].notna().all()]):
             precision = key[1] if isinstance(key, tuple) else "bf16"
-            number = precision_class(precision)
+            number = WEIGHT_FORMATS[precision].number_class
             best = nearest(device, kind, framework, key, tables, number)
             if best is None:
                 continue

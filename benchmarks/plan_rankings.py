@@ -23,8 +23,9 @@ import numpy as np
 from layerdag.datasets.corpus import run_graph
 from layerdag.errors import ConfigError
 from layerdag.evaluation.rankings import RankedJob, compare_rankings, ranked_job, simulate_jobs
+from layerdag.hardware.devices import Device
 from layerdag.runtime.rng import numpy_generator
-from layerdag.simulator.compute import Device, MeasuredCompute, RooflineCompute
+from layerdag.simulator.compute import MeasuredCompute, RooflineCompute
 from layerdag.traces.chakra.corpus import RunRecord, read_index, read_runs
 from layerdag.traces.trace import Workload
 from layerdag.workloads.by_name import workload

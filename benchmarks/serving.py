@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import DataSheet, data_sheet
 from layerdag.plan import Plan
 from layerdag.runtime.rng import numpy_generator
 from layerdag.serving.iteration_time import KIN, ServingEfficiency, SharedRoofline, efficiency_for
@@ -34,7 +35,6 @@ from layerdag.serving.requests import Requests
 from layerdag.serving.run import Cluster, InstanceGroup, Transfer
 from layerdag.serving.scheduler import Limits
 from layerdag.serving.simulation import simulate_serving
-from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.shapes import PRESETS, Latent, ModelShape
 
 ROOT = Path(__file__).parents[1]

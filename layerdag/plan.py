@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, final
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import COMPUTE_CAPABILITY
+from layerdag.hardware.dtypes import WEIGHT_FORMATS
 from layerdag.runtime.settings import did_you_mean
 
 
@@ -62,7 +64,7 @@ PRECISIONS = {
 """Precisions by name; "bf16" and "fp16" have the 16 bytes a parameter of the ZeRO paper. In the
 last three, operands of the layers' products are cast first: 8 bits with one scale a tensor, with a
 byte of scale for each 32 numbers (OCP Microscaling), 4 bits with a byte for each 16 (NVFP4)."""
-SERVED_PRECISIONS = ("bf16", "fp8", "nvfp4", "int4_wo")
+SERVED_PRECISIONS = tuple(name for name, weights in WEIGHT_FORMATS.items() if weights.served)
 """Precisions of the weights that serving engines load; "int4_wo": 4 bits of the weights alone."""
 AUTO = "auto"
 """The precision that a source takes by itself."""
@@ -95,13 +97,6 @@ def _optimizers() -> Iterator[str]:
 
 OPTIMIZERS = (*_optimizers(), NO_OPTIMIZER)
 """Names: a rule, its options and an implementation, such as "sgd-momentum-foreach"."""
-
-COMPUTE_CAPABILITY: Mapping[str, float] = {
-    "a100": 8.0, "a100_40": 8.0, "a100_80": 8.0, "l40s": 8.9, "rtx4090": 8.9,
-    "h100": 9.0, "h100_sxm": 9.0, "h100_sxm_96": 9.0, "h200": 9.0, "h200_sxm": 9.0,
-    "b200": 10.0, "b200_sxm": 10.0, "gb200": 10.0, "b300": 10.3, "b300_sxm": 10.3, "gb300": 10.3,
-}  # fmt: skip
-"""NVIDIA's compute capability of the GPUs whose kernels are known."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "schedule": ("1f1b", "interleaved", "gpipe", "zb-h1"),

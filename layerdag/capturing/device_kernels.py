@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher, no_python_dispatcher
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 
-from layerdag.plan import COMPUTE_CAPABILITY
+from layerdag.hardware.devices import COMPUTE_CAPABILITY
 
 aten = torch.ops.aten
 

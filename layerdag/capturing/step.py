@@ -21,6 +21,7 @@ from layerdag.capturing.recorder import OperatorRecorder
 from layerdag.capturing.replica_gradients import ReplicaGradients
 from layerdag.capturing.transformer import Transformer
 from layerdag.errors import CaptureError, LayerdagError, UsageError
+from layerdag.hardware.dtypes import SPELLINGS
 from layerdag.plan import AUTO, Plan, Step, StepSettings, read_recorded
 from layerdag.workloads.transformer.hugging_face import model as shape_of
 from layerdag.workloads.transformer.job import SymbolicJob
@@ -28,7 +29,6 @@ from layerdag.workloads.transformer.shapes import ModelShape
 
 Inputs = Sequence[Any]
 Loss = Callable[[Any], Tensor]
-_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def capture_model(
@@ -199,7 +199,7 @@ def _preset(shape: ModelShape, found: StepSettings, fake: FakeTensorMode) -> Fak
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
     before = torch.get_default_dtype()
-    torch.set_default_dtype(_DTYPES[step.precision])
+    torch.set_default_dtype(getattr(torch, SPELLINGS[step.precision].name))
     try:
         with fake:
             made = Transformer(shape)

@@ -37,12 +37,13 @@ import numpy as np
 
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.hardware.dtypes import SPELLINGS, UNKNOWN_DTYPE
 from layerdag.runtime.notes import Note, NoteKind, merge_notes
 from layerdag.runtime.reading import available_memory, read_whole
 from layerdag.traces.analysis import WORLD_NAMES, program_order
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
 from layerdag.traces.chakra.files import decode_trace
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, DTYPES, UNKNOWN_DTYPE
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
 from layerdag.traces.trace import OPERATOR, Attribute, CollectiveType, NodeType, Trace, Workload
 
 # Attributes whose numbers are part of the workload; strings among them are checked one by one.
@@ -57,7 +58,7 @@ _NAMES = frozenset(
 # What captured and derived steps say beside Chakra's attributes; names of modules are looked at.
 _OF_CAPTURES = frozenset({"phase", "forward", "backward", "optimizer", "module", "batch"})
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
-_DTYPES = frozenset({UNKNOWN_DTYPE, *DTYPES.values(), *DTYPES})
+_DTYPES = frozenset({UNKNOWN_DTYPE, *SPELLINGS})
 _SOURCE = "<scrubbed>"
 _CALL_NUMBER = re.compile(r"\(\d+\)$")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 from layerdag.errors import DataError, TraceError
+from layerdag.hardware.dtypes import DTYPE_BY_CODE
 from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
 from layerdag.programs.recording import (
@@ -49,11 +50,7 @@ _PLAN = frozenset((*_MESSAGES, "c10d::broadcast_", "c10d::allreduce_", "c10d::ba
 _COALESCED = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
 """Operators around DDP's broadcast of buffers, which copies then put in their places."""
 
-# Codes of c10/core/ScalarType.h and c10/core/MemoryFormat.h that occur among arguments.
-_DTYPES = {
-    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
-    7: "float64", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
-}  # fmt: skip
+# Codes of c10/core/MemoryFormat.h that occur among arguments.
 _MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last",
                    3: "channels_last_3d"}  # fmt: skip
 
@@ -233,7 +230,7 @@ class _Reader:
                 for v, k, s in zip(value, listed_kinds(kind), shape, strict=True)
             )
         if name == "dtype" and isinstance(value, int):
-            return Word("dtype", _DTYPES[value])
+            return Word("dtype", DTYPE_BY_CODE[value].name)
         if name == "memory_format":
             return Word("memory_format", _MEMORY_FORMATS[value])
         if isinstance(value, str) and value.lower() in (

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol, final, runtime_checkable
 
 from layerdag.errors import DataError
+from layerdag.hardware.dtypes import DTYPES
 from layerdag.programs.operators import LEAVES
 from layerdag.programs.sizes import Shape, Size, read_expression
 from layerdag.runtime.settings import did_you_mean
@@ -19,13 +20,7 @@ EDGES = "#*"
 """Stands for a list of all inputs that no other argument takes."""
 
 _MAX_INPUTS = 4_096
-_DTYPES = frozenset(
-    (
-        *("bool", "uint8", "int8", "int16", "int32", "int64"),
-        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
-        *("float8_e4m3fn", "float8_e5m2"),
-    )
-)
+_DTYPES = frozenset(name for name, dtype in DTYPES.items() if dtype.in_programs)
 _MEMORY_FORMATS = frozenset(
     ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 )

@@ -16,9 +16,9 @@ from typing import Any, cast, final
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import DataSheet
 from layerdag.runtime.settings import did_you_mean
 from layerdag.serving.iteration_work import BatchLoad, IterationWork, Kernel
-from layerdag.simulator.data_sheets import DataSheet
 
 KIN = {
     "blackwell-ultra": "blackwell",

@@ -13,8 +13,8 @@ from typing import cast
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.dtypes import WEIGHT_FORMATS
 from layerdag.plan import SERVED_PRECISIONS, Plan
-from layerdag.simulator.kernel_roofline import precision_class, weight_bytes
 from layerdag.workloads.transformer.shapes import ModelShape
 
 _STREAM_PASSES = 10
@@ -220,13 +220,13 @@ class IterationWork:
         """Bytes of the weights of one device."""
         shape, plan = self.shape, self.plan
         kept = sum(
-            n * k * count * weight_bytes(precision)
+            n * k * count * WEIGHT_FORMATS[precision].item_bytes
             for (n, k, precision), count in self.products.items()
         )
         experts = self.mixtures * shape.experts * shape.expert_parameters / plan.ranks
         tables = (1 if shape.tied else 2) * self.head[0] * self.head[1]
         tables += shape.positions * shape.hidden
-        return kept + experts * weight_bytes(self.formats.of_experts) + 2.0 * tables
+        return kept + experts * WEIGHT_FORMATS[self.formats.of_experts].item_bytes + 2.0 * tables
 
     @cached_property
     def cached_bytes(self) -> float:
@@ -235,7 +235,7 @@ class IterationWork:
         width = shape.cached_width
         if not shape.latent:
             width = -(-shape.key_heads // plan.tensor) * (shape.head_width + shape.value_head_width)
-        return shape.layers * width * weight_bytes(self.formats.kv_precision)
+        return shape.layers * width * WEIGHT_FORMATS[self.formats.kv_precision].item_bytes
 
     def local(self, load: BatchLoad) -> list[Kernel]:
         """Return what a rank does for its own sequences, without experts."""
@@ -303,8 +303,8 @@ class IterationWork:
         precision = self.formats.of_experts
         operations = 2.0 * routed * shape.expert_parameters / sharers
         inner = 2.0 * routed * (2 * shape.hidden + (shape.up_width + shape.feed_forward) / sharers)
-        moved = weights * weight_bytes(precision) + inner
-        number = precision_class(precision)
+        moved = weights * WEIGHT_FORMATS[precision].item_bytes + inner
+        number = WEIGHT_FORMATS[precision].number_class
         found = [Kernel("experts", number, self.mixtures, operations, moved)]
         if plan.data > 1:
             carried = 2.0 * tokens * shape.hidden / plan.data
@@ -314,7 +314,8 @@ class IterationWork:
     def _product(
         self, tokens: np.ndarray, outputs: int, inputs: int, precision: str, count: int
     ) -> Kernel:
-        moved = weight_bytes(precision) * outputs * inputs + 2.0 * tokens * (outputs + inputs)
+        weights = WEIGHT_FORMATS[precision]
+        moved = weights.item_bytes * outputs * inputs + 2.0 * tokens * (outputs + inputs)
         operations = 2.0 * tokens * outputs * inputs
-        return Kernel("product", precision_class(precision), count, operations,
+        return Kernel("product", weights.number_class, count, operations,
                       np.where(tokens > 0, moved, 0.0))  # fmt: skip

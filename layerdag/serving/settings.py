@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import DataSheet, data_sheet
 from layerdag.plan import Plan
 from layerdag.serving.iteration_time import (
     IterationTime,
@@ -16,7 +17,6 @@ from layerdag.serving.kv_cache import cache_blocks
 from layerdag.serving.layer_profile import LayerProfile
 from layerdag.serving.run import InstanceGroup
 from layerdag.serving.scheduler import Limits
-from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.shapes import ModelShape
 
 LAYERS = "layers"

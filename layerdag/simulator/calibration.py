@@ -12,13 +12,13 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import Device
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import (
     ComputeModel,
-    Device,
     PredictedCompute,
     RooflineCompute,
     ScaledCompute,

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import Device
 from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.rng import numpy_generator
@@ -31,7 +32,6 @@ from layerdag.simulator.calibration import (
     compute_rows,
     counts_of,
 )
-from layerdag.simulator.compute import Device
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import Workload

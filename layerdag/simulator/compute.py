@@ -7,13 +7,14 @@ are off by default.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import final
 
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.devices import Device
+from layerdag.hardware.dtypes import nearest_class, number_class
 from layerdag.simulator.config import MAX_TIME_NS, SystemConfig
 from layerdag.traces.trace import Trace
 
@@ -212,120 +213,6 @@ def refuse_negative(
             )
 
 
-_CLASS_OF_DTYPE = {
-    "double": "f64",
-    "float64": "f64",
-    "float": "f32",
-    "float32": "f32",
-    "bfloat16": "bf16",
-    "half": "bf16",
-    "float16": "bf16",
-    "int8": "i8",
-    "uint8": "i8",
-    "signed char": "i8",
-    "unsigned char": "i8",
-    "char": "i8",
-    "byte": "i8",
-    "fp8": "f8",
-    "mxfp8": "f8",
-    "nvfp4": "f4",
-    "int": "f32",
-    "int32": "f32",
-    "bool": "i8",
-}
-"""Class of number by format; wide integers run at the rate of single precision."""
-
-_OTHER_BYTES = {
-    **dict.fromkeys(("short", "int16", "uint16", "unsigned short"), 2),
-    **dict.fromkeys(("uint32", "unsigned int", "complexhalf", "complex32"), 4),
-    **dict.fromkeys(("long", "long int", "long long", "int64", "__int64", "uint64"), 8),
-    **dict.fromkeys(("complexfloat", "complex<float>", "complex64"), 8),
-    **dict.fromkeys(("complexdouble", "complex<double>", "complex128"), 16),
-}
-"""Bytes of formats that run at the rate of single precision and are of another size."""
-_ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i8": 1, "f8": 1, "f4": 1}
-
-
-def number_class(dtype: str) -> str | None:
-    """Return the class of number of the format ``dtype``, None for an unknown one.
-
-    A node that states no format counts as single precision, the default of PyTorch.
-    """
-    name = _plain(dtype)
-    if name.startswith("float8"):
-        return "f8"
-    return "f32" if not name or name in _OTHER_BYTES else _CLASS_OF_DTYPE.get(name)
-
-
-def _plain(dtype: str) -> str:
-    return dtype.removeprefix("c10::").removeprefix("torch.").lower()
-
-
-def nearest_format(number: str, flops: Mapping[str, float]) -> str:
-    """Return the class whose rate a device has: without such units that of the wider format."""
-    wider = {"f4": "f8", "f8": "bf16"}
-    while number in wider and number not in flops:
-        number = wider[number]
-    return number
-
-
-def item_bytes(dtype: str) -> int | None:
-    """Return the bytes of a number of the format ``dtype``, None for an unknown one."""
-    other = _OTHER_BYTES.get(_plain(dtype))
-    number = number_class(dtype)
-    return other or (_ITEM_BYTES[number] if number else None)
-
-
-@dataclass(frozen=True)
-class Device:
-    """Data-sheet rates of one device, dense.
-
-    Attributes:
-        name: Name on the command line.
-        flops: Peak operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8",
-            "f8", "f4".
-        bytes_per_s: Memory bandwidth in bytes per second.
-    """
-
-    name: str
-    flops: dict[str, float]
-    bytes_per_s: float
-
-
-DEVICES = {
-    device.name: device
-    for device in (
-        Device("a100-40", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 1555e9),
-        Device("a100-80", {"f64": 9.7e12, "f32": 19.5e12, "bf16": 312e12, "i8": 624e12}, 2039e9),
-        Device(
-            "h100",
-            {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12, "f8": 1979e12},
-            3350e9,
-        ),
-        Device(
-            "h200",
-            {"f64": 34e12, "f32": 67e12, "bf16": 989e12, "i8": 1979e12, "f8": 1979e12},
-            4800e9,
-        ),
-        Device(
-            "b200",
-            {"f64": 37e12, "f32": 75e12, "bf16": 2250e12, "i8": 4500e12, "f8": 4500e12},
-            8000e9,
-        ),
-        Device(
-            "l40s",
-            {"f64": 1.4e12, "f32": 91.6e12, "bf16": 362e12, "i8": 733e12, "f8": 733e12},
-            864e9,
-        ),
-        Device("tpu-v3", {"f32": 63.3e12, "bf16": 63.3e12}, 429.2e9),
-        Device("tpu-v4", {"f32": 275e12, "bf16": 275e12, "i8": 275e12}, 1228e9),
-    )
-}
-"""Presets. The A100's and TPU v3's rates are those of the estimators that
-docs/reference/simulator.md names; the others are the makers' data sheets, dense rates of the SXM
-versions (B200: an eighth of HGX and DGX B200)."""
-
-
 @final
 class RooflineCompute(ComputeModel):
     """Times of compute nodes on a device, from their ``num_ops``, ``tensor_size`` and ``dtype``.
@@ -395,7 +282,7 @@ class RooflineCompute(ComputeModel):
         flops = self._device.flops
         names = trace.dtypes()
         rate_of = {
-            name: flops.get(nearest_format(number_class(name) or "f32", flops), flops["f32"])
+            name: flops.get(nearest_class(number_class(name) or "f32", flops), flops["f32"])
             for name in set(names)
         }
         return np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)

@@ -9,6 +9,7 @@ import glob
 from pathlib import Path
 
 from layerdag.errors import ConfigError, LayerdagError
+from layerdag.hardware.devices import shares_of
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import (
     ComputeModel,
@@ -18,7 +19,6 @@ from layerdag.simulator.compute import (
 )
 from layerdag.simulator.compute_arguments import arguments_of, number
 from layerdag.simulator.config import SystemConfig
-from layerdag.simulator.data_sheets import shares_of
 
 CHOICES = """\
 reference                        ASTRA-sim's: the roofline of system.json, or recorded durations
@@ -99,7 +99,8 @@ def _model(
         return ReferenceCompute(system)
     if word == "measured":
         return MeasuredCompute(number(word, options, "scale", 1.0))
-    from layerdag.simulator.compute import DEVICES, RooflineCompute
+    from layerdag.hardware.devices import DEVICES
+    from layerdag.simulator.compute import RooflineCompute
 
     if word in DEVICES:
         launch = number(word, options, "launch", 0.0)

@@ -17,8 +17,8 @@ from importlib import resources
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import data_sheet, find_data_sheet
 from layerdag.runtime.settings import did_you_mean
-from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
 from layerdag.traces.trace import CollectiveType
 
 OPERATIONS = {
@@ -143,7 +143,7 @@ def has_nodes(device: str, ranks: Sequence[int], gb_per_s: Sequence[float]) -> b
     along = np.cumprod(ranks)
     if along[-1] > NODE and NODE not in along:
         return False
-    link = DATA_SHEETS[SHORT_NAMES.get(device, device)].link_bytes_per_s / 1e9
+    link = data_sheet(device).link_bytes_per_s / 1e9
     inside = np.asarray(gb_per_s)[along <= NODE]
     return bool((link / 2 <= inside).all() and (inside <= 2 * link).all())
 
@@ -154,9 +154,9 @@ def fitted_name(sheet: str) -> str:
     Raises:
         ConfigError: If its collectives are not fitted.
     """
-    names = {sheet, *(short for short, name in SHORT_NAMES.items() if name == sheet)}
-    found = [name for name in _shipped() if name in names]
-    if not found:
+    wanted = find_data_sheet(sheet)
+    found = [name for name in _shipped() if find_data_sheet(name) == wanted]
+    if wanted is None or not found:
         raise ConfigError(
             f"no measured collectives of '{sheet}', whose ranks would exchange; known are "
             f"{', '.join(_shipped())}."

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from layerdag.hardware.dtypes import WEIGHT_FORMATS
+
 FEWEST_KERNELS = 8
 MOST_KERNELS = 2000
 
@@ -81,40 +83,8 @@ KERNEL_AXES: Mapping[str, tuple[str, ...]] = {
 tokens that one new token sees; ``ffn`` is the whole inner width of an expert, of which a rank of
 ``tensor`` ranks has its share, and of ``experts`` its share of ``expert`` ranks."""
 
-_WEIGHT_BYTES = {
-    "bf16": 2.0,
-    "fp8": 1.0,
-    "fp8_block": 1.0,
-    "int8": 1.0,
-    "int8_wo": 1.0,
-    "sq": 1.0,
-    "nvfp4": 0.5625,
-    "int4_wo": 0.53,
-    "w4a16_mxfp4": 0.53,
-    "w4a8_mxfp4_mxfp8": 0.53,
-}
-"""Bytes of a weight with its share of scales."""
-_WEIGHT_ONLY = ("bf16", "int4_wo", "int8_wo", "w4a16_mxfp4")
-
 Work = tuple[np.ndarray, np.ndarray]
 """Floating-point operations and bytes of each kernel, float64 (S,)."""
-
-
-def precision_class(precision: str) -> str:
-    """Return the class of number that the products of a precision run in."""
-    if precision in _WEIGHT_ONLY:
-        return "bf16"
-    return {"nvfp4": "f4", "int8": "i8", "sq": "i8"}.get(precision, "f8")
-
-
-def weight_bytes(precision: str) -> float:
-    """Return the bytes of a weight with its share of scales."""
-    return _WEIGHT_BYTES[precision]
-
-
-def precisions() -> tuple[str, ...]:
-    """Return the precisions whose bytes are known."""
-    return tuple(_WEIGHT_BYTES)
 
 
 def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str, kv_precision: str = "") -> Work:
@@ -123,12 +93,12 @@ def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str, kv_precision: s
     Args:
         kind: A key of ``KERNEL_AXES``.
         sizes_SA: Sizes in the order of ``KERNEL_AXES[kind]``, shape (S, A).
-        precision: Of the products; one of ``precisions()``.
+        precision: Of the products; a name of ``WEIGHT_FORMATS``.
         kv_precision: Of cached keys and values; that of the products by default.
     """
     columns = sizes_SA.astype(np.float64).T
-    weight = _WEIGHT_BYTES[precision]
-    activation = 2.0 if precision in _WEIGHT_ONLY else min(weight, 1.0)
+    weight = WEIGHT_FORMATS[precision].item_bytes
+    activation = WEIGHT_FORMATS[precision].activation_bytes
     if kind == "gemm":
         m, n, k = columns
         return 2 * m * n * k, 2 * m * n + activation * m * k + weight * n * k
@@ -139,7 +109,7 @@ def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str, kv_precision: s
     if kind == "attention_decode":
         context = np.minimum(np.maximum(length, 1), window)
         cached = 2 * batch * context * kv_heads * head_dim
-        kv_bytes = _WEIGHT_BYTES[kv_precision or precision]
+        kv_bytes = WEIGHT_FORMATS[kv_precision or precision].item_bytes
         return 4 * batch * heads * head_dim * context, kv_bytes * cached + 4 * batch * heads * (
             head_dim
         )

@@ -4,7 +4,6 @@ The tables (Apache-2.0) are read from the installed package (``pip install "laye
 nothing of them is copied. A table is that of one kernel: device, framework, kernel, precision.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,24 +13,15 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import KERNEL_TABLES
+from layerdag.hardware.dtypes import WEIGHT_FORMATS
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.kernel_roofline import (
     FEWEST_KERNELS,
     KERNEL_AXES,
     KernelRoofline,
     kernel_work,
-    precisions,
 )
-
-TABLE_DEVICES: Mapping[str, str] = {
-    "a100-40": "a100_sxm",
-    "a100-80": "a100_sxm",
-    "h100": "h100_sxm",
-    "h200": "h200_sxm",
-    "b200": "b200_sxm",
-    "l40s": "l40s",
-}
-"""Folder of the package by the name of the device here."""
 
 _NAMES = {
     "gemm_dtype": "precision",
@@ -107,7 +97,7 @@ class KernelTable:
             kind: A key of ``KERNEL_AXES``.
             sizes_SA: Their sizes, in the order of ``KERNEL_AXES[kind]``.
             us_S: Microseconds.
-            precision: One of ``kernel_roofline.precisions()``.
+            precision: A name of ``WEIGHT_FORMATS``.
             kv_precision: Of cached keys and values; that of the products by default.
 
         Raises:
@@ -206,9 +196,9 @@ def read_kernels(device: str, kind: str, framework: str = "vllm") -> Any:
         ConfigError: If the package is not installed or has no such table.
     """
     root = tables_root()
-    name = TABLE_DEVICES.get(device, device)
+    name = KERNEL_TABLES.get(device, device)
     if not (root / name).is_dir():
-        known = sorted({*TABLE_DEVICES, *(path.name for path in root.iterdir() if path.is_dir())})
+        known = sorted({*KERNEL_TABLES, *(path.name for path in root.iterdir() if path.is_dir())})
         raise ConfigError(
             f"no measured kernels of '{device}'.{did_you_mean(device, known)} Known are "
             f"{', '.join(known)}."
@@ -226,7 +216,7 @@ def read_kernels(device: str, kind: str, framework: str = "vllm") -> Any:
     frame["precision"] = frame["precision"].replace({"bfloat16": "bf16"})
     if "kv_precision" in frame:
         frame["kv_precision"] = frame["kv_precision"].replace({"bfloat16": "bf16"})
-    return frame[frame["precision"].isin(precisions()) & (frame["us"] > 0)]
+    return frame[frame["precision"].isin(list(WEIGHT_FORMATS)) & (frame["us"] > 0)]
 
 
 def _version(path: Path) -> tuple[int, ...]:

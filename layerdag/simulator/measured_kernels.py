@@ -17,13 +17,11 @@ from typing import final
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.runtime.settings import did_you_mean
+from layerdag.hardware.devices import DEVICES, Device, require_device
+from layerdag.hardware.dtypes import USUAL_WEIGHTS, nearest_class
 from layerdag.simulator.compute import (
-    DEVICES,
     ComputeModel,
-    Device,
     MeasuredCompute,
-    nearest_format,
     refuse_negative,
 )
 from layerdag.simulator.config import MAX_TIME_NS
@@ -77,15 +75,6 @@ def fitted_kernels() -> Mapping[str, FittedKernels]:
     }
 
 
-def require_device(device: str) -> None:
-    """Raise ConfigError if no data sheet of a device is known; names the nearest."""
-    if device not in DEVICES:
-        raise ConfigError(
-            f"compute model 'measured': there is no device '{device}'."
-            f"{did_you_mean(device, DEVICES)} Known are {', '.join(DEVICES)}."
-        )
-
-
 def fits_of(device: str) -> FittedKernels:
     """Return the fits of a device: its own, completed by those of its nearest kin."""
     fitted = fitted_kernels()
@@ -119,8 +108,6 @@ law would have 2.4; fits are better on what they were made of, and steps have op
 """
 
 
-_PRECISION = {"bf16": "bf16", "f8": "fp8", "f4": "nvfp4"}
-"""Precision of the tables by class of number."""
 _COUNTED_FROM_0 = ("past", "window")
 
 
@@ -170,7 +157,7 @@ def kernel_calls(trace: Trace, rows: np.ndarray, keys: list[str]) -> list[Kernel
     found = []
     for kind, chosen in wanted.items():
         sizes, share, known = _RULES[kind](stated)
-        for name, precision in _PRECISION.items():
+        for name, precision in USUAL_WEIGHTS.items():
             at = np.flatnonzero(chosen & known & (number == name))
             if len(at):
                 table = np.stack([sizes[axis][at] for axis in KERNEL_AXES[kind]], axis=1)
@@ -306,8 +293,10 @@ class MeasuredKernels(ComputeModel):
         fits: FittedKernels | None = None,
         note: str = "",
     ) -> None:
-        require_device(device)
-        self.device = DEVICES[device]
+        try:
+            self.device = require_device(device)
+        except ConfigError as error:
+            raise ConfigError(f"compute model 'measured': {error}") from None
         self._fits = fits or fits_of(device)
         self._tf32 = tf32
         self._tables = tables
@@ -362,7 +351,7 @@ class MeasuredKernels(ComputeModel):
         elif key in self._fits.rooflines:
             fit, device = self._fits.rooflines[key], self.device
             ops_C, moved_C = kernel_work(calls.kind, calls.sizes_CA, calls.precision)
-            peak = device.flops[nearest_format(calls.number, device.flops)]
+            peak = device.flops[nearest_class(calls.number, device.flops)]
             us_C = fit.microseconds(ops_C / peak * 1e6, moved_C / device.bytes_per_s * 1e6)
             inside_C = np.zeros(len(us_C), dtype=bool)
             spread_C = np.full(len(us_C), _NINE_TENTHS * fit.error)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.simulator.compute import Device, item_bytes, number_class
+from layerdag.hardware.devices import Device
+from layerdag.hardware.dtypes import item_bytes, number_class
 from layerdag.traces.trace import OPERATOR, Trace
 
 _WITH_KNOWN_STATISTICS = "batch_norm_inference"

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import require_device
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
-from layerdag.simulator.compute import DEVICES, MeasuredCompute
+from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.kernel_roofline import FEWEST_KERNELS, KernelRoofline
 from layerdag.simulator.learned import measured_rows
-from layerdag.simulator.measured_kernels import FittedKernels, fits_of, require_device
+from layerdag.simulator.measured_kernels import FittedKernels, fits_of
 from layerdag.simulator.operator_families import KernelWork, node_work
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.workload import read_workload
@@ -205,8 +206,8 @@ def calibrate_operators(
         ConfigError: If there are fewer than ten operators of different sizes, or the device is not
             known.
     """
-    require_device(device)
-    works = [node_work(each.trace, each.rows, DEVICES[device], tf32) for each in found]
+    rates = require_device(device)
+    works = [node_work(each.trace, each.rows, rates, tf32) for each in found]
     rows = _distinct(works, [each.us_M for each in found])
     if len(rows.us) < 2 * FOLDS:
         raise ConfigError(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, WrongNameError
+from layerdag.hardware.dtypes import number_class
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.settings import guess_message
 from layerdag.simulator.cluster import Cluster, ClusterOfAnySize, ClusterPreset
@@ -30,7 +31,6 @@ from layerdag.simulator.compute import (
     ReferenceCompute,
     RooflineCompute,
     ScaledCompute,
-    number_class,
 )
 from layerdag.simulator.compute_choice import compute_model
 from layerdag.simulator.config import MAX_TIME_NS, Congestion

@@ -35,7 +35,8 @@ from typing import final
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.simulator.compute import ComputeModel, MeasuredCompute, item_bytes
+from layerdag.hardware.dtypes import item_bytes
+from layerdag.simulator.compute import ComputeModel, MeasuredCompute
 from layerdag.simulator.config import MAX_TIME_NS
 from layerdag.simulator.learned import ElementwiseLatency, three_dimensions
 from layerdag.traces.trace import Trace

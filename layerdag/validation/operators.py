@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.hardware.dtypes import find_dtype
 from layerdag.traces.analysis import group_names, program_order
-from layerdag.traces.pytorch.operators import scalar_type
 from layerdag.traces.trace import DATA, CollectiveType, NodeType, Trace, dependency_edges
 
 
@@ -177,9 +177,9 @@ class Operators:
         except TraceError:  # of another type than a text: as unknown as one that is absent
             dtypes = [""] * self.num_nodes
         words, index_N = np.unique(np.array(dtypes, dtype=object), return_inverse=True)
-        found = [scalar_type(str(word)) for word in words.tolist()]
+        found = [find_dtype(str(word)) for word in words.tolist()]
         size = np.array([0 if one is None else one.bits // 8 for one in found], dtype=np.int64)
-        is_float = np.array([one is not None and "float" in one.name for one in found], dtype=bool)
+        is_float = np.array([one is not None and one.is_float for one in found], dtype=bool)
         return size[index_N], is_float[index_N]
 
     @property

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
+from layerdag.hardware.devices import find_data_sheet
 from layerdag.plan import Plan, Step
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.terminal import track
-from layerdag.simulator.data_sheets import DATA_SHEETS, SHORT_NAMES
 from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
@@ -249,13 +249,11 @@ def forecast_seconds(job: SymbolicJob, cluster: StudiedCluster) -> float | None:
     """Return the time of a training step by the shares of measured steps, None without a sheet."""
     if cluster.device is None:
         return None
-    known = SHORT_NAMES.get(cluster.device, cluster.device)
-    if known not in DATA_SHEETS or not job.step.training or job.shape.image:
+    known = find_data_sheet(cluster.device)
+    if known is None or not job.step.training or job.shape.image:
         return None
     links = [link.gb_per_s * 1e9 for link in cluster.network]
-    sheet = replace(
-        DATA_SHEETS[known], link_bytes_per_s=links[0], network_bytes_per_s=min(links[1:] or links)
-    )
+    sheet = replace(known, link_bytes_per_s=links[0], network_bytes_per_s=min(links[1:] or links))
     shares = shipped_efficiency().of(sheet)
     demand = step_demand(job, cluster.network[0].ranks)
     return float(step_time(demand, sheet, shares).total)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import LayerdagError, UsageError
+from layerdag.hardware.devices import DataSheet, data_sheet
 from layerdag.plan import CHOICES, PRECISIONS, Plan, Step
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean, shorten
-from layerdag.simulator.data_sheets import DataSheet, data_sheet
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.shapes import Latent, ModelShape
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import DATA_SHEETS, DataSheet
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
-from layerdag.simulator.data_sheets import DATA_SHEETS, DataSheet
 from layerdag.workloads.measured_steps import MeasuredStep
 from layerdag.workloads.transformer.step_time import (
     StepDemand,

@@ -10,11 +10,12 @@ from typing import Any
 import yaml
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import Device, require_device, shares_of
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, did_you_mean, load_yaml
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.collectives import parse_implementation
-from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
+from layerdag.simulator.compute import RooflineCompute
 from layerdag.simulator.config import (
     Dimension,
     GroupCollectives,
@@ -22,7 +23,6 @@ from layerdag.simulator.config import (
     SystemConfig,
     Topology,
 )
-from layerdag.simulator.data_sheets import shares_of
 from layerdag.simulator.fitted_collectives import fitted_devices, has_nodes
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -144,14 +144,9 @@ class StudiedCluster:
     @cached_property
     def rates(self) -> Device:
         """Peak rates; those that were given replace those of the named device."""
-        if self.device is not None and self.device not in DEVICES:
-            raise ConfigError(
-                f"there is no device '{self.device}'.{did_you_mean(self.device, DEVICES)} Known: "
-                f"{', '.join(DEVICES)}; or give tflops and memory_gb_per_s."
-            )
         if self.device is None and (self.tflops is None or self.memory_gb_per_s is None):
             raise ConfigError("give a device, or both tflops and memory_gb_per_s.")
-        known = DEVICES[self.device] if self.device else Device("own", {}, 0.0)
+        known = require_device(self.device) if self.device else Device("own", {}, 0.0)
         if self.tflops is not None:
             every = dict.fromkeys(("f64", "f32", "bf16", "i8"), self.tflops * 1e12)
             known = replace(known, flops=every)

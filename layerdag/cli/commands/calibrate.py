@@ -9,7 +9,6 @@ from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.simulator.calibration import CalibratedMachine, FittedLink
-    from layerdag.simulator.compute import Device
 
 
 SUMMARY = "Fit a machine to steps that you measured, to predict the time of others."
@@ -49,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import single_threaded_blas
 
     single_threaded_blas()
+    from layerdag.hardware.devices import require_device
     from layerdag.simulator.calibration import (
         machine_document,
         require_replaceable_machine,
@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.simulator.calibration_fit import calibrate, read_runs_of
 
     require_replaceable_machine(args.out)
-    device, link = _device(args.device), _link(args.link)
+    device = require_device(args.device) if args.device else None
+    link = _link(args.link)
     families = [name for name in args.families.split(",") if name]
     runs = read_runs_of(args.runs, families=families, ranks=_ranks(args.ranks))
     print(f"fitting a machine to {_runs(len(runs))}", file=sys.stderr)
@@ -121,15 +122,3 @@ def _link(text: str | None) -> "FittedLink | None":
     except ValueError:
         raise UsageError(f"--link is '{text}'; write NS,GB/s, such as 1000,300.") from None
     return FittedLink(latency_ns, gigabytes * 1e9)
-
-
-def _device(name: str | None) -> "Device | None":
-    from layerdag.runtime.settings import did_you_mean
-    from layerdag.simulator.compute import DEVICES
-
-    if name is not None and name not in DEVICES:
-        raise UsageError(
-            f"There is no device '{name}'.{did_you_mean(name, DEVICES)} Known: "
-            f"{', '.join(DEVICES)}."
-        )
-    return DEVICES[name] if name else None

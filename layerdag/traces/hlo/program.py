@@ -1,7 +1,6 @@
 """A compiled program with its costs and traces, by region; peak rates of devices."""
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -9,16 +8,14 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import HESPAS_RATES
+from layerdag.hardware.dtypes import mlir_bits
 from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
-
-_BITS = re.compile(r"[a-z]+?(\d+)")
-_QUANTIZED = re.compile(r"!quant\.uniform<[iu](\d+)")
-_INDEX_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -41,13 +38,7 @@ class ValueType:
     @property
     def element_bits(self) -> int:
         """Bits of an element, 0 if unknown; a Boolean takes a byte, as in memory."""
-        if self.element.startswith("complex"):
-            return 128 if "f64" in self.element else 64
-        if self.element == "index":
-            return _INDEX_BITS
-        found = _QUANTIZED.match(self.element) or _BITS.match(self.element.lower())
-        bits = int(found[1]) if found else 0
-        return 8 if bits == 1 else bits
+        return mlir_bits(self.element)
 
     @property
     def is_known(self) -> bool:
@@ -310,20 +301,7 @@ def _rate(data: Mapping[str, object], name: str) -> float:
     return float(value)
 
 
-def _a100(name: str, memory_bandwidth: float) -> Hardware:
-    wide = dict.fromkeys(("f64", "f32", "i32", "si32", "ui32"), 19.5e12)
-    narrow = {"tf32": 156e12, "bf16": 312e12, "f16": 312e12, "i8": 624e12, "i1": 624e12}
-    return Hardware(9.7e12, memory_bandwidth, {**wide, **narrow}, name)
-
-
-HARDWARE = {
-    hardware.name: hardware
-    for hardware in (
-        _a100("a100-40", 1555e9),
-        _a100("a100-80", 2039e9),
-        Hardware(63.3e12, 429.2e9, {}, "tpu-v3"),
-    )
-}
+HARDWARE = {name: Hardware(*rates, name) for name, rates in HESPAS_RATES.items()}
 """Presets: the rates that Hespas ships for these devices."""
 
 

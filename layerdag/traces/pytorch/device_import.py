@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layerdag.errors import TraceError
+from layerdag.hardware.dtypes import find_dtype
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeSpec, build_trace
@@ -31,7 +32,7 @@ from layerdag.traces.pytorch.kernel_communication import (
     unknown_types,
 )
 from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
-from layerdag.traces.pytorch.operators import BARRIER_BYTES, is_composite, scalar_type
+from layerdag.traces.pytorch.operators import BARRIER_BYTES, is_composite
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 
@@ -462,7 +463,7 @@ def _word(kernel: Event, what: KernelCommunication) -> str:
 def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: NoteCollector) -> None:
     for kernel in kernels:
         dtype = kernel.args.get("dtype")
-        if dtype is not None and scalar_type(str(dtype)) is None:
+        if dtype is not None and find_dtype(str(dtype)) is None:
             notes.add(NoteKind.DTYPE, dtype, "not known; these messages have no size")
         for name in ELEMENTS:
             count = kernel.args.get(name)

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from layerdag.errors import LayerdagError, TraceError
+from layerdag.hardware.dtypes import find_dtype
 from layerdag.runtime.json_shape import plain_reason
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.files import decode_trace, encode_trace
 from layerdag.traces.pytorch.host_trace import argument_values, attribute, read_host_blocks
-from layerdag.traces.pytorch.operators import scalar_type
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
 
 FORWARD_CALLS = "forward_calls"
@@ -177,7 +177,7 @@ def listed_kinds(kind: str) -> list[str]:
 
 def dtype_of(kind: str) -> str:
     """Return the dtype of a tensor's type. Raises TraceError if PyTorch has none such."""
-    found = scalar_type(kind.removeprefix("Tensor(").removesuffix(")"))
+    found = find_dtype(kind.removeprefix("Tensor(").removesuffix(")"))
     if found is None:
         raise TraceError(f"{kind} is no dtype that PyTorch is known to have.")
     return found.name

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.hardware.dtypes import find_dtype
 from layerdag.runtime.native import library
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
@@ -46,7 +47,6 @@ from layerdag.traces.pytorch.operators import (
     Signature,
     TensorView,
     is_unknown_communication,
-    scalar_type,
     signature,
 )
 from layerdag.traces.trace import Attribute
@@ -589,7 +589,7 @@ class _Collector:
     def _count_unknown(self, block: HostBlock) -> None:
         counts = np.bincount(block.tensors_T["dtype"])
         for word in np.flatnonzero(counts).tolist():
-            if scalar_type(block.words[word]) is None:
+            if find_dtype(block.words[word]) is None:
                 self.dtypes[block.words[word]] += int(counts[word])
 
     def notes(self, operations: Iterable[Operation]) -> tuple[Note, ...]:

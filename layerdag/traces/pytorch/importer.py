@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.hardware.dtypes import UNKNOWN_DTYPE
 from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_to_word
@@ -51,7 +52,6 @@ from layerdag.traces.pytorch.kineto import (
 from layerdag.traces.pytorch.operators import (
     BARRIER_BYTES,
     COMMUNICATION_OPERATORS,
-    UNKNOWN_DTYPE,
     CommunicationOperator,
     OpRole,
     TensorView,

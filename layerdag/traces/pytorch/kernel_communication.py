@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from layerdag.hardware.dtypes import find_dtype
 from layerdag.traces.pytorch.kineto import Event, ranks_in
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, TensorView, scalar_type
+from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, TensorView
 from layerdag.traces.trace import CollectiveType, NodeType
 
 # A profile tells nothing of a kernel but the name that the compiler gave it, with its template
@@ -155,7 +156,7 @@ ELEMENTS = ("In msg nelems", "Out msg nelems")
 
 
 def _size(kernel: Event, operators: tuple[Event, ...]) -> int | None:
-    told = scalar_type(str(kernel.args.get("dtype", "")))
+    told = find_dtype(str(kernel.args.get("dtype", "")))
     for name in ELEMENTS:
         count = kernel.args.get(name)
         if type(count) is int and count > 0:
@@ -207,7 +208,7 @@ def shown_tensors(args: Mapping[str, Any]) -> list[TensorView]:
         return []
     found = []
     for shape, kind in zip(shapes, map(str, kinds), strict=False):
-        told = scalar_type(kind)
+        told = find_dtype(kind)
         if _is_shape(shape) and told is not None:
             size = math.prod(shape) * told.bits // 8
             found.append(TensorView(0, 0, size, size, tuple(shape), told.name, ""))
@@ -222,7 +223,7 @@ def unknown_types(args: Mapping[str, Any]) -> Iterable[str]:
     if isinstance(shapes, list) and isinstance(kinds, list):
         for shape, kind in zip(shapes, map(str, kinds), strict=False):
             is_typed = kind.lower() not in _NO_TENSOR | _TOLD_WITHOUT_TYPE
-            if is_typed and _elements(shape) and scalar_type(kind) is None:
+            if is_typed and _elements(shape) and find_dtype(kind) is None:
                 yield kind
 
 
@@ -253,7 +254,7 @@ def _bytes(shape: Any, kind: str, bits: int | None) -> int | None:
     count = _elements(shape)
     if not count:
         return 0
-    told = scalar_type(kind)
+    told = find_dtype(kind)
     width = told.bits if told is not None else bits
     return None if width is None else count * width // 8
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.simulator.data_sheets import DataSheet
+from layerdag.hardware.devices import DataSheet
 from layerdag.workloads.transformer.costs import Costs, Linear
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.schedule import layers_of_chunks

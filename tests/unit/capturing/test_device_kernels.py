@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 import layerdag as ld
 from layerdag.errors import ConfigError
-from layerdag.plan import COMPUTE_CAPABILITY
-from layerdag.simulator.data_sheets import data_sheet
+from layerdag.hardware.devices import COMPUTE_CAPABILITY, data_sheet
 
 
 class Attention(nn.Module):

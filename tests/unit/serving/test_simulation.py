@@ -10,11 +10,11 @@ import pytest
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, DataError, UsageError
+from layerdag.hardware.devices import DATA_SHEETS
 from layerdag.plan import Plan
 from layerdag.serving.iteration_work import BatchLoad, IterationWork, NumberFormats
 from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.settings import Machine, ServingSettings
-from layerdag.simulator.data_sheets import DATA_SHEETS
 from layerdag.workloads.transformer.shapes import PRESETS
 
 LLAMA = PRESETS["llama3-8b"]

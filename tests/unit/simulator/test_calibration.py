@@ -9,6 +9,7 @@ import pytest
 from simulator_traces import all_reduce, comp, workload
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.calibration import (
     CalibratedMachine,
     DeviceCosts,
@@ -19,7 +20,6 @@ from layerdag.simulator.calibration import (
     require_replaceable_machine,
     write_machine,
 )
-from layerdag.simulator.compute import DEVICES
 
 COSTS = FittedOperatorCosts({"n0": (1000.0, 2.0, 3.0)}, (500.0, 0.0, 0.0))
 LINK = FittedLink(latency_ns=100.0, bytes_per_s=1e9)

@@ -8,6 +8,7 @@ import pytest
 from simulator_traces import all_reduce, comp, workload
 
 from layerdag.errors import ConfigError, TraceError
+from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.calibration import (
     CalibratedMachine,
     DeviceCosts,
@@ -15,7 +16,6 @@ from layerdag.simulator.calibration import (
     FittedOperatorCosts,
 )
 from layerdag.simulator.calibration_fit import MeasuredRun, calibrate, read_runs_of
-from layerdag.simulator.compute import DEVICES
 from layerdag.simulator.run import simulate
 from layerdag.traces.builder import NodeSpec
 from layerdag.traces.chakra.corpus import embedded_corpus

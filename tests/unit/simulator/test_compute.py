@@ -3,7 +3,8 @@
 import pytest
 from simulator_traces import comp, system, workload
 
-from layerdag.simulator.compute import DEVICES, item_bytes
+from layerdag.hardware.devices import DEVICES
+from layerdag.hardware.dtypes import item_bytes
 from layerdag.simulator.compute_choice import compute_model
 
 # TFLOP/s by number format, and GB/s of the memory. A100, H100, H200: NVIDIA's data sheets (SXM).

@@ -7,16 +7,15 @@ import pytest
 from simulator_traces import comp, ring, system, workload
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.devices import DEVICES, shares_of
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import (
-    DEVICES,
     MeasuredCompute,
     PredictedCompute,
     ReferenceCompute,
     RooflineCompute,
 )
 from layerdag.simulator.compute_choice import CHOICES, compute_model, model_files
-from layerdag.simulator.data_sheets import shares_of
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.simulator.run import simulate
 from layerdag.simulator.systolic import Gemm, RoofMap, SystolicArray, SystolicCompute

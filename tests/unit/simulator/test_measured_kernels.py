@@ -8,7 +8,7 @@ from simulator_traces import comp, system, workload
 from symbolic_jobs import LLAMA, MIXTURE, small
 
 from layerdag.errors import ConfigError
-from layerdag.simulator.compute import DEVICES
+from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.compute_choice import compute_model
 from layerdag.simulator.kernel_roofline import KERNEL_AXES, KernelRoofline, kernel_work
 from layerdag.simulator.kernel_tables import KernelTable, read_kernels

@@ -7,7 +7,7 @@ import pytest
 from simulator_traces import comp, system, workload
 
 from layerdag.errors import ConfigError
-from layerdag.simulator.compute import DEVICES
+from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.compute_choice import compute_model, model_files
 from layerdag.simulator.kernel_roofline import KernelRoofline
 from layerdag.simulator.operator_timings import calibrate_operators, read_operators

@@ -9,8 +9,9 @@ import pytest
 from simulator_traces import comp, ring, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.devices import DEVICES, Device
 from layerdag.simulator.cluster import Cluster
-from layerdag.simulator.compute import DEVICES, Device, PredictedCompute, RooflineCompute
+from layerdag.simulator.compute import PredictedCompute, RooflineCompute
 from layerdag.simulator.learned import ElementwiseLatency, three_dimensions
 from layerdag.simulator.run import simulate
 from layerdag.simulator.systolic import (

@@ -12,7 +12,7 @@ import layerdag as ld
 from layerdag.cli.commands.accuracy import lines
 from layerdag.cli.main import main
 from layerdag.errors import UsageError
-from layerdag.simulator.data_sheets import DATA_SHEETS, FITTED, USUAL, data_sheet
+from layerdag.hardware.devices import DATA_SHEETS, FITTED_SHARES, USUAL_SHARES, data_sheet
 from layerdag.workloads.accuracy import PUBLIC_STEPS
 from layerdag.workloads.measured_steps import read_steps
 from layerdag.workloads.step_efficiency import (
@@ -48,12 +48,12 @@ def test_shipped_shares_are_those_of_the_shipped_rows(tmp_path, public):
     write_efficiency(fit_shares(public), tmp_path / "again.json")
     again = public.predicted(read_efficiency(tmp_path / "again.json"))
     np.testing.assert_allclose(again, public.predicted(shipped_efficiency()), rtol=0.01)
-    for name, shares in FITTED.items():
+    for name, shares in FITTED_SHARES.items():
         fitted = shipped_efficiency().of(data_sheet(name))
         found = (round(min(fitted.bf16, 1), 2), round(min(fitted.memory, 1), 2))
         assert (shares.compute, shares.memory) == found, name
-    others = [FITTED[name] for name in FITTED]
-    assert pytest.approx(np.mean([one.compute for one in others]), abs=0.02) == USUAL.compute
+    others = list(FITTED_SHARES.values())
+    assert pytest.approx(np.mean([one.compute for one in others]), abs=0.02) == USUAL_SHARES.compute
 
 
 @pytest.mark.slow  # three refits of all shares: 13 s

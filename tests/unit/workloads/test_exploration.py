@@ -12,9 +12,9 @@ from small_studies import TINY, cluster, study
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, LayerdagError, UsageError
-from layerdag.simulator.compute import DEVICES, Device, RooflineCompute
+from layerdag.hardware.devices import DEVICES, USUAL_SHARES, Device
+from layerdag.simulator.compute import RooflineCompute
 from layerdag.simulator.config import Topology
-from layerdag.simulator.data_sheets import USUAL
 from layerdag.workloads.exploration import (
     USUALLY_MEASURED,
     Exploration,
@@ -170,7 +170,7 @@ def test_times_are_those_of_the_simulated_step():
     point, found = tried({"tensor": 2, "micro_batches": 2})
     device = Device("own", dict.fromkeys(("f64", "f32", "bf16", "i8"), 1e12), 1e11)
     near = read_study(study()).clusters["near"].simulated
-    compute = RooflineCompute(device, USUAL.compute, memory_efficiency=USUAL.memory)
+    compute = RooflineCompute(device, USUAL_SHARES.compute, memory_efficiency=USUAL_SHARES.memory)
     result = ld.simulate(point.job.workload(), near, compute=compute)
     assert found.step_s == result.makespan_ns / 1e9
     assert found.compute_s == pytest.approx(result.compute_ns.mean() / 1e9)

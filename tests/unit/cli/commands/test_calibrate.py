@@ -85,7 +85,7 @@ def test_a_machine_of_the_corpus_is_written(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--device", "h1000"), "There is no device 'h1000'. Did you mean 'h100'"),
+        (("--device", "h1000"), "there is no device 'h1000'. Did you mean 'h100'"),
         (("--link", "fast"), "--link is 'fast'"),
         (("--ranks", "one"), "--ranks is 'one'"),
         ((), "measured runs of one rank: 1"),

@@ -13,8 +13,9 @@ from symbolic_jobs import DEEPSEEK, DEEPSEEK_LITE, GPT, LLAMA, MIXTURE, VIT, siz
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.errors import ConfigError, DataError, UsageError
+from layerdag.hardware.devices import Device
 from layerdag.simulator.cluster import Cluster
-from layerdag.simulator.compute import Device, RooflineCompute
+from layerdag.simulator.compute import RooflineCompute
 from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
 from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.traces.chakra.workload import read_workload

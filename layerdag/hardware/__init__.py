@@ -1,0 +1,1 @@
+"""Knowledge about devices, number formats, operators and collectives, one table each."""
