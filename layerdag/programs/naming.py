@@ -266,7 +266,7 @@ class _Naming:
                 known = self._table.find(number, "nwrh")
                 if known is None and min(number) > _MAX_HEADS and not self._related(number):
                     known = self._table.entry("r", number)
-                fixed = _small(number) or self._structural(number)
+                fixed = (len(set(number)) == 1 and number[0] <= 1) or self._structural(number)
                 sizes.append(number[0] if fixed else known or self._view(number))
         made = Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
                     leaf.content)  # fmt: skip
@@ -666,10 +666,6 @@ def _recorded(value: RecordedLeaf | RecordedCall) -> list[tuple[tuple[int, ...],
     if isinstance(value, RecordedLeaf):
         return [(value.shape, value.dtype)]
     return list(zip(value.shapes, value.dtypes, strict=True))
-
-
-def _small(number: Vector) -> bool:
-    return len(set(number)) == 1 and number[0] <= 1
 
 
 def _channel(base: str, first: tuple[Vector, ...]) -> tuple[tuple[str, Vector], ...]:

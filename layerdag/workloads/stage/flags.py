@@ -87,18 +87,12 @@ class StageFlags:
                 f"{MAX_LAYER_RUNS:,} are taken."
             )
         if self.is_mixture:
-            self._check_mixture()
-        self._check_stages()
-
-    def _check_mixture(self) -> None:
-        if not self.tpsp:
-            raise ConfigError("--model_type moe needs --tpsp true, as in STAGE.")
-        if self.experts % self.ep:
-            raise ConfigError(
-                f"--experts {self.experts} cannot be spread evenly over --ep {self.ep} ranks."
-            )
-
-    def _check_stages(self) -> None:
+            if not self.tpsp:
+                raise ConfigError("--model_type moe needs --tpsp true, as in STAGE.")
+            if self.experts % self.ep:
+                raise ConfigError(
+                    f"--experts {self.experts} cannot be spread evenly over --ep {self.ep} ranks."
+                )
         used = {*self.stage_of_layer, self.stage_of_output}
         empty = [stage for stage in range(self.pp) if stage not in used]
         if empty:

@@ -47,7 +47,7 @@ class StageFigures:
     @classmethod
     def from_trace(cls, trace: Trace) -> "StageFigures":
         """Count the nodes of a stage's trace."""
-        kinds = Counter(_kind(kind) for kind in trace.type_N.tolist())
+        kinds = Counter(NodeType(kind).name.removeprefix("COMM_") for kind in trace.type_N.tolist())
         count, operations = _operators(trace)
         operators = {
             "nodes": trace.num_nodes,
@@ -78,10 +78,6 @@ class StageFigures:
             "comm_count": {name: part.count for name, part in named},
             "comm_elems": {name: part.elements for name, part in named},
         }
-
-
-def _kind(kind: int) -> str:
-    return NodeType(kind).name.removeprefix("COMM_")
 
 
 def _operators(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:

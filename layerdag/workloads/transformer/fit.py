@@ -43,7 +43,14 @@ def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
                 f"{over}; choose numbers that divide."
             )
     _check_stages(shape, plan, step)
-    _check_length(shape, step)
+    turns = step.micro_batches * (step.tokens if step.phase == "decode" else 1)
+    if shape.layers * turns > MAX_LAYER_RUNS:
+        each = "micro-batches x tokens" if step.phase == "decode" else "micro-batches"
+        raise ConfigError(
+            f"{shape.name}: {shape.layers:,} layers x {turns:,} {each} are "
+            f"{shape.layers * turns:,} runs of a layer, each of ten to forty nodes; at most "
+            f"{MAX_LAYER_RUNS:,} are taken, so choose fewer."
+        )
     if plan.expert > 1 and not shape.experts:
         raise ConfigError(
             f"{shape.name}: has no experts to be split over {plan.expert} expert ranks; leave "
@@ -74,17 +81,6 @@ def _check_experts(plan: Plan) -> None:
             f"{plan.experts_over}, whose ranks share the experts; raise data to a "
             f"multiple of {plan.expert}"
             + ("." if spread or plan.tensor == 1 else ", or set expert_tensor to 1.")
-        )
-
-
-def _check_length(shape: ModelShape, step: Step) -> None:
-    turns = step.micro_batches * (step.tokens if step.phase == "decode" else 1)
-    if shape.layers * turns > MAX_LAYER_RUNS:
-        each = "micro-batches x tokens" if step.phase == "decode" else "micro-batches"
-        raise ConfigError(
-            f"{shape.name}: {shape.layers:,} layers x {turns:,} {each} are "
-            f"{shape.layers * turns:,} runs of a layer, each of ten to forty nodes; at most "
-            f"{MAX_LAYER_RUNS:,} are taken, so choose fewer."
         )
 
 

@@ -146,7 +146,16 @@ def read_hugging_face(path: Path) -> ModelShape:
             f"types: {', '.join(_TYPES)}."
         )
     config = _Config(path, values)
-    _check_values(config)
+    for key, value in config.values.items():
+        optional = key in _OPTIONAL_NUMBERS and value is None
+        if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
+            raise config.refuse(f"{key} is {found_value(value)}; it must be a whole number.")
+        if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and value is not None and value < 0:
+            raise config.refuse(f"{key} is {value}; it must be at least 0.")
+        if key in _NOT_ZERO and value == 0:
+            raise config.refuse(f"{key} is 0; leave it out, or state a number of at least 1.")
+        if key in _SWITCHES and type(value) is not bool:
+            raise config.refuse(f"{key} is {found_value(value)}; it must be true or false.")
     _check_mixture(config)
     _refuse_parts(config)
     read = _latent_config if kind in _LATENT else _gpt_config if kind == "gpt2" else _llama_config
@@ -167,19 +176,6 @@ def _name(config: _Config) -> str:
     """
     stated = str(config.values.get("_name_or_path") or "")
     return stated if _HUB_NAME.fullmatch(stated) else config.kind
-
-
-def _check_values(config: _Config) -> None:
-    for key, value in config.values.items():
-        optional = key in _OPTIONAL_NUMBERS and value is None
-        if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and type(value) is not int and not optional:
-            raise config.refuse(f"{key} is {found_value(value)}; it must be a whole number.")
-        if key in (*_NUMBERS, *_OPTIONAL_NUMBERS) and value is not None and value < 0:
-            raise config.refuse(f"{key} is {value}; it must be at least 0.")
-        if key in _NOT_ZERO and value == 0:
-            raise config.refuse(f"{key} is 0; leave it out, or state a number of at least 1.")
-        if key in _SWITCHES and type(value) is not bool:
-            raise config.refuse(f"{key} is {found_value(value)}; it must be true or false.")
 
 
 def _check_mixture(config: _Config) -> None:

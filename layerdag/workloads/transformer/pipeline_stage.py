@@ -250,7 +250,13 @@ class _StageWriter:
     def written(self) -> Trace:
         """Return the trace."""
         if not self._step.training:
-            self._infer()
+            tokens = self._step.tokens if self._step.phase == "decode" else 1
+            sampled: dict[int, Nodes] = {}
+            for token in range(tokens):
+                self._write = BlockWriter(self._tape, _later(self._costs, token))
+                for part in range(self._step.micro_batches):
+                    self._tape.begin_task()
+                    sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
             return self._tape.trace()
         passes = {
             "forward": self._forward, "backward": self._backward, "weights": self._gradients
@@ -443,15 +449,6 @@ class _StageWriter:
         return self._tape.collective("gradients.norms", kind, "tensor", size, ready)
 
     # ---- inference ----
-
-    def _infer(self) -> None:
-        tokens = self._step.tokens if self._step.phase == "decode" else 1
-        sampled: dict[int, Nodes] = {}
-        for token in range(tokens):
-            self._write = BlockWriter(self._tape, _later(self._costs, token))
-            for part in range(self._step.micro_batches):
-                self._tape.begin_task()
-                sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
 
     def _infer_part(self, token: int, part: int, before: Nodes) -> Nodes:
         """Write one forward pass; return what makes the next token, where this stage does."""
