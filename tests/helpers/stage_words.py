@@ -2,12 +2,12 @@
 
 import argparse
 
-from layerdag.cli.commands.workload import configure_stage, stage_flags_of
+from layerdag.cli.stage import configure, stage_flags_of
 from layerdag.workloads.stage.flags import StageFlags
 
 
 def flags_of(words: str) -> StageFlags:
     """Return what the command line would make of ``--dp 2 --tp 4 ...``."""
     parser = argparse.ArgumentParser()
-    configure_stage(parser)
+    configure(parser)
     return stage_flags_of(parser.parse_args(words.split()))
