@@ -5,9 +5,7 @@ one check, whether the step comes from formulas (``layerdag workload``, ``explor
 or a captured module (``capture``, ``program``, ``sample``), or is an iteration of ``serving``.
 """
 
-import inspect
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, final
@@ -520,11 +518,3 @@ def read_recorded(given: Mapping[str, Any]) -> StepSettings:
         named = "micro_batches" if found.step.micro_batches else "schedule"
         raise ConfigError(f"plan: {named} belongs to a pipeline; give pipeline=2 or more.")
     return found
-
-
-def described(kind: type) -> dict[str, str]:
-    """Return what the docstring of a dataclass says of each of its attributes, on one line."""
-    text = inspect.getdoc(kind) or ""
-    part = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
-    found = re.findall(r"^    (\w+): (.*(?:\n     +.*)*)", part[1] if part else "", re.MULTILINE)
-    return {name: " ".join(told.split()) for name, told in found}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
-from layerdag.plan import described
 from layerdag.runtime.reading import Limits
+from layerdag.runtime.settings import attribute_docs
 from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
     stage = parser.add_argument_group("STAGE's flags")
-    told = described(StageFlags)
+    told = attribute_docs(StageFlags)
     kinds: dict[type, tuple[Callable[[str], Any], str]]
     kinds = {bool: (_switch, "BOOL"), int: (int, "N"), str: (str, "WORD")}
     for field in fields(StageFlags):

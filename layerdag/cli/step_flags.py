@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from layerdag.plan import CHOICES, Plan, Source, Step, described
+from layerdag.plan import CHOICES, Plan, Source, Step
+from layerdag.runtime.settings import attribute_docs
 
 _TYPES: dict[str, Callable[[str], Any]] = {
     "clip": float,
@@ -14,7 +15,7 @@ _TYPES: dict[str, Callable[[str], Any]] = {
 
 def add_step_flags(parser: argparse.ArgumentParser, source: Source) -> None:
     """Declare a flag for each setting of a source, under the same name in every verb."""
-    told = {**described(Plan), **described(Step)}
+    told = {**attribute_docs(Plan), **attribute_docs(Step)}
     for name in source.settings:
         usual = getattr(Step if hasattr(Step, name) else Plan, name)
         words = source.choices.get(name, CHOICES.get(name, ()))

@@ -8,6 +8,7 @@ another type are refused alike everywhere.
 """
 
 import contextlib
+import inspect
 import re
 import types
 import typing
@@ -36,6 +37,14 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     import difflib  # needed for complaints only
 
     return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)), None)
+
+
+def attribute_docs(kind: type) -> dict[str, str]:
+    """Return what the docstring of a dataclass says of each of its attributes, on one line."""
+    text = inspect.getdoc(kind) or ""
+    part = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
+    found = re.findall(r"^    (\w+): (.*(?:\n     +.*)*)", part[1] if part else "", re.MULTILINE)
+    return {name: " ".join(told.split()) for name, told in found}
 
 
 T = TypeVar("T")
