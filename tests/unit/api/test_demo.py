@@ -1,21 +1,15 @@
-"""Work in a second process."""
+"""``layerdag demo``: what it writes, says and refuses to replace."""
 
 import contextlib
 import io
 import json
-import operator
 import os
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from corpus_cut import cut_programs
 from small_job_models import data_of, jobs
 
@@ -28,9 +22,6 @@ from layerdag.api.demo import (
     demo_lock,
     provenance,
     report,
-    steps_of,
-    submit_in_background,
-    training,
 )
 from layerdag.cli.commands.demo import print_summary
 from layerdag.datasets.dataset import GraphDataset
@@ -45,53 +36,6 @@ from layerdag.training.run import TrainResult
 from layerdag.training.warm_start import WarmStart
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
-
-
-class Worker:
-    """Stands in for a process: answers where this one is, or dies while it starts."""
-
-    def __init__(self, *, dies: bool) -> None:
-        self.dies = dies
-        self.here, self.there = Pipe()
-
-    def start(self, target: Callable[[Connection], object]) -> "Worker":
-        self.target = target
-        return self
-
-    def send(self, sent: bytes) -> None:
-        self.here.send_bytes(sent)
-
-    def receive(self) -> object:
-        if self.dies:
-            raise EOFError
-        self.target(self.there)
-        return pickle.loads(self.here.recv_bytes())
-
-
-@pytest.mark.parametrize("dies", [False, True])
-def test_the_result_comes_back_and_is_found_here_if_the_process_died(dies, monkeypatch):
-    monkeypatch.setattr(demo_api, "Worker", Worker(dies=dies))
-    found = submit_in_background(partial(operator.add, torch.arange(3), 1))
-    assert found().tolist() == [1, 2, 3]
-
-
-def test_an_error_of_the_work_is_raised_where_the_result_is_wanted(monkeypatch):
-    monkeypatch.setattr(demo_api, "Worker", Worker(dies=True))
-    found = submit_in_background(partial(operator.truediv, 1, 0))
-    with pytest.raises(ZeroDivisionError):
-        found()
-
-
-def test_the_other_process_has_as_many_threads():
-    worker = Worker(dies=False).start(demo_api._answer)
-    worker.send(pickle.dumps((torch.get_num_threads, torch.get_num_threads())))
-    assert worker.receive() == torch.get_num_threads()
-
-
-@pytest.mark.slow
-def test_a_process_of_its_own_finds_the_same():
-    found = submit_in_background(partial(operator.add, torch.arange(3), 1))
-    assert found().tolist() == [1, 2, 3]
 
 
 @pytest.fixture
@@ -168,12 +112,10 @@ def result(reason: str, step: int) -> TrainResult:
 
 def test_a_demo_that_did_all_its_steps_says_so():
     done = result("budget", 600)
-    told = dict(training(SETTINGS, done, 500, None))
-    assert told.pop("start").startswith("random weights")
-    assert told == {
-        "training": "600 of 600 steps",
-        "weights": "those of step 500, the best on the validation programs",
-    }
+    told = dict(provenance(SETTINGS, data_of(jobs()), done, 500, None))
+    assert told["start"].startswith("random weights")
+    assert told["training"] == "600 of 600 steps"
+    assert told["weights"] == "those of step 500, the best on the validation programs"
     assert caveats(SETTINGS, done, None) == CAVEATS
 
 
@@ -188,7 +130,7 @@ def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time():
 
 def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained(shipped):
     warm = warm_start_of(shipped)
-    told = dict(training(SETTINGS, result("budget", 40), 40, warm))
+    told = dict(provenance(SETTINGS, data_of(jobs()), result("budget", 40), 40, warm))
     assert told["training"] == "40 of 40 steps"
     assert (
         "shipped checkpoint, trained on the training programs of the same split (3,500 steps in"
@@ -207,7 +149,8 @@ def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_tr
     ],
 )
 def test_the_command_that_makes_the_page_again_is_whole(settings, command):
-    assert dict(provenance(settings, data_of(jobs()), {}))["command"] == command
+    told = dict(provenance(settings, data_of(jobs()), result("budget", 40), 40, None))
+    assert told["command"] == command
 
 
 @dataclass(frozen=True)
@@ -378,7 +321,6 @@ def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_programs(
     pretend(monkeypatch, shipped, data_of(jobs(12)))
     data, warm = demo_api.load_stage(START_SETTINGS)
     assert warm is not None
-    assert steps_of(START_SETTINGS, warm) == 5
     assert max(dag.num_nodes for dags in data.graphs.values() for dag in dags) <= 10
 
 
@@ -386,7 +328,6 @@ def test_with_another_split_the_demo_starts_from_random_weights(monkeypatch, shi
     pretend(monkeypatch, shipped, data_of(jobs(13)[1:]))
     _, warm = demo_api.load_stage(START_SETTINGS)
     assert warm is None
-    assert steps_of(START_SETTINGS, warm) == 50
 
 
 def test_smaller_graphs_stay_in_their_parts():
