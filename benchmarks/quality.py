@@ -42,7 +42,6 @@ from layerdag.datasets.splits import require_same_split
 from layerdag.evaluation.metrics.base import (
     AttributeMetrics,
     AttributeView,
-    Interval,
     Metric,
     attribute_views,
 )
@@ -57,6 +56,7 @@ from layerdag.runtime.terminal import track
 from layerdag.sampling.generation import sample_like
 from layerdag.sampling.settings import REQUESTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import Interval
 from layerdag.surrogates.data import REAL, SYNTHETIC, labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.tstr import RELATIVE, evaluate_tstr

@@ -18,11 +18,12 @@ import numpy as np
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_tpu_tile
-from layerdag.evaluation.metrics.base import attribute_views, bootstrap_weights
+from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import compare
 from layerdag.graph.attributed_graph import Condition
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import complete_conditions
+from layerdag.statistics import bootstrap_weights
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import scores
 
