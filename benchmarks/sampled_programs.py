@@ -48,13 +48,13 @@ PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4
 def counted_draws() -> Iterator[Counter[str]]:
     """Count the graphs that a sampler draws by family, those thrown away included."""
     count: Counter[str] = Counter()
-    draw = generation._Drawing.drawn_once
+    draw = generation.Sampler.drawn_once
 
     def counted(drawing: Any, numbers: Any, seeds: Any, rows: Sequence[Any]) -> Any:
         count.update(str(row["family"]) for row in rows)
         return draw(drawing, numbers, seeds, rows)
 
-    with patch.object(generation._Drawing, "drawn_once", counted):
+    with patch.object(generation.Sampler, "drawn_once", counted):
         yield count
 
 

@@ -91,7 +91,7 @@ def figures_of(fold: Fold, run: Run) -> Figures:
     settings = run.config["settings"]
     fitted = fit_fast(fold.data, run.config["seconds"], run.seed, **settings)
     asked = [dag.conditions for dag in fold.real for _ in range(run.config["copies"])]
-    samples = [dag for dag in fitted.sample_like(asked, 0, labels="predicted") if dag is not None]
+    samples = [dag for dag in fitted.sample_rows(asked, 0, labels="predicted") if dag is not None]
     sizes, label_B = fold.data.schema.sizes(), labels_of(fold.real)
     found: dict[str, dict[str, list[float]]] = {}
     taught = []
@@ -119,7 +119,7 @@ def drawn_figures_of(fold: Fold, run: Run) -> Figures:
     settings = run.config["settings"]
     fitted = fit_fast(fold.data, run.config["seconds"], run.seed, **settings)
     drawn = _drawn_conditions(fold, len(fold.real))
-    samples = [dag for dag in fitted.sample_like(drawn, 0, **USUAL) if dag is not None]
+    samples = [dag for dag in fitted.sample_rows(drawn, 0, **USUAL) if dag is not None]
     return {"steps": fitted.steps, "samples": len(samples), "ratios": _ratios(fold, samples)}
 
 
