@@ -204,9 +204,11 @@ def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanO
     job = point.job
     figures = job.summary()
     used, reserved = needed_memory(job, cluster)
+    columns = {each.name for each in fields(PlanOutcome)}
+    shown = {name: value for name, value in vars(job.plan).items() if name in columns}
     head: dict[str, Any] = {
         "model": job.shape.name, "cluster": point.cluster, "ranks": job.plan.ranks,
-        "micro_batches": job.step.micro_batches, **_shown(job.plan),
+        "micro_batches": job.step.micro_batches, **shown,
         "memory_gib": used / 2**30, "fits": used <= cluster.capacity, "key": key,
         "reserved_gib": reserved / 2**30, "margin_gib": (cluster.capacity - used) / 2**30,
     }  # fmt: skip
@@ -257,12 +259,6 @@ def forecast_seconds(job: SymbolicJob, cluster: StudiedCluster) -> float | None:
     shares = shipped_efficiency().of(sheet)
     demand = step_demand(job, cluster.network[0].ranks)
     return float(step_time(demand, sheet, shares).total)
-
-
-def _shown(plan: Plan) -> dict[str, object]:
-    names = ("data", "tensor", "pipeline", "context", "expert", "zero", "recompute",
-        "sequence_parallel", "schedule", "virtual_stages")  # fmt: skip
-    return {name: getattr(plan, name) for name in names}
 
 
 def _utilization(job: SymbolicJob, cluster: StudiedCluster, seconds: float) -> float:
