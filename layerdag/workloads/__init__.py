@@ -1,4 +1,4 @@
-"""Traces made from a model's description, and traces made larger."""
+"""Traces made from a model's description."""
 
 from layerdag.workloads.dlrm import RecommenderShape
 
