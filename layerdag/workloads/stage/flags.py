@@ -1,5 +1,6 @@
 """The flags of STAGE, under its names and with its defaults."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -7,6 +8,7 @@ from typing import final
 
 from layerdag.errors import ConfigError
 from layerdag.workloads.transformer.fit import MAX_LAYER_RUNS
+from layerdag.workloads.transformer.schedule import layers_of_stage
 
 MODELS = ("dense", "gpt", "llama", "moe")
 
@@ -131,10 +133,7 @@ class StageFlags:
     @property
     def ranks_per_stage(self) -> int:
         """Ranks of a pipeline stage."""
-        ranks = 1
-        for degree in self.degrees.values():
-            ranks *= degree
-        return ranks
+        return math.prod(self.degrees.values())
 
     @property
     def ranks(self) -> int:
@@ -144,8 +143,11 @@ class StageFlags:
     @cached_property
     def stage_of_layer(self) -> tuple[int, ...]:
         """Stage of each layer: contiguous blocks, the early ones take the remainder."""
-        each, more = divmod(self.num_stacks, self.pp)
-        return tuple(s for s in range(self.pp) for _ in range(each + (s < more)))
+        return tuple(
+            stage
+            for stage in range(self.pp)
+            for _ in layers_of_stage(self.num_stacks, stage, self.pp)
+        )
 
     @property
     def stage_of_output(self) -> int:
