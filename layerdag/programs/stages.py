@@ -18,13 +18,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import TensorPlan
-from layerdag.capturing.pipeline import StageModule, TensorForm
 from layerdag.errors import UsageError
 from layerdag.plan import StepSettings
 from layerdag.programs.execution import quiet, run
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import EDGE, ForwardGraph, Leaf, Node
 from layerdag.programs.operators import GETITEM, LEAVES, in_place, operator
+from layerdag.programs.pipeline import StageModule, TensorForm
 from layerdag.programs.tensor_pairs import split_pairs
 from layerdag.runtime.settings import did_you_mean
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from layerdag.capturing.captured_step import CapturedStep
 from layerdag.capturing.fake_tensors import RememberingFakeMode
-from layerdag.capturing.pipeline import capture_pipeline
 from layerdag.capturing.step import FakeModel, capture_fake, refuse_sizes
 from layerdag.plan import read_recorded
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule, overwrites_other_units
 from layerdag.programs.nodes import ForwardGraph
+from layerdag.programs.pipeline import capture_pipeline
 from layerdag.programs.stages import stage_modules
 from layerdag.programs.tensor_pairs import split_pairs
 

@@ -1,4 +1,4 @@
-"""A step as pipeline stages: ``torch.distributed.pipelining`` on fake tensors, rank after rank.
+"""Runs the stages of a program (``stages``) by ``torch.distributed.pipelining``, rank after rank.
 
 Each stage is run as the rank that it is, by PyTorch's own stages and schedules, in a process group
 that does not exist. Messages are those that the schedule sends. Only the first rank of each stage
