@@ -19,6 +19,7 @@ from layerdag.datasets.encoding import encoded, translated, with_attributes_of, 
 from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError, VocabularyError
+from layerdag.evaluation.graph_findings import graph_findings
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside
 from layerdag.evaluation.similarity import (
@@ -29,7 +30,6 @@ from layerdag.evaluation.similarity import (
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.graph.formats.rows import is_networkx
-from layerdag.programs.findings import graph_findings
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.schema import GraphSchema

@@ -1,25 +1,17 @@
 """What a user should know of a data set before a model learns it."""
 
-import shlex
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import unknown_operators
-from layerdag.datasets.sources import find_sources
 
 _LOOKED_AT = 1000
 """Graphs at most that are searched for words that were not known."""
 
 
-def advice_on(data: GraphDataset, folder: Path | None = None) -> Iterator[str]:
-    """Yield a sentence on each kind of words that were renamed or lost, and on programs.
-
-    Args:
-        data: The data set.
-        folder: Where its jobs were read from; None if they were not.
-    """
+def advice_on(data: GraphDataset) -> Iterator[str]:
+    """Yield a sentence on each kind of words that were renamed or lost."""
     for name, table in data.renamed.items():
         yield (
             f"{len(table)} words of '{name}' are not public and were renamed, such as "
@@ -35,13 +27,3 @@ def advice_on(data: GraphDataset, folder: Path | None = None) -> Iterator[str]:
             "and stand as <other>; name those to keep in data.public_words, or set "
             "data.public_words=all."
         )
-    if folder is not None and data.schema.kind.has_traces:
-        found = find_sources(folder, most_files=None).found
-        count = sum(bool(source.hosts) or source.program is not None for source in found)
-        if count:
-            yield (
-                f"{folder}: {count} of {len(found)} jobs state the arguments of their operators. "
-                "Samples of their programs run and keep the rules of real steps, which samples of "
-                f"jobs do not always: layerdag program {shlex.quote(str(folder))} --out PROGRAMS, "
-                "then train with data.folder=PROGRAMS."
-            )

@@ -290,14 +290,16 @@ def read_folder(
     *,
     max_nodes: int | None = None,
     as_they_are: bool = False,
+    as_jobs: bool = False,
 ) -> FoundJobs:
-    """Read everything below a folder.
+    """Read everything below a folder; of traces that record arguments, the forward programs.
 
     Args:
         folder: With traces or flow graphs in any format, or a corpus.
         labels_at: Label file; None takes what lies in the folder.
         max_nodes: Larger graphs are left out; None for no limit.
         as_they_are: Keep words that may not be shared, for figures that are not.
+        as_jobs: Whether traces are graphs although they record arguments, to be judged with such.
 
     Raises:
         DataError: If nothing at all can be read, or the label file is damaged.
@@ -306,6 +308,7 @@ def read_folder(
     left_out: list[str] = []
     others: Mapping[str, int] = {}
     parts: Mapping[str, Split] = {}
+    noted: tuple[Note, ...] = ()
     if (folder / INDEX).is_file():
         if labels_at is not None:
             raise DataError(
@@ -319,7 +322,13 @@ def read_folder(
         others = sources.others
         labels = find_labels(folder, labels_at)
         left_out += labels.faulty
-        jobs = list(_of_folder(sources.found, left_out))
+        learned: Sequence[JobSource] = sources.found
+        if not as_jobs:
+            from layerdag.datasets.job_programs import learned_sources  # runs programs: slow
+
+            learned, without, noted = learned_sources(folder, learned)
+            left_out += without
+        jobs = list(_of_folder(learned, left_out))
     if max_nodes is not None:
         jobs = [job for job in jobs if _fits(job.graph, max_nodes, left_out)]
     jobs = _of_one_kind(jobs, left_out)
@@ -327,7 +336,7 @@ def read_folder(
         first = f"; the first reason: {left_out[0]}" if left_out else ""
         raise DataError(f"{folder}: holds no job or graph that can be used{first}.")
     found = _found(folder, jobs, left_out, others, labels, as_they_are=as_they_are)
-    return replace(found, parts=parts)
+    return replace(found, parts=parts, notes=merge_notes([*noted, *found.notes]))
 
 
 def _found(
@@ -395,7 +404,10 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
                 words = frozenset(private_strings(thing))
             else:
                 graph = replace(thing, name=source.name)
-                words = frozenset(_private_words(graph, is_program=source.program is not None))
+                is_program = set(graph.categories) == set(program_json.ATTRIBUTES)
+                words = frozenset(_private_words(graph, is_program=is_program))
+                if source.traces is not None:
+                    words |= private_strings(source.traces())
             if graph.num_nodes == 0:
                 raise DataError("holds no node.")
             graph.layer_N.max(initial=0)  # refuses cycles

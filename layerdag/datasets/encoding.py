@@ -104,10 +104,10 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     else:
         left_out = list[str]()
         known = folder_labels(config)
-        known_notes = known.notes
-        graphs = [
-            with_attributes_of(graph, schema) for graph in folder_graphs(config, known, left_out)
-        ]
+        noted = list[Note]()
+        read = folder_graphs(config, known, left_out, noted, as_jobs=schema.kind.has_traces)
+        graphs = [with_attributes_of(graph, schema) for graph in read]
+        known_notes = (*known.notes, *noted)
         parts = named_splits(graphs, known.splits)
         name = config.data_name
     found = GraphDataset.with_schema(name, schema, parts)

@@ -200,7 +200,7 @@ def load_folder(
     min_programs: int = 1,
     avoid_copies: bool = False,
 ) -> GraphDataset:
-    """Load every graph below a folder.
+    """Load every graph below a folder; of traces that record arguments, the forward programs.
 
     A graph is called as its file without the ending, or as the workload's prefix, relative to the
     folder. Graphs are split by content and seed (equal graphs stay together) unless the label file
@@ -235,10 +235,12 @@ def load_folder(
         min_programs=min_programs, avoid_copies=avoid_copies,
     )  # fmt: skip
     left_out: list[str] = []
+    noted: list[Note] = []
     known = folder_labels(config)
-    graphs = list(folder_graphs(config, known, left_out))
+    graphs = list(folder_graphs(config, known, left_out, noted))
     data = dataset_of(config, graphs, known)
     notes = [
+        *noted,
         *_unused_labels(config),
         *known.notes,
         *unmatched_labels(config, known, [graph.name for graph in graphs]),
@@ -261,7 +263,12 @@ def folder_labels(config: FolderConfig) -> Labels:
 
 
 def folder_graphs(
-    config: FolderConfig, known: Labels, left_out: list[str]
+    config: FolderConfig,
+    known: Labels,
+    left_out: list[str],
+    notes: list[Note],
+    *,
+    as_jobs: bool = False,
 ) -> Iterator[AttributedGraph]:
     """Yield the graphs of a folder with their labels, as they are in the files.
 
@@ -269,12 +276,14 @@ def folder_graphs(
         config: The folder, and how large a graph may be.
         known: Labels by the name of the graph.
         left_out: Takes a sentence on each graph that is not among them.
+        notes: Takes what is worth knowing of those that are.
+        as_jobs: Whether traces are graphs although they record arguments, for a model of such.
 
     Raises:
         DataError: If there is no graph, or labels and graphs share no name.
     """
     names, values = [], set[str]()
-    for name, read in _graphs_in(config, left_out):
+    for name, read in _graphs_in(config, left_out, notes, as_jobs):
         try:
             graph = read()
         except DataError as error:
@@ -481,7 +490,7 @@ def _words(graph: AttributedGraph, name: str) -> list[str]:
 
 
 def _graphs_in(
-    config: FolderConfig, left_out: list[str]
+    config: FolderConfig, left_out: list[str], notes: list[Note], as_jobs: bool
 ) -> Iterator[tuple[str, Callable[[], AttributedGraph]]]:
     """Yield name and reader of each graph; samples in parts are read as a stream."""
     folder, words = config.folder, config.public_words
@@ -494,7 +503,14 @@ def _graphs_in(
     else:
         sources = find_sources(folder, labels=config.labels, most_files=None)
         left_out += sources.faulty
-        found = _of_one_kind(folder, sources.found)
+        learned: Sequence[JobSource] = sources.found
+        if not as_jobs:
+            from layerdag.datasets.job_programs import learned_sources  # runs programs: slow
+
+            learned, without, noted = learned_sources(folder, learned)
+            left_out += without
+            notes += noted
+        found = _of_one_kind(folder, learned)
         for source in track(found, "reading graphs", len(found)):
             yield source.name, partial(_read, source, words)
 

@@ -80,6 +80,7 @@ class JobSource:
         hosts: PyTorch's host traces of a job by rank, where it has any.
         chakra: File, or prefix of the files, of a job's Chakra traces.
         program: The forward program that was recorded with a trace.
+        traces: Reads the traces of a job whose program is what is learned of it.
     """
 
     name: str
@@ -89,6 +90,7 @@ class JobSource:
     hosts: Mapping[int, Path] = field(default_factory=dict)
     chakra: Path | None = None
     program: Path | None = None
+    traces: Callable[[], Workload] | None = None
 
 
 @dataclass(frozen=True)

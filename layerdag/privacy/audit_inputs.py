@@ -30,9 +30,10 @@ from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.kinds.flow import FLOW
 from layerdag.kinds.job import JOB
+from layerdag.kinds.program import PROGRAM
 from layerdag.runtime.notes import merge_notes
 from layerdag.schema.schema import GraphSchema
-from layerdag.surrogates.data import SampleFile, sample_files
+from layerdag.surrogates.data import sample_files
 from layerdag.traces.trace import Workload
 
 Graphs = str | Path | Sequence[AttributedGraph | Workload | CodedGraph]
@@ -74,8 +75,9 @@ class AuditSets:
 def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
     """Read the three sets of an audit.
 
-    Words of flow graphs that are not public are renamed in real graphs as they are for training,
-    unless samples hold such a word themselves.
+    Of traces that record arguments these are the forward programs, unless another set has traces
+    without. Words of flow graphs that are not public are renamed in real graphs as they are for
+    training, unless samples hold such a word themselves.
 
     Args:
         train: What the generator learned from.
@@ -86,7 +88,10 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
         UsageError: If a set is empty, or traces are compared with flow graphs.
         DataError: If nothing of a folder can be read.
     """
-    parts = [_read(train), _read(holdout), _read(synthetic)]
+    parts = [_read(graphs) for graphs in (train, holdout, synthetic)]
+    if len({_is_trace(graph) for part in parts for graph in part.graphs}) > 1:
+        # Samples of traces as graphs are judged beside the graphs of traces.
+        parts = [_read(graphs, as_jobs=True) for graphs in (train, holdout, synthetic)]
     for name, part in zip(("training", "held-out", "synthetic"), parts, strict=True):
         if not part.graphs:
             raise UsageError(f"An audit needs {name} graphs, and there is none; check the folders.")
@@ -130,28 +135,28 @@ class _Part:
     left_out: tuple[str, ...] = ()
 
 
-def _read(graphs: Graphs) -> _Part:
+def _read(graphs: Graphs, *, as_jobs: bool = False) -> _Part:
     if not isinstance(graphs, str | Path):
         return _in_memory(graphs)
     folder = Path(graphs)
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; check the path.")
+    kind = JOB if as_jobs else PROGRAM
     if is_run(folder):
         unread = SampleRun.read(folder).unread(folder)
-        samples = tuple(_stored(sample) for sample in iter_samples(folder))
+        samples = tuple(
+            replace(kind.stored_graph(sample), conditions=dict(sample.conditions))
+            for sample in iter_samples(folder)
+        )
         return _Part(samples, left_out=(unread,) if unread else ())
     if (folder / MANIFEST).is_file():
-        return _Part(tuple(_sampled(file) for file in sample_files(folder)))
-    found = read_folder(folder, as_they_are=True)
+        samples = tuple(
+            replace(read_graph(kind.stored_path(file.path)), conditions=dict(file.conditions))
+            for file in sample_files(folder)
+        )
+        return _Part(samples)
+    found = read_folder(folder, as_they_are=True, as_jobs=as_jobs)
     return _Part(found.graphs, found.private, found.left_out)
-
-
-def _stored(sample: StoredSample) -> AttributedGraph:
-    return replace(sample.graph, conditions=dict(sample.conditions))
-
-
-def _sampled(file: SampleFile) -> AttributedGraph:
-    return replace(read_graph(file.path), conditions=dict(file.conditions))
 
 
 def _in_memory(graphs: Sequence[AttributedGraph | Workload | CodedGraph]) -> _Part:

@@ -1,22 +1,18 @@
-"""``program``: from a module, or from a file, to its program; those of all traces in a folder."""
+"""``program``: from a module, or from a file, to its program."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from layerdag.codec.recognition import suffix_of
-from layerdag.datasets.sources import JobSource, find_sources
-from layerdag.errors import DataError, LayerdagError, UsageError
+from layerdag.errors import LayerdagError, UsageError
 from layerdag.programs.forward_program import Program
 from layerdag.programs.host_traces import recording_of_host_trace, recording_of_trace
 from layerdag.programs.naming import program_of
 from layerdag.programs.recording import Recording, other_sizes, record, same_structure
-from layerdag.programs.validity import runs
-from layerdag.runtime.terminal import track
-from layerdag.traces.chakra.workload import rank_files
 from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 
 
@@ -97,73 +93,3 @@ def _of_file(path: Path) -> Program:
     if pytorch_format(path) is PyTorchFile.HOST:
         return program_of([recording_of_host_trace(path)])
     return Program.load(path)
-
-
-@dataclass(frozen=True, eq=False)
-class ProgramOfJob:
-    """What was found of one job's program.
-
-    Attributes:
-        name: Of the job, below the folder.
-        program: Its forward program; None if there is none that runs.
-        reason: Why there is none, a sentence.
-    """
-
-    name: str
-    program: Program | None
-    reason: str = ""
-
-
-def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[ProgramOfJob]:
-    """Yield the forward program of every job in a folder, after the files that cannot be read.
-
-    It is the one that was recorded with a job's trace (``NAME.program.json``), or else that of the
-    trace of its first rank, as PyTorch wrote it or as Chakra.
-
-    Args:
-        folder: Searched with its sub-folders.
-        training: Whether a program must end in a loss that trains every parameter.
-
-    Raises:
-        DataError: If there is no such folder.
-    """
-    sources = find_sources(Path(folder))
-    for line in sources.faulty:
-        name, _, reason = line.partition(": ")
-        yield ProgramOfJob(name, None, reason)
-    for source in track(sources.found, "recording programs", len(sources.found)):
-        try:
-            made = replace(_of_job(source), name=source.name)
-            findings = made.check(training=training)
-        except LayerdagError as error:
-            reason = str(error).splitlines()[0]
-            yield ProgramOfJob(source.name, None, _without_place(reason, source))
-            continue
-        lost = next((f for f in findings if not runs([f]) or f.rule.id in _UNTRAINED), None)
-        if lost is None:
-            yield ProgramOfJob(source.name, made)
-        else:
-            yield ProgramOfJob(source.name, None, _without_place(lost.sentence(), source))
-
-
-def _without_place(reason: str, source: JobSource) -> str:
-    if source.chakra is not None and reason.startswith(str(source.chakra)):
-        return reason.partition(": ")[2]
-    places = (source.name, *map(str, source.hosts.values()), str(source.program))
-    return next((reason.removeprefix(f"{p}: ") for p in places if reason.startswith(p)), reason)
-
-
-_UNTRAINED = ("program-loss", "program-parameters")
-
-
-def _of_job(source: JobSource) -> Program:
-    if source.program is not None:
-        return Program.load(source.program)
-    if source.hosts:
-        return _of_file(source.hosts[min(source.hosts)])
-    if source.chakra is not None:
-        return _of_file(rank_files(source.chakra)[0])
-    raise DataError(
-        f"is {source.format}, which does not state the arguments of its operators; a host "
-        "trace of PyTorch does (ExecutionTraceObserver)."
-    )

@@ -285,7 +285,9 @@ def read_jobs(settings: ReleaseSettings) -> FoundJobs:
     Raises:
         DataError: As ``read_folder``, and if it holds forward programs.
     """
-    found = read_folder(settings.traces, settings.labels, max_nodes=settings.max_nodes)
+    found = read_folder(
+        settings.traces, settings.labels, max_nodes=settings.max_nodes, as_jobs=True
+    )
     if set(found.graphs[0].categories) == set(program_json.ATTRIBUTES):
         raise DataError(
             f"{settings.traces}: holds forward programs, and samples of a release would have their "

@@ -205,7 +205,7 @@ def _graphs(path: Path, kind: "GraphKind") -> Iterator[Any]:
         samples = track(iter_samples(path), f"reading {path}")
         yield from map(kind.stored_graph, samples)
     elif path.is_dir():
-        found = read_folder(path, as_they_are=True)
+        found = read_folder(path, as_they_are=True, as_jobs=kind.has_traces)
         if not found.graphs:
             why = f"; the first reason: {found.left_out[0]}" if found.left_out else ""
             raise DataError(f"{path}: no graph could be read{why}.")

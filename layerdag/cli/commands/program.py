@@ -115,8 +115,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_folder(args: argparse.Namespace) -> int:
     """Write the program of every trace in a folder; 1 if there is none."""
+    from layerdag.datasets.job_programs import programs_in
     from layerdag.graph.attributed_graph import STEP_TIMES
-    from layerdag.programs.sources import programs_in
     from layerdag.runtime.files import write_bytes
     from layerdag.runtime.reading import read_whole
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,7 @@ def _trained(
     with joined_world(device) as world, contextlib.ExitStack() as stack:
         quiet = world.rank != 0
         if not quiet:
-            _warn_about(data, asked)
+            _warn_about(data)
             if warm is not None:
                 print(f"layerdag: {warm}", file=sys.stderr)
             if logging.console:
@@ -239,7 +239,7 @@ def _tuned(
         result = tune_privately(run, device=local_device(asked.device), loggers=loggers)
     write_text(directory / CARD, result.card())
     if as_json:
-        print_json({**result.run.to_dict(), "privacy": asdict(result.guarantee)})
+        print_json({**result.run.to_dict(), "privacy": result.guarantee.to_dict()})
     sys.stderr.write(_promise(result))
     return result.run
 
@@ -258,13 +258,11 @@ def _promise(result: "PrivateResult") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _warn_about(data: "GraphDataset", asked: "TrainConfig") -> None:
+def _warn_about(data: "GraphDataset") -> None:
     from layerdag.datasets.advice import advice_on
-    from layerdag.datasets.loading import FolderConfig
     from layerdag.privacy.auditing import too_few_held_out
 
-    folder = Path(asked.data.folder) if isinstance(asked.data, FolderConfig) else None
-    for sentence in (*advice_on(data, folder), too_few_held_out(data)):
+    for sentence in (*advice_on(data), too_few_held_out(data)):
         if sentence is not None:
             warn(sentence)
 

@@ -335,7 +335,7 @@ def _is_sampled(target: Path) -> bool:
 
 def _check_graph(target: Path, graph: "AttributedGraph") -> "list[Finding]":
     from layerdag.codec.formats import FORWARD_PROGRAM, format_of_file
-    from layerdag.programs.findings import graph_findings
+    from layerdag.evaluation.graph_findings import graph_findings
     from layerdag.programs.forward_program import Program
 
     if format_of_file(target) is FORWARD_PROGRAM:  # whose graph lacks what it returns
@@ -496,6 +496,6 @@ def _check_parts(sample: "StoredSample") -> "tuple[Sequence[Finding], int | None
         workload = sample.workload()
         described = check_group_file(workload) if sample.files else []
         return [*described, *check_workload(workload)], workload.num_ranks
-    from layerdag.programs.findings import graph_findings  # loads torch
+    from layerdag.evaluation.graph_findings import graph_findings  # loads torch
 
     return graph_findings(replace(sample.graph, name=sample.source), in_layer_order=True), None

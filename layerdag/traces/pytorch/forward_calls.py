@@ -25,6 +25,8 @@ from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
 
 FORWARD_CALLS = "forward_calls"
 """Attribute of the metadata (bytes) that holds the calls of the forward pass."""
+ARGUMENT_WORDS = (FORWARD_CALLS.encode(), b"op_schema")
+"""What stands in a Chakra trace that keeps the arguments of calls: one of these."""
 MODULE_SCOPE = "module:"
 """Begins the name of the scope of a module's call; its path follows."""
 UNIT_SCOPE = "unit:"

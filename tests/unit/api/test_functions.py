@@ -16,10 +16,10 @@ import layerdag as ld
 from layerdag.dag.graph_set import GraphSet
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError, UsageError
+from layerdag.evaluation.graph_findings import graph_findings
 from layerdag.evaluation.metrics.base import Goal, GraphMean
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import DEFAULT_METRICS
-from layerdag.programs.findings import graph_findings
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.traces.chakra.files import read_trace
 from layerdag.traces.trace import NodeType, Workload

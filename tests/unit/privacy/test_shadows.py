@@ -11,6 +11,7 @@ import layerdag as ld
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.privacy import shadows as _training
+from layerdag.privacy.membership import Verdict
 from layerdag.privacy.shadows import (
     ShadowModel,
     ShadowPool,
@@ -21,7 +22,6 @@ from layerdag.privacy.shadows import (
     shadow_lock,
     shadow_models,
 )
-from layerdag.statistics import Verdict
 from layerdag.training.checkpoint import (
     LoadedCheckpoint,
     Origin,

@@ -14,11 +14,11 @@ from trace_examples import pair_workload
 
 import layerdag as ld
 from layerdag.cli.main import main
-from layerdag.datasets.advice import advice_on
-from layerdag.datasets.conversion import attributed_graph
-from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.job_programs import programs_in
 from layerdag.errors import LayerdagError
-from layerdag.programs.sources import programs_in
+from layerdag.graph.attributed_graph import write_step_times
+from layerdag.kinds.job import JOB
+from layerdag.kinds.program import PROGRAM
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.files import read_trace, write_trace
 from layerdag.traces.chakra.workload import rank_file, write_workload
@@ -256,9 +256,31 @@ def test_what_a_folder_does_not_take_is_refused(folder, capsys, words, reason):
     assert reason in capsys.readouterr().err
 
 
-def test_training_on_jobs_that_state_arguments_names_their_programs(folder):
-    data = GraphDataset.build("jobs", "trace", {"train": [attributed_graph(pair_workload())]})
-    (advice,) = advice_on(data, folder)
-    assert "1 of 2 jobs state the arguments of their operators" in advice
+def test_programs_are_what_is_loaded_of_traces_with_arguments(folder):
+    write_step_times(folder / "mine", [2.0, 1.0], 1)
+    data = ld.load_dataset(folder)
+    assert data.schema.kind is PROGRAM
+    assert (data.names["train"], data.members[0].conditions["label"]) == (("mine",), 1.0)
+    assert [line.partition(":")[0] for line in data.left_out] == ["pair"]
+    assert "has no program to learn, as others have" in data.left_out[0]
+    (program,) = data.graphs["train"]
+    assert program.num_nodes == len(ld.program(folder / "mine.json").nodes)
+
+
+def test_traces_without_arguments_are_loaded_as_graphs(folder):
     (folder / "mine.json").unlink()
-    assert list(advice_on(data, folder)) == []
+    data = ld.load_dataset(folder)
+    assert (data.schema.kind, data.left_out, data.notes) == (JOB, (), ())
+
+
+def test_traces_whose_arguments_are_no_program_are_graphs_and_noted(folder):
+    host = json.loads((folder / "mine.json").read_text())
+    for node in host["nodes"]:
+        if node["name"] == "aten::linear":
+            node["attrs"] = [each for each in node["attrs"] if each["name"] != "op_schema"]
+    (folder / "mine.json").write_text(json.dumps(host))
+    data = ld.load_dataset(folder)
+    assert (data.schema.kind, sum(map(len, data.names.values()))) == (JOB, 2)
+    (note,) = data.notes
+    assert note.word == "mine"
+    assert "has no program, so it is learned as a graph" in note.effect
