@@ -153,13 +153,13 @@ class RankTraceBuilder:
         self._samples = step.batch // (ranks * step.micro_batches)
         self._looked_up = sum(shape.look_ups[table] for table in tables)
         self._tables = len(tables)
-        self._tape = TraceBuilder(step.numbers.dtype, shape.name)
+        self._builder = TraceBuilder(step.numbers.dtype, shape.name)
 
     def written(self) -> Trace:
         """Return the trace."""
         ready: Nodes = ()
         for part in range(self._step.micro_batches):
-            self._tape.begin_task()
+            self._builder.begin_task()
             result = self._forward(f"F{part}")
             if self._step.training:
                 ready = self._backward(f"B{part}", result)
@@ -169,15 +169,15 @@ class RankTraceBuilder:
             moved = self._step.numbers.gradients + 2 * self._step.numbers.optimizer
             count = self._shape.dense_parameters
             cost = (ADAM * count, (moved + self._step.numbers.weights) * count)
-            self._tape.compute("adam", cost, ready)
-        return self._tape.trace()
+            self._builder.compute("adam", cost, ready)
+        return self._builder.trace()
 
     def _forward(self, where: str) -> Nodes:
         shape, exchange = self._shape, CollectiveType.ALL_TO_ALL
         size = self._samples * sum(shape.look_ups) * _INDEX_BYTES
         rows = self._collective(f"indices.{where}", exchange, size, ())
         if self._tables:
-            rows = self._tape.compute(f"look_up.{where}", self._look_up(), rows)
+            rows = self._builder.compute(f"look_up.{where}", self._look_up(), rows)
         rows = self._collective(f"rows.{where}", exchange, self._rows, rows)
         dense = self._chain("bottom", where, shape.bottom_layers, ())
         both = tuple(dict.fromkeys((*dense, *rows)))
@@ -186,22 +186,22 @@ class RankTraceBuilder:
 
     def _backward(self, where: str, result: Nodes) -> Nodes:
         shape = self._shape
-        dy = self._tape.compute(f"loss.{where}", self._elementwise(1), result)
+        dy = self._builder.compute(f"loss.{where}", self._elementwise(1), result)
         dy, top = self._chain_back("top", where, shape.top_layers, dy)
         dy, cross = self._chain_back("cross", where, shape.cross_matrices, dy)
         rows = self._collective(f"rows.{where}", CollectiveType.ALL_TO_ALL, self._rows, dy)
         _, bottom = self._chain_back("bottom", where, shape.bottom_layers, dy)
         if self._tables:
             operations, moved = self._look_up()
-            self._tape.compute(f"update_rows.{where}", (2 * operations, 2 * moved), rows)
+            self._builder.compute(f"update_rows.{where}", (2 * operations, 2 * moved), rows)
         return (*top, *cross, *bottom)
 
     # ---- dense layers ----
 
     def _chain(self, name: str, where: str, layers: Sequence[tuple[int, int]], h: Nodes) -> Nodes:
         for number, layer in enumerate(layers):
-            h = self._tape.compute(f"mm.{name}{number}.{where}", self._product(layer), h)
-            h = self._tape.compute(f"act.{name}{number}.{where}", self._elementwise(layer[1]), h)
+            h = self._builder.compute(f"mm.{name}{number}.{where}", self._product(layer), h)
+            h = self._builder.compute(f"act.{name}{number}.{where}", self._elementwise(layer[1]), h)
         return h
 
     def _chain_back(
@@ -209,11 +209,13 @@ class RankTraceBuilder:
     ) -> tuple[Nodes, Nodes]:
         made: list[int] = []
         for number, layer in reversed(list(enumerate(layers))):
-            dy = self._tape.compute(f"act.{name}{number}.{where}", self._elementwise(layer[1]), dy)
-            made += self._tape.compute(f"mm.{name}{number}.{where}.dw", self._product(layer), dy)
+            dy = self._builder.compute(
+                f"act.{name}{number}.{where}", self._elementwise(layer[1]), dy
+            )
+            made += self._builder.compute(f"mm.{name}{number}.{where}.dw", self._product(layer), dy)
             if name != "bottom" or number:  # nobody needs the gradient of the features
                 dx = self._product(layer)
-                dy = self._tape.compute(f"mm.{name}{number}.{where}.dx", dx, dy)
+                dy = self._builder.compute(f"mm.{name}{number}.{where}.dx", dx, dy)
         return dy, tuple(made)
 
     # ---- costs ----
@@ -244,7 +246,7 @@ class RankTraceBuilder:
     def _collective(self, name: str, kind: CollectiveType, size: int, after: Nodes) -> Nodes:
         if self._ranks == 1:
             return after
-        return self._tape.collective(name, kind, "data", size, after)
+        return self._builder.collective(name, kind, "data", size, after)
 
 
 @final

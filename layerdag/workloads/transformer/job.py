@@ -57,7 +57,7 @@ class SymbolicJob:
 
     @cached_property
     def stages(self) -> tuple[Trace, ...]:
-        """The trace of each pipeline stage; groups and peers are roles, see ``Tape``."""
+        """The trace of each pipeline stage; groups and peers are roles, see ``TraceBuilder``."""
         return tuple(stage_trace(self.costs, stage) for stage in range(self.plan.pipeline))
 
     def workload(self) -> Workload:

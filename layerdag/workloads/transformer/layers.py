@@ -202,16 +202,16 @@ class Input:
 @final
 @dataclass(frozen=True)
 class BlockWriter:
-    """Writes parts of layers onto a tape.
+    """Writes parts of layers onto a builder.
 
     Attributes:
-        tape: Where nodes go.
+        builder: Where nodes go.
         costs: Costs of this rank.
         deferred: What writes gradients of weights later, where the schedule splits them from the
             backward pass, each with the weights it belongs to ("dense" or "experts").
     """
 
-    tape: TraceBuilder
+    builder: TraceBuilder
     costs: Costs
     deferred: list[tuple[str, Callable[[], Nodes]]] = field(default_factory=list)
 
@@ -229,14 +229,14 @@ class BlockWriter:
         if not self.sharded:
             return after
         size = size or self.costs.own_stream
-        return self.tape.collective(name, CollectiveType.ALL_GATHER, "tensor", size, after)
+        return self.builder.collective(name, CollectiveType.ALL_GATHER, "tensor", size, after)
 
     def total(self, name: str, after: Nodes, size: int = 0) -> Nodes:
         """Sum over the tensor ranks, scattered over them under sequence parallelism."""
         if self.costs.plan.tensor == 1:
             return after
         kind = CollectiveType.REDUCE_SCATTER if self.sharded else CollectiveType.ALL_REDUCE
-        return self.tape.collective(name, kind, "tensor", size or self.costs.stream, after)
+        return self.builder.collective(name, kind, "tensor", size or self.costs.stream, after)
 
     @property
     def sharded(self) -> bool:
@@ -252,7 +252,7 @@ class BlockWriter:
         after = self._cast(f"cast.{name}", tokens, layer.inputs, after) if low else after
         cost = self.costs.linear(layer, tokens, low=low)
         sizes = product_sizes(self.costs, layer, tokens)
-        return self.tape.compute(f"mm.{name}", cost, after, self._format(low), sizes)
+        return self.builder.compute(f"mm.{name}", cost, after, self._format(low), sizes)
 
     def _low(self, name: str) -> bool:
         kept = name.startswith(("router.", "modulation."))
@@ -264,19 +264,19 @@ class BlockWriter:
     def _cast(self, name: str, tokens: int, width: int, after: Nodes) -> Nodes:
         count, numbers = tokens * width, self.costs.step.numbers
         moved = int(count * (numbers.weights + 2 * numbers.operand))
-        return self.tape.compute(name, (ELEMENTWISE * count, moved), after)
+        return self.builder.compute(name, (ELEMENTWISE * count, moved), after)
 
     def norm(self, name: str, after: Nodes, width: int = 0) -> Nodes:
         """Write a norm of this rank's tokens; by default of the stream."""
         cost = self.costs.elementwise(self.costs.own_tokens, width or self.costs.shape.hidden)
-        return self.tape.compute(name, cost, after)
+        return self.builder.compute(name, cost, after)
 
     def norm_back(self, name: str, after: Nodes, width: int = 0) -> Nodes:
         """Write the backward pass of a norm."""
         tensors = 4  # gradient and input read, gradient of the residual read and written
         width = width or self.costs.shape.hidden
         cost = self.costs.elementwise(self.costs.own_tokens, width, tensors)
-        return self.tape.compute(name, cost, after)
+        return self.builder.compute(name, cost, after)
 
     def columns(self, name: str, layer: Linear, x: Nodes) -> Nodes:
         """Write a layer of the condition that is split by columns, and the gather of its result."""
@@ -287,7 +287,7 @@ class BlockWriter:
         if costs.plan.tensor == 1:
             return h
         size, kind = costs.sequences * layer.outputs * costs.number, CollectiveType.ALL_GATHER
-        return self.tape.collective(f"gather_{name}", kind, "tensor", size, h)
+        return self.builder.collective(f"gather_{name}", kind, "tensor", size, h)
 
     # ---- backward ----
 
@@ -301,10 +301,10 @@ class BlockWriter:
         dy = self._cast(f"cast.{name}.dy", tokens, layer.outputs, dy) if low else dy
         cost = self.costs.linear_dx(layer, tokens, low=low)
         sizes = input_gradient_sizes(self.costs, layer, tokens)
-        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
+        dx = self.builder.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
         cost = self.costs.linear_dw(layer, tokens, low=low)
         sizes = weight_gradient_sizes(self.costs, layer, tokens)
-        write = partial(self.tape.compute, f"mm.{name}.dw", cost, dy, dtype, sizes)
+        write = partial(self.builder.compute, f"mm.{name}.dw", cost, dy, dtype, sizes)
         return dx, self.gradient(write, self._weights_of(name))
 
     def columns_back(self, name: str, layer: Linear, dy: Nodes) -> tuple[Nodes, Nodes]:
@@ -316,7 +316,7 @@ class BlockWriter:
         if costs.plan.tensor == 1:
             return dx, dw
         size, kind = costs.condition_bytes, CollectiveType.ALL_REDUCE
-        return self.tape.collective(f"sum_{name}", kind, "tensor", size, dx), dw
+        return self.builder.collective(f"sum_{name}", kind, "tensor", size, dx), dw
 
     @property
     def stream(self) -> Input:
@@ -338,7 +338,7 @@ class BlockWriter:
         dy = self._cast(f"cast.{name}.dy", read.tokens, layer.outputs, dy) if low else dy
         cost = self.costs.linear_dx(layer, read.tokens, low=low)
         sizes = input_gradient_sizes(self.costs, layer, read.tokens)
-        dx = self.tape.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
+        dx = self.builder.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
         if read.summed:
             dx = self.total(f"sum_dx{block}.{where}", dx, read.whole)
         cost = self.costs.linear_dw(layer, read.tokens, low=low)
@@ -346,7 +346,7 @@ class BlockWriter:
 
         def write() -> Nodes:
             both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.tape.compute(f"mm.{name}.dw", cost, both, dtype, of_weight)
+            return self.builder.compute(f"mm.{name}.dw", cost, both, dtype, of_weight)
 
         return dx, self.gradient(write, self._weights_of(name))
 
@@ -376,11 +376,11 @@ class LatentWriter:
 
     def decode(self, where: str, h: Nodes) -> Nodes:
         """Write attention to the cache of compressed keys and values."""
-        tape, latent = self.write.tape, self.latent
+        builder, latent = self.write.builder, self.latent
         h, compressed = self._queries(where, h)
-        h = tape.compute(f"mm.absorb.{where}", latent.into_latent(), h)
-        h = tape.compute(f"attention.{where}", latent.attention(), (*h, *compressed))
-        return tape.compute(f"mm.value_up.{where}", latent.out_of_latent(), h)
+        h = builder.compute(f"mm.absorb.{where}", latent.into_latent(), h)
+        h = builder.compute(f"attention.{where}", latent.attention(), (*h, *compressed))
+        return builder.compute(f"mm.value_up.{where}", latent.out_of_latent(), h)
 
     def _queries(self, where: str, h: Nodes) -> tuple[Nodes, Nodes]:
         """Write the compressing layers and the queries; return what makes queries and the rest."""
@@ -462,23 +462,23 @@ class AttentionWriter:
 
     def _core(self, where: str, h: Nodes) -> Nodes:
         """Write the attention core; keys and values come from all context ranks."""
-        costs, tape = self._costs, self.write.tape
+        costs, builder = self._costs, self.write.builder
         if costs.plan.context > 1:
             size, kind = costs.keys_and_values, CollectiveType.ALL_GATHER
-            h = tape.collective(f"gather_kv.{where}", kind, "context", size, h)
+            h = builder.collective(f"gather_kv.{where}", kind, "context", size, h)
         return self._scores(f"attention.{where}", costs.attention(), h)
 
     def _scores(self, name: str, cost: Cost, after: Nodes) -> Nodes:
         sizes = attention_sizes(self._costs)
-        return self.write.tape.compute(name, cost, after, sizes=sizes)
+        return self.write.builder.compute(name, cost, after, sizes=sizes)
 
     def _core_back(self, where: str, dy: Nodes) -> Nodes:
-        costs, tape = self._costs, self.write.tape
+        costs, builder = self._costs, self.write.builder
         h = self._scores(f"attention.{where}", costs.attention_back(), dy)
         if costs.plan.context == 1:
             return h
         size, kind = costs.keys_and_values * costs.plan.context, CollectiveType.REDUCE_SCATTER
-        return tape.collective(f"sum_dkv.{where}", kind, "context", size, h)
+        return builder.collective(f"sum_dkv.{where}", kind, "context", size, h)
 
 
 @dataclass(frozen=True)
@@ -564,13 +564,13 @@ class FeedForwardWriter:
         shape = self._costs.shape
         copies = shape.experts_per_token + (shape.shared_experts > 0)
         cost = self._costs.elementwise(self._costs.own_tokens * copies, shape.hidden)
-        return self.write.tape.compute(name, cost, after)
+        return self.write.builder.compute(name, cost, after)
 
     def _exchange(self, name: str, after: Nodes) -> Nodes:
         if self._costs.plan.expert == 1:
             return after
         size, kind = self._costs.routed_stream, CollectiveType.ALL_TO_ALL
-        return self.write.tape.collective(name, kind, "expert", size, after)
+        return self.write.builder.collective(name, kind, "expert", size, after)
 
     def _activation(
         self, name: str, after: Nodes, tokens: int, tensors: int = 1, of_experts: bool = False
@@ -580,7 +580,7 @@ class FeedForwardWriter:
         operations, _ = self._costs.elementwise(tokens, shape.feed_forward // tensor)
         width = (shape.up_width + shape.feed_forward) // tensor
         moved = tensors * tokens * width * self._costs.number
-        return self.write.tape.compute(name, (tensors * operations, moved), after)
+        return self.write.builder.compute(name, (tensors * operations, moved), after)
 
     # ---- backward ----
 

@@ -66,7 +66,7 @@ def stage_traces(plan: Plan, stages: tuple[Trace, ...]) -> RankTraces:
 
     Args:
         plan: The degrees of parallelism.
-        stages: The trace of each stage, groups and peers by role (``Tape``).
+        stages: The trace of each stage, groups and peers by role (``TraceBuilder``).
     """
     grid = DeviceMesh(plan)
     used = {text for trace in stages for text in trace.strings}

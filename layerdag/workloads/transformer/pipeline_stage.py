@@ -23,7 +23,7 @@ class EmbeddingAndHeadWriter:
     """Writes the passes of the first and the last stage that are not layers.
 
     Attributes:
-        write: Writer of what layers consist of, on the same tape.
+        write: Writer of what layers consist of, on the same builder.
         costs: Costs of the rank.
     """
 
@@ -34,28 +34,28 @@ class EmbeddingAndHeadWriter:
 
     def enter(self, where: str, after: Nodes) -> Nodes:
         """Write the embedding of tokens, or of patches, time step and label."""
-        tape, costs = self.write.tape, self.costs
+        builder, costs = self.write.builder, self.costs
         if costs.shape.image is None:
-            x = tape.compute(f"embedding.{where}", costs.embedding(), after)
+            x = builder.compute(f"embedding.{where}", costs.embedding(), after)
             return self.write.total(f"sum.embedding.{where}", x)
         if costs.condition_bytes:
-            after = tape.compute(f"mm.condition.{where}", condition(costs), after)
+            after = builder.compute(f"mm.condition.{where}", condition(costs), after)
         cost = costs.linear(costs.patches, costs.own_patches)
-        return tape.compute(f"mm.patches.{where}", cost, after)
+        return builder.compute(f"mm.patches.{where}", cost, after)
 
     def enter_back(self, where: str, dy: Nodes) -> Nodes:
         """Write the gradients of embeddings; nobody needs those of tokens and pixels."""
         return self.write.gradient(partial(self._embedding_back, where, dy))
 
     def _embedding_back(self, where: str, dy: Nodes) -> Nodes:
-        tape, costs = self.write.tape, self.costs
+        builder, costs = self.write.builder, self.costs
         if costs.shape.image is None:
             dy = self.write.gather(f"gather.embedding.{where}", dy)
-            return tape.compute(f"embedding.{where}", costs.embedding(), dy)
+            return builder.compute(f"embedding.{where}", costs.embedding(), dy)
         cost = costs.linear_dw(costs.patches, costs.own_patches)
-        made = tape.compute(f"mm.patches.{where}.dw", cost, dy)
+        made = builder.compute(f"mm.patches.{where}.dw", cost, dy)
         if costs.condition_bytes:
-            made = tape.compute(f"mm.condition.{where}.dw", condition_backward(costs), made)
+            made = builder.compute(f"mm.condition.{where}.dw", condition_backward(costs), made)
         return made
 
     # ---- after the layers ----
@@ -65,55 +65,55 @@ class EmbeddingAndHeadWriter:
         costs, write = self.costs, self.write
         x = write.columns(f"modulation.head.{where}", costs.last_modulation, x)
         cost = costs.elementwise(costs.own_tokens, costs.shape.hidden)
-        h = write.tape.compute(f"norm.{where}", cost, x)
+        h = write.builder.compute(f"norm.{where}", cost, x)
         h = write.gather(f"gather.head.{where}", h)
         cost = costs.linear(costs.logits, costs.head_tokens)
         sizes = product_sizes(costs, costs.logits, costs.head_tokens)
-        h = write.tape.compute(f"mm.logits.{where}", cost, h, sizes=sizes)
+        h = write.builder.compute(f"mm.logits.{where}", cost, h, sizes=sizes)
         return self._loss(where, h) if costs.step.training else self._result(where, h)
 
     def _loss(self, where: str, h: Nodes) -> Nodes:
-        costs, tape = self.costs, self.write.tape
+        costs, builder = self.costs, self.write.builder
         cost = costs.elementwise(costs.head_tokens, costs.logits.outputs)
         if costs.plan.tensor == 1:
-            return tape.compute(f"loss.{where}", cost, h)
+            return builder.compute(f"loss.{where}", cost, h)
         # The softmax over a split vocabulary: its maximum, the target's logit, its sum. A squared
         # error (diffusion) has the sum only.
         for name in ("sum",) if costs.condition_bytes else ("max", "target", "sum"):
             if name == "sum":
-                h = tape.compute(f"loss.{where}", cost, h)
+                h = builder.compute(f"loss.{where}", cost, h)
             size = costs.head_tokens * _LOSS_BYTES
             kind = CollectiveType.ALL_REDUCE
-            h = tape.collective(f"loss_{name}.{where}", kind, "tensor", size, h)
+            h = builder.collective(f"loss_{name}.{where}", kind, "tensor", size, h)
         return h
 
     def _result(self, where: str, logits: Nodes) -> Nodes:
         """Write the gather of outputs, and the choice of the next token where words are made."""
-        costs, tape = self.costs, self.write.tape
+        costs, builder = self.costs, self.write.builder
         if costs.plan.tensor > 1:
             size = costs.head_tokens * costs.logits.outputs * costs.number
             kind = CollectiveType.ALL_GATHER
-            logits = tape.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
+            logits = builder.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
         if costs.shape.image:
             return logits
         width = costs.logits.outputs * costs.plan.tensor
         cost = costs.elementwise(costs.sequences, width, 1)
-        return tape.compute(f"sample.{where}", cost, logits)
+        return builder.compute(f"sample.{where}", cost, logits)
 
     def head_back(self, where: str, loss: Nodes) -> tuple[Nodes, Nodes]:
         """Write the backward pass; return what makes dx, and gradients of weights."""
-        costs, tape = self.costs, self.write.tape
+        costs, builder = self.costs, self.write.builder
         cost = costs.elementwise(costs.head_tokens, costs.logits.outputs)
-        dy = tape.compute(f"loss.{where}", cost, loss)
+        dy = builder.compute(f"loss.{where}", cost, loss)
         gather = partial(self.write.gather, f"gather_again.head.{where}", dy)
         x = () if costs.plan.splits_backward else gather()
         cost = costs.linear_dx(costs.logits, costs.head_tokens)
         sizes = input_gradient_sizes(costs, costs.logits, costs.head_tokens)
-        dx = tape.compute(f"mm.logits.{where}.dx", cost, dy, sizes=sizes)
+        dx = builder.compute(f"mm.logits.{where}.dx", cost, dy, sizes=sizes)
         dx = self.write.total(f"sum_dx.head.{where}", dx)
         dw = self.write.gradient(self._logits_back(where, dy, x, gather))
         cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
-        dx = tape.compute(f"norm.{where}", cost, dx)
+        dx = builder.compute(f"norm.{where}", cost, dx)
         dx, scale_dw = self.write.columns_back(
             f"modulation.head.{where}", costs.last_modulation, dx
         )
@@ -128,7 +128,7 @@ class EmbeddingAndHeadWriter:
 
         def write() -> Nodes:
             both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.write.tape.compute(f"mm.logits.{where}.dw", cost, both, sizes=sizes)
+            return self.write.builder.compute(f"mm.logits.{where}.dw", cost, both, sizes=sizes)
 
         return write
 
@@ -163,23 +163,23 @@ class Transfer:
     sent: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
     received: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
 
-    def send(self, tape: TraceBuilder, what: str, at: tuple[int, int], after: Nodes) -> None:
+    def send(self, builder: TraceBuilder, what: str, at: tuple[int, int], after: Nodes) -> None:
         """Write the sends of what a (layer, micro-batch) made: "kv" or "tokens"."""
         for message in self.sent.get(at, ()):
             name = f"send_{what}.{at[0]}.F{at[1]}.to{message.slot}.{message.tag}"
-            tape.send(name, message.slot, message.size, message.tag, after)
+            builder.send(name, message.slot, message.size, message.tag, after)
 
-    def receive(self, tape: TraceBuilder, what: str, at: tuple[int, int]) -> Nodes:
+    def receive(self, builder: TraceBuilder, what: str, at: tuple[int, int]) -> Nodes:
         """Write the receives of what a (layer, micro-batch) needs; return them."""
         made: list[int] = []
         for message in self.received.get(at, ()):
             name = f"recv_{what}.{at[0]}.F{at[1]}.from{message.slot}.{message.tag}"
-            made += tape.receive(name, message.slot, message.size, message.tag)
+            made += builder.receive(name, message.slot, message.size, message.tag)
         return tuple(made)
 
 
 def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> Trace:
-    """Return the trace of all ranks of a pipeline stage; groups and peers as `Tape` has them.
+    """Return the trace of all ranks of a pipeline stage; groups and peers as of `TraceBuilder`.
 
     Args:
         costs: Costs of its ranks.
@@ -239,8 +239,8 @@ class _StageWriter:
         self._chunks = layers_of_chunks(costs.shape.layers, plan, stage)
         self._layers = [layer for layers in self._chunks for layer in layers]
         self._first, self._last = stage == 0, stage == plan.pipeline - 1
-        self._tape = TraceBuilder(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
-        self._write = BlockWriter(self._tape, costs)
+        self._builder = TraceBuilder(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
+        self._write = BlockWriter(self._builder, costs)
         self._ends_writer = EmbeddingAndHeadWriter(self._write, costs)
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
         self._transfer = transfer
@@ -253,19 +253,19 @@ class _StageWriter:
             tokens = self._step.tokens if self._step.phase == "decode" else 1
             sampled: dict[int, Nodes] = {}
             for token in range(tokens):
-                self._write = BlockWriter(self._tape, _later(self._costs, token))
+                self._write = BlockWriter(self._builder, _later(self._costs, token))
                 for part in range(self._step.micro_batches):
-                    self._tape.begin_task()
+                    self._builder.begin_task()
                     sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
-            return self._tape.trace()
+            return self._builder.trace()
         passes = {
             "forward": self._forward, "backward": self._backward, "weights": self._gradients
         }  # fmt: skip
         for task in stage_tasks(self._plan, self._stage, self._step.micro_batches):
-            self._tape.begin_task()
+            self._builder.begin_task()
             passes[task.kind](task)
         self._update()
-        return self._tape.trace()
+        return self._builder.trace()
 
     # ---- weights ----
 
@@ -295,7 +295,7 @@ class _StageWriter:
 
     def _gather_weights(self, bucket: _Bucket, name: str, after: Nodes) -> Nodes:
         size = _shard(bucket) * self._step.numbers.weights
-        return self._tape.collective(name, CollectiveType.ALL_GATHER, bucket.role, size, after)
+        return self._builder.collective(name, CollectiveType.ALL_GATHER, bucket.role, size, after)
 
     def _made(self, name: str, micro_batch: int, nodes: Nodes) -> None:
         if not self._plan.splits_backward:
@@ -310,7 +310,8 @@ class _StageWriter:
         for late in self._late.pop(task.micro_batch):
             made: list[int] = []
             for write in late.writers:
-                self._tape.begin_task()  # none runs before its turn, although its inputs are there
+                # None runs before its turn, although its inputs are there.
+                self._builder.begin_task()
                 made += write()
             self._sum(late.bucket, task.micro_batch, (*late.made, *made))
 
@@ -328,7 +329,7 @@ class _StageWriter:
         kind = CollectiveType.REDUCE_SCATTER if self._plan.zero else CollectiveType.ALL_REDUCE
         size = bucket.parameters * self._step.numbers.gradients
         where = f"gradients.{name}.B{micro_batch}"
-        bucket.ready[:] = self._tape.collective(where, kind, bucket.role, size, nodes)
+        bucket.ready[:] = self._builder.collective(where, kind, bucket.role, size, nodes)
 
     # ---- training ----
 
@@ -354,7 +355,7 @@ class _StageWriter:
             self._loss[micro_batch] = self._head(where, x)
         else:
             tag = self._tag(self._boundary(chunk) + 1, micro_batch)
-            self._tape.send(f"send.{where}", "next", self._costs.passed, tag, x)
+            self._builder.send(f"send.{where}", "next", self._costs.passed, tag, x)
 
     def _boundary(self, chunk: int) -> int:
         return chunk * self._plan.pipeline + self._stage
@@ -382,7 +383,7 @@ class _StageWriter:
             self._made("head", micro_batch, made)
         else:
             tag = self._tag(boundary + 1, micro_batch, backward=True)
-            dy = self._tape.receive(f"recv.{where}", "next", self._costs.passed, tag)
+            dy = self._builder.receive(f"recv.{where}", "next", self._costs.passed, tag)
         before = dy
         for layer in reversed(self._chunks[task.chunk]):
             weights = self._fetch(f"L{layer}", where, before)
@@ -399,14 +400,14 @@ class _StageWriter:
             self._made("embedding", micro_batch, self._ends_writer.enter_back(where, dy))
         else:
             tag = self._tag(boundary, micro_batch, backward=True)
-            self._tape.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
+            self._builder.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
 
     # ---- what stands before and after the layers ----
 
     def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
         if not self._begins(chunk):
             tag = self._tag(self._boundary(chunk), micro_batch)
-            return self._tape.receive(f"recv.{where}", "previous", self._costs.passed, tag)
+            return self._builder.receive(f"recv.{where}", "previous", self._costs.passed, tag)
         return self._ends_writer.enter(where, self._fetch("embedding", where, ()))
 
     def _head(self, where: str, x: Nodes) -> Nodes:
@@ -419,15 +420,15 @@ class _StageWriter:
     # ---- the end of a training step ----
 
     def _update(self) -> None:
-        tape, plan = self._tape, self._plan
-        tape.begin_task()
+        builder, plan = self._builder, self._plan
+        builder.begin_task()
         costs, numbers = self._costs, self._step.numbers
         if costs.shape.tied and plan.pipeline > 1 and (self._first or self._last):
             bucket = self._buckets["embedding" if self._first else "head"]
             size = costs.table * numbers.gradients
             if plan.zero:
                 size = -(-size // bucket.members)
-            bucket.ready[:] = tape.collective(
+            bucket.ready[:] = builder.collective(
                 "gradients.tied", CollectiveType.ALL_REDUCE, "embedding", size, tuple(bucket.ready)
             )
         ready = tuple(dict.fromkeys(n for b in self._buckets.values() for n in b.ready))
@@ -437,7 +438,7 @@ class _StageWriter:
             count += costs.entry if self._first and costs.shape.image else 0
             ready = (*ready, *self._sum_shared(count * numbers.gradients, ready))
         held = sum(_shard(b) if plan.zero else b.parameters for b in self._buckets.values())
-        done = tape.compute("adam", costs.adam(held), ready)
+        done = builder.compute("adam", costs.adam(held), ready)
         for bucket in self._buckets.values():
             if plan.zero in (1, 2) and bucket.members > 1:
                 self._gather_weights(bucket, f"weights.{bucket.name}", done)
@@ -446,7 +447,7 @@ class _StageWriter:
         if not size:
             return ()
         kind = CollectiveType.ALL_REDUCE
-        return self._tape.collective("gradients.norms", kind, "tensor", size, ready)
+        return self._builder.collective("gradients.norms", kind, "tensor", size, ready)
 
     # ---- inference ----
 
@@ -456,28 +457,30 @@ class _StageWriter:
         where = f"F{part}.T{token}" if self._step.phase == "decode" else f"F{part}"
         if self._first and token and not self._last:
             size, tag = self._sampled_bytes, self._tag(0, number)
-            before = self._tape.receive(f"recv_token.{where}", "previous", size, tag)
+            before = self._builder.receive(f"recv_token.{where}", "previous", size, tag)
         if self._first and not token:
-            before = self._transfer.receive(self._tape, "tokens", (self._costs.shape.layers, part))
+            before = self._transfer.receive(
+                self._builder, "tokens", (self._costs.shape.layers, part)
+            )
         x = self._enter_inference(where, number, before)
         x = self._infer_through(where, (token, part), x)
         if not self._last:
             self._leave(where, number, 0, x)
             return ()
         made = self._head(where, x)
-        self._transfer.send(self._tape, "tokens", (self._costs.shape.layers, part), made)
+        self._transfer.send(self._builder, "tokens", (self._costs.shape.layers, part), made)
         if not self._first and token + 1 < self._step.tokens and self._step.phase == "decode":
             tag = self._tag(0, number + self._step.micro_batches)
-            self._tape.send(f"send_token.{where}", "next", self._sampled_bytes, tag, made)
+            self._builder.send(f"send_token.{where}", "next", self._sampled_bytes, tag, made)
         return made
 
     def _infer_through(self, where: str, pass_of: tuple[int, int], x: Nodes) -> Nodes:
         """Write the layers for (token, micro-batch); caches come and go layer by layer."""
         token, part = pass_of
         for layer in self._chunks[0]:
-            cache = () if token else self._transfer.receive(self._tape, "kv", (layer, part))
+            cache = () if token else self._transfer.receive(self._builder, "kv", (layer, part))
             x = self._layer(layer).forward(f"{layer}.{where}", (*x, *cache))
-            self._transfer.send(self._tape, "kv", (layer, part), x)
+            self._transfer.send(self._builder, "kv", (layer, part), x)
         return x
 
     def _enter_inference(self, where: str, number: int, before: Nodes) -> Nodes:

@@ -169,7 +169,7 @@ def test_zb_h1_writes_gradients_of_weights_after_all_gradients_of_inputs():
 SUM = CollectiveType.ALL_REDUCE
 
 
-def tape() -> TraceBuilder:
+def builder() -> TraceBuilder:
     return TraceBuilder("bfloat16", "tiny, stage 0")
 
 
@@ -184,7 +184,7 @@ def column(trace: Trace, name: str) -> list[int]:
 
 
 def test_costs_are_stated_and_never_zero():
-    made = tape()
+    made = builder()
     made.compute("mm", (8, 16), ())
     made.compute("nothing", (0, 0), ())
     trace = made.trace()
@@ -193,7 +193,7 @@ def test_costs_are_stated_and_never_zero():
 
 
 def test_operators_wait_for_data_alone_inside_a_task():
-    made = tape()
+    made = builder()
     a = made.compute("a", (1, 1), ())
     made.compute("b", (1, 1), ())
     made.compute("c", (1, 1), a)
@@ -201,7 +201,7 @@ def test_operators_wait_for_data_alone_inside_a_task():
 
 
 def test_the_first_operator_of_a_task_waits_for_the_last_of_the_task_before():
-    made = tape()
+    made = builder()
     made.begin_task()
     made.compute("a", (1, 1), ())
     made.compute("b", (1, 1), ())
@@ -212,7 +212,7 @@ def test_the_first_operator_of_a_task_waits_for_the_last_of_the_task_before():
 
 
 def test_who_needs_the_data_of_the_last_operator_waits_for_it_once():
-    made = tape()
+    made = builder()
     a = made.compute("a", (1, 1), ())
     made.begin_task()
     made.compute("b", (1, 1), a)
@@ -220,7 +220,7 @@ def test_who_needs_the_data_of_the_last_operator_waits_for_it_once():
 
 
 def test_collectives_and_sends_are_chained_in_the_order_of_the_program():
-    made = tape()
+    made = builder()
     made.collective("one", SUM, "tensor", 8, ())
     made.send("two", "next", 8, 1, ())
     made.collective("three", SUM, "data", 8, ())
@@ -229,7 +229,7 @@ def test_collectives_and_sends_are_chained_in_the_order_of_the_program():
 
 def test_a_chain_that_data_makes_needs_no_control():
     """The second sum needs an operator that needs the first sum."""
-    made = tape()
+    made = builder()
     first = made.collective("one", SUM, "tensor", 8, ())
     between = made.compute("mm", (1, 1), first)
     made.collective("two", SUM, "tensor", 8, between)
@@ -238,7 +238,7 @@ def test_a_chain_that_data_makes_needs_no_control():
 
 
 def test_a_receive_waits_for_nobody_and_nobody_for_its_place():
-    made = tape()
+    made = builder()
     made.collective("one", SUM, "tensor", 8, ())
     got = made.receive("recv", "previous", 8, 1)
     made.collective("two", SUM, "tensor", 8, got)
@@ -249,7 +249,7 @@ def test_a_receive_waits_for_nobody_and_nobody_for_its_place():
     ("operations", "moved"), [(2**63, 1), (1, 2**63), (6 * 10**24, 6 * 10**24)]
 )
 def test_costs_that_64_bits_cannot_state_are_refused(operations, moved):
-    made = tape()
+    made = builder()
     made.compute("fits", (2**63 - 1, 2**63 - 1), ())
     with pytest.raises(ConfigError, match=r"tiny, stage 0: 'mm' takes .* give a smaller batch"):
         made.compute("mm", (operations, moved), ())
@@ -257,9 +257,9 @@ def test_costs_that_64_bits_cannot_state_are_refused(operations, moved):
 
 def test_messages_that_64_bits_cannot_state_are_refused():
     for write in (
-        lambda size: tape().collective("it", SUM, "data", size, ()),
-        lambda size: tape().send("it", "next", size, 1, ()),
-        lambda size: tape().receive("it", "next", size, 1),
+        lambda size: builder().collective("it", SUM, "data", size, ()),
+        lambda size: builder().send("it", "next", size, 1, ()),
+        lambda size: builder().receive("it", "next", size, 1),
     ):
         write(2**63 - 1)
         with pytest.raises(ConfigError, match=r"'it' takes 9\.22e"):
