@@ -37,9 +37,10 @@ import torch
 from layerdag.codec.sample_files import SampleRun
 from layerdag.datasets import samples as tables
 from layerdag.sampling import generation as drawing
-from layerdag.sampling.executed import ExecutionCheck
+from layerdag.sampling.execution_check import ExecutionCheck
 from layerdag.sampling.generated import SampleFiles
 from layerdag.sampling.parts import PartSettings, write_parts
+from layerdag.sampling.program_draws import ProgramDraws
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import SAMPLED, checkpoint_path, load_checkpoint
 
@@ -74,10 +75,10 @@ def stages(watch: Stopwatch) -> Iterator[None]:
     from layerdag.schema.schema import GraphSchema
 
     owners: list[tuple[Any, str, str]] = [
-        (drawing, "_requested", "conditions"),
+        (drawing.Sampler, "requested", "conditions"),
         (drawing, "sample_checked", "network"),
         (ExecutionCheck, "add", "running"),
-        (drawing._Drawing, "_checked", "running"),
+        (ProgramDraws, "_checked", "running"),
         (GraphSchema, "decode", "decoding"),
         (GraphSchema, "codes", "decoding"),
         (SampleFiles, "from_sample", "traces"),

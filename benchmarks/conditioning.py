@@ -22,7 +22,7 @@ import numpy as np
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.runtime.rng import numpy_generator
-from layerdag.sampling.generation import sample_like
+from layerdag.sampling.generation import sample_rows
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import checkpoint_path, load_checkpoint
@@ -57,7 +57,7 @@ def main() -> None:
         settings = GenerationSettings(
             seed=args.seed, guidance=weight, best_of=best_of, max_nodes=4 * MAX_NODES
         )
-        made = [s.dag for s in sample_like(checkpoint.model, schema, rows, settings)]
+        made = [s.dag for s in sample_rows(checkpoint.model, schema, rows, settings)]
         result[f"guidance {weight:g}, best of {best_of}"] = {
             "family": judge.share(schema, made, families),
             **_sizes(asked, made),

@@ -20,7 +20,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ class _Bench:
             result = tune_privately(self._run(privacy, folder), generator=self._generator())
             seconds = round(time.monotonic() - began, 1)
             utility = self.utility(load_checkpoint(result.run.best))
-            return {**utility, "tuning_s": seconds, "guarantee": result.guarantee.to_dict()}
+            return {**utility, "tuning_s": seconds, "guarantee": asdict(result.guarantee)}
 
         return make
 
@@ -166,7 +166,7 @@ class _Bench:
             # A step is divided by the clipping norm: the same steps where nothing is clipped.
             rate = privacy.learning_rate * privacy.clip / usual.clip
             run = self._run(replace(privacy, learning_rate=rate), self.args.out / "audit")
-            return tune_privately(run, generator=self._generator()).guarantee.to_dict()
+            return asdict(tune_privately(run, generator=self._generator()).guarantee)
 
         return make
 

@@ -42,7 +42,6 @@ from layerdag.datasets.splits import require_same_split
 from layerdag.evaluation.metrics.base import (
     AttributeMetrics,
     AttributeView,
-    Interval,
     Metric,
     attribute_views,
 )
@@ -54,9 +53,10 @@ from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.models.posterior import resample
 from layerdag.privacy.copies import novelty
 from layerdag.runtime.terminal import track
-from layerdag.sampling.generation import sample_like
+from layerdag.sampling.generation import sample_rows
 from layerdag.sampling.settings import REQUESTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import Interval
 from layerdag.surrogates.data import REAL, SYNTHETIC, labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.tstr import RELATIVE, evaluate_tstr
@@ -212,7 +212,7 @@ def _figures(data: GraphDataset, path: str, seed: int, args: argparse.Namespace)
         batch_size=max(256 // args.best_of, 8),
     )
     begin = time.process_time()
-    made = list(sample_like(model, schema, wanted, settings))
+    made = list(sample_rows(model, schema, wanted, settings))
     spent = time.process_time() - begin
     dags = [one.dag for one in made]
     ratios = _ratios(data, args.split, dags)

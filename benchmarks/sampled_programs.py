@@ -33,12 +33,12 @@ import torch
 import layerdag as ld
 from layerdag.datasets.programs import embedded_programs, load_programs
 from layerdag.errors import LayerdagError
-from layerdag.evaluation.metrics.whole_programs import job_areas, judge_jobs, structures
+from layerdag.evaluation.metrics.whole_programs import job_auroc, judge_jobs, structures
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.privacy.copies import wilson_interval
 from layerdag.programs.depth import repeatable_units
 from layerdag.programs.forward_program import Program
 from layerdag.sampling import generation
+from layerdag.statistics import Interval
 from layerdag.validation.whole_program import check_program
 
 PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4})
@@ -48,13 +48,13 @@ PLANS: tuple[dict[str, int], ...] = ({}, {"data": 8}, {"data": 1024}, {"fsdp": 4
 def counted_draws() -> Iterator[Counter[str]]:
     """Count the graphs that a sampler draws by family, those thrown away included."""
     count: Counter[str] = Counter()
-    draw = generation._Drawing.drawn_once
+    draw = generation.Sampler.drawn_once
 
     def counted(drawing: Any, numbers: Any, seeds: Any, rows: Sequence[Any]) -> Any:
         count.update(str(row["family"]) for row in rows)
         return draw(drawing, numbers, seeds, rows)
 
-    with patch.object(generation._Drawing, "drawn_once", counted):
+    with patch.object(generation.Sampler, "drawn_once", counted):
         yield count
 
 
@@ -94,7 +94,7 @@ def unseen(graphs: Sequence[AttributedGraph], known: set[int], radius: int) -> f
 
 def share(found: Sequence[bool]) -> dict[str, Any]:
     """Return a share with its interval of 95 %."""
-    interval = wilson_interval(float(np.mean(found)), len(found))
+    interval = Interval.wilson(float(np.mean(found)), len(found))
     return {
         "share": round(float(np.mean(found)), 4),
         "interval": [round(interval.low, 4), round(interval.high, 4)],
@@ -156,7 +156,7 @@ def told_apart(programs: dict[str, list[Program]], seed: int) -> dict[str, Any]:
                 for jobs in (judged[name], judged["test"])
             )
             graphs = [*judged[name].graphs, *judged["test"].graphs]
-            area_R = job_areas(own_BF, real_BF, structures(graphs), seed=seed, replicates=200)
+            area_R = job_auroc(own_BF, real_BF, structures(graphs), seed=seed, replicates=200)
             found[f"{features}, {name}"] = {
                 "auroc": round(float(area_R[0]), 3),
                 "interval": np.quantile(area_R[1:], (0.025, 0.975)).round(3).tolist(),

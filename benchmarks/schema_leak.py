@@ -17,9 +17,9 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import Condition
-from layerdag.privacy.membership import auroc
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import complete_conditions
+from layerdag.statistics import auroc
 
 REPEATS = 10
 DRAWS = 5000

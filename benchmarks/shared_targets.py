@@ -32,11 +32,11 @@ import layerdag as ld
 from layerdag.datasets.corpus import run_graph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Split
 from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.analysis import local_memory
+from layerdag.statistics import Interval, bootstrap_weights
 from layerdag.surrogates.data import labeled
 from layerdag.surrogates.scoring import EVALUATED, scores
 from layerdag.surrogates.surrogate import FittedSurrogate

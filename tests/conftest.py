@@ -174,7 +174,7 @@ def generator() -> torch.Generator:
 def few_redraws() -> Iterator[None]:
     """Draw faulty jobs twice more instead of eight times: untrained models draw hardly others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layerdag.sampling.generation._REDRAWS_OF_FAULTS", 2)
+        patch.setattr("layerdag.sampling.draw_policy.DrawPolicy.max_retries", 2)
         yield
 
 

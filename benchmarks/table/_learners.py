@@ -21,7 +21,7 @@ from layerdag.evaluation.side_by_side import (
 )
 from layerdag.graph.attributed_graph import Condition
 from layerdag.runtime.rng import numpy_generator
-from layerdag.sampling.generation import sample_like
+from layerdag.sampling.generation import sample_rows
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
@@ -68,14 +68,14 @@ class FittedModel:
         return self._sample({}, num, seed)
 
     def _sample(self, given: Mapping[str, Any], num: int, seed: int) -> list[DAG | None]:
-        return self.sample_like([{}] * num, seed, **given)
+        return self.sample_rows([{}] * num, seed, **given)
 
-    def sample_like(
+    def sample_rows(
         self, rows: Sequence[Mapping[str, Condition]], seed: int, **given: Any
     ) -> list[DAG | None]:
         """Return one graph for each row of conditions, with other options than usual."""
         settings = GenerationSettings(seed=seed, **{**self.options, **given})
-        made = sample_like(self.model, self.schema, rows, settings)
+        made = sample_rows(self.model, self.schema, rows, settings)
         return [None if graph.truncated else graph.dag for graph in made]
 
 

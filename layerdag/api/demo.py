@@ -54,11 +54,11 @@ from layerdag.report.page import require_replaceable_report, write_report
 from layerdag.report.sections import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
 from layerdag.runtime.terminal import track
-from layerdag.sampling.derived_jobs import DerivedJob, derive_drawn_job, derive_job
 from layerdag.sampling.folder import why_not_sampled_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
+from layerdag.sampling.step_derivation import DerivedJob, derive_drawn_job, derive_job
 from layerdag.schema.size_tables import FAMILY
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute, PredictedCompute

@@ -22,10 +22,10 @@ from layerdag.graph.attributed_graph import Condition
 from layerdag.models.base import DAGModel, ModelSpec
 from layerdag.privacy.auditing import Audit, audit as audit_graphs
 from layerdag.runtime.settings import did_you_mean
+from layerdag.sampling.failed_samples import failed_samples
 from layerdag.sampling.folder import write_sample_list, write_samples as sample_into
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.generation import generate as generate_graphs
-from layerdag.sampling.missing import missing_samples
 from layerdag.sampling.parts import PartSettings, write_parts as write_run_parts
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
@@ -321,7 +321,7 @@ def write_parts(
 
 def _told(path: Path, num: int) -> Path:
     """Return the path of a run; warn of samples that are missing from it."""
-    missing = missing_samples(path, num)
+    missing = failed_samples(path, num)
     if missing:
         warnings.warn(missing, stacklevel=3)
     return path

@@ -19,6 +19,7 @@ import torch
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Split
+from layerdag.runtime.json_shape import from_json
 from layerdag.runtime.rng import derive_seed
 
 ROUNDS = 100_000
@@ -47,10 +48,10 @@ class SplitFingerprint:
     @classmethod
     def from_dict(cls, data: object) -> "SplitFingerprint | None":
         """Return what ``to_dict`` wrote; None for what is no fingerprint."""
-        names = [part.name for part in fields(cls)]
-        if not isinstance(data, Mapping) or not all(isinstance(data.get(n), str) for n in names):
+        try:
+            return from_json(cls, data)
+        except ValueError:
             return None
-        return cls(**{name: data[name] for name in names})
 
     def to_dict(self) -> dict[str, str]:
         """Return plain data."""

@@ -19,7 +19,6 @@ import numpy as np
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.unfolding import unfold_sampled
 from layerdag.errors import LayerdagError, UsageError
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
@@ -27,6 +26,7 @@ from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute
 from layerdag.simulator.config import NetworkConfig, SystemConfig, Topology, UnsupportedCollectives
 from layerdag.simulator.run import SimulationResult, simulate
+from layerdag.statistics import Interval, kendall
 from layerdag.traces.trace import Workload, communicates
 
 
@@ -352,28 +352,12 @@ class PairedJobs:
     neighbors: int = NEAREST
 
 
-def kendall(x_RI: np.ndarray, y_RI: np.ndarray) -> np.ndarray:
-    """Return Kendall's tau-b of each row, shape (R,); 0 where one side orders nothing."""
-    return _agreement(np.ones_like(x_RI), _signs(x_RI), _signs(y_RI))
+TIED = 1e-9
+"""Difference of logarithms that rounding may make."""
 
 
-def _signs(value_RI: np.ndarray) -> np.ndarray:
-    """Return the sign of the difference of each pair, (R, I, I); rounding makes no difference."""
-    difference_RII = value_RI[:, :, None] - value_RI[:, None, :]
-    return np.where(np.abs(difference_RII) < 1e-9, 0.0, np.sign(difference_RII))
-
-
-def _agreement(weights_RI: np.ndarray, x_RII: np.ndarray, y_RII: np.ndarray) -> np.ndarray:
-    """Return tau-b where item i counts ``weights_RI[:, i]`` times."""
-
-    def pairs(sign_RII: np.ndarray) -> np.ndarray:
-        half_RI = np.matmul(weights_RI[:, None, :], sign_RII)[:, 0]
-        total_R: np.ndarray = (half_RI * weights_RI).sum(axis=1)
-        return total_R
-
-    norm_R = np.sqrt(pairs(np.abs(x_RII)) * pairs(np.abs(y_RII)))
-    agreed_R = pairs(x_RII * y_RII)
-    return np.divide(agreed_R, norm_R, out=np.zeros_like(norm_R), where=norm_R > 0)
+def _tau(x_RI: np.ndarray, y_RI: np.ndarray) -> np.ndarray:
+    return kendall(x_RI, y_RI, np.ones_like(x_RI), TIED)
 
 
 def _means(log_JC: np.ndarray, weights_RJ: np.ndarray) -> np.ndarray:
@@ -384,7 +368,7 @@ def _means(log_JC: np.ndarray, weights_RJ: np.ndarray) -> np.ndarray:
 
 def rank_clusters(beside: PairedJobs, target: int) -> np.ndarray:
     """Return tau of the order of clusters by the mean logarithm of a target over jobs, (R,)."""
-    return kendall(*_cluster_means(beside, target))
+    return _tau(*_cluster_means(beside, target))
 
 
 def difference_of_clusters(beside: PairedJobs, target: int) -> np.ndarray:
@@ -413,7 +397,7 @@ def rank_plans(beside: PairedJobs, target: int) -> np.ndarray:
     return _plans(beside, *sides)
 
 
-def of_plans_relative(beside: PairedJobs, target: int) -> np.ndarray:
+def rank_plans_relative(beside: PairedJobs, target: int) -> np.ndarray:
     """Return the same by what a plan costs beyond computing: relative to compute time, (R,).
 
     The sizes of the models that run under a plan then hardly count.
@@ -428,7 +412,7 @@ def _plans(beside: PairedJobs, real_JC: np.ndarray, other_KC: np.ndarray) -> np.
         return np.full(len(beside.real_RJ), np.nan)
     real_CRP = _means_by_plan(beside.real.jobs, real_JC, beside.real_RJ, plans)
     other_CRP = _means_by_plan(beside.other.jobs, other_KC, beside.other_RK, plans)
-    taus = [kendall(*pair) for pair in zip(real_CRP, other_CRP, strict=True)]
+    taus = [_tau(*pair) for pair in zip(real_CRP, other_CRP, strict=True)]
     tau_R: np.ndarray = np.mean(taus, axis=0)
     return tau_R
 
@@ -460,7 +444,7 @@ def rank_jobs(beside: PairedJobs, target: int) -> np.ndarray:
     other_JC = beside.other.log_JCT[:, :, target][chosen_JK].mean(axis=1)
     real_JC = beside.real.log_JCT[:, :, target]
     taus = [
-        _agreement(beside.real_RJ, _signs(real_JC[None, :, c]), _signs(other_JC[None, :, c]))
+        kendall(real_JC[None, :, c], other_JC[None, :, c], beside.real_RJ, TIED)
         for c in range(real_JC.shape[1])
     ]
     tau_R: np.ndarray = np.mean(taus, axis=0)
@@ -491,7 +475,7 @@ OrderOf = Callable[[PairedJobs, int], np.ndarray]
 ORDERS: dict[str, OrderOf] = {
     "clusters": rank_clusters,
     "plans": rank_plans,
-    "plans, relative": of_plans_relative,
+    "plans, relative": rank_plans_relative,
     "jobs": rank_jobs,
 }
 """What is put in order."""

@@ -26,10 +26,10 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import CodedSamples, coded
 from layerdag.errors import GraphError, UsageError
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.topology import longest_path_layers, pointers
 from layerdag.runtime.settings import did_you_mean
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import Interval
 from layerdag.validation.rules import Finding, Rule, Severity, rule_table
 
 

@@ -35,19 +35,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.metrics.base import NORMAL_95, Interval
 from layerdag.privacy.likelihood_ratio import ModelScores, pooled_attack
-from layerdag.privacy.membership import (
-    CHANCE,
-    MARGIN,
-    Attack,
-    SampleSizeRequirement,
-    Scores,
-    Verdict,
-    attack_by_scores,
-    require_graphs,
-    round_up,
-)
+from layerdag.privacy.membership import Attack, Scores, attack_by_scores, require_graphs
 from layerdag.privacy.membership_attacks import (
     AttackPool,
     CalibratedClassifier,
@@ -59,6 +48,15 @@ from layerdag.privacy.membership_attacks import (
     UniqueMotifs,
 )
 from layerdag.runtime.rng import numpy_generator
+from layerdag.statistics import (
+    CHANCE,
+    MARGIN,
+    NORMAL_95,
+    Interval,
+    SampleSizeRequirement,
+    Verdict,
+    round_up,
+)
 
 MOST_ALIGNED = 16
 """Samples that a real graph is aligned with: those that share most operators with it."""

@@ -38,15 +38,7 @@ from layerdag.privacy.copies import (
     novelty_of_hashes,
 )
 from layerdag.privacy.likelihood_ratio import schema_attacks
-from layerdag.privacy.membership import (
-    CHANCE,
-    MARGIN,
-    Attack,
-    Verdict,
-    chance_half_width,
-    likelihood_attack,
-    needed,
-)
+from layerdag.privacy.membership import Attack, likelihood_attack
 from layerdag.privacy.rare_words import RareWords, rare_words
 from layerdag.privacy.sample_leaks import (
     MAX_HELD,
@@ -59,6 +51,7 @@ from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attack
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import CHANCE, MARGIN, Verdict, chance_half_width, needed
 from layerdag.surrogates.data import SampleStream, read_manifest, stream_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
 from layerdag.viz.html import interval, number, percent, percents

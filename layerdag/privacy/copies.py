@@ -31,15 +31,16 @@ import numpy as np
 from scipy.sparse import csr_array, hstack
 
 from layerdag.dag.dag import COPY_ROUNDS, DAG, color_rounds, graph_hashes
-from layerdag.evaluation.metrics.base import NORMAL_95, Interval
-from layerdag.privacy.membership import (
+from layerdag.privacy.membership import require_graphs
+from layerdag.runtime.rng import numpy_generator, scrambled
+from layerdag.statistics import (
+    NORMAL_95,
+    Interval,
     SampleSizeRequirement,
     Verdict,
     half_width_for_verdict,
-    require_graphs,
     round_up,
 )
-from layerdag.runtime.rng import numpy_generator, scrambled
 
 ROUNDS = 3
 
@@ -354,7 +355,7 @@ class Novelty:
     @property
     def vun_interval(self) -> Interval:
         """Wilson's 95 % interval of ``vun``, over samples."""
-        return wilson_interval(self.vun, self.graphs)
+        return Interval.wilson(self.vun, self.graphs)
 
 
 @dataclass(frozen=True)
@@ -514,7 +515,7 @@ class CloserToTrainingTally:
         count = nearest_2K.shape[1]
         fraction, by_chance_R = float(self._nearer_R[0] / count), self._nearer_R[1:] / count
         spread = float(np.sqrt(np.mean((by_chance_R - 0.5) ** 2)))
-        interval = _wider(wilson_interval(fraction, count), fraction, NORMAL_95 * spread)
+        interval = _wider(Interval.wilson(fraction, count), fraction, NORMAL_95 * spread)
         verdict = Verdict.from_interval(interval)
         few = verdict is Verdict.TOO_FEW
         return DistanceToClosestRecord(
@@ -572,8 +573,3 @@ def _need(fraction: float, spread: float, samples: int, compared: int) -> Sample
 def _fraction_known(known: set[str], dags: Sequence[DAG]) -> float | None:
     """Return the share of graphs whose hash is known; None for no graph."""
     return float(np.mean([word in known for word in graph_hashes(dags)])) if dags else None
-
-
-def wilson_interval(fraction: float, count: int) -> Interval:
-    """Return the 95 % Wilson score interval of a share of ``count`` trials."""
-    return Interval.wilson(fraction, count)

@@ -33,24 +33,29 @@ from jaxtyping import Bool, Float
 
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import NORMAL_95, Interval, bootstrap_weights
 from layerdag.privacy.membership import (
     REPLICATES,
     Attack,
     DetectionRate,
-    SampleSizeRequirement,
     Scores,
-    Verdict,
     attack_by_scores,
-    auroc,
-    chance_half_width,
     detection_rates,
-    needed,
     true_positive_rate,
     with_members_held_out,
 )
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import (
+    NORMAL_95,
+    Interval,
+    SampleSizeRequirement,
+    Verdict,
+    auroc,
+    bootstrap_weights,
+    chance_half_width,
+    needed,
+    resampled_wins,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +168,8 @@ def _bootstrap(
     above_R, pairs_R = np.zeros(REPLICATES), np.zeros(REPLICATES)
     for model in models:
         members, others = model.sides
-        score_M1, score_O = model.score_G[members][:, None], model.score_G[others]
-        above_MO = (score_M1 > score_O) + 0.5 * (score_M1 == score_O)
         draw_RM, draw_RO = draw_RG[:, members], draw_RG[:, others]
-        above_R += ((draw_RM @ above_MO) * draw_RO).sum(axis=1)
+        above_R += resampled_wins(*_scores(model), draw_RM, draw_RO)
         pairs_R += draw_RM.sum(axis=1) * draw_RO.sum(axis=1)
     found: np.ndarray = np.where(pairs_R > 0, above_R / np.maximum(pairs_R, 1), 0.5)
     return found

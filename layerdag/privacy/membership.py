@@ -1,12 +1,5 @@
 """Membership inference by loss, AUROC with intervals, verdicts.
 
-From an interval around 0.5 to words: a leak, none of note, or too few graphs to tell.
-
-0.5 is what chance gives, to the AUROC of an attack and to the share of samples nearer
-to training graphs alike. That an interval contains 0.5 is no evidence of 0.5, however wide it is:
-"no better than chance" is said only if the whole interval lies within ``MARGIN`` of it (a test of
-equivalence).
-
 How many training graphs an attack finds while it accuses hardly any other graph.
 
 The AUROC is a mean over all graphs; that of a generator that gives a few training graphs away for
@@ -24,7 +17,6 @@ the samples alone are in ``attacks``; the one here needs the weights.
 import math
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -33,91 +25,23 @@ import torch
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import encode_batch
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import NORMAL_95, Interval, bootstrap_weights
 from layerdag.models.base import DAGModel
 from layerdag.runtime.native import set_openmp_passive
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.schema.schema import GraphSchema
-
-CHANCE = 0.5
-MARGIN = 0.05
-"""Distance from 0.5 within which an interval must lie to count as no better than chance."""
+from layerdag.statistics import (
+    NORMAL_95,
+    Interval,
+    SampleSizeRequirement,
+    Verdict,
+    auroc,
+    bootstrap_weights,
+    chance_half_width,
+    needed,
+    resampled_wins,
+)
 
 _NAMES = {"train": "training", "held_out": "held-out"}
-
-
-class Verdict(Enum):
-    """What an interval says."""
-
-    LEAKS = "tells training graphs apart"
-    CHANCE = "no better than chance"
-    TOO_FEW = "too few graphs to tell"
-    REVERSED = "prefers held-out graphs"
-
-    @classmethod
-    def from_interval(cls, interval: Interval) -> "Verdict":
-        """Return the verdict on a 95 % interval.
-
-        ``REVERSED`` is no leak and no all-clear: training and held-out graphs differ by more than
-        that one part was trained on, so that the comparison is not between like and like.
-        """
-        if interval.low > CHANCE:
-            return cls.LEAKS
-        if interval.low >= CHANCE - MARGIN and interval.high <= CHANCE + MARGIN:
-            return cls.CHANCE
-        return cls.REVERSED if interval.high < CHANCE else cls.TOO_FEW
-
-
-@dataclass(frozen=True)
-class SampleSizeRequirement:
-    """How many graphs a verdict would take.
-
-    Attributes:
-        of: Which graphs are too few, in the plural: "held-out graphs" or "samples".
-        found: How many there are.
-        count: About how many are needed, if the figure stays what it is.
-    """
-
-    of: str
-    found: int
-    count: int
-
-    def in_words(self) -> str:
-        """Return a clause for messages."""
-        return f"{self.found:,} {self.of}, about {self.count:,} needed"
-
-
-def half_width_for_verdict(value: float) -> float:
-    """Return the half-width from which on an interval around ``value`` gets a verdict.
-
-    It must either leave 0.5 out or lie within the margin, whichever takes less.
-    """
-    distance = abs(value - CHANCE)
-    return max(distance, MARGIN - distance)
-
-
-def needed(value: float, half: float, found: int) -> int:
-    """Return about how many graphs bring the half-width of an interval down to a verdict.
-
-    The half-width shrinks with the square root of the number of graphs.
-    """
-    return round_up(found * (half / half_width_for_verdict(value)) ** 2)
-
-
-def chance_half_width(members: int, others: int) -> float:
-    """Return the 95 % half-width of the AUROC of a score that says nothing.
-
-    The variance of the Mann-Whitney statistic under exchange of members and others. The bootstrap
-    of few graphs is narrower than that: of three graphs, resampled, all lie where the three lie.
-    """
-    variance = (members + others + 1) / (12 * members * others)
-    return NORMAL_95 * math.sqrt(variance)
-
-
-def round_up(count: float) -> int:
-    """Return a number rounded up to two digits."""
-    unit = 10 ** max(math.floor(math.log10(max(count, 1))) - 1, 0)
-    return math.ceil(count / unit) * unit
 
 
 def require_graphs(what: str, **sets: Sized) -> None:
@@ -207,7 +131,7 @@ def _rate(folds: Sequence[Scores], rate: float, draws: "_Draws") -> DetectionRat
     ]
     # Folds share their members: twice the mean of dependent p-values is one (Vovk and Wang, 2020).
     chance = chances[0] if len(folds) == 1 else min(2 * float(np.mean(chances)), 1.0)
-    exact = _clopper_pearson(value, members)
+    exact = Interval.clopper_pearson(value, members)
     low, high = np.quantile(draws.rates(rate), (0.025, 0.975))
     interval = Interval(min(exact.low, float(low)), max(exact.high, float(high)))
     return DetectionRate(rate, value, interval, chance, None)
@@ -232,16 +156,6 @@ def _by_chance(found: int, members: int, others: int, rate: float) -> float:
 
     allowed = _allowed(others, rate)
     return float(betabinom.sf(found - 1, members, allowed + 1, others - allowed))
-
-
-def _clopper_pearson(fraction: float, count: int) -> Interval:
-    """Return the exact 95 % interval of a binomial share."""
-    from scipy.stats import beta
-
-    found = fraction * count
-    low = 0.0 if found <= 0 else float(beta.ppf(0.025, found, count - found + 1))
-    high = 1.0 if found >= count else float(beta.ppf(0.975, found + 1, count - found))
-    return Interval(low, high)
 
 
 class _Draws:
@@ -408,15 +322,6 @@ def graph_losses(
     return np.array(losses)
 
 
-def auroc(member_T: np.ndarray, other_H: np.ndarray) -> float:
-    """Return the chance that a member scores above another graph; a tie counts half."""
-    from scipy.stats import rankdata
-
-    rank_G = rankdata(np.concatenate([member_T, other_H]))
-    wins = rank_G[: member_T.size].sum() - member_T.size * (member_T.size + 1) / 2
-    return float(wins / (member_T.size * other_H.size))
-
-
 def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -> Attack:
     """Return how well a score tells members from others, the mean over folds.
 
@@ -472,8 +377,8 @@ def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
     total_R = np.zeros(REPLICATES)
     for member_T, other_H in folds:
         weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
-        above_TH = (member_T[:, None] > other_H) + 0.5 * (member_T[:, None] == other_H)
-        total_R += ((weight_RT @ above_TH) * weight_RH).sum(axis=1) / (members * other_H.size)
+        wins_R = resampled_wins(member_T, other_H, weight_RT, weight_RH)
+        total_R += wins_R / (members * other_H.size)
     return total_R / len(folds)
 
 

@@ -23,7 +23,7 @@ from layerdag.privacy.copies import (
     nearness_by_distance,
     program_of,
 )
-from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.membership import Attack
 from layerdag.privacy.membership_attacks import (
     AttackPool,
     DensityRatio,
@@ -37,6 +37,7 @@ from layerdag.privacy.membership_attacks import (
 )
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import stage
+from layerdag.statistics import Verdict
 
 MAX_HELD = 10_000
 """Samples that are held together; of more, figures that need many at once look at so many."""

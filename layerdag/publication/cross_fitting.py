@@ -18,16 +18,16 @@ import numpy as np
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs
-from layerdag.evaluation.metrics.base import NORMAL_95
 from layerdag.evaluation.similarity import FEWEST_COMPARED
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.privacy.attacks import Fold, cross_fitted_attacks, significant_after_correction
-from layerdag.privacy.membership import MARGIN, Attack, Verdict, chance_half_width
+from layerdag.privacy.membership import Attack
 from layerdag.privacy.membership_attacks import AttackPool
 from layerdag.publication.drawing import draw_samples
 from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings
 from layerdag.publication.training import train_model
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.statistics import MARGIN, NORMAL_95, Verdict, chance_half_width
 from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.viz.html import interval, number
 

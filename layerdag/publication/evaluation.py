@@ -16,7 +16,7 @@ from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.privacy.attacks import significant_after_correction
 from layerdag.privacy.auditing import weight_attacks
 from layerdag.privacy.copies import Novelty, novelty
-from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.membership import Attack
 from layerdag.privacy.sample_leaks import SampleLeaks, sample_leaks
 from layerdag.publication.cross_fitting import (
     LEAST_RUNS,
@@ -35,6 +35,7 @@ from layerdag.report.gather import (
     transferred,
 )
 from layerdag.sampling.generated import GeneratedGraph, as_workload
+from layerdag.statistics import Verdict
 from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.trace import Workload

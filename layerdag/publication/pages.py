@@ -22,7 +22,7 @@ from layerdag.datasets.discovery import FoundJobs, operators_of
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.kinds.graph_kind import Card
-from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.membership import Attack
 from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
 from layerdag.publication.drawing import KEPT, AcceptedSamples, written_graph
 from layerdag.publication.evaluation import (
@@ -61,6 +61,7 @@ from layerdag.report.gather import (
     vocabularies,
 )
 from layerdag.sampling.generated import GeneratedGraph
+from layerdag.statistics import Verdict
 from layerdag.version import __version__
 from layerdag.viz.drawing import Picture
 from layerdag.viz.html import interval, number, percent, percents

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.report.content import CategoryFractions, Distribution, Lane, Sample, Timeline
+from layerdag.statistics import Interval
 from layerdag.viz.html import Markup, element, number, percent, scrolling, text
 from layerdag.workloads.exploration import PlanOutcome
 

@@ -11,8 +11,9 @@ from layerdag.dag.dag import DAG
 from layerdag.evaluation.similarity import FEWEST_COMPARED, DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import StructureReport
 from layerdag.privacy.copies import Novelty, kernel_distances, program_of
-from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.membership import Attack
 from layerdag.privacy.sample_leaks import SampleLeaks
+from layerdag.statistics import Verdict
 from layerdag.surrogates.data import REAL, SYNTHETIC
 from layerdag.surrogates.scoring import FEWEST_TESTED
 from layerdag.surrogates.tstr import TransferReport

@@ -8,7 +8,7 @@ from layerdag.evaluation.metrics.base import Declaration, SimilarityRow
 from layerdag.evaluation.similarity import DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import GRAPH_RULES, StructureReport
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.membership import FALSE_POSITIVE_RATE, LOW_RATES, MARGIN, Attack, Verdict
+from layerdag.privacy.membership import FALSE_POSITIVE_RATE, LOW_RATES, Attack
 from layerdag.report.charts import (
     distribution_chart,
     legend,
@@ -24,6 +24,7 @@ from layerdag.report.content import (
     Neighbors,
     ReportContent,
 )
+from layerdag.statistics import MARGIN, Verdict
 from layerdag.surrogates.data import REAL
 from layerdag.surrogates.scoring import SCORES
 from layerdag.surrogates.tstr import (

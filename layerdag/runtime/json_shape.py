@@ -9,12 +9,16 @@ at.
 
 import contextlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 _SHOWN = 60
+T = TypeVar("T")
 _WORDS: Mapping[object, str] = {
     str: "a text",
     int: "a whole number",
@@ -102,6 +106,61 @@ def found_value(value: object) -> str:
     except RecursionError:
         return "deeply nested values"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_EXPECTED = re.compile(r"Expected `(.+)`, got `.+`")
+_MSGSPEC_WORDS = {
+    **{"str": _WORDS[str], "int": _WORDS[int], "float": _WORDS[float], "bool": _WORDS[bool]},
+    **{"object": _WORDS[dict], "array": _WORDS[list], "null": _WORDS[None]},
+}
+
+
+def from_json(cls: type[T], value: object, where: str = "") -> T:
+    """Return a dataclass filled from a value of JSON; what is left out has its default.
+
+    Args:
+        cls: Its annotations say what its entries must be.
+        value: The object; members that are no fields are not looked at (``require_known``).
+        where: Its place, for messages ("costs").
+
+    Raises:
+        ValueError: If an entry is missing or of another type, or the dataclass refuses it; names
+            its place.
+    """
+    try:
+        return msgspec.convert(value, cls)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        path = path.rstrip("`")
+        place = f"{where}{path}".lstrip(".")
+        missing, expected = _MISSING.match(text), _EXPECTED.match(text)
+        if missing:
+            raise ValueError(f"{_named(f'{place}.{missing[1]}'.lstrip('.'))} is missing") from None
+        if not expected:
+            raise ValueError(f"{_named(place)}: {text}" if place else text) from None
+        words = " or ".join(_MSGSPEC_WORDS.get(w, w) for w in expected[1].split(" | "))
+        shown = "" if "..." in path else f", found {found_value(_at(value, path))}"
+        raise ValueError(f"{_named(place)} must be {words}{shown}") from None
+
+
+def _at(value: Any, path: str) -> object:
+    """Return the value at a place such as ".b[0].y"."""
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def require_finite(value: object, where: str = "") -> None:
+    """Raise ValueError if there is a number that is not finite, which JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{_named(where)} must be a finite number, found {value}")
+    if isinstance(value, list):
+        for at, entry in enumerate(value):
+            require_finite(entry, f"{where}[{at}]")
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            require_finite(entry, f"{where}.{name}" if where else str(name))
 
 
 def require_known(value: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from layerdag.codec.sample_files import RUN, SampleRun, is_run
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.kinds.graph_kind import GraphKind
-from layerdag.models.base import DAGModel
 from layerdag.plan import read_recorded
 from layerdag.programs.targets import Targets, target_metadata
 from layerdag.runtime.files import (
@@ -37,10 +36,10 @@ from layerdag.runtime.files import (
     write_text,
 )
 from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
-from layerdag.sampling.derived_jobs import plan_generator
+from layerdag.sampling.failed_samples import FailedSamples
 from layerdag.sampling.generated import (
     ENDINGS,
-    FilesAhead,
+    EagerEncoder,
     GeneratedGraph,
     OutputSize,
     SampleFiles,
@@ -49,9 +48,9 @@ from layerdag.sampling.generated import (
     sample_name,
 )
 from layerdag.sampling.generation import generate
-from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.schema.schema import GraphSchema, complete_conditions
+from layerdag.sampling.step_derivation import plan_generator
+from layerdag.schema.schema import complete_conditions
 from layerdag.schema.size_tables import FAMILY
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
 from layerdag.version import __version__
@@ -584,7 +583,7 @@ def write_samples(
     request = {**facts, **request_metadata(checkpoint, settings)}
     with open_sample_folder(Path(out), request, settings.num, overwrite=overwrite) as folder:
         done = folder.done
-        missing = MissingSamples(len(folder.entries), folder.missing)
+        missing = FailedSamples(len(folder.entries), folder.missing)
         size = 0
 
         def files_of(sample: GeneratedGraph) -> SampleFiles:
@@ -594,9 +593,12 @@ def write_samples(
 
         for _ in range(done):
             on_each()
-        ahead = FilesAhead(file_format, settings.ranks, settings.limits, settings.targets, done)
-        rest = _rest(checkpoint.model, schema, settings, done, ahead)
-        for i, sample in enumerate(rest, start=done):
+        ahead = EagerEncoder(file_format, settings.ranks, settings.limits, settings.targets, done)
+        drawn: Iterable[GeneratedGraph] = ()
+        if done < settings.num:
+            rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
+            drawn = generate(checkpoint.model, schema, rest, ahead)
+        for i, sample in enumerate(drawn, start=done):
             named = replace(sample, name=sample_name(i))
             sample_files = missing.made(named, files_of)
             if sample_files is None:
@@ -636,11 +638,3 @@ def write_sample_list(
             folder.add(sample_entry(named, files.write(folder.path)))
         folder.install(facts, overwrite=overwrite)
     return out / MANIFEST
-
-
-def _rest(
-    model: DAGModel, schema: GraphSchema, settings: GenerationSettings, done: int, ahead: FilesAhead
-) -> Iterator[GeneratedGraph]:
-    if done < settings.num:
-        rest = replace(settings, seed=settings.seed + done, num=settings.num - done)
-        yield from generate(model, schema, rest, ahead)

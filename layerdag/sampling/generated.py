@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layerdag.codec.folding import COMMUNICATION, NONE
+from layerdag.codec.folding import COMMUNICATION
 from layerdag.codec.formats import write_graph
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.unfolding import Unfolded, unfold_sampled
-from layerdag.codec.vocabulary import OTHER
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.run_plans import corpus_strategy
@@ -32,15 +31,14 @@ from layerdag.runtime.reading import (
     require_few_ranks,
     written_bytes,
 )
-from layerdag.sampling.derived_jobs import (
+from layerdag.sampling.execution_check import drawn_program
+from layerdag.sampling.step_derivation import (
     DerivedJob,
     DrawnTimes,
     derive_drawn_job,
     derive_job,
     requested_compute_model,
 )
-from layerdag.sampling.executed import drawn_program
-from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.plan_tables import SINGLE, STRATEGIES, PlannedStep, Setting
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import FAMILY
@@ -305,14 +303,6 @@ def sample_name(index: int) -> str:
     return f"sample-{index:05d}"
 
 
-def has_communication(schema: GraphSchema) -> bool:
-    """Return whether some training job had a collective, in a group that it names."""
-    groups = [
-        a for a in schema.attributes if a.name == "group" and isinstance(a, CategoryAttribute)
-    ]
-    return any(set(attribute.values) - {NONE, OTHER} for attribute in groups)
-
-
 @dataclass(frozen=True, eq=False)
 class GeneratedGraph:
     """One sampled graph.
@@ -331,7 +321,7 @@ class GeneratedGraph:
         reached: Numbers that were asked of the program, and what it has.
         unmet: Why no program with these numbers was found; "" where one was.
         is_copy: Whether it repeats a program of the data that no sample is to repeat.
-        files: Its files, where ``FilesAhead`` has made them.
+        files: Its files, where ``EagerEncoder`` has made them.
     """
 
     name: str
@@ -502,7 +492,7 @@ class GeneratedGraph:
 
 
 @dataclass(frozen=True)
-class FilesAhead:
+class EagerEncoder:
     """Makes the files of programs in the process that draws them; a step takes as long as a draw.
 
     Attributes:

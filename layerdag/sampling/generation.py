@@ -1,7 +1,7 @@
 """``generate`` and ``sample``: graphs from a checkpoint."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -10,28 +10,24 @@ from typing import Any
 
 import torch
 
+from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import encode_batch
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import CheckpointError
 from layerdag.graph.attributed_graph import LABEL, NUM_LAYERS, NUM_NODES, Condition
-from layerdag.models.base import DAGModel, SampleRequest
-from layerdag.programs.inference import ShapeInference
-from layerdag.programs.targets import TOLERANCE, Targets, solve_targets
+from layerdag.kinds.flow import FLOW
+from layerdag.kinds.graph_kind import GraphKind
+from layerdag.kinds.job import JOB
+from layerdag.kinds.program import PROGRAM
+from layerdag.models.base import DAGModel, SampleRequest, SampleResult
 from layerdag.runtime.rng import derive_seed
-from layerdag.sampling.executed import ExecutionCheck
-from layerdag.sampling.feasibility import (
-    BATCH_SIZE,
-    PROGRAM_BATCH_SIZE,
-    FaultCounter,
-    batches_of_like_size,
-    possible_codes,
-    sample_checked,
-    size_error,
-)
-from layerdag.sampling.generated import FilesAhead, GeneratedGraph, has_communication, sample_name
+from layerdag.sampling.draw_policy import BATCH_SIZE, DrawPolicy, FlowDraws
+from layerdag.sampling.generated import EagerEncoder, GeneratedGraph, sample_name
+from layerdag.sampling.job_draws import JobDraws
 from layerdag.sampling.processes import sample_and_finish, sample_in_processes
+from layerdag.sampling.program_draws import FURTHER, ProgramDraws
+from layerdag.sampling.request_sizes import batches_of_like_size
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
-from layerdag.schema.schema import GraphSchema, complete_conditions
-from layerdag.schema.size_tables import DEPTH, FAMILY
+from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
     SAMPLED,
     LoadedCheckpoint,
@@ -40,26 +36,20 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
 )
 
-_REDRAWS_OF_FAULTS = 8
-"""Times that a job that contradicts itself, or of several silent ranks, is drawn again."""
-_REDRAWS_OF_COPIES = 32
+MAX_COPY_RETRIES = 32
 """Times that a program is drawn again that repeats one of the training programs."""
-_REDRAWS_AS_ASKED = 4
-"""Of these, those under the conditions of the first draw; the others draw open ones again."""
-_REDRAWS_OF_FAILURES = 32
-"""Times that a program is drawn again that does not run."""
-_DRAWN_AHEAD = 16
-"""Programs that are drawn side by side for the next trials: as fast as a few alone."""
-
-# Seeds of further draws follow from it; another word would change the samples of a seed.
-_FURTHER = "communication"
+_DRAWS: Mapping[GraphKind, Callable[[GraphSchema, GenerationSettings], DrawPolicy]] = {
+    JOB: JobDraws,
+    PROGRAM: ProgramDraws.running,
+    FLOW: FlowDraws,
+}
 
 
 def generate(
     model: DAGModel,
     schema: GraphSchema,
     settings: GenerationSettings,
-    ahead: FilesAhead | None = None,
+    ahead: EagerEncoder | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
 
@@ -73,8 +63,10 @@ def generate(
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
-    rows = _requested(schema, settings)
-    yield from sample_like(model, schema, rows, settings, wanted=settings.conditions, ahead=ahead)
+    sampler = Sampler.from_settings(model, schema, settings)
+    yield from sample_rows(
+        model, schema, sampler.requested(), settings, wanted=settings.conditions, ahead=ahead
+    )
 
 
 def sample_once(
@@ -85,14 +77,14 @@ def sample_once(
     Nothing is drawn again, whatever is wrong with it.
     """
     settings = settings.resolved(model, schema)
-    rows = _requested(schema, settings)
-    drawing = _Drawing.from_settings(model, schema, settings)
+    sampler = Sampler.from_settings(model, schema, settings)
+    rows = sampler.requested()
     size = settings.batch_size or BATCH_SIZE
     parts = [range(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
     return [
         graph
         for numbers in parts
-        for graph in drawing.drawn_once(
+        for graph in sampler.drawn_once(
             numbers, [settings.seed + i for i in numbers], [rows[i] for i in numbers]
         )
     ]
@@ -102,7 +94,7 @@ def generate_batched(
     model: DAGModel,
     schema: GraphSchema,
     settings: GenerationSettings,
-    ahead: FilesAhead | None = None,
+    ahead: EagerEncoder | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield what ``generate`` does, all held at once and drawn in fewer steps.
 
@@ -114,37 +106,26 @@ def generate_batched(
         VocabularyError: If a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
-    rows = _requested(schema, settings)
-    drawing = _Drawing.from_settings(model, schema, settings)
-    drawing = replace(drawing, wanted=settings.conditions)
+    sampler = Sampler.from_settings(model, schema, settings, wanted=settings.conditions)
+    rows = sampler.requested()
     batches = [
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
     ]
-    drawing = drawing.making(ahead, len(batches))
+    sampler = sampler.with_encoder(ahead, len(batches))
     numbers = [i for batch in batches for i in batch.numbers]
-    found = dict(zip(numbers, drawing.all_graphs(batches), strict=True))
+    found = dict(zip(numbers, sampler.all_graphs(batches), strict=True))
     for i in range(len(rows)):
         yield found.pop(i)
 
 
-def _requested(schema: GraphSchema, settings: GenerationSettings) -> list[dict[str, Condition]]:
-    seeds = [settings.seed + i for i in range(settings.num)]
-    rows = complete_conditions(schema, settings.conditions, seeds)
-    if not schema.kind.has_steps or DEPTH not in settings.conditions:
-        return rows
-    # Sizes that were drawn beside a depth that is asked for may be those of another depth.
-    drawn = {NUM_NODES, NUM_LAYERS} - settings.conditions.keys()
-    return [{n: value for n, value in row.items() if n not in drawn} for row in rows]
-
-
-def sample_like(
+def sample_rows(
     model: DAGModel,
     schema: GraphSchema,
     rows: Sequence[Mapping[str, Condition]],
     settings: GenerationSettings,
     numbers: Sequence[int] | None = None,
     wanted: Mapping[str, Condition] | None = None,
-    ahead: FilesAhead | None = None,
+    ahead: EagerEncoder | None = None,
 ) -> Iterator[GeneratedGraph]:
     """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
 
@@ -165,16 +146,14 @@ def sample_like(
         UsageError: If the model cannot do what the settings ask for.
     """
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
-    drawing = replace(_Drawing.from_settings(model, schema, settings), wanted=wanted)
-    size = settings.batch_size or BATCH_SIZE
-    if settings.batch_size is None and schema.kind.has_steps:  # short, so that more fit
-        size = min(PROGRAM_BATCH_SIZE, math.ceil(len(rows) / (settings.processes or 1)) or 1)
+    sampler = Sampler.from_settings(model, schema, settings, wanted=wanted)
+    size = sampler.policy.batch_size(len(rows))
     numbers = range(len(rows)) if numbers is None else numbers
     batches = [
         _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
         for start in range(0, len(rows), size)
     ]
-    yield from drawing.making(ahead, len(batches)).all_graphs(batches)
+    yield from sampler.with_encoder(ahead, len(batches)).all_graphs(batches)
 
 
 @dataclass(frozen=True)
@@ -190,30 +169,20 @@ class _Batch:
     rows: tuple[Mapping[str, Condition], ...]
 
 
-@dataclass(frozen=True, order=True)
-class _Miss:
-    """What is wrong with a sample; the least of several is the best.
-
-    Attributes:
-        faults: Contradictions that decoding would repair; of a program, that it does not run.
-        copies: Whether it repeats a training program whose hash the schema keeps.
-        size: How far it is from the number of nodes asked for (``size_miss``).
-    """
-
-    faults: int
-    copies: bool
-    size: float
+def draw_policy(schema: GraphSchema, settings: GenerationSettings) -> DrawPolicy:
+    """Return what drawing graphs of a schema's kind takes."""
+    return _DRAWS[schema.kind](schema, settings)
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawing:
+class Sampler:
     """Draws graphs of one request, any of them side by side.
 
     Attributes:
         model: In evaluation mode.
         schema: Of the model.
         settings: With what was left to the model.
-        check: Runs programs while they are drawn; None for other graphs.
+        policy: Of the kind of graphs.
         wanted: Conditions that were asked for, where others may be drawn again.
         ahead: Makes files of what was drawn.
     """
@@ -221,26 +190,34 @@ class _Drawing:
     model: DAGModel
     schema: GraphSchema
     settings: GenerationSettings
-    check: ExecutionCheck | None = None
+    policy: DrawPolicy
     wanted: Mapping[str, Condition] | None = None
-    ahead: FilesAhead | None = None
+    ahead: EagerEncoder | None = None
 
     @classmethod
     def from_settings(
-        cls, model: DAGModel, schema: GraphSchema, settings: GenerationSettings
-    ) -> "_Drawing":
-        """Return what draws the graphs of a request. Raises as ``sample_like``."""
+        cls,
+        model: DAGModel,
+        schema: GraphSchema,
+        settings: GenerationSettings,
+        wanted: Mapping[str, Condition] | None = None,
+    ) -> "Sampler":
+        """Return what draws the graphs of a request. Raises as ``sample_rows``."""
         settings = settings.resolved(model, schema)
-        check = ExecutionCheck(schema, ShapeInference()) if schema.kind.has_steps else None
-        return cls(model, schema, settings, check)
+        return cls(model, schema, settings, draw_policy(schema, settings), wanted)
 
-    def making(self, ahead: FilesAhead | None, batches: int) -> "_Drawing":
+    def requested(self) -> list[dict[str, Condition]]:
+        """Return the conditions of each graph."""
+        seeds = [self.settings.seed + i for i in range(self.settings.num)]
+        return self.policy.requested(seeds)
+
+    def with_encoder(self, ahead: EagerEncoder | None, batches: int) -> "Sampler":
         """Return what makes files of programs, too, if several processes draw so many batches.
 
         One process makes each when it is written, so that what was drawn is seen at once.
         """
         several = min(self.settings.processes or 1, batches) > 1
-        return replace(self, ahead=ahead if several and self.check is not None else None)
+        return replace(self, ahead=ahead if several and self.policy.makes_files_ahead else None)
 
     def all_graphs(self, batches: Sequence[_Batch]) -> Iterator[GeneratedGraph]:
         """Yield the graphs of all batches, in order, with their files if it makes them."""
@@ -271,112 +248,44 @@ class _Drawing:
         """
         redraws = self.settings.redraws
         assert redraws is not None
-        of_faults = _REDRAWS_OF_FAULTS if self.check is None else _REDRAWS_OF_FAILURES
+        of_faults = self.policy.max_retries
         seeds = [self.settings.seed + i for i in numbers]
-        found, misses = self._judged(self.drawn_once(numbers, seeds, rows), rows)
+        found, defects = self.policy.judged(self.drawn_once(numbers, seeds, rows), rows)
         ahead: dict[tuple[int, int], GeneratedGraph] = {}
-        for trial in range(max(redraws, of_faults, _REDRAWS_OF_COPIES)):
+        for trial in range(max(redraws, of_faults, MAX_COPY_RETRIES)):
             wrong = [
                 k
-                for k, miss in enumerate(misses)
-                if (miss.faults and trial < of_faults)
-                or (miss.copies and trial < _REDRAWS_OF_COPIES)
-                or (miss.size and trial < redraws)
+                for k, defect in enumerate(defects)
+                if (defect.faults and trial < of_faults)
+                or (defect.copies and trial < MAX_COPY_RETRIES)
+                or (defect.size and trial < redraws)
             ]
             if not wrong:
                 break
             if any((k, trial) not in ahead for k in wrong):
-                trials = 1 if self.check is None else max(1, _DRAWN_AHEAD // len(wrong))
+                trials = max(1, self.policy.draws_ahead // len(wrong))
                 places = [(k, t) for t in range(trial, trial + trials) for k in wrong]
                 again = self.drawn_once(
                     [numbers[k] for k, _ in places],
-                    [derive_seed(seeds[k], _FURTHER, t) for k, t in places],
-                    [self._row_of_trial(rows[k], seeds[k], t) for k, t in places],
+                    [derive_seed(seeds[k], FURTHER, t) for k, t in places],
+                    [self._retry_conditions(rows[k], seeds[k], t) for k, t in places],
                 )
                 ahead = dict(zip(places, again, strict=True))
-            judged = self._judged([ahead[k, trial] for k in wrong], [rows[k] for k in wrong])
-            for k, graph, miss in zip(wrong, *judged, strict=True):
-                if miss < misses[k]:
-                    found[k], misses[k] = replace(graph, seed=seeds[k]), miss
-        for k, miss in enumerate(misses):
-            if miss.copies:
+            judged = self.policy.judged([ahead[k, trial] for k in wrong], [rows[k] for k in wrong])
+            for k, graph, defect in zip(wrong, *judged, strict=True):
+                if defect < defects[k]:
+                    found[k], defects[k] = replace(graph, seed=seeds[k]), defect
+        for k, defect in enumerate(defects):
+            if defect.copies:
                 found[k] = replace(found[k], is_copy=True)
         return found
 
-    def _row_of_trial(
+    def _retry_conditions(
         self, row: Mapping[str, Condition], seed: int, trial: int
     ) -> Mapping[str, Condition]:
-        """Return the conditions of a further draw.
-
-        Few programs have the conditions of a row that so many draws could not leave the data with,
-        and none may have the size that a limit or a rare mixture of conditions leaves.
-        """
-        same = trial < _REDRAWS_AS_ASKED
-        if self.wanted is None or same or not self.schema.kind.has_steps:
+        if self.wanted is None:
             return row
-        kept = {name: row[name] for name in (FAMILY,) if name in row}
-        seeds = [derive_seed(seed, _FURTHER, trial)]
-        (drawn,) = complete_conditions(self.schema, {**kept, **self.wanted}, seeds)
-        return {name: value for name, value in drawn.items() if name in row}
-
-    def _judged(
-        self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
-    ) -> tuple[list[GeneratedGraph], list[_Miss]]:
-        if self.check is None:
-            return list(graphs), self._misses(graphs, rows)
-        copies = self.schema.are_copies([graph.dag for graph in graphs])
-        graphs = [
-            graph
-            if copied
-            else self._checked(graph, row)  # a copy is drawn again, and need not be run
-            for graph, copied, row in zip(graphs, copies, rows, strict=True)
-        ]
-        misses = [
-            _Miss(0, True, 0.0) if copied else _program_miss(graph)
-            for graph, copied in zip(graphs, copies, strict=True)
-        ]
-        return graphs, misses
-
-    def _misses(
-        self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
-    ) -> list[_Miss]:
-        """Return what is wrong with each job; sizes count where they are drawn again."""
-        faults = self._faults.counts([graph.dag for graph in graphs], rows)
-        if not self.settings.redraws:
-            return [_Miss(count, False, 0.0) for count in faults]
-        limit = self.settings.max_nodes
-        return [
-            _Miss(count, False, size_error(graph.dag, row, limit))
-            for count, graph, row in zip(faults, graphs, rows, strict=True)
-        ]
-
-    def _checked(self, graph: GeneratedGraph, row: Mapping[str, Condition]) -> GeneratedGraph:
-        """Return a sample with its program, which has been run; as it is if that does not run.
-
-        The program has the numbers that are asked for, or those nearest to them.
-        """
-        targets = self.settings.targets or Targets()
-        if DEPTH in self.settings.conditions:
-            targets = replace(targets, depth=_depth(row))
-        try:
-            program = graph.program
-        except DataError:
-            return graph
-        if not targets.asked():
-            return replace(graph, checked=program)
-        try:
-            found = solve_targets(program, targets, tuple(self.settings.sizes))
-        except (DataError, UsageError) as error:
-            # Without it the sample would be a program that does not have what was asked for.
-            return replace(graph, unmet=str(error))
-        wrong = found.program.check(content=True)
-        if wrong:
-            return replace(graph, unmet=f"{found.program.name}: {wrong[0].found}.")
-        return replace(graph, checked=found.program, reached=found.reached)
-
-    @property
-    def _faults(self) -> FaultCounter:
-        return FaultCounter(self.schema, communicate=has_communication(self.schema))
+        return self.policy.retry_conditions(row, seed, trial, self.wanted)
 
     def drawn_once(
         self,
@@ -404,16 +313,6 @@ class _Drawing:
             graphs = _with_predicted_labels(self.model, self.schema, graphs)
         return graphs
 
-    def _known(self, row: Mapping[str, Condition]) -> Mapping[str, Condition]:
-        """Return conditions as the model knows them.
-
-        A depth that is asked for is reached by repeating units. Few families have deep programs:
-        told of it, the model would draw another family.
-        """
-        if self.check is None or DEPTH not in self.settings.conditions:
-            return row
-        return {name: value for name, value in row.items() if name != DEPTH}
-
     def _request(
         self, seeds: tuple[int, ...], rows: Sequence[Mapping[str, Condition]]
     ) -> SampleRequest:
@@ -422,7 +321,9 @@ class _Drawing:
         assert settings.guidance is not None
         assert settings.temperature is not None
         device = next(self.model.parameters()).device
-        numeric_BC, category_BM = self.schema.encode_conditions(map(self._known, rows))
+        numeric_BC, category_BM = self.schema.encode_conditions(
+            map(self.policy.known_conditions, rows)
+        )
         return SampleRequest(
             numeric_BC=numeric_BC.to(device),
             category_BM=category_BM.to(device),
@@ -434,25 +335,10 @@ class _Drawing:
             best_of=settings.best_of,
             nodes_B=torch.tensor([float(row.get(NUM_NODES, math.nan)) for row in rows]),
             layers_B=torch.tensor([float(row.get(NUM_LAYERS, math.nan)) for row in rows]),
-            possible=possible_codes(self.schema, rows),
-            faults=partial(self._faults.counts, rows=rows, each=settings.best_of),
-            check=self.check,
+            possible=self.policy.possible_codes(rows),
+            faults=partial(self.policy.faults, rows=rows, each=settings.best_of),
+            check=self.policy.check,
         )
-
-
-def _program_miss(graph: GeneratedGraph) -> _Miss:
-    if graph.unmet:  # better than a copy, and drawn again as often as one that is far off
-        return _Miss(0, False, math.inf)
-    if graph.checked is None:
-        return _Miss(1, False, math.inf)
-    far = max((each.miss for each in graph.reached), default=0.0)
-    return _Miss(0, False, far if far > TOLERANCE else 0.0)
-
-
-def _depth(row: Mapping[str, Condition]) -> int | None:
-    """Return the number of units that a program shall have, None for any."""
-    asked = row.get(DEPTH)
-    return round(asked) if isinstance(asked, int | float) and asked > 0.5 else None
 
 
 def _with_predicted_labels(
@@ -500,3 +386,26 @@ def sample(
         checkpoint = load_checkpoint(checkpoint_path(str(checkpoint or SAMPLED)))
     wanted = GenerationSettings(num=num, seed=seed, conditions=conditions or {}, **settings)
     return list(generate(checkpoint.model, checkpoint_schema(checkpoint), wanted))
+
+
+def sample_checked(model: DAGModel, schema: GraphSchema, request: SampleRequest) -> SampleResult:
+    """Return what ``model.sample`` returns.
+
+    Raises:
+        CheckpointError: If sampling fails and the likelihood of a small graph is not finite.
+    """
+    try:
+        return model.sample(request)
+    except (ValueError, IndexError, RuntimeError) as error:
+        dag = DAG.build(
+            torch.zeros((1, len(schema.attributes)), dtype=torch.int64),
+            torch.zeros((2, 0), dtype=torch.int64),
+        )
+        device = request.numeric_BC.device
+        with torch.no_grad():
+            terms = model.losses(encode_batch(schema, [dag]).to(device), torch.Generator(device))
+        if all(bool(term.total.isfinite()) for term in terms.values()):
+            raise
+        raise CheckpointError(
+            "With the weights of this checkpoint no probability is finite; use an earlier one."
+        ) from error

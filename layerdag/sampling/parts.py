@@ -17,6 +17,7 @@ from layerdag.datasets.samples import TableWriter, require_pyarrow, sample_table
 from layerdag.errors import UsageError
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.reading import NODE_BYTES, require_few_bytes
+from layerdag.sampling.failed_samples import FailedSamples
 from layerdag.sampling.folder import (
     estimated_volume,
     open_run,
@@ -28,14 +29,13 @@ from layerdag.sampling.folder import (
     table_row,
 )
 from layerdag.sampling.generated import (
-    FilesAhead,
+    EagerEncoder,
     GeneratedGraph,
     OutputSize,
     SampleFiles,
     sample_name,
 )
 from layerdag.sampling.generation import generate_batched
-from layerdag.sampling.missing import MissingSamples
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
@@ -358,7 +358,7 @@ class _PartsWriter:
         ahead = None
         if self.run.file_format == "tar":
             ranks, limits, targets = wanted.ranks, wanted.limits, wanted.targets
-            ahead = FilesAhead(self.members, ranks, limits, targets, numbers.start)
+            ahead = EagerEncoder(self.members, ranks, limits, targets, numbers.start)
         samples = generate_batched(self.checkpoint.model, self.schema, wanted, ahead)
         for i, sample in zip(numbers, samples, strict=True):
             yield replace(sample, name=sample_name(i))
@@ -368,7 +368,7 @@ class _PartsWriter:
     ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
         """Write the file of a part; return the entry of each sample, and of each missing one."""
         add = self._add_to_table if self.run.file_format == "parquet" else self._add_to_tar
-        entries, missing = [], MissingSamples()
+        entries, missing = [], FailedSamples()
         for entry in add(draft, samples, missing):
             if entry is not None:
                 entries.append(entry)
@@ -377,7 +377,7 @@ class _PartsWriter:
         return entries, missing.noted
 
     def _add_to_tar(
-        self, draft: Path, samples: Iterator[GeneratedGraph], missing: MissingSamples
+        self, draft: Path, samples: Iterator[GeneratedGraph], missing: FailedSamples
     ) -> Iterator[Mapping[str, Any] | None]:
         """Write samples as files in a tar; yield the entry of each, None for missing ones."""
         ranks, limits = self.settings.ranks, self.settings.limits
@@ -400,7 +400,7 @@ class _PartsWriter:
             writer.close()
 
     def _add_to_table(
-        self, draft: Path, samples: Iterator[GeneratedGraph], missing: MissingSamples
+        self, draft: Path, samples: Iterator[GeneratedGraph], missing: FailedSamples
     ) -> Iterator[Mapping[str, Any] | None]:
         """Write samples as rows of a table; yield the entry of each, None for missing ones."""
         writer = TableWriter(draft, self.schema)

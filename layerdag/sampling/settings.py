@@ -33,7 +33,7 @@ PROGRAM_REDRAWS, TARGET_REDRAWS = 8, 2
 Each draw with other numbers is a search of its own, hence the fewer."""
 
 
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 """Graphs that may be drawn for one that is kept: all of them are in memory at once."""
 
 
@@ -118,8 +118,8 @@ class GenerationSettings:
                 raise UsageError(f"'{name}' must be at least 1, found {value}.")
         for name in ("best_of", "redraws"):
             value = getattr(self, name)
-            if value is not None and value > MOST_CANDIDATES:
-                raise UsageError(f"'{name}' must be at most {MOST_CANDIDATES:,}, found {value}.")
+            if value is not None and value > MAX_CANDIDATES:
+                raise UsageError(f"'{name}' must be at most {MAX_CANDIDATES:,}, found {value}.")
         if self.redraws is not None and self.redraws < 0:
             raise UsageError(f"'redraws' must not be negative, found {self.redraws}.")
 

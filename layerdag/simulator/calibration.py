@@ -4,8 +4,9 @@ import dataclasses
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -14,7 +15,7 @@ import numpy as np
 from layerdag.errors import ConfigError, UsageError
 from layerdag.hardware.devices import Device
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, parse_json
+from layerdag.runtime.json_shape import from_json, parse_json, require_finite, require_known
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import (
@@ -59,15 +60,19 @@ class FittedOperatorCosts(FittedCosts):
 
     rates: Mapping[str, Rates]
     other: Rates
-    _codes: dict[str, int] = field(init=False, repr=False, compare=False)
-    _table_K3: np.ndarray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        table_K3 = np.array([*self.rates.values(), self.other], dtype=np.float64)
+        table_K3 = self._table_K3
         if not (np.isfinite(table_K3) & (table_K3 >= 0)).all():
             raise ConfigError("rates of operators must be three numbers from 0 up, in ns.")
-        object.__setattr__(self, "_codes", {name: row for row, name in enumerate(self.rates)})
-        object.__setattr__(self, "_table_K3", table_K3)
+
+    @cached_property
+    def _table_K3(self) -> np.ndarray:
+        return np.array([*self.rates.values(), self.other], dtype=np.float64)
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.rates)}
 
     def model(self) -> ComputeModel:
         """See ``Costs.model``."""
@@ -327,21 +332,23 @@ def read_machine(path: str | Path) -> CalibratedMachine:
             "'layerdag calibrate'."
         )
     try:
-        strange = sorted(document.keys() - {_KEY, "costs", "link", "cores", "alone", "together"})
-        if strange:
-            raise ConfigError(f"unknown key '{strange[0]:.80}'; take it out.")
-        cores = document.get("cores")
-        if cores is not None and type(cores) is not int:
-            raise ConfigError(f"cores is {found_value(cores)}; it must be a whole number or null.")
+        require_known(document, (_KEY, "costs", "link", "cores", "alone", "together"))
+        require_finite(document)
+        file = from_json(_MachineFile, document)
         return CalibratedMachine(
-            _costs(document.get("costs")),
-            _link(document.get("link")),
-            cores,
-            _spread(document.get("alone")),
-            _spread(document.get("together")),
+            _costs(file.costs), file.link, file.cores, file.alone, file.together
         )
-    except ConfigError as error:
+    except (ConfigError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class _MachineFile:
+    costs: dict[str, Any]
+    link: FittedLink | None = None
+    cores: int | None = None
+    alone: PredictionSpread | None = None
+    together: PredictionSpread | None = None
 
 
 def _costs_document(costs: FittedCosts) -> dict[str, Any]:
@@ -351,75 +358,17 @@ def _costs_document(costs: FittedCosts) -> dict[str, Any]:
     return {"kind": "operators", "rates": dict(costs.rates), "other": costs.other}
 
 
-def _costs(document: object) -> FittedCosts:
-    known: Mapping[str, Callable[[dict[str, Any]], FittedCosts]] = {
-        "device": _device_costs,
-        "operators": _operator_costs,
+def _costs(document: dict[str, Any]) -> FittedCosts:
+    known: Mapping[str, type[DeviceCosts] | type[FittedOperatorCosts]] = {
+        "device": DeviceCosts,
+        "operators": FittedOperatorCosts,
     }
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or not isinstance(kind, str) or kind not in known:
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in known:
         raise ConfigError(f"costs must be an object whose kind is one of {', '.join(known)}.")
-    return known[kind](document)
-
-
-def _device_costs(document: dict[str, Any]) -> FittedCosts:
-    device = document.get("device")
-    if not isinstance(device, dict) or not isinstance(device.get("flops"), dict):
-        raise ConfigError("costs.device must be an object with name, flops and bytes_per_s.")
-    flops = {str(kind): _number(rate, f"flops.{kind}") for kind, rate in device["flops"].items()}
-    rates = (*flops.values(), _number(device.get("bytes_per_s"), "bytes_per_s"))
-    if min(rates) <= 0 or "f32" not in flops:
-        raise ConfigError("the device needs positive rates, the one of f32 among them.")
-    return DeviceCosts(
-        Device(str(device.get("name", "")), flops, rates[-1]),
-        _number(document.get("efficiency"), "efficiency"),
-        _number(document.get("launch_ns", 0.0), "launch_ns"),
-    )
-
-
-def _operator_costs(document: dict[str, Any]) -> FittedCosts:
-    rates = document.get("rates")
-    if not isinstance(rates, dict):
-        raise ConfigError("costs.rates must be an object of three numbers for each operator.")
-    of_name = {str(name): _rates(numbers, f"rates.{name}") for name, numbers in rates.items()}
-    return FittedOperatorCosts(of_name, _rates(document.get("other"), "other"))
-
-
-def _rates(numbers: object, name: str) -> Rates:
-    if not isinstance(numbers, list) or len(numbers) != 3:
-        raise ConfigError(f"{name:.60} must be three numbers: ns of a call, operation and byte.")
-    call, operation, byte = (_number(number, name) for number in numbers)
-    return call, operation, byte
-
-
-def _link(document: object) -> FittedLink | None:
-    """Return a link from an object with its fields, None from null."""
-    numbers = _numbers_of(FittedLink, document)
-    return FittedLink(**numbers) if numbers else None
-
-
-def _spread(document: object) -> PredictionSpread | None:
-    """Return a spread from an object with its fields, None from null."""
-    numbers = _numbers_of(PredictionSpread, document)
-    if not numbers:
-        return None
-    counts = {name: int(numbers.pop(name)) for name in ("runs", "most_ranks")}
-    return PredictionSpread(runs=counts["runs"], most_ranks=counts["most_ranks"], **numbers)
-
-
-def _numbers_of(
-    kind: type[FittedLink] | type[PredictionSpread], document: object
-) -> dict[str, float]:
-    """Return the numbers of an object that has exactly the fields of ``kind``; none of null."""
-    if document is None:
-        return {}
-    names = [field.name for field in fields(kind)]
-    if not isinstance(document, dict) or set(document) != set(names):
-        raise ConfigError(f"the {kind.__name__.lower()} must have exactly {', '.join(names)}.")
-    return {name: _number(document[name], name) for name in names}
-
-
-def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"{name:.60} is {found_value(value)}; it must be a number.")
-    return float(value)
+    costs = from_json(known[kind], document, "costs")
+    if isinstance(costs, DeviceCosts):
+        rates = (*costs.device.flops.values(), costs.device.bytes_per_s)
+        if min(rates) <= 0 or "f32" not in costs.device.flops:
+            raise ConfigError("the device needs positive rates, the one of f32 among them.")
+    return costs

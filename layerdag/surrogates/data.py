@@ -13,7 +13,6 @@ from layerdag.codec.sample_files import SampleRun, is_run
 from layerdag.dag.dag import DAG
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
-from layerdag.evaluation.metrics.base import Interval, bootstrap_weights
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector
@@ -22,6 +21,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.learned import OperatorTrees, measured_rows
+from layerdag.statistics import Interval, bootstrap_weights
 from layerdag.traces.chakra.corpus import read_index, read_runs
 from layerdag.traces.trace import Trace
 

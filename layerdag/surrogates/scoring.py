@@ -17,8 +17,16 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import Declaration, Goal, Interval, bootstrap_weights
+from layerdag.evaluation.metrics.base import Declaration, Goal
 from layerdag.runtime.rng import numpy_generator
+from layerdag.statistics import (
+    Interval,
+    bootstrap_weights,
+    kendall,
+    pearson,
+    spearman,
+    weighted_mean,
+)
 
 LEVEL = 0.9
 FEWEST_TESTED = 20
@@ -171,31 +179,25 @@ def scores(
 def _pearson_log(
     target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
 ) -> np.ndarray:
-    return _pearson(_log(target_B), _log(predicted_B), weights_RB)
-
-
-def _spearman(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    from scipy.stats import rankdata
-
-    return _pearson(rankdata(target_B), rankdata(predicted_B), weights_RB)
+    return pearson(_log(target_B), _log(predicted_B), weights_RB)
 
 
 def _mae(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    return _mean(np.abs(predicted_B - target_B), weights_RB)
+    return weighted_mean(np.abs(predicted_B - target_B), weights_RB)
 
 
 def _mape(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
     """Return weighted mean absolute errors relative to targets that are not 0."""
     nonzero_B = target_B != 0
     error_B = np.abs(predicted_B - target_B)[nonzero_B]
-    return _mean(error_B / np.abs(target_B[nonzero_B]), weights_RB[:, nonzero_B])
+    return weighted_mean(error_B / np.abs(target_B[nonzero_B]), weights_RB[:, nonzero_B])
 
 
 def _within_tenth(
     target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
 ) -> np.ndarray:
     close_B = np.abs(predicted_B - target_B) <= 0.1 * np.abs(target_B)
-    return _mean(close_B.astype(float), weights_RB)
+    return weighted_mean(close_B.astype(float), weights_RB)
 
 
 def _log(value_B: np.ndarray) -> np.ndarray:
@@ -203,34 +205,8 @@ def _log(value_B: np.ndarray) -> np.ndarray:
     return np.log(value_B) if (value_B > 0).all() else np.full(value_B.size, np.nan)
 
 
-def _mean(value_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    """Return weighted means, NaN where there is no weight."""
-    total_R = weights_RB.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((weights_RB @ value_B) / total_R)
-
-
-def _pearson(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    x_RB = x_B - _mean(x_B, weights_RB)[:, None]
-    y_RB = y_B - _mean(y_B, weights_RB)[:, None]
-    cross_R = (weights_RB * x_RB * y_RB).sum(axis=1)
-    norm_R = np.sqrt((weights_RB * x_RB**2).sum(axis=1) * (weights_RB * y_RB**2).sum(axis=1))
-    # What rounding leaves of a constant is no spread, whatever the unit of the numbers.
-    rounding = 1e-12 * x_B.size * float(np.abs(x_B).max() * np.abs(y_B).max())
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(norm_R > rounding, cross_R / norm_R, np.nan))
-
-
-def _kendall(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    x_BB = np.sign(x_B[:, None] - x_B[None, :])
-    y_BB = np.sign(y_B[:, None] - y_B[None, :])
-
-    def pairs(matrix_BB: np.ndarray) -> np.ndarray:
-        return np.einsum("rb,rb->r", weights_RB @ matrix_BB, weights_RB)
-
-    norm_R = np.sqrt(pairs(np.abs(x_BB)) * pairs(np.abs(y_BB)))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(norm_R > 0, pairs(x_BB * y_BB) / norm_R, np.nan))
+def _kendall(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
+    return kendall(target_B[None], predicted_B[None], weights_RB)
 
 
 def _correlation(
@@ -250,9 +226,9 @@ def _error(
 
 
 SCORES = (
-    _correlation("pearson", "linear correlation of prediction and target", _pearson),
+    _correlation("pearson", "linear correlation of prediction and target", pearson),
     _correlation("pearson_log", "linear correlation of the logarithms", _pearson_log),
-    _correlation("spearman", "rank correlation of prediction and target", _spearman),
+    _correlation("spearman", "rank correlation of prediction and target", spearman),
     _correlation("kendall", "Kendall's tau-b of prediction and target", _kendall),
     _error("mae", "mean absolute error in the unit of the target", _mae),
     _error("mape", "mean absolute error relative to the target", _mape),
@@ -396,11 +372,8 @@ def by_group(
 
 
 def _coverage(target_B: np.ndarray, one: Predictions) -> Coverage:
-    from scipy.stats import binomtest
-
     held_B = (one.low_B <= target_B) & (target_B <= one.high_B)
-    exact = binomtest(int(held_B.sum()), target_B.size).proportion_ci(0.95, "exact")
     is_factor = bool((one.low_B > 0).all() and (target_B > 0).all())
     width_B = one.high_B / one.low_B if is_factor else one.high_B - one.low_B
-    interval = Interval(float(exact.low), float(exact.high))
+    interval = Interval.clopper_pearson(float(held_B.mean()), held_B.size)
     return Coverage(one.level, float(held_B.mean()), interval, float(np.median(width_B)), is_factor)

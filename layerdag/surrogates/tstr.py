@@ -18,9 +18,10 @@ import numpy as np
 
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import Goal, Interval, bootstrap_weights
+from layerdag.evaluation.metrics.base import Goal
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
+from layerdag.statistics import Interval, bootstrap_weights
 from layerdag.surrogates.data import (
     CONDITIONS,
     REAL,

@@ -13,7 +13,7 @@ import json
 import math
 import pickle
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,11 @@ from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
 from layerdag.runtime.json_shape import (
     found_value,
+    from_json,
     parse_json,
     plain_reason,
+    require_finite,
     require_known,
-    require_shape,
 )
 from layerdag.runtime.reading import available_memory, require_plain_archive
 from layerdag.runtime.settings import shorten
@@ -59,16 +60,6 @@ class Origin:
     fingerprint: str
     step: int = 0
     data_fingerprint: str = ""
-
-    @classmethod
-    def from_dict(cls, data: object) -> "Origin | None":
-        """Return what ``asdict`` made; None for what is no origin."""
-        if not isinstance(data, Mapping):
-            return None
-        texts = (str(data.get(n, "")) for n in ("name", "fingerprint", "data_fingerprint"))
-        name, fingerprint, of_data = texts
-        step = data.get("step")
-        return cls(name, fingerprint, step if type(step) is int else 0, of_data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,33 +159,6 @@ class Guarantee:
     noise: str
     lower_bound: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the guarantee as JSON-serializable data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: object) -> "Guarantee | None":
-        """Return what ``to_dict`` made; None for nothing.
-
-        Raises:
-            TypeError, ValueError, KeyError: If an entry is missing or of another type.
-        """
-        if data is None:
-            return None
-        if not isinstance(data, Mapping):
-            raise TypeError("privacy is no group of entries")
-        values: dict[str, Any] = {
-            **{name: str(data[name]) for name in ("unit", "neighbors", "accountant", "noise")},
-            **{name: _number(data[name]) for name in ("delta", "noise_multiplier")},
-            **{name: _number(data[name]) for name in ("sampling_rate", "clip")},
-            **{name: int(_number(data[name])) for name in ("steps", "trained_parameters")},
-            **{
-                name: None if data[name] is None else _number(data[name])
-                for name in ("epsilon", "lower_bound")
-            },
-        }
-        return cls(**values)
-
     def __str__(self) -> str:
         """Return one sentence."""
         if self.epsilon is None:
@@ -203,14 +167,6 @@ class Guarantee:
             f"(epsilon = {self.epsilon:.3g}, delta = {self.delta:.1g}) differential privacy of "
             f"each {self.unit}, {self.accountant}"
         )
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"found {value!r:.40} where a number belongs")
-    if not math.isfinite(value):
-        raise ValueError(f"found {value!r:.40} where a finite number belongs")
-    return float(value)
 
 
 FORMAT_VERSION = 4
@@ -236,7 +192,7 @@ class CheckpointMeta:
         layerdag_version: Version of the package that wrote it.
         torch_version: Version of torch that wrote it.
         format_version: Version of the directory's layout.
-        privacy: What differential privacy the weights have (``training.private.Guarantee``); None
+        privacy: What differential privacy the weights have; None
             if they were trained without, and then ``meta.json`` has no such entry.
     """
 
@@ -250,6 +206,11 @@ class CheckpointMeta:
     split: SplitFingerprint | None = None
     origin: Origin | None = None
     privacy: Guarantee | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.step, self.seed):
+            if not 0 <= number < 1 << 63:
+                raise ValueError(f"found {found_value(number)} where a whole number belongs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,41 +419,15 @@ def read_meta(path: Path) -> CheckpointMeta:
             "wrote it."
         )
     try:
-        require_shape(data, _META_SHAPE)
-        require_known(data, ("format_version", *(key.removesuffix("?") for key in _META_SHAPE)))
-        return CheckpointMeta(
-            step=_natural(data["step"]),
-            seed=_natural(data["seed"]),
-            data_fingerprint=str(data["data_fingerprint"]),
-            metrics={str(k): float(v) for k, v in data["metrics"].items()},
-            layerdag_version=str(data["layerdag_version"]),
-            torch_version=str(data["torch_version"]),
-            split=SplitFingerprint.from_dict(data["split"]),
-            origin=Origin.from_dict(data["origin"]),
-            privacy=Guarantee.from_dict(data.get("privacy")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        names = [field.name for field in fields(CheckpointMeta)]
+        require_known(data, names)
+        missing = {*names} - data.keys() - {"privacy"}
+        if missing:
+            raise ValueError(f"'{min(missing)}' is missing")
+        require_finite(data.get("privacy"), "privacy")
+        return from_json(CheckpointMeta, data)
+    except ValueError as error:
         raise _damaged(path / META, error) from error
-
-
-_META_SHAPE = {
-    "step": int,
-    "seed": int,
-    "data_fingerprint": str,
-    "metrics": {str: float},
-    "layerdag_version": str,
-    "torch_version": str,
-    "split": (dict, None),
-    "origin": (dict, None),
-    "privacy?": (dict, None),
-}
-
-
-def _natural(value: Any) -> int:
-    """Return a whole number from 0 on. Raises ValueError for anything else."""
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError(f"found {found_value(value)} where a whole number belongs")
-    return value
 
 
 def _read_json(file: Path) -> dict[str, Any]:

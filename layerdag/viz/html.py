@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from layerdag.evaluation.metrics.base import Interval
+    from layerdag.statistics import Interval
 
 LONG, SHOWN = 12, 8
 """Tables of more than ``LONG`` rows show the first ``SHOWN`` and unfold the others."""

@@ -11,6 +11,7 @@ import numpy as np
 from layerdag.errors import UsageError
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean
+from layerdag.statistics import kendall
 from layerdag.version import __version__
 from layerdag.workloads.measured_steps import (
     ASSUMPTIONS,
@@ -335,11 +336,10 @@ def _errors(
 
 def _tau(first: np.ndarray, second: np.ndarray) -> float | None:
     """Return Kendall's tau-b, None where it means nothing."""
-    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+    if len(first) < 3:
         return None
-    from scipy.stats import kendalltau
-
-    return float(kendalltau(first, second).statistic)
+    (tau,) = kendall(first[None], second[None], np.ones((1, len(first))))
+    return None if np.isnan(tau) else float(tau)
 
 
 def _predictions(rows: StackedSteps, predicted: np.ndarray) -> tuple[StepPrediction, ...]:

@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 from small_reports import small_report
 
 from layerdag.evaluation.metrics.base import Goal
-from layerdag.privacy.membership import Verdict
 from layerdag.report.content import Lane, ReportContent
 from layerdag.report.page import report_figures
+from layerdag.statistics import Verdict
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "reference" / "report.schema.json"
 

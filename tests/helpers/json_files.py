@@ -453,7 +453,7 @@ NOT_READERS = {
     "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/json_shape.py": "defines the reader of JSON",
     "runtime/settings.py": "defines the reader of YAML",
-    "sampling/missing.py": "the manifest that the same call has just written",
+    "sampling/failed_samples.py": "the manifest that the same call has just written",
     "serving/iteration_time.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "simulator/measured_kernels.py": "numbers that the package ships",

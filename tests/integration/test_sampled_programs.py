@@ -82,7 +82,7 @@ def test_no_sample_repeats_a_program_whose_hash_the_checkpoint_keeps(monkeypatch
 
     dags = [sample.dag for sample in ld.sample("programs", **few)]
     assert schema.structures.isdisjoint(schema.structure_hashes(dags))
-    monkeypatch.setattr(generation, "_REDRAWS_OF_COPIES", 0)
+    monkeypatch.setattr(generation, "MAX_COPY_RETRIES", 0)
     (sample,) = ld.sample("programs", **few, best_of=1)
     with pytest.raises(DataError, match="every program drawn repeats one of the data"):
         _ = sample.program

@@ -8,16 +8,14 @@ from laws import tried
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.privacy.attacks import attack_outcomes
 from layerdag.privacy.copies import (
     closer_to_training,
     kernel_distances,
     nearness_by_distance,
     novelty,
-    wilson_interval,
 )
-from layerdag.privacy.membership import Verdict, attack_by_scores, auroc, chance_half_width, needed
+from layerdag.privacy.membership import attack_by_scores
 from layerdag.privacy.membership_attacks import (
     AttackPool,
     DensityRatio,
@@ -26,6 +24,7 @@ from layerdag.privacy.membership_attacks import (
     UniqueMotifs,
 )
 from layerdag.privacy.sample_leaks import LeakTally, sample_leaks
+from layerdag.statistics import Interval, Verdict, auroc, chance_half_width, needed
 
 SEEDS = st.integers(0, 2**32 - 1)
 SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=20).map(
@@ -100,13 +99,13 @@ def test_the_number_needed_grows_with_the_width_and_shrinks_no_more_than_to_a_ve
 @tried(60)
 def test_wilsons_interval_holds_the_fraction_and_narrows(count, data):
     hits = data.draw(st.integers(0, count))
-    few, many = wilson_interval(hits / count, count), wilson_interval(hits / count, 100 * count)
+    few, many = Interval.wilson(hits / count, count), Interval.wilson(hits / count, 100 * count)
     assert few.low + 1e-12 >= 0
     assert few.high <= 1 + 1e-12
     assert few.low <= many.low + 1e-12
     assert many.high <= few.high + 1e-12
     assert few.low - 1e-12 <= hits / count <= few.high + 1e-12
-    mirrored = wilson_interval(1 - hits / count, count)
+    mirrored = Interval.wilson(1 - hits / count, count)
     assert (mirrored.low, mirrored.high) == pytest.approx((1 - few.high, 1 - few.low))
 
 

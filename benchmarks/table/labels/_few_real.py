@@ -128,7 +128,7 @@ def figures_of(source: Source, fifty: Fifty, run: Run) -> Figures:
     """Fit the generator, sample, and fit surrogates with each kind of labels."""
     fitted = fit_fast(fifty.data, run.config["seconds"], run.seed, **run.config["settings"])
     rows = [dag.conditions for dag in fifty.real for _ in range(COPIES)]
-    made = fitted.sample_like(rows, 1000 * run.seed, labels="predicted", best_of=4)
+    made = fitted.sample_rows(rows, 1000 * run.seed, labels="predicted", best_of=4)
     kept = [(dag, float(row[LABEL])) for dag, row in zip(made, rows, strict=True) if dag]
     samples, asked_B = [dag for dag, _ in kept], np.array([label for _, label in kept])
     schema, sizes = fifty.data.schema, fifty.data.schema.sizes()

@@ -135,7 +135,7 @@ def _figures(source: _Source, quintile: Quintile, run: Run) -> Figures:
         labeled = []
         for half in (0, 1):
             rows = requests(quintile, half, sizes=sizes)
-            made = fitted.sample_like(rows, 1000 * run.seed + 500 * half)
+            made = fitted.sample_rows(rows, 1000 * run.seed + 500 * half)
             labeled.append(_labelings(source, teacher, *_kept(made, rows)))
         for how in labeled[0]:
             taught = [one[how] for one in labeled]

@@ -18,11 +18,12 @@ import numpy as np
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_tpu_tile
-from layerdag.evaluation.metrics.base import attribute_views, bootstrap_weights
+from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import compare
 from layerdag.graph.attributed_graph import Condition
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import complete_conditions
+from layerdag.statistics import bootstrap_weights
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import scores
 
@@ -90,7 +91,7 @@ def figures_of(fold: Fold, run: Run) -> Figures:
     settings = run.config["settings"]
     fitted = fit_fast(fold.data, run.config["seconds"], run.seed, **settings)
     asked = [dag.conditions for dag in fold.real for _ in range(run.config["copies"])]
-    samples = [dag for dag in fitted.sample_like(asked, 0, labels="predicted") if dag is not None]
+    samples = [dag for dag in fitted.sample_rows(asked, 0, labels="predicted") if dag is not None]
     sizes, label_B = fold.data.schema.sizes(), labels_of(fold.real)
     found: dict[str, dict[str, list[float]]] = {}
     taught = []
@@ -118,7 +119,7 @@ def drawn_figures_of(fold: Fold, run: Run) -> Figures:
     settings = run.config["settings"]
     fitted = fit_fast(fold.data, run.config["seconds"], run.seed, **settings)
     drawn = _drawn_conditions(fold, len(fold.real))
-    samples = [dag for dag in fitted.sample_like(drawn, 0, **USUAL) if dag is not None]
+    samples = [dag for dag in fitted.sample_rows(drawn, 0, **USUAL) if dag is not None]
     return {"steps": fitted.steps, "samples": len(samples), "ratios": _ratios(fold, samples)}
 
 

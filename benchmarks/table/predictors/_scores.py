@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.evaluation.metrics.base import bootstrap_weights
 from layerdag.runtime.rng import numpy_generator
+from layerdag.statistics import bootstrap_weights
 
 REDRAWS = 1000
 SCORED = ("rmse", "within_5", "within_10", "r2")

@@ -20,7 +20,7 @@ from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_tpu_tile
 from layerdag.models.base import DAGModel, build_model
-from layerdag.sampling.generation import sample_like
+from layerdag.sampling.generation import sample_rows
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 
@@ -110,7 +110,7 @@ class Workshop:
             **variant.sampling,
         )
         rows = [dag.conditions for dag in train[: run.config["samples"]]]
-        return [sample.dag for sample in sample_like(model, data.schema, rows, settings)]
+        return [sample.dag for sample in sample_rows(model, data.schema, rows, settings)]
 
     def _agreement(self, samples: Sequence[DAG], steps: int) -> float:
         """Return how likely the full model's posterior finds the wanted conditions, nats."""

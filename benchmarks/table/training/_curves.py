@@ -110,7 +110,7 @@ def figures_of(judge: Judge, run: Run) -> Figures:
     rows = [seen[i % len(seen)].conditions for i in range(config["samples"])]
     found = []
     for draw in range(config["draws"]):
-        made = fitted.sample_like(rows, 1000 * draw, labels="predicted")
+        made = fitted.sample_rows(rows, 1000 * draw, labels="predicted")
         found.append(judge.figures([dag for dag in made if dag is not None], seen))
     return {
         "fit_seconds": round(spent, 1),

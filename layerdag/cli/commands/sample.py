@@ -48,7 +48,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
 
     from layerdag.cli.main import resume_gc
     from layerdag.cli.sample_settings import sample_config
-    from layerdag.sampling.missing import missing_samples
+    from layerdag.sampling.failed_samples import failed_samples
     from layerdag.sampling.summary import after_parts, after_sampling, reached_numbers
     from layerdag.schema.schema import out_of_range_conditions
     from layerdag.schema.size_tables import DEPTH
@@ -84,7 +84,7 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     sys.stderr.write(after_sampling(manifest) if parts is None else after_parts(manifest.parent))
     if parts is None:
         sys.stderr.write("".join(f"{line}\n" for line in reached_numbers(manifest)))
-    missing = missing_samples(manifest, settings.num)
+    missing = failed_samples(manifest, settings.num)
     if missing:
         raise DataError(missing)
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -239,7 +239,7 @@ def _tuned(
         result = tune_privately(run, device=local_device(asked.device), loggers=loggers)
     write_text(directory / CARD, result.card())
     if as_json:
-        print_json({**result.run.to_dict(), "privacy": result.guarantee.to_dict()})
+        print_json({**result.run.to_dict(), "privacy": asdict(result.guarantee)})
     sys.stderr.write(_promise(result))
     return result.run
 

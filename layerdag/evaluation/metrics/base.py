@@ -29,6 +29,7 @@ from layerdag.runtime.registry import Registry
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import Interval, bootstrap_weights
 
 _PAIR_BITS = 31
 """Two codes below 2**31 in one number: the first one's bits lie above those of the second."""
@@ -145,13 +146,6 @@ def total_variation(p_RK: np.ndarray, q_RK: np.ndarray, support_K: np.ndarray) -
     return np.abs(p_RK - q_RK).sum(axis=1) / 2
 
 
-def bootstrap_weights(rng: np.random.Generator, replicates: int, size: int) -> np.ndarray:
-    """Return how often each of ``size`` graphs is drawn in each resample, shape (R, B)."""
-    return rng.multinomial(size, np.full(size, 1 / size), size=replicates).astype(float)
-
-
-NORMAL_95 = 1.96
-
 SUBSETS = 50
 """Number of random training subsets behind ``SimilarityRow.matched``."""
 
@@ -178,47 +172,6 @@ class AttributeView:
     name: str
     ordered: bool = False
     attribute: CategoryAttribute | NumericAttribute | None = None
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % interval around a figure, from the spread of its bootstrap draws.
-
-    The spread and not the quantiles of the draws: a resample repeats graphs, which lengthens every
-    distance between sets, so that quantiles may lie wholly above the figure itself.
-    """
-
-    low: float
-    high: float
-
-    @classmethod
-    def around(
-        cls, value: float, draws_R: np.ndarray, lower: float = -math.inf, upper: float = math.inf
-    ) -> "Interval | None":
-        """Return value +- 1.96 standard errors, cut at the bounds; None without finite draws."""
-        finite = draws_R[np.isfinite(draws_R)]
-        if finite.size < 2 or not math.isfinite(value):
-            return None
-        half = NORMAL_95 * float(finite.std(ddof=1))
-        return cls(max(value - half, lower), min(value + half, upper))
-
-    @classmethod
-    def wilson(cls, fraction: float, count: int) -> "Interval":
-        """Return the 95 % Wilson score interval of a fraction of ``count`` trials."""
-        z2 = NORMAL_95**2
-        center = (fraction + z2 / (2 * count)) / (1 + z2 / count)
-        half = NORMAL_95 * math.sqrt(fraction * (1 - fraction) / count + z2 / (4 * count**2))
-        half /= 1 + z2 / count
-        return cls(center - half, center + half)
-
-    @classmethod
-    def around_ratio(cls, value: float, draws_R: np.ndarray) -> "Interval | None":
-        """Return the interval of a positive ratio, symmetric in its logarithm."""
-        finite = draws_R[np.isfinite(draws_R) & (draws_R > 0)]
-        if not (value > 0 and math.isfinite(value)) or finite.size < 2:
-            return None
-        factor = math.exp(NORMAL_95 * float(np.log(finite).std(ddof=1)))
-        return cls(value / factor, value * factor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,17 +29,10 @@ import numpy as np
 
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics.base import (
-    Comparison,
-    Goal,
-    Interval,
-    Metric,
-    MetricResult,
-    SimilarityRow,
-    bootstrap_weights,
-)
+from layerdag.evaluation.metrics.base import Comparison, Goal, Metric, MetricResult, SimilarityRow
 from layerdag.evaluation.metrics.kernels import KERNEL_METRICS
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.statistics import Interval, bootstrap_weights
 
 LEAST_GRAPHS = 8
 MOST_PAIRS = 512

@@ -30,7 +30,6 @@ from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (
     Comparison,
     Goal,
-    Interval,
     Jobs,
     Metric,
     MetricResult,
@@ -40,6 +39,7 @@ from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.topology import longest_path, longest_path_layers
 from layerdag.kinds.job import JOB
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.statistics import Interval, auroc
 from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.operators import (
     ACTIVATIONS,
@@ -321,7 +321,7 @@ class JobClassifier(Metric):
                 jobs.features_BF if self.features == "counts" else jobs.rule_features_BF()
                 for jobs in (other, test)
             )
-            area_R = job_areas(
+            area_R = job_auroc(
                 other_BF,
                 real_BF,
                 structures([*other.graphs, *test.graphs]),
@@ -334,7 +334,7 @@ class JobClassifier(Metric):
         return SimilarityRow(found[0], found[1], None, None)
 
 
-def job_areas(
+def job_auroc(
     other_BF: np.ndarray,
     real_BF: np.ndarray,
     structure_B: np.ndarray,
@@ -357,7 +357,6 @@ def job_areas(
         DataError: If a set has fewer than ``LEAST_JOBS`` jobs.
     """
     from sklearn.ensemble import ExtraTreesClassifier
-    from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import StratifiedGroupKFold
 
     counts = len(other_BF), len(real_BF)
@@ -377,11 +376,14 @@ def job_areas(
         )
         score_B[held] = trees.fit(x_BF[fit], is_other_B[fit]).predict_proba(x_BF[held])[:, 1]
     rng = numpy_generator(seed, "bootstrap of jobs")
-    areas = [roc_auc_score(is_other_B, score_B)]
+    areas = [auroc(score_B[: counts[0]], score_B[counts[0] :])]
     sets = [_by_structure(np.flatnonzero(is_other_B == one), structure_B) for one in (1, 0)]
     for _ in range(replicates):
-        drawn = np.concatenate([of[at] for of in sets for at in rng.integers(0, len(of), len(of))])
-        areas.append(roc_auc_score(is_other_B[drawn], score_B[drawn]))
+        other, real = (
+            score_B[np.concatenate([of[at] for at in rng.integers(0, len(of), len(of))])]
+            for of in sets
+        )
+        areas.append(auroc(other, real))
     return np.array(areas)
 
 

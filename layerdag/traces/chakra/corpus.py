@@ -12,11 +12,11 @@ import lzma
 import math
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from layerdag.errors import TraceError
-from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import from_json, parse_json, plain_reason, require_known
 from layerdag.runtime.reading import path_within, read_parsed, read_whole
 from layerdag.traces.chakra.files import decode_trace
 from layerdag.traces.trace import Trace, Workload
@@ -37,24 +37,6 @@ class RankClass:
 
     member: str
     ranks: tuple[int, ...]
-
-
-_SHAPE = {
-    "run": str,
-    "family": str,
-    "strategy": str,
-    "world_size": int,
-    "phase": str,
-    "split": str,
-    "hyper": {str: (float, str, bool)},
-    "step_times_s": [float],
-    "step_time_s_min": float,
-    "shard": str,
-    "classes": [{"member": str, "ranks": [int]}],
-    "groups": {str: [int]},
-    "graph_hash": str,
-    "num_nodes": int,
-}
 
 
 @dataclass(frozen=True)
@@ -84,7 +66,7 @@ class RunRecord:
     world_size: int
     phase: str
     split: str
-    hyper: Mapping[str, int | float | str]
+    hyper: Mapping[str, bool | int | float | str]
     step_times_s: tuple[float, ...]
     step_time_s_min: float
     shard: str
@@ -101,17 +83,14 @@ class RunRecord:
     def from_json(cls, line: str) -> "RunRecord":
         """Parse one line of the index. Raises ValueError if malformed."""
         row = parse_json(line)
-        require_shape(row, _SHAPE)
-        require_known(row, _SHAPE)
-        classes = tuple(RankClass(c["member"], tuple(c["ranks"])) for c in row.pop("classes"))
-        groups = {name: tuple(ranks) for name, ranks in row.pop("groups").items()}
-        times = tuple(row.pop("step_times_s"))
-        if not all(0 < time < math.inf for time in (*times, row["step_time_s_min"])):
+        record = from_json(cls, row)
+        require_known(row, (field.name for field in fields(cls)))
+        if not all(0 < time < math.inf for time in (*record.step_times_s, record.step_time_s_min)):
             raise ValueError("a step time is no positive number of seconds")
-        ranks = sorted(rank for rank_class in classes for rank in rank_class.ranks)
-        if len(ranks) != row["world_size"] or ranks != list(range(len(ranks))):
+        ranks = sorted(rank for rank_class in record.classes for rank in rank_class.ranks)
+        if len(ranks) != record.world_size or ranks != list(range(len(ranks))):
             raise ValueError("the classes do not hold every rank once")
-        return cls(classes=classes, groups=groups, step_times_s=times, **row)
+        return record
 
 
 @dataclass(frozen=True, eq=False)

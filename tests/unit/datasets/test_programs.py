@@ -19,7 +19,8 @@ from layerdag.datasets.run_plans import STEPS, run_plans
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.inference import ShapeInference
-from layerdag.sampling.feasibility import COPY, FaultCounter
+from layerdag.sampling.program_draws import COPY, ProgramDraws
+from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.model_spec import spec_for
 
@@ -189,5 +190,5 @@ def test_a_copy_counts_against_a_candidate_where_hashes_are_kept(mlps, known):
     held = known.graphs["train"][0]
     edited = replace(held, x_NA=held.x_NA.roll(1, dims=0))
     for data, faults in ((known, [COPY, 0]), (mlps, [0, 0])):
-        counter = FaultCounter(data.schema, communicate=False)
-        assert counter.counts([held, edited], [{}, {}]) == faults
+        draws = ProgramDraws(data.schema, GenerationSettings())
+        assert draws.faults([held, edited], [{}, {}]) == faults

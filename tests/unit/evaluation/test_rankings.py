@@ -7,9 +7,7 @@ from itertools import count, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 from random_jobs import random_job
-from scipy.stats import kendalltau
 from simulator_traces import comp, ring, system, workload
 
 from layerdag.codec.unfolding import unfold_sampled
@@ -24,14 +22,13 @@ from layerdag.evaluation.rankings import (
     SimulatedJobs,
     compare_rankings,
     difference_of_clusters,
-    kendall,
     live_bytes,
     nearest,
     negative_controls,
-    of_plans_relative,
     rank_clusters,
     rank_jobs,
     rank_plans,
+    rank_plans_relative,
     ranked_job,
     simulate_jobs,
 )
@@ -138,19 +135,6 @@ def beside(real: SimulatedJobs, other: SimulatedJobs) -> PairedJobs:
     return PairedJobs(real, other, np.ones((1, len(real.jobs))), np.ones((1, len(other.jobs))))
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=3, max_size=9))
-def test_kendall_is_that_of_scipy(pairs):
-    x_I, y_I = np.array(pairs, dtype=float).T
-    expected = kendalltau(x_I, y_I).statistic if np.ptp(x_I) and np.ptp(y_I) else 0.0
-    assert kendall(x_I[None], y_I[None])[0] == pytest.approx(expected)
-
-
-def test_rounding_orders_nothing():
-    assert kendall(np.array([[1.0, 1.0 + 1e-12, 2.0]]), np.array([[2.0, 1.0, 3.0]]))[0] == (
-        pytest.approx(kendalltau([1, 1, 2], [2, 1, 3]).statistic)
-    )
-
-
 def test_clusters_are_ordered_by_the_mean_over_jobs():
     real = jobs_with([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
     other = jobs_with([[3.0, 3.0, 6.0], [1.0, 2.0, 3.0]])  # means 2, 2.5, 4.5
@@ -186,7 +170,7 @@ def test_relative_to_compute_time_the_sizes_of_models_order_no_plans():
     cost = [1.0] * 3 + [2.0] * 3 + [3.0] * 3
     larger = jobs_with([[c + s] for c, s in zip(cost, sizes, strict=True)], plans, sizes)
     equal = jobs_with([[c] for c in cost], plans)
-    assert of_plans_relative(beside(equal, larger), 0)[0] == 1.0
+    assert rank_plans_relative(beside(equal, larger), 0)[0] == 1.0
     assert rank_plans(beside(equal, larger), 0)[0] < 1.0
 
 
@@ -209,7 +193,7 @@ def test_jobs_are_ordered_by_those_that_stand_for_them():
     bad = jobs_with([[float(-(i // 3))] for i in range(9)], three)
     assert rank_jobs(beside(real, bad), 0)[0] == -1.0
     constant = jobs_with([[1.0]] * 9, three)
-    assert rank_jobs(beside(real, constant), 0)[0] == 0.0
+    assert np.isnan(rank_jobs(beside(real, constant), 0)[0])
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import torch
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.privacy import attacks as _alignment
 from layerdag.privacy.attacks import (
     SHARING,
@@ -25,8 +24,9 @@ from layerdag.privacy.attacks import (
     inferred_properties,
     significant_after_correction,
 )
-from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.membership import Attack
 from layerdag.privacy.membership_attacks import AttackPool, traits_of
+from layerdag.statistics import Interval, Verdict
 
 
 def by_table(first: list[int], second: list[int]) -> int:

@@ -17,7 +17,7 @@ from layerdag.datasets.encoding import encoded
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import write_json
 from layerdag.privacy.auditing import AuditTally, audit_of, too_few_held_out
-from layerdag.privacy.membership import MARGIN, chance_half_width
+from layerdag.statistics import MARGIN, chance_half_width
 from layerdag.training.checkpoint import CheckpointContents, save_checkpoint
 
 GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4] * (1 + i // 4), label=1.0 + i) for i in range(30)]

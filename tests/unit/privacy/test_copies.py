@@ -22,9 +22,8 @@ from layerdag.privacy.copies import (
     novelty,
     program_of,
     tuple_keys,
-    wilson_interval,
 )
-from layerdag.privacy.membership import Verdict
+from layerdag.statistics import Interval, Verdict
 
 
 def dags(count: int, start: int = 0) -> list[DAG]:
@@ -163,7 +162,7 @@ def test_kernel_distance_is_zero_for_isomorphic_graphs_and_sees_direction(rng):
 
 def test_wilson_interval_of_a_certain_outcome_is_not_certain():
     # 10 of 10: the lower end is 1 / (1 + z^2 / n) = 1 / (1 + 0.384)
-    interval = wilson_interval(1.0, 10)
+    interval = Interval.wilson(1.0, 10)
     assert interval.low == pytest.approx(0.7225, abs=1e-3)
     assert interval.high == pytest.approx(1.0)
 
@@ -236,7 +235,7 @@ def test_wilson_intervals_miss_the_truth_one_time_in_twenty(rng):
     count, missed = 60, []
     for truth in np.linspace(0.1, 0.9, 17):
         for hits in rng.binomial(count, truth, 200):
-            interval = wilson_interval(hits / count, count)
+            interval = Interval.wilson(hits / count, count)
             missed.append(not interval.low <= truth <= interval.high)
     assert np.mean(missed) == pytest.approx(0.05, abs=0.015)
 

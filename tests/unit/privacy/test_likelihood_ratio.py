@@ -19,9 +19,10 @@ from layerdag.privacy.likelihood_ratio import (
     scores_as_members,
     shadows_as_targets,
 )
-from layerdag.privacy.membership import Verdict, attack_by_scores, chance_half_width
+from layerdag.privacy.membership import attack_by_scores
 from layerdag.schema.conditions import ConditionCell, ConditionTable
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import Verdict, chance_half_width
 
 GRAPHS, MEMBERS, MODELS = 400, 200, 16
 

@@ -9,29 +9,30 @@ from torch import nn
 
 from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.privacy.attacks import sample_attacks
 from layerdag.privacy.membership import (
     CERTAIN,
-    MARGIN,
     REPLICATES,
     Attack,
-    Verdict,
     _by_chance,
-    _clopper_pearson,
     _Draws,
     _found,
-    auroc,
-    chance_half_width,
     detection_rates,
     graph_losses,
-    half_width_for_verdict,
     likelihood_attack,
+)
+from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import (
+    MARGIN,
+    Interval,
+    Verdict,
+    auroc,
+    chance_half_width,
+    half_width_for_verdict,
     needed,
     round_up,
 )
-from layerdag.schema.schema import GraphSchema
 
 SAVED_AS = {"what": "description", "caught": "true_positive_rate", "others": "non_members"}
 
@@ -296,7 +297,7 @@ def test_the_exact_interval_rejects_at_its_ends_as_a_binomial_test_does(count):
 
     for found in {0, 1, count // 2, count}:
         expected = binomtest(found, count).proportion_ci(0.95, "exact")
-        interval = _clopper_pearson(found / count, count)
+        interval = Interval.clopper_pearson(found / count, count)
         assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
 
 

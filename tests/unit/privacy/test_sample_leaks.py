@@ -5,8 +5,8 @@ from random_graphs import random_dag
 from layerdag.dag.dag import DAG
 from layerdag.privacy.attacks import sample_attacks
 from layerdag.privacy.copies import closer_to_training
-from layerdag.privacy.membership import Verdict
 from layerdag.privacy.sample_leaks import LeakTally, ReservoirSample, sample_leaks
+from layerdag.statistics import Verdict
 
 BY_DISTANCE = ("nearest_sample", "density_ratio")
 LEARNED = ("calibrated_classifier", "unique_motifs", "reconstruction")

@@ -11,7 +11,6 @@ import layerdag as ld
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.privacy import shadows as _training
-from layerdag.privacy.membership import Verdict
 from layerdag.privacy.shadows import (
     ShadowModel,
     ShadowPool,
@@ -22,6 +21,7 @@ from layerdag.privacy.shadows import (
     shadow_lock,
     shadow_models,
 )
+from layerdag.statistics import Verdict
 from layerdag.training.checkpoint import (
     LoadedCheckpoint,
     Origin,

@@ -14,10 +14,9 @@ from traced_jobs import invented, write_jobs
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs, FoundLabels
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.kinds.job import JOB
-from layerdag.privacy.membership import MARGIN, Verdict, attack_by_scores, chance_half_width
+from layerdag.privacy.membership import attack_by_scores
 from layerdag.publication import cross_fitting as _cross_fit, drawing as _draw
 from layerdag.publication.cross_fitting import (
     LEAST_RUNS,
@@ -41,6 +40,7 @@ from layerdag.publication.settings import FOLDS, ReleaseSettings, read_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
+from layerdag.statistics import MARGIN, Interval, Verdict, chance_half_width
 
 
 def test_as_few_runs_are_held_out_as_an_attack_needs():

@@ -12,16 +12,10 @@ from traced_jobs import invented, write_jobs
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.kinds.flow import FLOW
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.membership import (
-    Attack,
-    DetectionRate,
-    SampleSizeRequirement as GraphsNeeded,
-    Verdict,
-)
+from layerdag.privacy.membership import Attack, DetectionRate
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.publication import evaluation as _evaluation
 from layerdag.publication.cross_fitting import CrossFit, RunRequirement, dataset_of
@@ -37,6 +31,7 @@ from layerdag.publication.evaluation import (
 from layerdag.publication.settings import ReleaseSettings, TimeLeft, read_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
+from layerdag.statistics import Interval, SampleSizeRequirement as GraphsNeeded, Verdict
 
 Real = tuple[FoundJobs, GraphDataset]
 

@@ -12,7 +12,6 @@ import pytest
 from random_jobs import random_job
 
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.kinds.job import JOB
 from layerdag.kinds.registry import graph_kind
 from layerdag.publication.cross_fitting import RunRequirement
@@ -38,6 +37,7 @@ from layerdag.publication.pages import (
 from layerdag.publication.settings import ReleaseSettings
 from layerdag.report.content import IS_IT_LIKE, IS_IT_USEFUL
 from layerdag.report.page import render
+from layerdag.statistics import Interval
 from layerdag.surrogates.data import REAL, SYNTHETIC
 
 COLUMNS = ["name", "nodes", "edges", "ranks", "label", "family"]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, strategies as st
 from laws import tried
 
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.report.charts import (
     FRONT_BOTTOM,
     FRONT_HEIGHT,
@@ -32,6 +31,7 @@ from layerdag.report.charts import (
     timeline_chart,
 )
 from layerdag.report.content import CategoryFractions, Distribution, Lane, Sample, Timeline
+from layerdag.statistics import Interval
 from layerdag.viz.html import Markup
 from layerdag.workloads.exploration import PlanOutcome
 

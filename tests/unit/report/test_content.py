@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.metrics.base import Interval
 from layerdag.evaluation.similarity import QualityReport
 from layerdag.privacy.copies import DistanceToClosestRecord, Novelty
-from layerdag.privacy.membership import Attack, Verdict
+from layerdag.privacy.membership import Attack
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.report.content import (
     FEWEST_TESTED,
@@ -22,6 +21,7 @@ from layerdag.report.content import (
     utility_verdict,
 )
 from layerdag.report.page import SECTIONS
+from layerdag.statistics import Interval, Verdict
 from layerdag.surrogates.data import REAL, SYNTHETIC
 from layerdag.surrogates.scoring import SCORES
 from layerdag.surrogates.tstr import Score, TransferReport, TransferRow

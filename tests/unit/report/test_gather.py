@@ -12,7 +12,7 @@ from simulator_traces import all_reduce, comp, recv, workload
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.evaluation.metrics.base import AttributeView, Interval, MetricResult, SimilarityRow
+from layerdag.evaluation.metrics.base import AttributeView, MetricResult, SimilarityRow
 from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
 from layerdag.evaluation.similarity import QualityReport
 from layerdag.privacy.copies import Novelty
@@ -30,6 +30,7 @@ from layerdag.report.gather import (
 )
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.simulator.config import Topology
+from layerdag.statistics import Interval
 from layerdag.surrogates.data import REAL, SHUFFLED, SYNTHETIC, Labeled
 from layerdag.surrogates.scoring import SCORES
 from layerdag.surrogates.tstr import Score, TransferReport, TransferRow

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerdag.evaluation.metrics.base import Interval, Metric
+from layerdag.evaluation.metrics.base import Metric
 from layerdag.evaluation.similarity import DEFAULT_METRICS
 from layerdag.privacy.attacks import Inference
-from layerdag.privacy.membership import Attack, DetectionRate, SampleSizeRequirement, Verdict
+from layerdag.privacy.membership import Attack, DetectionRate
 from layerdag.report import sections
 from layerdag.report.content import (
     CategoryFractions,
@@ -33,6 +33,7 @@ from layerdag.report.sections import (
     usefulness,
     verdict,
 )
+from layerdag.statistics import Interval, SampleSizeRequirement, Verdict
 from layerdag.surrogates.scoring import SCORES
 from layerdag.surrogates.tstr import ReachedFraction, Score, TransferReport, TransferRow
 

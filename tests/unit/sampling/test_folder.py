@@ -29,6 +29,7 @@ from layerdag.sampling.folder import (
     write_samples,
 )
 from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generation import draw_policy
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema
 
@@ -52,9 +53,9 @@ def drawn(
         seeds_drawn.extend(seeds)
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, schema)]
 
-    monkeypatch.setattr(generation._Drawing, "drawn_once", graphs)
+    monkeypatch.setattr(generation.Sampler, "drawn_once", graphs)
     settings = GenerationSettings(seed=7, redraws=redraws)
-    drawing = generation._Drawing(None, schema, settings, None, None)
+    drawing = generation.Sampler(None, schema, settings, draw_policy(schema, settings))
     (kept,) = drawing.graphs([0], [{"num_nodes": asked}])
     return kept, seeds_drawn
 

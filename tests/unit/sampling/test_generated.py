@@ -17,10 +17,10 @@ from layerdag.sampling.generated import (
     SampleFiles,
     as_workload,
     expected_output_size,
-    has_communication,
     requested_ranks,
 )
-from layerdag.sampling.generation import sample
+from layerdag.sampling.generation import draw_policy, sample
+from layerdag.sampling.job_draws import JobDraws, has_communication
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 
@@ -152,8 +152,9 @@ def drawn(
             for number, seed in zip(numbers, seeds, strict=True)
         ]
 
-    monkeypatch.setattr(generation._Drawing, "drawn_once", graphs)
-    drawing = generation._Drawing(None, schema, GenerationSettings(seed=7, redraws=0), None, None)
+    monkeypatch.setattr(generation.Sampler, "drawn_once", graphs)
+    settings = GenerationSettings(seed=7, redraws=0)
+    drawing = generation.Sampler(None, schema, settings, draw_policy(schema, settings))
     return drawing.graphs(range(4), [{"world_size": "2"}] * 4), asked
 
 
@@ -169,7 +170,7 @@ def test_a_silent_job_is_drawn_again_and_keeps_its_name_and_seed(monkeypatch):
 def test_a_job_that_stays_silent_is_given_up_after_a_few_draws(monkeypatch):
     found, asked = drawn(monkeypatch, SCHEMA, silent_draws=100)
     assert found[1].lacks_communication
-    assert len(asked) == 4 + generation._REDRAWS_OF_FAULTS
+    assert len(asked) == 4 + JobDraws.max_retries
 
 
 def test_nothing_is_drawn_again_where_no_training_job_communicated(monkeypatch):
@@ -185,7 +186,7 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(monke
         replace(plain, categories={**groupless, "op": ["aten::mm"] * plain.num_nodes}),
         replace(plain, categories=groupless),
     ]
-    draws = iter([*jobs, *[None] * generation._REDRAWS_OF_FAULTS])
+    draws = iter([*jobs, *[None] * JobDraws.max_retries])
 
     def graphs(
         self: object, numbers: Sequence[int], seeds: Sequence[int], rows: Sequence[object]
@@ -196,8 +197,9 @@ def test_a_job_that_contradicts_itself_is_drawn_again_and_the_best_is_kept(monke
         dag = SCHEMA.encode(job).with_conditions({"world_size": "2"})
         return [GeneratedGraph("sample-00000", seeds[0], dag, False, SCHEMA)]
 
-    monkeypatch.setattr(generation._Drawing, "drawn_once", graphs)
-    drawing = generation._Drawing(None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None)
+    monkeypatch.setattr(generation.Sampler, "drawn_once", graphs)
+    settings = GenerationSettings(seed=7, redraws=0)
+    drawing = generation.Sampler(None, SCHEMA, settings, draw_policy(SCHEMA, settings))
     (kept,) = drawing.graphs([0], [{"world_size": "2"}])
     assert kept.seed == 7
     assert kept.decoded.categories["op"] == list(plain.categories["op"])

@@ -19,7 +19,7 @@ from layerdag.models.base import ModelSpec, SampleRequest, SampleResult, build_m
 from layerdag.runtime.reading import Limits
 from layerdag.sampling.folder import volume_of, write_samples
 from layerdag.sampling.generated import as_workload
-from layerdag.sampling.generation import generate, generate_batched, sample_like
+from layerdag.sampling.generation import generate, generate_batched, sample_rows
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.workload import read_workload
@@ -41,7 +41,7 @@ def test_the_model_is_told_how_many_nodes_each_graph_is_to_have(monkeypatch):
         return SampleResult((data.graphs["train"][0],) * 2, (False, False))
 
     monkeypatch.setattr(model, "sample", sample)
-    list(sample_like(model, data.schema, [{"num_nodes": 4}, {}], SMALL))
+    list(sample_rows(model, data.schema, [{"num_nodes": 4}, {}], SMALL))
     assert asked[0].nodes_B.nan_to_num(nan=-1).tolist() == [4, -1]
 
 

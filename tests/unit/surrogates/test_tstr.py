@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from layerdag.errors import UsageError
-from layerdag.evaluation.metrics.base import Interval
+from layerdag.statistics import Interval
 from layerdag.surrogates.data import (
     AUGMENTED,
     CONDITIONS,

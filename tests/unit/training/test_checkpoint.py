@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, UsageError
 from layerdag.models.base import build_model
+from layerdag.runtime.json_shape import from_json
 from layerdag.training import checkpoint as _weights
 from layerdag.training.checkpoint import (
     SHIPPED,
     CheckpointContents,
     CheckpointMeta,
     Guarantee,
-    Origin,
     check_finite,
     check_shapes,
     export_checkpoint,
@@ -40,21 +40,17 @@ def test_it_is_small_enough_to_ship(name):
 
 @pytest.mark.parametrize("given", [GUARANTEE, replace(GUARANTEE, epsilon=None, lower_bound=0.4)])
 def test_it_survives_json(given):
-    assert Guarantee.from_dict(json.loads(json.dumps(given.to_dict(), allow_nan=False))) == given
-
-
-def test_nothing_is_nothing():
-    assert Guarantee.from_dict(None) is None
+    plain = json.loads(json.dumps(asdict(given), allow_nan=False))
+    assert from_json(Guarantee, plain) == given
 
 
 @pytest.mark.parametrize(
     "damage", [{"epsilon": "3"}, {"delta": True}, {"steps": float("nan")}, {"clip": None}]
 )
 def test_another_type_is_refused(damage):
-    with pytest.raises((TypeError, ValueError)):
-        Guarantee.from_dict({**GUARANTEE.to_dict(), **damage})
-    with pytest.raises(TypeError):
-        Guarantee.from_dict("private")
+    (name,) = damage
+    with pytest.raises(ValueError, match=f"'privacy.{name}' must be "):
+        from_json(Guarantee, {**asdict(GUARANTEE), **damage}, "privacy")
 
 
 def test_it_says_what_is_promised_and_that_without_noise_nothing_is():
@@ -281,23 +277,6 @@ MIB = 1 << 20
 def weights(tmp_path, spec) -> Path:
     save_file(build_model(spec).state_dict(), tmp_path / "weights.safetensors")
     return tmp_path / "weights.safetensors"
-
-
-def test_an_origin_survives_plain_data():
-    origin = Origin("pretrained", "f00", 5000, "da7a")
-    assert Origin.from_dict(asdict(origin)) == origin
-
-
-@pytest.mark.parametrize("step", [None, "7", 7.5, True])
-def test_what_an_origin_lacks_is_empty(step):
-    assert Origin.from_dict({"name": "run", "step": step}) == Origin("run", "", 0, "")
-    assert Origin.from_dict({}) == Origin("", "")
-
-
-@pytest.mark.parametrize("data", [None, "pretrained", ["run"], 3])
-def test_what_is_no_origin_is_none(data):
-    assert Origin.from_dict(data) is None
-    assert CheckpointMeta().origin is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from layerdag.evaluation.metrics.base import Interval
+from layerdag.statistics import Interval
 from layerdag.viz.html import (
     element,
     interval,

@@ -13,13 +13,11 @@ from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.metrics.base import (
-    NORMAL_95,
     SUBSETS,
     AttributeView,
     Comparison,
     Goal,
     GraphMean,
-    Interval,
     Metric,
     SimilarityRow,
     aligned_histograms,
@@ -31,6 +29,7 @@ from layerdag.evaluation.metrics.base import (
 )
 from layerdag.evaluation.metrics.descriptor_metrics import descriptors
 from layerdag.evaluation.similarity import DEFAULT_METRICS, LOCAL_METRICS, compare
+from layerdag.statistics import NORMAL_95, Interval
 
 OP = (AttributeView("op"),)
 

@@ -12,7 +12,7 @@ from layerdag.datasets.conversion import attributed_graph
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics.whole_programs import (
     LEAST_JOBS,
-    job_areas,
+    job_auroc,
     job_features,
     jobs_beside,
     judge_jobs,
@@ -90,20 +90,20 @@ def test_steps_of_other_frameworks_and_codes_alone_are_not_judged(step):
 def test_trees_tell_other_jobs_and_no_equal_ones_apart():
     rng = np.random.default_rng(0)
     real, equal, own = rng.normal(size=(60, 5)), rng.normal(size=(40, 5)), np.arange(100)
-    alike = job_areas(equal, real, own, seed=0, replicates=50)
-    apart = job_areas(equal + 3, real, own, seed=0, replicates=50)
+    alike = job_auroc(equal, real, own, seed=0, replicates=50)
+    apart = job_auroc(equal + 3, real, own, seed=0, replicates=50)
     assert alike.shape == (51,)
     assert abs(alike[0] - 0.5) < 3 * alike[1:].std()
     assert apart[0] > 0.95
-    assert job_areas(equal, real, own, seed=0, replicates=5)[0] == alike[0]
+    assert job_auroc(equal, real, own, seed=0, replicates=5)[0] == alike[0]
 
 
 def test_a_job_is_not_recognized_by_its_twin():
     """Both sets have sixty structures of the same law, each three times."""
     rng = np.random.default_rng(0)
     other, real = (np.repeat(rng.normal(size=(60, 5)), 3, axis=0) for _ in range(2))
-    twins = job_areas(other, real, np.arange(360), seed=0, replicates=20)
-    whole = job_areas(other, real, np.repeat(np.arange(120), 3), seed=0, replicates=20)
+    twins = job_auroc(other, real, np.arange(360), seed=0, replicates=20)
+    whole = job_auroc(other, real, np.repeat(np.arange(120), 3), seed=0, replicates=20)
     assert twins[0] > 0.95
     assert abs(whole[0] - 0.5) < 3 * whole[1:].std() < 0.3
 
@@ -127,7 +127,7 @@ def test_jobs_of_other_sizes_have_one_structure(step, faulty):
 def test_few_jobs_tell_nothing():
     few = np.zeros((LEAST_JOBS - 1, 3))
     with pytest.raises(DataError, match=f"at least {LEAST_JOBS} jobs"):
-        job_areas(
+        job_auroc(
             few, np.zeros((LEAST_JOBS, 3)), np.arange(2 * LEAST_JOBS - 1), seed=0, replicates=5
         )
 

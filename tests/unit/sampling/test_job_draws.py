@@ -17,18 +17,11 @@ from layerdag.codec.vocabulary import SEND, is_communication
 from layerdag.dag.dag import DAG
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, SampleRequest
-from layerdag.sampling import feasibility as batches
-from layerdag.sampling.feasibility import (
-    SILENT,
-    USUAL,
-    FaultCounter,
-    batches_of_like_size,
-    possible_codes,
-    requested_nodes,
-    sample_checked,
-    size_error,
-)
-from layerdag.sampling.generation import generate, generate_batched
+from layerdag.sampling import job_draws, request_sizes as batches
+from layerdag.sampling.draw_policy import FlowDraws
+from layerdag.sampling.generation import generate, generate_batched, sample_checked
+from layerdag.sampling.job_draws import SILENT, USUAL, JobDraws
+from layerdag.sampling.request_sizes import batches_of_like_size, requested_nodes, size_error
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import checkpoint_schema, pretrained_checkpoint
@@ -40,7 +33,7 @@ def settings(**more: object) -> GenerationSettings:
 
 @pytest.fixture
 def room_for_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "MOST_POSITIONS", 1000)
+    monkeypatch.setattr(batches, "MAX_POSITIONS", 1000)
 
 
 def rows(*sizes: float) -> list[dict[str, float]]:
@@ -79,7 +72,7 @@ def test_graphs_of_unknown_size_are_drawn_a_few_at_a_time(row):
 @pytest.mark.parametrize("kind", ["flow", "trace", "costed"])
 @pytest.mark.parametrize("positions", [1, 100_000])
 def test_graphs_and_their_order_are_those_of_small_batches(request, kind, positions, monkeypatch):
-    monkeypatch.setattr(batches, "MOST_POSITIONS", positions)
+    monkeypatch.setattr(batches, "MAX_POSITIONS", positions)
     checkpoint = request.getfixturevalue(kind)
     schema = checkpoint_schema(checkpoint)
     wanted = GenerationSettings(num=10, seed=7, best_of=2, max_nodes=TEN.max_nodes)
@@ -113,22 +106,22 @@ def job(**last: str) -> DAG:
 
 def test_a_contradiction_is_a_fault_and_silence_several():
     jobs = [job(), job(group="none"), job(group="none", op="aten::mm"), job(**QUIET)]
-    faults = FaultCounter(SCHEMA, communicate=True).counts(jobs, [TWO], 4)
+    faults = JobDraws(SCHEMA, settings()).faults(jobs, [TWO], 4)
     # The quiet node has bytes and no FLOPs, which is filled in for real jobs, too.
     assert faults == [0, 1, 2, SILENT]
 
 
 def test_each_graph_is_judged_by_its_own_number_of_ranks():
-    counter = FaultCounter(SCHEMA, communicate=True)
-    assert counter.counts([job(), job(**QUIET)] * 2, [ONE, TWO], 2) == [1, 0, 0, SILENT]
-    assert counter.counts([job(), job()], [ONE, TWO]) == [1, 0]
+    draws = JobDraws(SCHEMA, settings())
+    assert draws.faults([job(), job(**QUIET)] * 2, [ONE, TWO], 2) == [1, 0, 0, SILENT]
+    assert draws.faults([job(), job()], [ONE, TWO]) == [1, 0]
 
 
-def test_silence_and_collectives_are_faults_only_where_training_jobs_had_none():
-    assert FaultCounter(SCHEMA, communicate=False).counts([job(**QUIET)], [TWO]) == [0]
-    alone = FaultCounter(schema("1"), communicate=True)
-    assert alone.counts([job()], [ONE]) == [0]
-    assert set(USUAL) < set(alone.usual)
+def test_silence_and_collectives_are_faults_only_where_training_jobs_had_none(monkeypatch):
+    assert JobDraws(schema("1"), settings()).faults([job()], [ONE]) == [0]
+    assert {"collective_of_one_rank"}.isdisjoint(USUAL)
+    monkeypatch.setattr(job_draws, "has_communication", lambda schema: False)
+    assert JobDraws(SCHEMA, settings()).faults([job(**QUIET)], [TWO]) == [0]
 
 
 REQUEST = SampleRequest(
@@ -185,7 +178,7 @@ def column(name: str, word: str) -> int:
 
 
 def together(first: tuple[str, str], second: tuple[str, str]) -> bool:
-    possible = possible_codes(JOBS_SCHEMA, [{}])
+    possible = JobDraws(JOBS_SCHEMA, settings()).possible_codes([{}])
     assert possible is not None
     assert torch.equal(possible.pairs_FF, possible.pairs_FF.T)
     return bool(possible.pairs_FF[column(*first), column(*second)])
@@ -210,7 +203,9 @@ def test_what_decoding_would_repair_is_impossible(first, second, expected):
 
 def test_every_node_of_real_jobs_is_possible():
     ranks = [str(job.conditions.get("world_size", "")) for job in JOBS]
-    possible = possible_codes(JOBS_SCHEMA, [{"world_size": word} for word in ranks])
+    possible = JobDraws(JOBS_SCHEMA, settings()).possible_codes(
+        [{"world_size": word} for word in ranks]
+    )
     assert possible is not None
     sizes = torch.tensor([a.num_codes for a in JOBS_SCHEMA.attributes])
     for row_F, job in zip(possible.graph_BF, JOBS, strict=True):
@@ -220,7 +215,7 @@ def test_every_node_of_real_jobs_is_possible():
 
 
 def test_stages_stay_below_the_number_of_ranks():
-    possible = possible_codes(JOBS_SCHEMA, [{"world_size": "2"}, {}])
+    possible = JobDraws(JOBS_SCHEMA, settings()).possible_codes([{"world_size": "2"}, {}])
     assert possible is not None
     two_F, unknown_F = possible.graph_BF
     assert two_F[[column("stage", "0"), column("stage", "1")]].all()
@@ -229,17 +224,17 @@ def test_stages_stay_below_the_number_of_ranks():
 
 
 def test_graphs_that_are_no_jobs_have_no_rules_and_a_single_rank_exchanges_nothing():
-    possible = possible_codes(JOBS_SCHEMA, [{"world_size": "1"}])
+    possible = JobDraws(JOBS_SCHEMA, settings()).possible_codes([{"world_size": "1"}])
     assert possible is not None
     columns = [column("op", SEND), column("type", "MESSAGE"), column("type", "COMM_COLL")]
     assert not possible.graph_BF[0, columns].any()
     assert possible.graph_BF[0, column("type", "COMP")]
     flow = GraphSchema.fit("flow", [chain("g", "ab", label=1.0)] * 2)
-    assert possible_codes(flow, [{}]) is None
+    assert FlowDraws(flow, settings()).possible_codes([{}]) is None
 
 
 def test_candidates_of_a_graph_have_its_rules():
-    possible = possible_codes(JOBS_SCHEMA, [{"world_size": "2"}, {}])
+    possible = JobDraws(JOBS_SCHEMA, settings()).possible_codes([{"world_size": "2"}, {}])
     assert possible is not None
     assert torch.equal(possible.repeated(2).graph_BF[1], possible.graph_BF[0])
     assert torch.equal(possible.repeated(2).graph_BF[2], possible.graph_BF[1])
@@ -248,7 +243,7 @@ def test_candidates_of_a_graph_have_its_rules():
 def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more():
     schema = schema_of_jobs(costed_jobs([8, 16] * 10), 2)
     assert any(is_communication(word) for word in schema.attributes[0].values)
-    possible = possible_codes(schema, [{"world_size": "1"}])
+    possible = JobDraws(schema, settings()).possible_codes([{"world_size": "1"}])
     assert possible is not None
     assert possible.graph_BF.all()
 

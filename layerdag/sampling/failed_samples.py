@@ -14,7 +14,7 @@ _FIRST, _SHOWN = 16, 8
 
 
 @final
-class MissingSamples:
+class FailedSamples:
     """Notes the samples of a run that cannot be written.
 
     Args:
@@ -57,7 +57,7 @@ class MissingSamples:
             raise DataError(str(self.noted[0]["reason"]))
 
 
-def missing_samples(path: Path, num: int) -> str:
+def failed_samples(path: Path, num: int) -> str:
     """Return which samples of a run are missing and why, "" if none is.
 
     Args:

@@ -8,7 +8,7 @@ from layerdag.errors import DataError, UsageError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.forward_program import Program
 from layerdag.programs.inference import ShapeInference
-from layerdag.sampling.executed import ExecutionCheck, drawn_program
+from layerdag.sampling.execution_check import ExecutionCheck, drawn_program
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema

@@ -7,7 +7,7 @@ import torch
 import layerdag as ld
 from layerdag.errors import CaptureError, UsageError
 from layerdag.programs.forward_program import Program
-from layerdag.sampling.derived_jobs import derive_drawn_job, derive_job
+from layerdag.sampling.step_derivation import derive_drawn_job, derive_job
 from layerdag.schema.plan_tables import PlanColumn, PlannedStep, PlanTables
 from layerdag.simulator.compute import MeasuredCompute, PredictedCompute
 from layerdag.traces.trace import NodeType

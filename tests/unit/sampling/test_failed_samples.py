@@ -13,7 +13,7 @@ from layerdag.codec.sample_files import SampleRun
 from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError
 from layerdag.graph.formats.program_json import program_graph
-from layerdag.sampling import folder, generation, parts
+from layerdag.sampling import folder, generation, parts, program_draws
 from layerdag.sampling.folder import MANIFEST, write_samples
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.parts import PartSettings, write_parts
@@ -128,11 +128,11 @@ def test_conditions_under_which_nothing_runs_are_drawn_again(monkeypatch):
     def others(_: Any, kept: dict[str, Any], seeds: list[int]) -> list[dict[str, Any]]:
         return [{**kept, "num_nodes": 3} for _ in seeds]
 
-    monkeypatch.setattr(generation._Drawing, "drawn_once", drawn)
-    monkeypatch.setattr(generation, "complete_conditions", others)
-    drawing = generation._Drawing(
-        None, SCHEMA, GenerationSettings(seed=7, redraws=0), None, None, check=object(), wanted={}
-    )
+    monkeypatch.setattr(generation.Sampler, "drawn_once", drawn)
+    monkeypatch.setattr(program_draws, "complete_conditions", others)
+    settings = GenerationSettings(seed=7, redraws=0)
+    policy = program_draws.ProgramDraws(SCHEMA, settings)
+    drawing = generation.Sampler(None, SCHEMA, settings, policy, wanted={})
     rows = [{"family": "gpt", "num_nodes": 99}]
     (kept,) = drawing.graphs([0], rows)
     assert kept.program.check() == []
