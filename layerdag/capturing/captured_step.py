@@ -12,12 +12,12 @@ from layerdag.capturing.fake_world import FakeWorld, Ranks
 from layerdag.capturing.recorder import OperatorRecorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import UsageError
+from layerdag.hardware.operators import OperatorKind, operator_kind
 from layerdag.plan import RECORDED, StepSettings
 from layerdag.runtime.notes import Note
 from layerdag.simulator.compute import SKIPPED, ComputeModel
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import ragged, with_integers
-from layerdag.traces.operator_kinds import OperatorKind, operator_kind
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings

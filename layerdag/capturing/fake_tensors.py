@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from layerdag.capturing.size_patterns import Layout, Pattern, keeps_sizes
+from layerdag.hardware.operators import Trait, find_operator
 
 aten = torch.ops.aten
 
@@ -462,16 +463,13 @@ def _shapes_decide(func: Any) -> bool:
     return not any(argument.is_out for argument in func._schema.arguments)  # which is resized
 
 
-_ALIKE = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.sum.dim_IntList,
-          aten._log_softmax.default, aten.nll_loss_forward.default, aten._unsafe_view.default,
-          aten.clone.default)  # fmt: skip
-
-
 @lru_cache(maxsize=4096)
 def _alike_everywhere(func: Any) -> bool:
     """Return whether an operator makes new tensors, or views, of equal shapes on every device."""
     elementwise = torch.Tag.pointwise in func.tags and not func._schema.is_mutable
-    return elementwise or func.is_view or func in _ALIKE
+    row = find_operator(func._schema.name)
+    known = row is not None and Trait.SAME_EVERYWHERE in row.traits and not func._schema.is_mutable
+    return elementwise or func.is_view or known
 
 
 @lru_cache(maxsize=4096)

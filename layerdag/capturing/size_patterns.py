@@ -13,49 +13,18 @@ from typing import Any, final
 
 import torch
 
-aten = torch.ops.aten
+from layerdag.hardware.operators import OperatorKind, Trait, find_operator
 
-_KEEP_SIZES = frozenset(
-    (
-        aten.t.default,
-        aten.transpose.int,
-        aten.permute.default,
-        aten.detach.default,
-        aten.alias.default,
-        aten.empty_like.default,
-        aten.zeros_like.default,
-        aten.ones_like.default,
-        aten.full_like.default,
-        aten.copy_.default,
-        aten._to_copy.default,
-        aten.mm.default,
-        aten.addmm.default,
-        aten.bmm.default,
-        aten.baddbmm.default,
-        aten.sum.default,
-        aten.sum.dim_IntList,
-        aten.mean.default,
-        aten.mean.dim,
-        aten.var_mean.correction,
-        aten._softmax.default,
-        aten._softmax_backward_data.default,
-        aten._log_softmax.default,
-        aten._log_softmax_backward_data.default,
-        aten.nll_loss_forward.default,
-        aten.nll_loss_backward.default,
-    )
-)
-"""Operators beside those on each element whose results have sizes of their arguments, or 1."""
-
-_LISTS = ("aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad")
-"""Operators on each element of each tensor of a list, and norms of each."""
+_KEEPS = Trait.SIZES_OF_ARGUMENTS
 
 
 @lru_cache(maxsize=4096)
 def keeps_sizes(func: Any) -> bool:
     """Return whether each size of a result is one of the arguments, or 1, whatever they are."""
-    on_elements = torch.Tag.pointwise in func.tags or func._schema.name.startswith(_LISTS)
-    return on_elements or func in _KEEP_SIZES
+    row = find_operator(func._schema.name)
+    if row is not None and (row.kind is OperatorKind.OPTIMIZER or _KEEPS in row.traits):
+        return True
+    return torch.Tag.pointwise in func.tags
 
 
 @final

@@ -14,10 +14,11 @@ from typing import Any, final
 from torch import Tensor
 
 from layerdag.errors import DataError
+from layerdag.hardware.operators import base_name
 from layerdag.programs.execution import NodeError, run_fake
 from layerdag.programs.forward_program import Program
 from layerdag.programs.nodes import EDGE, EDGES, Leaf, Node, Symbol, Word
-from layerdag.programs.operators import GETITEM, arguments, base_name
+from layerdag.programs.operators import GETITEM, arguments
 from layerdag.programs.recording import (
     RecordedCall,
     RecordedLeaf,
@@ -294,7 +295,7 @@ class _Naming:
         call = row[0]
         references = [value for value in _references(call.arguments) if value in self._at]
         context = _Context(
-            base_name(call.operator),
+            base_name(call.operator).removesuffix("_"),
             [self._shape_of(value) for value in references],
             [],
             len(self._nodes) not in self._without,

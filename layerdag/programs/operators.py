@@ -103,12 +103,6 @@ def _argument(part: Any) -> Argument:
     )
 
 
-def base_name(name: str) -> str:
-    """Return the name of an operator without namespace, overload and trailing underscore."""
-    parts = name.split(".")
-    return parts[1].removesuffix("_") if len(parts) == 3 else name
-
-
 def in_place(name: str) -> bool:
     """Return whether an operator overwrites its first argument."""
     parts = name.split(".")

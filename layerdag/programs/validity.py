@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from layerdag.hardware.operators import base_name
 from layerdag.programs.execution import NodeError, run, run_fake
 from layerdag.programs.module import random_leaves
 from layerdag.programs.nodes import ForwardGraph
-from layerdag.programs.operators import LEAVES, base_name, in_place
+from layerdag.programs.operators import LEAVES, in_place
 from layerdag.programs.sizes import evaluate
 from layerdag.validation.rules import Finding, Rule, Severity, rule_table
 
@@ -131,7 +132,7 @@ def _beyond_rows(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Find
     """
     largest: dict[int, int] = {}
     for at, node in enumerate(program.nodes):
-        word = base_name(node.operator)
+        word = base_name(node.operator).removesuffix("_")
         if node.operator == "aten.arange.default":
             largest[at] = results[at].numel() - 1
         elif word in _VIEWS and len(node.inputs) == 1 and node.inputs[0] in largest:

@@ -16,6 +16,7 @@ from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
 from layerdag.evaluation.similarity import QualityReport, histograms_of
 from layerdag.evaluation.validity import StructureReport
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.hardware.operators import OperatorKind, operator_kind
 from layerdag.privacy.copies import Novelty
 from layerdag.report.content import (
     CategoryFractions,
@@ -38,7 +39,6 @@ from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.surrogates.data import REAL, SHUFFLED, SYNTHETIC, Labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
-from layerdag.traces.operator_kinds import OperatorKind, operator_kind
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.viz.drawing import Picture
 from layerdag.viz.html import interval, number, percent, percents

@@ -8,32 +8,12 @@ import numpy as np
 
 from layerdag.hardware.devices import Device
 from layerdag.hardware.dtypes import item_bytes, number_class
+from layerdag.hardware.operators import operator_family
 from layerdag.traces.trace import OPERATOR, Trace
 
 _WITH_KNOWN_STATISTICS = "batch_norm_inference"
 """Batch normalization of a step without backward pass: element by element, not by channels."""
 
-_ALIKE = {
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "linear", "matmul"), "product"),
-    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), "grouped_product"),
-    **dict.fromkeys(("embedding", "_embedding_bag"), "embedding"),
-    **dict.fromkeys(("_to_copy", "clone", "copy_", "contiguous"), "copy"),
-    "_native_multi_head_attention": "encoder_attention",
-    "cudnn_convolution": "convolution",
-    **dict.fromkeys(
-        ("_native_batch_norm_legit_no_training", "_batch_norm_no_update"), _WITH_KNOWN_STATISTICS
-    ),
-}
-_OF_THEIR_OWN = frozenset(
-    (
-        *("convolution", "convolution_backward", "embedding_dense_backward"),
-        *("_embedding_bag_backward", "sum", "mean", "sort", "topk", "cat", "stack"),
-        *("_log_softmax", "_log_softmax_backward_data"),
-        *("nll_loss_forward", "nll_loss_backward", "native_batch_norm"),
-        *("native_batch_norm_backward", "cudnn_batch_norm", "cudnn_batch_norm_backward"),
-        *("native_layer_norm", "native_layer_norm_backward"),
-    )
-)
 _OF_JOBS = frozenset(("mm", "attention"))
 """Operators (``op_type``) of ``layerdag workload`` whose families are not told by their names."""
 _BACKWARD = re.compile(r"\.B\d+$")
@@ -50,21 +30,6 @@ _TILE = 64
 
 SIZES = ("m", "n", "k", "batch")
 WITH_PRODUCTS = ("product", "grouped_product", "encoder_attention", "convolution")
-
-
-def operator_family(name: str) -> str:
-    """Return the family of an operator such as "aten::mm"; "pointwise" if it has no other."""
-    word = name.rpartition("::")[2]
-    if word in _ALIKE:
-        return _ALIKE[word]
-    if word in _OF_THEIR_OWN:
-        return word
-    if "scaled_dot_product" in word:
-        return "attention_backward" if "backward" in word else "attention"
-    for part, family in (("softmax", "softmax"), ("_foreach", "foreach"), ("_fused_", "fused")):
-        if part in word:
-            return family
-    return "pointwise"
 
 
 @dataclass(frozen=True)
@@ -144,7 +109,7 @@ def _family(name: str, operator: str) -> str:
         return operator_family(name)
     if operator == "attention" and _BACKWARD.search(name):
         return "attention_backward"
-    return _ALIKE.get(operator, operator)
+    return operator_family(operator) if operator == "mm" else operator
 
 
 def _attended(trace: Trace, rows: np.ndarray) -> np.ndarray:

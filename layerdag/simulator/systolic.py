@@ -36,6 +36,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.dtypes import item_bytes
+from layerdag.hardware.operators import Operator, Systolic, find_operator
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute
 from layerdag.simulator.config import MAX_TIME_NS
 from layerdag.simulator.learned import ElementwiseLatency, three_dimensions
@@ -365,21 +366,6 @@ def fit_roof(cycles_S: np.ndarray, gemms: list[Gemm], measured_us_S: np.ndarray)
 
 Shapes = list[tuple[int, ...]]
 
-# Positions of the two factors among the inputs.
-_FACTORS = {
-    "mm": (0, 1), "bmm": (0, 1), "matmul": (0, 1), "_int_mm": (0, 1), "_scaled_mm": (0, 1),
-    "addmm": (1, 2), "addmm_": (1, 2), "_addmm_activation": (1, 2), "baddbmm": (1, 2),
-    "baddbmm_": (1, 2),
-}  # fmt: skip
-_CONVOLUTIONS = frozenset(
-    {
-        "convolution", "convolution_overrideable", "cudnn_convolution", "miopen_convolution",
-        "mkldnn_convolution",
-    }
-)  # fmt: skip
-# Matrix products whose sizes do not follow from the shapes of two arguments.
-_OTHER = frozenset({"mv", "addmv", "dot", "convolution_backward"})
-_ATTENTION = ("_scaled_dot_product_", "_flash_attention_", "_efficient_attention_")
 _LONGEST_SHAPES = 10_000
 
 
@@ -400,9 +386,8 @@ class Product:
 
 def is_matrix_operator(name: str) -> bool:
     """Return whether an operator of PyTorch (``aten::mm``) is a matrix product or a convolution."""
-    operator = name.removeprefix("aten::").partition(".")[0]
-    known = operator in _FACTORS or operator in _CONVOLUTIONS or operator in _OTHER
-    return known or operator == "linear" or operator.startswith(_ATTENTION)
+    operator = find_operator(name)
+    return operator is not None and operator.systolic is not None
 
 
 def products_of(trace: Trace, rows: np.ndarray) -> tuple[list[Product], np.ndarray]:
@@ -440,9 +425,9 @@ def _product(
 ) -> Product | None:
     """Return the product of a node, None if it is none or costs nothing."""
     text = _text(trace, name)
-    if not is_matrix_operator(text):
+    operator = find_operator(text)
+    if operator is None or operator.systolic is None:
         return None
-    operator = text.removeprefix("aten::").partition(".")[0]
     stated = _stated(operator, _shapes(_text(trace, inputs)), _shapes(_text(trace, outputs)))
     if stated is not None:
         return Product(*stated, size)
@@ -451,18 +436,17 @@ def _product(
     return Product(sizes_from_costs(num_ops / 2, tensor_size / size), 1, size)
 
 
-def _stated(operator: str, inputs: Shapes, outputs: Shapes) -> tuple[Gemm, int] | None:
+def _stated(operator: Operator, inputs: Shapes, outputs: Shapes) -> tuple[Gemm, int] | None:
     """Return sizes and batch of an operator whose shapes are stated; None if they do not fit."""
-    if operator in _CONVOLUTIONS and len(inputs) > 1 and outputs:
+    if operator.systolic is Systolic.FILTERS and len(inputs) > 1 and outputs:
         weight, image = inputs[1], outputs[0]
         if len(weight) < 3 or len(image) != len(weight) or image[1] != weight[0]:
             return None
         return _sound(image[0] * prod(image[2:]), weight[0], prod(weight[1:]), 1)
-    first, second = _FACTORS.get(operator, (0, 1))
-    if (operator not in _FACTORS and operator != "linear") or len(inputs) <= second:
+    if operator.factors is None or len(inputs) <= operator.factors[1]:
         return None
-    left, right = inputs[first], inputs[second]
-    if operator == "linear":
+    left, right = (inputs[place] for place in operator.factors)
+    if operator.name == "linear":
         right = right[::-1]
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
         return None

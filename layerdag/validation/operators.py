@@ -9,12 +9,22 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.hardware.dtypes import find_dtype
+from layerdag.hardware.operators import (
+    FUSED,
+    NORMS,
+    PARAMETRIC,
+    PARTS,
+    SUMS,
+    UPDATES,
+    WHOLE,
+    base_name,
+)
 from layerdag.traces.analysis import group_names, program_order
 from layerdag.traces.trace import DATA, CollectiveType, NodeType, Trace, dependency_edges
 
 
 @dataclass(frozen=True, eq=False)
-class Cases:
+class RuleOutcomes:
     """What a rule looked at.
 
     Attributes:
@@ -30,67 +40,9 @@ class Cases:
     found: Callable[[int], str]
 
 
-NORMS = ("native_layer_norm", "native_batch_norm", "native_group_norm", "_fused_rms_norm",
-    "_native_batch_norm_legit", "cudnn_batch_norm")  # fmt: skip
-ATTENTION = ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable")  # fmt: skip
-ACTIVATIONS = ("gelu", "silu", "tanh", "sigmoid", "elu", "leaky_relu", "softplus", "hardswish",
-    "hardtanh", "hardsigmoid", "mish", "log_sigmoid_forward")  # fmt: skip
-SOFTMAXES = ("_softmax", "_log_softmax", "_safe_softmax")
-PAIRS: Mapping[str, tuple[str, ...]] = {
-    **{f"{name}_backward": (name,) for name in (*NORMS, *ATTENTION)},
-    **{f"{name}_backward": (name, f"{name}_") for name in ACTIVATIONS},
-    "_softmax_backward_data": ("_softmax", "_safe_softmax"),
-    "_log_softmax_backward_data": ("_log_softmax",),
-    "threshold_backward": ("relu", "relu_", "threshold", "threshold_"),
-    "convolution_backward": ("convolution",),
-    "embedding_dense_backward": ("embedding",),
-    "_embedding_bag_backward": ("_embedding_bag",),
-    "nll_loss_backward": ("nll_loss_forward",),
-    "nll_loss2d_backward": ("nll_loss2d_forward",),
-    "mse_loss_backward": ("mse_loss",),
-    "native_dropout_backward": ("native_dropout",),
-    "max_pool2d_with_indices_backward": ("max_pool2d_with_indices",),
-    "avg_pool2d_backward": ("avg_pool2d",),
-    "_adaptive_avg_pool2d_backward": ("_adaptive_avg_pool2d",),
-}
-"""Backward operators, and forward operators of which each of them is the backward one."""
-
-# Operators with one result, of as many elements as they are charged operations for.
-ARITHMETIC = ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "neg", "pow", "sqrt",
-    "rsqrt", "exp", "cos", "sin", "reciprocal", "masked_fill", "where", "clamp", "abs", "log",
-    "square", "relu", "relu_", *ACTIVATIONS, *(f"{name}_" for name in ACTIVATIONS))  # fmt: skip
-ELEMENTWISE_BACKWARD = ("threshold_backward", *(f"{name}_backward" for name in ACTIVATIONS))
-COPIES = ("clone", "copy_", "_to_copy", "cat", "stack", "slice_backward", "select_backward")
-WHOLE = (*ARITHMETIC, *ELEMENTWISE_BACKWARD, *COPIES, *SOFTMAXES,
-    *(f"{name}_backward_data" for name in SOFTMAXES))  # fmt: skip
 WITH_NORMS = (*WHOLE, *NORMS, *(f"{name}_backward" for name in NORMS))
-REDUCTIONS = ("sum", "mean")
-PRODUCTS = ("mm", "addmm", "bmm")
-# One result of exactly the shape of the only tensor that is no parameter.
-SHAPE_KEEPING = ("relu", "relu_", *ACTIVATIONS, *(f"{name}_" for name in ACTIVATIONS), *SOFTMAXES,
-    "native_dropout")  # fmt: skip
-# What makes numbers of parameters.
-PARAMETRIC = (*PRODUCTS, *NORMS, "convolution", "embedding", "_embedding_bag",
-    "split_with_sizes_copy")  # fmt: skip
-# Kernels that step every parameter once.
-STEPPING = ("lerp_", "addcmul_", "addcdiv_", "_foreach_lerp_", "_foreach_addcmul_",
-    "_foreach_addcdiv_", "_foreach_sqrt", "_foreach_div_")  # fmt: skip
-FUSED: Mapping[str, int] = {"_fused_adamw_": 4, "_fused_adam_": 4, "_fused_adagrad_": 3}
-"""Tensors that a fused kernel works on for each parameter."""
-UPDATES = (*STEPPING, *FUSED, "_fused_sgd_", "_foreach_add_", "_foreach_sub_", "_foreach_mul_")
 IN_PLACE = ("add_", "sub_", "copy_", "mul_")
-PARTS = ("select_backward", "slice_backward", "cat", "stack", "index", "index_select",
-    "unfold_backward", "constant_pad_nd", "_index_put_impl_", "index_put")  # fmt: skip
-"""What views of parts leave in a trace: their backward, or what joins several of them."""
 COPY_IN, SPLIT, CHUNKS = "all_gather_copy_in", "split_with_sizes_copy", "chunk_cat"
-
-
-def operator_of(name: str) -> str:
-    """Return the name without namespace and number of the call."""
-    name = name.partition("(")[0]
-    return name.rpartition("::")[2]
 
 
 class Operators:
@@ -113,7 +65,7 @@ class Operators:
         words, self.word_N = np.unique(trace.name_N, return_inverse=True)
         names = ["" if word < 0 else trace.strings[word] for word in words.tolist()]
         self._is_aten = np.array([name.startswith("aten::") for name in names], dtype=bool)
-        self.operator_W = np.array([operator_of(name) for name in names], dtype=object)
+        self.operator_W = np.array([base_name(name) for name in names], dtype=object)
         self.flops_N, flops_known_N = trace.integers("num_ops")
         self.bytes_N, bytes_known_N = trace.integers("tensor_size")
         self.sent_N, self.sends_N = trace.integers("comm_size")
@@ -193,7 +145,7 @@ class Operators:
         return self._types[1]
 
     @cached_property
-    def one_type_N(self) -> np.ndarray:
+    def is_widest_float_N(self) -> np.ndarray:
         """Whether each node is of the widest floating-point type of its trace.
 
         Operators of narrower types may be given wider tensors, which are converted on the way.
@@ -201,12 +153,12 @@ class Operators:
         return self.is_float_N & (self.element_N == self.element_N[self.is_float_N].max(initial=0))
 
     @cached_property
-    def made_N(self) -> np.ndarray:
+    def output_elements_N(self) -> np.ndarray:
         """Elements of the one result of each node, -1 where they are not known."""
-        made_N = np.where(self.among(WITH_NORMS) & self.known_N, self.flops_N, -1)
+        made_N = np.where(self.is_any_of(WITH_NORMS) & self.known_N, self.flops_N, -1)
         size_N = np.maximum(self.element_N, 1)
         left_N = self.bytes_N // size_N - self.flops_N
-        reduced_N = self.among(REDUCTIONS) & self.known_N & (self.element_N > 0)
+        reduced_N = self.is_any_of(SUMS) & self.known_N & (self.element_N > 0)
         reduced_N &= (left_N > 0) & (left_N <= self.flops_N)
         return np.where(reduced_N, left_N, made_N)
 
@@ -228,7 +180,7 @@ class Operators:
         The gradient of a part is as large as the whole; what was joined is seen in parts by the
         backward pass.
         """
-        return np.unique(self.flops_N[self.among(PARTS) & self.known_N])
+        return np.unique(self.flops_N[self.is_any_of(PARTS) & self.known_N])
 
     @cached_property
     def has_gradient_N(self) -> np.ndarray:
@@ -236,7 +188,7 @@ class Operators:
 
         Of others, positions and masks above all, the backward pass shows no parts.
         """
-        starts = np.flatnonzero(self.among(PARAMETRIC))
+        starts = np.flatnonzero(self.is_any_of(PARAMETRIC))
         return self.is_float_N & self._reached(starts, self.source_E, self.target_E)
 
     def fits(self, rows: np.ndarray, made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -256,15 +208,15 @@ class Operators:
 
         That is an optimizer's kernel, or an addition in place that nothing waits for.
         """
-        last_N = self.among(("add_", "sub_")) & (self.children_N == 0)
-        return self.among(UPDATES) | last_N
+        last_N = self.is_any_of(("add_", "sub_")) & (self.children_N == 0)
+        return self.is_any_of(UPDATES) | last_N
 
     @property
     def trains(self) -> bool:
         """Whether the rank has a backward pass."""
         return bool(self.backward_N.any())
 
-    def among(self, names: Iterable[str]) -> np.ndarray:
+    def is_any_of(self, names: Iterable[str]) -> np.ndarray:
         """Return which nodes are one of these operators."""
         wanted = frozenset(names)
         has = np.array([name in wanted for name in self.operator_W], dtype=bool)
@@ -303,7 +255,7 @@ class Operators:
     @cached_property
     def roots_N(self) -> np.ndarray:
         """Whether each node is the gradient of a loss with respect to itself."""
-        return self.among(("ones_like",)) & (self.flops_N == 1)
+        return self.is_any_of(("ones_like",)) & (self.flops_N == 1)
 
     def is_collective(self, kind: CollectiveType) -> np.ndarray:
         """Return which nodes are collectives of a type."""
@@ -314,17 +266,17 @@ class Operators:
     def num_parameters(self) -> int:
         """Parameters that the optimizer of the rank steps, 0 where it cannot be told."""
         for name, tensors in FUSED.items():
-            if self.among((name,)).any():
-                return int(self.flops_N[self.among((name,))].sum()) // tensors
+            if self.is_any_of((name,)).any():
+                return int(self.flops_N[self.is_any_of((name,))].sum()) // tensors
         for name in ("_foreach_addcdiv_", "_foreach_lerp_", "addcdiv_"):
-            if self.among((name,)).any():
-                return int(self.flops_N[self.among((name,)) & self.known_N].sum())
-        added_N = self.among(("_foreach_add_",)) & self.known_N
+            if self.is_any_of((name,)).any():
+                return int(self.flops_N[self.is_any_of((name,)) & self.known_N].sum())
+        added_N = self.is_any_of(("_foreach_add_",)) & self.known_N
         if added_N.any():
             return int(self.flops_N[added_N].max())
         # Plain gradient descent adds what was averaged.
         reduces = np.flatnonzero(self.is_collective(CollectiveType.ALL_REDUCE))
-        added_N = self.among(("add_",)) & self.known_N & (self.children_N == 0)
+        added_N = self.is_any_of(("add_",)) & self.known_N & (self.children_N == 0)
         added_N &= self._reached(reduces, self.source_E, self.target_E)
         return int(self.flops_N[added_N].sum())
 
@@ -339,8 +291,8 @@ class Operators:
 
     def cases(
         self, rows: np.ndarray, holds_K: np.ndarray, found: Callable[[int], str]
-    ) -> Cases | None:
+    ) -> RuleOutcomes | None:
         """Return cases of this rank; None if there are none."""
         if not len(rows):
             return None
-        return Cases(np.full(len(rows), self.rank), rows, holds_K, found)
+        return RuleOutcomes(np.full(len(rows), self.rank), rows, holds_K, found)

@@ -12,7 +12,7 @@ import numpy as np
 
 from layerdag.graph.topology import pointers
 from layerdag.traces.chakra.files import START_BYTES
-from layerdag.validation.operators import Cases, Operators
+from layerdag.validation.operators import Operators, RuleOutcomes
 
 _MOST_DIVISIONS = 200_000_000
 """Trial divisions for the shapes of a rank's products; those beyond them are not looked at."""
@@ -100,12 +100,12 @@ class Products:
 def products_of(ops: Operators) -> Products:
     """Return the products with two matrices; those that a trace had to enlarge are left out."""
     size_N = np.maximum(ops.element_N, 1)
-    whole_N = ops.known_N & ops.one_type_N & (ops.bytes_N % size_N == 0)
+    whole_N = ops.known_N & ops.is_widest_float_N & (ops.bytes_N % size_N == 0)
     # What opens a rank of a sampled job is made large enough to take some time.
     enlarged_N = (ops.bytes_N == START_BYTES) & (
         np.bincount(ops.target_E, minlength=ops.num_nodes) == 0
     )
-    rows = np.flatnonzero(ops.among(("mm", "addmm")) & whole_N & ~enlarged_N)
+    rows = np.flatnonzero(ops.is_any_of(("mm", "addmm")) & whole_N & ~enlarged_N)
     costs_P3 = np.stack(
         [ops.kind_N(("mm", "addmm"))[rows], ops.flops_N[rows], (ops.bytes_N // size_N)[rows]],
         axis=1,
@@ -128,12 +128,12 @@ def products_of(ops: Operators) -> Products:
     )
 
 
-def product_sizes(ops: Operators) -> Cases | None:
+def product_sizes(ops: Operators) -> RuleOutcomes | None:
     """Every product has shapes, of which one fits the sizes of all that goes into it."""
     products = products_of(ops)
     place_N = np.full(ops.num_nodes, -1)
     place_N[products.row_P] = np.arange(products.row_P.size)
-    made_E = ops.made_N[ops.source_E]
+    made_E = ops.output_elements_N[ops.source_E]
     used = np.flatnonzero((place_N[ops.target_E] >= 0) & (made_E > 0))
     into_E, made_E = place_N[ops.target_E[used]], made_E[used]
     count_P = np.diff(products.first_P1)
@@ -170,8 +170,10 @@ def _batched_products(ops: Operators) -> tuple[np.ndarray, np.ndarray]:
     With (B, M, K) and (B, K, N) the three sizes BMK, BKN and BMN multiply to B (BMKN)^2.
     """
     size_N = np.maximum(ops.element_N, 1)
-    batched_N = ops.among(("bmm",)) & ops.known_N & ops.one_type_N & (ops.flops_N % 2 == 0)
-    made_E = ops.made_N[ops.source_E]
+    batched_N = (
+        ops.is_any_of(("bmm",)) & ops.known_N & ops.is_widest_float_N & (ops.flops_N % 2 == 0)
+    )
+    made_E = ops.output_elements_N[ops.source_E]
     # Of inputs that are seen in parts, and of others than activations, the size is not known.
     whole_E = ops.has_gradient_N[ops.source_E] & ~np.isin(made_E, ops.part_sizes)
     into_E = batched_N[ops.target_E] & (made_E > 0) & whole_E

@@ -10,28 +10,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.traces.trace import CollectiveType, NodeType, communicates
-from layerdag.validation.operators import (
+from layerdag.hardware.operators import (
     ACTIVATIONS,
     ARITHMETIC,
     ATTENTION,
-    CHUNKS,
-    COPY_IN,
+    BACKWARD_OF,
     ELEMENTWISE_BACKWARD,
     FUSED,
-    IN_PLACE,
     NORMS,
-    PAIRS,
     PRODUCTS,
-    REDUCTIONS,
     SHAPE_KEEPING,
-    SPLIT,
     STEPPING,
+    SUMS,
     UPDATES,
     WHOLE,
-    Cases,
-    Operators,
 )
+from layerdag.traces.trace import CollectiveType, NodeType, communicates
+from layerdag.validation.operators import CHUNKS, COPY_IN, IN_PLACE, SPLIT, Operators, RuleOutcomes
 from layerdag.validation.product_shapes import products_of, roots
 
 # Operations a second that no device does: two processors of 128 cores with matrix units of 2,048
@@ -61,18 +56,18 @@ class Kind:
 
 
 def _kinds(ops: Operators) -> Iterator[Kind]:
-    place = {name: at for at, names in enumerate(PAIRS.values()) for name in names}
+    place = {name: at for at, names in enumerate(BACKWARD_OF.values()) for name in names}
     kind_N = np.array([place.get(str(name), -1) for name in ops.operator_W])[ops.word_N]
-    backward_N = ops.kind_N(tuple(PAIRS))
+    backward_N = ops.kind_N(tuple(BACKWARD_OF))
     rows = ops.order[(kind_N >= 0)[ops.order]]
     back = ops.order[(backward_N >= 0)[ops.order]]
-    for at, backward in enumerate(PAIRS):
+    for at, backward in enumerate(BACKWARD_OF):
         all_K, backward_K = rows[kind_N[rows] == at], back[backward_N[back] == at]
         if all_K.size or backward_K.size:
             yield Kind(backward, all_K[ops.forward_N[all_K]], all_K, backward_K)
 
 
-def backward_per_forward(ops: Operators) -> Cases | None:
+def backward_per_forward(ops: Operators) -> RuleOutcomes | None:
     """In a training step every kind has as many backward operators as forward ones."""
     if not ops.trains:
         return None
@@ -96,7 +91,7 @@ def backward_per_forward(ops: Operators) -> Cases | None:
     return ops.cases(np.array(rows, dtype=np.int64), np.array(holds, dtype=bool), told.__getitem__)
 
 
-def backward_after_forward(ops: Operators) -> Cases | None:
+def backward_after_forward(ops: Operators) -> RuleOutcomes | None:
     """Up to each backward operator there are at least as many forward ones of its kind."""
     rows, holds = [], []
     for kind in _kinds(ops):
@@ -113,7 +108,7 @@ def backward_after_forward(ops: Operators) -> Cases | None:
     )
 
 
-def backward_order(ops: Operators) -> Cases | None:
+def backward_order(ops: Operators) -> RuleOutcomes | None:
     """Norms and attention come back in reverse order, within each pass of a micro-batch."""
     kinds = (*NORMS, *ATTENTION)
     forward_N, backward_N = ops.kind_N(kinds), ops.kind_N([f"{name}_backward" for name in kinds])
@@ -139,7 +134,7 @@ def backward_order(ops: Operators) -> Cases | None:
 def _sizes(ops: Operators, rows: np.ndarray) -> np.ndarray:
     """Return the elements of norms; those of attention are not charged by elements."""
     norms = (*NORMS, *(f"{name}_backward" for name in NORMS))
-    return np.where(ops.among(norms)[rows], ops.flops_N[rows], 0)
+    return np.where(ops.is_any_of(norms)[rows], ops.flops_N[rows], 0)
 
 
 _OPTIONAL = frozenset(f"{name}_backward" for name in (*ACTIVATIONS, "threshold"))
@@ -149,7 +144,7 @@ _UNEQUAL = ("convolution_backward", "embedding_dense_backward", "_embedding_bag_
 """Backward operators whose operations are not those of the forward operator."""
 
 
-def pair_sizes(ops: Operators) -> Cases | None:
+def pair_sizes(ops: Operators) -> RuleOutcomes | None:
     """Forward and backward operators of a kind work on the same sizes."""
     rows, holds = [], []
     for kind in _kinds(ops):
@@ -177,18 +172,18 @@ def pair_sizes(ops: Operators) -> Cases | None:
 # --- sizes along edges ---------------------------------------------------------------------------
 
 
-def elementwise_sizes(ops: Operators) -> Cases | None:
+def elementwise_sizes(ops: Operators) -> RuleOutcomes | None:
     """Along edges into element-wise operators sizes are equal, or one is repeated or cut."""
     # Parameters and statistics go into norms, too.
-    keeps_N = ops.among(SHAPE_KEEPING) & ops.known_N
-    joins_N = ops.among((*NORMS, *ARITHMETIC, *ELEMENTWISE_BACKWARD)) & ops.known_N
-    made_E, wanted_E = ops.made_N[ops.source_E], ops.flops_N[ops.target_E]
+    keeps_N = ops.is_any_of(SHAPE_KEEPING) & ops.known_N
+    joins_N = ops.is_any_of((*NORMS, *ARITHMETIC, *ELEMENTWISE_BACKWARD)) & ops.known_N
+    made_E, wanted_E = ops.output_elements_N[ops.source_E], ops.flops_N[ops.target_E]
     looked_E = (made_E > 0) & (keeps_N | joins_N)[ops.target_E]
     # The gradients of a norm are those of its input and of its parameters.
-    several_N = ops.among([f"{name}_backward" for name in NORMS])
-    looked_E &= ~several_N[ops.source_E] | ops.among(ELEMENTWISE_BACKWARD)[ops.target_E]
+    several_N = ops.is_any_of([f"{name}_backward" for name in NORMS])
+    looked_E &= ~several_N[ops.source_E] | ops.is_any_of(ELEMENTWISE_BACKWARD)[ops.target_E]
     # A flat buffer is seen in parts by what works in place on them.
-    flat_E = ops.among(("copy_", "cat"))[ops.source_E] & ops.in_place_N[ops.target_E]
+    flat_E = ops.is_any_of(("copy_", "cat"))[ops.source_E] & ops.in_place_N[ops.target_E]
     looked = np.flatnonzero(looked_E & ~flat_E)
     made_E, wanted_E, target_E = made_E[looked], wanted_E[looked], ops.target_E[looked]
     fits_E = ops.fits(ops.source_E[looked], made_E, wanted_E)
@@ -203,13 +198,13 @@ def elementwise_sizes(ops: Operators) -> Cases | None:
     )
 
 
-def norm_widths(ops: Operators) -> Cases | None:
+def norm_widths(ops: Operators) -> RuleOutcomes | None:
     """Norms of a kind on one stream of activations, of as many elements, have equal parameters."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     kind_N = ops.kind_N(NORMS)
-    stream_N = (ops.among((*ARITHMETIC, "native_dropout")) | (kind_N >= 0)) & ops.known_N
+    stream_N = (ops.is_any_of((*ARITHMETIC, "native_dropout")) | (kind_N >= 0)) & ops.known_N
     same_E = stream_N[ops.source_E] & stream_N[ops.target_E]
     same_E &= ops.flops_N[ops.source_E] == ops.flops_N[ops.target_E]
     ends = ops.source_E[same_E], ops.target_E[same_E]
@@ -292,24 +287,24 @@ def _most_common(group_K: np.ndarray, value_K: np.ndarray) -> np.ndarray:
 # --- optimizer -----------------------------------------------------------------------------------
 
 
-def optimizer_gradients(ops: Operators) -> Cases | None:
+def optimizer_gradients(ops: Operators) -> RuleOutcomes | None:
     """An optimizer kernel takes as many gradient elements as it has parameters."""
-    parameters_N = np.where(ops.among(STEPPING), ops.flops_N, 0)
+    parameters_N = np.where(ops.is_any_of(STEPPING), ops.flops_N, 0)
     for name, tensors in FUSED.items():
-        parameters_N = np.where(ops.among((name,)), ops.flops_N // tensors, parameters_N)
-    takes_N = ops.among(("_foreach_lerp_", *FUSED)) & ops.known_N
-    gradient_N = np.where(ops.among((*WHOLE, *REDUCTIONS)), ops.made_N, -1)
+        parameters_N = np.where(ops.is_any_of((name,)), ops.flops_N // tensors, parameters_N)
+    takes_N = ops.is_any_of(("_foreach_lerp_", *FUSED)) & ops.known_N
+    gradient_N = np.where(ops.is_any_of((*WHOLE, *SUMS)), ops.output_elements_N, -1)
     reduced_N = ops.trace.type_N == NodeType.COMM_COLL
     size_N = np.maximum(ops.element_N, 1)
     gradient_N = np.where(
         reduced_N & ops.is_collective(CollectiveType.ALL_REDUCE), ops.sent_N // size_N, gradient_N
     )
     # The gradient of a joined parameter is cut into those of its parts.
-    cut_N = ops.among(REDUCTIONS) & np.isin(gradient_N, ops.part_sizes)
+    cut_N = ops.is_any_of(SUMS) & np.isin(gradient_N, ops.part_sizes)
     gradient_N = np.where(cut_N, -1, gradient_N)
-    own_N = ops.among(UPDATES)
+    own_N = ops.is_any_of(UPDATES)
     # Clipped gradients come by way of the kernel that clips them, some of them or all.
-    clipped_E = ops.among(("_foreach_mul_", "mul_"))[ops.source_E]
+    clipped_E = ops.is_any_of(("_foreach_mul_", "mul_"))[ops.source_E]
     takes_N &= np.bincount(ops.target_E[clipped_E], minlength=ops.num_nodes) == 0
     into_E = takes_N[ops.target_E] & ~own_N[ops.source_E]
     source_E, target_E = ops.source_E[into_E], ops.target_E[into_E]
@@ -331,7 +326,7 @@ def optimizer_gradients(ops: Operators) -> Cases | None:
     )
 
 
-def optimizer_kernels(ops: Operators) -> Cases | None:
+def optimizer_kernels(ops: Operators) -> RuleOutcomes | None:
     """Every kind of kernel that steps parameters works on the same sizes."""
     kinds = ("lerp_", "addcmul_", "addcdiv_")
     rows, holds = [], []
@@ -346,9 +341,9 @@ def optimizer_kernels(ops: Operators) -> Cases | None:
         known = [np.isin(ops.flops_N[found], values) for values in sets]
         rows.append(found)
         holds.append(np.all(known, axis=0))
-    chain_N = ops.among([f"_foreach_{kind}" for kind in (*kinds, "sqrt", "div_")]) & ops.known_N
+    chain_N = ops.is_any_of([f"_foreach_{kind}" for kind in (*kinds, "sqrt", "div_")]) & ops.known_N
     links = (*kinds, "sqrt", "div_", "add_", "mul_")
-    into_N = ops.among([f"_foreach_{kind}" for kind in links]) & ops.known_N
+    into_N = ops.is_any_of([f"_foreach_{kind}" for kind in links]) & ops.known_N
     into_E = chain_N[ops.target_E] & into_N[ops.source_E]
     rows.append(ops.target_E[into_E])
     holds.append(ops.flops_N[ops.source_E[into_E]] == ops.flops_N[ops.target_E[into_E]])
@@ -363,18 +358,18 @@ def optimizer_kernels(ops: Operators) -> Cases | None:
     )
 
 
-def bias_gradients(ops: Operators) -> Cases | None:
+def bias_gradients(ops: Operators) -> RuleOutcomes | None:
     """Every sum in the backward pass of a step that updates parameters is used."""
     if not (ops.trains and ops.updates_N.any()):
         return None
     start = ops.place_N[ops.backward_N].min()
-    rows = np.flatnonzero(ops.among(("sum",)) & (ops.place_N > start))
+    rows = np.flatnonzero(ops.is_any_of(("sum",)) & (ops.place_N > start))
     return ops.cases(
         rows, ops.children_N[rows] > 0, lambda case: "sum in the backward pass is used by nothing"
     )
 
 
-def product_speed(ops: Operators) -> Cases | None:
+def product_speed(ops: Operators) -> RuleOutcomes | None:
     """No product is faster than its device."""
     try:
         nanoseconds_N, timed_N = ops.trace.integers("duration_ns")
@@ -385,7 +380,7 @@ def product_speed(ops: Operators) -> Cases | None:
     nanoseconds_N = np.where(timed_N, nanoseconds_N, microseconds_N * 1000)
     on_processor = all(device.startswith("cpu") for device in devices)
     limit = _FASTEST_PROCESSOR if on_processor else _FASTEST_DEVICE
-    rows = np.flatnonzero(ops.among(PRODUCTS) & ops.known_N & (nanoseconds_N > 0))
+    rows = np.flatnonzero(ops.is_any_of(PRODUCTS) & ops.known_N & (nanoseconds_N > 0))
     rate_K = ops.flops_N[rows] / np.maximum(nanoseconds_N[rows], 1) * 1e9
     return ops.cases(
         rows,
@@ -397,14 +392,14 @@ def product_speed(ops: Operators) -> Cases | None:
 # --- communication of one rank -------------------------------------------------------------------
 
 
-def sent_as_made(ops: Operators) -> Cases | None:
+def sent_as_made(ops: Operators) -> RuleOutcomes | None:
     """What the operators before a collective or send made is what it moves."""
     kind_N = ops.trace.type_N
     sends_N = (kind_N == NodeType.COMM_SEND) | (
         (kind_N == NodeType.COMM_COLL) & ~ops.is_collective(CollectiveType.ALL_GATHER)
     )
     sends_N &= ops.sends_N & (ops.element_N > 0)
-    whole_N = np.where(ops.among((*WHOLE, *NORMS, CHUNKS)) & ops.known_N, ops.flops_N, -1)
+    whole_N = np.where(ops.is_any_of((*WHOLE, *NORMS, CHUNKS)) & ops.known_N, ops.flops_N, -1)
     into_E = sends_N[ops.target_E] & ~communicates(kind_N)[ops.source_E]
     source_E, target_E = ops.source_E[into_E], ops.target_E[into_E]
     size = ops.num_nodes
@@ -424,9 +419,9 @@ def sent_as_made(ops: Operators) -> Cases | None:
     )
 
 
-def shards_gathered(ops: Operators) -> Cases | None:
+def shards_gathered(ops: Operators) -> RuleOutcomes | None:
     """Copies in are gathered, gathers are split, and gradients are scattered."""
-    if not ops.among((COPY_IN,)).any():
+    if not ops.is_any_of((COPY_IN,)).any():
         return None
     gathers_N = ops.is_collective(CollectiveType.ALL_GATHER)
     scatters_N = ops.is_collective(CollectiveType.REDUCE_SCATTER)
@@ -440,7 +435,7 @@ def shards_gathered(ops: Operators) -> Cases | None:
         pairs_E = of_N[ops.target_E] & which_N[ops.source_E]
         return np.bincount(ops.target_E[pairs_E], minlength=size)
 
-    copies_N, splits_N, chunks_N = (ops.among((name,)) for name in (COPY_IN, SPLIT, CHUNKS))
+    copies_N, splits_N, chunks_N = (ops.is_any_of((name,)) for name in (COPY_IN, SPLIT, CHUNKS))
     sharded_N = gathers_N & (parents(gathers_N, copies_N) > 0)
     parts = (
         (copies_N, children(copies_N, gathers_N) == 1),
@@ -467,16 +462,16 @@ def shards_gathered(ops: Operators) -> Cases | None:
     )
 
 
-def shard_sizes(ops: Operators) -> Cases | None:
+def shard_sizes(ops: Operators) -> RuleOutcomes | None:
     """What is gathered and scattered has the size of what was copied in."""
-    if not ops.among((COPY_IN, CHUNKS)).any():
+    if not ops.is_any_of((COPY_IN, CHUNKS)).any():
         return None
     size_N = np.maximum(ops.element_N, 1)
     moved_N = np.where(ops.sends_N, ops.sent_N // size_N, ops.flops_N)
     gathers_N = ops.is_collective(CollectiveType.ALL_GATHER)
     moved_N = np.where(gathers_N, moved_N * ops.members_N, moved_N)
-    first_N = ops.among((COPY_IN, CHUNKS)) | gathers_N
-    last_N = gathers_N | ops.is_collective(CollectiveType.REDUCE_SCATTER) | ops.among((SPLIT,))
+    first_N = ops.is_any_of((COPY_IN, CHUNKS)) | gathers_N
+    last_N = gathers_N | ops.is_collective(CollectiveType.REDUCE_SCATTER) | ops.is_any_of((SPLIT,))
     chain_E = first_N[ops.source_E] & last_N[ops.target_E]
     source_E, target_E = ops.source_E[chain_E], ops.target_E[chain_E]
     return ops.cases(
@@ -489,7 +484,7 @@ def shard_sizes(ops: Operators) -> Cases | None:
     )
 
 
-def averaged_parameters(ops: Operators) -> Cases | None:
+def averaged_parameters(ops: Operators) -> RuleOutcomes | None:
     """Replicas average each gradient once a pass: as many elements as there are parameters."""
     reduces_N = ops.is_collective(CollectiveType.ALL_REDUCE)
     others_N = communicates(ops.trace.type_N) & ~reduces_N
@@ -499,7 +494,7 @@ def averaged_parameters(ops: Operators) -> Cases | None:
         return None
     # Tensor parallelism reduces activations, which further operators of the model take.
     after_E = reduces_N[ops.source_E]
-    plain_N = ops.among((*UPDATES, *IN_PLACE, "div_", "lerp_", "_foreach_norm", "detach_",
+    plain_N = ops.is_any_of((*UPDATES, *IN_PLACE, "div_", "lerp_", "_foreach_norm", "detach_",
         "linalg_vector_norm", "mul", "cat"))  # fmt: skip
     if not (plain_N | reduces_N)[ops.target_E[after_E]].all():
         return None

@@ -21,7 +21,7 @@ import numpy as np
 
 from layerdag.traces.analysis import gather_communication
 from layerdag.traces.trace import NodeType, Trace, Workload
-from layerdag.validation.operators import Cases, Operators
+from layerdag.validation.operators import Operators, RuleOutcomes
 from layerdag.validation.product_shapes import product_sizes
 from layerdag.validation.rules import Finding, Rule, Severity, rule_table
 from layerdag.validation.step_rules import (
@@ -139,7 +139,7 @@ class Verdict:
 # --- the ranks together --------------------------------------------------------------------------
 
 
-def _training_updates(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
+def _training_updates(workload: Workload, ranks: Sequence[Operators]) -> RuleOutcomes | None:
     trains = [ops for ops in ranks if ops.trains]
     if not trains:
         return None
@@ -147,7 +147,7 @@ def _training_updates(workload: Workload, ranks: Sequence[Operators]) -> Cases |
     return _one_case(trains[0], updates, "the step has a backward pass and no optimizer")
 
 
-def _training_loss(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
+def _training_loss(workload: Workload, ranks: Sequence[Operators]) -> RuleOutcomes | None:
     trains = [ops for ops in ranks if ops.trains]
     if not trains:
         return None
@@ -155,18 +155,18 @@ def _training_loss(workload: Workload, ranks: Sequence[Operators]) -> Cases | No
     return _one_case(trains[0], losses, "the step has a backward pass and no loss")
 
 
-def _one_case(ops: Operators, holds: bool, found: str) -> Cases | None:
+def _one_case(ops: Operators, holds: bool, found: str) -> RuleOutcomes | None:
     rows = ops.order[ops.backward_N[ops.order]][:1]
     return ops.cases(rows, np.array([holds]), lambda case: f"{found}; here {ops.name(rows[0])}")
 
 
-def _stages_update(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
+def _stages_update(workload: Workload, ranks: Sequence[Operators]) -> RuleOutcomes | None:
     trains = [ops for ops in ranks if ops.trains]
     updates = np.array([bool(ops.updates_N.any()) for ops in trains])
     if len(ranks) < 2 or not updates.any():
         return None
     rows = np.array([ops.order[ops.backward_N[ops.order]][0] for ops in trains])
-    return Cases(
+    return RuleOutcomes(
         np.array([ops.rank for ops in trains]),
         rows,
         updates,
@@ -174,7 +174,7 @@ def _stages_update(workload: Workload, ranks: Sequence[Operators]) -> Cases | No
     )
 
 
-def _messages_return(workload: Workload, ranks: Sequence[Operators]) -> Cases | None:
+def _messages_return(workload: Workload, ranks: Sequence[Operators]) -> RuleOutcomes | None:
     if not any(ops.trains for ops in ranks):
         return None
     events = gather_communication(workload)
@@ -204,7 +204,7 @@ def _messages_return(workload: Workload, ranks: Sequence[Operators]) -> Cases | 
         few = f"{forth} messages go from rank {pairs[case][0]} to {pairs[case][1]} and {back} back"
         return few if forth != back else f"{few}, of other sizes"
 
-    return Cases(events.rank_K[at], events.row_K[at], np.array(holds), found)
+    return RuleOutcomes(events.rank_K[at], events.row_K[at], np.array(holds), found)
 
 
 def _rounds(ways: set[tuple[int, int]]) -> set[tuple[int, int]]:
@@ -216,7 +216,7 @@ def _rounds(ways: set[tuple[int, int]]) -> set[tuple[int, int]]:
         ways = kept
 
 
-_OF_RANKS: Mapping[str, Callable[[Operators], Cases | None]] = {
+_OF_RANKS: Mapping[str, Callable[[Operators], RuleOutcomes | None]] = {
     "norm-widths": norm_widths,
     "product-shapes": product_sizes,
     "optimizer-gradients": optimizer_gradients,
@@ -233,7 +233,7 @@ _OF_RANKS: Mapping[str, Callable[[Operators], Cases | None]] = {
     "bias-gradients": bias_gradients,
     "product-speed": product_speed,
 }
-_OF_JOBS: Mapping[str, Callable[[Workload, Sequence[Operators]], Cases | None]] = {
+_OF_JOBS: Mapping[str, Callable[[Workload, Sequence[Operators]], RuleOutcomes | None]] = {
     "messages-return": _messages_return,
     "stages-update": _stages_update,
     "training-updates": _training_updates,
@@ -287,7 +287,7 @@ def _distinct(workload: Workload) -> Iterator[Operators]:
             yield ops
 
 
-def _verdict(workload: Workload, rule: Rule, parts: Sequence[Cases]) -> Verdict:
+def _verdict(workload: Workload, rule: Rule, parts: Sequence[RuleOutcomes]) -> Verdict:
     nodes: list[tuple[int, int]] = []
     said = ""
     for part in parts:

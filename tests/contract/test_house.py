@@ -24,7 +24,7 @@ PACKAGES = sorted(packages() - {"layerdag"})
 FACES = [name for name in PACKAGES if face(name)]
 WITHOUT_TORCH = (
     "graph", "traces", "codec", "validation", "differences", "simulator", "workloads", "runtime",
-    "serving", "kinds",
+    "serving", "kinds", "hardware",
 )  # fmt: skip
 HEAVY = ("torch", "scipy", "matplotlib", "sklearn", "networkx")
 COMMANDS = sorted(path.stem for path in (PACKAGE / "cli/commands").glob("[a-z]*.py"))

@@ -16,9 +16,9 @@ from first_calls import Calls, jaxtyped
 from imports import PACKAGE
 from jaxtyping import Float
 
+from layerdag.hardware.operators import base_name
 from layerdag.models.base import Conditions
 from layerdag.models.layers import segment_mean
-from layerdag.validation.operators import operator_of
 
 MEANINGS = {
     "A": "node attributes",
@@ -123,8 +123,8 @@ def test_shapes_are_checked_when_tests_make_a_dataclass():
 
 
 def test_types_are_checked_where_no_shape_is_named():
-    with pytest.raises(TypeError, match="operator_of"):
-        operator_of(3)
+    with pytest.raises(TypeError, match="base_name"):
+        base_name(3)
 
 
 def test_calls_1_2_4_and_8_of_a_function_are_checked_in_each_test():

@@ -67,6 +67,7 @@ from layerdag.evaluation.metrics.base import (
     SimilarityRow,
 )
 from layerdag.evaluation.metrics.neighborhoods import edges_by_layer, mix_hashes, operator_hashes
+from layerdag.hardware.operators import OPERATORS, base_name
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 
 LEAST_LENGTH = 2
@@ -408,11 +409,6 @@ def _stem_of_backward(name: str) -> str:
     return stem if rest in ("", "_data") or rest.isdecimal() else ""
 
 
-def base_name(operator: str) -> str:
-    """Return the name without namespace and overload: "aten::add.Tensor" is "add"."""
-    return operator.rpartition("::")[2].partition(".")[0]
-
-
 def _codes_by_stem(operators: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for code, operator in enumerate(operators):
@@ -446,7 +442,9 @@ def _kinds_above(graphs: GraphSet, kinds: Sequence[Sequence[int]]) -> np.ndarray
     return above_N
 
 
-PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+PRODUCTS = frozenset(
+    name for name, row in OPERATORS.items() if row.family == "product" and row.count is not None
+)
 CONVOLUTIONS = frozenset({"convolution", "convolution_backward"})
 LARGEST_ELEMENT = 8
 _BELOW, _ABOVE = np.float32(-1), np.float32(2)

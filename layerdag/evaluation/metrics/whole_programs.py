@@ -37,20 +37,19 @@ from layerdag.evaluation.metrics.base import (
 )
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.topology import longest_path, longest_path_layers
-from layerdag.kinds.job import JOB
-from layerdag.runtime.rng import derive_seed, numpy_generator
-from layerdag.statistics import Interval, auroc
-from layerdag.traces.trace import Trace, Workload
-from layerdag.validation.operators import (
+from layerdag.hardware.operators import (
     ACTIVATIONS,
     ATTENTION,
     COPIES,
     NORMS,
     PRODUCTS,
-    REDUCTIONS,
+    SUMS,
     UPDATES,
-    operator_of,
+    base_name,
 )
+from layerdag.kinds.job import JOB
+from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, Verdict, judge_program
 
 MOST_JOBS = 200
@@ -202,7 +201,7 @@ _KINDS: Mapping[str, frozenset[str]] = {
     "attention": frozenset((*ATTENTION, *(f"{name}_backward" for name in ATTENTION))),
     "activations": frozenset((*ACTIVATIONS, *(f"{name}_backward" for name in ACTIVATIONS))),
     "copies": frozenset(COPIES),
-    "reductions": frozenset(REDUCTIONS),
+    "reductions": frozenset(SUMS),
     "optimizer": frozenset(UPDATES),
 }
 
@@ -214,7 +213,7 @@ def job_features(graph: AttributedGraph) -> np.ndarray:
     layer_N = longest_path_layers(graph.num_nodes, graph.edge_index_2E)
     out_N = np.bincount(source_E, minlength=graph.num_nodes)
     in_N = np.bincount(target_E, minlength=graph.num_nodes)
-    operators = [operator_of(word) for word in graph.categories["op"]]
+    operators = [base_name(word) for word in graph.categories["op"]]
     flops_N, bytes_N, sent_N, duration_N = (
         np.nan_to_num(graph.numbers.get(name, np.zeros(graph.num_nodes)))
         for name in ("flops", "bytes", "comm_bytes", "duration")

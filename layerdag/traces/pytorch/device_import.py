@@ -17,6 +17,7 @@ from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.hardware.dtypes import find_dtype
+from layerdag.hardware.operators import is_composite
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeSpec, build_trace
@@ -32,7 +33,7 @@ from layerdag.traces.pytorch.kernel_communication import (
     unknown_types,
 )
 from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
-from layerdag.traces.pytorch.operators import BARRIER_BYTES, is_composite
+from layerdag.traces.pytorch.operators import BARRIER_BYTES
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.hardware.dtypes import UNKNOWN_DTYPE
+from layerdag.hardware.operators import kernel_sizes, operation_count
 from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_to_word
@@ -40,7 +41,7 @@ from layerdag.traces.pytorch.host_dataflow import (
 )
 from layerdag.traces.pytorch.host_trace import read_host_blocks
 from layerdag.traces.pytorch.kernel_communication import shown_tensors
-from layerdag.traces.pytorch.kernel_shapes import kernel_sizes, shown_results
+from layerdag.traces.pytorch.kernel_shapes import shown_results
 from layerdag.traces.pytorch.kineto import (
     RECORD_FUNCTION,
     Event,
@@ -55,7 +56,6 @@ from layerdag.traces.pytorch.operators import (
     CommunicationOperator,
     OpRole,
     TensorView,
-    operation_count,
 )
 from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
 

@@ -5,18 +5,12 @@ import torch
 
 import layerdag as ld
 from layerdag.codec.vocabulary import public_operators
-from layerdag.traces.operator_kinds import (
-    _OF_NAME,
-    MATRIX,
-    OPTIMIZERS,
-    OperatorKind,
-    of_kinds,
-    operator_kind,
-    operator_kinds,
-)
+from layerdag.hardware.operators import MATRIX, OPERATORS, OPTIMIZERS, OperatorKind, operator_kind
+from layerdag.traces.operator_kinds import of_kinds, operator_kinds
 from layerdag.traces.trace import OPERATOR, NodeType
 from layerdag.workloads.transformer.mesh import ROLES
 
+OF_NAME = {f"aten::{name}": row.kind for name, row in OPERATORS.items() if row.kind is not None}
 JOBS = {
     "gpt2": {"batch": 2, "sequence": 16},
     "mixtral-8x7b": {"tensor": 2, "data": 2, "expert": 2, "batch": 4, "sequence": 16},
@@ -28,7 +22,7 @@ JOBS = {
 
 def test_the_table_holds_names_that_pytorch_registers():
     registered = {schema.name for schema in torch._C._jit_get_all_schemas()}
-    unknown = set(_OF_NAME) - registered - public_operators()
+    unknown = set(OF_NAME) - registered - public_operators()
     # Not each operator on lists has a form that writes in place.
     assert {name for name in unknown if not name.startswith("aten::_foreach_")} <= {
         "aten::_scaled_dot_product_attention",  # of older versions
@@ -39,9 +33,9 @@ def test_the_table_holds_names_that_pytorch_registers():
 def test_products_are_those_of_which_pytorch_counts_operations():
     from torch.utils.flop_counter import flop_registry
 
-    counted = {str(op).replace(".", "::") for op in flop_registry} & set(_OF_NAME)
+    counted = {str(op).replace(".", "::") for op in flop_registry} & set(OF_NAME)
     assert len(counted) > 10
-    assert {_OF_NAME[name] for name in counted} <= set(MATRIX)
+    assert {OF_NAME[name] for name in counted} <= set(MATRIX)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, strategies as st
 from torch.nn import functional
 
-from layerdag.traces.pytorch.kernel_shapes import kernel_sizes, shown_results
+from layerdag.hardware.operators import kernel_sizes
+from layerdag.traces.pytorch.kernel_shapes import shown_results
 from layerdag.traces.pytorch.operators import TensorView
 
 

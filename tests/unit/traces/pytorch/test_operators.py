@@ -9,14 +9,13 @@ from laws import tried
 
 from layerdag.errors import TraceError
 from layerdag.hardware.dtypes import SPELLINGS
+from layerdag.hardware.operators import is_composite, operation_count
 from layerdag.traces.pytorch.operators import (
     COMMUNICATION_OPERATORS,
     UNKNOWN_DTYPE,
     BlockTensors,
     OpRole,
     TensorView,
-    is_composite,
-    operation_count,
     signature,
 )
 from layerdag.traces.trace import NodeType
