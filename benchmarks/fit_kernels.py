@@ -17,8 +17,8 @@ import numpy as np
 
 from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.kernel_roofline import (
-    FEWEST_KERNELS,
     KERNEL_AXES,
+    MIN_KERNELS,
     KernelRoofline,
     kernel_work,
 )
@@ -57,7 +57,7 @@ def fit_all(rows: Rows) -> dict[str, KernelRoofline]:
     """Return the fit of each family with enough kernels."""
     fits = {}
     for key, measured in sorted(rows.items()):
-        if len(measured) >= FEWEST_KERNELS:
+        if len(measured) >= MIN_KERNELS:
             fits[key] = KernelRoofline.fit(*np.array(measured).T)
     return fits
 

@@ -30,9 +30,9 @@ from layerdag.traces.chakra.workload import RankFile, read_workload
 from layerdag.traces.pytorch.ranks import (
     PyTorchFile,
     are_distributed,
+    has_rank_in_name,
     import_ranks,
     refuse_missing_ranks,
-    tells_rank,
 )
 from layerdag.traces.trace import Workload
 
@@ -207,7 +207,7 @@ class _Search:
         for job, files in self.pytorch.items():
             files = sorted(files, key=lambda each: each.rank)
             unsure = any(f.is_numbered for f in files) and not any(
-                tells_rank(f.stem) for f in files
+                has_rank_in_name(f.stem) for f in files
             )
             if unsure and not are_distributed([f.path for f in files]):
                 for stem in dict.fromkeys(f.stem for f in files):

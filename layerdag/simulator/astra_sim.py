@@ -309,7 +309,7 @@ _BEFORE_NS = (0, 10)
 """When the reference has a tensor written that is read before any node writes it."""
 _LIFETIMES, _USAGE, _HEAP = 1_000_000, 2_000_000, 3_000_000
 """What is added to the number of a rank for the further rows of its timeline."""
-_LONGEST_NAME = 20
+_MAX_NAME_LENGTH = 20
 
 
 @dataclass(frozen=True)
@@ -402,7 +402,9 @@ class RankMemory:
             share = (life - lives[-1][1]) / spread if spread else 0.0
             position, heat = int(share * (len(lives) - 1)), int(tensor.size / largest * 255)
             label = tensor.name
-            label = f"{label[: _LONGEST_NAME - 3]}..." if len(label) > _LONGEST_NAME else label
+            label = (
+                f"{label[: _MAX_NAME_LENGTH - 3]}..." if len(label) > _MAX_NAME_LENGTH else label
+            )
             yield {
                 "name": f"{label} ({f'{tensor.size / _MIB:.6f}'[:5]} MB)", "cat": "tensorHeatmap",
                 "ph": "X", "ts": tensor.written.start / 1000, "dur": life / 1000, "pid": pid,

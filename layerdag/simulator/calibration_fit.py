@@ -146,15 +146,15 @@ def _of_rows(path: Path) -> list[MeasuredRun]:
     ]
 
 
-FEWEST_RUNS = 10
-_FEWEST_USES = 3
+MIN_RUNS = 10
+_MIN_USES = 3
 """Runs that must have an operator before it gets rates of its own."""
 _PENALTY = 0.3
 """Weight of a factor's logarithm: of 0.1, 0.3, 1 and 3 the largest that loses nothing on left-out
 runs of one rank of the embedded corpus (docs/dev/decisions.md, "Prediction")."""
 _ROBUST = 0.2
 _START = (2000.0, 1e-3, 1e-2)
-_LEAST_NS = 1e-9
+_MIN_NS = 1e-9
 
 
 def fit_operators(runs: Sequence[MeasuredRun]) -> FittedOperatorCosts:
@@ -166,10 +166,10 @@ def fit_operators(runs: Sequence[MeasuredRun]) -> FittedOperatorCosts:
     Raises:
         ConfigError: If there are fewer than ten.
     """
-    if len(runs) < FEWEST_RUNS:
+    if len(runs) < MIN_RUNS:
         raise ConfigError(
             f"measured runs of one rank: {len(runs)}; rates of operators need at least "
-            f"{FEWEST_RUNS}. Measure more, or name the device whose rates are to be scaled."
+            f"{MIN_RUNS}. Measure more, or name the device whose rates are to be scaled."
         )
     names = _frequent(runs)
     counts_SK3 = np.stack([_counts(run, names) for run in runs])
@@ -187,7 +187,7 @@ def _frequent(runs: Sequence[MeasuredRun]) -> list[str]:
         trace = run.workload.traces[0]
         names = trace.names()
         uses.update({names[row] for row in compute_rows(trace).tolist()})
-    return sorted(name for name, count in uses.items() if count >= _FEWEST_USES)
+    return sorted(name for name, count in uses.items() if count >= _MIN_USES)
 
 
 def _counts(run: MeasuredRun, names: Sequence[str]) -> np.ndarray:
@@ -207,15 +207,15 @@ def _fit(
 ) -> np.ndarray:
     from scipy.optimize import least_squares
 
-    start_C = np.maximum(start_C, _LEAST_NS)
+    start_C = np.maximum(start_C, _MIN_NS)
 
     def misses(log_factor_C: np.ndarray) -> np.ndarray:
-        total_S = counts_SC @ (start_C * np.exp(log_factor_C)) + _LEAST_NS
+        total_S = counts_SC @ (start_C * np.exp(log_factor_C)) + _MIN_NS
         return np.concatenate([np.log(total_S) - log_ns_S, penalty * log_factor_C])
 
     def slopes(log_factor_C: np.ndarray) -> np.ndarray:
         part_SC = counts_SC * (start_C * np.exp(log_factor_C))
-        share_SC = part_SC / (part_SC.sum(axis=1, keepdims=True) + _LEAST_NS)
+        share_SC = part_SC / (part_SC.sum(axis=1, keepdims=True) + _MIN_NS)
         return np.concatenate([share_SC, penalty * np.eye(len(start_C))])
 
     found = least_squares(
@@ -338,7 +338,7 @@ def _with_spreads(
     Runs that costs were fitted to are left out in folds. Two numbers of the link, fitted to all
     runs of several ranks, are left as they are.
     """
-    if len(chosen) * (FOLDS - 1) // FOLDS < FEWEST_RUNS:
+    if len(chosen) * (FOLDS - 1) // FOLDS < MIN_RUNS:
         return machine
     order = numpy_generator(0, "calibration-folds").permutation(len(chosen))
     runs, misses = [], []
@@ -362,7 +362,7 @@ def _with_spreads(
 
 def _spread(miss_S: np.ndarray, most_ranks: int) -> PredictionSpread | None:
     """Return the quantiles of measured over predicted times; None of too few runs."""
-    if len(miss_S) < FEWEST_RUNS:
+    if len(miss_S) < MIN_RUNS:
         return None
     low, middle, high = np.exp(np.quantile(-miss_S, (0.1, 0.5, 0.9))).tolist()
     error = float(np.median(np.abs(np.expm1(miss_S))))

@@ -120,11 +120,11 @@ class GroupIndex:
             SimulationError: If a name is no integer above 0, or two are the same integer. A group
                 "0" of all ranks is what nodes without a group mean, and needs no entry.
         """
-        everyone = tuple(range(workload.num_ranks))
+        all_ranks = tuple(range(workload.num_ranks))
         usable = {
             name: members
             for name, members in workload.groups.items()
-            if (name, members) != (WORLD, everyone)
+            if (name, members) != (WORLD, all_ranks)
         }
         _check_names(workload.source, usable)
         sizes = np.array([len(members) for members in usable.values()], dtype=np.int64)

@@ -74,7 +74,7 @@ class GroupCollectives(Enum):
     HIERARCHICAL = "hierarchical"
 
 
-_LONGEST_NS = 10**12
+_MAX_NS = 10**12
 MAX_COMM_STREAMS = 64
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("localBWAware", "baseline")
@@ -106,7 +106,7 @@ class Dimension:
         _require(self.npus >= 1, "npus_count", self.npus, "at least 1")
         fine = math.isfinite(self.bandwidth_gib) and self.bandwidth_gib >= 1e-9
         _require(fine, "bandwidth", self.bandwidth_gib, "a positive number of GB/s")
-        fine = 0 <= self.latency_ns <= _LONGEST_NS
+        fine = 0 <= self.latency_ns <= _MAX_NS
         _require(fine, "latency", self.latency_ns, "a number of ns from 0 to 1e12")
 
     @property
@@ -212,7 +212,7 @@ class SystemConfig:
         active = self.active_chunks_per_dimension
         _require(1 <= active <= 10**6, "active-chunks-per-dimension", active, "1 to 1e6")
         delay = self.endpoint_delay_ns
-        fine = delay is None or 0 <= delay <= _LONGEST_NS
+        fine = delay is None or 0 <= delay <= _MAX_NS
         _require(fine, "endpoint-delay", delay, "0 to 1e12 ns")
         for key, value, known in (
             ("scheduling-policy", self.scheduling_policy, POLICIES),
@@ -267,7 +267,7 @@ class MemoryConfig:
     num_nodes: int | None = None
 
     def __post_init__(self) -> None:
-        fine = 0 <= self.latency_ns <= _LONGEST_NS
+        fine = 0 <= self.latency_ns <= _MAX_NS
         _require(fine, "remote-mem-latency", self.latency_ns, "0 to 1e12 ns")
         rate = self.bandwidth_bytes_per_ns
         fine = math.isfinite(rate) and rate > 0

@@ -16,9 +16,9 @@ from layerdag.simulator.program import LoweredProgram, TopologyCode, endpoint_de
 from layerdag.simulator.rank_symmetry import (
     PhaseKind,
     Representatives,
-    chosen_rows,
-    everyone,
+    all_ranks,
     representatives,
+    select_rows,
 )
 from layerdag.traces.trace import CollectiveType, NodeType, Trace, communicates
 
@@ -28,7 +28,7 @@ GROUP_TAGS = 1_000_000
 _OUT_OF_MEMORY, _NOT_EXACT, _NOT_ALIKE = 1, 2, 3
 WORTH_DIVIDING = 1 << 14
 """Nodes of all ranks from which on it is looked for ranks that behave alike."""
-_MOST_TRIES = 4  # each sets ranks apart whose places in a kind of phase differ
+_MAX_TRIES = 4  # each sets ranks apart whose places in a kind of phase differ
 
 _PHASE = np.dtype(
     [
@@ -205,7 +205,7 @@ def run_representatives(program: LoweredProgram) -> KernelOutput | None:
     if program.cluster.options.congestion is not Congestion.UNAWARE:
         return None
     apart: frozenset[PhaseKind] = frozenset()
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         ranks = representatives(program, apart)
         found = None if ranks is None else _run(program, Method.SOLVED, ranks)
         if not isinstance(found, PhaseKind):
@@ -230,7 +230,7 @@ def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:
     Raises:
         SimulationError: If memory runs out.
     """
-    outcome = _run(program, method, everyone(program))
+    outcome = _run(program, method, all_ranks(program))
     assert not isinstance(outcome, PhaseKind)
     return outcome
 
@@ -308,8 +308,8 @@ def _arrays(program: LoweredProgram, run: Representatives) -> dict[str, np.ndarr
     """Return every array of struct Input; they must outlive the call."""
     classes, groups = program.classes, program.groups
     class_K = np.ascontiguousarray(program.class_of_rank[run.rank_K])
-    role_ptr, role_at = chosen_rows(program.role_ptr, run.rank_K)
-    group_ptr, group_at = chosen_rows(groups.rank_ptr, run.rank_K)
+    role_ptr, role_at = select_rows(program.role_ptr, run.rank_K)
+    group_ptr, group_at = select_rows(groups.rank_ptr, run.rank_K)
     edge_start = pointers([len(c.child_E) for c in classes])
     child_ptr = [c.child_ptr[:-1] + start for c, start in zip(classes, edge_start, strict=False)]
     child_ptr.append(edge_start[-1:])

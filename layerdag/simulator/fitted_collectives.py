@@ -30,9 +30,9 @@ OPERATIONS = {
 """Name of each collective that was measured."""
 NODE = 8
 """Devices of a node."""
-MOST_KNOTS = 12
+MAX_KNOTS = 12
 _TOLERANCE = 0.02
-_MOST_SIZES = 48
+_MAX_SIZES = 48
 _LOG2 = float(np.log(2.0))
 _TREE_SHARE = 0.92 * 0.85
 """Of the bandwidth of a ring that NCCL expects of a tree, whose branches share ports."""
@@ -77,12 +77,12 @@ class CollectiveCurve:
         sizes = np.unique(bytes_S)
         x = np.log2(sizes.astype(np.float64))
         y = np.array([np.median(np.log(us_S[bytes_S == size])) for size in sizes.tolist()])
-        if len(x) > _MOST_SIZES:
+        if len(x) > _MAX_SIZES:
             # Of many sizes neighbors stand for each other, so that no outlier becomes a knot.
-            parts = np.array_split(np.arange(len(x)), _MOST_SIZES)
+            parts = np.array_split(np.arange(len(x)), _MAX_SIZES)
             x, y = (np.array([np.median(column[part]) for part in parts]) for column in (x, y))
         chosen = sorted({0, len(x) - 1})
-        while len(chosen) < min(MOST_KNOTS, len(x)):
+        while len(chosen) < min(MAX_KNOTS, len(x)):
             off = np.abs(np.interp(x, x[chosen], y[chosen]) - y)
             worst = int(np.argmax(off))
             if off[worst] < _TOLERANCE:

@@ -127,7 +127,7 @@ def replayed_step_us(workload: Workload) -> int | None:
     return max(steps, default=None)
 
 
-MOST_SCALE = 1024.0
+MAX_SCALE = 1024.0
 """Largest scale of the host's time that is tried."""
 
 
@@ -149,7 +149,7 @@ def host_scale(makespan_s: Callable[[Workload], float], workload: Workload, step
         raise ConfigError(f"the measured step is {step_s} s; give a positive number of seconds.")
     low, high = 0.0, 1.0
     while (reached := makespan_s(with_measured_host(workload, high))) < step_s:
-        if high >= MOST_SCALE:
+        if high >= MAX_SCALE:
             raise ConfigError(
                 f"the measured step is {step_s:g} s, but with {high:g} times the host's time the "
                 f"replay lasts {reached:g} s; check the step and its unit, which is seconds."

@@ -7,8 +7,8 @@ import numpy as np
 
 from layerdag.hardware.dtypes import WEIGHT_FORMATS
 
-FEWEST_KERNELS = 8
-MOST_KERNELS = 2000
+MIN_KERNELS = 8
+MAX_KERNELS = 2000
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class KernelRoofline:
         Args:
             compute_us_S: Operations over the data sheet's peak, in microseconds.
             memory_us_S: Bytes over its bandwidth.
-            measured_us_S: Measured times, all positive; at least ``FEWEST_KERNELS``.
+            measured_us_S: Measured times, all positive; at least ``MIN_KERNELS``.
         """
         from scipy.optimize import least_squares
 
-        step = -(-len(measured_us_S) // MOST_KERNELS)
+        step = -(-len(measured_us_S) // MAX_KERNELS)
         rows = (compute_us_S[::step], memory_us_S[::step])
         log_us = np.log(measured_us_S[::step])
 

@@ -17,8 +17,8 @@ from layerdag.hardware.devices import KERNEL_TABLES
 from layerdag.hardware.dtypes import WEIGHT_FORMATS
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.kernel_roofline import (
-    FEWEST_KERNELS,
     KERNEL_AXES,
+    MIN_KERNELS,
     KernelRoofline,
     kernel_work,
 )
@@ -105,10 +105,10 @@ class KernelTable:
         """
         from scipy.spatial import cKDTree
 
-        if len(us_S) < FEWEST_KERNELS or not (np.isfinite(us_S) & (us_S > 0)).all():
+        if len(us_S) < MIN_KERNELS or not (np.isfinite(us_S) & (us_S > 0)).all():
             raise ConfigError(
                 f"a table of {len(us_S)} kernels ({kind}, {precision}) cannot be interpolated; "
-                f"give at least {FEWEST_KERNELS}, each with a positive time."
+                f"give at least {MIN_KERNELS}, each with a positive time."
             )
         compute, memory = _scaled(kernel_work(kind, sizes_SA, precision, kv_precision))
         roofline = KernelRoofline.fit(compute, memory, us_S)
@@ -117,7 +117,7 @@ class KernelTable:
         parts = (kind, roofline, logs_SA, residual_S, precision, kv_precision)
         left_out = np.arange(len(us_S)) % 10 == 9
         spread = 1.0
-        if left_out.sum() >= FEWEST_KERNELS:
+        if left_out.sum() >= MIN_KERNELS:
             tree = cKDTree(logs_SA[~left_out])
             rest = (tree, logs_SA[~left_out], residual_S[~left_out])
             error = np.abs(interpolated(*rest, logs_SA[left_out]) - residual_S[left_out])
@@ -240,7 +240,7 @@ def installed_table(
     if "distribution" in frame:
         # Words sort from even loads to skewed ones; a device may have been measured with skew only.
         frame = frame[frame["distribution"] == frame["distribution"].min()]
-    if len(frame) < FEWEST_KERNELS:
+    if len(frame) < MIN_KERNELS:
         return None
     frame = frame[frame["kernel"] == frame["kernel"].mode().iloc[0]]
     sizes_SA = frame[list(KERNEL_AXES[kind])].to_numpy(np.float64)

@@ -154,7 +154,7 @@ def names_of(trace: Trace, rows: np.ndarray) -> list[str]:
 
 
 # The regressor takes at most 255 categories; rarer operators share the one of unknown operators.
-_MOST_OPERATORS = 250
+_MAX_OPERATORS = 250
 
 
 class OperatorLatency:
@@ -201,7 +201,7 @@ class OperatorLatency:
         counts = Counter(
             name for t, row in zip(traces, rows, strict=True) for name in names_of(t, row)
         )
-        common = counts.most_common(_MOST_OPERATORS)
+        common = counts.most_common(_MAX_OPERATORS)
         operators = {name: code for code, (name, _) in enumerate(common)}
         features, times = [np.zeros((0, 4))], [np.zeros(0)]
         for trace, row in zip(traces, rows, strict=True):
@@ -228,8 +228,8 @@ def _latency_features(trace: Trace, rows: np.ndarray, operators: dict[str, int])
 
 
 FAMILY = "operators"
-MOST_ROWS = 30_000
-FEWEST_ROWS = 20
+MAX_ROWS = 30_000
+MIN_ROWS = 20
 # A rare operator is drawn toward the typical one, as if it had been seen this often more.
 _PRIOR = 5
 _ARRAYS = ("feature", "threshold", "left", "right", "value")
@@ -263,22 +263,22 @@ class OperatorTrees:
 
     @classmethod
     def fit(cls, traces: Sequence[Trace], seed: int = 0) -> "OperatorTrees":
-        """Fit to the measured compute nodes of traces, at most ``MOST_ROWS`` drawn at random.
+        """Fit to the measured compute nodes of traces, at most ``MAX_ROWS`` drawn at random.
 
         Raises:
-            ConfigError: If fewer than ``FEWEST_ROWS`` compute nodes state a duration.
+            ConfigError: If fewer than ``MIN_ROWS`` compute nodes state a duration.
         """
         rows = [measured_rows(trace) for trace in traces]
         names = [name for t, row in zip(traces, rows, strict=True) for name in names_of(t, row)]
-        if len(names) < FEWEST_ROWS:
+        if len(names) < MIN_ROWS:
             raise ConfigError(
-                f"{len(names)} compute nodes state a duration; at least {FEWEST_ROWS} are needed."
+                f"{len(names)} compute nodes state a duration; at least {MIN_ROWS} are needed."
             )
         pairs = list(zip(traces, rows, strict=True))
         log_S = np.log(np.concatenate([MeasuredCompute().replayed_ns(*p) for p in pairs]) / 1000)
         costs_SC = np.concatenate([_costs(*pair) for pair in pairs])
         typical = _typical(names, log_S)
-        chosen = numpy_generator(seed, "operators").permutation(len(names))[:MOST_ROWS]
+        chosen = numpy_generator(seed, "operators").permutation(len(names))[:MAX_ROWS]
         features_SF = _tree_features([names[i] for i in chosen.tolist()], costs_SC[chosen], typical)
         return cls(typical, *_grown(features_SF, log_S[chosen], seed))
 

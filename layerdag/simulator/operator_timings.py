@@ -18,7 +18,7 @@ from layerdag.hardware.devices import require_device
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.kernel_roofline import FEWEST_KERNELS, KernelRoofline
+from layerdag.simulator.kernel_roofline import MIN_KERNELS, KernelRoofline
 from layerdag.simulator.learned import measured_rows
 from layerdag.simulator.measured_kernels import FittedKernels, fits_of
 from layerdag.simulator.operator_families import KernelWork, node_work
@@ -243,7 +243,7 @@ def _fit(rows: _Rows, device: str) -> tuple[FittedKernels, tuple[str, ...], floa
     own = []
     for key in sorted(set(rows.keys)):
         chosen = rows.at(rows.keys == key)
-        if len(chosen.us) >= FEWEST_KERNELS:
+        if len(chosen.us) >= MIN_KERNELS:
             rooflines[key] = KernelRoofline.fit(chosen.compute_us, chosen.memory_us, chosen.us)
             own.append(key)
     return FittedKernels(device, rooflines), tuple(own), scale

@@ -29,7 +29,7 @@ from layerdag.simulator.config import Congestion, MemoryConfig, MemoryKind, Topo
 from layerdag.simulator.lowering import ClassProgram, Lowering, NodeKind, for_rank, positions_in
 from layerdag.traces.trace import LazyTraces, NodeType, RankClass, Trace, Wire, Workload
 
-_MOST_TRIED = 256  # classes with equal columns that a trace is compared with
+_MAX_TRIED = 256  # classes with equal columns that a trace is compared with
 
 
 @final
@@ -50,7 +50,7 @@ class ProgramCache:
     def add(self, index: int, trace: Trace, program: ClassProgram) -> None:
         """Note a class by the trace of its first rank."""
         known = self._known.setdefault(_columns(trace), [])
-        if len(known) < _MOST_TRIED:
+        if len(known) < _MAX_TRIED:
             found = _Class.from_program(index, trace, program)
             if found is not None:
                 known.append(found)

@@ -62,7 +62,7 @@ class Representatives:
     sender: np.ndarray
 
 
-def everyone(program: LoweredProgram) -> Representatives:
+def all_ranks(program: LoweredProgram) -> Representatives:
     """Return that every rank stands for itself."""
     rank_R = np.arange(program.num_ranks, dtype=np.int32)
     group_G = np.arange(len(program.groups.names), dtype=np.int32)
@@ -336,7 +336,7 @@ def _places(program: LoweredProgram, rank_R: np.ndarray, group_R: np.ndarray) ->
     return place[rank_R]
 
 
-def chosen_rows(ptr: np.ndarray, rank_K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_rows(ptr: np.ndarray, rank_K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return pointers of some of the lists that ``ptr`` delimits, and where their entries are."""
     count_K = np.diff(ptr)[rank_K]
     chosen = pointers(count_K)

@@ -366,7 +366,7 @@ def fit_roof(cycles_S: np.ndarray, gemms: list[Gemm], measured_us_S: np.ndarray)
 
 Shapes = list[tuple[int, ...]]
 
-_LONGEST_SHAPES = 10_000
+_MAX_SHAPES_LENGTH = 10_000
 
 
 @dataclass(frozen=True)
@@ -482,7 +482,7 @@ def _text(trace: Trace, index: int) -> str:
 
 def _shapes(text: str) -> Shapes:
     """Return the shapes in a list such as "[[2, 3], [3, 4], []]", [] if it is none."""
-    if not text.startswith("[") or len(text) > _LONGEST_SHAPES:
+    if not text.startswith("[") or len(text) > _MAX_SHAPES_LENGTH:
         return []
     try:
         value = json.loads(text)

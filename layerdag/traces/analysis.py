@@ -24,8 +24,8 @@ from layerdag.graph.topology import longest_path
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.trace import (
     DATA,
-    MOST_MICROSECONDS,
-    MOST_OF_A_NUMBER,
+    MAX_MICROSECONDS,
+    MAX_NUMBER,
     OPERATOR,
     CollectiveType,
     NodeType,
@@ -582,7 +582,7 @@ def impossible(workload: Workload, *, dependencies: bool) -> tuple[Note, ...]:
 
 def _refuse_long(trace: Trace) -> None:
     """Raise TraceError where a duration is beyond what can be added up or simulated."""
-    long_N = trace.duration_us_N > MOST_MICROSECONDS
+    long_N = trace.duration_us_N > MAX_MICROSECONDS
     if long_N.any():
         first = int(np.argmax(long_N))
         raise TraceError(
@@ -603,12 +603,12 @@ def measured_span_us(trace: Trace) -> int | None:
     gaps are those of the profiler.
     """
     starts = trace.start_us_N
-    if not starts.any() or int(starts.max()) > MOST_OF_A_NUMBER // 2:
+    if not starts.any() or int(starts.max()) > MAX_NUMBER // 2:
         return None
     on_cpu_N = trace.integers("is_cpu_op")[0] != 0
     if not on_cpu_N.any() or on_cpu_N.all():
         return None
-    ends = starts + np.minimum(trace.duration_us_N, np.uint64(MOST_MICROSECONDS))
+    ends = starts + np.minimum(trace.duration_us_N, np.uint64(MAX_MICROSECONDS))
     return int(ends.max() - starts.min())
 
 

@@ -55,10 +55,10 @@ STORAGE = "Node.storage"
 """Name of the attribute (bytes) that holds a node's message ``storage``, field 11 of ``Node``."""
 
 
-MOST_MICROSECONDS = 10**12
+MAX_MICROSECONDS = 10**12
 """The longest duration of a node, 11 days; more cannot be simulated."""
 
-MOST_OF_A_NUMBER = 2**63 - 1
+MAX_NUMBER = 2**63 - 1
 """The largest size or count of a node."""
 
 
@@ -266,12 +266,12 @@ class Trace:
         row_A, node_A = self._integer_rows(name)
         wire_A = self.attributes.wire_A[row_A]
         unsigned_A = IS_UNSIGNED[wire_A]
-        large_A = unsigned_A & (self.attributes.word_A[row_A] > MOST_OF_A_NUMBER)
+        large_A = unsigned_A & (self.attributes.word_A[row_A] > MAX_NUMBER)
         if large_A.any():
             first = int(np.argmax(large_A))
             raise TraceError(
                 f"{self.source}: node {int(self.id_N[node_A[first]])} carries attribute '{name}' = "
-                f"{int(self.attributes.word_A[row_A[first]])}; at most {MOST_OF_A_NUMBER} can be "
+                f"{int(self.attributes.word_A[row_A[first]])}; at most {MAX_NUMBER} can be "
                 "added up, so correct it."
             )
         value_N[node_A] = self.attributes.word_A[row_A].view(np.int64)

@@ -19,7 +19,7 @@ from layerdag.traces.analysis import (
 )
 from layerdag.traces.chakra.files import FEEDER_WIRES, REQUIRED_ATTRIBUTES, START_BYTES, START_OPS
 from layerdag.traces.trace import (
-    MOST_MICROSECONDS,
+    MAX_MICROSECONDS,
     STORAGE,
     AttributeTable,
     CollectiveType,
@@ -342,7 +342,7 @@ def group_texts(trace: Trace) -> list[str]:
 def _ranges(trace: Trace) -> Iterator[RuleViolations]:
     us_N = trace.duration_us_N
     yield RuleViolations(
-        "numbers-in-range", us_N > MOST_MICROSECONDS, lambda row: f"lasts {us_N[row]} us"
+        "numbers-in-range", us_N > MAX_MICROSECONDS, lambda row: f"lasts {us_N[row]} us"
     )
     for name in ("tensor_size", "comm_size", "num_ops"):
         held = column(trace, name)

@@ -280,7 +280,7 @@ def move_communication_to_gpu(trace: Trace) -> TraceFix | None:
     return TraceFix(after, done_N, "is marked as not on the CPU")
 
 
-def take_out(trace: Trace, gone_N: np.ndarray, done: str) -> TraceFix | None:
+def remove_nodes(trace: Trace, gone_N: np.ndarray, done: str) -> TraceFix | None:
     """Take nodes out; what waited for them waits for what they waited for."""
     if not gone_N.any() or gone_N.all():
         return None
@@ -290,9 +290,9 @@ def take_out(trace: Trace, gone_N: np.ndarray, done: str) -> TraceFix | None:
         return None
 
 
-def take_out_metadata(trace: Trace) -> TraceFix | None:
+def remove_metadata(trace: Trace) -> TraceFix | None:
     """Take METADATA nodes out."""
-    return take_out(trace, trace.type_N == NodeType.METADATA, "METADATA nodes are taken out")
+    return remove_nodes(trace, trace.type_N == NodeType.METADATA, "METADATA nodes are taken out")
 
 
 def replace_barriers(trace: Trace) -> TraceFix | None:
@@ -310,9 +310,9 @@ def replace_barriers(trace: Trace) -> TraceFix | None:
     return TraceFix(after, is_barrier_N, "a barrier became an all-reduce of one float")
 
 
-def take_out_invalid(trace: Trace) -> TraceFix | None:
+def remove_invalid(trace: Trace) -> TraceFix | None:
     """Take INVALID nodes out, as every writer of this package does."""
-    return take_out(trace, trace.type_N == NodeType.INVALID, "INVALID nodes are taken out")
+    return remove_nodes(trace, trace.type_N == NodeType.INVALID, "INVALID nodes are taken out")
 
 
 MAX_TAG = 2**31 - 1
@@ -366,7 +366,7 @@ def remove_empty_messages(trace: Trace) -> TraceFix | None:
     gather_N = (trace.type_N == NodeType.COMM_COLL) & (kind.value_N == CollectiveType.ALL_GATHER)
     moves_N = _messages(trace) | (gather_N & kind.integer_N)
     empty_N = moves_N & size.integer_N & (size.value_N == 0)
-    return take_out(trace, empty_N, "communication of 0 bytes is taken out")
+    return remove_nodes(trace, empty_N, "communication of 0 bytes is taken out")
 
 
 def remove_singleton_collectives(trace: Trace, alone: frozenset[str]) -> TraceFix | None:
@@ -380,7 +380,7 @@ def remove_singleton_collectives(trace: Trace, alone: frozenset[str]) -> TraceFi
         return None
     named_N = np.array([name in alone for name in group_texts(trace)], dtype=bool)
     alone_N = named_N & (trace.type_N == NodeType.COMM_COLL)
-    return take_out(trace, alone_N, "collectives of one rank are taken out")
+    return remove_nodes(trace, alone_N, "collectives of one rank are taken out")
 
 
 def rename_groups(trace: Trace, name_of: Mapping[str, str]) -> TraceFix | None:
@@ -427,8 +427,8 @@ _OF_A_TRACE: dict[str, Callable[[Trace], TraceFix | None]] = {
     "integer-attributes": write_integers,
     "feeder-v1-types": write_feeder_types,
     "comm-off-cpu": move_communication_to_gpu,
-    "no-metadata-node": take_out_metadata,
-    "no-invalid-node": take_out_invalid,
+    "no-metadata-node": remove_metadata,
+    "no-invalid-node": remove_invalid,
     "positive-sizes": remove_empty_messages,
     "supported-collective": replace_barriers,
 }
@@ -547,7 +547,7 @@ def _free_name(used: set[str]) -> str:
     return next(str(number) for number in range(1, len(used) + 2) if str(number) not in used)
 
 
-class EvenSize(StrEnum):
+class UniformSize(StrEnum):
     """The size that every member of an uneven all-to-all gets."""
 
     MAX = "max"
@@ -555,7 +555,7 @@ class EvenSize(StrEnum):
 
 
 @dataclass(frozen=True)
-class EvenedCollectives:
+class UniformCollectives:
     """What was made even.
 
     Attributes:
@@ -569,7 +569,9 @@ class EvenedCollectives:
     after: int
 
 
-def even_all_to_all(workload: Workload, size: EvenSize) -> tuple[Workload, EvenedCollectives]:
+def make_all_to_all_uniform(
+    workload: Workload, size: UniformSize
+) -> tuple[Workload, UniformCollectives]:
     """Return the job with one size for the members of each all-to-all.
 
     Args:
@@ -595,7 +597,7 @@ def even_all_to_all(workload: Workload, size: EvenSize) -> tuple[Workload, Evene
         sizes = size_C[members].tolist()
         if (kind_C[members] != CollectiveType.ALL_TO_ALL).any() or len(set(sizes)) == 1:
             continue
-        even = max(sizes) if size is EvenSize.MAX else round(sum(sizes) / len(sizes))
+        even = max(sizes) if size is UniformSize.MAX else round(sum(sizes) / len(sizes))
         count, before, after = count + 1, before + sum(sizes), after + even * len(sizes)
         for member in members.tolist():
             rank, row = int(matched.rank_C[member]), int(matched.row_C[member])
@@ -609,7 +611,7 @@ def even_all_to_all(workload: Workload, size: EvenSize) -> tuple[Workload, Evene
             made[key] = _with_sizes(trace, size_of)
         traces[rank] = made[key]
     even_job = replace(workload, traces=tuple(traces)) if changed else workload
-    return even_job, EvenedCollectives(count, before, after)
+    return even_job, UniformCollectives(count, before, after)
 
 
 def _with_sizes(trace: Trace, size_of: dict[int, int]) -> Trace:

@@ -14,7 +14,7 @@ from layerdag.graph.topology import pointers
 from layerdag.traces.chakra.files import START_BYTES
 from layerdag.validation.operators import Operators, RuleOutcomes
 
-_MOST_DIVISIONS = 200_000_000
+_MAX_DIVISIONS = 200_000_000
 """Trial divisions for the shapes of a rank's products; those beyond them are not looked at."""
 
 Shape = tuple[int, int, int]
@@ -112,9 +112,9 @@ def products_of(ops: Operators) -> Products:
     )
     costs_U3, unique_P = np.unique(costs_P3, axis=0, return_inverse=True)
     divisions_U = np.cumsum(np.cbrt(costs_U3[:, 1] / 2))
-    rows = rows[divisions_U[unique_P.ravel()] <= _MOST_DIVISIONS]
-    unique_P = unique_P[divisions_U[unique_P.ravel()] <= _MOST_DIVISIONS]
-    costs_U3 = costs_U3[divisions_U <= _MOST_DIVISIONS]
+    rows = rows[divisions_U[unique_P.ravel()] <= _MAX_DIVISIONS]
+    unique_P = unique_P[divisions_U[unique_P.ravel()] <= _MAX_DIVISIONS]
+    costs_U3 = costs_U3[divisions_U <= _MAX_DIVISIONS]
     shapes = [
         sorted(shapes_of(("mm", "addmm")[kind], operations, elements))
         for kind, operations, elements in costs_U3.tolist()

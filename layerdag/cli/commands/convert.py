@@ -286,9 +286,9 @@ def _without_dangling(workload: "Workload") -> "Workload":
 
 
 def _evened(workload: "Workload", size: str) -> "Workload":
-    from layerdag.validation.fixes import EvenSize, even_all_to_all
+    from layerdag.validation.fixes import UniformSize, make_all_to_all_uniform
 
-    even, found = even_all_to_all(workload, EvenSize(size))
+    even, found = make_all_to_all_uniform(workload, UniformSize(size))
     print_status(
         f"--uneven {size}: {found.count:,} all-to-alls had members of unequal sizes; all members "
         f"together gave {found.before:,} bytes and give {found.after:,} now"

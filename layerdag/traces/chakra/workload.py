@@ -81,12 +81,12 @@ class RankDecoder:
             if trace is not None:
                 return trace
         trace = self._pool.intern(decode_trace(data, source))
-        if len(forms) < _MOST_FORMS:
+        if len(forms) < _MAX_FORMS:
             forms.append(_Form(data, trace))
         return trace
 
 
-_MOST_FORMS = 64  # of one length; comparing with each takes time
+_MAX_FORMS = 64  # of one length; comparing with each takes time
 _GROUP = re.compile(rb"\x0a\x07pg_name\xea\x01([\x01-\x0a])", re.DOTALL)  # string field 29: a text
 _END = re.compile(rb"\x0a\x08comm_(?:dst|src)\x38([\x80-\xff]{0,3}[\x00-\x7f])", re.DOTALL)
 

@@ -21,7 +21,7 @@ LAYOUT_KEY = "layerdag_dim_labels"
 ORDER_TARGET = "layerdag$order"
 """Target of custom calls that only stand for an order or a tuple, and take no time."""
 
-_MOST_NESTED = 1_000
+_MAX_NESTED = 1_000
 _CHUNK = 1 << 22
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"([{<")] = 1
@@ -58,9 +58,9 @@ def refuse_deep_nesting(data: bytes, source: str) -> None:
         chunk = data[begin : begin + _CHUNK].replace(b"->", b"  ").replace(b"<=", b"  ")
         steps = _STEPS[np.frombuffer(chunk, np.uint8)]
         levels = np.cumsum(steps[steps != 0], dtype=np.int64)
-        if levels.size and depth + int(levels.max()) > _MOST_NESTED:
+        if levels.size and depth + int(levels.max()) > _MAX_NESTED:
             raise DataError(
-                f"{source}: nests brackets more than {_MOST_NESTED:,} deep, which no compiler "
+                f"{source}: nests brackets more than {_MAX_NESTED:,} deep, which no compiler "
                 "writes; the file is damaged."
             )
         depth += int(levels[-1]) if levels.size else 0

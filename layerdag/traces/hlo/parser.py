@@ -59,7 +59,7 @@ _FRONTEND = "mhlo.frontend_attributes"
 Values = dict[Any, tuple[int, ...]]
 
 
-class Walk:
+class HloLowering:
     """Collects the items of a module.
 
     Args:
@@ -437,7 +437,7 @@ def read_program(path: str | Path) -> CompiledProgram:
         raise DataError(f"{path}: begins like neither a StableHLO module nor an HLO module.")
     module = _parsed(text, str(path))
     try:
-        return Walk(module, Path(path).name, counts).program()
+        return HloLowering(module, Path(path).name, counts).program()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # The parser takes operations of unknown dialects that are named as those of StableHLO.
         reason = " ".join(str(error).split())

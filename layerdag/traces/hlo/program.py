@@ -621,8 +621,8 @@ def _part(found: Collective | None, rank: int, names: dict[tuple[int, ...], str]
     if found.name == "collective_permute":
         targets = tuple(b for a, b in found.pairs if a == rank != b)
         return _Part(None, targets, tuple(a for a, b in found.pairs if b == rank != a))
-    everyone = max(names, key=len) if () in names else ()
-    groups = found.groups or (everyone,)
+    all_ranks = max(names, key=len) if () in names else ()
+    groups = found.groups or (all_ranks,)
     own = next((group for group in groups if rank in group), ())
     return _Part(names[own]) if len(own) > 1 else _Part()
 

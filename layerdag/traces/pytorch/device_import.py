@@ -21,7 +21,7 @@ from layerdag.hardware.operators import is_composite
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.pytorch.host_dataflow import MOST_RANKS, Ranks, number_groups
+from layerdag.traces.pytorch.host_dataflow import MAX_RANKS, Ranks, number_groups
 from layerdag.traces.pytorch.kernel_communication import (
     ELEMENTS,
     KernelCommunication,
@@ -168,7 +168,7 @@ CLOCK_SLACK = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class IncompleteKernel:
     """A kernel that communicates, but of which the profile does not tell all.
 
     Attributes:
@@ -202,7 +202,7 @@ class DeviceTrace:
     operator_of: Mapping[int, Event]
     num_kernels: int
     source: str
-    untold: Mapping[int, Untold] = field(default_factory=dict)
+    untold: Mapping[int, IncompleteKernel] = field(default_factory=dict)
     world_size: int = 1
     other_notes: tuple[Note, ...] = ()
 
@@ -403,23 +403,25 @@ def _note_early(profile: Profile, launches: Sequence[Launch], notes: NoteCollect
 
 def _communication(
     profile: Profile, launches: Sequence[Launch]
-) -> tuple[dict[int, KernelCommunication], dict[int, Untold]]:
+) -> tuple[dict[int, KernelCommunication], dict[int, IncompleteKernel]]:
     declared = declared_ranks(profile.distributed)
     found: dict[int, KernelCommunication] = {}
-    untold: dict[int, Untold] = {}
+    untold: dict[int, IncompleteKernel] = {}
     for launch in launches:
         for at in launch.kernels:
             kernel = profile.kernels[at]
             what = kernel_communication(kernel, launch.operators, declared)
             if what is not None and what.missing:
-                untold[at] = Untold(what.missing, _word(kernel, what), kernel.end - kernel.start)
+                untold[at] = IncompleteKernel(
+                    what.missing, _word(kernel, what), kernel.end - kernel.start
+                )
             elif what is not None:
                 found[at] = what
     return found, untold
 
 
 def note_untold(
-    untold: Iterable[Untold], num_communication: int, world: int, notes: NoteCollector
+    untold: Iterable[IncompleteKernel], num_communication: int, world: int, notes: NoteCollector
 ) -> None:
     """Note communication of which something is not told, and a job that has no other.
 
@@ -429,7 +431,7 @@ def note_untold(
         world: Ranks of the job.
         notes: Takes the notes.
     """
-    kinds: dict[tuple[str, str], list[Untold]] = {}
+    kinds: dict[tuple[str, str], list[IncompleteKernel]] = {}
     for each in untold:
         kinds.setdefault((each.missing, each.word), []).append(each)
     for (missing, word), kernels in kinds.items():
@@ -486,7 +488,7 @@ def _groups(
 ) -> dict[Ranks, str]:
     declared: dict[str, Ranks] = {}
     size = profile.distributed.get("world_size")
-    if isinstance(size, int) and 1 < size <= MOST_RANKS:
+    if isinstance(size, int) and 1 < size <= MAX_RANKS:
         declared["world"] = tuple(range(size))
     elif size is not None and size != 1:
         notes.add(NoteKind.NUMBER, size, "no number of ranks; the world is that of the groups")

@@ -53,7 +53,7 @@ from layerdag.traces.trace import Attribute
 
 Ranks = tuple[int, ...]
 
-MOST_RANKS = 1 << 20
+MAX_RANKS = 1 << 20
 """No group is larger: a trace may claim any size, and all ranks of a group are written down."""
 
 
@@ -96,10 +96,10 @@ def declared_groups(texts: Iterable[str], source: str) -> dict[str, Ranks]:
             "collect the trace again."
         ) from error
     world = max((size for _, size in found.values()), default=0)
-    if world > MOST_RANKS:
+    if world > MAX_RANKS:
         raise TraceError(
             f"{source}: declares a process group of {world:,} ranks; layerdag reads groups of at "
-            f"most {MOST_RANKS:,}. The trace is damaged, collect it again."
+            f"most {MAX_RANKS:,}. The trace is damaged, collect it again."
         )
     return {name: ranks or tuple(range(world)) for name, (ranks, _) in found.items()}
 

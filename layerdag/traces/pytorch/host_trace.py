@@ -31,7 +31,7 @@ from layerdag.runtime.reading import Unpacked, open_unpacked
 CHUNK = 1 << 18
 HEAD_LIMIT = 1 << 20
 """The list of nodes must begin within so many bytes."""
-LONGEST_NODE = 1 << 26
+MAX_NODE_LENGTH = 1 << 26
 """Bytes of one node; real ones have a few thousand, with long lists of tensors a million."""
 
 # In the order of native/host/json_text.h and native/host/scan.h.
@@ -153,8 +153,8 @@ def scan_host(
             block, used, done = reader.scan(text)
             yield block
             if not done:
-                if len(text) - used > LONGEST_NODE:
-                    raise reader.error_at(used, f"a node of more than {LONGEST_NODE >> 20} MiB")
+                if len(text) - used > MAX_NODE_LENGTH:
+                    raise reader.error_at(used, f"a node of more than {MAX_NODE_LENGTH >> 20} MiB")
                 more = stream.read_full(max(CHUNK, len(text) - used))
                 if not more:
                     raise reader.error_at(used, "the file ends inside the list")

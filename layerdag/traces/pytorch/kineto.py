@@ -40,7 +40,7 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import Unpacked, open_unpacked, read_parsed
 
 CHUNK = 1 << 20
-LONGEST_OBJECT = 1 << 26
+MAX_OBJECT_LENGTH = 1 << 26
 """Characters of one object of a list; events and nodes have a few thousand."""
 _SHOWN = 40
 
@@ -121,10 +121,10 @@ class _Window:
     def grow(self) -> bool:
         """Drop what lies before the cursor and read on; False at the end of the stream."""
         held = len(self.text) - self.at
-        if held > LONGEST_OBJECT:
+        if held > MAX_OBJECT_LENGTH:
             raise TraceError(
                 f"{self.source}: the object at character {self.dropped + self.at} is longer than "
-                f"{LONGEST_OBJECT >> 20} million characters; this is no trace, or a damaged one."
+                f"{MAX_OBJECT_LENGTH >> 20} million characters; this is no trace, or a damaged one."
             )
         more = self._stream.read_full(max(CHUNK, held))
         self.dropped += self.at
@@ -195,7 +195,7 @@ class _Window:
                 rest, end = _DECODE(start + self.text[self.at :])
                 break
             except (ValueError, RecursionError):
-                if len(self.text) - self.at > LONGEST_OBJECT or not self.grow():
+                if len(self.text) - self.at > MAX_OBJECT_LENGTH or not self.grow():
                     # Names of files have lone backslashes there; nothing of it is needed.
                     if not _is_readable(start + self.text[self.at :].rstrip()):
                         effect = "the object around the list does not end there"

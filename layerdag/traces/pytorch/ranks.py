@@ -68,7 +68,7 @@ _RANK_WORD = re.compile(r"(rank|worker)[._-]?\d|(?<![a-z])r\d|\.\d+$", re.IGNORE
 _DISTRIBUTED = re.compile(rb'c10d::|record_param_comms|process_group:|"distributedInfo"|gloo:')
 
 
-def tells_rank(stem: str) -> bool:
+def has_rank_in_name(stem: str) -> bool:
     """Return whether a file name without its endings says that its number is a rank."""
     return _RANK_WORD.search(stem) is not None
 
@@ -128,7 +128,7 @@ def find_rank_files(location: str | Path) -> RankFiles | None:
     devices = _by_rank(profiles, {p: rank for p, rank in stated.items() if rank is not None}, notes)
     count = 1 + max((*hosts, *devices))
     every = [*hosts.values(), *devices.values()]
-    told = any(tells_rank(_ENDING.sub("", path.name)) for path in every)
+    told = any(has_rank_in_name(_ENDING.sub("", path.name)) for path in every)
     if count > 1 and not told and not are_distributed(every):
         raise TraceError(
             f"{location}: holds {count} traces with numbers in their names that do not "
@@ -336,7 +336,7 @@ def with_group_names(trace: Trace, name_of: Mapping[str, str]) -> Trace:
     return replace(trace, strings=strings, attributes=replace(table, word_A=word_A))
 
 
-MOST_RANKS = 16_384
+MAX_RANKS = 16_384
 ELEMENT_BYTES = 4
 _COMMUNICATION = ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "pg_name")
 _COSTS = ("num_ops", "tensor_size")
@@ -404,9 +404,9 @@ def replicate_rank(job: ImportedJob) -> Workload:
             f"{trace.source}: names no other ranks, so it cannot be replicated; leave "
             "--replicate out."
         )
-    if num_ranks > MOST_RANKS:
+    if num_ranks > MAX_RANKS:
         raise TraceError(
-            f"{trace.source}: names {num_ranks:,} ranks; at most {MOST_RANKS:,} are written."
+            f"{trace.source}: names {num_ranks:,} ranks; at most {MAX_RANKS:,} are written."
         )
     if np.isin(trace.type_N, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
         raise TraceError(

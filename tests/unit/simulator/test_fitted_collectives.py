@@ -10,7 +10,7 @@ from layerdag.errors import ConfigError
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import Congestion, RunOptions
 from layerdag.simulator.fitted_collectives import (
-    MOST_KNOTS,
+    MAX_KNOTS,
     CollectiveCurve,
     NetworkLink,
     across_nodes_us,
@@ -27,7 +27,7 @@ SIZES = 2 ** np.arange(9, 30)
 def test_a_curve_follows_latency_and_bandwidth_with_few_knots():
     us = 8 + SIZES / 200e3
     curve = CollectiveCurve.fit(SIZES, us)
-    assert len(curve.knots) <= MOST_KNOTS
+    assert len(curve.knots) <= MAX_KNOTS
     assert curve.microseconds(SIZES) == pytest.approx(us, rel=0.1)
     assert curve.microseconds(np.array([2**33]))[0] == pytest.approx(2**33 / 200e3, rel=0.1)
     assert curve.microseconds(np.array([1]))[0] == pytest.approx(8, rel=0.01)

@@ -15,13 +15,13 @@ from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Wor
 from layerdag.validation.checking import check_group_file, check_workload
 from layerdag.validation.fixes import (
     FIXABLE,
-    EvenedCollectives,
-    EvenSize,
+    UniformCollectives,
+    UniformSize,
     drop_dangling,
     drop_duplicate_dependencies,
     drop_self_dependencies,
-    even_all_to_all,
     fix_workload,
+    make_all_to_all_uniform,
     nodes_of,
     with_text,
     with_word,
@@ -259,7 +259,8 @@ def sizes(workload, row):
 
 
 @pytest.mark.parametrize(
-    ("size", "first", "second", "after"), [(EvenSize.MAX, 30, 8, 76), (EvenSize.MEAN, 20, 6, 52)]
+    ("size", "first", "second", "after"),
+    [(UniformSize.MAX, 30, 8, 76), (UniformSize.MEAN, 20, 6, 52)],
 )
 def test_members_of_one_all_to_all_agree(size, first, second, after):
     uneven = job(
@@ -271,13 +272,13 @@ def test_members_of_one_all_to_all_agree(size, first, second, after):
     )
     (mismatch, _) = match_communication(uneven).mismatches
     assert "--uneven max" in mismatch.message
-    even, told = even_all_to_all(uneven, size)
+    even, told = make_all_to_all_uniform(uneven, size)
     assert sizes(even, 1) == [first, first, second, second]
     assert sizes(even, 2) == sizes(uneven, 2)
     assert not match_communication(even).mismatches
-    assert told == EvenedCollectives(2, 52, after)
+    assert told == UniformCollectives(2, 52, after)
 
 
 def test_a_job_without_uneven_all_to_alls_stays_as_it_is():
     other = job((collective(1, size=8),), (collective(1, size=16),))  # no all-to-all
-    assert even_all_to_all(other, EvenSize.MAX) == (other, EvenedCollectives(0, 0, 0))
+    assert make_all_to_all_uniform(other, UniformSize.MAX) == (other, UniformCollectives(0, 0, 0))

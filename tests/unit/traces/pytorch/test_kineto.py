@@ -88,7 +88,7 @@ def test_the_place_counts_what_was_dropped_already(tmp_path, monkeypatch):
 
 def test_an_object_that_is_too_long_is_no_trace(tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "CHUNK", 32)
-    monkeypatch.setattr(stream, "LONGEST_OBJECT", 100)
+    monkeypatch.setattr(stream, "MAX_OBJECT_LENGTH", 100)
     text = '{"list": [{"a": "' + "x" * 400 + '"}]}'
     with pytest.raises(TraceError, match="the object at character 10 is longer than 0 million"):
         list(stream_objects(written(tmp_path, text), "list"))
