@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import yaml
 
 from layerdag.errors import ConfigError, UsageError, WrongNameError
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.runtime.json_shape import found_value, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
@@ -416,11 +417,7 @@ def yaml_integer(key: str, text: str) -> int:
 
 
 _IMPLEMENTATIONS = {
-    "all-reduce-implementation": "all_reduce",
-    "all-gather-implementation": "all_gather",
-    "reduce-scatter-implementation": "reduce_scatter",
-    "all-to-all-implementation": "all_to_all",
-    "broadcast-implementation": "broadcast",
+    f"{row.name.replace('_', '-')}-implementation": row.name for row in COLLECTIVES if row.simulated
 }
 
 _UNREAD = frozenset(

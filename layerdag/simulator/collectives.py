@@ -24,6 +24,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.graph.topology import pointers
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.simulator.config import MissingImplementations, NetworkConfig, SystemConfig, Topology
 from layerdag.traces.analysis import WORLD
 from layerdag.traces.trace import CollectiveType, Workload
@@ -318,11 +319,9 @@ class CollectivePlan:
 
 
 _LISTS = {
-    CollectiveType.ALL_REDUCE: ("all_reduce", PhaseType.ALL_REDUCE),
-    CollectiveType.ALL_GATHER: ("all_gather", PhaseType.ALL_GATHER),
-    CollectiveType.REDUCE_SCATTER: ("reduce_scatter", PhaseType.REDUCE_SCATTER),
-    CollectiveType.ALL_TO_ALL: ("all_to_all", PhaseType.ALL_TO_ALL),
-    CollectiveType.BROADCAST: ("broadcast", PhaseType.BROADCAST),
+    CollectiveType[row.name.upper()]: (row.name, PhaseType[row.name.upper()])
+    for row in COLLECTIVES
+    if row.simulated
 }
 SUPPORTED: frozenset[CollectiveType] = frozenset(_LISTS) - {CollectiveType.BROADCAST}
 """Collective types that are simulated in any case; a broadcast only where a switch does it."""

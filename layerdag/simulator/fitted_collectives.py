@@ -17,15 +17,13 @@ from importlib import resources
 import numpy as np
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.hardware.devices import data_sheet, find_data_sheet
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.trace import CollectiveType
 
 OPERATIONS = {
-    int(CollectiveType.ALL_REDUCE): "all_reduce",
-    int(CollectiveType.ALL_GATHER): "all_gather",
-    int(CollectiveType.REDUCE_SCATTER): "reduce_scatter",
-    int(CollectiveType.ALL_TO_ALL): "all_to_all",
+    int(CollectiveType[row.name.upper()]): row.name for row in COLLECTIVES if row.measured
 }
 """Name of each collective that was measured."""
 NODE = 8

@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 from imports import PACKAGE
 
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.hardware.devices import ACCELERATORS
 from layerdag.hardware.dtypes import SPELLINGS, WEIGHT_FORMATS
 from layerdag.hardware.operators import OPERATORS
@@ -67,12 +68,30 @@ OWNERS = (
         "operators",
         "hardware/operators.py",
         frozenset(name for name in OPERATORS if "_" in name or "mm" in name),
-        ("OPERATORS", "OperatorKind", "base_name", "operator_kind", "operator_family", "lists_of"),
+        (
+            "OperatorKind",
+            "find_operator",
+            "base_name",
+            "operator_kind",
+            "operator_family",
+            "lists_of",
+        ),
         {
             "models/base.py": "initializers of weights",
             "validation/operators.py": "kernels of optimizers by which parameters are counted",
             "validation/step_rules.py": "kernels of optimizers that a rule follows",
         },
+    ),
+    Owner(
+        "collectives",
+        "hardware/collectives.py",
+        frozenset(
+            word
+            for row in COLLECTIVES
+            for word in (row.name, row.kernel, row.hlo)
+            if row.measured or "_" in word
+        ),
+        ("COLLECTIVES",),
     ),
 )
 

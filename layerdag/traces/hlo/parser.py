@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from layerdag.errors import DataError
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.traces.hlo.hlo_text import (
@@ -40,11 +41,8 @@ from layerdag.traces.hlo.program import (
     flops_of,
 )
 
-COLLECTIVES = frozenset(
-    (
-        *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_broadcast"),
-        *("collective_permute", "cross-replica-sum"),
-    )
+_OPERATIONS = frozenset(
+    (*(row.hlo for row in COLLECTIVES if row.hlo), "collective_permute", "cross-replica-sum")
 )
 _INLINED = frozenset(("call", "composite", "manual_computation", "async_start"))
 _BRANCHES = frozenset(("if", "case"))
@@ -217,7 +215,7 @@ class HloLowering:
 
     def _added(self, operation: Any, name: str, parents: tuple[int, ...]) -> tuple[int, ...]:
         """Add an operation that is not taken apart; one without cost hands its parents on."""
-        if name in COLLECTIVES:
+        if name in _OPERATIONS:
             self._items.append(self._collective(operation, name, parents))
         elif name == "custom_call" and _text(operation.attributes["call_target_name"]) == _RAGGED:
             self._items.append(self._ragged(operation, parents))

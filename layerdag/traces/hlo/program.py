@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.hardware.devices import HESPAS_RATES
 from layerdag.hardware.dtypes import mlir_bits
 from layerdag.runtime.json_shape import found_value, parse_json
@@ -529,13 +530,7 @@ def _collectives(program: CompiledProgram) -> dict[str, dict[str, int]]:
     return found
 
 
-_TYPES = {
-    "all_reduce": CollectiveType.ALL_REDUCE,
-    "all_gather": CollectiveType.ALL_GATHER,
-    "reduce_scatter": CollectiveType.REDUCE_SCATTER,
-    "all_to_all": CollectiveType.ALL_TO_ALL,
-    "collective_broadcast": CollectiveType.BROADCAST,
-}
+_TYPES = {row.hlo: CollectiveType[row.name.upper()] for row in COLLECTIVES if row.hlo}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.hardware.dtypes import find_dtype
 from layerdag.traces.pytorch.kineto import Event, ranks_in
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, TensorView
@@ -24,17 +25,6 @@ from layerdag.traces.trace import CollectiveType, NodeType
 # A profile tells nothing of a kernel but the name that the compiler gave it, with its template
 # arguments, so that it is searched for words; the arguments of NCCL, where there are any, win.
 _LIBRARY = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)
-_KINDS: tuple[tuple[str, CollectiveType], ...] = (
-    ("allreduce", CollectiveType.ALL_REDUCE),
-    ("reducescatter", CollectiveType.REDUCE_SCATTER),
-    ("allgather", CollectiveType.ALL_GATHER),
-    ("alltoall", CollectiveType.ALL_TO_ALL),
-    ("broadcast", CollectiveType.BROADCAST),
-    ("gather", CollectiveType.GATHER),
-    ("scatter", CollectiveType.SCATTER),
-    ("reduce", CollectiveType.REDUCE),
-    ("barrier", CollectiveType.BARRIER),
-)
 _OWN_KERNELS: tuple[tuple[re.Pattern[str], CollectiveType | None], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), collective)
     for pattern, collective in (
@@ -108,8 +98,9 @@ def kernel_communication(
     collective_name = str(kernel.args.get("Collective name", ""))
     for name in (collective_name, kernel.name, *(op.name for op in reversed(operators))):
         plain = re.sub(r"[^a-z]", "", name.lower().rpartition("::")[2])
-        for kind, collective in _KINDS:
-            if kind in plain and "sendrecv" not in plain:
+        for row in COLLECTIVES:
+            if row.kernel in plain and "sendrecv" not in plain:
+                collective = CollectiveType[row.name.upper()]
                 return KernelCommunication(NodeType.COMM_COLL, collective, size, ranks)
         if plain in ("send", "recv") or plain.endswith(("ncclsend", "ncclrecv")):
             kind_of = NodeType.COMM_SEND if "send" in plain else NodeType.COMM_RECV
