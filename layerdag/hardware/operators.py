@@ -753,12 +753,6 @@ def kernel_sizes(name: str, reads: Tensors, writes: Tensors) -> Sizes:
     return found
 
 
-def lists_of(name: str) -> int:
-    """Return how many tensors for each weight an optimizer's operator takes: states, too."""
-    row = find_operator(name)
-    return 1 if row is None else row.lists
-
-
 # --- composite operators -------------------------------------------------------------------------
 
 # A `CompositeImplicitAutograd` operator is written in terms of other operators and has no kernel of

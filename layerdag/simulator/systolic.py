@@ -384,12 +384,6 @@ class Product:
     item_bytes: int = 4
 
 
-def is_matrix_operator(name: str) -> bool:
-    """Return whether an operator of PyTorch (``aten::mm``) is a matrix product or a convolution."""
-    operator = find_operator(name)
-    return operator is not None and operator.systolic is not None
-
-
 def products_of(trace: Trace, rows: np.ndarray) -> tuple[list[Product], np.ndarray]:
     """Return the distinct matrix products of some nodes, and which of them each node is.
 

@@ -74,7 +74,6 @@ OWNERS = (
             "base_name",
             "operator_kind",
             "operator_family",
-            "lists_of",
         ),
         {
             "models/base.py": "initializers of weights",

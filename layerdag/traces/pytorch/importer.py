@@ -276,15 +276,6 @@ def import_host(
     return import_operations(host, timings, names)
 
 
-def host_groups(path: str | Path) -> Mapping[str, Ranks]:
-    """Return the ranks of each process group that a host trace declares, by PyTorch's name.
-
-    Raises:
-        TraceError: If the file is no host trace.
-    """
-    return host_operations(read_host_blocks(path, holds_memory), str(path)).groups
-
-
 def read_host(path: str | Path, *, keep_arguments: bool = False) -> HostOperations:
     """Return the operations of a host trace that do work.
 

@@ -10,6 +10,7 @@ from simulator_traces import comp, ring, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.hardware.devices import DEVICES, Device
+from layerdag.hardware.operators import find_operator
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import PredictedCompute, RooflineCompute
 from layerdag.simulator.learned import ElementwiseLatency, three_dimensions
@@ -34,7 +35,6 @@ from layerdag.simulator.systolic import (
     bandwidth_bound_cycles,
     first_shape,
     fit_roof,
-    is_matrix_operator,
     products_of,
     sizes_from_costs,
 )
@@ -404,10 +404,11 @@ CONVOLUTIONS = (
 
 @pytest.mark.parametrize("name", [*FACTORS, *CONVOLUTIONS, *WITHOUT_SIZES])
 def test_an_operator_is_known_with_and_without_its_namespace(name):
-    assert is_matrix_operator(name)
-    assert is_matrix_operator(f"aten::{name}")
-    assert is_matrix_operator(f"aten::{name}.out")
-    assert not is_matrix_operator(f"x{name}")
+    row = find_operator(name)
+    assert row is not None
+    assert row.systolic is not None
+    assert row is find_operator(f"aten::{name}") is find_operator(f"aten::{name}.out")
+    assert find_operator(f"x{name}") is None
 
 
 @pytest.mark.parametrize("name", FACTORS)
