@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum, auto
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class OperatorKind(StrEnum):
@@ -112,6 +112,7 @@ class Systolic(Enum):
     COSTS = "costs"
 
 
+@runtime_checkable
 class TensorShape(Protocol):
     """A tensor as a rule sees it."""
 

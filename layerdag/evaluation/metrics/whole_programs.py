@@ -49,6 +49,7 @@ from layerdag.hardware.operators import (
 )
 from layerdag.kinds.job import JOB
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.statistics import Interval, auroc
 from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, Verdict, judge_program
 
