@@ -31,7 +31,7 @@ def main() -> int:
 
     from layerdag.datasets.loading import load_dataset
     from layerdag.training.model_spec import spec_for
-    from layerdag.training.run import TrainSettings
+    from layerdag.training.settings import TrainSettings
 
     torch.set_num_threads(options.threads)
     data = load_dataset("corpus")

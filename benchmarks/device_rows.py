@@ -26,14 +26,15 @@ from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.loading import load_dataset
 from layerdag.hardware.devices import DEVICES
-from layerdag.models.base import DAGModel, ModelSpec, SampleRequest, build_model
+from layerdag.models.base import DAGModel, SampleRequest
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.batches import take_graphs
 from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint, pretrained_checkpoint
 from layerdag.training.model_spec import spec_for
 from layerdag.training.optimizer import has_bfloat16
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 Row = dict[str, Any]
 

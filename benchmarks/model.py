@@ -122,7 +122,7 @@ def _model(name: str, graphs: list[Any], arguments: dict[str, Any]) -> Any:
     """Return a new model for these graphs."""
     from layerdag.dag.dag import GraphSizes
     from layerdag.dag.statistics import GraphStatistics
-    from layerdag.models.base import ModelSpec, build_model
+    from layerdag.models.spec import ModelSpec, build_model
 
     columns = zip(*(graph.x_NA.amax(dim=0).tolist() for graph in graphs), strict=True)
     sizes = GraphSizes(tuple(max(column) + 1 for column in columns))

@@ -27,9 +27,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from layerdag.cli.main import limit_openmp_spin
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.loading import load_dataset
-from layerdag.models.base import DAGModel, ModelSpec, SampleRequest, SampleResult
+from layerdag.models.base import DAGModel, SampleRequest, SampleResult
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.tensor_sampler import PARENTS_PER_ROUND, TensorSampler
+from layerdag.models.spec import ModelSpec
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (
@@ -40,7 +41,7 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loop import _Trainer
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 WAITING = frozenset(
     {

@@ -50,7 +50,7 @@ from layerdag.evaluation.similarity import LOCAL_METRICS, compare, compare_by_de
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import Split
 from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
-from layerdag.models.posterior import resample
+from layerdag.models.best_of import resample
 from layerdag.privacy.copies import novelty
 from layerdag.runtime.terminal import track
 from layerdag.sampling.generation import sample_rows

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from layerdag.dag.dag import DAGBatch
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun, TrainSettings
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import TrainSettings
 
 
 @dataclass(frozen=True)

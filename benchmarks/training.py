@@ -63,9 +63,10 @@ def measure(model: str, shape_name: str, options: argparse.Namespace) -> dict[st
 
     from layerdag.dag.dag import DAGBatch, GraphSizes
     from layerdag.dag.statistics import GraphStatistics
-    from layerdag.models.base import ModelSpec, build_model
+    from layerdag.models.spec import ModelSpec, build_model
     from layerdag.training.loop import train
-    from layerdag.training.run import TrainingRun, TrainSettings
+    from layerdag.training.run import TrainingRun
+    from layerdag.training.settings import TrainSettings
 
     torch.set_num_threads(options.threads)
     shape = SHAPES[shape_name]

@@ -34,8 +34,8 @@ from .evaluation.metrics.base import (
 from .evaluation.side_by_side import register_generator as register_generator
 from .evaluation.similarity import QualityReport as QualityReport
 from .evaluation.validity import VUN as VUN, novelty as novelty, vun as vun
-from .models.base import register_model as register_model
 from .models.fast.encoder import register_encoder as register_encoder
+from .models.spec import register_model as register_model
 from .privacy.shadows import ShadowSettings as ShadowSettings
 from .programs.forward_program import Program as Program
 from .programs.sources import program as program
@@ -53,7 +53,7 @@ from .surrogates.surrogate import Surrogate as Surrogate
 from .traces.chakra.files import read_trace as read_trace, write_trace as write_trace
 from .traces.chakra.workload import read_workload as read_workload, write_workload as write_workload
 from .traces.trace import Trace as Trace, Workload as Workload
-from .training.run import TrainSettings as TrainSettings
+from .training.settings import TrainSettings as TrainSettings
 from .version import __version__ as __version__
 from .workloads.accuracy import accuracy as accuracy
 from .workloads.by_name import workload as workload

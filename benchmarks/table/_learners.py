@@ -27,7 +27,8 @@ from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train as train_run
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import LearningRateSchedule, OptimizerConfig, assemble
+from layerdag.training.run import assemble
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
 
 from .baselines import (
     Fit,

@@ -77,14 +77,9 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loop import train
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import (
-    LearningRateSchedule,
-    OptimizerConfig,
-    TrainResult,
-    TrainSettings,
-    assemble,
-    require_free,
-)
+from layerdag.training.run import TrainResult, assemble
+from layerdag.training.run_folder import require_free
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 from layerdag.training.warm_start import WarmStart, warm_start
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors

@@ -19,7 +19,8 @@ from layerdag.dp.settings import Privacy, Units, read_owners
 from layerdag.dp.tuning import PrivateRun, tune_privately
 from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.attributed_graph import Condition
-from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.models.base import DAGModel
+from layerdag.models.spec import ModelSpec
 from layerdag.privacy.auditing import Audit, audit as audit_graphs
 from layerdag.runtime.settings import did_you_mean
 from layerdag.sampling.failed_samples import failed_samples
@@ -45,7 +46,8 @@ from layerdag.training.checkpoint import (
 from layerdag.training.loggers import Logger, WandbLogger
 from layerdag.training.loop import train as train_run
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import TrainingRun, TrainSettings, assemble
+from layerdag.training.run import TrainingRun, assemble
+from layerdag.training.settings import TrainSettings
 from layerdag.training.warm_start import checkpoint_and_origin, warm_start
 
 Trainable = GraphDataset | Sequence[GraphLike] | str | Path

@@ -37,12 +37,12 @@ from layerdag.cli.flags import (
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import data_config, kind_of_folder, load_config
 from layerdag.errors import ConfigError, UsageError
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
 from layerdag.training.checkpoint import checkpoint_path, read_schema
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import run_of
 from layerdag.training.run_file import recorded_settings
+from layerdag.training.run_folder import run_of
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")

@@ -34,13 +34,13 @@ from layerdag.datasets.programs import PROGRAMS, jobs_of_programs
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.dp.settings import Privacy
 from layerdag.errors import ConfigError, DataError, UsageError
-from layerdag.models.base import model_config
+from layerdag.models.spec import model_config
 from layerdag.runtime.settings import build_settings
 from layerdag.traces.chakra.corpus import INDEX, embedded_corpus
 from layerdag.training.checkpoint import META, RUN_FILE, LoadedCheckpoint
 from layerdag.training.loggers import LoggerSettings, wandb_mode
-from layerdag.training.run import TrainSettings
 from layerdag.training.run_file import read_run_file
+from layerdag.training.settings import TrainSettings
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from layerdag.codec.folding import (
     rank_classes,
 )
 from layerdag.codec.vocabulary import OTHER, private_strings, public_name, require_operators
-from layerdag.dag.statistics import MEASURED
+from layerdag.dag.program_numbers import MEASURED
 from layerdag.datasets.corpus import run_graph
 from layerdag.datasets.folder import align_schemas, is_public, publish, words_of
 from layerdag.datasets.sources import JobSource, find_sources

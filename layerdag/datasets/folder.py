@@ -25,7 +25,7 @@ from layerdag.codec.folding import (
 from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
 from layerdag.dag.dag import DAG
-from layerdag.dag.statistics import program_numbers
+from layerdag.dag.program_numbers import program_numbers
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import LABEL_FILES, FolderConfig
 from layerdag.datasets.samples import iter_samples

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.dag.statistics import GraphStatistics, shared_statistics
+from layerdag.dag.shared_statistics import shared_statistics
+from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Split

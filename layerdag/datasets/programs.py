@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.dag.statistics import needed_programs, program_numbers
+from layerdag.dag.program_numbers import needed_programs, program_numbers
 from layerdag.datasets.corpus import parts_of_records, run_graph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import avoiding_copies, require_public_calls

@@ -42,7 +42,7 @@ from layerdag.dp.settings import (
     noise_multiplier,
     require_accountant,
 )
-from layerdag.models.base import ModelSpec, build_model
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.runtime.notes import Note
 from layerdag.runtime.rng import numpy_generator
 from layerdag.training.batches import take_graphs
@@ -56,7 +56,8 @@ from layerdag.training.checkpoint import (
     save_checkpoint,
 )
 from layerdag.training.loggers import Logger
-from layerdag.training.run import TrainResult, begin_run, hold_run
+from layerdag.training.run import TrainResult
+from layerdag.training.run_folder import begin_run, hold_run
 
 _NODES = 12
 """Of a canary."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from layerdag.errors import ConfigError
-from layerdag.models.base import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_between, require_choices
+from layerdag.models.bounds import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_between, require_choices
 
 HEAD_WIDTH = 32
 """Width of an attention head, and of the keys of candidate parents."""

@@ -1,31 +1,21 @@
-"""P(conditions given graph), best of n.
-
-The posterior p(conditions | graph): an inverse model that predicts the labels of a graph.
+"""The posterior p(conditions | graph): an inverse model that predicts the labels of a graph.
 
 A label carries little information about a graph, so the generator p(graph | label) learns their
 relation slowly, whereas p(label | graph) can be learned from a few hundred graphs. The posterior is
 trained along with the generator on the same batches, with parameters of its own, and sampling uses
 it to choose among several candidates.
 
-Best of n candidates: sampling-importance resampling (Rubin, Bayesian Statistics 3, 1988).
-
 Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
-feature columns, K codes, M categorical conditions, N nodes, O options, P pairs.
+feature columns, K codes, M categorical conditions, N nodes.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import pairwise
-
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
-from layerdag.models.base import LossTerm, SampleRequest, SampleResult
-from layerdag.models.draws import gumbel
+from layerdag.dag.dag import DAGBatch, GraphSizes
+from layerdag.models.base import LossTerm
 from layerdag.models.fused import pool, product_dtype
 from layerdag.models.layers import (
     CountCode,
@@ -37,11 +27,12 @@ from layerdag.models.layers import (
     segment_max,
     segment_mean,
 )
-from layerdag.runtime.rng import derive_seed
 
 _COUNT = CountCode(exact=8, largest=4096)
+
 # Number of graph sizes among the inputs (nodes, layers, edges), and a typical logarithm of one.
 _SIZES, _LOG_SIZE = 3, 3.0
+
 # Bounds of the predicted standard deviation; the lower one keeps few graphs from dominating.
 _MIN_STD, _MAX_STD = 0.1, 3.0
 
@@ -177,80 +168,3 @@ def _pool(x_ND: Float[Tensor, "N D"], batch: DAGBatch) -> Float[Tensor, "B 3*D"]
     max_BD = segment_max(x_ND, graph_N, batch.num_graphs)
     log_sum_BD = segment_log_sum_exp(x_ND, graph_N, max_BD)
     return torch.cat([segment_mean(x_ND, graph_N, batch.node_ptr.diff()), max_BD, log_sum_BD], 1)
-
-
-NATS_PER_FAULT = 10.0
-"""What a fault costs a candidate: more than the scores of candidates of one graph mostly differ."""
-
-
-def resample(
-    score: Callable[[DAGBatch, SampleRequest], Tensor],
-    request: SampleRequest,
-    sample: Callable[[SampleRequest], SampleResult],
-) -> SampleResult:
-    """Sample ``request.best_of`` graphs per seed and choose one with weight exp(score).
-
-    Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
-    only if all candidates are truncated, and one with faults hardly where another has none. A graph
-    still depends only on its own seed and conditions.
-
-    Args:
-        score: Returns the log weight of each graph of a batch, nats, shape (P,), given the
-            request: each of its rows has ``best_of`` consecutive candidates in the batch.
-        request: With at least two candidates.
-        sample: Samples graphs, one per seed.
-    """
-    count = request.best_of
-    repeated = replace(
-        request,
-        numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
-        category_BM=request.category_BM.repeat_interleave(count, dim=0),
-        seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
-        best_of=1,
-        nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
-        layers_B=None if request.layers_B is None else request.layers_B.repeat_interleave(count),
-        possible=None if request.possible is None else request.possible.repeated(count),
-    )
-    sampled = sample(repeated)
-    score_P = _scores(score, request, repeated, sampled.dags)
-    if request.faults is not None:
-        score_P -= NATS_PER_FAULT * torch.tensor(request.faults(sampled.dags)).double()
-    score_P[torch.tensor(sampled.truncated)] -= 1e9
-    uniform_P = torch.tensor(
-        [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],
-        dtype=torch.float64,
-    )
-    # Gumbel-max: the argmax is distributed as the softmax of the scores.
-    perturbed_BO = (score_P + gumbel(uniform_P)).unflatten(0, (-1, count))
-    chosen = (perturbed_BO.argmax(1) + count * torch.arange(perturbed_BO.shape[0])).tolist()
-    return SampleResult(
-        tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)
-    )
-
-
-_SCORED_NODES = 1 << 18
-"""About how many nodes are scored at once: a GPU draws more side by side than its memory scores."""
-
-
-def _scores(
-    score: Callable[[DAGBatch, SampleRequest], Tensor],
-    request: SampleRequest,
-    repeated: SampleRequest,
-    dags: Sequence[DAG],
-) -> Float[Tensor, " P"]:
-    """Return the score of every candidate; those of one graph are scored together."""
-    count = request.best_of
-    nodes_B = np.array([dag.num_nodes for dag in dags]).reshape(-1, count).sum(axis=1)
-    part_B = (np.cumsum(nodes_B) - nodes_B) // _SCORED_NODES
-    starts = [*np.unique(part_B, return_index=True)[1].tolist(), len(part_B)]
-    found = []
-    for start, end in pairwise(starts):
-        of = slice(start * count, end * count)
-        batch = DAGBatch.from_dags(dags[of], repeated.numeric_BC[of], repeated.category_BM[of])
-        found.append(score(batch, request.part(slice(start, end))).cpu().double())
-    return torch.cat(found)
-
-
-def _candidate_seed(seed: int, number: int) -> int:
-    """Return the seed of candidate ``number``; candidate 0 has the seed itself."""
-    return seed if number == 0 else derive_seed(seed, "candidate", number)

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from layerdag.dag.dag import DAG, graph_hashes
-from layerdag.dag.statistics import SHARED_BY
+from layerdag.dag.program_numbers import SHARED_BY
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 

@@ -15,7 +15,8 @@ from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError, ConfigError, UsageError
 from layerdag.graph.attributed_graph import Split
-from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.models.base import DAGModel
+from layerdag.models.spec import ModelSpec
 from layerdag.privacy.copies import program_of
 from layerdag.privacy.likelihood_ratio import (
     ModelScores,
@@ -48,7 +49,8 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loop import train
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import TrainSettings, assemble
+from layerdag.training.run import assemble
+from layerdag.training.settings import TrainSettings
 from layerdag.training.warm_start import PRETRAINED, checkpoint_folder, warm_start
 
 TARGET = "target.json"

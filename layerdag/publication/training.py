@@ -14,14 +14,8 @@ from layerdag.training.checkpoint import (
 )
 from layerdag.training.loop import train
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import (
-    LearningRateSchedule,
-    OptimizerConfig,
-    TrainingRun,
-    TrainResult,
-    TrainSettings,
-    assemble,
-)
+from layerdag.training.run import TrainingRun, TrainResult, assemble
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 
 WIDTH = 128
 

@@ -2,7 +2,7 @@
 
 A graph whose newest call refuses its inputs can become no program, and neither can one that ends in
 anything but a loss in which every result has a part. The sampler goes on with other particles of
-the same program instead (``layerdag.models.fast.sampler``).
+the same program instead (``layerdag.models.fast.sampling_inputs``).
 
 Shape letters: A node attributes, B rows, N positions, X edges.
 """

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.codec.vocabulary import OTHER
-from layerdag.dag.statistics import SHARED_BY
+from layerdag.dag.program_numbers import SHARED_BY
 from layerdag.errors import VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.settings import did_you_mean

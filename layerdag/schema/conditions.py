@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.dag.statistics import SHARED_BY
+from layerdag.dag.program_numbers import SHARED_BY
 from layerdag.errors import VocabularyError
 from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.runtime.json_shape import require_known

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.dag.statistics import all_distinct
+from layerdag.dag.program_numbers import all_distinct
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.json_shape import require_known
 

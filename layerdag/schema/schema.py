@@ -18,12 +18,7 @@ import torch
 from torch import Tensor
 
 from layerdag.dag.dag import COPY_ROUNDS, DAG, HASH_DIGITS, GraphSizes, graph_hashes
-from layerdag.dag.statistics import (
-    MEASURED,
-    condition_units,
-    needed_programs,
-    program_numbers,
-)
+from layerdag.dag.program_numbers import MEASURED, condition_units, needed_programs, program_numbers
 from layerdag.errors import CheckpointError, GraphError, UsageError, VocabularyError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import UNIT, is_size

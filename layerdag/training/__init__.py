@@ -1,6 +1,6 @@
 """The training run: its loop, checkpoints and warm starts."""
 
-from layerdag.training.run import LearningRateSchedule, OptimizerConfig
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
 
 __all__ = [
     "LearningRateSchedule",

@@ -25,7 +25,8 @@ from torch import Tensor
 
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, ConfigError
-from layerdag.models.base import DAGModel, ModelSpec, build_model, build_without_weights
+from layerdag.models.base import DAGModel
+from layerdag.models.spec import ModelSpec, build_model, build_without_weights
 from layerdag.runtime.files import FolderKind, atomic_folder, unexpected_files
 from layerdag.runtime.json_shape import (
     found_value,

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.models.base import DAGModel, build_model
+from layerdag.models.base import DAGModel
 from layerdag.models.cuda_graphs import record_cuda_graph
+from layerdag.models.spec import build_model
 from layerdag.runtime.native import keep_compiled_products, set_openmp_passive
 from layerdag.runtime.reading import available_memory
 from layerdag.runtime.rng import derive_seed
@@ -44,7 +45,6 @@ from layerdag.training.checkpoint import (
     save_checkpoint,
 )
 from layerdag.training.loggers import Logger
-from layerdag.training.lookahead import KeptBatches, Lookahead, MicroBatch, host_threads
 from layerdag.training.optimizer import (
     ExponentialMovingAverage,
     LossGradients,
@@ -54,16 +54,11 @@ from layerdag.training.optimizer import (
     parameter_groups,
 )
 from layerdag.training.parts import parts_of, threads_for
+from layerdag.training.prefetching import DeviceBatchCache, MicroBatch, Prefetcher, host_threads
 from layerdag.training.recorded_steps import Recorder
-from layerdag.training.run import (
-    Callback,
-    CallbackResult,
-    TrainingRun,
-    TrainResult,
-    TrainSettings,
-    begin_run,
-    hold_run,
-)
+from layerdag.training.run import Callback, CallbackResult, TrainingRun, TrainResult
+from layerdag.training.run_folder import begin_run, hold_run
+from layerdag.training.settings import TrainSettings
 
 KEPT_SHARE = 0.25
 """Of the memory of a GPU that is free at first: what the batches of an epoch may take."""
@@ -227,7 +222,7 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[StopRequest]:
+def trap_signals() -> Iterator[StopRequest]:
     """Catch both signals inside the block (in the main thread; elsewhere nothing is caught)."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -283,9 +278,9 @@ def train(
         if world.rank == 0:
             log = begin_run(run.directory, run.record, trainer.step if goes_on else None)
             loggers = (stack.enter_context(contextlib.closing(log)), *loggers)
-        request = stack.enter_context(listening())
+        request = stack.enter_context(trap_signals())
         budget = stack.enter_context(Budget(settings, trainer.step, trainer.seconds))
-        return trainer.go(budget, request, loggers, callback)
+        return trainer.train(budget, request, loggers, callback)
 
 
 class _Trainer:
@@ -314,7 +309,7 @@ class _Trainer:
         self.step, self.seconds = 0, 0.0
         self.evaluated_step, self.saved_step = -1, -1
 
-    def go(
+    def train(
         self,
         budget: Budget,
         request: StopRequest,
@@ -439,8 +434,8 @@ class _Trainer:
         self.optimizer.record_with(self.record, self.device)
         on_gpu = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if on_gpu else available_memory()
-        kept = KeptBatches(self.device, int(KEPT_SHARE * free))
-        with Lookahead(
+        kept = DeviceBatchCache(self.device, int(KEPT_SHARE * free))
+        with Prefetcher(
             self.model, padding, self.source, batches, kept, pinned=on_gpu, threads=host_threads()
         ) as ahead:
             yield _RecordedSteps(self.optimizer, ahead)
@@ -596,7 +591,7 @@ class _PlainSteps(_Steps):
 
 
 class _RecordedSteps(_Steps):
-    def __init__(self, optimizer: Optimizer, ahead: Lookahead) -> None:
+    def __init__(self, optimizer: Optimizer, ahead: Prefetcher) -> None:
         self._optimizer, self._ahead = optimizer, ahead
 
     def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:

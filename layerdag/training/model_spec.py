@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from layerdag.dag.statistics import edge_type_sets
+from layerdag.dag.neighbors import edge_type_sets
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.kept import kept_statistics
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
-from layerdag.models.base import ModelSpec, model_config
+from layerdag.models.spec import ModelSpec, model_config
 
 _OPEN = "predict_out_degree"
 

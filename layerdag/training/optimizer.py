@@ -23,7 +23,7 @@ from layerdag.runtime.rng import derive_seed
 from layerdag.training.batches import ProcessGroup
 from layerdag.training.parts import PartThreads
 from layerdag.training.recorded_steps import PackedBatch, RecordedSteps, Recorder
-from layerdag.training.run import LearningRateSchedule, TrainSettings
+from layerdag.training.settings import LearningRateSchedule, TrainSettings
 
 
 class ExponentialMovingAverage:

@@ -10,7 +10,7 @@ from typing import Any
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import ConfigError
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.runtime.settings import flattened, grouped
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (

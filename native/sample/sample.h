@@ -21,7 +21,7 @@ enum { DEGREE, OUT_DEGREE, SIZE, INDEX, LEFT, OPEN, OPEN_LAYER, OPEN_BEFORE, POS
 
 enum { UNSEEN = 1, MOST_OPTIONS = 64 };
 
-/* First uniforms of the decisions about a node: RandomSlot in sampler.py. */
+/* First uniforms of the decisions about a node: RandomSlot in sampling_inputs.py. */
 enum { SLOT_SIZE = 0, SLOT_FIRST_PARENT = 2, SLOT_KIND = 4, SLOT_IN_DEGREE = 5, SLOT_ATTRIBUTE = 9,
     SLOT_FURTHER_PARENT = 1 << 16, SLOT_CHOICE = 0x7fffffff, SLOTS_PER_PARENT = 3 };
 

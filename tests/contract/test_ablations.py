@@ -9,8 +9,9 @@ from layerdag.cli.compose import compose, to_plain_dict
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import ConfigError
-from layerdag.models.base import SampleRequest, build_model, model_config
+from layerdag.models.base import SampleRequest
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.spec import build_model, model_config
 from layerdag.training.model_spec import spec_for
 
 pytestmark = pytest.mark.usefixtures("few_redraws")

@@ -13,11 +13,11 @@ from layerdag.cli.sample_settings import SampleCommand, sample_config
 from layerdag.cli.settings import ModelChoice, train_config
 from layerdag.datasets.loading import LOADERS, CorpusConfig, data_config, loader_of
 from layerdag.errors import ConfigError
-from layerdag.models.base import model_config
 from layerdag.models.config import FastConfig, ReferenceConfig
+from layerdag.models.spec import model_config
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.loggers import LoggerSettings
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CHOICES = [

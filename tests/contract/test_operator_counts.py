@@ -26,7 +26,7 @@ from layerdag.training.checkpoint import (
     load_checkpoint,
     pretrained_checkpoint,
 )
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 TRAINING_STEP = {"operators": 852, "kernels": 585, "waits": 0.5, "host": 355}
 """Of the model of the checkpoint ``pretrained``, in single precision: 845, 578, 0.4 (the loss is

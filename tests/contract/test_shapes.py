@@ -17,7 +17,7 @@ from imports import PACKAGE
 from jaxtyping import Float
 
 from layerdag.hardware.operators import base_name
-from layerdag.models.base import Conditions
+from layerdag.models.conditions import Conditions
 from layerdag.models.layers import segment_mean
 
 MEANINGS = {

@@ -60,7 +60,7 @@ import layerdag.privacy.auditing  # whether enough graphs are held out
 import torch
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import ModelSpec, build_without_weights
+from layerdag.models.spec import ModelSpec, build_without_weights
 sizes = GraphSizes((4, 2), 2, 1, (3,))
 two = DAG.build(torch.tensor([[0, 1], [3, 0]]), torch.tensor([[0], [1]]))
 for name in ("fast", "reference"):

@@ -464,7 +464,7 @@ NOT_READERS = {
     "traces/hlo/operations.py": "configuration of a custom call, which is noted if it is not sound",
     "traces/pytorch/host_dataflow.py": "lists in nodes of a host trace",
     "training/loggers.py": "the log of a run, line by line",
-    "training/run.py": "asks whether a file is a run's",
+    "training/run_folder.py": "asks whether a file is a run's",
 }
 """Why other files that parse JSON or YAML have no file here."""
 

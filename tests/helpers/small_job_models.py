@@ -8,7 +8,7 @@ from random_jobs import random_job
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.schema.schema import GraphSchema
 
 TINY: dict[str, dict[str, object]] = {

@@ -8,7 +8,7 @@ from raw_graphs import chain
 
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.models.base import ModelSpec, build_model
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.training.checkpoint import (
     CheckpointContents,
     CheckpointMeta,

@@ -16,16 +16,17 @@ from tiny_checkpoints import SMALL_MODELS
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.dag.dag import DAGBatch
-from layerdag.models.base import DAGModel, LossTerm, build_model
+from layerdag.models.base import DAGModel, LossTerm
 from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.models.fast import tensor_sampler
 from layerdag.models.fast.tensor_sampler import TensorSampler
+from layerdag.models.spec import build_model
 from layerdag.training.batches import ProcessGroup, local_device, take_graphs
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint, pretrained_checkpoint
 from layerdag.training.model_spec import spec_for
 from layerdag.training.optimizer import Optimizer, matrix_precision, parameter_groups
 from layerdag.training.recorded_steps import RecordedSteps, SizeClasses, pack
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 pytestmark = [
     pytest.mark.gpu,

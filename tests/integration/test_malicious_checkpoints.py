@@ -17,7 +17,7 @@ from raw_graphs import chain
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError
-from layerdag.models.base import ModelSpec, build_model
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (

@@ -19,11 +19,11 @@ from small_models import (
     small_model,
 )
 
-from layerdag.dag.statistics import neighbor_kinds
+from layerdag.dag.neighbors import neighbor_kinds
 from layerdag.models.base import SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
-from layerdag.models.fast.constraints import NeighborKinds
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.neighbor_kinds import NeighborKinds
 from layerdag.models.fast.tensor_sampler import TensorSampler
 
 WAYS = (

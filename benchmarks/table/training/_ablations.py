@@ -19,7 +19,8 @@ from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.published import load_tpu_tile
-from layerdag.models.base import DAGModel, build_model
+from layerdag.models.base import DAGModel
+from layerdag.models.spec import build_model
 from layerdag.sampling.generation import sample_rows
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint

@@ -7,11 +7,12 @@ from typing import Any
 
 import layerdag as ld
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint
 from layerdag.training.loop import train
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import LearningRateSchedule, OptimizerConfig, assemble
+from layerdag.training.run import assemble
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
 
 from .._learners import FittedModel
 from ..baselines._base import most_nodes

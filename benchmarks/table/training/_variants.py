@@ -8,10 +8,10 @@ from typing import Any
 from layerdag.cli.compose import compose, to_plain_dict
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.runtime.settings import build_settings
 from layerdag.training.model_spec import spec_for
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 
 @dataclass(frozen=True)

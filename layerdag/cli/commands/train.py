@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from layerdag.cli.settings import TrainConfig
     from layerdag.datasets.dataset import GraphDataset
     from layerdag.dp.tuning import PrivateResult
-    from layerdag.models.base import ModelSpec
+    from layerdag.models.spec import ModelSpec
     from layerdag.runtime.notes import Note
     from layerdag.training.loggers import Logger
     from layerdag.training.run import TrainResult
@@ -60,7 +60,7 @@ def _task(config: "DictConfig", *, strict: bool, as_json: bool) -> float | None:
     from omegaconf import OmegaConf
 
     from layerdag.cli.settings import train_config
-    from layerdag.training.run import require_free, require_resumable, run_of
+    from layerdag.training.run_folder import require_free, require_resumable, run_of
 
     asked = train_config(config)
     if asked.dry_run:
@@ -269,7 +269,7 @@ def _warn_about(data: "GraphDataset") -> None:
 
 def announcement(data: "GraphDataset", spec: "ModelSpec", device: "torch.device") -> str:
     """Return what is about to be trained on what, a line each."""
-    from layerdag.models.base import build_without_weights
+    from layerdag.models.spec import build_without_weights
 
     parameters = sum(parameter.numel() for parameter in build_without_weights(spec).parameters())
     counts = ", ".join(f"{len(dags)} {split}" for split, dags in data.graphs.items())

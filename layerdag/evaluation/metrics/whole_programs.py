@@ -24,7 +24,7 @@ import numpy as np
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold
-from layerdag.dag.statistics import program_numbers
+from layerdag.dag.program_numbers import program_numbers
 from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph, of_kind
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (

@@ -34,15 +34,15 @@ from layerdag.models.fast.compiled_encoder import (
 from layerdag.models.fast.decisions import Readout
 from layerdag.models.fast.encoder import WindowEncoder, has_own_positions
 from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
-from layerdag.models.fast.sampler import (
+from layerdag.models.fast.sampling_inputs import (
     CodeMasks,
     Guidance,
-    OutputBuffer,
     RandomSlot,
     SamplerModules,
     condition_vectors,
 )
 from layerdag.models.fast.sampling_kernels import RowMemory
+from layerdag.models.fast.sampling_output import OutputBuffer
 from layerdag.models.fast.tokens import FRACTIONS, OCTAVES, Feature
 from layerdag.models.layers import LinearMap
 

@@ -15,30 +15,23 @@ from torch import Tensor, nn
 from layerdag.dag.dag import DAGBatch, GraphSizes, on_device
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
-from layerdag.models.base import (
-    Conditions,
-    DAGModel,
-    LossTerm,
-    SampleRequest,
-    SampleResult,
-    require_request,
-)
+from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult, require_request
+from layerdag.models.best_of import resample
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import HEAD_WIDTH, FastConfig
+from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.compiled_sampler import CompiledSampler
-from layerdag.models.fast.constraints import (
-    AllowedCodes,
-    DegreeConstraints,
-    edge_type_sets_of,
-    neighbor_kinds_of,
-)
 from layerdag.models.fast.decisions import (
     Heads,
     layer_size_loss,
     node_and_edge_losses,
 )
+from layerdag.models.fast.degree_constraints import DegreeConstraints
+from layerdag.models.fast.edge_type_sets import edge_type_sets_of
 from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder, build_encoder
+from layerdag.models.fast.neighbor_kinds import neighbor_kinds_of
 from layerdag.models.fast.padding import FastPadding
-from layerdag.models.fast.sampler import SamplerModules
+from layerdag.models.fast.sampling_inputs import SamplerModules
 from layerdag.models.fast.targets import Targets
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.models.fast.tokens import (
@@ -50,7 +43,7 @@ from layerdag.models.fast.tokens import (
     noisy_sizes,
 )
 from layerdag.models.layers import dropout, row_dropout
-from layerdag.models.posterior import Posterior, resample
+from layerdag.models.posterior import Posterior
 from layerdag.runtime.native import set_openmp_passive
 
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")

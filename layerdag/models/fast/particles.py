@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from layerdag.models.draws import slot_uniforms
-from layerdag.models.fast.sampler import RandomSlot
+from layerdag.models.fast.sampling_inputs import RandomSlot
 
 OWN_COLOR = 0x9E3779B97F4A7C15 - 2**64
 """Odd factor that tells a node's own color from those of its parents."""

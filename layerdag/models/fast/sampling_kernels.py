@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from layerdag.models.fast.constraints import NATS_PER_VIOLATION, KindAutomaton
 from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, has_own_positions, read
 from layerdag.models.fast.layout import NEVER, token_codes
+from layerdag.models.fast.neighbor_kinds import NATS_PER_VIOLATION, KindAutomaton
 from layerdag.models.fast.particles import NATS_PER_FIRST
-from layerdag.models.fast.sampler import CodeMasks, Guidance, SamplerModules
+from layerdag.models.fast.sampling_inputs import CodeMasks, Guidance, SamplerModules
 from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.native import library
@@ -25,7 +25,7 @@ from layerdag.runtime.native import library
 RESERVED_NUMBERS = 1 << 28
 """Numbers for which address space is reserved at once; more positions are copied when they come."""
 
-_MOST_OPTIONS = 64  # for which kernels have room
+_MAX_OPTIONS = 64  # for which kernels have room
 
 _TYPES: dict[str, type] = {"p": ctypes.c_void_p, "i": ctypes.c_int64, "f": ctypes.c_float}
 _ARGUMENTS = {
@@ -231,7 +231,7 @@ class RowMemory:
     ) -> None:
         encoder, rows = modules.encoder, seed_B.shape[0] - 1
         assert masks.graph_BF.shape[0] == seed_B.shape[0]
-        assert options <= _MOST_OPTIONS
+        assert options <= _MAX_OPTIONS
         self.tables, self._seed_B = ModelTables(modules, masks), seed_B
         self._structure = _Rows(
             rows=rows,

@@ -1,6 +1,6 @@
 """Rounds of sampling with fixed shapes: no list, no Python per node.
 
-Every row goes its own way. In a round, rows that are ready encode their newest token and start
+Rows advance independently. In a round, rows that are ready encode their newest token and start
 their next node, candidates that lack parents draw some, and rows whose candidates lack none keep
 one of them. A node with many parents holds up its own row alone. What a row does not do is
 computed all the same and thrown away: on a GPU a round is one recording, in which nothing waits for
@@ -22,13 +22,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.models.draws import sample_if_possible, unit_interval
-from layerdag.models.fast.constraints import NATS_PER_VIOLATION, UNSEEN
 from layerdag.models.fast.decisions import Heads
 from layerdag.models.fast.layout import NEVER, stub_code
+from layerdag.models.fast.neighbor_kinds import NATS_PER_VIOLATION, UNSEEN
 from layerdag.models.fast.parent_draws import ParentDraws, ParentSpan
 from layerdag.models.fast.particles import NATS_PER_FIRST, OWN_COLOR
 from layerdag.models.fast.row_encoder import EncoderMemory, RowEncoder, empty_memory
-from layerdag.models.fast.sampler import CANDIDATE_STEP, SLOTS_PER_PARENT, RandomSlot
+from layerdag.models.fast.sampling_inputs import CANDIDATE_STEP, SLOTS_PER_PARENT, RandomSlot
 from layerdag.models.fast.sampling_rows import (
     CandidateRows,
     GraphRows,
@@ -64,7 +64,7 @@ class SamplingRounds:
     ) -> None:
         modules, heads = task.modules, task.modules.heads
         self.task, self.extent, self.guidance = task, extent, task.guidance
-        self.options, parents = task.options, task.most_parents
+        self.options, parents = task.options, task.max_parents
         device = modules.tokens.start_A.device
         self.numbers = RowNumbers.of(task, extent, device)
         self._row_B, self._row_P = self.numbers.row_B, self.numbers.row_P

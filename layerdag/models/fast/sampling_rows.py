@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from layerdag.models.fast.layout import NEVER
-from layerdag.models.fast.sampler import SamplerModules
+from layerdag.models.fast.sampling_inputs import SamplerModules
 from layerdag.models.fast.sampling_task import Extent
 from layerdag.models.fast.tokens import Feature
 

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from layerdag.models.base import SampleRequest
-from layerdag.models.fast.sampler import CodeMasks, Guidance, SamplerModules
+from layerdag.models.fast.sampling_inputs import CodeMasks, Guidance, SamplerModules
 from layerdag.models.fast.tokens import ConditionVectors
 
 
@@ -26,7 +26,7 @@ class SamplingTask:
         vectors: Condition vectors of every sample, under guidance then without conditions.
         masks: Codes that the nodes of each sample can have.
         options: Candidates for each node.
-        most_parents: The largest in-degree that a node may have.
+        max_parents: The largest in-degree that a node may have.
         hold_every: Nodes after which a row waits for the host; 0 is never.
     """
 
@@ -36,7 +36,7 @@ class SamplingTask:
     vectors: ConditionVectors
     masks: CodeMasks
     options: int
-    most_parents: int
+    max_parents: int
     hold_every: int
 
 

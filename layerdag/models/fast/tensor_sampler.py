@@ -26,13 +26,13 @@ from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.models.fast.encoder import Encoder, has_own_positions
 from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
-from layerdag.models.fast.sampler import (
+from layerdag.models.fast.sampling_inputs import (
     CodeMasks,
     Guidance,
-    OutputBuffer,
     SamplerModules,
     condition_vectors,
 )
+from layerdag.models.fast.sampling_output import OutputBuffer
 from layerdag.models.fast.sampling_rounds import SamplingRounds
 from layerdag.models.fast.sampling_rows import Node, Phase
 from layerdag.models.fast.sampling_task import Extent, SamplingTask
@@ -113,7 +113,7 @@ class TensorSampler:
             condition_vectors(modules.conditions, request, guidance, self.device),
             CodeMasks.from_allowed(modules.allowed, request.possible, samples),
             options=NODE_CANDIDATES if weighs else 1,
-            most_parents=max(int(modules.constraints.max_parents_K.max()), 1),
+            max_parents=max(int(modules.constraints.max_parents_K.max()), 1),
             hold_every=every,
         )
         self._recorded = is_recorded(modules.encoder, self.device)
@@ -124,7 +124,7 @@ class TensorSampler:
         self.output = OutputBuffer(self.seed_B)
         # Two attention blocks, beyond which there are pooled ones, and what one look needs.
         tokens = max(2, -(-(_ROUNDS_PER_LOOK + 1) // modules.block)) * modules.block
-        edges = 2 * tokens + _ROUNDS_PER_LOOK * self.task.most_parents
+        edges = 2 * tokens + _ROUNDS_PER_LOOK * self.task.max_parents
         rows = samples
         if not self._lockstep:
             rows = max(min(rows, self._rows_in_memory()) // particles, 1) * particles
@@ -144,7 +144,7 @@ class TensorSampler:
             done = int(look.position_B.sum()) + int(look.idle_B.sum())
             before, same = done, same + 1 if done == before else 0
             # A node with many parents takes several looks; a recording that does nothing, for ever.
-            if same > _LOOKS_WITHOUT_NODES + self.task.most_parents:
+            if same > _LOOKS_WITHOUT_NODES + self.task.max_parents:
                 raise RuntimeError(
                     f"rounds of sampling on {self.device} draw no nodes, a fault of layerdag or of "
                     "the driver; sample on the processor (device=cpu)"
@@ -167,7 +167,7 @@ class TensorSampler:
         of_token = 4 * width * (modules.encoder.depth + 5) + 8 * (len(Node) + 16)
         # A window of keys and values, and of features of candidate parents, at several stages.
         of_window = 2 * modules.block * (32 * width + 128 * task.options)
-        of_candidate = 16 * width + 32 * task.most_parents
+        of_candidate = 16 * width + 32 * task.max_parents
         of_row = nodes * of_token + of_window + task.options * of_candidate
         return int(_MEMORY_SHARE * free) // of_row
 
@@ -317,7 +317,7 @@ class TensorSampler:
         )
         if position + _ROUNDS_PER_LOOK >= extent.tokens:
             wanted = replace(wanted, tokens=2 * extent.tokens)
-        if edges + _ROUNDS_PER_LOOK * self.task.most_parents > extent.edges:
+        if edges + _ROUNDS_PER_LOOK * self.task.max_parents > extent.edges:
             wanted = replace(wanted, edges=2 * extent.edges)
         row_B = np.arange(extent.rows)
         drawn_B = (self.sample_B >= 0).reshape(-1, particles).any(axis=1).repeat(particles)

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.dag.dag import GraphSizes
-from layerdag.models.base import Conditions
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import POSITION_BUCKETS
 from layerdag.models.fast.layout import BatchLayout, Edges
 from layerdag.models.fused import product_dtype, run_kernel

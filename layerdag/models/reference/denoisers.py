@@ -33,7 +33,8 @@ from torch import Tensor, nn
 
 from layerdag.dag.dag import GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import Conditions, LossTerm
+from layerdag.models.base import LossTerm
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig
 from layerdag.models.draws import sample_categorical
 from layerdag.models.layers import MLP, Linear, SegmentAttention, Segments, gather_rows, sinusoids

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
-from layerdag.models.base import Conditions
+from layerdag.models.conditions import Conditions
 from layerdag.models.draws import assemble_dags
 from layerdag.models.layers import (
     MLP,

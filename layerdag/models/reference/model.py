@@ -29,14 +29,8 @@ from torch import Tensor, nn
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
-from layerdag.models.base import (
-    Conditions,
-    DAGModel,
-    LossTerm,
-    SampleRequest,
-    SampleResult,
-    require_request,
-)
+from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult, require_request
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import ReferenceConfig
 from layerdag.models.draws import (
     SampleStreams,

@@ -4,7 +4,7 @@ import pytest
 from device_rows import random_batch, random_spec
 from step_watch import Phase, watched
 
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 
 def test_phases_observe_whole_windows_of_a_run_one_after_the_other():

@@ -11,14 +11,10 @@ from laws import tried
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.dag.statistics import (
-    MANY,
-    SHARED_BY,
-    GraphStatistics,
-    allowed_codes,
-    neighbor_kinds,
-    shared_statistics,
-)
+from layerdag.dag.neighbors import MANY, neighbor_kinds
+from layerdag.dag.program_numbers import SHARED_BY
+from layerdag.dag.shared_statistics import allowed_codes, shared_statistics
+from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import GraphError
 
 

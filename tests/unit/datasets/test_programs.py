@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerdag.dag.statistics import program_numbers
+from layerdag.dag.program_numbers import program_numbers
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.programs import load_programs, program_rows
 from layerdag.datasets.run_plans import STEPS, run_plans

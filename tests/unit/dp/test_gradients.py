@@ -17,9 +17,9 @@ from layerdag.dp.gradients import (
 )
 from layerdag.dp.settings import Units
 from layerdag.errors import ConfigError
-from layerdag.models.base import build_model
 from layerdag.models.config import FastConfig
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.spec import build_model
 from layerdag.training.batches import take_graphs
 from layerdag.training.checkpoint import checkpoint_schema, load_checkpoint
 

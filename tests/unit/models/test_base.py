@@ -12,24 +12,19 @@ from torch import Tensor, nn
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
-from layerdag.models.base import (
+from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
+from layerdag.models.bounds import (
     MAX_CODES,
     MAX_COLUMNS,
-    Conditions,
-    DAGModel,
-    LossTerm,
-    ModelSpec,
-    SampleRequest,
-    SampleResult,
-    build_model,
-    build_without_weights,
     require_between,
     require_choices,
     require_few,
 )
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import FastConfig, ReferenceConfig
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.reference.model import ReferenceLayerDAG
+from layerdag.models.spec import ModelSpec, build_model, build_without_weights
 
 
 class SilentModel(DAGModel):

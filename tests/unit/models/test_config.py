@@ -11,9 +11,11 @@ from laws import tried
 from small_models import SIZES as MODEL_SIZES, collated, small_dags
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.dag.statistics import GraphStatistics, shared_statistics
+from layerdag.dag.shared_statistics import shared_statistics
+from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError
-from layerdag.models.base import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, SampleRequest, model_config
+from layerdag.models.base import SampleRequest
+from layerdag.models.bounds import MAX_DEPTH, MAX_STEPS, MAX_WIDTH
 from layerdag.models.config import (
     ConditioningConfig,
     ConstraintConfig,
@@ -24,9 +26,10 @@ from layerdag.models.config import (
     PosteriorConfig,
     ReferenceConfig,
 )
-from layerdag.models.fast.constraints import AllowedCodes
+from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.reference.model import ReferenceLayerDAG
+from layerdag.models.spec import model_config
 
 SIZES = GraphSizes(attributes=(3, 4, 5))
 PAIRS = {0: (1, 1), 1: (3, 0), 2: (0, 4)}

@@ -14,9 +14,10 @@ from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
 from layerdag.models.base import SampleRequest, SampleResult
+from layerdag.models.best_of import resample
 from layerdag.models.config import FastConfig
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.posterior import Posterior, _log_sizes, resample
+from layerdag.models.posterior import Posterior, _log_sizes
 
 
 def from_a_list(dags: list) -> "callable":

@@ -10,7 +10,7 @@ import layerdag as ld
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.privacy import shadows as _settings
 from layerdag.training.checkpoint import LoadedCheckpoint
-from layerdag.training.run import OptimizerConfig
+from layerdag.training.settings import OptimizerConfig
 
 
 @pytest.fixture(autouse=True)

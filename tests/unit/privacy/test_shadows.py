@@ -28,7 +28,7 @@ from layerdag.training.checkpoint import (
     checkpoint_fingerprint,
     checkpoint_schema,
 )
-from layerdag.training.run import OptimizerConfig
+from layerdag.training.settings import OptimizerConfig
 
 
 def test_a_memorizer_is_caught_beside_an_honest_holdout(memorizer):

@@ -12,7 +12,7 @@ from layerdag.publication import training as _recipe
 from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, workspace_lock
 from layerdag.publication.training import training_settings
 from layerdag.sampling.generated import GeneratedGraph
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 
 
 @pytest.fixture(autouse=True)

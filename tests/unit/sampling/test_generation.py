@@ -15,7 +15,8 @@ from layerdag.datasets.dataset import GraphDataset, encode_batch
 from layerdag.errors import CheckpointError, UsageError, VocabularyError
 from layerdag.graph.attributed_graph import read_json
 from layerdag.graph.formats.graphml import read_graphml
-from layerdag.models.base import ModelSpec, SampleRequest, SampleResult, build_model
+from layerdag.models.base import SampleRequest, SampleResult
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.runtime.reading import Limits
 from layerdag.sampling.folder import volume_of, write_samples
 from layerdag.sampling.generated import as_workload

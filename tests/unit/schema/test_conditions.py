@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from laws import tried
 from scipy.stats import ks_2samp, multivariate_normal
 
-from layerdag.dag.statistics import SHARED_BY
+from layerdag.dag.program_numbers import SHARED_BY
 from layerdag.errors import VocabularyError
 from layerdag.schema.conditions import (
     MEAN_STEP,

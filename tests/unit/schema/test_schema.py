@@ -7,7 +7,7 @@ import torch
 from costed_jobs import costed_job
 from raw_graphs import chain
 
-from layerdag.dag.statistics import program_numbers
+from layerdag.dag.program_numbers import program_numbers
 from layerdag.errors import CheckpointError, GraphError, VocabularyError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.kinds.flow import FLOW

@@ -6,7 +6,7 @@ from random_graphs import random_dag
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1, category_conditions=(3,))
 TINY = {

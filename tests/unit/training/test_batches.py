@@ -70,9 +70,9 @@ import torch
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from random_graphs import random_dag
-from layerdag.models.base import ModelSpec
+from layerdag.models.spec import ModelSpec
 from layerdag.training.run import TrainingRun
-from layerdag.training.run import TrainSettings
+from layerdag.training.settings import TrainSettings
 from layerdag.training.batches import joined_world
 from layerdag.training.loop import train
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.models.base import build_model
+from layerdag.models.spec import build_model
 from layerdag.runtime.json_shape import from_json
 from layerdag.training import checkpoint as _weights
 from layerdag.training.checkpoint import (

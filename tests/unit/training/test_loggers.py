@@ -14,7 +14,8 @@ import pytest
 from layerdag.errors import ConfigError, DataError
 from layerdag.training.loggers import ConsoleLogger, JsonlLogger, WandbLogger, wandb_mode
 from layerdag.training.loop import train
-from layerdag.training.run import TrainingRun, TrainSettings
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import TrainSettings
 
 
 def test_jsonl_holds_one_object_a_line(tmp_path):
@@ -186,9 +187,7 @@ def test_reference_losses_are_those_of_the_golden_file(data, spec, tmp_path, rep
     settings = TrainSettings(
         max_steps=12, batch_graphs=4, evaluate_every=6, log_every=1, precision="float32"
     )
-    logger = JsonlLogger(tmp_path / "train.jsonl")
-    train(TrainingRun(spec, data, data, tmp_path), settings, loggers=[logger])
-    logger.close()
+    train(TrainingRun(spec, data, data, tmp_path), settings)
     lines = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     found = [
         {"step": line["step"], **{k: v for k, v in line.items() if k.endswith(NAMES)}}

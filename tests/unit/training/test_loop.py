@@ -12,17 +12,12 @@ import torch
 
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import CheckpointError, TrainingError, UsageError
-from layerdag.models.base import DAGModel, ModelSpec
+from layerdag.models.base import DAGModel
+from layerdag.models.spec import ModelSpec
 from layerdag.training.checkpoint import load_checkpoint, load_trainer_state
-from layerdag.training.loop import Budget, RunningMean, listening, train
-from layerdag.training.run import (
-    CallbackResult,
-    LearningRateSchedule,
-    OptimizerConfig,
-    TrainingRun,
-    TrainResult,
-    TrainSettings,
-)
+from layerdag.training.loop import Budget, RunningMean, train, trap_signals
+from layerdag.training.run import CallbackResult, TrainingRun, TrainResult
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 
 
 def test_a_window_tells_means_and_speed_and_starts_anew():
@@ -68,14 +63,14 @@ def test_the_spent_share_is_that_of_the_limit_that_is_further(limits, step, seco
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_noted_and_handlers_are_put_back(number):
     before = signal.getsignal(number)
-    with listening() as request:
+    with trap_signals() as request:
         os.kill(os.getpid(), number)
         assert request.signal_name == number.name
     assert signal.getsignal(number) is before
 
 
 def test_a_second_signal_breaks_off():
-    with listening():
+    with trap_signals():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
@@ -86,7 +81,7 @@ def test_other_threads_catch_nothing():
 
     def look() -> None:
         before = signal.getsignal(signal.SIGTERM)
-        with listening() as request:
+        with trap_signals() as request:
             found.append((signal.getsignal(signal.SIGTERM) is before, request.signal_name))
 
     thread = threading.Thread(target=look)

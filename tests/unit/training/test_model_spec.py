@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from small_job_models import TINY, data_of, jobs
 
-from layerdag.dag.statistics import shared_statistics
+from layerdag.dag.shared_statistics import shared_statistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import ConfigError
-from layerdag.models.base import build_model
 from layerdag.models.config import FastConfig
+from layerdag.models.spec import build_model
 from layerdag.training.model_spec import predicts_out_degree, spec_for
 
 

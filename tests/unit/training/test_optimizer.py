@@ -8,7 +8,8 @@ from laws import tried
 from torch import nn
 
 from layerdag.dag.dag import DAGBatch
-from layerdag.models.base import DAGModel, LossTerm, ModelSpec, build_model
+from layerdag.models.base import DAGModel, LossTerm
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.training.batches import ProcessGroup, take_graphs
 from layerdag.training.optimizer import (
     FLOOR,
@@ -20,7 +21,7 @@ from layerdag.training.optimizer import (
     matrix_precision,
     parameter_groups,
 )
-from layerdag.training.run import LearningRateSchedule, OptimizerConfig, TrainSettings
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 
 
 def test_average_follows_the_weights_with_growing_decay():

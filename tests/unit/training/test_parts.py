@@ -11,9 +11,10 @@ from random_graphs import random_dag
 
 from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import DAGModel, ModelSpec, build_model
+from layerdag.models.base import DAGModel
 from layerdag.models.fast.encoder import ENCODERS, WindowEncoder, register_encoder
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.runtime.rng import numpy_generator
 from layerdag.training import parts
 from layerdag.training.batches import BucketedSource, ProcessGroup
@@ -21,7 +22,8 @@ from layerdag.training.checkpoint import load_checkpoint
 from layerdag.training.loop import train
 from layerdag.training.optimizer import Optimizer, parameter_groups
 from layerdag.training.parts import PartThreads, parts_of, threads_for
-from layerdag.training.run import LearningRateSchedule, TrainingRun, TrainSettings
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import LearningRateSchedule, TrainSettings
 
 SIZES = GraphSizes((4, 2), edge_types=2, numeric_conditions=1)
 QUIET = {

@@ -11,14 +11,15 @@ import torch
 
 from layerdag.dag.dag import DAGBatch, tensors_of
 from layerdag.errors import GraphError
-from layerdag.models.base import ModelSpec, build_model
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.training import loop
 from layerdag.training.batches import BatchSource, BucketedSource, RepeatedBatches
 from layerdag.training.checkpoint import load_trainer_state
-from layerdag.training.lookahead import KeptBatches, Lookahead, MicroBatch
 from layerdag.training.optimizer import LossGradients
+from layerdag.training.prefetching import DeviceBatchCache, MicroBatch, Prefetcher
 from layerdag.training.recorded_steps import RecordedSteps
-from layerdag.training.run import TrainingRun, TrainSettings
+from layerdag.training.run import TrainingRun
+from layerdag.training.settings import TrainSettings
 
 NO_NOISE = {
     "width": 32,
@@ -95,10 +96,10 @@ def stream(count: int) -> Iterator[MicroBatch]:
 
 
 def ahead_of(fast: ModelSpec, source: BatchSource, batches, threads: int = 2, most: int = 1 << 20):
-    kept = KeptBatches(torch.device("cpu"), most)
+    kept = DeviceBatchCache(torch.device("cpu"), most)
     model = build_model(fast)
     assert model.padding is not None
-    return Lookahead(model, model.padding, source, batches, kept, pinned=False, threads=threads)
+    return Prefetcher(model, model.padding, source, batches, kept, pinned=False, threads=threads)
 
 
 def looked_ahead(data: DAGBatch, fast: ModelSpec, threads: int):

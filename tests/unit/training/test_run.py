@@ -6,16 +6,14 @@ import pytest
 from killing import states_when_killed
 
 from layerdag.errors import CheckpointError, ConfigError, UsageError
-from layerdag.training.run import (
-    LearningRateSchedule,
-    OptimizerConfig,
-    TrainSettings,
+from layerdag.training.run_folder import (
     clear_run,
     hold_run,
     require_free,
     require_resumable,
     run_of,
 )
+from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
 
 META = '{"format_version": 4, "layerdag_version": "0.1.0"}'
 

@@ -10,13 +10,14 @@ from small_job_models import TINY, data_of, jobs
 import layerdag as ld
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError, ConfigError
+from layerdag.kinds.registry import graph_kind
 from layerdag.training.checkpoint import (
     Origin,
     checkpoint_fingerprint,
     checkpoint_schema,
     load_checkpoint,
 )
-from layerdag.training.run import OptimizerConfig
+from layerdag.training.settings import OptimizerConfig
 from layerdag.training.warm_start import first_difference, warm_start
 
 SETTINGS = ld.TrainSettings(max_steps=1, evaluate_every=1, optimizer=OptimizerConfig(1e-9))
@@ -62,7 +63,7 @@ def test_each_part_of_a_schema_that_weights_depend_on_is_compared():
     assert first_difference(schema, replace(schema)) == ""
     number, category = schema.numeric_conditions[0], schema.category_conditions[0]
     for changes, told in (
-        ({"kind": "flow"}, "kind 'trace'"),
+        ({"kind": graph_kind("flow")}, "kind 'trace'"),
         ({"attributes": schema.attributes[:-1]}, f"attribute '{schema.attributes[-1].name}'"),
         ({"edge_types": (*schema.edge_types, "new")}, "edge type 'new'"),
         ({"numeric_conditions": schema.numeric_conditions[1:]}, f"condition '{number.name}'"),

@@ -28,7 +28,7 @@ from layerdag.datasets.loading import read_dataset
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
-from layerdag.models.base import ModelSpec, build_model
+from layerdag.models.spec import ModelSpec, build_model
 from layerdag.privacy import shadows as _settings
 from layerdag.privacy.auditing import audit_of
 from layerdag.training.checkpoint import (

@@ -27,7 +27,8 @@ from layerdag.datasets.published import load_latent_preferential
 from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateResult
 from layerdag.errors import ConfigError
-from layerdag.models.base import SampleRequest, SampleResult, build_model
+from layerdag.models.base import SampleRequest, SampleResult
+from layerdag.models.spec import build_model
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings

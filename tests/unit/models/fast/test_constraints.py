@@ -12,18 +12,19 @@ from random_graphs import random_dag
 from small_models import SIZES, collated, small_dags, small_model
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
-from layerdag.dag.statistics import MANY, GraphStatistics, edge_type_sets, neighbor_kinds
+from layerdag.dag.neighbors import MANY, edge_type_sets, neighbor_kinds
+from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.config import ConstraintConfig, FastConfig
-from layerdag.models.fast.constraints import (
+from layerdag.models.fast.degree_constraints import DegreeConstraints
+from layerdag.models.fast.edge_type_sets import EdgeTypeSets
+from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.neighbor_kinds import (
     NATS_PER_VIOLATION,
     UNCONSTRAINED,
     UNSEEN,
-    DegreeConstraints,
-    EdgeTypeSets,
     KindAutomaton,
     NeighborKinds,
 )
-from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.layers import CountCode, CountEncoder
 
 

@@ -28,7 +28,7 @@ import layerdag as ld
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import CheckpointError, ConfigError, UsageError
-from layerdag.models.base import Conditions
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import POSITION_BUCKETS, EncoderConfig, FastConfig
 from layerdag.models.fast.encoder import (
     ENCODERS,

@@ -10,12 +10,13 @@ from small_models import SIZES, collated, request, small_dags, small_model
 from torch import Tensor
 
 from layerdag.dag.dag import DAG
-from layerdag.dag.statistics import neighbor_kinds
+from layerdag.dag.neighbors import neighbor_kinds
 from layerdag.models.config import ConditioningConfig, HeadsConfig
 from layerdag.models.fast import parent_draws, sampling_rounds, tensor_sampler
-from layerdag.models.fast.constraints import NATS_PER_VIOLATION, DegreeConstraints, NeighborKinds
+from layerdag.models.fast.degree_constraints import DegreeConstraints
 from layerdag.models.fast.layout import NEVER, BatchLayout, Edges
 from layerdag.models.fast.model import GRAPH_OBJECTIVES, FastLayerDAG
+from layerdag.models.fast.neighbor_kinds import NATS_PER_VIOLATION, NeighborKinds
 from layerdag.models.fast.particles import NATS_PER_FIRST, NODE_CANDIDATES
 from layerdag.models.fast.row_encoder import RowEncoder
 from layerdag.models.fast.sampling_rows import GraphRows, Node

@@ -11,15 +11,18 @@ from hypothesis import given, strategies as st
 from small_models import SIZES, collated, request, small_dags, small_model
 
 from layerdag.dag.dag import DAG, DAGBatch
-from layerdag.dag.statistics import GraphStatistics, neighbor_kinds
+from layerdag.dag.neighbors import neighbor_kinds
+from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
 from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
 from layerdag.models.draws import slot_uniforms
 from layerdag.models.fast import compiled_sampler
-from layerdag.models.fast.constraints import DegreeConstraints, NeighborKinds
+from layerdag.models.fast.degree_constraints import DegreeConstraints
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.neighbor_kinds import NeighborKinds
 from layerdag.models.fast.particles import resampled_rows, surviving_particles
-from layerdag.models.fast.sampler import SLOTS_PER_PARENT, Guidance, OutputBuffer, RandomSlot
+from layerdag.models.fast.sampling_inputs import SLOTS_PER_PARENT, Guidance, RandomSlot
+from layerdag.models.fast.sampling_output import OutputBuffer
 
 
 def same(left: DAG, right: DAG) -> bool:
@@ -296,7 +299,7 @@ def test_candidates_are_scored_in_parts_of_whole_graphs(monkeypatch):
 
     monkeypatch.setattr(FastLayerDAG, "_score", watched)
     whole = model.sample(asked).dags
-    monkeypatch.setattr("layerdag.models.posterior._SCORED_NODES", 40)
+    monkeypatch.setattr("layerdag.models.best_of._SCORED_NODES", 40)
     parts = model.sample(asked).dags
     assert scored[0] == (18, 6)
     assert len(scored) > 2

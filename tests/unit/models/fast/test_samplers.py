@@ -21,15 +21,18 @@ from small_models import (
     small_model,
 )
 
-from layerdag.dag.statistics import allowed_codes, edge_type_sets, neighbor_kinds
+from layerdag.dag.neighbors import edge_type_sets, neighbor_kinds
+from layerdag.dag.shared_statistics import allowed_codes
 from layerdag.models.base import JointCodeMasks, SampleResult
 from layerdag.models.config import ConditioningConfig, HeadsConfig
 from layerdag.models.fast import sampling_kernels
+from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.compiled_sampler import CompiledSampler
-from layerdag.models.fast.constraints import AllowedCodes, EdgeTypeSets, NeighborKinds
+from layerdag.models.fast.edge_type_sets import EdgeTypeSets
 from layerdag.models.fast.encoder import ignore, read
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.fast.sampler import OutputBuffer
+from layerdag.models.fast.neighbor_kinds import NeighborKinds
+from layerdag.models.fast.sampling_output import OutputBuffer
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import SAMPLED, checkpoint_path, load_checkpoint

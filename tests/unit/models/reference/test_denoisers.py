@@ -9,7 +9,7 @@ import torch
 
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.base import Conditions
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig
 from layerdag.models.draws import sample_categorical
 from layerdag.models.layers import Segments

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
-from layerdag.models.base import Conditions
+from layerdag.models.conditions import Conditions
 from layerdag.models.reference.encoder import (
     MAX_LAYER_DISTANCE,
     LayerIndex,

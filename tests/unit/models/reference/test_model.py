@@ -6,7 +6,8 @@ import torch
 from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError
-from layerdag.models.base import Conditions, SampleRequest, model_config
+from layerdag.models.base import SampleRequest
+from layerdag.models.conditions import Conditions
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig, ReferenceConfig
 from layerdag.models.reference.denoisers import Pairs
 from layerdag.models.reference.encoder import LayerIndex, all_prefixes, prefixes
@@ -18,6 +19,7 @@ from layerdag.models.reference.model import (
     sample_parents,
     sampling_copy,
 )
+from layerdag.models.spec import model_config
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def host_threads() -> int:
     return max(1, min(4, (os.cpu_count() or 1) - 1))
 
 
-class KeptBatches:
+class DeviceBatchCache:
     """Packed batches on a device.
 
     Args:
@@ -78,7 +78,7 @@ class KeptBatches:
         return kept
 
 
-class Lookahead:
+class Prefetcher:
     """Micro-batches, padded and packed, in order; some are made ahead.
 
     The sizes to which batches are padded depend on those before, so they are settled in order: the
@@ -101,7 +101,7 @@ class Lookahead:
         padding: BatchPadding,
         source: BatchSource,
         batches: Iterator[MicroBatch],
-        kept: KeptBatches,
+        kept: DeviceBatchCache,
         *,
         pinned: bool,
         threads: int,
@@ -114,7 +114,7 @@ class Lookahead:
         self._derived: deque[tuple[MicroBatch, Future[DAGBatch] | None]] = deque()
         self._packed: deque[tuple[MicroBatch, Future[PackedBatch]]] = deque()
 
-    def __enter__(self) -> "Lookahead":
+    def __enter__(self) -> "Prefetcher":
         return self
 
     def __exit__(

@@ -1,0 +1,94 @@
+"""Best of n candidates: sampling-importance resampling (Rubin, Bayesian Statistics 3, 1988).
+
+Shape letters: B graphs, C numeric conditions, M categorical conditions, O options, P pairs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerdag.dag.dag import DAG, DAGBatch
+from layerdag.models.base import SampleRequest, SampleResult
+from layerdag.models.draws import gumbel
+from layerdag.runtime.rng import derive_seed
+
+NATS_PER_FAULT = 10.0
+"""What a fault costs a candidate: more than the scores of candidates of one graph mostly differ."""
+
+
+def resample(
+    score: Callable[[DAGBatch, SampleRequest], Tensor],
+    request: SampleRequest,
+    sample: Callable[[SampleRequest], SampleResult],
+) -> SampleResult:
+    """Sample ``request.best_of`` graphs per seed and choose one with weight exp(score).
+
+    Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
+    only if all candidates are truncated, and one with faults hardly where another has none. A graph
+    still depends only on its own seed and conditions.
+
+    Args:
+        score: Returns the log weight of each graph of a batch, nats, shape (P,), given the
+            request: each of its rows has ``best_of`` consecutive candidates in the batch.
+        request: With at least two candidates.
+        sample: Samples graphs, one per seed.
+    """
+    count = request.best_of
+    repeated = replace(
+        request,
+        numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
+        category_BM=request.category_BM.repeat_interleave(count, dim=0),
+        seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
+        best_of=1,
+        nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
+        layers_B=None if request.layers_B is None else request.layers_B.repeat_interleave(count),
+        possible=None if request.possible is None else request.possible.repeated(count),
+    )
+    sampled = sample(repeated)
+    score_P = _scores(score, request, repeated, sampled.dags)
+    if request.faults is not None:
+        score_P -= NATS_PER_FAULT * torch.tensor(request.faults(sampled.dags)).double()
+    score_P[torch.tensor(sampled.truncated)] -= 1e9
+    uniform_P = torch.tensor(
+        [(derive_seed(seed, "choice") + 0.5) / 2**63 for seed in repeated.seeds],
+        dtype=torch.float64,
+    )
+    # Gumbel-max: the argmax is distributed as the softmax of the scores.
+    perturbed_BO = (score_P + gumbel(uniform_P)).unflatten(0, (-1, count))
+    chosen = (perturbed_BO.argmax(1) + count * torch.arange(perturbed_BO.shape[0])).tolist()
+    return SampleResult(
+        tuple(sampled.dags[i] for i in chosen), tuple(sampled.truncated[i] for i in chosen)
+    )
+
+
+_SCORED_NODES = 1 << 18
+"""About how many nodes are scored at once: a GPU draws more side by side than its memory scores."""
+
+
+def _scores(
+    score: Callable[[DAGBatch, SampleRequest], Tensor],
+    request: SampleRequest,
+    repeated: SampleRequest,
+    dags: Sequence[DAG],
+) -> Float[Tensor, " P"]:
+    """Return the score of every candidate; those of one graph are scored together."""
+    count = request.best_of
+    nodes_B = np.array([dag.num_nodes for dag in dags]).reshape(-1, count).sum(axis=1)
+    part_B = (np.cumsum(nodes_B) - nodes_B) // _SCORED_NODES
+    starts = [*np.unique(part_B, return_index=True)[1].tolist(), len(part_B)]
+    found = []
+    for start, end in pairwise(starts):
+        of = slice(start * count, end * count)
+        batch = DAGBatch.from_dags(dags[of], repeated.numeric_BC[of], repeated.category_BM[of])
+        found.append(score(batch, request.part(slice(start, end))).cpu().double())
+    return torch.cat(found)
+
+
+def _candidate_seed(seed: int, number: int) -> int:
+    """Return the seed of candidate ``number``; candidate 0 has the seed itself."""
+    return seed if number == 0 else derive_seed(seed, "candidate", number)
