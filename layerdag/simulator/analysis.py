@@ -1,25 +1,19 @@
 """Analyze a simulation: breakdown of time, critical path, sensitivities, memory.
 
-Where the time of a rank goes: compute, exposed communication by kind, memory, CPU, idle.
+In the breakdown every tick of a rank counts once, for the first of: GPU compute, collectives and
+sends, remote memory, CPU work, waiting in a receive, idle. So the parts add up to its finish.
 
-Every tick of a rank counts once, for the first of: GPU compute, collectives and sends, remote
-memory, CPU work, waiting in a receive, idle. So the parts add up to the rank's finish.
+The critical path is the chain of nodes and waits that ends with the last node, walked backwards. A
+node began when its slowest dependency ended, or when its slot became free; a collective or receive
+ended as late as it did because some rank joined late, in which case the path goes on at that rank.
 
-The critical path of a run: the chain of nodes and waits that ends with the last node.
-
-Walked backwards from the node that finishes last. A node began when its slowest dependency ended,
-or when its slot became free; a collective or receive ended as late as it did because some rank
-joined late, in which case the path goes on at that rank.
-
-Local memory of each rank over time, by liveness of the tensors that its trace names.
-
-A node may name its tensors in the attributes ``inputs`` and ``outputs``, string lists of names and
-sizes in bytes in turn (``name, bytes, name, bytes, ...``), as STAGE writes them and ASTRA-sim's
-``track-local-mem`` reads them. A tensor is live from the issue of its writer (of several, the one
-of lowest id) to the end of the last node that uses it. What no node writes before it is read
-(weights, inputs) is live for the whole run, what no node reads (results) until the rank's end. A
-node without these lists holds its ``tensor_size``, the bytes that it touches, while it runs: a
-lower bound.
+Local memory follows from the liveness of tensors. A node may name its tensors in the attributes
+``inputs`` and ``outputs``, string lists of names and sizes in bytes in turn (``name, bytes, name,
+bytes, ...``), as STAGE writes them and ASTRA-sim's ``track-local-mem`` reads them. A tensor is live
+from the issue of its writer (of several, the one of lowest id) to the end of the last node that
+uses it. What no node writes before it is read (weights, inputs) is live for the whole run, what no
+node reads (results) until the rank's end. A node without these lists holds its ``tensor_size``, the
+bytes that it touches, while it runs: a lower bound.
 """
 
 from collections import defaultdict

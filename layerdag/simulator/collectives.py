@@ -1,15 +1,8 @@
-"""Collectives: groups of ranks, algorithms, their phases and plans.
+"""Collectives as plans: chunks that go through phases, an algorithm in a dimension each.
 
-Algorithms of collectives by the names of ASTRA-sim's implementation lists, and one of our own.
-
-``inNetwork`` is ours: the switch of a dimension sums or copies what its ranks send, as SHARP and
-NVLink SHARP do (docs/reference/simulator.md, "In-network collectives").
-
-What a collective is cut into: chunks that go through phases, an algorithm in a dimension each.
-
-The numbers are those of native/sim/sim.h.
-
-Collectives as plans: how many chunks, and which algorithm in which dimension for each.
+Algorithms have the names of ASTRA-sim's implementation lists. ``inNetwork`` is ours: the switch of
+a dimension sums or copies what its ranks send, as SHARP and NVLink SHARP do
+(docs/reference/simulator.md, "In-network collectives"). Numbers are those of native/sim/sim.h.
 
 Source: docs/reference/simulator.md, "Collectives" (ASTRA-sim 2.x, Sys::generate_collective).
 """

@@ -1,6 +1,4 @@
-"""Compute models: the contract, measured durations, the roofline.
-
-Compute-cost models: how long a compute node takes on the simulated device.
+"""Compute models: how long a compute node takes on the simulated device.
 
 One interface, several final models. The reference's own model is ``ReferenceCompute``; the others
 are off by default.

@@ -1,6 +1,4 @@
-"""Compute models by the words that users type.
-
-Compute-cost models as the command line, sweeps and ``simulate(compute=...)`` name them.
+"""Compute models as the command line, sweeps and ``simulate(compute=...)`` name them.
 
 ``MODEL`` or ``MODEL:ARGUMENT,...``; ``CHOICES`` lists the models with their arguments.
 """

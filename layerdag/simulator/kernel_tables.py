@@ -225,12 +225,10 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 @cache
-def installed_table(
-    device: str, kind: str, precision: str, framework: str = "vllm"
-) -> KernelTable | None:
+def installed_table(device: str, kind: str, precision: str) -> KernelTable | None:
     """Return the installed table of a device's most measured kernel; None where it has none."""
     try:
-        frame = read_kernels(device, kind, framework)
+        frame = read_kernels(device, kind)
     except ConfigError:
         return None
     exact = frame["precision"] == precision

@@ -94,9 +94,7 @@ class ElementwiseLatency:
         self.num_samples = num_samples
 
     @classmethod
-    def from_csv(
-        cls, path: str | Path, target: str = "latency_us", seed: int = 0
-    ) -> "ElementwiseLatency":
+    def from_csv(cls, path: str | Path, target: str = "latency_us") -> "ElementwiseLatency":
         """Fit to a CSV with the columns d0, d1, d2 and ``target`` (microseconds).
 
         Raises:
@@ -104,7 +102,7 @@ class ElementwiseLatency:
         """
         table_S4 = read_columns(path, (*COLUMNS, target))
         try:
-            return cls.fit(table_S4[:, :3], table_S4[:, 3], seed)
+            return cls.fit(table_S4[:, :3], table_S4[:, 3])
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
 
@@ -174,7 +172,7 @@ class OperatorLatency:
         self._regressor = regressor
 
     @classmethod
-    def from_prefix(cls, prefix: str, seed: int = 0) -> "OperatorLatency":
+    def from_prefix(cls, prefix: str) -> "OperatorLatency":
         """Fit to the workload ``PREFIX.<rank>.et``.
 
         Raises:
@@ -185,7 +183,7 @@ class OperatorLatency:
         except LayerdagError as error:
             raise ConfigError(f"compute model 'learned': {error}") from None
         try:
-            return cls.fit(workload, seed)
+            return cls.fit(workload)
         except ConfigError as error:
             raise ConfigError(f"compute model 'learned': {prefix} {error}") from None
 

@@ -1,12 +1,9 @@
-"""The lowered program; ranks with equal traces share one copy.
+"""A workload and a cluster as the flat arrays that the event kernel runs on.
 
-Ranks whose traces differ only in groups and peers run one program, lowered once.
-
-In a job of many ranks nearly all are like another one: the same nodes, in groups of their own, with
-neighbors of their own. Such a rank is a class's program and a short list: the groups and ranks that
-stand where the first rank of the class has its own.
-
-A workload and a cluster as the flat arrays that the event kernel runs on.
+Ranks whose traces differ only in groups and peers run one program, lowered once. In a job of many
+ranks nearly all are like another one: the same nodes, in groups of their own, with neighbors of
+their own. Such a rank is a class's program and a short list: the groups and ranks that stand where
+the first rank of the class has its own.
 
 Nodes are lowered once for each class of ranks (``_sharing``), so ranks that run the same program
 cost no more than their outcome. Inside a trace nodes stand in ascending id, which is the

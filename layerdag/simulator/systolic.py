@@ -1,8 +1,6 @@
-"""Systolic arrays: cycles of matrix products, and cycles as time.
+"""Systolic arrays: cycles of the matrix products of a trace, and cycles as time.
 
-Cycles of a systolic array: three dataflows, convolution lowering, utilization, access counts.
-
-The formulas are those of SCALE-Sim (v3, calculation mode), checked against its reports:
+The formulas of cycles are those of SCALE-Sim (v3, calculation mode), checked against its reports:
 a GEMM of M x K by K x N is laid over R rows and C columns in folds that all cost the same.
 
 =========== ======= ========== ====== ====================
@@ -13,16 +11,12 @@ weight      K       N          M      T + 2R + C - 2
 input       K       M          N      T + 2R + C - 2
 =========== ======= ========== ====== ====================
 
-From cycles of a simulated systolic array to microseconds on a real device.
-
-The maps were fitted by others to measured GEMMs on TPU v4 and v6e and published with SCALE-Sim;
-``fit_roof`` fits one to other measurements. A simulated cycle is no hardware cycle, so the factor
-is not a clock.
-
-The matrix products of a trace: sizes that its nodes state, or that follow from their costs.
+Maps from cycles to microseconds were fitted by others to measured GEMMs on TPU v4 and v6e and
+published with SCALE-Sim; ``fit_roof`` fits one to other measurements. A simulated cycle is no
+hardware cycle, so the factor is not a clock.
 
 Chakra's own converter writes the shapes of inputs and outputs of an operator; traces of this
-package state operations and bytes only.
+package state operations and bytes only, from which the sizes of products follow.
 """
 
 import json

@@ -1,11 +1,7 @@
-"""Match communication between ranks, order of programs, summaries.
-
-The communication nodes of a workload in the order in which the ranks issue them.
+"""The order in which ranks issue nodes, communication that belongs together, and summaries.
 
 A rank issues in the order of its ids where the ids respect the dependencies, else in the order of
 (layer, id): ASTRA-sim issues ready nodes by ascending id.
-
-Which collectives and messages of different ranks belong together, and which have no partner.
 
 As in ASTRA-sim, the k-th collective that a rank issues in a group meets the k-th one of every other
 member of the group, and the k-th send for (source, destination, tag) meets the k-th receive.

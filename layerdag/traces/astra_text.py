@@ -1,6 +1,4 @@
-"""Text workloads of ASTRA-sim 1.0.
-
-Text workloads of ASTRA-sim 1.0: one training step, one line per layer.
+"""Text workloads of ASTRA-sim 1.0: one training step, one line per layer.
 
 Line 1 is the parallelism with its parameters, line 2 the number of layers, then for each layer:
 name, dependency (unused, -1), forward time, collective, bytes; the same for the input gradient and
@@ -14,12 +12,10 @@ jobs are refused.
 Line 1 of ``HYBRID_DLRM`` brings the number of the last layer of the bottom network, alone or behind
 ``DLRM_LAST_BOTTOM_LAYER:``. `astra_step` says what step is built.
 
-The step that a text workload of ASTRA-sim 1.0 describes, as one trace per rank.
-
-Forward layer by layer, each waiting for the collective of the one before; then backward from the
-last layer, where the weight gradient's collective runs beside the rest and is followed by the
-update. With data parallelism the weight gradient comes first, so that its collective starts early;
-else the input gradient, whose collective the layer before waits for.
+The step runs forward layer by layer, each waiting for the collective of the one before; then
+backward from the last layer, where the weight gradient's collective runs beside the rest and is
+followed by the update. With data parallelism the weight gradient comes first, so that its
+collective starts early; else the input gradient, whose collective the layer before waits for.
 
 DLRM: the all-to-all of the embeddings (layer 0) runs beside the bottom network, and the top
 network waits for both; backward, that of their gradients starts when the top network is done and

@@ -1,14 +1,12 @@
 """Build traces from Python objects: attributes, values, protobuf primitives.
 
-The few primitives of the Protocol Buffers encoding that small or rare messages need.
+The bulk of a trace is scanned in C (``native/wire/read.c``); the primitives of the Protocol Buffers
+encoding are for file metadata, list values and the older schema versions. Facts:
+protobuf.dev/programming-guides/encoding.
 
-The bulk of a trace is scanned in C (``native/wire/read.c``); this is for file metadata, list
-values and the older schema versions. Facts: protobuf.dev/programming-guides/encoding.
-
-Values of Chakra attributes as 64-bit words and list payloads, and back.
-
-Field numbers and encodings are those of ``AttributeProto`` (chakra ``et_def.proto``, schema 0.0.4 =
-1.0.0): each alternative of the oneof is a ``Wire`` value, and its list form is that value plus one.
+Values of attributes are 64-bit words and list payloads. Field numbers and encodings are those of
+``AttributeProto`` (chakra ``et_def.proto``, schema 0.0.4 = 1.0.0): each alternative of the oneof is
+a ``Wire`` value, and its list form is that value plus one.
 """
 
 import struct

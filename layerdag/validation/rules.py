@@ -1,6 +1,4 @@
-"""The rules of traces, and ``Finding``: a rule, a place, the evidence.
-
-The table of rules on execution traces: one line a rule, with evidence of what breaking it does.
+"""The table of rules on execution traces, and ``Finding``: a rule, a place, the evidence.
 
 The rules are what the readers of Chakra traces demand: feeder v1 (mlcommons/chakra), and feeder v3
 with the analytical backend of ASTRA-sim 2.x, whose exit code 0 proves nothing: many of these faults

@@ -1,15 +1,11 @@
-"""Traces as JSON: the form of Chakra's feeder, and a lossless one.
+"""Traces as JSON: the form of Chakra's feeder v1 (``WrapperNode``), and a lossless one.
 
-The JSON form of a Chakra trace that feeder v1 reads (``WrapperNode``, mlcommons/chakra).
+Feeder: ``{"workload_graph": [{"Id", "Name", "NodeType", "data_deps", "runtime", ...}, ...]}``;
+``runtime`` is in microseconds, every further key is an attribute.
 
-``{"workload_graph": [{"Id", "Name", "NodeType", "data_deps", "runtime", ...}, ...]}``; ``runtime``
-is in microseconds, every further key is an attribute.
-
-Traces as JSON without loss, readable by people and by ``json.loads``.
-
-``{"format": "layerdag-trace", "ranks": [0, 0, 1], "groups": {...}, "traces": [...]}``: ``ranks``
-gives the trace of each rank. Numbers are exact; a float that JSON cannot write is ``{"bits": n}``
-and bytes are ``{"base64": text}``. The nodes of a trace are written one per line.
+Lossless: ``{"format": "layerdag-trace", "ranks": [0, 0, 1], "groups": {...}, "traces": [...]}``:
+``ranks`` gives the trace of each rank. Numbers are exact; a float that JSON cannot write is
+``{"bits": n}`` and bytes are ``{"base64": text}``. The nodes of a trace are written one per line.
 """
 
 import base64

@@ -1,15 +1,12 @@
-"""The compiled reader of PyTorch execution traces.
-
-The compiled reader of PyTorch host traces (``native/host``): nodes and tensors as records.
+"""The compiled reader of PyTorch host traces (``native/host``): nodes and tensors as records.
 
 A file holds ``{"schema", "pid", "time", "start_ts", "nodes": [...], "finish_ts"}`` and is read a
 stretch of text at a time, so that memory does not grow with it.
 
-PyTorch host execution traces (ExecutionTraceObserver JSON) of every schema version.
-
-Nodes stand in *exit order*: an operator is written when it returns, after everything it called.
-Ids are taken from one counter at entry, so that they order nodes by start. ``parent`` (1.0.1) or
-``ctrl_deps`` is the enclosing node as the observer saw it, which is unreliable in gloo runs.
+Every schema version of ExecutionTraceObserver is read. Nodes stand in *exit order*: an operator is
+written when it returns, after everything it called. Ids are taken from one counter at entry, so
+that they order nodes by start. ``parent`` (1.0.1) or ``ctrl_deps`` is the enclosing node as the
+observer saw it, which is unreliable in gloo runs.
 """
 
 import ctypes

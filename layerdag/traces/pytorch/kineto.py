@@ -1,6 +1,4 @@
-"""Read Kineto profiles, and measured times from them.
-
-Reader of Kineto profiles (Chrome-trace JSON of ``torch.profiler``).
+"""Read Kineto profiles (Chrome-trace JSON of ``torch.profiler``), and measured times from them.
 
 ``{"schemaVersion", "deviceProperties", "distributedInfo", "traceEvents": [...], ...}``: an event
 of phase X has ``ts`` and ``dur`` in microseconds. Category ``cpu_op`` holds operators;

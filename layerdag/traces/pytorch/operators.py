@@ -1,17 +1,15 @@
-"""Operators of PyTorch in traces: schemas, collectives, tensors.
+"""Operators of PyTorch in traces: what they do to their tensors, what they send and receive.
 
-Communication operators of PyTorch: which argument is sent, received, group, peer and tag.
+Several families of communication operators appear in host traces, whatever the backend: ``c10d::*``
+(the C++ process group; the group is an opaque object), ``_c10d_functional::*`` (functional
+collectives; the group's name is an argument), ``c10d_functional::*`` (those of PyTorch 2.1 and 2.2,
+with the list of the group's ranks), ``symm_mem::*`` (symmetric memory, with the group's name) and
+``_C_custom_ar::*`` (vLLM, without a group). The size of a message follows ASTRA-sim: all-reduce,
+reduce-scatter and all-to-all count the whole buffer of a rank, all-gather the shard that a rank
+gives.
 
-Several families appear in host traces, whatever the backend: ``c10d::*`` (the C++ process group;
-the group is an opaque object), ``_c10d_functional::*`` (functional collectives; the group's name is
-an argument), ``c10d_functional::*`` (those of PyTorch 2.1 and 2.2, with the list of the group's
-ranks), ``symm_mem::*`` (symmetric memory, with the group's name) and ``_C_custom_ar::*`` (vLLM,
-without a group). The size of a message follows ASTRA-sim: all-reduce, reduce-scatter and all-to-all
-count the whole buffer of a rank, all-gather the shard that a rank gives.
-
-What a PyTorch operator does to its tensors, read from its schema: reads, writes, views, nothing.
-
-The alias annotations of a schema say it all (PyTorch, aten/src/ATen/native/README.md):
+What an operator reads and writes is read from the alias annotations of its schema (PyTorch,
+aten/src/ATen/native/README.md):
 ``Tensor(a!)`` is written, a result ``Tensor(a)`` without ``!`` is a view, a plain result is new.
 """
 
