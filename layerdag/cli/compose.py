@@ -34,13 +34,10 @@ from layerdag.cli.flags import (
     usual_choices,
     value_in,
 )
-from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.loading import data_config, kind_of_folder, load_config
+from layerdag.datasets.loading import kind_of_folder
 from layerdag.errors import ConfigError, UsageError
-from layerdag.models.spec import ModelSpec
 from layerdag.runtime.settings import did_you_mean, flattened, grouped
 from layerdag.training.checkpoint import checkpoint_path, read_schema
-from layerdag.training.model_spec import spec_for
 from layerdag.training.run_file import recorded_settings
 from layerdag.training.run_folder import run_of
 
@@ -54,7 +51,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     Raises:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
-    parsed = _parse(in_hydras_words(name, overrides))
+    parsed = _parse(hydra_overrides(name, overrides))
     _check_groups(parsed)
     base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
     known = _flat_keys(base)
@@ -65,7 +62,7 @@ def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
     return _compose(name, [str(o.input_line) for o in parsed])
 
 
-def in_hydras_words(name: str, words: Sequence[str]) -> list[str]:
+def hydra_overrides(name: str, words: Sequence[str]) -> list[str]:
     """Return the words of a command as Hydra takes them: flags, and conditions by name alone.
 
     A folder that is named without saying what kind of data it holds is looked into.
@@ -120,7 +117,7 @@ def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequen
     Errors come out of this function as they are, so that the command shows one line instead of
     Hydra's traceback.
     """
-    overrides = in_hydras_words(name, overrides)
+    overrides = hydra_overrides(name, overrides)
     _check_words(name, overrides)
     overrides = _folders_apart(name, overrides)
     failures: list[Exception] = []
@@ -301,27 +298,6 @@ def to_plain_dict(config: DictConfig) -> dict[str, Any]:
         ) from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def build_dataset(node: DictConfig) -> GraphDataset:
-    """Load the data set that ``node.name`` names, with the rest of the node as its settings.
-
-    Raises:
-        ConfigError: If the name or a setting is unknown.
-        DataError: If the files are missing or damaged.
-    """
-    return load_config(data_config(to_plain_dict(node)))
-
-
-def build_spec(node: DictConfig, data: GraphDataset) -> ModelSpec:
-    """Return the model that ``node`` describes, sized for ``data``.
-
-    ``predict_out_degree: null`` leaves it to the kind of the graphs whether the number of children
-    is drawn with every node: it is in flow graphs, not in jobs of traces
-    (docs/explanation/fast-model.md).
-    """
-    arguments = to_plain_dict(node)
-    return spec_for(data, str(arguments.pop("name")), arguments)
 
 
 def model_overrides(node: DictConfig) -> tuple[str | None, dict[str, Any]]:

@@ -1,15 +1,12 @@
-"""Dispatch, exit codes, process setup.
+"""``layerdag <verb>``: dispatch, help, process setup, exit codes.
 
-What a command says when it cannot go on: one sentence and an exit code, never a bare traceback.
+A command that cannot go on prints one sentence, never a bare traceback; ``LAYERDAG_TRACEBACK=1`` in
+the environment shows the traceback above it. Exit codes: 0 fine, 1 the data is invalid, 2 the
+command is wrong, 70 a fault of layerdag itself, 130 and 143 stopped by the keyboard or by SIGTERM.
 
-``LAYERDAG_TRACEBACK=1`` in the environment shows the traceback above the sentence.
-
-``layerdag <verb>``: dispatch, help, exit codes.
-
-Exit codes: 0 fine, 1 the data is invalid, 2 the command is wrong, 70 a fault of layerdag itself
-(``faults``), 130 and 143 stopped by the keyboard or by SIGTERM (``stopping``). A verb is one module
-of this package with ``SUMMARY``, ``EXAMPLE``, ``configure(parser)`` and ``run(args) -> int``;
-imported only when called, so that ``layerdag info`` does not wait for torch.
+A verb is one module of ``layerdag.cli.commands`` with ``SUMMARY``, ``EXAMPLE``,
+``configure(parser)`` and ``run(args) -> int``; it is imported only when called, so that
+``layerdag info`` does not wait for torch.
 """
 
 import argparse
@@ -164,7 +161,7 @@ def resume_gc() -> None:
         gc.enable()
 
 
-def tell(line: str) -> None:
+def report_progress(line: str) -> None:
     """Print a line on what happens, on standard error; results alone go to standard output."""
     print(f"layerdag: {line}", file=sys.stderr, flush=True)
 

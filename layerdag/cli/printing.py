@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.errors import UsageError
@@ -96,7 +97,7 @@ def left_out_lines(left_out: Sequence[str]) -> list[str]:
     return [f"left out: {len(left_out):,} {graphs}, the first: {left_out[0]}"]
 
 
-def tell_data(data: "GraphDataset") -> None:
+def report_data(data: "GraphDataset") -> None:
     """Print what of a data set was left out and not understood on standard error."""
     for line in (*left_out_lines(data.left_out), *note_lines(data.notes)):
         print(line, file=sys.stderr)
@@ -120,3 +121,13 @@ def strict_code(notes: Sequence[Note], *, strict: bool) -> int:
 def warn(sentence: str) -> None:
     """Print a warning on standard error."""
     print(f"layerdag: warning: {sentence}", file=sys.stderr)
+
+
+def report_unread(samples: str | Path) -> None:
+    """Warn of parts of samples that are not there, or not as their indices say."""
+    from layerdag.codec.sample_files import SampleRun, is_run
+
+    if is_run(samples):
+        sentence = SampleRun.read(samples).unread(Path(samples))
+        if sentence:
+            warn(sentence)

@@ -15,7 +15,7 @@ order in which ranks issue (``layerdag.traces``).
 A job as one graph: the union of its classes of ranks, with matched communication merged.
 
 Ranks that run the same program are one class ("stage"); a send and its receive are one node, and
-so is a collective in which several classes take part. Decoding (``unfold.py``) therefore cannot
+so is a collective in which several classes take part. Decoding (``unfolding.py``) therefore cannot
 produce a message without a partner or a collective that some rank misses.
 """
 

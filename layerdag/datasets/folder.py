@@ -210,8 +210,8 @@ def load_folder(
     Args:
         folder: Searched with its sub-folders, for traces or for flow graphs, not both; or samples
             in parts, as ``layerdag sample format=tar`` writes them.
-        labels: CSV or JSON, see ``label_file``. A graph without a line in it has the step time that
-            ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
+        labels: CSV or JSON, see ``read_labels``. A graph without a line in it has the step time
+            that ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
         seed: Of the split.
         max_nodes: Larger graphs are left out, and listed.
         num_bins: Bins of each numeric attribute.

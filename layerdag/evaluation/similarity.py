@@ -233,7 +233,7 @@ class QualityReport:
         else:
             raise UsageError(
                 f"{path}: a quality report is written as .json, .csv or .txt; pages (.html) are "
-                "made by 'layerdag report' and 'layerdag release'."
+                "made by 'layerdag release'."
             )
         return path
 

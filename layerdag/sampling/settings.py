@@ -44,7 +44,7 @@ class GenerationSettings:
     Attributes:
         num: Number of graphs.
         seed: Graph i is sampled with seed ``seed + i`` and depends on nothing else of the run.
-        conditions: Wanted conditions in their own units; open ones are drawn (``requests.py``).
+        conditions: Wanted conditions in their own units; open ones are drawn.
         ranks: Ranks of each job; None takes the condition "world_size", or what the stages need.
         steps: Denoising steps of a wide layer, `reference` only; None takes the model's own.
         guidance: Weight of classifier-free guidance; 1 is plain conditioning. None takes

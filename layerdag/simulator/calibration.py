@@ -368,6 +368,8 @@ def _costs(document: dict[str, Any]) -> FittedCosts:
         raise ConfigError(f"costs must be an object whose kind is one of {', '.join(known)}.")
     costs = from_json(known[kind], document, "costs")
     if isinstance(costs, DeviceCosts):
+        if "efficiency" not in document:
+            raise ConfigError("'costs.efficiency' is missing")
         rates = (*costs.device.flops.values(), costs.device.bytes_per_s)
         if min(rates) <= 0 or "f32" not in costs.device.flops:
             raise ConfigError("the device needs positive rates, the one of f32 among them.")

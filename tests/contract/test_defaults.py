@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "dev" / "defaults.md"
 READERS: tuple[str, ...] = (
-    "cli/settings.py",
+    "api/reference_data.py",
     "codec/convert_inputs.py",
     "codec/foreign.py",
     "codec/formats.py",

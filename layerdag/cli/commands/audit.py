@@ -22,14 +22,14 @@ from layerdag.errors import DataError, UsageError
 from layerdag.runtime.kept import code_hash, content_hash, keep, read_kept
 
 if TYPE_CHECKING:
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
     from layerdag.privacy.auditing import Audit, WhiteBox
     from layerdag.privacy.shadows import ShadowSettings
     from layerdag.report.content import ReportContent, SummaryRow
 
 
 def audit(
-    samples: str, against: "RealData", checkpoint: str | None, attack: "WhiteBox | None" = None
+    samples: str, against: "ReferenceData", checkpoint: str | None, attack: "WhiteBox | None" = None
 ) -> "Audit":
     """Compare samples with the training and the held-out graphs of a data set.
 
@@ -43,7 +43,7 @@ def audit(
         UsageError: If samples or checkpoint come from another split of the data.
         DataError: If a file is missing or damaged.
     """
-    from layerdag.cli.settings import tell_unread
+    from layerdag.cli.printing import report_unread
     from layerdag.privacy.auditing import WhiteBox, audit_of
     from layerdag.runtime.terminal import log_stages, stage
     from layerdag.surrogates.data import stream_samples
@@ -51,13 +51,13 @@ def audit(
 
     log_stages()
     with stage("reading the real graphs"):
-        data = against.beside_samples(samples)
+        data = against.load_for_samples(samples)
     made = stream_samples(samples, data.schema)
-    tell_unread(samples)
+    report_unread(samples)
     if checkpoint is None:
         return audit_of(data, made)
     loaded = load_checkpoint(checkpoint)
-    weights, report = (attack or WhiteBox()).on(loaded, against.beside_weights(loaded))
+    weights, report = (attack or WhiteBox()).on(loaded, against.load_for_checkpoint(loaded))
     return replace(audit_of(data, made, weights), shadows=report)
 
 
@@ -444,13 +444,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _files(args: argparse.Namespace) -> list[str] | None:
     """Return all that an audit reads; None if its figures are not to be kept."""
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
 
     if args.no_cache or args.shadows is not None:  # what shadow models learn takes its time
         return None
     real: tuple[str, ...] | None = (args.train, args.holdout)
     if args.data is not None:
-        real = RealData(args.data, args.labels).files(args.synthetic)
+        real = ReferenceData(args.data, args.labels).files(args.synthetic)
     if real is None:
         return None
     return [args.synthetic, *real, *([args.checkpoint] if args.checkpoint else [])]
@@ -491,7 +491,7 @@ def _shadows(args: argparse.Namespace) -> "ShadowSettings | None":
 
 
 def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
-    from layerdag.cli.main import tell
+    from layerdag.cli.main import report_progress
     from layerdag.privacy.auditing import audit
     from layerdag.runtime.terminal import log_stages
 
@@ -502,18 +502,18 @@ def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "
         synthetic=args.synthetic,
         checkpoint=args.checkpoint,
         shadows=shadows,
-        tell=tell,
+        tell=report_progress,
     )
 
 
 def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
-    from layerdag.cli.main import tell
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
+    from layerdag.cli.main import report_progress
     from layerdag.privacy.audit_inputs import search_words
     from layerdag.privacy.auditing import WhiteBox
 
-    against = RealData(args.data, args.labels)
-    found = audit(args.synthetic, against, args.checkpoint, WhiteBox(shadows, tell))
+    against = ReferenceData(args.data, args.labels, warn)
+    found = audit(args.synthetic, against, args.checkpoint, WhiteBox(shadows, report_progress))
     folder = against.folder()
     try:
         words = None if folder is None else search_words(args.synthetic, Path(folder))

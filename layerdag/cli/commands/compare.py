@@ -15,6 +15,7 @@ from layerdag.cli.printing import (
     note_lines,
     notes_json,
     strict_code,
+    warn,
 )
 from layerdag.errors import DataError, LayerdagError, UsageError
 from layerdag.runtime.notes import merge_notes
@@ -95,11 +96,11 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(figures, indent=1) if args.json else result)
     for line in (*left_out_lines(data.left_out), *note_lines(notes)):
         print(line, file=sys.stderr)
-    _tell_unusable(result)
+    _report_unusable(result)
     return strict_code(notes, strict=args.strict)
 
 
-def _tell_unusable(result: "SideBySide") -> None:
+def _report_unusable(result: "SideBySide") -> None:
     for score in result.scores:
         if score.reasons:
             print(
@@ -132,16 +133,16 @@ def _run_plugin(file: str) -> None:
 
 def _data(source: str, labels: str | None, samples: Sequence[str]) -> "GraphDataset":
     """Return the real graphs, split as in training where samples record that."""
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
 
-    real = RealData(source, labels)
+    real = ReferenceData(source, labels, warn)
     recorded = [path for path in samples if _is_recorded(Path(path))]
     if not Path(source).exists():
         data = _named(source, recorded)
     elif recorded:
-        data = real.beside_samples(recorded[0])
+        data = real.load_for_samples(recorded[0])
     else:
-        data = real.alone()
+        data = real.load()
     for path in recorded:
         real.require_fits(data, path)
     return data
@@ -153,7 +154,7 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
     Raises:
         UsageError: If there is no data set of that name.
     """
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
     from layerdag.datasets.loading import data_config, load_config, load_dataset
     from layerdag.errors import ConfigError
     from layerdag.surrogates.data import read_manifest
@@ -162,7 +163,7 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
         settings = read_manifest(recorded[0]).get("data") if recorded else None
         learned = settings.get("name") if isinstance(settings, Mapping) else None
         if name == "corpus" and learned == "programs":
-            return RealData(name).beside_samples(recorded[0])
+            return ReferenceData(name, warn=warn).load_for_samples(recorded[0])
         if isinstance(settings, Mapping) and learned == name:
             return load_config(data_config(settings))
         return load_dataset(name)
@@ -194,13 +195,13 @@ def _graphs(path: Path, kind: "GraphKind") -> Iterator[Any]:
     Raises:
         DataError: If nothing can be read.
     """
-    from layerdag.cli.settings import tell_unread
+    from layerdag.cli.printing import report_unread
     from layerdag.codec.formats import read_graph
     from layerdag.datasets.discovery import read_folder
     from layerdag.datasets.samples import iter_samples
     from layerdag.runtime.terminal import track
 
-    tell_unread(path)
+    report_unread(path)
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):
         samples = track(iter_samples(path), f"reading {path}")
         yield from map(kind.stored_graph, samples)

@@ -234,11 +234,11 @@ def run(args: argparse.Namespace) -> int:
         require_few_ranks(workload.num_ranks, limits, workload.source)
         require_few_bytes(written_bytes(nodes, args.to), limits, workload.source)
     first = write_traces(workload, args.to, Path(args.out))
-    _tell(args, first, workload, nodes)
+    _report_written(args, first, workload, nodes)
     return 0
 
 
-def _tell_step(workload: "Workload") -> None:
+def _report_step(workload: "Workload") -> None:
     from layerdag.simulator.host_time import replayed_step_us
 
     step_us = replayed_step_us(workload)
@@ -246,12 +246,14 @@ def _tell_step(workload: "Workload") -> None:
         print_status(f"step with the gaps between the calls of the host: {step_us:,} us")
 
 
-def _tell(args: argparse.Namespace, first: Path, workload: "Workload", nodes: int) -> None:
+def _report_written(
+    args: argparse.Namespace, first: Path, workload: "Workload", nodes: int
+) -> None:
     ranks = workload.num_ranks
     others = "" if args.to == "json" or ranks == 1 else f" and {ranks - 1:,} more"
     print_status(f"wrote {counted(ranks, 'rank')} with {nodes:,} nodes: {first}{others}")
     if args.to == "et":  # other forms may hold dependencies that no step can have
-        _tell_step(workload)
+        _report_step(workload)
     if args.json:
         notes = notes_json(workload.notes)
         print_json({"out": str(first), "ranks": ranks, "nodes": nodes, "notes": notes})

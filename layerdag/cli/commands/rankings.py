@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import tell_data
+from layerdag.cli.printing import report_data, warn
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.cli.main import single_threaded_blas
 
     single_threaded_blas()
-    from layerdag.cli.settings import RealData, tell_unread
+    from layerdag.api.reference_data import ReferenceData
+    from layerdag.cli.printing import report_unread
     from layerdag.evaluation.rankings import compare_rankings, negative_controls, simulate_jobs
     from layerdag.runtime.rng import numpy_generator
 
@@ -53,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--jobs is {args.jobs} and --speedup {args.speedup}; both must be positive."
         )
-    data = RealData(args.data, args.labels).beside_samples(args.samples[0])
-    tell_data(data)
+    data = ReferenceData(args.data, args.labels, warn=warn).load_for_samples(args.samples[0])
+    report_data(data)
     for folder in args.samples:
-        tell_unread(folder)
+        report_unread(folder)
     for folder in args.samples[1:]:
-        RealData(args.data, args.labels).require_fits(data, folder)
+        ReferenceData(args.data, args.labels, warn=warn).require_fits(data, folder)
     test = _real(data, "test", args.largest)
     training = _drawn(_real(data, "train", args.largest), args, TRAINING)
     sets: dict[str, Sequence[RankedJob]] = {

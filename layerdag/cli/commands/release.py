@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the release; 1 if nothing may be published, or strictly if something is not known."""
     import torch
 
-    from layerdag.cli.main import tell
+    from layerdag.cli.main import report_progress
     from layerdag.publication.pipeline import run_release
     from layerdag.publication.settings import ReleaseSettings
     from layerdag.runtime.settings import seconds_of
@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
             until=args.until,
             overwrite=args.overwrite,
         ),
-        tell,
+        report_progress,
     )
     if args.json:
         print(json.dumps(found.to_dict(), indent=1, allow_nan=False))

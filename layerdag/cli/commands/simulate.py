@@ -154,7 +154,7 @@ def workload_prefix(args: argparse.Namespace) -> str:
     return str(prefix)
 
 
-def tell_ignored(args: argparse.Namespace) -> None:
+def report_ignored(args: argparse.Namespace) -> None:
     """Say on standard error which of ASTRA-sim's flags have no effect."""
     ignored = ["compute_scale", "comm_scale"]
     if args.backend == "layerdag":
@@ -181,7 +181,7 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.nodes == "-" or args.trace == "-":
         raise UsageError("--nodes and --trace need a file name.")
-    tell_ignored(args)
+    report_ignored(args)
     if args.backend == "astra-sim":
         return _run_binary(args)
     if args.binary:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_json, tell_data, warn
+from layerdag.cli.printing import add_json, report_data, warn
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -261,15 +261,15 @@ def run(args: argparse.Namespace) -> int:
 def _fit(args: argparse.Namespace) -> int:
     if args.per == "operator":
         return _fit_operators(args)
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
     from layerdag.runtime.files import require_replaceable
     from layerdag.surrogates.data import labeled
     from layerdag.surrogates.files import SURROGATE
     from layerdag.surrogates.surrogate import FittedSurrogate
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    data = RealData(args.data, args.labels).alone()
-    tell_data(data)
+    data = ReferenceData(args.data, args.labels).load()
+    report_data(data)
     targets = args.target or ["label"]
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
@@ -303,7 +303,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _fit_operators(args: argparse.Namespace) -> int:
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
     from layerdag.runtime.files import require_replaceable
     from layerdag.surrogates.data import fit_operators
     from layerdag.surrogates.files import SURROGATE, save_surrogate
@@ -314,7 +314,7 @@ def _fit_operators(args: argparse.Namespace) -> int:
             "--labels, --shared and --family."
         )
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    trees, errors, jobs = fit_operators(RealData(args.data).place, args.seed)
+    trees, errors, jobs = fit_operators(ReferenceData(args.data).place, args.seed)
     notes = {"data": args.data, "seed": args.seed, "train": jobs}
     notes |= {"evaluation": errors.to_dict()} if errors else {}
     save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
@@ -347,12 +347,12 @@ def _predict(args: argparse.Namespace) -> int:
 
 
 def _eval(args: argparse.Namespace) -> int:
-    from layerdag.cli.settings import RealData
+    from layerdag.api.reference_data import ReferenceData
     from layerdag.surrogates.surrogate import FittedSurrogate
 
     model = FittedSurrogate.load(args.model)
-    data = RealData(args.data, args.labels).alone()
-    tell_data(data)
+    data = ReferenceData(args.data, args.labels).load()
+    report_data(data)
     if model.notes.get("split") != data.split.to_dict():
         warn(
             f"{args.data}: is split in another way than the data that {args.model} was fitted on, "
@@ -373,14 +373,15 @@ def _eval(args: argparse.Namespace) -> int:
 
 
 def _tstr(args: argparse.Namespace) -> int:
-    from layerdag.cli.settings import RealData, tell_unread
+    from layerdag.api.reference_data import ReferenceData
+    from layerdag.cli.printing import report_unread
     from layerdag.surrogates.data import CONDITIONS, RELABELED, few_real, labeled, read_samples
     from layerdag.surrogates.families.registry import FAMILIES
     from layerdag.surrogates.tstr import evaluate_tstr
 
-    data = RealData(args.data, args.labels).beside_samples(args.samples)
-    tell_data(data)
-    tell_unread(args.samples)
+    data = ReferenceData(args.data, args.labels, warn=warn).load_for_samples(args.samples)
+    report_data(data)
+    report_unread(args.samples)
     schema = data.schema
     real = labeled(data.graphs["train"], schema, args.target, args.exclude)
     families = list(dict.fromkeys(args.family or FAMILY_NAMES[:2]))

@@ -48,9 +48,9 @@ def main(overrides: Sequence[str]) -> int:
     require_plain_json(overrides)
     task = partial(_task, strict=STRICT in overrides, as_json=JSON in overrides)
     with gc_disabled():
-        from layerdag.cli.compose import in_hydras_words, run, with_own_settings
+        from layerdag.cli.compose import hydra_overrides, run, with_own_settings
 
-        words = in_hydras_words("train", [word for word in overrides if word not in (STRICT, JSON)])
+        words = hydra_overrides("train", [word for word in overrides if word not in (STRICT, JSON)])
         return run("train", task, with_own_settings(words))
 
 

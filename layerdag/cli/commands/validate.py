@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import notes_json, print_notes
+from layerdag.cli.printing import notes_json, print_notes, warn
 from layerdag.errors import DataError, TraceError, UsageError
 
 if TYPE_CHECKING:
@@ -233,15 +233,15 @@ def _fix(args: argparse.Namespace) -> int:
 
 def _audit(args: argparse.Namespace) -> int:
     """Print what samples give away; with ``--strict`` 1 unless all is no better than chance."""
+    from layerdag.api.reference_data import ReferenceData
     from layerdag.cli.commands.audit import audit, cached_audit
-    from layerdag.cli.settings import RealData
     from layerdag.report.page import require_replaceable_report
 
     if len(args.paths) != 1:
         raise UsageError("--data takes one folder of samples; give each its own call.")
     if args.report:
         require_replaceable_report(args.report)
-    against = RealData(args.against, args.labels)
+    against = ReferenceData(args.against, args.labels, warn)
     real = None if args.no_cache else against.files(args.paths[0])
     checkpoint = [args.checkpoint] if args.checkpoint else []
     found = cached_audit(

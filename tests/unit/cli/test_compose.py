@@ -7,7 +7,6 @@ import pytest
 from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 
 from layerdag.cli.compose import (
-    build_spec,
     compose,
     run,
     to_plain_dict,
@@ -15,7 +14,9 @@ from layerdag.cli.compose import (
 )
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import ConfigError, DataError
+from layerdag.kinds.registry import graph_kind
 from layerdag.training.checkpoint import RUN_FILE
+from layerdag.training.model_spec import spec_for
 from layerdag.training.run_file import public_config, read_run_file, run_record, write_run_file
 
 
@@ -30,8 +31,9 @@ from layerdag.training.run_file import public_config, read_run_file, run_record,
 )
 def test_out_degree_prediction_follows_the_kind_of_the_graphs_unless_set(kind, override, expected):
     data = load_latent_preferential(num_train=3, num_val=1, num_test=1)
-    data = data.replaced(schema=replace(data.schema, kind=kind))
-    spec = build_spec(compose("train", [override]).model, data)
+    data = data.replaced(schema=replace(data.schema, kind=graph_kind(kind)))
+    settings = to_plain_dict(compose("train", [override]).model)
+    spec = spec_for(data, str(settings.pop("name")), settings)
     assert spec.arguments["predict_out_degree"] is expected
 
 

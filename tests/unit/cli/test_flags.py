@@ -10,7 +10,7 @@ import yaml
 from raw_graphs import chain
 from tiny_checkpoints import chain_checkpoint
 
-from layerdag.cli.compose import compose, in_hydras_words
+from layerdag.cli.compose import compose, hydra_overrides
 from layerdag.cli.flags import (
     VERBS_WITH_SETTINGS,
     Grammar,
@@ -54,9 +54,9 @@ from layerdag.graph.attributed_graph import write_json
     ],
 )
 def test_flags_of_train_are_overrides(words, overrides):
-    assert in_hydras_words("train", words.split()) == overrides.split()
+    assert hydra_overrides("train", words.split()) == overrides.split()
     # What is an override already stays as it is.
-    assert in_hydras_words("train", overrides.split()) == overrides.split()
+    assert hydra_overrides("train", overrides.split()) == overrides.split()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_flags_of_train_are_overrides(words, overrides):
     ],
 )  # fmt: skip
 def test_flags_and_conditions_of_sample_are_overrides(words, overrides):
-    assert in_hydras_words("sample", words.split()) == overrides.split()
+    assert hydra_overrides("sample", words.split()) == overrides.split()
 
 
 def test_the_three_ways_to_ask_for_a_condition_are_one():
@@ -129,14 +129,14 @@ def test_flags_of_a_resumed_run_are_those_of_its_model(tmp_path):
     (tmp_path / "last").mkdir()
     kept = {"run": {"training": {"max_steps": 9}, "model": {"name": "reference"}}}
     (tmp_path / "last" / "config.json").write_text(json.dumps(kept))
-    words = in_hydras_words("train", ["--resume", str(tmp_path), "--budget", "7"])
+    words = hydra_overrides("train", ["--resume", str(tmp_path), "--budget", "7"])
     assert words == [f"resume='{tmp_path}'", "model.budget=7"]
 
 
 def test_conditions_are_those_of_the_checkpoint_that_is_named(tmp_path):
     folder = str(chain_checkpoint(tmp_path).path)
     with pytest.raises(ConfigError, match=r"no condition of the checkpoint.*Its conditions: label"):
-        in_hydras_words("sample", [f"checkpoint={folder}", "family=gpt"])
+        hydra_overrides("sample", [f"checkpoint={folder}", "family=gpt"])
 
 
 def test_no_checkpoint_is_read_where_every_word_is_a_setting():

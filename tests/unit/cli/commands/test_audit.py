@@ -18,9 +18,9 @@ from tiny_checkpoints import chain_checkpoint
 from traced_jobs import write_jobs
 
 import layerdag as ld
+from layerdag.api.reference_data import ReferenceData
 from layerdag.cli.commands import audit as verb
 from layerdag.cli.main import main
-from layerdag.cli.settings import RealData
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.encoding import encoded
 from layerdag.datasets.folder import load_folder
@@ -191,11 +191,11 @@ def test_the_label_file_of_a_run_is_found_by_its_name_or_asked_for(tmp_path):
         rows.append(f"g{i},{i + 1}")
     (folder / "costs.csv").write_text("\n".join(rows))
     run = labeled_run(folder, "costs.csv")
-    assert RealData(str(folder)).beside_weights(run).schema.condition_names == ["label"]
+    assert ReferenceData(str(folder)).load_for_checkpoint(run).schema.condition_names == ["label"]
     (folder / "costs.csv").rename(tmp_path / "moved.csv")
     with pytest.raises(UsageError, match="name it with --labels"):
-        RealData(str(folder)).beside_weights(run)
-    found = RealData(str(folder), str(tmp_path / "moved.csv")).beside_weights(run)
+        ReferenceData(str(folder)).load_for_checkpoint(run)
+    found = ReferenceData(str(folder), str(tmp_path / "moved.csv")).load_for_checkpoint(run)
     assert found.fingerprint == run.meta.data_fingerprint
 
 

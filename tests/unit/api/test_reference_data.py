@@ -9,7 +9,7 @@ from raw_graphs import chain
 from tile_files import write_tile
 from tiny_checkpoints import chain_checkpoint
 
-from layerdag.cli.settings import RealData
+from layerdag.api.reference_data import ReferenceData
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.published import load_latent_preferential
 from layerdag.errors import DataError, UsageError
@@ -32,6 +32,10 @@ def graphs(tmp_path) -> Path:
     return folder
 
 
+def reference(source: str, labels: str | None = None) -> ReferenceData:
+    return ReferenceData(source, labels, warn=print)
+
+
 def sampled(folder: Path, settings: object) -> str:
     """Write a manifest of no samples that records settings of a data set."""
     folder.mkdir()
@@ -45,7 +49,7 @@ def weights(tmp_path: Path, **run_config: object) -> LoadedCheckpoint:
 
 
 def test_a_folder_by_itself_keeps_all_its_words(graphs, tmp_path):
-    data = RealData(str(graphs), str(tmp_path / "costs.csv")).alone()
+    data = reference(str(graphs), str(tmp_path / "costs.csv")).load()
     assert not data.renamed
     assert (
         data.fingerprint
@@ -56,32 +60,32 @@ def test_a_folder_by_itself_keeps_all_its_words(graphs, tmp_path):
 def test_recorded_settings_are_used_for_the_folder_that_is_named(tmp_path, rng, capsys):
     tile = write_tile(tmp_path / "tile", rng, {"train": 6, "val": 2, "test": 2}, layers=3, codes=2)
     samples = sampled(tmp_path / "samples", {"name": "tpu_tile", "folder": "/gone"})
-    data = RealData(str(tile)).beside_samples(samples)
+    data = reference(str(tile)).load_for_samples(samples)
     assert [len(data.graphs[split]) for split in ("train", "val", "test")] == [6, 2, 2]
-    assert "records no fingerprint of the training split" in capsys.readouterr().err
+    assert "records no fingerprint of the training split" in capsys.readouterr().out
 
 
 def test_a_recorded_label_file_is_found_in_the_folder_or_beside_it(graphs, tmp_path):
     samples = sampled(tmp_path / "samples", {"name": "folder", "labels": "/gone/costs.csv"})
-    data = RealData(str(graphs)).beside_samples(samples)
+    data = reference(str(graphs)).load_for_samples(samples)
     assert {dag.conditions["label"] for dag in data.graphs["train"]} <= set(
         map(float, range(1, 21))
     )
     (tmp_path / "costs.csv").rename(graphs / "costs.csv")
-    assert RealData(str(graphs)).beside_samples(samples).fingerprint == data.fingerprint
+    assert reference(str(graphs)).load_for_samples(samples).fingerprint == data.fingerprint
 
 
 def test_a_recorded_label_file_that_is_nowhere_is_asked_for(graphs, tmp_path):
     samples = sampled(tmp_path / "samples", {"name": "folder", "labels": "prices.csv"})
     with pytest.raises(UsageError, match=r"label file 'prices.csv', which is neither .* --labels"):
-        RealData(str(graphs)).beside_samples(samples)
-    named = RealData(str(graphs), str(tmp_path / "costs.csv")).beside_samples(samples)
+        reference(str(graphs)).load_for_samples(samples)
+    named = reference(str(graphs), str(tmp_path / "costs.csv")).load_for_samples(samples)
     assert len(named.graphs["train"]) > 0
 
 
 def test_generated_data_is_made_again_whatever_folder_is_named(tmp_path):
     settings = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
-    data = RealData(str(tmp_path)).beside_samples(sampled(tmp_path / "s", settings))
+    data = reference(str(tmp_path)).load_for_samples(sampled(tmp_path / "s", settings))
     expected = load_latent_preferential(num_train=4, num_val=1, num_test=1)
     assert data.fingerprint == expected.fingerprint
 
@@ -89,13 +93,13 @@ def test_generated_data_is_made_again_whatever_folder_is_named(tmp_path):
 def test_a_folder_that_is_not_the_corpus_of_the_samples_is_told(tmp_path):
     samples = sampled(tmp_path / "s", {"name": "corpus"})
     with pytest.raises(UsageError, match=r"is no corpus \(there is no index\.jsonl\), and these"):
-        RealData(str(tmp_path)).beside_samples(samples)
+        reference(str(tmp_path)).load_for_samples(samples)
 
 
 def test_a_folder_without_the_programs_of_the_samples_is_told(tmp_path):
     samples = sampled(tmp_path / "s", {"name": "programs"})
     with pytest.raises(UsageError, match=r"holds no programs \(FAMILY\.jsonl\.xz\), and these"):
-        RealData(str(tmp_path)).beside_samples(samples)
+        reference(str(tmp_path)).load_for_samples(samples)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_a_folder_without_the_programs_of_the_samples_is_told(tmp_path):
 )
 def test_settings_that_no_loader_takes_are_bad_data(tmp_path, settings):
     with pytest.raises(DataError, match="the recorded settings of the data set cannot be used"):
-        RealData(str(tmp_path)).beside_samples(sampled(tmp_path / "s", settings))
+        reference(str(tmp_path)).load_for_samples(sampled(tmp_path / "s", settings))
 
 
 def test_weights_of_a_run_with_few_conditions_are_compared_on_these(tmp_path):
@@ -118,14 +122,14 @@ def test_weights_of_a_run_with_few_conditions_are_compared_on_these(tmp_path):
     loaded = weights(tmp_path, data=data, conditions=names[:1])
     wanted = generated.conditioned_on(names[:1])
     known = replace(loaded, meta=replace(loaded.meta, data_fingerprint=wanted.fingerprint))
-    assert RealData("x").beside_weights(known).fingerprint == wanted.fingerprint
+    assert reference("x").load_for_checkpoint(known).fingerprint == wanted.fingerprint
 
 
 def test_weights_of_other_graphs_are_refused_with_both_fingerprints(tmp_path):
     data = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
     loaded = weights(tmp_path, data=data)
     with pytest.raises(UsageError) as caught:
-        RealData("here").beside_weights(loaded)
+        reference("here").load_for_checkpoint(loaded)
     found = load_latent_preferential(num_train=4, num_val=1, num_test=1).fingerprint
     assert loaded.meta.data_fingerprint in str(caught.value)
     assert f"those in here have {found}; give the data set" in str(caught.value)
@@ -135,23 +139,23 @@ def test_a_run_knows_its_data_and_a_label_file_may_still_be_named(graphs, tmp_pa
     run = tmp_path / "run"
     run.mkdir()
     write_run_file(run, run_record(run, {"data": {"name": "folder", "folder": str(graphs)}}))
-    data = RealData(str(run), str(tmp_path / "costs.csv")).alone()
+    data = reference(str(run), str(tmp_path / "costs.csv")).load()
     assert "label" in data.schema.condition_names
-    assert "label" not in RealData(str(run)).alone().schema.condition_names
+    assert "label" not in reference(str(run)).load().schema.condition_names
 
 
 def test_a_checkpoint_that_was_handed_on_does_not_say_where_its_data_lies(tmp_path):
     folder = chain_checkpoint(tmp_path).path
     with pytest.raises(UsageError, match=r"it has no run.json\); give the data folder instead"):
-        RealData(str(folder)).alone()
+        reference(str(folder)).load()
 
 
 def test_what_is_embedded_has_a_name_unless_a_folder_is_called_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert RealData("corpus").place == str(embedded_corpus())
-    assert RealData("programs").place == str(embedded_corpus() / "programs")
-    assert RealData("mine").place == "mine"
+    assert reference("corpus").place == str(embedded_corpus())
+    assert reference("programs").place == str(embedded_corpus() / "programs")
+    assert reference("mine").place == "mine"
     (tmp_path / "programs").touch()
-    assert RealData("programs").place == str(embedded_corpus() / "programs")
+    assert reference("programs").place == str(embedded_corpus() / "programs")
     (tmp_path / "corpus").mkdir()
-    assert RealData("corpus").place == "corpus"
+    assert reference("corpus").place == "corpus"
