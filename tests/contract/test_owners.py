@@ -92,6 +92,31 @@ OWNERS = (
         ),
         ("COLLECTIVES",),
     ),
+    Owner(
+        "plans",
+        "plan.py",
+        frozenset(
+            (
+                *("fsdp", "tensor", "pipeline", "zero", "sequence_parallel", "virtual_stages"),
+                *("expert_tensor", "recompute", "bucket_bytes", "1f1b", "gpipe", "zb-h1"),
+            )
+        ),
+        ("Plan", "Step", "StepSettings", "Precision", "SERVED_PRECISIONS"),
+        {
+            "report/exploration.py": "axes of heat maps",
+            "workloads/measured_steps.py": "columns of a table",
+        },
+    ),
+    Owner("operators of a step", "capturing/recorder.py", names=("OperatorRecorder",)),
+    Owner("pipeline stages of a program", "programs/stages.py", names=("stage_modules",)),
+    Owner(
+        "layers and micro-batches of pipeline stages",
+        "workloads/transformer/schedule.py",
+        names=("stage_tasks", "layers_of_stage", "layers_of_chunks"),
+    ),
+    Owner(
+        "parameters shared by ranks", "capturing/parallel.py", names=("TensorPlan", "parallelize")
+    ),
 )
 
 
