@@ -43,7 +43,6 @@ def write_batch(file: Path, batch: Sequence[GeneratedGraph]) -> None:
         dag = sample.dag
         parts = {"x": dag.x_NA, "u": dag.u_NA, "e": dag.edge_index_2E, "t": dag.edge_type_E}
         arrays |= {f"{name}{i}": part.numpy() for name, part in parts.items()}
-        arrays |= {f"{name}:{i}": values for name, values in sample.numbers.items()}
     notes = [
         {"seed": s.seed, "truncated": bool(s.truncated), "conditions": dict(s.dag.conditions)}
         for s in batch
@@ -71,9 +70,7 @@ def _sample_of(
     assert isinstance(conditions, dict)
     dag = DAG.build(x_NA, edges, edge_type_E=types, u_NA=u_NA, conditions=conditions)
     seed = int(str(note["seed"]))
-    known = [a.name for a in schema.attributes if f"{a.name}:{i}" in held]
-    numbers = {name: held[f"{name}:{i}"] for name in known}
-    return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema, numbers)
+    return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema)
 
 
 def written_graph(sample: GeneratedGraph) -> AttributedGraph:
@@ -143,13 +140,7 @@ class Renumbering:
                 inside = 1 <= code < counts[column]
                 x_NA[row, column] = code if inside else code - 2 * step
         u_NA[x_NA == 0] = 0
-        drawn = replace(sample, dag=sample.dag.with_columns(x_NA, u_NA), numbers={})
-        if not sample.numbers:
-            return drawn
-        numbers = {name: value_N.copy() for name, value_N in sample.numbers.items()}
-        for name, value_N in numbers.items():
-            value_N[rows] = drawn.decoded.numbers[name][rows]
-        return drawn.with_numbers(numbers)
+        return replace(sample, dag=sample.dag.with_columns(x_NA, u_NA))
 
 
 def keys_of(graph: AttributedGraph) -> np.ndarray:

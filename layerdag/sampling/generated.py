@@ -7,8 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from layerdag.codec.folding import COMMUNICATION
 from layerdag.codec.formats import write_graph
 from layerdag.codec.placement import fitting_ranks
@@ -313,8 +311,6 @@ class GeneratedGraph:
         dag: Codes, with the requested conditions; the label is predicted with ``labels=predicted``.
         truncated: Whether a limit cut it short.
         schema: What the codes mean.
-        numbers: Values of numeric attributes, where they are known better than positions in bins
-            tell. float64 (N,), NaN for absent.
         sizes: Wanted entries of a program's table of sizes; the others are drawn.
         drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
         checked: Its program, where it has already been run.
@@ -329,7 +325,6 @@ class GeneratedGraph:
     dag: DAG
     truncated: bool
     schema: GraphSchema
-    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     drawn_with: int | None = None
     checked: Program | None = field(default=None, repr=False)
@@ -385,8 +380,7 @@ class GeneratedGraph:
     @cached_property
     def decoded(self) -> AttributedGraph:
         """The graph in names and numbers, with the nodes of ``dag``."""
-        graph = self.schema.decode(self.dag, self.name)
-        return replace(graph, numbers={**graph.numbers, **self.numbers})
+        return self.schema.decode(self.dag, self.name)
 
     @property
     def lacks_communication(self) -> bool:
@@ -395,12 +389,6 @@ class GeneratedGraph:
             return False
         types = self.decoded.categories.get("type", ())
         return bool(types) and COMMUNICATION.isdisjoint(types)
-
-    def with_numbers(self, numbers: Mapping[str, np.ndarray]) -> "GeneratedGraph":
-        """Return the graph with these numbers, in its codes and positions, too."""
-        named = replace(self, numbers=numbers)
-        coded = self.schema.codes(named.decoded)
-        return replace(named, dag=self.dag.with_columns(coded.x_NA, coded.u_NA))
 
     def workload(self, ranks: int | None = None) -> Workload:
         """Return the traces of the job, on ``ranks`` or as many as its condition "world_size" says.

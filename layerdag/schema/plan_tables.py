@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.plan import DEGREES, RECORDED, Plan, Step
+from layerdag.schema.shared_table import MAX_COUNT, SharedTable, are_counts, draw_value, rounded_up
 from layerdag.schema.size_tables import DEPTH
 
 Setting = int | float | str
@@ -23,7 +24,6 @@ SINGLE = "single"
 STRATEGIES = (SINGLE, *DEGREES)
 """Ways to spread a step over ranks; but for the first each is the name of its degree."""
 _STRATEGY = "strategy"
-_MAX_VALUE = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -66,22 +66,12 @@ class PlanColumn:
 
     def draw(self, rng: np.random.Generator) -> Setting:
         """Return one of the values."""
-        weight_K = np.array(self.programs, dtype=np.float64)
-        return self.values[int(rng.choice(len(self.values), p=weight_K / weight_K.sum()))]
+        return draw_value(self.values, self.programs, rng)
 
 
 @dataclass(frozen=True)
-class PlanTables:
-    """The plans of training programs.
-
-    Attributes:
-        columns: Of each family: its strategies, and the settings of each.
-    """
-
-    columns: tuple[PlanColumn, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.columns)
+class PlanTables(SharedTable[PlanColumn]):
+    """The plans of training programs: of each family its strategies, and the settings of each."""
 
     def draw(self, family: str, rng: np.random.Generator) -> PlannedStep:
         """Return a plan as those of a family; one rank with the usual settings if it has none."""
@@ -89,13 +79,6 @@ class PlanTables:
         strategy = next((str(c.draw(rng)) for c in mine if c.setting == _STRATEGY), SINGLE)
         settings = {c.setting: c.draw(rng) for c in mine if c.strategy == strategy}
         return PlannedStep(family, strategy, settings)
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Return the tables as JSON-serializable data."""
-        return [
-            {name: list(v) if isinstance(v, tuple) else v for name, v in vars(column).items()}
-            for column in self.columns
-        ]
 
     @classmethod
     def from_dict(cls, data: Any) -> "PlanTables":
@@ -123,8 +106,8 @@ def _require_setting(column: PlanColumn) -> None:
     else:
         fits = column.strategy in STRATEGIES and column.setting in RECORDED.settings
         fits = fits and all(_is_value(column.setting, value) for value in column.values)
-    counted = all(type(n) is int and 0 < n <= _MAX_VALUE for n in column.programs)
-    if not (fits and counted and len(column.values) == len(column.programs) > 0):
+    counted = are_counts(column.programs) and len(column.values) == len(column.programs)
+    if not (fits and counted):
         raise ValueError(f"{column.setting!r:.40} is no setting of a plan with its values")
 
 
@@ -133,7 +116,7 @@ def _is_value(setting: str, value: Setting) -> bool:
     if type(usual) is not int:
         return type(value) is type(usual)
     number = type(value) is int or (type(value) is float and setting == "clip")
-    return number and 0 <= float(value) <= _MAX_VALUE
+    return number and 0 <= float(value) <= MAX_COUNT
 
 
 NO_PLANS = PlanTables()
@@ -176,6 +159,6 @@ def fit_plans(plans: Sequence[PlannedStep], program_G: np.ndarray, needed: int) 
         counts = Counter({value: len(programs) for value, programs in found.items()})
         shared = sorted((v for v in counts if counts[v] >= needed), key=str)
         if shared:
-            rounded = tuple(-(-counts[value] // needed) * needed for value in shared)
+            rounded = tuple(rounded_up(counts[value], needed) for value in shared)
             columns.append(PlanColumn(*key, tuple(shared), rounded))
     return PlanTables(tuple(columns))

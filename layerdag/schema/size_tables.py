@@ -14,11 +14,10 @@ import numpy as np
 
 from layerdag.graph.attributed_graph import Condition
 from layerdag.graph.formats.program_json import is_size
+from layerdag.schema.shared_table import SharedTable, are_counts, draw_value, rounded_up
 
 FAMILY, DEPTH = "family", "depth"
 """Conditions of programs: their family, and the number of their units."""
-
-_LARGEST = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -42,17 +41,8 @@ class SizeColumn:
 
 
 @dataclass(frozen=True)
-class SizeTables:
-    """What the tables of sizes of training programs hold.
-
-    Attributes:
-        columns: One for each entry of each family, and of all together.
-    """
-
-    columns: tuple[SizeColumn, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.columns)
+class SizeTables(SharedTable[SizeColumn]):
+    """What the tables of sizes of training programs hold: of each family, and of all together."""
 
     def draw(
         self, entry: str, family: str, rng: np.random.Generator, drawn: Mapping[str, int]
@@ -76,21 +66,12 @@ class SizeTables:
         ]
         if not fitting:
             return int(rng.choice(_USUAL[entry[0]]))
-        column = fitting[0]
-        weight_K = np.array(column.programs, dtype=np.float64)
-        return int(rng.choice(column.numbers, p=weight_K / weight_K.sum()))
+        return draw_value(fitting[0].numbers, fitting[0].programs, rng)
 
     def same(self, entry: str, family: str) -> tuple[str, ...]:
         """Return the entries that always have the number of an entry in a family."""
         found = (c.same for c in self.columns if (c.family, c.entry) == (family, entry))
         return next(found, ())
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """Return the tables as JSON-serializable data."""
-        return [
-            {name: list(v) if isinstance(v, tuple) else v for name, v in vars(column).items()}
-            for column in self.columns
-        ]
 
     @classmethod
     def from_dict(cls, data: Any) -> "SizeTables":
@@ -104,8 +85,7 @@ class SizeTables:
             column = SizeColumn(
                 given["family"], given["entry"], *(tuple(given[name]) for name in _LISTS)
             )
-            counts = (*column.numbers, *column.programs)
-            whole = all(type(n) is int and 0 < n <= _LARGEST for n in counts) and counts
+            whole = are_counts((*column.numbers, *column.programs))
             if not (whole and all(map(is_size, (column.entry, *column.same)))):
                 raise ValueError(f"{column.entry!r:.40} is no entry with its numbers")
             if len(column.numbers) != len(column.programs):
@@ -157,7 +137,7 @@ def fit_sizes(
         for number, programs in found.items():
             distance = np.abs(np.log(np.array(shared) / number))
             counts[shared[int(distance.argmin())]] += len(programs)
-        rounded = tuple(-(-counts[number] // needed) * needed for number in shared)
+        rounded = tuple(rounded_up(counts[number], needed) for number in shared)
         same = _same(rows, family, entry, program_G, needed) if family else ()
         columns.append(SizeColumn(family, entry, tuple(shared), rounded, same))
     return SizeTables(tuple(columns))

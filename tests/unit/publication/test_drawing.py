@@ -62,14 +62,6 @@ def test_names_are_those_of_the_seeds_whatever_they_were(tmp_path):
     assert [s.name for s in back(tmp_path / "b.npz", named)] == ["drawn-40", "drawn-41", "drawn-42"]
 
 
-def test_numbers_come_back_for_the_samples_that_have_them(tmp_path):
-    first, *others = samples()
-    own = replace(first, numbers={"kind": np.array([1.5, np.nan])})
-    found = back(tmp_path / "b.npz", [own, *others])
-    np.testing.assert_array_equal(found[0].numbers["kind"], [1.5, np.nan])
-    assert [dict(sample.numbers) for sample in found[1:]] == [{}, {}]
-
-
 def test_an_empty_batch_is_a_batch(tmp_path):
     assert back(tmp_path / "b.npz", []) == []
 
@@ -205,11 +197,9 @@ def test_repetitions_and_torn_graphs_are_rejected(real):
     assert words == ["repeats an earlier sample", "cut off at the largest size"]
 
 
-@pytest.mark.parametrize("assigned", [False, True])
-def test_numbers_of_a_single_run_do_not_survive(real, assigned):
+def test_numbers_of_a_single_run_do_not_survive(real):
     sieve = ReleaseFilter.from_jobs(*real)
     made = next(s for s, word in sieve.filter(drawn(real, 8)) if word == KEPT)
-    made = made.with_numbers(dict(made.graph.numbers)) if assigned else made
     own = keys_of(written_graph(made))
     sieve = ReleaseFilter.from_jobs(*real)
     sieve.unique = np.unique(own[own != 0])[:3]
